@@ -1,0 +1,45 @@
+# unisono_library(NAME HEADERS ... [PRIVATE_HEADERS ...] SOURCES ... [LINKS ...] [PRIVATE_LINKS ...])
+#
+# One library per folder of src/unisono. LINKS are the floors below that its headers may include: this
+# list is the layer diagram, and tools/check_layers.py holds every #include against it.
+# PRIVATE_LINKS are libraries that only its .cpp files use.
+function(unisono_library name)
+  cmake_parse_arguments(ARG "" "" "HEADERS;PRIVATE_HEADERS;SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  set(target unisono_${name})
+  add_library(${target} STATIC ${ARG_SOURCES} ${ARG_PRIVATE_HEADERS})
+  add_library(unisono::${name} ALIAS ${target})
+  target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src
+                                  FILES ${ARG_HEADERS})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} VERIFY_INTERFACE_HEADER_SETS ON)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_link_libraries(
+    ${target}
+    PUBLIC ${ARG_LINKS}
+    PRIVATE $<BUILD_INTERFACE:unisono_options> ${ARG_PRIVATE_LINKS})
+  install(
+    TARGETS ${target}
+    EXPORT unisono-targets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+endfunction()
+
+# unisono_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT seconds])
+#
+# A GoogleTest program NAME, run by ctest case by case.
+function(unisono_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
+  if(NOT UNISONO_BUILD_TESTS)
+    return()
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LINKS} unisono_options GTest::gmock GTest::gtest_main)
+  gtest_discover_tests(
+    ${name}
+    TEST_PREFIX ${name}.
+    DISCOVERY_MODE PRE_TEST
+    DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()

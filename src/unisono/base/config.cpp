@@ -1,0 +1,153 @@
+#include "unisono/base/config.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <string_view>
+
+#include "unisono/base/error.h"
+
+namespace unisono {
+namespace {
+
+template <class T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+template <std::string Config::* member>
+bool parse_text(const std::string& text, Config& config) {
+  config.*member = text;
+  return true;
+}
+
+template <std::chrono::milliseconds Config::* member>
+bool parse_seconds(const std::string& text, Config& config) {
+  constexpr double kMaxSeconds = 1e9;
+  const std::optional<double> seconds = parse_number<double>(text);
+  if (!seconds || !(*seconds > 0) || *seconds > kMaxSeconds) {
+    return false;
+  }
+  config.*member = std::chrono::milliseconds(std::llround(*seconds * 1000));
+  return true;
+}
+
+// A number with an optional K, M, G or T (powers of 1024).
+bool parse_arena_bytes(const std::string& text, Config& config) {
+  std::string_view digits = text;
+  int shift = 0;
+  if (!digits.empty()) {
+    const std::size_t unit = std::string_view("KMGT").find(digits.back());
+    if (unit != std::string_view::npos) {
+      shift = 10 * (static_cast<int>(unit) + 1);
+      digits.remove_suffix(1);
+    }
+  }
+  const std::optional<std::int64_t> number = parse_number<std::int64_t>(digits);
+  if (!number || *number < 0 || *number > (std::int64_t{1} << 46) >> shift) {
+    return false;
+  }
+  config.arena_bytes = *number << shift;
+  return true;
+}
+
+bool parse_level(const std::string& text, Config& config) {
+  constexpr std::array<std::string_view, 4> kNames{"debug", "info", "warning", "error"};
+  for (std::size_t level = 0; level < kNames.size(); ++level) {
+    if (text == kNames[level]) {
+      config.log_level = static_cast<LogLevel>(level);
+      return true;
+    }
+  }
+  return false;
+}
+
+constexpr std::array<ConfigRow, 8> kRows{{
+    {"UNISONO_SECRET",
+     "text",
+     "",
+     "The job's secret: ranks and store prove to each other that they know it. Set by `unisono "
+     "run`.",
+     parse_text<&Config::secret>},
+    {"UNISONO_SECRET_FILE",
+     "path",
+     "",
+     "A file of mode 0600 that holds the job's secret, if UNISONO_SECRET is not set.",
+     parse_text<&Config::secret_file>},
+    {"UNISONO_NODE_ID",
+     "text",
+     "",
+     "Name of the node; ranks with different names use tcp. Default: found from kernel and "
+     "namespaces.",
+     parse_text<&Config::node_id>},
+    {"UNISONO_LOG",
+     "level",
+     "info",
+     "Least level of log lines: debug, info, warning, error.",
+     parse_level},
+    {"UNISONO_TIMEOUT_SECONDS",
+     "seconds",
+     "1800",
+     "Time that an operation may take, where the program gives none.",
+     parse_seconds<&Config::timeout>},
+    {"UNISONO_STALL_SECONDS",
+     "seconds",
+     "5",
+     "A rank that waits this long says for whom, and again after twice that, and so on.",
+     parse_seconds<&Config::stall>},
+    {"UNISONO_ARENA_BYTES",
+     "bytes",
+     "0",
+     "Address space of a rank's shared memory (K, M, G, T allowed); 0: as much as the machine has "
+     "memory. Pages are taken when first used.",
+     parse_arena_bytes},
+    {"UNISONO_TRACE_DIR",
+     "path",
+     "",
+     "Folder for one trace file per rank, for Perfetto. Default: no trace.",
+     parse_text<&Config::trace_dir>},
+}};
+
+}  // namespace
+
+Environment process_environment() {
+  return [](const char* name) -> std::optional<std::string> {
+    const char* value = std::getenv(name);
+    if (value == nullptr) {
+      return std::nullopt;
+    }
+    return value;
+  };
+}
+
+std::span<const ConfigRow> config_table() {
+  return kRows;
+}
+
+Config read_config(const Environment& environment) {
+  Config config;
+  std::string problems;
+  for (const ConfigRow& row : kRows) {
+    UNISONO_CHECK(*row.default_value == '\0' || row.parse(row.default_value, config),
+                  "a default in the table of settings can't be parsed");
+    const std::optional<std::string> text = environment(row.name);
+    if (text && !row.parse(*text, config)) {
+      problems += fmt::format(
+          "{}{}=\"{}\" is not {}", problems.empty() ? "" : "; ", row.name, *text, row.type);
+    }
+  }
+  if (!problems.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "settings: " + problems);
+  }
+  return config;
+}
+
+}  // namespace unisono

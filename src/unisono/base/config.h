@@ -1,0 +1,50 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "unisono/base/log.h"
+
+namespace unisono {
+
+/// Looks up an environment variable; nothing when it is unset.
+using Environment = std::function<std::optional<std::string>(const char* name)>;
+
+/// The environment of this process.
+[[nodiscard]] Environment process_environment();
+
+/// The settings of this library, one member per row of config_table().
+struct Config {
+  std::string secret;
+  std::string secret_file;
+  std::string node_id;
+  LogLevel log_level = LogLevel::kInfo;
+  std::chrono::milliseconds timeout{};
+  std::chrono::milliseconds stall{};
+  std::int64_t arena_bytes = 0;
+  std::string trace_dir;
+};
+
+/// One setting: the table of these makes the environment's reading and its documentation.
+struct ConfigRow {
+  const char* name;           ///< Environment variable.
+  const char* type;           ///< "text", "path", "seconds", "bytes" or "level".
+  const char* default_value;  ///< As a user would write it; "" for none.
+  const char* help;
+  /// Puts a text into its member; false when the text is no value of the type.
+  bool (*parse)(const std::string& text, Config& config);
+};
+
+[[nodiscard]] std::span<const ConfigRow> config_table();
+
+/// The settings as the environment has them, defaults for the rest.
+///
+/// Throws Error(kInvalidArgument) with one message that names every variable whose value can't be
+/// used.
+[[nodiscard]] Config read_config(const Environment& environment);
+
+}  // namespace unisono

@@ -1,0 +1,76 @@
+#include "unisono/base/config.h"
+
+#include <chrono>
+#include <map>
+#include <set>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/error.h"
+
+namespace unisono {
+namespace {
+
+Environment fake(std::map<std::string, std::string> variables) {
+  return [variables = std::move(variables)](const char* name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) {
+      return std::nullopt;
+    }
+    return found->second;
+  };
+}
+
+TEST(Config, DefaultsAreThoseOfTheTable) {
+  const Config config = read_config(fake({}));
+  EXPECT_EQ(config.timeout, std::chrono::minutes(30));
+  EXPECT_EQ(config.stall, std::chrono::seconds(5));
+  EXPECT_EQ(config.log_level, LogLevel::kInfo);
+  EXPECT_EQ(config.secret, "");
+}
+
+TEST(Config, ValuesAreParsedWithTheirUnits) {
+  const Config config = read_config(fake({{"UNISONO_TIMEOUT_SECONDS", "0.25"},
+                                          {"UNISONO_ARENA_BYTES", "3M"},
+                                          {"UNISONO_LOG", "error"},
+                                          {"UNISONO_NODE_ID", "left"}}));
+  EXPECT_EQ(config.timeout, std::chrono::milliseconds(250));
+  EXPECT_EQ(config.arena_bytes, 3 << 20);
+  EXPECT_EQ(config.log_level, LogLevel::kError);
+  EXPECT_EQ(config.node_id, "left");
+}
+
+TEST(Config, OneMessageNamesEveryBadVariable) {
+  try {
+    (void)read_config(fake({{"UNISONO_TIMEOUT_SECONDS", "-1"},
+                            {"UNISONO_ARENA_BYTES", "9999999T"},
+                            {"UNISONO_LOG", "loud"}}));
+    FAIL() << "bad values must throw";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_STREQ(
+        error.what(),
+        "settings: UNISONO_LOG=\"loud\" is not level; UNISONO_TIMEOUT_SECONDS=\"-1\" is not "
+        "seconds; UNISONO_ARENA_BYTES=\"9999999T\" is not bytes");
+  }
+}
+
+TEST(Config, NoSecondsThatWouldNeverOrAlreadyBeOver) {
+  for (const char* text : {"", "0", "nan", "inf", "1e300", "5 s", " 5"}) {
+    EXPECT_THROW((void)read_config(fake({{"UNISONO_STALL_SECONDS", text}})), Error) << text;
+  }
+}
+
+TEST(Config, NamesAreUniqueAndOurs) {
+  std::set<std::string> names;
+  for (const ConfigRow& row : config_table()) {
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    EXPECT_THAT(row.name, ::testing::StartsWith("UNISONO_"));
+    EXPECT_STRNE(row.help, "");
+  }
+}
+
+}  // namespace
+}  // namespace unisono

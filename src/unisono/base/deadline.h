@@ -1,0 +1,60 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace unisono {
+
+/// A point in time by which something must have happened. Absolute, on the steady clock, so it can
+/// be passed down through any number of waits without growing.
+class Deadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `timeout` from now; a timeout of centuries is taken as "never" instead of overflowing.
+  [[nodiscard]] static Deadline after(std::chrono::nanoseconds timeout) {
+    const Clock::time_point now = Clock::now();
+    if (timeout >= Clock::time_point::max() - now) {
+      return never();
+    }
+    return Deadline(now + timeout);
+  }
+
+  [[nodiscard]] static Deadline never() { return Deadline(Clock::time_point::max()); }
+
+  [[nodiscard]] Clock::time_point time() const { return time_; }
+
+  [[nodiscard]] bool is_never() const { return time_ == Clock::time_point::max(); }
+
+  [[nodiscard]] bool has_passed() const { return !is_never() && Clock::now() >= time_; }
+
+  /// Time left, never negative.
+  [[nodiscard]] std::chrono::nanoseconds remaining() const {
+    if (is_never()) {
+      return std::chrono::nanoseconds::max();
+    }
+    return std::max(std::chrono::nanoseconds::zero(),
+                    std::chrono::nanoseconds(time_ - Clock::now()));
+  }
+
+  /// Time left as poll(2) and epoll_wait(2) take it: rounded up to milliseconds, -1 for never.
+  [[nodiscard]] int poll_timeout_ms() const {
+    if (is_never()) {
+      return -1;
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(remaining());
+    return static_cast<int>(std::min<std::chrono::milliseconds::rep>(left.count(), 1'000'000'000));
+  }
+
+  /// The earlier of the two.
+  [[nodiscard]] friend Deadline earlier(Deadline a, Deadline b) {
+    return Deadline(std::min(a.time_, b.time_));
+  }
+
+ private:
+  explicit Deadline(Clock::time_point time) : time_(time) {}
+
+  Clock::time_point time_;
+};
+
+}  // namespace unisono

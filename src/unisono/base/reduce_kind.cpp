@@ -1,0 +1,21 @@
+#include "unisono/base/reduce_kind.h"
+
+namespace unisono {
+
+const char* to_string(ReduceKind kind) noexcept {
+  switch (kind) {
+    case ReduceKind::kSum:
+      return "sum";
+    case ReduceKind::kAvg:
+      return "avg";
+    case ReduceKind::kProduct:
+      return "product";
+    case ReduceKind::kMin:
+      return "min";
+    case ReduceKind::kMax:
+      return "max";
+  }
+  return "unknown reduction";
+}
+
+}  // namespace unisono

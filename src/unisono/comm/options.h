@@ -1,0 +1,50 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "unisono/base/reduce_kind.h"
+
+namespace unisono {
+
+/// How an operation is carried out.
+enum class Algorithm {
+  kAuto,     ///< Chosen by size and topology; always the canonical bits.
+  kOneShot,  ///< Every rank combines everything: fewest steps, for small buffers.
+  kTwoShot   ///< Each rank combines its chunk and hands it to all: least traffic, for large ones.
+};
+
+/// What all_reduce computes from the ranks' elements.
+struct ReduceOp {
+  ReduceKind kind = ReduceKind::kSum;
+};
+
+inline constexpr ReduceOp kSum{ReduceKind::kSum};
+inline constexpr ReduceOp kAvg{ReduceKind::kAvg};
+inline constexpr ReduceOp kProduct{ReduceKind::kProduct};
+inline constexpr ReduceOp kMin{ReduceKind::kMin};
+inline constexpr ReduceOp kMax{ReduceKind::kMax};
+
+// In each: `timeout` for the whole operation, by default the group's; `label` names the caller's
+// object (a tensor, a parameter) in error messages.
+
+struct AllReduceOptions {
+  ReduceOp op = {};
+  std::optional<std::chrono::milliseconds> timeout = {};
+  std::string label = {};
+  Algorithm algorithm = Algorithm::kAuto;
+};
+
+struct BroadcastOptions {
+  int root = 0;
+  std::optional<std::chrono::milliseconds> timeout = {};
+  std::string label = {};
+};
+
+struct BarrierOptions {
+  std::optional<std::chrono::milliseconds> timeout = {};
+  std::string label = {};
+};
+
+}  // namespace unisono

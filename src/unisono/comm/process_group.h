@@ -1,0 +1,115 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/config.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/work.h"
+#include "unisono/rendezvous/roster.h"
+
+namespace unisono {
+
+namespace comm {
+class Group;
+}
+
+/// A set of ranks that communicate.
+///
+/// Every rank calls the same operations in the same order; a group carries its operations out in
+/// that order. Members may be called from any thread, but the order of calls from several threads
+/// is then the caller's affair. Buffers that an operation writes must not be touched until it has
+/// ended. Operations throw Error: kInvalidArgument before anything is sent; kMismatch when ranks
+/// call different operations, kPeerLost, kTimeout. After one of these three the group is closed,
+/// output buffers are unspecified, and every later call throws kClosed with the first cause.
+class ProcessGroup {
+ public:
+  explicit ProcessGroup(std::unique_ptr<comm::Group> group);
+
+  /// As destroy(), but gives up quietly.
+  ~ProcessGroup();
+
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+  ProcessGroup(ProcessGroup&&) = delete;
+  ProcessGroup& operator=(ProcessGroup&&) = delete;
+
+  [[nodiscard]] int rank() const;
+  [[nodiscard]] int world_size() const;
+
+  /// This rank's place among the ranks of its node, from 0 in order of rank.
+  [[nodiscard]] int local_rank() const;
+
+  /// Number of ranks on this rank's node.
+  [[nodiscard]] int local_world_size() const;
+
+  /// Who is in the group.
+  [[nodiscard]] const rendezvous::Roster& roster() const;
+
+  /// Combines the ranks' `in` element by element into every rank's `out`.
+  ///
+  /// The result is the canonical tree's, bit for bit the same on every rank, however it is
+  /// computed. `in` and `out` have equal count and dtype on all ranks, and are the same memory or
+  /// do not overlap. Memory from allocate() is not copied.
+  void all_reduce(const Buffer& in, const Buffer& out, const AllReduceOptions& options = {});
+  void all_reduce(const Buffer& in_out, const AllReduceOptions& options = {});
+  Work all_reduce_async(const Buffer& in, const Buffer& out, const AllReduceOptions& options = {});
+  Work all_reduce_async(const Buffer& in_out, const AllReduceOptions& options = {});
+
+  /// Copies the root's elements to every rank.
+  void broadcast(const Buffer& buffer, const BroadcastOptions& options = {});
+  Work broadcast_async(const Buffer& buffer, const BroadcastOptions& options = {});
+
+  /// Returns when every rank has called it.
+  void barrier(const BarrierOptions& options = {});
+  Work barrier_async(const BarrierOptions& options = {});
+
+  /// Memory that the node's ranks share, zeroed, 64-byte aligned: operations on it, and on parts of
+  /// it, read and write it in place. A local call. The buffer's owner frees it.
+  ///
+  /// Throws Error(kInvalidArgument) when the arena (UNISONO_ARENA_BYTES) has no room for it.
+  [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype);
+
+  /// Waits for the operations in flight, tells the other ranks that this one leaves, and lets go of
+  /// everything. A second call does nothing. Later operations throw kClosed.
+  void destroy();
+
+ private:
+  std::unique_ptr<comm::Group> group_;
+};
+
+struct InitOptions {
+  /// How ranks meet. "env://": MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK.
+  std::string init_method = "env://";
+  /// Instead of RANK and WORLD_SIZE when not negative.
+  int rank = -1;
+  int world_size = -1;
+  /// For the rendezvous, and for operations that are given none. Default: the configuration's.
+  std::optional<std::chrono::milliseconds> timeout = {};
+  /// Where UNISONO_*, RANK and the rest are read. Default: the process's environment. Ranks that
+  /// are threads of one process each bring their own.
+  Environment environment = process_environment();
+};
+
+/// Meets the other ranks and returns the group of all.
+///
+/// Throws Error: kInvalidArgument with one message that names every wrong variable; kTimeout with
+/// the ranks that are missing; kUnauthenticated, kIncompatible.
+[[nodiscard]] std::shared_ptr<ProcessGroup> create_process_group(const InitOptions& options = {});
+
+/// create_process_group(), and registers the group as this process's default.
+///
+/// Throws Error(kInvalidArgument) when there is a default group already.
+std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options = {});
+
+/// The group that init_process_group() registered. Throws Error(kInvalidArgument) before that.
+[[nodiscard]] std::shared_ptr<ProcessGroup> default_process_group();
+
+/// Destroys the default group, if there is one.
+void destroy_process_group();
+
+}  // namespace unisono

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "unisono/base/dtype.h"
+#include "unisono/base/reduce_kind.h"
+#include "unisono/kernels/reduce_tree.h"
+
+namespace unisono::kernels {
+
+/// One input of a reduction: elements of the task's dtype, or partial results of other ranks, which
+/// are of accumulate_dtype(dtype).
+struct ReduceInput {
+  const void* data;
+  bool is_partial;
+};
+
+/// What to combine, in which order, and where the result goes.
+struct ReduceTask {
+  DType dtype;
+  ReduceKind kind;
+  std::span<const ReduceInput> inputs;
+  ReduceSteps steps;
+  /// All get the same elements. An output may be the very memory of an input (not overlap it
+  /// otherwise).
+  std::span<void* const> outputs;
+  /// Leave the result unrounded and undivided, in accumulate_dtype(dtype).
+  bool output_is_partial = false;
+  /// kAvg: what the sum is divided by, once, before the one rounding to dtype.
+  int divisor = 1;
+  /// Store past the caches: faster for large outputs that nobody here reads soon.
+  bool is_streaming = false;
+};
+
+/// Throws Error(kInvalidArgument) when the kind has no meaning for the dtype: avg of integers and
+/// bool, min and max of complex numbers. A sum of bool is "or", a product "and".
+void check_reduction(DType dtype, ReduceKind kind);
+
+/// Combines `count` elements of every input, element by element, in the order of the task's steps.
+///
+/// The bits of the result depend on inputs and steps alone: not on the instruction set, the count,
+/// alignment, or the caller's floating point mode. Excepted are the payloads of NaNs. MIN and MAX
+/// are NaN where any input is NaN. 16-bit floats are combined in f32 and rounded once, at the end.
+/// Integers wrap around. Pointers need no alignment. Thread-safe.
+void reduce(const ReduceTask& task, std::int64_t count);
+
+/// The same result from plain loops: what reduce() is tested against.
+void reduce_reference(const ReduceTask& task, std::int64_t count);
+
+/// memcpy past the caches, for large copies that nobody here reads soon.
+void copy_streaming(void* to, const void* from, std::int64_t n_bytes);
+
+}  // namespace unisono::kernels
