@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "unisono/collective/canonical_tree.h"
+#include "unisono/collective/topology.h"
+#include "unisono/kernels/reduce_tree.h"
+
+namespace unisono::collective {
+
+/// Elements begin, ..., end - 1 of a buffer.
+struct ElementRange {
+  std::int64_t begin;
+  std::int64_t end;
+
+  [[nodiscard]] std::int64_t count() const { return end - begin; }
+
+  friend bool operator==(const ElementRange&, const ElementRange&) = default;
+};
+
+/// Chunk `index` of `n_chunks` of a range. Chunks are equal but for the last ones, and start at
+/// multiples of `granularity` elements from the range's begin, so that ranks share no cache line.
+[[nodiscard]] ElementRange chunk_of(ElementRange range,
+                                    int n_chunks,
+                                    int index,
+                                    std::int64_t granularity);
+
+/// What a node holds whole of the canonical tree: sent as partial results, one after the other.
+struct Partials {
+  int rank;  ///< The rank of that node that sends them.
+  std::vector<RankRange> subtrees;
+};
+
+/// An input of the combination of a chunk.
+struct CombineInput {
+  RankRange range;
+  /// A rank of this node whose own elements are read, or -1.
+  int local_rank;
+  /// Else where the partial result comes from: index into `partials_from`, and which of its
+  /// subtrees.
+  int part;
+  int subtree;
+};
+
+/// What a rank does for one chunk of a buffer, in this order.
+struct ChunkPlan {
+  int chunk = 0;
+  /// Partial results that it computes from its node's ranks, and the ranks that get them.
+  std::vector<RankRange> partials = {};
+  std::vector<int> partials_to = {};
+  /// Partial results that it receives.
+  std::vector<Partials> partials_from = {};
+  /// If it combines everything to the result: the inputs and their order. Else empty.
+  std::vector<CombineInput> inputs = {};
+  std::vector<kernels::ReduceStep> steps = {};
+  /// The ranks of other nodes that get the result from it, or the rank it gets it from, or -1. In
+  /// either case it writes the result to all ranks of its node.
+  std::vector<int> result_to = {};
+  int result_from = -1;
+
+  [[nodiscard]] bool combines() const { return !inputs.empty(); }
+};
+
+/// One rank's part in a reduction.
+struct AllReducePlan {
+  int n_chunks;
+  std::vector<ChunkPlan> chunks;  ///< Those that this rank has a part in, in order of chunk.
+};
+
+/// The schedule with the least traffic: each rank owns one chunk. On every other node one rank, its
+/// deputy for that chunk, combines what the node holds, sends it to the owner, receives the result
+/// and writes it to the node's ranks. With a single node nothing is sent.
+///
+/// Per node, 2 (K - 1) / K of the buffer leaves for K nodes of equal, aligned size: the bandwidth
+/// lower bound of an all-reduce.
+[[nodiscard]] AllReducePlan two_shot_plan(const Topology& topology);
+
+/// The schedule with the fewest steps between nodes: the lowest rank of each node exchanges the
+/// node's partial results with those of all others, and combines everything itself.
+[[nodiscard]] AllReducePlan one_shot_plan(const Topology& topology);
+
+/// The rank of `node` that works on `chunk` on behalf of its node.
+[[nodiscard]] int deputy_for(const Topology& topology, int node, int chunk);
+
+}  // namespace unisono::collective

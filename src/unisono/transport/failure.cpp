@@ -1,0 +1,41 @@
+#include "unisono/transport/failure.h"
+
+#include <utility>
+
+namespace unisono::transport {
+
+bool Failure::set(const Error& error) {
+  std::vector<std::function<void()>> wakes;
+  {
+    const MutexLock lock(mutex_);
+    if (!error_.empty()) {
+      return false;
+    }
+    error_.push_back(error);
+    wakes = std::exchange(wakes_, {});
+    is_set_.store(true, std::memory_order_release);
+  }
+  for (const std::function<void()>& wake : wakes) {
+    wake();
+  }
+  return true;
+}
+
+Error Failure::error() const {
+  const MutexLock lock(mutex_);
+  UNISONO_CHECK(!error_.empty(), "a failure is asked for that did not happen");
+  return error_.front();
+}
+
+void Failure::on_set(std::function<void()> wake) {
+  {
+    const MutexLock lock(mutex_);
+    if (error_.empty()) {
+      wakes_.push_back(std::move(wake));
+      return;
+    }
+  }
+  wake();
+}
+
+}  // namespace unisono::transport

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
+
+namespace unisono::transport {
+
+/// Why a group can't go on. Set once, by whoever knows first, from any thread; every wait of the
+/// group looks at it and throws it. Thread-safe.
+class Failure {
+ public:
+  /// Keeps the first error and wakes the waiting threads. Returns false when there was one before.
+  bool set(const Error& error) UNISONO_EXCLUDES(mutex_);
+
+  [[nodiscard]] bool is_set() const noexcept {
+    // Pairs with the release in set(): who sees true can read the error.
+    return is_set_.load(std::memory_order_acquire);
+  }
+
+  /// The error that was set; throws Error(kInternal) when there is none.
+  [[nodiscard]] Error error() const UNISONO_EXCLUDES(mutex_);
+
+  /// Throws the error if there is one.
+  void throw_if_set() const {
+    if (is_set()) [[unlikely]] {
+      throw error();
+    }
+  }
+
+  /// Calls `wake` once when the failure is set (at once, if it is): it must make the waits of its
+  /// owner look again, and not block. No lock is held.
+  void on_set(std::function<void()> wake) UNISONO_EXCLUDES(mutex_);
+
+ private:
+  std::atomic<bool> is_set_ = false;
+  mutable Mutex mutex_;
+  std::vector<Error> error_ UNISONO_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> wakes_ UNISONO_GUARDED_BY(mutex_);
+};
+
+}  // namespace unisono::transport

@@ -1,0 +1,30 @@
+#include "unisono/transport/patience.h"
+
+namespace unisono::transport {
+
+Patience::Patience(Deadline deadline,
+                   std::chrono::milliseconds first_stall,
+                   const Failure& failure,
+                   const WaitReporter& reporter)
+    : deadline_(deadline),
+      begin_(Deadline::Clock::now()),
+      stall_(first_stall),
+      next_stall_(Deadline::after(first_stall)),
+      failure_(failure),
+      reporter_(reporter) {}
+
+void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
+  failure_.throw_if_set();
+  if (deadline_.has_passed()) {
+    throw reporter_.timed_out(late_ranks());
+  }
+  if (next_stall_.has_passed()) {
+    const auto waited =
+        std::chrono::duration_cast<std::chrono::milliseconds>(Deadline::Clock::now() - begin_);
+    reporter_.stalled(waited, late_ranks());
+    stall_ *= 2;
+    next_stall_ = Deadline::after(stall_ - waited);
+  }
+}
+
+}  // namespace unisono::transport

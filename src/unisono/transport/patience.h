@@ -1,0 +1,60 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/transport/failure.h"
+
+namespace unisono::transport {
+
+/// What is said of a wait that takes long. Implemented by who knows the operation.
+class WaitReporter {
+ public:
+  WaitReporter() = default;
+  virtual ~WaitReporter() = default;
+  WaitReporter(const WaitReporter&) = delete;
+  WaitReporter& operator=(const WaitReporter&) = delete;
+  WaitReporter(WaitReporter&&) = delete;
+  WaitReporter& operator=(WaitReporter&&) = delete;
+
+  /// The deadline passed while `late_ranks` were waited for.
+  [[nodiscard]] virtual Error timed_out(std::span<const int> late_ranks) const = 0;
+
+  /// `waited` have passed, and more is to come.
+  virtual void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const = 0;
+};
+
+/// How long one operation may wait, and what happens meanwhile.
+class Patience {
+ public:
+  /// Reports a stall after `first_stall`, and again each time the wait has doubled.
+  Patience(Deadline deadline,
+           std::chrono::milliseconds first_stall,
+           const Failure& failure,
+           const WaitReporter& reporter);
+
+  [[nodiscard]] Deadline deadline() const { return deadline_; }
+
+  [[nodiscard]] const Failure& failure() const { return failure_; }
+
+  /// When a sleeping wait must call check() next, at the latest.
+  [[nodiscard]] Deadline next_check() const { return earlier(deadline_, next_stall_); }
+
+  /// Throws the group's failure, or the timeout if the deadline has passed; reports a stall if one
+  /// is due. `late_ranks` says for whom the caller waits; it is called only when that is needed.
+  void check(const std::function<std::vector<int>()>& late_ranks);
+
+ private:
+  Deadline deadline_;
+  Deadline::Clock::time_point begin_;
+  std::chrono::milliseconds stall_;
+  Deadline next_stall_;
+  const Failure& failure_;
+  const WaitReporter& reporter_;
+};
+
+}  // namespace unisono::transport

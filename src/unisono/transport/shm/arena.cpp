@@ -1,0 +1,95 @@
+#include "unisono/transport/shm/arena.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "unisono/base/error.h"
+
+namespace unisono::shm {
+namespace {
+
+std::byte* map_shared(int fd, std::int64_t n_bytes) {
+  void* const data = ::mmap(nullptr,
+                            static_cast<std::size_t>(n_bytes),
+                            PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_NORESERVE,
+                            fd,
+                            0);
+  if (data == MAP_FAILED) {
+    throw system_error(
+        fmt::format("mapping {} bytes of shared memory (a smaller UNISONO_ARENA_BYTES may fit)",
+                    n_bytes),
+        errno);
+  }
+  // A fork child that keeps the mapping would keep the memory of a dead rank alive.
+  ::madvise(data, static_cast<std::size_t>(n_bytes), MADV_DONTFORK);
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+Arena Arena::create(std::int64_t n_bytes) {
+  Fd memory(::memfd_create("unisono-arena", MFD_CLOEXEC));
+  if (!memory.is_open()) {
+    throw system_error("creating shared memory (memfd_create)", errno);
+  }
+  if (::ftruncate(memory.get(), n_bytes) != 0) {
+    throw system_error(
+        fmt::format("sizing shared memory to {} bytes (UNISONO_ARENA_BYTES)", n_bytes), errno);
+  }
+  std::byte* const data = map_shared(memory.get(), n_bytes);
+  return {std::move(memory), data, n_bytes};
+}
+
+Arena Arena::map(Fd memory, std::int64_t n_bytes) {
+  struct stat status{};
+  if (::fstat(memory.get(), &status) != 0) {
+    throw system_error("looking at a peer's shared memory", errno);
+  }
+  // Reading behind the end of the file would be a bus error later.
+  if (n_bytes <= 0 || status.st_size != n_bytes) {
+    throw Error(
+        ErrorCode::kCorruptData,
+        fmt::format(
+            "a peer's shared memory has {} bytes where it said {}", status.st_size, n_bytes));
+  }
+  std::byte* const data = map_shared(memory.get(), n_bytes);
+  return {std::move(memory), data, n_bytes};
+}
+
+Arena::Arena(Fd memory, std::byte* data, std::int64_t n_bytes)
+    : memory_(std::move(memory)), data_(data), n_bytes_(n_bytes) {}
+
+Arena::Arena(Arena&& other) noexcept
+    : memory_(std::move(other.memory_)),
+      data_(std::exchange(other.data_, nullptr)),
+      n_bytes_(other.n_bytes_) {}
+
+Arena::~Arena() {
+  if (data_ != nullptr) {
+    ::munmap(data_, static_cast<std::size_t>(n_bytes_));
+  }
+}
+
+std::optional<std::int64_t> Arena::offset_of(const void* pointer, std::int64_t n_bytes) const {
+  const auto begin = reinterpret_cast<std::uintptr_t>(data_);
+  const auto at = reinterpret_cast<std::uintptr_t>(pointer);
+  if (at < begin || at - begin > static_cast<std::uintptr_t>(n_bytes_ - n_bytes)) {
+    return std::nullopt;
+  }
+  return static_cast<std::int64_t>(at - begin);
+}
+
+std::int64_t default_arena_bytes() {
+  constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+  const std::int64_t n_bytes =
+      static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+  return (n_bytes + kGiB - 1) / kGiB * kGiB;
+}
+
+}  // namespace unisono::shm

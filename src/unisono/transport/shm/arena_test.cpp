@@ -1,0 +1,106 @@
+#include "unisono/transport/shm/arena.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "unisono/base/error.h"
+#include "unisono/transport/shm/heap.h"
+
+namespace unisono::shm {
+namespace {
+
+constexpr std::int64_t kMiB = 1 << 20;
+
+TEST(Arena, AMappedCopySeesWhatTheOwnerWrites) {
+  const Arena mine = Arena::create(kMiB);
+  const Arena peers = Arena::map(Fd(::dup(mine.fd())), kMiB);
+  ASSERT_NE(mine.data(), peers.data());
+  std::strcpy(reinterpret_cast<char*>(mine.data() + 100), "hello");
+  EXPECT_STREQ(reinterpret_cast<const char*>(peers.data() + 100), "hello");
+}
+
+TEST(Arena, AFileOfAnotherSizeIsRefused) {
+  const Arena mine = Arena::create(kMiB);
+  try {
+    (void)Arena::map(Fd(::dup(mine.fd())), 2 * kMiB);
+    FAIL() << "a mapping behind the end of the file would be a bus error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCorruptData);
+  }
+}
+
+TEST(Arena, OffsetsAreThoseOfWholeBuffersInside) {
+  const Arena arena = Arena::create(kMiB);
+  EXPECT_EQ(arena.offset_of(arena.data() + 64, 8), 64);
+  EXPECT_EQ(arena.offset_of(arena.data(), kMiB), 0);
+  EXPECT_EQ(arena.offset_of(arena.data() + kMiB, 0), kMiB);
+  EXPECT_FALSE(arena.offset_of(arena.data() + kMiB - 7, 8).has_value());
+  EXPECT_FALSE(arena.offset_of(arena.data() - 1, 1).has_value());
+  EXPECT_FALSE(arena.offset_of(&arena, 8).has_value());
+}
+
+TEST(Heap, ReusedMemoryIsZero) {
+  const Arena arena = Arena::create(kMiB);
+  Heap heap(arena, 0);
+  const std::int64_t offset = heap.try_allocate(10000).value();
+  std::memset(arena.data() + offset, 1, 10000);
+  heap.free(offset);
+  ASSERT_EQ(heap.try_allocate(10000), offset);
+  EXPECT_TRUE(std::all_of(arena.data() + offset, arena.data() + offset + 10000, [](std::byte b) {
+    return b == std::byte{0};
+  }));
+}
+
+TEST(Heap, SaysNoWhenNothingFits) {
+  const Arena arena = Arena::create(kMiB);
+  Heap heap(arena, 0);
+  EXPECT_FALSE(heap.try_allocate(kMiB + 1).has_value());
+  EXPECT_FALSE(heap.try_allocate(INT64_MAX).has_value());
+  ASSERT_TRUE(heap.try_allocate(kMiB).has_value());
+  EXPECT_FALSE(heap.try_allocate(1).has_value());
+}
+
+TEST(Heap, PartsNeverOverlapAndGapsMergeAgain) {
+  const Arena arena = Arena::create(kMiB);
+  Heap heap(arena, 5000);
+  std::mt19937 random(7);
+  std::vector<std::pair<std::int64_t, std::int64_t>> parts;
+  for (int step = 0; step < 2000; ++step) {
+    if (parts.empty() || random() % 2 == 0) {
+      const std::int64_t size = static_cast<std::int64_t>(random() % 100000);
+      const std::optional<std::int64_t> offset = heap.try_allocate(size);
+      if (offset) {
+        EXPECT_GE(*offset, 5000);
+        EXPECT_LE(*offset + size, kMiB);
+        for (const auto& [other, other_size] : parts) {
+          EXPECT_TRUE(*offset + size <= other || other + other_size <= *offset);
+        }
+        parts.emplace_back(*offset, size);
+      }
+    } else {
+      const std::size_t index = random() % parts.size();
+      heap.free(parts[index].first);
+      parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(index));
+    }
+  }
+  for (const auto& part : parts) {
+    heap.free(part.first);
+  }
+  EXPECT_TRUE(heap.try_allocate(kMiB - 8192).has_value());
+}
+
+TEST(Heap, AWrongFreeIsRefused) {
+  const Arena arena = Arena::create(kMiB);
+  Heap heap(arena, 0);
+  EXPECT_THROW(heap.free(4096), Error);
+}
+
+}  // namespace
+}  // namespace unisono::shm

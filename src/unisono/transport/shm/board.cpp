@@ -1,0 +1,112 @@
+#include "unisono/transport/shm/board.h"
+
+#include <sched.h>
+
+#include <utility>
+
+#include "unisono/base/error.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace unisono::shm {
+namespace {
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Board::Board(std::vector<std::shared_ptr<const Arena>> arenas,
+             std::vector<int> ranks,
+             int local_rank,
+             std::int64_t offset_bytes)
+    : local_rank_(local_rank) {
+  for (std::size_t index = 0; index < arenas.size(); ++index) {
+    UNISONO_CHECK(
+        arenas[index]->n_bytes() >= offset_bytes + static_cast<std::int64_t>(sizeof(BoardMemory)),
+        "an arena is too small for a group's board");
+    auto* const board = reinterpret_cast<BoardMemory*>(arenas[index]->data() + offset_bytes);
+    members_.push_back({std::move(arenas[index]), board, ranks[index]});
+  }
+}
+
+template <class HasArrived>
+void Board::wait_for_all(HasArrived has_arrived, WaitMode mode, transport::Patience& patience) {
+  std::size_t next = 0;
+  const auto all_have_arrived = [&] {
+    while (next < members_.size() && has_arrived(*members_[next].board)) {
+      ++next;
+    }
+    return next == members_.size();
+  };
+  for (int spin = 0; spin < mode.n_spins; ++spin) {
+    if (all_have_arrived()) {
+      return;
+    }
+    pause_briefly();
+  }
+  for (int yield = 0; yield < mode.n_yields; ++yield) {
+    if (all_have_arrived()) {
+      return;
+    }
+    ::sched_yield();
+  }
+  const auto late_ranks = [&] {
+    std::vector<int> ranks;
+    for (const Member& peer : members_) {
+      if (!has_arrived(*peer.board)) {
+        ranks.push_back(peer.rank);
+      }
+    }
+    return ranks;
+  };
+  Doorbell& doorbell = members_[self()].board->doorbell;
+  while (true) {
+    const std::uint32_t rings = doorbell.prepare();
+    if (all_have_arrived()) {
+      doorbell.stay();
+      return;
+    }
+    // A failure that comes after this look rings the doorbell.
+    patience.check(late_ranks);
+    doorbell.sleep(rings, patience.next_check());
+  }
+}
+
+void Board::enter(std::uint64_t sequence, WaitMode mode, transport::Patience& patience) {
+  my_card(sequence).sequence.store(sequence, std::memory_order_seq_cst);
+  ring_peers();
+  wait_for_all(
+      [sequence](const BoardMemory& board) {
+        return board.cards[sequence % 2].sequence.load(std::memory_order_seq_cst) == sequence;
+      },
+      mode,
+      patience);
+}
+
+void Board::sync(WaitMode mode, transport::Patience& patience) {
+  const std::uint64_t stage = ++stage_;
+  members_[self()].board->stage.store(stage, std::memory_order_seq_cst);
+  ring_peers();
+  wait_for_all(
+      [stage](const BoardMemory& board) {
+        return board.stage.load(std::memory_order_seq_cst) >= stage;
+      },
+      mode,
+      patience);
+}
+
+void Board::ring_peers() const {
+  for (const Member& peer : members_) {
+    peer.board->doorbell.ring();
+  }
+}
+
+}  // namespace unisono::shm

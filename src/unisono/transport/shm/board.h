@@ -1,0 +1,137 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "unisono/transport/descriptor.h"
+#include "unisono/transport/patience.h"
+#include "unisono/transport/shm/arena.h"
+#include "unisono/transport/shm/doorbell.h"
+
+namespace unisono::shm {
+
+inline constexpr std::size_t kCacheLine = 64;
+
+/// Payload that fits into a card beside the descriptor: one cache line says all.
+inline constexpr std::size_t kCardPayloadBytes = 24;
+
+/// Contribution to a one-shot operation.
+inline constexpr std::int64_t kSlotBytes = 16 << 10;
+
+/// One of the buffers through which memory outside the arenas is passed.
+inline constexpr std::int64_t kStagingBytes = 4 << 20;
+
+/// What a rank shows its node's peers when it enters an operation: a cache line.
+struct alignas(kCacheLine) Card {
+  /// Written last, so whoever sees an operation's number sees the rest of its card.
+  std::atomic<std::uint64_t> sequence;
+  transport::Descriptor descriptor;
+  /// Where the rank's buffers lie in its arena, or -1.
+  std::int64_t in_offset;
+  std::int64_t out_offset;
+  std::array<std::byte, kCardPayloadBytes> payload;
+};
+
+static_assert(sizeof(Card) == kCacheLine);
+
+/// A group's part of one rank's arena. All zero at first.
+struct BoardMemory {
+  // Operations alternate between two cards and two slots. A rank can be one operation ahead of a
+  // peer that still reads, but never two: entering an operation needs every rank's card for it.
+  std::array<Card, 2> cards;
+  alignas(kCacheLine) std::atomic<std::uint64_t> stage;
+  alignas(kCacheLine) Doorbell doorbell;
+  alignas(4096) std::array<std::array<std::byte, kSlotBytes>, 2> slots;
+  alignas(4096) std::array<std::array<std::byte, kStagingBytes>, 2> staging_in;
+  alignas(4096) std::array<std::array<std::byte, kStagingBytes>, 2> staging_out;
+};
+
+/// How a thread waits for its node's peers before it sleeps.
+struct WaitMode {
+  int n_spins;   ///< Looks in a tight loop.
+  int n_yields;  ///< Looks with a sched_yield in between.
+};
+
+/// Where the ranks of a node meet in each operation of a group: every rank writes into its own
+/// arena and reads its peers'. One thread of each rank at a time.
+class Board {
+ public:
+  /// `arenas` and `ranks` are those of the node's members of the group, in order of rank;
+  /// `local_rank` is this rank's index in them. The board lies at `offset_bytes` of each arena.
+  Board(std::vector<std::shared_ptr<const Arena>> arenas,
+        std::vector<int> ranks,
+        int local_rank,
+        std::int64_t offset_bytes);
+
+  [[nodiscard]] int local_world_size() const { return static_cast<int>(members_.size()); }
+
+  [[nodiscard]] int local_rank() const { return local_rank_; }
+
+  /// The card to fill in for operation `sequence` before enter().
+  [[nodiscard]] Card& my_card(std::uint64_t sequence) {
+    return members_[self()].board->cards[sequence % 2];
+  }
+
+  /// A peer's card, after enter().
+  [[nodiscard]] const Card& card(int local_rank, std::uint64_t sequence) const {
+    return member(local_rank).board->cards[sequence % 2];
+  }
+
+  /// A rank's slot for one-shot contributions: written before enter(), read by all after it.
+  [[nodiscard]] std::byte* slot(int local_rank, std::uint64_t sequence) const {
+    return member(local_rank).board->slots[sequence % 2].data();
+  }
+
+  [[nodiscard]] std::byte* staging_in(int local_rank, std::int64_t index) const {
+    return member(local_rank).board->staging_in[static_cast<std::size_t>(index % 2)].data();
+  }
+
+  [[nodiscard]] std::byte* staging_out(int local_rank, std::int64_t index) const {
+    return member(local_rank).board->staging_out[static_cast<std::size_t>(index % 2)].data();
+  }
+
+  /// The bytes at an offset of a rank's arena.
+  [[nodiscard]] std::byte* at(int local_rank, std::int64_t offset) const {
+    return member(local_rank).arena->data() + offset;
+  }
+
+  [[nodiscard]] const Arena& arena(int local_rank) const { return *member(local_rank).arena; }
+
+  /// Shows the card, and waits until every rank of the node shows its own for this operation.
+  void enter(std::uint64_t sequence, WaitMode mode, transport::Patience& patience);
+
+  /// Waits until every rank of the node has called it as often as this one.
+  void sync(WaitMode mode, transport::Patience& patience);
+
+  /// Makes this rank's waits look again. Any thread.
+  void wake() const { members_[self()].board->doorbell.ring(); }
+
+ private:
+  struct Member {
+    std::shared_ptr<const Arena> arena;
+    BoardMemory* board;
+    int rank;
+  };
+
+  [[nodiscard]] std::size_t self() const { return static_cast<std::size_t>(local_rank_); }
+
+  [[nodiscard]] const Member& member(int local_rank) const {
+    return members_[static_cast<std::size_t>(local_rank)];
+  }
+
+  template <class HasArrived>
+  void wait_for_all(HasArrived has_arrived, WaitMode mode, transport::Patience& patience);
+
+  void ring_peers() const;
+
+  std::vector<Member> members_;
+  int local_rank_;
+  std::uint64_t stage_ = 0;
+};
+
+}  // namespace unisono::shm
