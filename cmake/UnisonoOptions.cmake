@@ -1,21 +1,52 @@
 # Compile and link options of our own targets. Carried by an interface target, never by global flags.
+include(CheckLinkerFlag)
+
 add_library(unisono_options INTERFACE)
 target_compile_features(unisono_options INTERFACE cxx_std_20)
 target_compile_options(
   unisono_options
-  INTERFACE -Wall
-            -Wextra
-            -Wshadow
-            -Wconversion
-            -Wnon-virtual-dtor
-            -fvisibility=hidden
-            $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
-            $<$<BOOL:${UNISONO_WERROR}>:-Werror>)
+  INTERFACE
+    -Wall
+    -Wextra
+    -Wshadow
+    -Wconversion
+    -Wnon-virtual-dtor
+    -fvisibility=hidden
+    $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
+    $<$<BOOL:${UNISONO_WERROR}>:-Werror>
+)
 if(UNISONO_SANITIZE)
-  target_compile_options(unisono_options INTERFACE -fsanitize=${UNISONO_SANITIZE}
-                                                   -fno-omit-frame-pointer)
+  target_compile_options(
+    unisono_options
+    INTERFACE -fsanitize=${UNISONO_SANITIZE} -fno-omit-frame-pointer
+  )
   target_link_options(unisono_options INTERFACE -fsanitize=${UNISONO_SANITIZE})
   if(UNISONO_SANITIZE MATCHES "undefined")
     target_compile_options(unisono_options INTERFACE -fno-sanitize-recover=undefined)
+  endif()
+endif()
+
+# Every test is a program of its own, and GNU ld is slow where LibTorch is linked.
+set(
+  UNISONO_LINKER
+  "auto"
+  CACHE STRING
+  "As -fuse-ld takes it; auto: mold if it is there, else the compiler's own; empty: the compiler's own"
+)
+set(_linker "${UNISONO_LINKER}")
+if(_linker STREQUAL "auto")
+  find_program(UNISONO_MOLD mold)
+  mark_as_advanced(UNISONO_MOLD)
+  set(_linker "")
+  if(UNISONO_MOLD)
+    set(_linker mold)
+  endif()
+endif()
+if(_linker)
+  check_linker_flag(CXX -fuse-ld=${_linker} UNISONO_LINKER_${_linker}_WORKS)
+  if(UNISONO_LINKER_${_linker}_WORKS)
+    target_link_options(unisono_options INTERFACE -fuse-ld=${_linker})
+  elseif(NOT UNISONO_LINKER STREQUAL "auto")
+    message(FATAL_ERROR "the compiler cannot link with UNISONO_LINKER=${_linker}")
   endif()
 endif()

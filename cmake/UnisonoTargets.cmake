@@ -1,26 +1,54 @@
-# unisono_library(NAME HEADERS ... [PRIVATE_HEADERS ...] SOURCES ... [LINKS ...] [PRIVATE_LINKS ...])
+# unisono_library(NAME HEADERS ... [PRIVATE_HEADERS ...] SOURCES ... [LINKS ...] [PRIVATE_LINKS ...]
+#                 [INTERNAL])
 #
 # One library per folder of src/unisono. LINKS are the floors below that its headers may include: this
 # list is the layer diagram, and tools/check_layers.py holds every #include against it.
-# PRIVATE_LINKS are libraries that only its .cpp files use.
+# PRIVATE_LINKS are libraries that only its .cpp files use. An INTERNAL library is not installed.
+#
+# The libraries of torch/ are exported in a file of their own, so that a project can use an
+# installed core where there is no LibTorch.
 function(unisono_library name)
-  cmake_parse_arguments(ARG "" "" "HEADERS;PRIVATE_HEADERS;SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  cmake_parse_arguments(
+    ARG
+    "INTERNAL"
+    ""
+    "HEADERS;PRIVATE_HEADERS;SOURCES;LINKS;PRIVATE_LINKS"
+    ${ARGN}
+  )
+  if(ARG_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "unisono_library(${name}): unknown argument ${ARG_UNPARSED_ARGUMENTS}")
+  endif()
   set(target unisono_${name})
   add_library(${target} STATIC ${ARG_SOURCES} ${ARG_PRIVATE_HEADERS})
   add_library(unisono::${name} ALIAS ${target})
-  target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src
-                                  FILES ${ARG_HEADERS})
-  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} VERIFY_INTERFACE_HEADER_SETS ON)
+  target_sources(
+    ${target}
+    PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${ARG_HEADERS}
+  )
+  set_target_properties(
+    ${target}
+    PROPERTIES EXPORT_NAME ${name} LINKER_LANGUAGE CXX VERIFY_INTERFACE_HEADER_SETS ON
+  )
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_link_libraries(
     ${target}
     PUBLIC ${ARG_LINKS}
-    PRIVATE $<BUILD_INTERFACE:unisono_options> ${ARG_PRIVATE_LINKS})
+    PRIVATE $<BUILD_INTERFACE:unisono_options> ${ARG_PRIVATE_LINKS}
+  )
+  if(ARG_INTERNAL)
+    return()
+  endif()
+  set(component core)
+  if(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/src/unisono/torch(/|$)")
+    set(component torch)
+  endif()
   install(
     TARGETS ${target}
-    EXPORT unisono-targets
+    EXPORT unisono-${component}-targets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-    FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+    FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  )
+  set_property(GLOBAL APPEND PROPERTY UNISONO_INSTALLED_COMPONENTS ${component})
 endfunction()
 
 # unisono_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT seconds])
@@ -30,6 +58,9 @@ function(unisono_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
   if(NOT UNISONO_BUILD_TESTS)
     return()
+  endif()
+  if(ARG_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "unisono_test(${name}): unknown argument ${ARG_UNPARSED_ARGUMENTS}")
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
@@ -41,5 +72,6 @@ function(unisono_test name)
     TEST_PREFIX ${name}.
     DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+  )
 endfunction()

@@ -20,6 +20,8 @@ class Deadline {
     return Deadline(now + timeout);
   }
 
+  [[nodiscard]] static Deadline at(Clock::time_point time) { return Deadline(time); }
+
   [[nodiscard]] static Deadline never() { return Deadline(Clock::time_point::max()); }
 
   [[nodiscard]] Clock::time_point time() const { return time_; }

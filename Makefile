@@ -1,0 +1,85 @@
+# What people type. Everything here is a short name for a command of tools/ or a CMake preset.
+#   PYTHON=python3.12      the Python for .venv, or one that has the pinned torch already
+#   UNISONO_TORCH_DIR=DIR  a LibTorch to build against
+#   DEMO_ARGS=...          more arguments for the demo's program, as `--epochs 1`
+#   TEST_ARGS=...          more arguments for ctest, as `-R store`
+#   JOBS=2                 how many commands at once
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+DEMO_ARGS ?=
+TEST_ARGS ?=
+BIN := build/release/bin
+CTEST := ctest --preset release --parallel $(JOBS)
+
+define core_tests
+@cmake --preset $(1)
+@cmake --build --preset $(1) --parallel $(JOBS)
+@ctest --preset $(1) --parallel $(JOBS) -LE slow $(TEST_ARGS)
+endef
+
+.PHONY: help deps dev-deps build demo test test-all bench lint format check-layers \
+        asan tsan clang install clean
+
+help: ## List the targets
+	@echo "Unisono: make TARGET"
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | \
+	  while IFS=$$'\t' read -r target what; do printf '  %-13s %s\n' "$$target" "$$what"; done
+	@sed -n 's/^#   /  /p' $(firstword $(MAKEFILE_LIST))
+
+deps: ## Install what the build needs: system packages, torch in .venv
+	@tools/install_deps.sh
+
+dev-deps: ## As deps, and what the checks need: clang, formatters, pre-commit
+	@tools/install_deps.sh --dev
+
+# Configuring takes a second, so that it happens again only if another LibTorch may be asked for.
+ifneq ($(UNISONO_TORCH_DIR)$(PYTHON),)
+.PHONY: build/release/build.ninja
+endif
+build/release/build.ninja: | deps
+	@cmake --preset release
+
+build: deps build/release/build.ninja ## Build all: library, programs, examples, tests, benchmarks
+	@cmake --build --preset release --parallel $(JOBS)
+
+demo: deps build/release/build.ninja ## Train a convnet on Fashion-MNIST with two processes
+	@cmake --build --preset release --parallel $(JOBS) --target unisono mnist
+	@$(BIN)/unisono run -n 2 $(BIN)/mnist $(DEMO_ARGS)
+
+test: build ## Build all and run the tests, but not the slow ones
+	@$(CTEST) -LE slow $(TEST_ARGS)
+
+test-all: build ## Build all and run every test
+	@$(CTEST) $(TEST_ARGS)
+
+bench: build ## Measure: training step with Unisono, and with PyTorch's DDP over Gloo
+	@cmake --build --preset release --target bench
+
+lint: dev-deps ## Check all sources: format, clang-tidy, ruff, spelling, layers
+	@tools/lint.sh --all
+
+format: dev-deps ## Format all sources
+	@tools/lint.sh --fix
+
+check-layers: ## Check that each floor includes only what stands below it
+	@tools/check_layers.py
+
+asan: deps ## Run the core's tests under AddressSanitizer and UBSan
+	$(call core_tests,$@)
+
+tsan: deps ## Run the core's tests under ThreadSanitizer
+	$(call core_tests,$@)
+
+clang: dev-deps ## Build the core with clang and its thread safety analysis
+	@cmake --preset clang
+	@cmake --build --preset clang --parallel $(JOBS)
+
+install: build ## Install to PREFIX
+	@cmake --install build/release --prefix "$(PREFIX)"
+
+clean: ## Remove what was built; .venv stays
+	@rm -rf build

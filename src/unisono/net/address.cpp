@@ -1,0 +1,128 @@
+#include "unisono/net/address.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "unisono/base/error.h"
+
+namespace unisono::net {
+namespace {
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+// Returns getaddrinfo's code; `list` holds its results when that is 0.
+int look_up(const std::string& host, std::uint16_t port, int flags, AddressList& list) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | flags;
+  addrinfo* first = nullptr;
+  const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &first);
+  list.reset(code == 0 ? first : nullptr);
+  return code;
+}
+
+sockaddr_storage copy(const addrinfo& info) {
+  sockaddr_storage storage{};
+  std::memcpy(&storage, info.ai_addr, info.ai_addrlen);
+  return storage;
+}
+
+const sockaddr_in& v4(const sockaddr_storage& storage) {
+  return reinterpret_cast<const sockaddr_in&>(storage);
+}
+
+const sockaddr_in6& v6(const sockaddr_storage& storage) {
+  return reinterpret_cast<const sockaddr_in6&>(storage);
+}
+
+}  // namespace
+
+std::optional<Address> Address::parse(const std::string& ip, std::uint16_t port) {
+  AddressList list(nullptr, &::freeaddrinfo);
+  if (ip.empty() || look_up(ip, port, AI_NUMERICHOST, list) != 0) {
+    return std::nullopt;
+  }
+  return from_sockaddr(copy(*list));
+}
+
+std::optional<Address> Address::from_sockaddr(const sockaddr_storage& address) {
+  if (address.ss_family != AF_INET && address.ss_family != AF_INET6) {
+    return std::nullopt;
+  }
+  return Address(address);
+}
+
+std::string Address::ip() const {
+  std::array<char, NI_MAXHOST> text{};
+  const int code = ::getnameinfo(
+      data(), size(), text.data(), static_cast<socklen_t>(text.size()), nullptr, 0, NI_NUMERICHOST);
+  UNISONO_CHECK(code == 0, "an IP address has no numeric form");
+  return text.data();
+}
+
+std::uint16_t Address::port() const {
+  return ntohs(family() == AF_INET ? v4(storage_).sin_port : v6(storage_).sin6_port);
+}
+
+bool Address::is_loopback() const {
+  constexpr std::uint32_t kLoopbackNet = 127;
+  if (family() == AF_INET) {
+    return ntohl(v4(storage_).sin_addr.s_addr) >> 24 == kLoopbackNet;
+  }
+  const in6_addr& ip = v6(storage_).sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&ip) || (IN6_IS_ADDR_V4MAPPED(&ip) && ip.s6_addr[12] == kLoopbackNet);
+}
+
+bool Address::is_wildcard() const {
+  if (family() == AF_INET) {
+    return v4(storage_).sin_addr.s_addr == INADDR_ANY;
+  }
+  return IN6_IS_ADDR_UNSPECIFIED(&v6(storage_).sin6_addr);
+}
+
+std::string Address::to_string() const {
+  return fmt::format(fmt::runtime(family() == AF_INET ? "{}:{}" : "[{}]:{}"), ip(), port());
+}
+
+const sockaddr* Address::data() const {
+  return reinterpret_cast<const sockaddr*>(&storage_);
+}
+
+socklen_t Address::size() const {
+  return family() == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+}
+
+std::vector<Address> resolve(const std::string& host, std::uint16_t port) {
+  AddressList list(nullptr, &::freeaddrinfo);
+  const int code = host.empty() ? EAI_NONAME : look_up(host, port, AI_ADDRCONFIG, list);
+  const int error_number = errno;
+  std::vector<Address> addresses;
+  for (const addrinfo* info = list.get(); info != nullptr; info = info->ai_next) {
+    if (const std::optional<Address> address = Address::from_sockaddr(copy(*info))) {
+      addresses.push_back(*address);
+    }
+  }
+  if (addresses.empty()) {
+    const std::string reason = code == EAI_SYSTEM
+                                   ? std::generic_category().message(error_number)
+                                   : std::string(code == 0 ? "no address" : ::gai_strerror(code));
+    throw Error(ErrorCode::kNotFound,
+                fmt::format("host \"{}\" (for port {}) has no address: {}", host, port, reason));
+  }
+  return addresses;
+}
+
+}  // namespace unisono::net

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace unisono::net {
+
+/// A numeric IP address, v4 or v6, and a port.
+class Address {
+ public:
+  /// Nothing when `ip` is not a numeric address ("10.0.0.2", "::1", "fe80::1%eth0").
+  [[nodiscard]] static std::optional<Address> parse(const std::string& ip, std::uint16_t port);
+
+  /// Nothing when `address` is of a family other than IP.
+  [[nodiscard]] static std::optional<Address> from_sockaddr(const sockaddr_storage& address);
+
+  [[nodiscard]] std::string ip() const;
+  [[nodiscard]] std::uint16_t port() const;
+  [[nodiscard]] bool is_loopback() const;
+
+  /// True for 0.0.0.0 and ::, "all of this machine's addresses".
+  [[nodiscard]] bool is_wildcard() const;
+
+  /// "10.0.0.2:4123" or "[::1]:4123".
+  [[nodiscard]] std::string to_string() const;
+
+  [[nodiscard]] const sockaddr* data() const;
+  [[nodiscard]] socklen_t size() const;
+
+  [[nodiscard]] int family() const { return storage_.ss_family; }
+
+  friend bool operator==(const Address& a, const Address& b) {
+    return a.to_string() == b.to_string();
+  }
+
+ private:
+  explicit Address(const sockaddr_storage& storage) : storage_(storage) {}
+
+  sockaddr_storage storage_;
+};
+
+/// The addresses of a host name or numeric address, best first. Blocks while the name is looked up.
+///
+/// Throws Error(kNotFound) that names host and port when there is none.
+[[nodiscard]] std::vector<Address> resolve(const std::string& host, std::uint16_t port);
+
+}  // namespace unisono::net

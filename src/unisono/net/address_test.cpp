@@ -1,0 +1,61 @@
+#include "unisono/net/address.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/error.h"
+
+namespace unisono::net {
+namespace {
+
+TEST(Address, NumericTextIsParsedAndPrinted) {
+  for (const char* ip : {"127.0.0.1", "10.0.0.2", "0.0.0.0", "::1", "::", "2001:db8::7"}) {
+    const auto address = Address::parse(ip, 4123);
+    ASSERT_TRUE(address.has_value()) << ip;
+    EXPECT_EQ(address->ip(), ip);
+    EXPECT_EQ(address->port(), 4123);
+  }
+  EXPECT_EQ(Address::parse("10.0.0.2", 80)->to_string(), "10.0.0.2:80");
+  EXPECT_EQ(Address::parse("::1", 80)->to_string(), "[::1]:80");
+}
+
+TEST(Address, NamesAndNonsenseAreNotNumeric) {
+  for (const char* ip : {"", "localhost", "1.2.3.4.5", "10.0.0.2:80", "::g", " 127.0.0.1"}) {
+    EXPECT_FALSE(Address::parse(ip, 1).has_value()) << '"' << ip << '"';
+  }
+}
+
+TEST(Address, KnowsLoopbackAndWildcard) {
+  for (const char* ip : {"127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"}) {
+    EXPECT_TRUE(Address::parse(ip, 1)->is_loopback()) << ip;
+  }
+  for (const char* ip : {"10.0.0.1", "0.0.0.0", "::", "::ffff:10.0.0.1"}) {
+    EXPECT_FALSE(Address::parse(ip, 1)->is_loopback()) << ip;
+  }
+  EXPECT_TRUE(Address::parse("::", 1)->is_wildcard());
+  EXPECT_TRUE(Address::parse("0.0.0.0", 1)->is_wildcard());
+  EXPECT_FALSE(Address::parse("::1", 1)->is_wildcard());
+}
+
+TEST(Resolve, FindsLocalhostAndNumericAddresses) {
+  EXPECT_TRUE(resolve("localhost", 7).front().is_loopback());
+  EXPECT_EQ(resolve("127.0.0.1", 7).front().to_string(), "127.0.0.1:7");
+}
+
+TEST(Resolve, NamesHostAndPortOfAHostThatIsNotThere) {
+  for (const char* host : {"no-such-host.invalid", "", "bad host"}) {
+    try {
+      (void)resolve(host, 29500);
+      FAIL() << host;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kNotFound);
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("\"" + std::string(host) + "\""));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("29500"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace unisono::net

@@ -1,0 +1,137 @@
+#include "unisono/net/io.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <system_error>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+
+namespace unisono::net {
+namespace {
+
+IoResult failure(int error_number) noexcept {
+  if (error_number == EAGAIN || error_number == EWOULDBLOCK || error_number == EINTR) {
+    return {.status = IoStatus::kWouldBlock};
+  }
+  return {.status = IoStatus::kError, .error_number = error_number};
+}
+
+// How far a transfer has come, for its messages.
+struct Progress {
+  const char* verb;
+  std::size_t done;
+  std::size_t total;
+};
+
+[[noreturn]] void throw_lost(const std::string& peer, const IoResult& result, Progress progress) {
+  const std::string how =
+      result.status == IoStatus::kClosed
+          ? "closed the connection"
+          : "connection lost: " + std::generic_category().message(result.error_number) +
+                fmt::format(" (errno {})", result.error_number);
+  throw Error(
+      ErrorCode::kPeerLost,
+      fmt::format(
+          "{}: {}; {} of {} bytes {}", peer, how, progress.done, progress.total, progress.verb));
+}
+
+void wait_or_throw(
+    int fd, short events, Deadline deadline, const std::string& peer, Progress progress) {
+  if (!wait_for(fd, events, deadline)) {
+    throw Error(ErrorCode::kTimeout,
+                fmt::format("{}: time is up; {} of {} bytes {}",
+                            peer,
+                            progress.done,
+                            progress.total,
+                            progress.verb));
+  }
+}
+
+}  // namespace
+
+IoResult read_some(int fd, std::span<std::byte> bytes) noexcept {
+  const ssize_t n = ::recv(fd, bytes.data(), bytes.size(), 0);
+  if (n < 0) {
+    return failure(errno);
+  }
+  if (n == 0 && !bytes.empty()) {
+    return {.status = IoStatus::kClosed};
+  }
+  return {.n_bytes = static_cast<std::size_t>(n)};
+}
+
+IoResult write_some(int fd, std::span<const std::byte> bytes) noexcept {
+  const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  return n < 0 ? failure(errno) : IoResult{.n_bytes = static_cast<std::size_t>(n)};
+}
+
+bool wait_for(int fd, short events, Deadline deadline) {
+  pollfd entry{.fd = fd, .events = events, .revents = 0};
+  for (;;) {
+    const int n = ::poll(&entry, 1, deadline.poll_timeout_ms());
+    if (n > 0) {
+      return true;
+    }
+    if (n < 0 && errno != EINTR) {
+      throw system_error("poll", errno);
+    }
+    if (deadline.has_passed()) {
+      return false;
+    }
+  }
+}
+
+std::size_t read_at_least_one(int fd,
+                              std::span<std::byte> bytes,
+                              Deadline deadline,
+                              const std::string& peer) {
+  const Progress progress{.verb = "received", .done = 0, .total = bytes.size()};
+  for (;;) {
+    const IoResult result = read_some(fd, bytes);
+    if (result.status == IoStatus::kDone) {
+      return result.n_bytes;
+    }
+    if (result.status != IoStatus::kWouldBlock) {
+      throw_lost(peer, result, progress);
+    }
+    wait_or_throw(fd, POLLIN, deadline, peer, progress);
+  }
+}
+
+void read_exact(int fd, std::span<std::byte> bytes, Deadline deadline, const std::string& peer) {
+  Progress progress{.verb = "received", .done = 0, .total = bytes.size()};
+  while (progress.done < progress.total) {
+    const IoResult result = read_some(fd, bytes.subspan(progress.done));
+    progress.done += result.n_bytes;
+    if (result.status == IoStatus::kWouldBlock) {
+      wait_or_throw(fd, POLLIN, deadline, peer, progress);
+    } else if (result.status != IoStatus::kDone) {
+      throw_lost(peer, result, progress);
+    }
+  }
+}
+
+void write_all(int fd,
+               std::span<const std::byte> bytes,
+               Deadline deadline,
+               const std::string& peer) {
+  Progress progress{.verb = "sent", .done = 0, .total = bytes.size()};
+  while (progress.done < progress.total) {
+    const IoResult result = write_some(fd, bytes.subspan(progress.done));
+    progress.done += result.n_bytes;
+    if (result.status == IoStatus::kWouldBlock) {
+      wait_or_throw(fd, POLLOUT, deadline, peer, progress);
+    } else if (result.status != IoStatus::kDone) {
+      throw_lost(peer, result, progress);
+    }
+  }
+}
+
+}  // namespace unisono::net

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "unisono/base/deadline.h"
+
+namespace unisono::net {
+
+enum class IoStatus {
+  kDone,        ///< Some bytes moved; how many is in IoResult::n_bytes.
+  kWouldBlock,  ///< Nothing now; wait until the socket is readable or writable.
+  kClosed,      ///< The other side closed the connection in good order.
+  kError        ///< IoResult::error_number says which.
+};
+
+struct IoResult {
+  IoStatus status = IoStatus::kDone;
+  std::size_t n_bytes = 0;
+  int error_number = 0;
+};
+
+/// Reads what is there, at most `bytes`, without blocking. For nonblocking stream sockets.
+[[nodiscard]] IoResult read_some(int fd, std::span<std::byte> bytes) noexcept;
+
+/// Writes what fits, without blocking and without SIGPIPE.
+[[nodiscard]] IoResult write_some(int fd, std::span<const std::byte> bytes) noexcept;
+
+/// Waits until one of poll(2)'s `events` (or an error) is there; false when the deadline passed.
+[[nodiscard]] bool wait_for(int fd, short events, Deadline deadline);
+
+/// Fills `bytes`. `peer` names the other side in errors, e.g. "store 10.0.0.2:29500".
+///
+/// Throws Error: kPeerLost when the connection ends before that, kTimeout; both say how many bytes
+/// had come.
+void read_exact(int fd, std::span<std::byte> bytes, Deadline deadline, const std::string& peer);
+
+/// Writes all of `bytes`; throws as read_exact() does.
+void write_all(int fd,
+               std::span<const std::byte> bytes,
+               Deadline deadline,
+               const std::string& peer);
+
+/// Waits like read_exact(), and returns the number of bytes read, at least one.
+[[nodiscard]] std::size_t read_at_least_one(int fd,
+                                            std::span<std::byte> bytes,
+                                            Deadline deadline,
+                                            const std::string& peer);
+
+}  // namespace unisono::net

@@ -1,0 +1,105 @@
+#include "unisono/net/io.h"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+
+namespace unisono::net {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+std::pair<Fd, Fd> socket_pair() {
+  std::array<int, 2> fds{};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()), 0);
+  return {Fd(fds[0]), Fd(fds[1])};
+}
+
+Deadline soon() {
+  return Deadline::after(seconds(20));
+}
+
+TEST(Io, MoreThanTheSocketHoldsArrivesWhole) {
+  auto [left, right] = socket_pair();
+  std::vector<std::byte> sent(3'000'000);
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    sent[i] = static_cast<std::byte>(i * 7 + i / 256);
+  }
+  std::thread writer([&, fd = left.get()] { write_all(fd, sent, soon(), "right"); });
+  std::vector<std::byte> received(sent.size());
+  read_exact(right.get(), received, soon(), "left");
+  writer.join();
+  EXPECT_EQ(received, sent);
+}
+
+TEST(Io, AClosedConnectionSaysHowFarItCame) {
+  auto [left, right] = socket_pair();
+  write_all(left.get(), std::array<std::byte, 3>{}, soon(), "right");
+  left.reset();
+  std::array<std::byte, 8> bytes{};
+  try {
+    read_exact(right.get(), bytes, soon(), "rank 3");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
+    EXPECT_STREQ(error.what(), "rank 3: closed the connection; 3 of 8 bytes received");
+  }
+  EXPECT_THROW((void)read_at_least_one(right.get(), bytes, soon(), "rank 3"), Error);
+}
+
+TEST(Io, WritingToAClosedConnectionThrowsAndRaisesNoSignal) {
+  auto [left, right] = socket_pair();
+  right.reset();
+  try {
+    write_all(left.get(), std::array<std::byte, 3>{}, soon(), "rank 3");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
+    EXPECT_THAT(error.what(), HasSubstr("Broken pipe (errno 32); 0 of 3 bytes sent"));
+  }
+}
+
+TEST(Io, SilenceEndsAtTheDeadline) {
+  auto [left, right] = socket_pair();
+  std::array<std::byte, 4> bytes{};
+  write_all(left.get(), std::span(bytes).first(1), soon(), "right");
+  try {
+    read_exact(right.get(), bytes, Deadline::after(milliseconds(5)), "rank 3");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+    EXPECT_STREQ(error.what(), "rank 3: time is up; 1 of 4 bytes received");
+  }
+  std::vector<std::byte> many(10'000'000);
+  EXPECT_THROW(write_all(left.get(), many, Deadline::after(milliseconds(5)), "right"), Error);
+}
+
+TEST(Io, SomeReadsTellNothingNowFromTheEnd) {
+  auto [left, right] = socket_pair();
+  std::array<std::byte, 4> bytes{};
+  EXPECT_EQ(read_some(right.get(), bytes).status, IoStatus::kWouldBlock);
+  EXPECT_EQ(write_some(left.get(), std::span(bytes).first(2)).n_bytes, 2U);
+  EXPECT_EQ(read_at_least_one(right.get(), bytes, soon(), "left"), 2U);
+  left.reset();
+  EXPECT_EQ(read_some(right.get(), bytes).status, IoStatus::kClosed);
+  EXPECT_EQ(read_some(-1, bytes).status, IoStatus::kError);
+}
+
+}  // namespace
+}  // namespace unisono::net

@@ -1,0 +1,246 @@
+#include "unisono/net/socket.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <random>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/net/address.h"
+#include "unisono/net/io.h"
+#include "unisono/net/port_holder.h"
+#include "unisono/net/unix_socket.h"
+
+namespace unisono::net {
+namespace {
+
+using std::chrono::milliseconds;
+
+void set_option(int fd, int level, int option, int value, const char* name) {
+  if (::setsockopt(fd, level, option, &value, sizeof(value)) != 0) {
+    throw system_error(std::string("setsockopt ") + name, errno);
+  }
+}
+
+Fd open_tcp(int family) {
+  Fd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.is_open()) {
+    throw system_error("open a TCP socket", errno);
+  }
+  return fd;
+}
+
+std::string errno_text(int error_number) {
+  return fmt::format("{} (errno {})", std::generic_category().message(error_number), error_number);
+}
+
+int pending_error(int fd) {
+  int error_number = 0;
+  socklen_t size = sizeof(error_number);
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error_number, &size) == 0 ? error_number : errno;
+}
+
+// One attempt: a connected socket, or the reason why not.
+struct Attempt {
+  Fd fd;
+  std::string reason;
+};
+
+Attempt try_connect(const Address& address, Deadline deadline) {
+  // A lost SYN is sent again after 1 and 3 s; after that another address may be the better bet.
+  constexpr auto kPatience = std::chrono::seconds(5);
+  Fd fd = open_tcp(address.family());
+  int error_number = 0;
+  if (::connect(fd.get(), address.data(), address.size()) != 0) {
+    error_number = errno;
+    if (error_number == EINPROGRESS || error_number == EINTR) {
+      const bool is_over =
+          wait_for(fd.get(), POLLOUT, earlier(deadline, Deadline::after(kPatience)));
+      error_number = is_over ? pending_error(fd.get()) : ETIMEDOUT;
+    }
+  }
+  // On loopback a socket can connect to itself when the port is in the ephemeral range.
+  if (error_number == 0 && local_address(fd.get()) == address) {
+    error_number = ECONNREFUSED;
+  }
+  if (error_number != 0) {
+    return {.fd = Fd(), .reason = address.to_string() + ": " + errno_text(error_number)};
+  }
+  set_no_delay(fd.get());
+  return {.fd = std::move(fd), .reason = {}};
+}
+
+// Pauses that grow from 10 ms to half a second, each drawn from [half, whole], so that a thousand
+// ranks do not knock in step.
+class Backoff {
+ public:
+  void pause(Deadline deadline) {
+    std::uniform_int_distribution<milliseconds::rep> draw(pause_.count() / 2, pause_.count());
+    const milliseconds chosen(draw(random_));
+    std::this_thread::sleep_until(earlier(Deadline::after(chosen), deadline).time());
+    pause_ = std::min(pause_ * 2, milliseconds(500));
+  }
+
+ private:
+  std::minstd_rand random_{std::random_device{}()};
+  milliseconds pause_{10};
+};
+
+Fd connect_until(const std::string& target,
+                 Deadline deadline,
+                 const std::function<Attempt()>& attempt_once) {
+  const auto start = Deadline::Clock::now();
+  Backoff backoff;
+  for (int attempts = 1;; ++attempts) {
+    Attempt attempt = attempt_once();
+    if (attempt.fd.is_open()) {
+      return std::move(attempt.fd);
+    }
+    if (deadline.has_passed()) {
+      const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
+      throw Error(ErrorCode::kTimeout,
+                  fmt::format("could not connect to {} within {:.1f} s ({} attempts); last: {}",
+                              target,
+                              spent.count(),
+                              attempts,
+                              attempt.reason));
+    }
+    backoff.pause(deadline);
+  }
+}
+
+Attempt try_connect_host(const std::string& host, std::uint16_t port, Deadline deadline) {
+  std::vector<Address> addresses;
+  try {
+    addresses = resolve(host, port);
+  } catch (const Error& error) {
+    return {.fd = Fd(), .reason = error.what()};
+  }
+  Attempt attempt;
+  for (const Address& address : addresses) {
+    attempt = try_connect(address, deadline);
+    if (attempt.fd.is_open()) {
+      break;
+    }
+  }
+  return attempt;
+}
+
+template <class Call>
+Address address_of(int fd, Call call, const char* what) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  if (call(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
+    throw system_error(what, errno);
+  }
+  const std::optional<Address> address = Address::from_sockaddr(storage);
+  if (!address) {
+    throw system_error(what, EAFNOSUPPORT);
+  }
+  return *address;
+}
+
+}  // namespace
+
+Fd listen_tcp(const Address& address, int backlog) {
+  Fd fd = open_tcp(address.family());
+  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR");
+  if (address.family() == AF_INET6) {
+    set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, address.is_wildcard() ? 0 : 1, "IPV6_V6ONLY");
+  }
+  if (::bind(fd.get(), address.data(), address.size()) != 0 || ::listen(fd.get(), backlog) != 0) {
+    const int error_number = errno;
+    std::string what = "listen on " + address.to_string();
+    if (error_number == EADDRINUSE) {
+      const std::string holder = find_port_holder(address.port());
+      throw Error(ErrorCode::kSystem,
+                  fmt::format("{}: port {} is in use{}",
+                              what,
+                              address.port(),
+                              holder.empty() ? "" : " by " + holder));
+    }
+    throw system_error(what, error_number);
+  }
+  return fd;
+}
+
+Fd connect_tcp(const Address& address, Deadline deadline) {
+  return connect_until(
+      address.to_string(), deadline, [&] { return try_connect(address, deadline); });
+}
+
+Fd connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline) {
+  return connect_until(fmt::format("{} port {}", host, port), deadline, [&] {
+    return try_connect_host(host, port, deadline);
+  });
+}
+
+Accepted accept_connection(int listener) noexcept {
+  const int fd = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd >= 0) {
+    return {.fd = Fd(fd)};
+  }
+  switch (errno) {
+    // Errors of a connection that ended while it waited are not the listener's.
+    case EAGAIN:
+    case EINTR:
+    case ECONNABORTED:
+    case EPROTO:
+    case EPERM:
+      return {};
+    default:
+      return {.fd = Fd(), .error_number = errno};
+  }
+}
+
+void set_no_delay(int fd) {
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
+}
+
+void set_liveness_timeout(int fd, std::chrono::seconds timeout) {
+  constexpr int kProbes = 3;
+  const int seconds = std::max(static_cast<int>(timeout.count()), kProbes + 1);
+  const int interval = seconds / (kProbes + 1);
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, interval, "TCP_KEEPIDLE");
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval, "TCP_KEEPINTVL");
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes, "TCP_KEEPCNT");
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, seconds * 1000, "TCP_USER_TIMEOUT");
+}
+
+Address local_address(int fd) {
+  return address_of(fd, ::getsockname, "read a socket's own address");
+}
+
+Address peer_address(int fd) {
+  return address_of(fd, ::getpeername, "read the address of a socket's other side");
+}
+
+std::string describe_peer(int fd) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
+    return "a peer that is gone";
+  }
+  if (const std::optional<Address> address = Address::from_sockaddr(storage)) {
+    return address->to_string();
+  }
+  return fmt::format("process {}", peer_credentials(fd).pid);
+}
+
+}  // namespace unisono::net

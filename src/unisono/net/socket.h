@@ -1,0 +1,54 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/fd.h"
+#include "unisono/net/address.h"
+
+namespace unisono::net {
+
+// All sockets made here are nonblocking and close-on-exec.
+
+/// Listens on `address`; port 0 takes a free one, see local_address(). "::" takes IPv4 too.
+///
+/// Throws Error(kSystem); for a port in use it names who holds it, as far as /proc tells.
+[[nodiscard]] Fd listen_tcp(const Address& address, int backlog = 1024);
+
+/// Connects, trying again while nobody listens there yet. TCP_NODELAY is set.
+///
+/// Throws Error(kTimeout) with the address, the last reason and the time spent.
+[[nodiscard]] Fd connect_tcp(const Address& address, Deadline deadline);
+
+/// The same by host name, which is looked up anew for each attempt: in a cluster the name may come
+/// later than its users. Tries all of its addresses.
+[[nodiscard]] Fd connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline);
+
+/// What accept_connection() found.
+struct Accepted {
+  Fd fd;                 ///< Open if there was a connection.
+  int error_number = 0;  ///< Not 0 when accepting failed, e.g. EMFILE.
+};
+
+/// Takes one waiting connection of a listening socket, TCP or Unix; does not block.
+[[nodiscard]] Accepted accept_connection(int listener) noexcept;
+
+/// Turns Nagle's algorithm off: our messages are written whole.
+void set_no_delay(int fd);
+
+/// Makes the kernel end a connection whose other side does not answer for about `timeout`, whether
+/// data is in flight (TCP_USER_TIMEOUT) or not (keepalive).
+void set_liveness_timeout(int fd, std::chrono::seconds timeout);
+
+/// Own address of a TCP socket. Throws Error(kSystem).
+[[nodiscard]] Address local_address(int fd);
+
+/// The other side's address. Throws Error(kSystem).
+[[nodiscard]] Address peer_address(int fd);
+
+/// The other side of a TCP or Unix socket, for messages; never throws for a lost connection.
+[[nodiscard]] std::string describe_peer(int fd);
+
+}  // namespace unisono::net

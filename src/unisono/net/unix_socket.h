@@ -1,0 +1,43 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/fd.h"
+
+namespace unisono::net {
+
+// Abstract Unix sockets: a name in the network namespace, no file, gone with its last descriptor.
+// Nonblocking and close-on-exec. Any user of the machine may connect to one: check
+// peer_credentials() and say the hello.
+
+/// Longest name of an abstract socket, in bytes.
+inline constexpr int kMaxAbstractName = 107;
+
+/// Throws Error(kSystem), e.g. when the name is taken.
+[[nodiscard]] Fd listen_unix_abstract(const std::string& name, int backlog = 1024);
+
+/// Connects, trying again while nobody listens there yet. Throws Error(kTimeout).
+[[nodiscard]] Fd connect_unix_abstract(const std::string& name, Deadline deadline);
+
+struct PeerCredentials {
+  uid_t uid;
+  pid_t pid;  ///< As this process's pid namespace sees it; 0 if it can't.
+};
+
+/// Who connected, as the kernel vouches for. Throws Error(kSystem).
+[[nodiscard]] PeerCredentials peer_credentials(int fd);
+
+/// Passes a copy of `passed` to the other side of a Unix socket, with one byte of data.
+///
+/// Throws as write_all() does.
+void send_fd(int fd, int passed, Deadline deadline, const std::string& peer);
+
+/// Takes what send_fd() passed; close-on-exec.
+///
+/// Throws Error: kPeerLost, kTimeout, and kCorruptData when a byte came without a descriptor.
+[[nodiscard]] Fd receive_fd(int fd, Deadline deadline, const std::string& peer);
+
+}  // namespace unisono::net

@@ -1,0 +1,167 @@
+"""Plants one violation of each sort in a small tree, and expects check_layers to name it."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+
+import check_layers
+
+TREE = {
+    "CMakeLists.txt": "add_subdirectory(base)\nadd_subdirectory(net)\nadd_subdirectory(store)\n"
+    "if(X)\n  add_subdirectory(torch)\nendif()\n",
+    "base/CMakeLists.txt": "unisono_library(base HEADERS error.h SOURCES error.cpp # ground\n)\n",
+    "base/error.h": "#include <string>\n",
+    "base/error.cpp": '#include "unisono/base/error.h"\n#include <fmt/core.h>\n',
+    "net/CMakeLists.txt": "unisono_library(\n  net\n  HEADERS socket.h\n  PRIVATE_HEADERS loop.h\n"
+    "  SOURCES socket.cpp\n  LINKS unisono::base\n)\n"
+    "unisono_test(net_test SOURCES socket_test.cpp LINKS unisono::net)\n",
+    "net/socket.h": '#include "unisono/base/error.h"\n',
+    "net/loop.h": "#include <sys/epoll.h>\n",
+    "net/socket.cpp": '#include "unisono/net/loop.h"\n',
+    "net/socket_test.cpp": '#include <gtest/gtest.h>\n#include "unisono/base/error.h"\n',
+    "store/CMakeLists.txt": "unisono_library(store HEADERS store.h SOURCES store.cpp\n"
+    "  LINKS unisono::base\n  PRIVATE_LINKS unisono::net OpenSSL::Crypto)\n",
+    "store/store.h": '#include "unisono/base/error.h"\n',
+    "store/store.cpp": '#include "unisono/net/socket.h"\n',
+    "torch/CMakeLists.txt": "unisono_library(torch HEADERS tensor.h SOURCES tensor.cpp LINKS "
+    "unisono::store)\n",
+    "torch/tensor.h": '#include <ATen/core/Tensor.h>\n#include "unisono/store/store.h"\n',
+    "torch/tensor.cpp": "#include <torch/torch.h>\n",
+}
+
+
+class CheckLayersTest(unittest.TestCase):
+    def problems(self, changes):
+        """Checks the tree with some files replaced."""
+        tree = TREE | changes
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in tree.items():
+                path = Path(folder) / "src/unisono" / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            return check_layers.Layers(Path(folder)).check()
+
+    def expect(self, expected, changes):
+        problems = self.problems(changes)
+        self.assertEqual(len(problems), 1, problems)
+        self.assertIn(expected, problems[0])
+
+    def test_accepts_a_correct_tree(self):
+        self.assertEqual(self.problems({}), [])
+
+    def test_include_of_a_library_that_is_not_linked(self):
+        self.expect(
+            "src/unisono/net/socket.cpp:2: net includes unisono/store/store.h of unisono::store",
+            {"net/socket.cpp": '\n#include "unisono/store/store.h"\n'},
+        )
+
+    def test_public_header_that_includes_a_privately_linked_library(self):
+        self.expect(
+            "src/unisono/store/store.h:1: store includes unisono/net/socket.h of unisono::net",
+            {"store/store.h": '#include "unisono/net/socket.h"\n'},
+        )
+
+    def test_test_that_includes_what_it_does_not_link(self):
+        self.expect(
+            "src/unisono/net/socket_test.cpp:1: net_test includes unisono/store/store.h",
+            {"net/socket_test.cpp": '#include "unisono/store/store.h"\n'},
+        )
+
+    def test_file_that_no_target_lists_is_held_to_its_folder(self):
+        self.expect(
+            "src/unisono/base/stray.h:1: base includes unisono/net/socket.h",
+            {"base/stray.h": '#include "unisono/net/socket.h"\n'},
+        )
+
+    def test_private_header_of_another_floor(self):
+        self.expect(
+            "src/unisono/store/store.cpp:1: unisono/net/loop.h is private",
+            {"store/store.cpp": '#include "unisono/net/loop.h"\n'},
+        )
+
+    def test_missing_header(self):
+        self.expect(
+            "src/unisono/base/error.h:1: there is no unisono/base/errr.h",
+            {"base/error.h": '#include "unisono/base/errr.h"\n'},
+        )
+
+    def test_library_that_links_upward(self):
+        self.expect(
+            "src/unisono/base/CMakeLists.txt:1: base links unisono::net, which stands above it",
+            {
+                "base/CMakeLists.txt": "unisono_library(base HEADERS error.h SOURCES error.cpp\n"
+                "  PRIVATE_LINKS unisono::net)\n",
+                "net/CMakeLists.txt": "unisono_library(net HEADERS socket.h loop.h SOURCES "
+                "socket.cpp)\n",
+                "net/socket.h": "",
+                "net/socket_test.cpp": "",
+            },
+        )
+
+    def test_upward_link_by_target_link_libraries(self):
+        self.expect(
+            "links unisono::store, which stands above it",
+            {
+                "net/CMakeLists.txt": TREE["net/CMakeLists.txt"]
+                + "target_link_libraries(unisono_net PRIVATE unisono::store)\n",
+                "store/CMakeLists.txt": "unisono_library(store HEADERS store.h)\n",
+                "store/store.h": "",
+                "store/store.cpp": "",
+                "torch/tensor.h": "",
+            },
+        )
+
+    def test_cycle_within_a_floor(self):
+        self.expect(
+            "libraries link in a cycle: net -> tcp -> net",
+            {
+                "net/CMakeLists.txt": TREE["net/CMakeLists.txt"].replace(
+                    "LINKS unisono::base\n", "LINKS unisono::base unisono::tcp\n"
+                )
+                + "unisono_library(tcp LINKS unisono::net)\n",
+            },
+        )
+
+    def test_link_to_a_library_that_does_not_exist(self):
+        self.expect(
+            "src/unisono/base/CMakeLists.txt:1: base links unisono::bass, which no floor defines",
+            {
+                "base/CMakeLists.txt": "unisono_library(base HEADERS error.h SOURCES error.cpp "
+                "LINKS unisono::bass)\n"
+            },
+        )
+
+    def test_floor_that_the_list_of_floors_lacks(self):
+        self.expect(
+            "src/unisono/extra/CMakeLists.txt:1: extra/ is not in src/unisono/CMakeLists.txt",
+            {"extra/CMakeLists.txt": "unisono_library(extra HEADERS)\n"},
+        )
+
+    def test_torch_outside_torch(self):
+        for header in ("torch/torch.h", "ATen/ATen.h", "c10/util/Half.h", "pybind11/pybind11.h"):
+            self.expect(
+                f"src/unisono/base/error.cpp:1: only torch/ and python/ may include {header}",
+                {"base/error.cpp": f"#include <{header}>\n"},
+            )
+
+    def test_third_party_library_in_a_public_header(self):
+        for header in (
+            "fmt/core.h",
+            "spdlog/spdlog.h",
+            "nlohmann/json.hpp",
+            "toml++/toml.h",
+            "CLI/CLI.hpp",
+            "openssl/evp.h",
+            "hwy/highway.h",
+        ):
+            self.expect(
+                f"src/unisono/base/error.h:1: a public header must not include {header}",
+                {"base/error.h": f"#include <{header}>\n"},
+            )
+
+
+if __name__ == "__main__":
+    unittest.main()
