@@ -1,0 +1,82 @@
+#include "unisono/kernels/check_task.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
+#include "unisono/base/reduce_kind.h"
+#include "unisono/kernels/reduce.h"
+#include "unisono/kernels/reduce_tree.h"
+
+namespace unisono::kernels {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(ErrorCode::kInvalidArgument, "reduce: " + why);
+}
+
+bool is_complex(DType dtype) {
+  return dtype == DType::kComplex64 || dtype == DType::kComplex128;
+}
+
+bool is_floating(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 ||
+         dtype == DType::kFloat64 || is_complex(dtype);
+}
+
+bool is_reducible(DType dtype, ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::kSum:
+    case ReduceKind::kProduct:
+      return true;
+    case ReduceKind::kAvg:
+      return is_floating(dtype);
+    case ReduceKind::kMin:
+    case ReduceKind::kMax:
+      return !is_complex(dtype);
+  }
+  return false;
+}
+
+void check_steps(const ReduceTask& task) {
+  const auto n_inputs = static_cast<int>(task.inputs.size());
+  const auto n_steps = static_cast<int>(task.steps.size());
+  if (n_inputs > 1 && n_steps == 0) {
+    refuse(std::to_string(n_inputs) + " inputs, but no step that combines them");
+  }
+  for (int i = 0; i < n_steps; ++i) {
+    const ReduceStep step = task.steps[static_cast<std::size_t>(i)];
+    const int n_values = n_inputs + i;
+    if (step.lhs < 0 || step.rhs < 0 || step.lhs >= n_values || step.rhs >= n_values) {
+      refuse("step " + std::to_string(i) + " combines values " + std::to_string(step.lhs) +
+             " and " + std::to_string(step.rhs) + ", but only " + std::to_string(n_values) +
+             " exist before it");
+    }
+  }
+}
+
+}  // namespace
+
+void check_reduction(DType dtype, ReduceKind kind) {
+  if (static_cast<int>(dtype) >= kDTypeCount || !is_reducible(dtype, kind)) {
+    refuse(std::string(to_string(kind)) + " has no meaning for elements of " + to_string(dtype));
+  }
+}
+
+void check_task(const ReduceTask& task, std::int64_t count) {
+  check_reduction(task.dtype, task.kind);
+  if (task.inputs.empty() || task.outputs.empty()) {
+    refuse(task.inputs.empty() ? "no inputs" : "no outputs");
+  }
+  check_steps(task);
+  if (count < 0) {
+    refuse("a count of " + std::to_string(count) + " elements");
+  }
+  if (task.kind == ReduceKind::kAvg && task.divisor < 1) {
+    refuse("an average of " + std::to_string(task.divisor) + " contributions");
+  }
+}
+
+}  // namespace unisono::kernels

@@ -1,0 +1,145 @@
+#include <cstddef>
+#include <cstdint>
+
+#include "unisono/base/dtype.h"
+#include "unisono/kernels/pass.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "unisono/kernels/half_passes.cpp"
+#include "unisono/kernels/targets.h"
+// clang-format off: the order matters to Highway
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+#include "unisono/kernels/pass-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+
+namespace unisono::kernels::HWY_NAMESPACE {
+namespace {
+
+constexpr std::uint32_t kSignBit = 0x8000'0000;
+constexpr std::int32_t kF32Infinity = 0x7F80'0000;
+
+template <class D>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> load_u16(D /*d*/, const std::uint8_t* from) {
+  const hn::Rebind<std::uint16_t, D> d16;
+  return hn::PromoteTo(hn::RebindToUnsigned<D>(), load_bytes(d16, from));
+}
+
+template <class D, class V>
+HWY_INLINE void store_u16(V bits, D /*d*/, std::uint8_t* to, bool is_streaming) {
+  const hn::Rebind<std::uint16_t, D> d16;
+  store_bytes(hn::TruncateTo(d16, bits), d16, to, is_streaming);
+}
+
+struct BFloat16 {
+  using Lane = float;
+  using Memory = std::uint16_t;
+
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const std::uint8_t* from) {
+    return hn::BitCast(d, hn::ShiftLeft<16>(load_u16(d, from)));
+  }
+
+  template <class D>
+  static HWY_INLINE void store(hn::Vec<D> v, D d, std::uint8_t* to, bool is_streaming) {
+    const hn::RebindToUnsigned<D> du;
+    const auto bits = hn::BitCast(du, v);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+    const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7FFF)), odd);
+    const auto quiet = hn::Or(bits, hn::Set(du, 0x0040'0000));
+    const auto is_nan = hn::RebindMask(du, hn::Ne(v, v));
+    store_u16(hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded)), d, to, is_streaming);
+  }
+};
+
+// Integer arithmetic and exact or singly rounded float arithmetic, for the CPU's own conversions
+// are missing at some levels. Signed comparisons, as the older levels have no others.
+// Source: F. Giesen, "Half-precision floating point conversions" (2012): exponents are moved by
+// integer addition, and a subnormal is normalized, or made, by one float addition of a power of two.
+struct Float16 {
+  using Lane = float;
+  using Memory = std::uint16_t;
+
+  static constexpr std::uint32_t kExponentMask = 0x7C00U << 13U;
+  static constexpr std::uint32_t kRebias = (127U - 15U) << 23U;
+  static constexpr std::int32_t kSmallestNormal = 113 << 23;  // 2^-14
+  static constexpr std::int32_t kTooLarge = 143 << 23;        // 2^16
+
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const std::uint8_t* from) {
+    const hn::RebindToUnsigned<D> du;
+    const auto half = load_u16(d, from);
+    const auto sign = hn::ShiftLeft<16>(hn::And(half, hn::Set(du, 0x8000)));
+    const auto shifted = hn::ShiftLeft<13>(hn::And(half, hn::Set(du, 0x7FFF)));
+    const auto exponent = hn::And(shifted, hn::Set(du, kExponentMask));
+    const auto normal = hn::Add(shifted, hn::Set(du, kRebias));
+    const auto special = hn::Add(normal, hn::Set(du, kRebias));
+    const auto with_leading_one = hn::BitCast(d, hn::Add(normal, hn::Set(du, 1U << 23U)));
+    const auto subnormal = hn::BitCast(du, hn::Sub(with_leading_one, hn::Set(d, 0x1p-14F)));
+    const auto is_subnormal = hn::Eq(exponent, hn::Zero(du));
+    const auto is_special = hn::Eq(exponent, hn::Set(du, kExponentMask));
+    const auto finite = hn::IfThenElse(is_subnormal, subnormal, normal);
+    return hn::BitCast(d, hn::Or(sign, hn::IfThenElse(is_special, special, finite)));
+  }
+
+  template <class D>
+  static HWY_INLINE void store(hn::Vec<D> v, D d, std::uint8_t* to, bool is_streaming) {
+    const hn::RebindToUnsigned<D> du;
+    const hn::RebindToSigned<D> di;
+    const auto bits = hn::BitCast(du, v);
+    const auto sign = hn::And(bits, hn::Set(du, kSignBit));
+    const auto magnitude = hn::Xor(bits, sign);
+    const auto compared = hn::BitCast(di, magnitude);
+    const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1));
+    const auto biased = hn::Add(magnitude, hn::Set(du, 0xFFFU - kRebias));
+    const auto normal = hn::ShiftRight<13>(hn::Add(biased, odd));
+    // 1/2 has the weight of f16's smallest subnormal in its last bit.
+    const auto aligned = hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5F));
+    const auto subnormal = hn::Sub(hn::BitCast(du, aligned), hn::Set(du, 126U << 23U));
+    const auto is_nan = hn::RebindMask(du, hn::Gt(compared, hn::Set(di, kF32Infinity)));
+    const auto special = hn::IfThenElse(is_nan, hn::Set(du, 0x7E00), hn::Set(du, 0x7C00));
+    const auto is_subnormal = hn::RebindMask(du, hn::Lt(compared, hn::Set(di, kSmallestNormal)));
+    const auto is_special = hn::RebindMask(du, hn::Gt(compared, hn::Set(di, kTooLarge - 1)));
+    const auto finite = hn::IfThenElse(is_subnormal, subnormal, normal);
+    const auto half = hn::IfThenElse(is_special, special, finite);
+    store_u16(hn::Or(half, hn::ShiftRight<16>(sign)), d, to, is_streaming);
+  }
+};
+
+template <class Half>
+Pass half_pass(const PassKey& key) {
+  if (key.is_input_partial) {
+    return float_pass<Plain<float>, Half>(key.op, key.n_inputs);
+  }
+  if (key.is_output_partial) {
+    return float_pass<Half, Plain<float>>(key.op, key.n_inputs);
+  }
+  return key.op == LaneOp::kSum ? pass_of_up_to_four<Half, Half, Sum>(key.n_inputs)
+                                : float_pass<Half, Half>(key.op, key.n_inputs);
+}
+
+Pass choose_half_pass(const PassKey& key) {
+  return key.dtype == DType::kFloat16 ? half_pass<Float16>(key) : half_pass<BFloat16>(key);
+}
+
+}  // namespace
+}  // namespace unisono::kernels::HWY_NAMESPACE
+
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace unisono::kernels {
+namespace {
+
+HWY_EXPORT(choose_half_pass);
+
+}  // namespace
+
+Pass find_half_pass(const PassKey& key) {
+  return HWY_DYNAMIC_DISPATCH(choose_half_pass)(key);
+}
+
+}  // namespace unisono::kernels
+#endif  // HWY_ONCE

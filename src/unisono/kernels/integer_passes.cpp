@@ -1,0 +1,114 @@
+#include <cstdint>
+
+#include "unisono/base/dtype.h"
+#include "unisono/kernels/pass.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "unisono/kernels/integer_passes.cpp"
+#include "unisono/kernels/targets.h"
+// clang-format off: the order matters to Highway
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+#include "unisono/kernels/pass-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+
+namespace unisono::kernels::HWY_NAMESPACE {
+namespace {
+
+// Any byte but 0 is true; what leaves is 0 or 1.
+struct Bool {
+  using Lane = std::uint8_t;
+  using Memory = std::uint8_t;
+
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const std::uint8_t* from) {
+    return hn::Min(load_bytes(d, from), hn::Set(d, 1));
+  }
+};
+
+// No CPU here multiplies bytes.
+struct WideByte {
+  using Lane = std::uint16_t;
+  using Memory = std::uint8_t;
+
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const std::uint8_t* from) {
+    return hn::PromoteTo(d, load_bytes(hn::Rebind<std::uint8_t, D>(), from));
+  }
+
+  template <class D>
+  static HWY_INLINE void store(hn::Vec<D> v, D /*d*/, std::uint8_t* to, bool is_streaming) {
+    const hn::Rebind<std::uint8_t, D> d8;
+    store_bytes(hn::TruncateTo(d8, v), d8, to, is_streaming);
+  }
+};
+
+// Sums and products that wrap around have the same bits for both signs.
+template <class Signed, class Unsigned, class Factor = Plain<Unsigned>>
+Pass wrapping_pass(const PassKey& key, bool is_signed) {
+  using In = Plain<Unsigned>;
+  using SignedIn = Plain<Signed>;
+  switch (key.op) {
+    case LaneOp::kSum:
+      return pass_of_one_or_two<In, In, Sum>(key.n_inputs);
+    case LaneOp::kProduct:
+      return key.n_inputs == 1 ? &run_pass<In, In, Sum, 1>
+                               : pass_of_one_or_two<Factor, Factor, Product>(key.n_inputs);
+    case LaneOp::kMin:
+      return is_signed ? pass_of_one_or_two<SignedIn, SignedIn, Extreme<true>>(key.n_inputs)
+                       : pass_of_one_or_two<In, In, Extreme<true>>(key.n_inputs);
+    case LaneOp::kMax:
+      return is_signed ? pass_of_one_or_two<SignedIn, SignedIn, Extreme<false>>(key.n_inputs)
+                       : pass_of_one_or_two<In, In, Extreme<false>>(key.n_inputs);
+  }
+  return nullptr;
+}
+
+Pass bool_pass(const PassKey& key) {
+  using Out = Plain<std::uint8_t>;
+  return key.op == LaneOp::kMax ? pass_of_one_or_two<Bool, Out, Extreme<false>>(key.n_inputs)
+                                : pass_of_one_or_two<Bool, Out, Extreme<true>>(key.n_inputs);
+}
+
+Pass choose_integer_pass(const PassKey& key) {
+  switch (key.dtype) {
+    case DType::kInt8:
+    case DType::kUInt8:
+      return wrapping_pass<std::int8_t, std::uint8_t, WideByte>(key, key.dtype == DType::kInt8);
+    case DType::kInt16:
+    case DType::kUInt16:
+      return wrapping_pass<std::int16_t, std::uint16_t>(key, key.dtype == DType::kInt16);
+    case DType::kInt32:
+    case DType::kUInt32:
+      return wrapping_pass<std::int32_t, std::uint32_t>(key, key.dtype == DType::kInt32);
+    case DType::kInt64:
+    case DType::kUInt64:
+      return wrapping_pass<std::int64_t, std::uint64_t>(key, key.dtype == DType::kInt64);
+    case DType::kBool:
+      return bool_pass(key);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+}  // namespace unisono::kernels::HWY_NAMESPACE
+
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace unisono::kernels {
+namespace {
+
+HWY_EXPORT(choose_integer_pass);
+
+}  // namespace
+
+Pass find_integer_pass(const PassKey& key) {
+  return HWY_DYNAMIC_DISPATCH(choose_integer_pass)(key);
+}
+
+}  // namespace unisono::kernels
+#endif  // HWY_ONCE

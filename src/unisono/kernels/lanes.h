@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+
+#include "unisono/base/dtype.h"
+#include "unisono/base/reduce_kind.h"
+#include "unisono/kernels/pass.h"
+#include "unisono/kernels/reduce.h"
+
+namespace unisono::kernels {
+
+/// A reduction as the passes know it.
+struct Lanes {
+  DType dtype;
+  LaneOp op;
+  /// 2 for complex numbers.
+  int per_element;
+
+  /// Bytes of a lane in an input or output.
+  [[nodiscard]] std::size_t size(bool is_partial) const {
+    return size_of(is_partial ? accumulate_dtype(dtype) : dtype) / (is_complex() ? 2 : 1);
+  }
+
+  /// Whether partial values are kept in another type than elements.
+  [[nodiscard]] bool is_widened() const { return accumulate_dtype(dtype) != dtype; }
+
+ private:
+  // Only complex products keep their dtype.
+  [[nodiscard]] bool is_complex() const {
+    return dtype == DType::kComplex64 || dtype == DType::kComplex128;
+  }
+};
+
+[[nodiscard]] inline LaneOp lane_op(DType dtype, ReduceKind kind) {
+  const bool is_bool = dtype == DType::kBool;
+  switch (kind) {
+    case ReduceKind::kProduct:
+      return is_bool ? LaneOp::kMin : LaneOp::kProduct;
+    case ReduceKind::kMin:
+      return LaneOp::kMin;
+    case ReduceKind::kMax:
+      return LaneOp::kMax;
+    default:
+      return is_bool ? LaneOp::kMax : LaneOp::kSum;
+  }
+}
+
+[[nodiscard]] inline Lanes lanes_of(DType dtype, ReduceKind kind) {
+  const LaneOp op = lane_op(dtype, kind);
+  const bool is_complex = dtype == DType::kComplex64 || dtype == DType::kComplex128;
+  if (is_complex && op == LaneOp::kSum) {
+    const DType part = dtype == DType::kComplex64 ? DType::kFloat32 : DType::kFloat64;
+    return {.dtype = part, .op = op, .per_element = 2};
+  }
+  return {.dtype = dtype, .op = op, .per_element = is_complex ? 2 : 1};
+}
+
+/// What the task's result is divided by; 1 unless it is a finished average.
+[[nodiscard]] inline int divisor_of(const ReduceTask& task) {
+  return task.kind == ReduceKind::kAvg && !task.output_is_partial ? task.divisor : 1;
+}
+
+}  // namespace unisono::kernels

@@ -1,0 +1,279 @@
+// Included once per instruction set, by way of <hwy/foreach_target.h>; hence no #pragma once.
+#if defined(UNISONO_KERNELS_PASS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef UNISONO_KERNELS_PASS_INL_H
+#undef UNISONO_KERNELS_PASS_INL_H
+#else
+#define UNISONO_KERNELS_PASS_INL_H
+#endif
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <hwy/highway.h>
+
+#include "unisono/kernels/pass.h"
+
+HWY_BEFORE_NAMESPACE();
+
+namespace unisono::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// By way of bytes, for pointers need not be aligned, not even to an element.
+template <class D>
+HWY_INLINE hn::Vec<D> load_bytes(D d, const std::uint8_t* from) {
+  return hn::BitCast(d, hn::LoadU(hn::Repartition<std::uint8_t, D>(), from));
+}
+
+template <class D>
+HWY_INLINE void store_bytes(hn::Vec<D> v, D /*d*/, std::uint8_t* to, bool is_streaming) {
+  const hn::Repartition<std::uint8_t, D> d8;
+  // Highway streams whole 16-byte vectors only.
+  if constexpr (hn::MaxLanes(d8) >= 16) {
+    if (is_streaming) {
+      hn::Stream(hn::BitCast(d8, v), d8, to);
+      return;
+    }
+  }
+  hn::StoreU(hn::BitCast(d8, v), d8, to);
+}
+
+// An element type: how it lies in memory, and the lanes that it is combined as.
+template <class T>
+struct Plain {
+  using Lane = T;
+  using Memory = T;
+
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const std::uint8_t* from) {
+    return load_bytes(d, from);
+  }
+
+  template <class D>
+  static HWY_INLINE void store(hn::Vec<D> v, D d, std::uint8_t* to, bool is_streaming) {
+    store_bytes(v, d, to, is_streaming);
+  }
+};
+
+struct Sum {
+  // Lanes that belong together: a complex product needs both parts.
+  static constexpr std::size_t kUnit = 1;
+
+  template <class D, class V>
+  static HWY_INLINE V apply(D /*d*/, V a, V b) {
+    return hn::Add(a, b);
+  }
+};
+
+struct Product {
+  static constexpr std::size_t kUnit = 1;
+
+  template <class D, class V>
+  static HWY_INLINE V apply(D /*d*/, V a, V b) {
+    return hn::Mul(a, b);
+  }
+};
+
+template <bool kIsMin>
+struct Extreme {
+  static constexpr std::size_t kUnit = 1;
+
+  template <class D, class V>
+  static HWY_INLINE V apply(D /*d*/, V a, V b) {
+    if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+      // Only zeros are equal with different bits: -0 counts as less than +0. The sum of unordered
+      // lanes is NaN.
+      const V equal = kIsMin ? hn::Or(a, b) : hn::And(a, b);
+      const V tie_or_nan = hn::IfThenElse(hn::Eq(a, b), equal, hn::Add(a, b));
+      const V not_less = hn::IfThenElse(hn::Lt(b, a), kIsMin ? b : a, tie_or_nan);
+      return hn::IfThenElse(hn::Lt(a, b), kIsMin ? a : b, not_less);
+    } else {
+      return kIsMin ? hn::Min(a, b) : hn::Max(a, b);
+    }
+  }
+};
+
+// Inputs [kFrom, kTo) as the left-balanced tree combines them.
+template <class In, class Op, int kFrom, int kTo, class D>
+HWY_INLINE hn::Vec<D> combine_tree(D d, const std::uint8_t* const* inputs, std::size_t at) {
+  if constexpr (kTo - kFrom == 1) {
+    return In::load(d, inputs[kFrom] + at * sizeof(typename In::Memory));
+  } else {
+    constexpr int kMiddle =
+        kFrom + static_cast<int>(std::bit_floor(static_cast<unsigned>(kTo - kFrom - 1)));
+    return Op::apply(d,
+                     combine_tree<In, Op, kFrom, kMiddle>(d, inputs, at),
+                     combine_tree<In, Op, kMiddle, kTo>(d, inputs, at));
+  }
+}
+
+// Copies of the arguments in the form that the inner loop wants.
+template <class In, class Out, class Op, int kInputs>
+struct Sweep {
+  using Lane = typename In::Lane;
+
+  const std::uint8_t* inputs[kInputs];
+  void* const* outputs;
+  std::size_t n_outputs;
+  std::size_t n_lanes;
+  Lane divisor;
+  bool is_divided;
+  bool is_streaming;
+
+  template <class D>
+  HWY_INLINE hn::Vec<D> result(D d, std::size_t at) const {
+    const hn::Vec<D> combined = combine_tree<In, Op, 0, kInputs>(d, inputs, at);
+    if constexpr (hwy::IsFloat<Lane>() && std::is_same_v<Op, Sum>) {
+      return is_divided ? hn::Div(combined, hn::Set(d, divisor)) : combined;
+    } else {
+      return combined;
+    }
+  }
+
+  HWY_INLINE std::uint8_t* output(std::size_t index, std::size_t at) const {
+    return static_cast<std::uint8_t*>(outputs[index]) + at * sizeof(typename Out::Memory);
+  }
+
+  template <class D>
+  HWY_INLINE void one_vector(D d, std::size_t at, bool is_streamed) const {
+    const hn::Vec<D> v = result(d, at);
+    for (std::size_t i = 0; i < n_outputs; ++i) {
+      Out::store(v, d, output(i, at), is_streamed);
+    }
+  }
+
+  template <class D>
+  HWY_INLINE void four_vectors(D d, std::size_t at) const {
+    const std::size_t lanes = hn::Lanes(d);
+    const hn::Vec<D> v0 = result(d, at);
+    const hn::Vec<D> v1 = result(d, at + lanes);
+    const hn::Vec<D> v2 = result(d, at + 2 * lanes);
+    const hn::Vec<D> v3 = result(d, at + 3 * lanes);
+    for (std::size_t i = 0; i < n_outputs; ++i) {
+      Out::store(v0, d, output(i, at), is_streaming);
+      Out::store(v1, d, output(i, at + lanes), is_streaming);
+      Out::store(v2, d, output(i, at + 2 * lanes), is_streaming);
+      Out::store(v3, d, output(i, at + 3 * lanes), is_streaming);
+    }
+  }
+
+  // How many lanes lie before the first address that may be streamed to, the same for all outputs;
+  // n_lanes when there is no such address.
+  std::size_t lanes_to_alignment(std::size_t vector_bytes) const {
+    constexpr std::size_t kUnitBytes = Op::kUnit * sizeof(typename Out::Memory);
+    const auto first = reinterpret_cast<std::uintptr_t>(outputs[0]);
+    for (std::size_t i = 1; i < n_outputs; ++i) {
+      if ((reinterpret_cast<std::uintptr_t>(outputs[i]) - first) % vector_bytes != 0) {
+        return n_lanes;
+      }
+    }
+    const std::size_t bytes = (0 - first) % vector_bytes;
+    if (bytes % kUnitBytes != 0) {
+      return n_lanes;
+    }
+    return HWY_MIN(bytes / sizeof(typename Out::Memory), n_lanes);
+  }
+
+  void run() {
+    const hn::ScalableTag<Lane> d;
+    const hn::CappedTag<Lane, Op::kUnit> d_unit;
+    const std::size_t lanes = hn::Lanes(d);
+    std::size_t at = 0;
+    if (is_streaming) {
+      const std::size_t head = lanes_to_alignment(lanes * sizeof(typename Out::Memory));
+      is_streaming = head < n_lanes;
+      for (; is_streaming && at < head; at += Op::kUnit) {
+        one_vector(d_unit, at, false);
+      }
+    }
+    for (; at + 4 * lanes <= n_lanes; at += 4 * lanes) {
+      four_vectors(d, at);
+    }
+    for (; at + lanes <= n_lanes; at += lanes) {
+      one_vector(d, at, is_streaming);
+    }
+    for (; at < n_lanes; at += Op::kUnit) {
+      one_vector(d_unit, at, false);
+    }
+  }
+};
+
+template <class In, class Out, class Op, int kInputs>
+void run_pass(const PassArgs& args) {
+  Sweep<In, Out, Op, kInputs> sweep;
+  for (int i = 0; i < kInputs; ++i) {
+    sweep.inputs[i] = static_cast<const std::uint8_t*>(args.inputs[i]);
+  }
+  sweep.outputs = args.outputs.data();
+  sweep.n_outputs = args.outputs.size();
+  sweep.n_lanes = static_cast<std::size_t>(args.count);
+  sweep.divisor = static_cast<typename In::Lane>(args.divisor);
+  sweep.is_divided = args.divisor != 1;
+  sweep.is_streaming = args.is_streaming;
+  sweep.run();
+}
+
+// One input needs no Op.
+template <class In, class Out, class Op>
+Pass pass_of_one_or_two(int n_inputs) {
+  switch (n_inputs) {
+    case 1:
+      return &run_pass<In, Out, Sum, 1>;
+    case 2:
+      return &run_pass<In, Out, Op, 2>;
+    default:
+      return nullptr;
+  }
+}
+
+template <class In, class Out, class Op>
+Pass pass_of_up_to_four(int n_inputs) {
+  switch (n_inputs) {
+    case 3:
+      return &run_pass<In, Out, Op, 3>;
+    case 4:
+      return &run_pass<In, Out, Op, 4>;
+    default:
+      return pass_of_one_or_two<In, Out, Op>(n_inputs);
+  }
+}
+
+template <class In, class Out, class Op>
+Pass pass_of_up_to_eight(int n_inputs) {
+  switch (n_inputs) {
+    case 5:
+      return &run_pass<In, Out, Op, 5>;
+    case 6:
+      return &run_pass<In, Out, Op, 6>;
+    case 7:
+      return &run_pass<In, Out, Op, 7>;
+    case 8:
+      return &run_pass<In, Out, Op, 8>;
+    default:
+      return pass_of_up_to_four<In, Out, Op>(n_inputs);
+  }
+}
+
+template <class In, class Out>
+Pass float_pass(LaneOp op, int n_inputs) {
+  switch (op) {
+    case LaneOp::kSum:
+      return pass_of_one_or_two<In, Out, Sum>(n_inputs);
+    case LaneOp::kProduct:
+      return pass_of_one_or_two<In, Out, Product>(n_inputs);
+    case LaneOp::kMin:
+      return pass_of_one_or_two<In, Out, Extreme<true>>(n_inputs);
+    case LaneOp::kMax:
+      return pass_of_one_or_two<In, Out, Extreme<false>>(n_inputs);
+  }
+  return nullptr;
+}
+
+}  // namespace unisono::kernels::HWY_NAMESPACE
+
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

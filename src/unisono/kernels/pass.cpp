@@ -1,0 +1,31 @@
+#include "unisono/kernels/pass.h"
+
+#include <hwy/cache_control.h>
+
+#include "unisono/base/dtype.h"
+
+namespace unisono::kernels {
+
+Pass find_pass(const PassKey& key) {
+  switch (key.dtype) {
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      if (key.is_input_partial && key.is_output_partial) {
+        return find_float_pass({.dtype = DType::kFloat32, .op = key.op, .n_inputs = key.n_inputs});
+      }
+      return find_half_pass(key);
+    case DType::kFloat32:
+    case DType::kFloat64:
+    case DType::kComplex64:
+    case DType::kComplex128:
+      return find_float_pass(key);
+    default:
+      return find_integer_pass(key);
+  }
+}
+
+void store_fence() {
+  hwy::FlushStream();
+}
+
+}  // namespace unisono::kernels

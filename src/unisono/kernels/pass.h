@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "unisono/base/dtype.h"
+
+namespace unisono::kernels {
+
+/// What a pass does with two lanes. Averages are sums; "or" and "and" are kMax and kMin of bool.
+enum class LaneOp : std::uint8_t { kSum, kProduct, kMin, kMax };
+
+/// One sweep over memory: combines a few inputs of one representation, in the canonical tree's
+/// order, and stores the result to all outputs.
+struct PassArgs {
+  const void* const* inputs;
+  std::span<void* const> outputs;
+  /// Lanes, two to a complex number.
+  std::int64_t count;
+  /// Float sums: the result is divided by this; 1 divides nothing.
+  int divisor = 1;
+  /// Ends without a fence: whoever streams calls store_fence() before others may read.
+  bool is_streaming = false;
+};
+
+using Pass = void (*)(const PassArgs&);
+
+/// Sums of complex numbers are sums of their parts: only products know kComplex64 and kComplex128.
+/// A 16-bit float's partial values are f32; all other types are their own partials.
+struct PassKey {
+  DType dtype;
+  LaneOp op;
+  int n_inputs;
+  bool is_input_partial = false;
+  bool is_output_partial = false;
+};
+
+/// The most inputs that any pass combines.
+inline constexpr int kMaxPassInputs = 8;
+
+/// The pass for this CPU. Every meaningful key with one or two inputs has one; null where more
+/// inputs have none.
+[[nodiscard]] Pass find_pass(const PassKey& key);
+
+/// Makes streamed stores visible before all later stores.
+void store_fence();
+
+// The families behind find_pass, one .cpp each: together they would compile for a minute.
+[[nodiscard]] Pass find_float_pass(const PassKey& key);
+[[nodiscard]] Pass find_half_pass(const PassKey& key);
+[[nodiscard]] Pass find_integer_pass(const PassKey& key);
+
+}  // namespace unisono::kernels

@@ -1,0 +1,236 @@
+#include <cmath>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "unisono/base/dtype.h"
+#include "unisono/base/reduce_kind.h"
+#include "unisono/kernels/check_task.h"
+#include "unisono/kernels/float16.h"
+#include "unisono/kernels/float_mode.h"
+#include "unisono/kernels/reduce.h"
+#include "unisono/kernels/reduce_tree.h"
+
+namespace unisono::kernels {
+namespace {
+
+// An element type: its form in memory, the type that it is combined in, and the ways between them.
+template <class T>
+struct Same {
+  using Memory = T;
+  using Value = T;
+
+  static Value widen(Memory element) { return element; }
+
+  static Memory narrow(Value value) { return value; }
+};
+
+template <float (*kWiden)(std::uint16_t), std::uint16_t (*kNarrow)(float)>
+struct Half {
+  using Memory = std::uint16_t;
+  using Value = float;
+
+  static Value widen(Memory element) { return kWiden(element); }
+
+  static Memory narrow(Value value) { return kNarrow(value); }
+};
+
+struct Truth {
+  using Memory = std::uint8_t;
+  using Value = bool;
+
+  static Value widen(Memory element) { return element != 0; }
+
+  static Memory narrow(Value value) { return value ? 1 : 0; }
+};
+
+// Wide and unsigned, where overflow is defined.
+template <class T>
+T wrap(std::uint64_t value) {
+  return static_cast<T>(value);
+}
+
+template <class T>
+T sum(T lhs, T rhs) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return lhs || rhs;
+  } else if constexpr (std::is_integral_v<T>) {
+    return wrap<T>(static_cast<std::uint64_t>(lhs) + static_cast<std::uint64_t>(rhs));
+  } else {
+    return lhs + rhs;
+  }
+}
+
+template <class T>
+T product(T lhs, T rhs) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return lhs && rhs;
+  } else if constexpr (std::is_integral_v<T>) {
+    return wrap<T>(static_cast<std::uint64_t>(lhs) * static_cast<std::uint64_t>(rhs));
+  } else {
+    return lhs * rhs;
+  }
+}
+
+// The textbook's formula: std::complex repairs infinities in its own way.
+template <class T>
+std::complex<T> product(std::complex<T> lhs, std::complex<T> rhs) {
+  return {lhs.real() * rhs.real() - lhs.imag() * rhs.imag(),
+          lhs.real() * rhs.imag() + lhs.imag() * rhs.real()};
+}
+
+template <class T>
+T minimum(T lhs, T rhs) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (std::isnan(lhs) || std::isnan(rhs)) {
+      return std::numeric_limits<T>::quiet_NaN();
+    }
+    if (lhs == rhs) {
+      return std::signbit(lhs) ? lhs : rhs;
+    }
+  }
+  return rhs < lhs ? rhs : lhs;
+}
+
+template <class T>
+T maximum(T lhs, T rhs) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (std::isnan(lhs) || std::isnan(rhs)) {
+      return std::numeric_limits<T>::quiet_NaN();
+    }
+    if (lhs == rhs) {
+      return std::signbit(lhs) ? rhs : lhs;
+    }
+  }
+  return lhs < rhs ? rhs : lhs;
+}
+
+template <class T>
+struct IsComplex : std::false_type {};
+
+template <class T>
+struct IsComplex<std::complex<T>> : std::true_type {};
+
+template <class T>
+T combine(ReduceKind kind, T lhs, T rhs) {
+  if constexpr (!IsComplex<T>::value) {
+    if (kind == ReduceKind::kMin) {
+      return minimum(lhs, rhs);
+    }
+    if (kind == ReduceKind::kMax) {
+      return maximum(lhs, rhs);
+    }
+  }
+  return kind == ReduceKind::kProduct ? product(lhs, rhs) : sum(lhs, rhs);
+}
+
+template <class T>
+T divide(T value, int divisor) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return value / static_cast<T>(divisor);
+  } else if constexpr (IsComplex<T>::value) {
+    return {divide(value.real(), divisor), divide(value.imag(), divisor)};
+  } else {
+    return value;
+  }
+}
+
+template <class Memory>
+Memory load(const void* from, std::size_t index) {
+  Memory element;
+  std::memcpy(&element, static_cast<const std::byte*>(from) + index * sizeof(Memory), sizeof(Memory));
+  return element;
+}
+
+template <class Memory>
+void store(void* to, std::size_t index, Memory element) {
+  std::memcpy(static_cast<std::byte*>(to) + index * sizeof(Memory), &element, sizeof(Memory));
+}
+
+template <class Element>
+void store_result(const ReduceTask& task, std::size_t index, typename Element::Value value) {
+  if (task.kind == ReduceKind::kAvg && !task.output_is_partial) {
+    value = divide(value, task.divisor);
+  }
+  for (void* const output : task.outputs) {
+    // A partial bool is a byte like any other bool.
+    if constexpr (!std::is_same_v<typename Element::Value, bool>) {
+      if (task.output_is_partial) {
+        store(output, index, value);
+        continue;
+      }
+    }
+    store(output, index, Element::narrow(value));
+  }
+}
+
+template <class Element>
+void run(const ReduceTask& task, std::size_t count) {
+  using Memory = typename Element::Memory;
+  using Value = typename Element::Value;
+  // A char for a bool, for std::vector<bool> has no elements.
+  std::vector<std::conditional_t<std::is_same_v<Value, bool>, char, Value>> values;
+  for (std::size_t i = 0; i < count; ++i) {
+    values.clear();
+    for (const ReduceInput& input : task.inputs) {
+      const bool is_value = input.is_partial && !std::is_same_v<Value, bool>;
+      values.push_back(is_value ? load<Value>(input.data, i)
+                                : Element::widen(load<Memory>(input.data, i)));
+    }
+    for (const ReduceStep step : task.steps) {
+      const Value lhs = values[static_cast<std::size_t>(step.lhs)];
+      const Value rhs = values[static_cast<std::size_t>(step.rhs)];
+      values.push_back(combine(task.kind, lhs, rhs));
+    }
+    store_result<Element>(task, i, values.back());
+  }
+}
+
+void dispatch(const ReduceTask& task, std::size_t count) {
+  switch (task.dtype) {
+    case DType::kInt8:
+      return run<Same<std::int8_t>>(task, count);
+    case DType::kUInt8:
+      return run<Same<std::uint8_t>>(task, count);
+    case DType::kInt16:
+      return run<Same<std::int16_t>>(task, count);
+    case DType::kUInt16:
+      return run<Same<std::uint16_t>>(task, count);
+    case DType::kInt32:
+      return run<Same<std::int32_t>>(task, count);
+    case DType::kUInt32:
+      return run<Same<std::uint32_t>>(task, count);
+    case DType::kInt64:
+      return run<Same<std::int64_t>>(task, count);
+    case DType::kUInt64:
+      return run<Same<std::uint64_t>>(task, count);
+    case DType::kFloat16:
+      return run<Half<float_from_f16, f16_from_float>>(task, count);
+    case DType::kBFloat16:
+      return run<Half<float_from_bf16, bf16_from_float>>(task, count);
+    case DType::kFloat32:
+      return run<Same<float>>(task, count);
+    case DType::kFloat64:
+      return run<Same<double>>(task, count);
+    case DType::kComplex64:
+      return run<Same<std::complex<float>>>(task, count);
+    case DType::kComplex128:
+      return run<Same<std::complex<double>>>(task, count);
+    case DType::kBool:
+      return run<Truth>(task, count);
+  }
+}
+
+}  // namespace
+
+void reduce_reference(const ReduceTask& task, std::int64_t count) {
+  check_task(task, count);
+  const FloatMode mode;
+  dispatch(task, static_cast<std::size_t>(count));
+}
+
+}  // namespace unisono::kernels
