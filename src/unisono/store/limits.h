@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+
+namespace unisono::store {
+
+/// What a store's server takes. A connection that goes beyond is closed, alone.
+struct Limits {
+  std::size_t max_key_bytes = std::size_t{8} << 10;
+  std::size_t max_value_bytes = std::size_t{8} << 20;  ///< Also of what appends add up to.
+  std::size_t max_count = 131'072;                     ///< Keys in one request.
+  std::size_t max_request_bytes = std::size_t{64} << 20;
+  std::size_t max_unread_bytes = std::size_t{256} << 20;  ///< Replies that a client has not read.
+  std::size_t max_store_bytes = std::size_t{4} << 30;     ///< Everything that is kept.
+  std::size_t max_connections = 65'536;
+};
+
+}  // namespace unisono::store

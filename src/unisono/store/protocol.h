@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace unisono::store {
+
+/// Requests of PyTorch's TCPStore; the values are its wire format.
+enum class Opcode : std::uint8_t {
+  kValidate,
+  kSet,
+  kCompareSet,
+  kGet,
+  kAdd,
+  kCheck,
+  kWait,
+  kNumKeys,
+  kDeleteKey,
+  kAppend,
+  kMultiGet,
+  kMultiSet,
+  kCancelWait,
+  kPing,
+  kQueuePush,
+  kQueuePop,
+  kQueueLen,
+  kListKeys,
+  kBarrier
+};
+
+inline constexpr std::uint8_t kOpcodeCount = 19;
+
+/// Argument of kValidate, the first request of a plain connection.
+inline constexpr std::uint32_t kValidateMagic = 0x3C85F7CE;
+
+enum class CheckReply : std::uint8_t { kReady = 0, kNotReady = 1 };
+
+enum class WaitReply : std::uint8_t { kStopWaiting = 0, kWaitCanceled = 1 };
+
+/// PyTorch's clients, and ours, put this before each key of the user's.
+inline constexpr std::string_view kKeyPrefix = "/";
+
+}  // namespace unisono::store

@@ -1,0 +1,211 @@
+#include "unisono/store/request_parser.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/bytes.h"
+#include "unisono/store/limits.h"
+#include "unisono/store/protocol.h"
+
+namespace unisono::store {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+struct Sample {
+  Opcode opcode;
+  std::vector<std::byte> bytes;
+  std::vector<std::string> keys;
+  std::vector<std::string> values;
+  std::int64_t number = 0;
+};
+
+ByteWriter begin_with(Opcode opcode) {
+  ByteWriter writer;
+  writer.put(static_cast<std::uint8_t>(opcode));
+  return writer;
+}
+
+Sample plain(Opcode opcode) {
+  return {.opcode = opcode, .bytes = begin_with(opcode).bytes(), .keys = {}, .values = {}};
+}
+
+Sample with_u32(Opcode opcode, std::uint32_t number) {
+  ByteWriter writer = begin_with(opcode);
+  writer.put(number);
+  return {.opcode = opcode, .bytes = writer.bytes(), .keys = {}, .values = {}, .number = number};
+}
+
+Sample with_texts(Opcode opcode, std::vector<std::string> values) {
+  ByteWriter writer = begin_with(opcode);
+  writer.put_string("/key");
+  for (const std::string& value : values) {
+    writer.put_string(value);
+  }
+  return {.opcode = opcode, .bytes = writer.bytes(), .keys = {"/key"}, .values = std::move(values)};
+}
+
+Sample with_number(Opcode opcode, std::int64_t number) {
+  ByteWriter writer = begin_with(opcode);
+  writer.put_string("/key");
+  writer.put(number);
+  return {
+      .opcode = opcode, .bytes = writer.bytes(), .keys = {"/key"}, .values = {}, .number = number};
+}
+
+Sample with_keys(Opcode opcode, std::vector<std::string> keys) {
+  ByteWriter writer = begin_with(opcode);
+  writer.put<std::uint64_t>(keys.size());
+  for (const std::string& key : keys) {
+    writer.put_string(key);
+  }
+  return {.opcode = opcode, .bytes = writer.bytes(), .keys = std::move(keys), .values = {}};
+}
+
+Sample multi_set() {
+  ByteWriter writer = begin_with(Opcode::kMultiSet);
+  writer.put<std::uint64_t>(2);
+  for (const char* text : {"/a", "1", "/b", ""}) {
+    writer.put_string(text);
+  }
+  return {.opcode = Opcode::kMultiSet,
+          .bytes = writer.bytes(),
+          .keys = {"/a", "/b"},
+          .values = {"1", ""}};
+}
+
+// One of every request, in the order of the opcodes.
+std::vector<Sample> every_request() {
+  const std::string binary("\0\xFF\n", 3);
+  return {with_u32(Opcode::kValidate, kValidateMagic),
+          with_texts(Opcode::kSet, {binary}),
+          with_texts(Opcode::kCompareSet, {"", "new"}),
+          with_texts(Opcode::kGet, {}),
+          with_number(Opcode::kAdd, -5),
+          with_keys(Opcode::kCheck, {"/a", "/b", ""}),
+          with_keys(Opcode::kWait, {}),
+          plain(Opcode::kNumKeys),
+          with_texts(Opcode::kDeleteKey, {}),
+          with_texts(Opcode::kAppend, {"more"}),
+          with_keys(Opcode::kMultiGet, {"/a"}),
+          multi_set(),
+          plain(Opcode::kCancelWait),
+          with_u32(Opcode::kPing, 77),
+          with_texts(Opcode::kQueuePush, {"value"}),
+          with_texts(Opcode::kQueuePop, {}),
+          with_texts(Opcode::kQueueLen, {}),
+          plain(Opcode::kListKeys),
+          with_number(Opcode::kBarrier, 4)};
+}
+
+void expect_equal(const std::optional<Request>& request, const Sample& sample) {
+  ASSERT_TRUE(request.has_value());
+  EXPECT_EQ(request->opcode, sample.opcode);
+  EXPECT_EQ(request->keys, sample.keys);
+  EXPECT_EQ(request->values, sample.values);
+  EXPECT_EQ(request->number, sample.number);
+}
+
+TEST(RequestParser, TheSamplesCoverEveryOpcode) {
+  const std::vector<Sample> samples = every_request();
+  ASSERT_EQ(samples.size(), kOpcodeCount);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    EXPECT_EQ(static_cast<std::size_t>(samples[i].opcode), i);
+  }
+}
+
+TEST(RequestParser, EveryRequestCutAtEveryByte) {
+  for (const Sample& sample : every_request()) {
+    for (std::size_t cut = 0; cut <= sample.bytes.size(); ++cut) {
+      RequestParser parser{Limits{}};
+      const std::span<const std::byte> bytes(sample.bytes);
+      EXPECT_EQ(parser.feed(bytes.first(cut)), cut);
+      if (cut < sample.bytes.size()) {
+        EXPECT_FALSE(parser.take().has_value()) << "complete after " << cut << " bytes";
+        EXPECT_EQ(parser.feed(bytes.subspan(cut)), bytes.size() - cut);
+      }
+      expect_equal(parser.take(), sample);
+    }
+  }
+}
+
+TEST(RequestParser, AStreamOfRequestsByteByByte) {
+  RequestParser parser{Limits{}};
+  for (int round = 0; round < 2; ++round) {
+    for (const Sample& sample : every_request()) {
+      std::optional<Request> request;
+      for (const std::byte byte : sample.bytes) {
+        ASSERT_FALSE(request.has_value());
+        ASSERT_EQ(parser.feed(std::span(&byte, 1)), 1U);
+        request = parser.take();
+      }
+      expect_equal(request, sample);
+    }
+  }
+}
+
+TEST(RequestParser, StopsAfterEachRequest) {
+  RequestParser parser{Limits{}};
+  std::vector<std::byte> bytes = with_texts(Opcode::kSet, {"1"}).bytes;
+  const std::size_t n_first = bytes.size();
+  bytes.resize(bytes.size() + 3, static_cast<std::byte>(Opcode::kNumKeys));
+  EXPECT_EQ(parser.feed(bytes), n_first);
+  EXPECT_TRUE(parser.take().has_value());
+  EXPECT_EQ(parser.feed(std::span(bytes).subspan(n_first)), 1U);
+  EXPECT_EQ(parser.take()->opcode, Opcode::kNumKeys);
+}
+
+std::string problem_with(const std::vector<std::byte>& bytes, const Limits& limits) {
+  RequestParser parser{limits};
+  EXPECT_LE(parser.feed(bytes), bytes.size());
+  EXPECT_FALSE(parser.take().has_value() && !parser.problem().empty());
+  return parser.problem();
+}
+
+TEST(RequestParser, OpcodesThatDoNotExistAreAProblem) {
+  for (int opcode = kOpcodeCount; opcode < 256; ++opcode) {
+    EXPECT_THAT(problem_with({static_cast<std::byte>(opcode)}, {}),
+                HasSubstr("request " + std::to_string(opcode)));
+  }
+}
+
+TEST(RequestParser, LimitsHoldExactly) {
+  const Limits limits{.max_key_bytes = 4, .max_value_bytes = 5, .max_count = 2};
+  EXPECT_THAT(problem_with(with_texts(Opcode::kSet, {"12345"}).bytes, limits), IsEmpty());
+  EXPECT_THAT(problem_with(with_texts(Opcode::kSet, {"123456"}).bytes, limits),
+              HasSubstr("a value of 6 bytes; 5 are allowed"));
+  EXPECT_THAT(problem_with(with_keys(Opcode::kWait, {"1234", "1"}).bytes, limits), IsEmpty());
+  EXPECT_THAT(problem_with(with_keys(Opcode::kWait, {"12345"}).bytes, limits),
+              HasSubstr("a key of 5 bytes; 4 are allowed"));
+  EXPECT_THAT(problem_with(with_keys(Opcode::kWait, {"1", "2", "3"}).bytes, limits),
+              HasSubstr("3 keys; 2 are allowed"));
+}
+
+TEST(RequestParser, ManySmallPartsAreALargeRequest) {
+  const Limits limits{.max_request_bytes = 1000};
+  EXPECT_THAT(problem_with(with_keys(Opcode::kWait, std::vector<std::string>(10)).bytes, limits),
+              IsEmpty());
+  EXPECT_THAT(problem_with(with_keys(Opcode::kWait, std::vector<std::string>(100)).bytes, limits),
+              HasSubstr("more than 1000 bytes"));
+}
+
+TEST(RequestParser, HugeClaimsAreRefusedBeforeAnythingIsAllocated) {
+  ByteWriter length = begin_with(Opcode::kGet);
+  length.put(~std::uint64_t{0});
+  EXPECT_THAT(problem_with(length.bytes(), {}), HasSubstr("a key of 18446744073709551615 bytes"));
+  ByteWriter count = begin_with(Opcode::kMultiGet);
+  count.put(~std::uint64_t{0});
+  EXPECT_THAT(problem_with(count.bytes(), {}), HasSubstr("18446744073709551615 keys"));
+}
+
+}  // namespace
+}  // namespace unisono::store

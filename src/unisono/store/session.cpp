@@ -1,0 +1,295 @@
+#include "unisono/store/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/net/hello.h"
+#include "unisono/store/limits.h"
+#include "unisono/store/protocol.h"
+#include "unisono/store/request_parser.h"
+#include "unisono/store/store_map.h"
+
+namespace unisono::store {
+
+Session::Session(ClientId id, StoreMap& map, std::string secret, const Limits& limits)
+    : id_(id), map_(map), secret_(std::move(secret)), limits_(limits), parser_(limits) {}
+
+Session::~Session() {
+  map_.cancel(id_);
+}
+
+void Session::feed(std::span<const std::byte> bytes) {
+  while (!bytes.empty() && problem_.empty()) {
+    switch (state_) {
+      case State::kNew:
+        choose_state(bytes.front());
+        break;
+      case State::kHello:
+        bytes = bytes.subspan(feed_hello(bytes));
+        break;
+      case State::kValidating:
+      case State::kServing:
+        bytes = bytes.subspan(feed_request(bytes));
+        break;
+    }
+  }
+}
+
+void Session::wake() {
+  end_wait(WaitReply::kStopWaiting);
+}
+
+std::vector<std::byte> Session::take_output() {
+  return std::exchange(output_, {}).bytes();
+}
+
+void Session::choose_state(std::byte first) {
+  if (first == net::kHelloByte) {
+    hello_.emplace(
+        net::Hello::Side::kServer, secret_, net::HelloInfo{.job = "", .purpose = "store"});
+    state_ = State::kHello;
+  } else if (first != static_cast<std::byte>(Opcode::kValidate)) {
+    close("it speaks no store's protocol");
+  } else if (!secret_.empty()) {
+    close("it is a plain client, and this store wants the job's secret");
+  } else {
+    state_ = State::kValidating;
+  }
+}
+
+std::size_t Session::feed_hello(std::span<const std::byte> bytes) {
+  const std::size_t n_taken = hello_->feed(bytes);
+  output_.put_raw(hello_->take_output());
+  if (hello_->state() == net::Hello::State::kFailed) {
+    close(hello_->error().what());
+  } else if (hello_->state() == net::Hello::State::kDone) {
+    if (hello_->theirs().purpose != "store") {
+      close("it wants \"" + hello_->theirs().purpose + "\", and this is a store");
+    }
+    state_ = State::kServing;
+    hello_.reset();
+  }
+  return n_taken;
+}
+
+std::size_t Session::feed_request(std::span<const std::byte> bytes) {
+  const std::size_t n_taken = parser_.feed(bytes);
+  if (!parser_.problem().empty()) {
+    close(parser_.problem());
+  } else if (std::optional<Request> request = parser_.take()) {
+    handle(std::move(*request));
+  }
+  return n_taken;
+}
+
+void Session::handle(Request request) {
+  if (request.opcode == Opcode::kCancelWait) {
+    cancel_wait();
+    return;
+  }
+  if (!is_waiting_) {
+    execute(request);
+    return;
+  }
+  constexpr std::size_t kMaxDeferred = 64;
+  n_deferred_bytes_ += request.n_bytes;
+  if (deferred_.size() == kMaxDeferred || n_deferred_bytes_ > limits_.max_request_bytes) {
+    close("it sends too many requests while it waits");
+    return;
+  }
+  deferred_.push_back(std::move(request));
+}
+
+void Session::execute(Request& request) {
+  if (state_ == State::kValidating && request.opcode != Opcode::kValidate) {
+    close("its first words are not those of a store's client");
+    return;
+  }
+  // Only what was received can be added, so that the request's own size is a bound.
+  if (map_.n_bytes() + request.n_bytes > limits_.max_store_bytes && !request.values.empty()) {
+    close("the store is full");
+    return;
+  }
+  switch (request.opcode) {
+    case Opcode::kValidate:
+      if (static_cast<std::uint32_t>(request.number) != kValidateMagic) {
+        close("its first words are not those of a store's client");
+        return;
+      }
+      state_ = State::kServing;
+      break;
+    case Opcode::kPing:
+      output_.put(static_cast<std::uint32_t>(request.number));
+      break;
+    case Opcode::kWait:
+      wait_for(request.keys);
+      break;
+    case Opcode::kBarrier:
+      barrier(request.keys[0], request.number);
+      break;
+    case Opcode::kQueuePush:
+    case Opcode::kQueuePop:
+    case Opcode::kQueueLen:
+      execute_queue(request);
+      break;
+    default:
+      execute_map(request);
+      break;
+  }
+}
+
+void Session::execute_map(Request& request) {
+  switch (request.opcode) {
+    case Opcode::kSet:
+      map_.set(request.keys[0], std::move(request.values[0]));
+      break;
+    case Opcode::kCompareSet:
+      reply_text(map_.compare_set(request.keys[0], request.values[0], request.values[1]));
+      break;
+    case Opcode::kGet:
+    case Opcode::kMultiGet:
+      get(request.keys);
+      break;
+    case Opcode::kAdd:
+      add(request.keys[0], request.number);
+      break;
+    case Opcode::kCheck:
+      check(request.keys);
+      break;
+    case Opcode::kNumKeys:
+      reply_number(static_cast<std::int64_t>(map_.n_keys()));
+      break;
+    case Opcode::kDeleteKey:
+      reply_number(map_.erase(request.keys[0]) ? 1 : 0);
+      break;
+    case Opcode::kAppend:
+      append(request.keys[0], request.values[0]);
+      break;
+    case Opcode::kMultiSet:
+      for (std::size_t i = 0; i < request.keys.size(); ++i) {
+        map_.set(request.keys[i], std::move(request.values[i]));
+      }
+      break;
+    case Opcode::kListKeys:
+      reply_keys(map_.keys());
+      break;
+    default:
+      break;
+  }
+}
+
+void Session::execute_queue(Request& request) {
+  const std::string& key = request.keys[0];
+  if (request.opcode == Opcode::kQueuePush) {
+    map_.push(key, std::move(request.values[0]));
+    return;
+  }
+  reply_number(static_cast<std::int64_t>(map_.queue_length(key)));
+  if (request.opcode == Opcode::kQueuePop) {
+    if (const std::optional<std::string> value = map_.pop(key)) {
+      reply_text(*value);
+    }
+  }
+}
+
+void Session::wait_for(const std::vector<std::string>& keys) {
+  is_waiting_ = !map_.wait(id_, keys);
+  if (!is_waiting_) {
+    reply_wait(WaitReply::kStopWaiting);
+  }
+}
+
+void Session::cancel_wait() {
+  map_.cancel(id_);
+  end_wait(WaitReply::kWaitCanceled);
+}
+
+void Session::end_wait(WaitReply result) {
+  is_waiting_ = false;
+  reply_wait(result);
+  while (!is_waiting_ && !deferred_.empty() && problem_.empty()) {
+    Request request = std::move(deferred_.front());
+    deferred_.pop_front();
+    n_deferred_bytes_ -= request.n_bytes;
+    execute(request);
+  }
+}
+
+void Session::check(const std::vector<std::string>& keys) {
+  const bool is_ready = std::all_of(
+      keys.begin(), keys.end(), [this](const std::string& key) { return map_.has(key); });
+  output_.put(static_cast<std::uint8_t>(is_ready ? CheckReply::kReady : CheckReply::kNotReady));
+}
+
+void Session::add(const std::string& key, std::int64_t delta) {
+  const std::optional<std::int64_t> sum = map_.add(key, delta);
+  if (!sum) {
+    close("it adds to \"" + key + "\", which is no number or would get too large");
+    return;
+  }
+  reply_number(*sum);
+}
+
+void Session::append(const std::string& key, const std::string& value) {
+  const std::string* current = map_.find(key);
+  if (current != nullptr && current->size() + value.size() > limits_.max_value_bytes) {
+    close(fmt::format(
+        "it appends to \"{}\" beyond the limit of {} bytes", key, limits_.max_value_bytes));
+    return;
+  }
+  map_.append(key, value);
+}
+
+void Session::get(const std::vector<std::string>& keys) {
+  const std::string missing;
+  for (const std::string& key : keys) {
+    const std::string* value = map_.find(key);
+    reply_text(value == nullptr ? missing : *value);
+  }
+}
+
+void Session::barrier(const std::string& key, std::int64_t world_size) {
+  const std::optional<bool> is_complete = map_.barrier(id_, key, world_size);
+  if (!is_complete) {
+    close("its barrier \"" + key + "\" is a key that has another value");
+  } else if (*is_complete) {
+    reply_wait(WaitReply::kStopWaiting);
+  } else {
+    is_waiting_ = true;
+  }
+}
+
+void Session::reply_wait(WaitReply reply) {
+  output_.put(static_cast<std::uint8_t>(reply));
+}
+
+void Session::reply_text(const std::string& text) {
+  if (n_unsent_bytes_ + output_.bytes().size() + text.size() > limits_.max_unread_bytes) {
+    close(fmt::format("it leaves more than {} bytes unread", limits_.max_unread_bytes));
+    return;
+  }
+  output_.put_string(text);
+}
+
+void Session::reply_keys(const std::vector<std::string>& keys) {
+  reply_number(static_cast<std::int64_t>(keys.size()));
+  for (const std::string& key : keys) {
+    reply_text(key);
+  }
+}
+
+void Session::close(const std::string& problem) {
+  if (problem_.empty()) {
+    problem_ = problem;
+  }
+}
+
+}  // namespace unisono::store

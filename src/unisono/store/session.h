@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/base/bytes.h"
+#include "unisono/net/hello.h"
+#include "unisono/store/limits.h"
+#include "unisono/store/protocol.h"
+#include "unisono/store/request_parser.h"
+#include "unisono/store/store_map.h"
+
+namespace unisono::store {
+
+/// The server's side of one connection: bytes in, bytes out, no I/O.
+///
+/// Serves a client after its hello, or, when the store has no secret, after PyTorch's VALIDATE.
+/// Requests are answered in order: those that follow a wait are kept until it ends; only
+/// CANCEL_WAIT overtakes them.
+class Session {
+ public:
+  /// `map` is shared by all sessions of a server and outlives them. An empty `secret` lets plain
+  /// clients in.
+  Session(ClientId id, StoreMap& map, std::string secret, const Limits& limits);
+
+  ~Session();
+
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  Session(Session&&) = delete;
+  Session& operator=(Session&&) = delete;
+
+  void feed(std::span<const std::byte> bytes);
+
+  /// Tells the client that its wait is over. To be called when StoreMap::take_woken() names it.
+  void wake();
+
+  /// Bytes for the client.
+  [[nodiscard]] std::vector<std::byte> take_output();
+
+  /// Why the connection is to be closed, after the output is sent; empty while it may go on.
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+
+  /// True once the client has the right to make requests.
+  [[nodiscard]] bool is_admitted() const { return state_ == State::kServing; }
+
+  /// Replies that the connection has not sent yet, for the limit on them.
+  void set_n_unsent_bytes(std::size_t n_bytes) { n_unsent_bytes_ = n_bytes; }
+
+ private:
+  enum class State { kNew, kHello, kValidating, kServing };
+
+  void choose_state(std::byte first);
+  std::size_t feed_hello(std::span<const std::byte> bytes);
+  std::size_t feed_request(std::span<const std::byte> bytes);
+  void handle(Request request);
+  void execute(Request& request);
+  void execute_map(Request& request);
+  void execute_queue(Request& request);
+  void wait_for(const std::vector<std::string>& keys);
+  void cancel_wait();
+  void end_wait(WaitReply result);
+  void check(const std::vector<std::string>& keys);
+  void add(const std::string& key, std::int64_t delta);
+  void append(const std::string& key, const std::string& value);
+  void get(const std::vector<std::string>& keys);
+  void barrier(const std::string& key, std::int64_t world_size);
+  void reply_wait(WaitReply reply);
+
+  void reply_number(std::int64_t number) { output_.put(number); }
+
+  void reply_text(const std::string& text);
+  void reply_keys(const std::vector<std::string>& keys);
+
+  void close(const std::string& problem);
+
+  ClientId id_;
+  StoreMap& map_;
+  std::string secret_;
+  Limits limits_;
+  State state_ = State::kNew;
+  std::optional<net::Hello> hello_;
+  RequestParser parser_;
+  bool is_waiting_ = false;
+  std::deque<Request> deferred_;
+  std::size_t n_deferred_bytes_ = 0;
+  ByteWriter output_;
+  std::size_t n_unsent_bytes_ = 0;
+  std::string problem_;
+};
+
+}  // namespace unisono::store

@@ -1,0 +1,86 @@
+#include "unisono/store/store_channel.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/net/io.h"
+
+namespace unisono::store {
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{16} << 10;
+constexpr std::uint64_t kMaxReplyBytes = std::uint64_t{1} << 30;
+
+}  // namespace
+
+StoreChannel::StoreChannel(Fd fd, std::string peer)
+    : fd_(std::move(fd)), peer_(std::move(peer)), buffer_(kBufferBytes) {}
+
+void StoreChannel::send(std::span<const std::byte> bytes, Deadline deadline) {
+  net::write_all(fd_.get(), bytes, deadline, peer_);
+}
+
+bool StoreChannel::wait_for_reply(Deadline deadline) {
+  return n_used_ < n_filled_ || net::wait_for(fd_.get(), POLLIN, deadline);
+}
+
+std::uint8_t StoreChannel::read_u8(Deadline deadline) {
+  return read_number<std::uint8_t>(deadline);
+}
+
+std::uint32_t StoreChannel::read_u32(Deadline deadline) {
+  return read_number<std::uint32_t>(deadline);
+}
+
+std::int64_t StoreChannel::read_i64(Deadline deadline) {
+  return read_number<std::int64_t>(deadline);
+}
+
+std::string StoreChannel::read_string(Deadline deadline) {
+  const auto size = read_number<std::uint64_t>(deadline);
+  if (size > kMaxReplyBytes) {
+    throw Error(ErrorCode::kCorruptData,
+                fmt::format("{}: a reply claims to have {} bytes", peer_, size));
+  }
+  std::string text(size, '\0');
+  read(std::as_writable_bytes(std::span(text)), deadline);
+  return text;
+}
+
+template <class T>
+T StoreChannel::read_number(Deadline deadline) {
+  T value{};
+  read(std::as_writable_bytes(std::span(&value, 1)), deadline);
+  return value;
+}
+
+void StoreChannel::read(std::span<std::byte> bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    if (n_used_ == n_filled_) {
+      if (bytes.size() >= buffer_.size()) {
+        net::read_exact(fd_.get(), bytes, deadline, peer_);
+        return;
+      }
+      n_used_ = 0;
+      n_filled_ = 0;
+      n_filled_ = net::read_at_least_one(fd_.get(), buffer_, deadline, peer_);
+    }
+    const std::size_t n = std::min(bytes.size(), n_filled_ - n_used_);
+    std::memcpy(bytes.data(), buffer_.data() + n_used_, n);
+    n_used_ += n;
+    bytes = bytes.subspan(n);
+  }
+}
+
+}  // namespace unisono::store

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/fd.h"
+
+namespace unisono::store {
+
+/// The client's end of a connection to a store: writes requests, reads the parts of replies.
+///
+/// Each member throws Error: kPeerLost, kTimeout, kCorruptData.
+class StoreChannel {
+ public:
+  /// `peer` names the store in errors.
+  StoreChannel(Fd fd, std::string peer);
+
+  void send(std::span<const std::byte> bytes, Deadline deadline);
+
+  /// Waits for the next byte; false when the deadline passed before.
+  [[nodiscard]] bool wait_for_reply(Deadline deadline);
+
+  [[nodiscard]] std::uint8_t read_u8(Deadline deadline);
+  [[nodiscard]] std::uint32_t read_u32(Deadline deadline);
+  [[nodiscard]] std::int64_t read_i64(Deadline deadline);
+  [[nodiscard]] std::string read_string(Deadline deadline);
+
+  [[nodiscard]] const std::string& peer() const { return peer_; }
+
+  [[nodiscard]] int fd() const { return fd_.get(); }
+
+ private:
+  template <class T>
+  T read_number(Deadline deadline);
+  void read(std::span<std::byte> bytes, Deadline deadline);
+
+  Fd fd_;
+  std::string peer_;
+  // Bytes [n_used_, n_filled_) were received and not yet asked for.
+  std::vector<std::byte> buffer_;
+  std::size_t n_used_ = 0;
+  std::size_t n_filled_ = 0;
+};
+
+}  // namespace unisono::store

@@ -1,0 +1,226 @@
+#include "unisono/store/store_map.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace unisono::store {
+namespace {
+
+// What a map's node costs besides the bytes of its strings, about.
+constexpr std::size_t kNodeBytes = 128;
+
+std::optional<std::int64_t> parse_number(const std::string& text) {
+  std::int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+}  // namespace
+
+void StoreMap::set(const std::string& key, std::string value) {
+  std::string& place = value_at(key);
+  n_bytes_ += value.size();
+  n_bytes_ -= place.size();
+  place = std::move(value);
+  wake_all(key);
+}
+
+std::optional<std::int64_t> StoreMap::add(const std::string& key, std::int64_t delta) {
+  const std::optional<std::int64_t> sum = add_quietly(key, delta);
+  if (sum) {
+    wake_all(key);
+  }
+  return sum;
+}
+
+void StoreMap::append(const std::string& key, const std::string& value) {
+  value_at(key) += value;
+  n_bytes_ += value.size();
+  wake_all(key);
+}
+
+std::string StoreMap::compare_set(const std::string& key,
+                                  const std::string& expected,
+                                  const std::string& desired) {
+  const std::string* current = find(key);
+  const bool is_match = current == nullptr ? expected.empty() : *current == expected;
+  if (is_match) {
+    set(key, desired);
+    return desired;
+  }
+  // PyTorch's protocol answers with `expected` for a key that is missing.
+  return current == nullptr ? expected : *current;
+}
+
+const std::string* StoreMap::find(const std::string& key) const {
+  const auto found = values_.find(key);
+  return found == values_.end() ? nullptr : &found->second;
+}
+
+bool StoreMap::erase(const std::string& key) {
+  const auto found = values_.find(key);
+  if (found == values_.end()) {
+    return false;
+  }
+  n_bytes_ -= key.size() + found->second.size() + kNodeBytes;
+  values_.erase(found);
+  return true;
+}
+
+std::vector<std::string> StoreMap::keys() const {
+  std::vector<std::string> keys;
+  keys.reserve(values_.size());
+  for (const auto& [key, value] : values_) {
+    keys.push_back(key);
+  }
+  return keys;
+}
+
+void StoreMap::push(const std::string& key, std::string value) {
+  n_bytes_ += key.size() + value.size() + kNodeBytes;
+  queues_[key].push_back(std::move(value));
+  wake_one(key);
+}
+
+std::optional<std::string> StoreMap::pop(const std::string& key) {
+  const auto found = queues_.find(key);
+  if (found == queues_.end()) {
+    return std::nullopt;
+  }
+  std::string value = std::move(found->second.front());
+  found->second.pop_front();
+  n_bytes_ -= key.size() + value.size() + kNodeBytes;
+  if (found->second.empty()) {
+    queues_.erase(found);
+  }
+  return value;
+}
+
+std::size_t StoreMap::queue_length(const std::string& key) const {
+  const auto found = queues_.find(key);
+  return found == queues_.end() ? 0 : found->second.size();
+}
+
+bool StoreMap::has(const std::string& key) const {
+  return values_.contains(key) || queues_.contains(key);
+}
+
+bool StoreMap::wait(ClientId client, const std::vector<std::string>& keys) {
+  Wait wait{.n_missing = 0, .keys = {}};
+  for (const std::string& key : keys) {
+    if (!has(key)) {
+      waiters_[key].push_back(client);
+      wait.keys.push_back(key);
+      ++wait.n_missing;
+    }
+  }
+  if (wait.n_missing == 0) {
+    return true;
+  }
+  waits_.emplace(client, std::move(wait));
+  return false;
+}
+
+std::optional<bool> StoreMap::barrier(ClientId client,
+                                      const std::string& key,
+                                      std::int64_t world_size) {
+  const std::optional<std::int64_t> count = add_quietly(key, 1);
+  if (!count) {
+    return std::nullopt;
+  }
+  if (*count >= world_size) {
+    wake_all(key);
+    return true;
+  }
+  waiters_[key].push_back(client);
+  waits_.emplace(client, Wait{.n_missing = 1, .keys = {key}});
+  return false;
+}
+
+void StoreMap::cancel(ClientId client) {
+  const auto found = waits_.find(client);
+  if (found == waits_.end()) {
+    return;
+  }
+  for (const std::string& key : found->second.keys) {
+    const auto waiters = waiters_.find(key);
+    if (waiters != waiters_.end()) {
+      std::erase(waiters->second, client);
+      if (waiters->second.empty()) {
+        waiters_.erase(waiters);
+      }
+    }
+  }
+  waits_.erase(found);
+}
+
+std::vector<ClientId> StoreMap::take_woken() {
+  return std::exchange(woken_, {});
+}
+
+std::optional<std::int64_t> StoreMap::add_quietly(const std::string& key, std::int64_t delta) {
+  const std::string* current = find(key);
+  const std::optional<std::int64_t> number = current == nullptr ? 0 : parse_number(*current);
+  std::int64_t sum = 0;
+  if (!number || __builtin_add_overflow(*number, delta, &sum)) {
+    return std::nullopt;
+  }
+  std::string& place = value_at(key);
+  std::string text = std::to_string(sum);
+  n_bytes_ += text.size();
+  n_bytes_ -= place.size();
+  place = std::move(text);
+  return sum;
+}
+
+std::string& StoreMap::value_at(const std::string& key) {
+  const auto [place, is_new] = values_.try_emplace(key);
+  if (is_new) {
+    n_bytes_ += key.size() + kNodeBytes;
+  }
+  return place->second;
+}
+
+void StoreMap::count_down(ClientId client) {
+  const auto found = waits_.find(client);
+  if (found != waits_.end() && --found->second.n_missing == 0) {
+    waits_.erase(found);
+    woken_.push_back(client);
+  }
+}
+
+void StoreMap::wake_all(const std::string& key) {
+  auto node = waiters_.extract(key);
+  if (!node.empty()) {
+    for (const ClientId client : node.mapped()) {
+      count_down(client);
+    }
+  }
+}
+
+void StoreMap::wake_one(const std::string& key) {
+  const auto found = waiters_.find(key);
+  if (found == waiters_.end()) {
+    return;
+  }
+  const ClientId client = found->second.front();
+  found->second.pop_front();
+  if (found->second.empty()) {
+    waiters_.erase(found);
+  }
+  count_down(client);
+}
+
+}  // namespace unisono::store

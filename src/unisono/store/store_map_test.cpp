@@ -1,0 +1,144 @@
+#include "unisono/store/store_map.h"
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace unisono::store {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr ClientId kAnna = 1;
+constexpr ClientId kBert = 2;
+
+TEST(StoreMap, SumsAreDecimalText) {
+  StoreMap map;
+  EXPECT_EQ(map.add("k", 2), 2);
+  map.set("k", "5");
+  EXPECT_EQ(map.add("k", -7), -2);
+  EXPECT_EQ(*map.find("k"), "-2");
+}
+
+TEST(StoreMap, AddingToWhatIsNoNumberChangesNothing) {
+  StoreMap map;
+  const std::string largest = std::to_string(std::numeric_limits<std::int64_t>::max());
+  for (const std::string& text : {std::string("five"), std::string(), std::string("5 "), largest}) {
+    map.set("k", text);
+    EXPECT_EQ(map.add("k", 1), std::nullopt) << text;
+    EXPECT_EQ(map.barrier(kAnna, "k", 1), std::nullopt) << text;
+    EXPECT_EQ(*map.find("k"), text);
+  }
+}
+
+TEST(StoreMap, CompareSetFollowsPyTorch) {
+  StoreMap map;
+  EXPECT_EQ(map.compare_set("k", "x", "new"), "x") << "missing, something expected";
+  EXPECT_EQ(map.find("k"), nullptr);
+  EXPECT_EQ(map.compare_set("k", "", "new"), "new") << "missing, nothing expected";
+  EXPECT_EQ(map.compare_set("k", "old", "newer"), "new") << "another value";
+  EXPECT_EQ(map.compare_set("k", "new", "newer"), "newer") << "the expected value";
+  EXPECT_EQ(*map.find("k"), "newer");
+}
+
+TEST(StoreMap, EveryWayAKeyAppearsEndsAWait) {
+  const std::vector<void (*)(StoreMap&)> ways{
+      [](StoreMap& map) { map.set("k", ""); },
+      [](StoreMap& map) { (void)map.add("k", 1); },
+      [](StoreMap& map) { map.append("k", "x"); },
+      [](StoreMap& map) { (void)map.compare_set("k", "", "x"); },
+      [](StoreMap& map) { map.push("k", "x"); },
+      [](StoreMap& map) { (void)map.barrier(kBert, "k", 1); }};
+  for (const auto appear : ways) {
+    StoreMap map;
+    EXPECT_FALSE(map.wait(kAnna, {"k"}));
+    EXPECT_THAT(map.take_woken(), IsEmpty());
+    appear(map);
+    EXPECT_THAT(map.take_woken(), ElementsAre(kAnna));
+    EXPECT_THAT(map.take_woken(), IsEmpty());
+    EXPECT_TRUE(map.wait(kBert, {"k"}));
+  }
+}
+
+TEST(StoreMap, AWaitEndsWithItsLastKeyAlsoIfOneHasGoneAgain) {
+  StoreMap map;
+  map.set("c", "");
+  EXPECT_FALSE(map.wait(kAnna, {"a", "b", "c", "a"}));
+  map.set("a", "");
+  map.set("a", "");
+  EXPECT_TRUE(map.erase("a"));
+  EXPECT_THAT(map.take_woken(), IsEmpty());
+  map.set("b", "");
+  EXPECT_THAT(map.take_woken(), ElementsAre(kAnna));
+}
+
+TEST(StoreMap, AValueWakesAllAndAQueuePushOne) {
+  StoreMap map;
+  for (const ClientId client : {kAnna, kBert}) {
+    EXPECT_FALSE(map.wait(client, {"k"}));
+  }
+  map.push("k", "1");
+  EXPECT_THAT(map.take_woken(), ElementsAre(kAnna));
+  map.push("k", "2");
+  EXPECT_THAT(map.take_woken(), ElementsAre(kBert));
+  EXPECT_EQ(map.pop("k"), "1");
+  EXPECT_EQ(map.queue_length("k"), 1U);
+  EXPECT_TRUE(map.has("k"));
+  EXPECT_EQ(map.n_keys(), 0U) << "queues are no keys";
+  EXPECT_EQ(map.pop("k"), "2");
+  EXPECT_EQ(map.pop("k"), std::nullopt);
+  EXPECT_FALSE(map.has("k"));
+  for (const ClientId client : {kAnna, kBert}) {
+    EXPECT_FALSE(map.wait(client, {"k"}));
+  }
+  map.set("k", "");
+  EXPECT_THAT(map.take_woken(), ElementsAre(kAnna, kBert));
+}
+
+TEST(StoreMap, CancelledWaitsAreForgotten) {
+  StoreMap map;
+  EXPECT_FALSE(map.wait(kAnna, {"a", "b"}));
+  EXPECT_FALSE(map.wait(kBert, {"a"}));
+  map.cancel(kAnna);
+  map.cancel(kAnna);
+  map.set("a", "");
+  map.set("b", "");
+  EXPECT_THAT(map.take_woken(), ElementsAre(kBert));
+}
+
+TEST(StoreMap, ABarrierCountsAndWakesOnlyWhenComplete) {
+  StoreMap map;
+  constexpr ClientId kCarl = 3;
+  EXPECT_FALSE(map.wait(kCarl, {"b"}));
+  EXPECT_EQ(map.barrier(kAnna, "b", 2), false);
+  EXPECT_EQ(*map.find("b"), "1");
+  EXPECT_THAT(map.take_woken(), IsEmpty()) << "the count alone ends no wait";
+  EXPECT_EQ(map.barrier(kBert, "b", 2), true);
+  EXPECT_THAT(map.take_woken(), ElementsAre(kCarl, kAnna));
+}
+
+TEST(StoreMap, MemoryIsCountedAndGivenBack) {
+  StoreMap map;
+  map.set("k", std::string(1000, 'x'));
+  EXPECT_GT(map.n_bytes(), 1000U);
+  map.append("k", std::string(1000, 'x'));
+  EXPECT_GT(map.n_bytes(), 2000U);
+  map.set("k", "x");
+  EXPECT_LT(map.n_bytes(), 1000U);
+  EXPECT_EQ(map.add("n", 12345), 12345);
+  map.push("q", "value");
+  EXPECT_EQ(map.pop("q"), "value");
+  EXPECT_TRUE(map.erase("k"));
+  EXPECT_TRUE(map.erase("n"));
+  EXPECT_FALSE(map.erase("n"));
+  EXPECT_EQ(map.n_bytes(), 0U);
+}
+
+}  // namespace
+}  // namespace unisono::store

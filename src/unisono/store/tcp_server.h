@@ -1,0 +1,58 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "unisono/base/log.h"
+#include "unisono/net/address.h"
+#include "unisono/net/event_loop.h"
+#include "unisono/store/limits.h"
+
+namespace unisono::store {
+
+struct TcpServerOptions {
+  net::Address address;  ///< Where to listen; port 0 takes a free one.
+  std::string secret;    ///< Clients prove that they know it. Empty: anybody who can connect.
+  /// Allows an address other than loopback without a secret.
+  bool insecure = false;
+  Limits limits = {};
+  /// A client that has not been let in by then is dropped.
+  std::chrono::milliseconds admission_timeout = std::chrono::seconds(20);
+  Logger logger = Logger("store");
+};
+
+/// A store that others reach by TCP, in PyTorch's protocol; ours say the hello first.
+///
+/// It works on the event loop of its owner, which must live as long, and is destroyed on that
+/// loop's thread or when the loop does not run. With a secret only clients that say the hello are
+/// served.
+class TcpStoreServer {
+ public:
+  /// Listens from here on; serves when the loop runs.
+  ///
+  /// Throws Error: kSystem (the port is in use, ...), kInvalidArgument when it would serve other
+  /// machines without a secret.
+  TcpStoreServer(net::EventLoop& loop, const TcpServerOptions& options);
+
+  ~TcpStoreServer();
+
+  TcpStoreServer(const TcpStoreServer&) = delete;
+  TcpStoreServer& operator=(const TcpStoreServer&) = delete;
+  TcpStoreServer(TcpStoreServer&&) = delete;
+  TcpStoreServer& operator=(TcpStoreServer&&) = delete;
+
+  /// Where it listens, with the port that it got.
+  [[nodiscard]] const net::Address& address() const;
+
+  [[nodiscard]] std::size_t n_connections() const;
+
+ private:
+  class Impl;
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace unisono::store

@@ -1,0 +1,249 @@
+#include "unisono/store/tcp_server.h"
+
+#include <poll.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/base/log.h"
+#include "unisono/net/address.h"
+#include "unisono/net/event_loop.h"
+#include "unisono/net/io.h"
+#include "unisono/net/socket.h"
+#include "unisono/store/messages.h"
+#include "unisono/store/protocol.h"
+#include "unisono/store/tcp_host.h"
+#include "unisono/store/tcp_store.h"
+
+namespace unisono::store {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+Deadline soon() {
+  return Deadline::after(seconds(30));
+}
+
+TcpServerOptions quiet(const std::string& secret = "") {
+  return {.address = *net::Address::parse("127.0.0.1", 0),
+          .secret = secret,
+          .logger = Logger("store", LogLevel::kError)};
+}
+
+TcpStoreOptions client_of(const net::Address& address, const std::string& secret = "") {
+  return {.host = address.ip(), .port = address.port(), .secret = secret};
+}
+
+// A client that says what it likes.
+class RawClient {
+ public:
+  explicit RawClient(const net::Address& address) : fd_(net::connect_tcp(address, soon())) {}
+
+  void send(const std::vector<std::byte>& bytes) {
+    net::write_all(fd_.get(), bytes, soon(), "raw");
+  }
+
+  void send_validate() {
+    ByteWriter message = begin(Opcode::kValidate);
+    message.put(kValidateMagic);
+    send(message.bytes());
+  }
+
+  // Waits until the server hangs up.
+  bool is_dropped() {
+    std::vector<std::byte> bytes(1 << 16);
+    while (net::wait_for(fd_.get(), POLLIN, soon())) {
+      const net::IoStatus status = net::read_some(fd_.get(), bytes).status;
+      if (status == net::IoStatus::kClosed || status == net::IoStatus::kError) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  Fd fd_;
+};
+
+TEST(TcpStoreServer, RefusesToServeOtherMachinesWithoutASecret) {
+  net::EventLoop loop;
+  TcpServerOptions options = quiet();
+  for (const char* ip : {"0.0.0.0", "::", "10.0.0.1"}) {
+    options.address = *net::Address::parse(ip, 0);
+    try {
+      const TcpStoreServer server(loop, options);
+      FAIL() << ip;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_THAT(error.what(), HasSubstr("UNISONO_SECRET"));
+    }
+  }
+  options.address = *net::Address::parse("0.0.0.0", 0);
+  options.insecure = true;
+  EXPECT_NE(TcpStoreServer(loop, options).address().port(), 0);
+  options.insecure = false;
+  options.secret = "s";
+  EXPECT_NE(TcpStoreServer(loop, options).address().port(), 0);
+}
+
+TEST(TcpStoreServer, APortInUseIsAnErrorAtOnce) {
+  const TcpStoreHost first(quiet());
+  TcpServerOptions options = quiet();
+  options.address = first.address();
+  try {
+    const TcpStoreHost second(options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("in use by process"));
+  }
+}
+
+TEST(TcpStoreServer, WorksOnALoopThatItsOwnerRuns) {
+  net::EventLoop loop;
+  {
+    TcpStoreServer server(loop, quiet());
+    RawClient client(server.address());
+    client.send_validate();
+    const Deadline deadline = soon();
+    while (server.n_connections() == 0 && !deadline.has_passed()) {
+      loop.run_once(deadline);
+    }
+    EXPECT_EQ(server.n_connections(), 1U);
+  }
+  // Nothing of the server is left in the loop.
+  loop.run_once(Deadline::after(milliseconds(0)));
+}
+
+TEST(TcpStoreServer, AWrongClientIsDroppedAloneAndOthersAreServed) {
+  const TcpStoreHost host(quiet());
+  TcpStore good(client_of(host.address()), soon());
+
+  RawClient http(host.address());
+  const std::string request = "GET / HTTP/1.1\r\n\r\n";
+  const auto bytes = std::as_bytes(std::span(request));
+  http.send({bytes.begin(), bytes.end()});
+  EXPECT_TRUE(http.is_dropped());
+
+  RawClient oversized(host.address());
+  oversized.send_validate();
+  ByteWriter claim = begin(Opcode::kGet);
+  claim.put(std::uint64_t{1} << 60);
+  oversized.send(claim.bytes());
+  EXPECT_TRUE(oversized.is_dropped());
+
+  good.set("k", "1");
+  EXPECT_EQ(good.get("k", soon()), "1");
+}
+
+TEST(TcpStoreServer, AClientInTheMiddleOfARequestHoldsNobodyUp) {
+  const TcpStoreHost host(quiet());
+  RawClient slow(host.address());
+  slow.send_validate();
+  std::vector<std::byte> half = begin(Opcode::kSet, "slow", std::string(1000, 'x')).bytes();
+  const std::vector<std::byte> rest(half.end() - 500, half.end());
+  half.resize(half.size() - 500);
+  slow.send(half);
+
+  TcpStore good(client_of(host.address()), soon());
+  good.set("k", "1");
+  EXPECT_EQ(good.get("k", soon()), "1");
+  EXPECT_EQ(good.try_get("slow"), std::nullopt);
+  slow.send(rest);
+  EXPECT_EQ(good.get("slow", soon()), std::string(1000, 'x'));
+}
+
+TEST(TcpStoreServer, AClientThatReadsNothingIsDroppedAtItsLimit) {
+  TcpServerOptions options = quiet();
+  options.limits.max_unread_bytes = 20'000'000;
+  const TcpStoreHost host(options);
+  TcpStore good(client_of(host.address()), soon());
+  good.set("big", std::string(8'000'000, 'x'));
+  EXPECT_TRUE(good.check(std::vector<std::string>{"big"}));
+  RawClient deaf(host.address());
+  deaf.send_validate();
+  ByteWriter many;
+  for (int i = 0; i < 20; ++i) {
+    many.put_raw(begin(Opcode::kGet, "big").bytes());
+  }
+  deaf.send(many.bytes());
+  EXPECT_EQ(good.get("big", soon()).size(), 8'000'000U);
+  EXPECT_TRUE(deaf.is_dropped());
+}
+
+TEST(TcpStoreServer, ALargeReplyWaitsForASlowReader) {
+  const TcpStoreHost host(quiet());
+  TcpStore store(client_of(host.address()), soon());
+  std::vector<Store::KeyValue> pairs;
+  std::vector<std::string> keys;
+  for (int i = 0; i < 5; ++i) {
+    keys.push_back("k" + std::to_string(i));
+    pairs.emplace_back(keys.back(), std::string(5'000'000, static_cast<char>('a' + i)));
+  }
+  store.multi_set(pairs);
+  const std::vector<std::string> values = store.multi_get(keys, soon());
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    EXPECT_TRUE(values[i] == pairs[i].second) << i;
+  }
+}
+
+TEST(TcpStoreServer, TheNumberOfConnectionsIsLimited) {
+  TcpServerOptions options = quiet();
+  options.limits.max_connections = 2;
+  const TcpStoreHost host(options);
+  TcpStore first(client_of(host.address()), soon());
+  {
+    const TcpStore second(client_of(host.address()), soon());
+    RawClient third(host.address());
+    EXPECT_TRUE(third.is_dropped());
+  }
+  first.set("k", "1");
+  EXPECT_EQ(first.get("k", soon()), "1");
+}
+
+TEST(TcpStoreServer, WhoDoesNotIntroduceItselfIsDropped) {
+  TcpServerOptions options = quiet("secret");
+  options.admission_timeout = milliseconds(1);
+  const TcpStoreHost host(options);
+  RawClient silent(host.address());
+  EXPECT_TRUE(silent.is_dropped());
+}
+
+TEST(TcpStoreServer, WithASecretAPlainClientIsDroppedAndToldWhy) {
+  const TcpStoreHost host(quiet("secret"));
+  try {
+    const TcpStore store(client_of(host.address()), soon());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
+    EXPECT_THAT(error.what(), HasSubstr("UNISONO_SECRET"));
+  }
+}
+
+TEST(TcpStoreServer, AnotherSecretIsUnauthenticated) {
+  for (const char* server_secret : {"secret", ""}) {
+    const TcpStoreHost host(quiet(server_secret));
+    try {
+      const TcpStore store(client_of(host.address(), "guess"), soon());
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnauthenticated);
+      EXPECT_THAT(error.what(), HasSubstr(host.address().to_string()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace unisono::store

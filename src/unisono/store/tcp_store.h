@@ -1,0 +1,107 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/base/bytes.h"
+#include "unisono/base/deadline.h"
+#include "unisono/net/address.h"
+#include "unisono/store/limits.h"
+#include "unisono/store/store.h"
+
+namespace unisono::store {
+
+class StoreChannel;
+class Turn;
+
+struct TcpStoreOptions {
+  std::string host;  ///< Name or numeric address.
+  std::uint16_t port = 0;
+  /// Proves itself and wants proof. Empty: speaks to PyTorch's own server as well as to ours.
+  std::string secret;
+  std::int32_t rank = -1;  ///< Told to the server.
+  /// For what is no wait of the caller's: sending a request, and a reply that is due at once.
+  std::chrono::milliseconds io_timeout = std::chrono::seconds(30);
+  Limits limits = {};
+};
+
+/// A store behind a TcpStoreServer or PyTorch's TCPStore server.
+///
+/// Thread-safe: one request at a time, so a call waits, within its own deadline, for the one
+/// before.
+class TcpStore final : public Store {
+ public:
+  /// Connects, trying again while nobody listens there yet.
+  ///
+  /// Throws Error: kTimeout with the address and the last reason; kUnauthenticated, kIncompatible;
+  /// kPeerLost when what listens there hangs up, being no store of this job.
+  TcpStore(const TcpStoreOptions& options, Deadline deadline);
+
+  ~TcpStore() override;
+
+  TcpStore(const TcpStore&) = delete;
+  TcpStore& operator=(const TcpStore&) = delete;
+  TcpStore(TcpStore&&) = delete;
+  TcpStore& operator=(TcpStore&&) = delete;
+
+  void set(const std::string& key, const std::string& value) override;
+  [[nodiscard]] std::string get(const std::string& key, Deadline deadline) override;
+  [[nodiscard]] std::optional<std::string> try_get(const std::string& key) override;
+  std::int64_t add(const std::string& key, std::int64_t delta) override;
+  void append(const std::string& key, const std::string& value) override;
+  [[nodiscard]] bool check(std::span<const std::string> keys) override;
+  void wait(std::span<const std::string> keys, Deadline deadline) override;
+  std::string compare_set(const std::string& key,
+                          const std::string& expected,
+                          const std::string& desired) override;
+  bool delete_key(const std::string& key) override;
+  [[nodiscard]] std::int64_t num_keys() override;
+  [[nodiscard]] std::vector<std::string> list_keys() override;
+  [[nodiscard]] std::vector<std::string> multi_get(std::span<const std::string> keys,
+                                                   Deadline deadline) override;
+  void multi_set(std::span<const KeyValue> pairs) override;
+  void queue_push(const std::string& key, const std::string& value) override;
+  [[nodiscard]] std::string queue_pop(const std::string& key, Deadline deadline) override;
+  [[nodiscard]] std::optional<std::string> try_queue_pop(const std::string& key) override;
+  [[nodiscard]] std::int64_t queue_len(const std::string& key) override;
+  void barrier(const std::string& key, std::int64_t world_size, Deadline deadline) override;
+
+  /// The address of this side of the connection: one that the store's host can reach.
+  [[nodiscard]] net::Address local_address() const;
+
+ private:
+  using Body = std::function<void(StoreChannel&)>;
+
+  void introduce(const TcpStoreOptions& options, Deadline deadline);
+  void use(Deadline deadline, const Body& body);
+  void request(const ByteWriter& message, const Body& read_reply);
+  [[nodiscard]] bool wait_and_read(const ByteWriter& wait,
+                                   const ByteWriter& then,
+                                   Deadline deadline,
+                                   const Body& read_reply);
+  [[nodiscard]] bool end_wait(StoreChannel& channel, Deadline deadline, const Body& read_rest);
+  [[noreturn]] void throw_missing(const char* call,
+                                  std::span<const std::string> keys,
+                                  Deadline::Clock::time_point start);
+  void check_sizes(const std::string& key, std::size_t n_value_bytes) const;
+  void check_sizes(std::span<const std::string> keys) const;
+
+  [[nodiscard]] Deadline io_deadline() const { return Deadline::after(io_timeout_); }
+
+  std::chrono::milliseconds io_timeout_;
+  Limits limits_;
+  bool is_plain_;
+  std::unique_ptr<Turn> turn_;
+  // These belong to who has the turn.
+  std::unique_ptr<StoreChannel> channel_;
+  std::string closed_because_;
+};
+
+}  // namespace unisono::store

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/mutex.h"
+
+namespace unisono::store {
+
+/// Lets one caller at a time use a connection, as a lock does, but who waits gives up at its
+/// deadline, and no mutex is held while the connection is used.
+class Turn {
+ public:
+  /// False when the deadline passed first.
+  [[nodiscard]] bool take(Deadline deadline) {
+    const MutexLock lock(mutex_);
+    while (is_taken_) {
+      if (deadline.is_never()) {
+        returned_.wait(mutex_);
+      } else if (!returned_.wait_until(mutex_, deadline.time()) && is_taken_) {
+        return false;
+      }
+    }
+    is_taken_ = true;
+    return true;
+  }
+
+  void give_back() {
+    {
+      const MutexLock lock(mutex_);
+      is_taken_ = false;
+    }
+    returned_.notify_one();
+  }
+
+ private:
+  Mutex mutex_;
+  Condition returned_;
+  bool is_taken_ UNISONO_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace unisono::store
