@@ -70,7 +70,7 @@ bool parse_level(const std::string& text, Config& config) {
   return false;
 }
 
-constexpr std::array<ConfigRow, 8> kRows{{
+constexpr std::array<ConfigRow, 7> kRows{{
     {"UNISONO_SECRET",
      "text",
      "",
@@ -109,11 +109,6 @@ constexpr std::array<ConfigRow, 8> kRows{{
      "Address space of a rank's shared memory (K, M, G, T allowed); 0: as much as the machine has "
      "memory. Pages are taken when first used.",
      parse_arena_bytes},
-    {"UNISONO_TRACE_DIR",
-     "path",
-     "",
-     "Folder for one trace file per rank, for Perfetto. Default: no trace.",
-     parse_text<&Config::trace_dir>},
 }};
 
 }  // namespace

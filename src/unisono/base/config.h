@@ -26,7 +26,6 @@ struct Config {
   std::chrono::milliseconds timeout{};
   std::chrono::milliseconds stall{};
   std::int64_t arena_bytes = 0;
-  std::string trace_dir;
 };
 
 /// One setting: the table of these makes the environment's reading and its documentation.

@@ -15,13 +15,17 @@ Patience::Patience(Deadline deadline,
 
 void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
   failure_.throw_if_set();
+  const std::vector<int> late = late_ranks();
+  if (const std::optional<Error> departure = reporter_.departed(late)) {
+    throw *departure;
+  }
   if (deadline_.has_passed()) {
-    throw reporter_.timed_out(late_ranks());
+    throw reporter_.timed_out(late);
   }
   if (next_stall_.has_passed()) {
     const auto waited =
         std::chrono::duration_cast<std::chrono::milliseconds>(Deadline::Clock::now() - begin_);
-    reporter_.stalled(waited, late_ranks());
+    reporter_.stalled(waited, late);
     stall_ *= 2;
     next_stall_ = Deadline::after(stall_ - waited);
   }

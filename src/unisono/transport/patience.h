@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,9 @@ class WaitReporter {
   /// The deadline passed while `late_ranks` were waited for.
   [[nodiscard]] virtual Error timed_out(std::span<const int> late_ranks) const = 0;
 
+  /// One of `late_ranks` has left the group and will not come; nothing if none has. Called often.
+  [[nodiscard]] virtual std::optional<Error> departed(std::span<const int> late_ranks) const = 0;
+
   /// `waited` have passed, and more is to come.
   virtual void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const = 0;
 };
@@ -44,8 +48,9 @@ class Patience {
   /// When a sleeping wait must call check() next, at the latest.
   [[nodiscard]] Deadline next_check() const { return earlier(deadline_, next_stall_); }
 
-  /// Throws the group's failure, or the timeout if the deadline has passed; reports a stall if one
-  /// is due. `late_ranks` says for whom the caller waits; it is called only when that is needed.
+  /// Throws the group's failure, the departure of a rank that is waited for, or the timeout if the
+  /// deadline has passed; reports a stall if one is due. `late_ranks` says for whom the caller
+  /// waits.
   void check(const std::function<std::vector<int>()>& late_ranks);
 
  private:

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "unisono/base/fd.h"
+#include "unisono/base/log.h"
+#include "unisono/net/event_loop.h"
+#include "unisono/net/hello.h"
+
+namespace unisono::comm {
+
+/// Lets in, at a rank's data listener, the job's other ranks, and nobody else. A stranger is
+/// dropped with a line in the log. Belongs to the event loop's thread once that runs.
+class Doorkeeper {
+ public:
+  using Deliver = std::function<void(int rank, Fd socket)>;
+
+  /// `listener` and `loop` outlive it. `deliver` gets each connection after its hello.
+  Doorkeeper(net::EventLoop& loop,
+             int listener,
+             net::HelloInfo mine,
+             std::string secret,
+             int world_size,
+             Logger logger,
+             Deliver deliver);
+
+ private:
+  // A connection whose hello is under way.
+  struct Visitor {
+    Fd socket;
+    net::Hello hello;
+    net::EventLoop::TimerId timer;
+  };
+
+  void accept_all();
+  void greet(int fd);
+  void finish(int fd);
+  void drop(int fd, const std::string& reason);
+  [[nodiscard]] bool send_output(Visitor& visitor);
+
+  net::EventLoop& loop_;
+  int listener_;
+  net::HelloInfo mine_;
+  std::string secret_;
+  int world_size_;
+  Logger logger_;
+  Deliver deliver_;
+  std::map<int, Visitor> visitors_;
+};
+
+}  // namespace unisono::comm

@@ -1,0 +1,147 @@
+#include "unisono/comm/group.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <utility>
+
+namespace unisono::comm {
+
+Group::Group(std::unique_ptr<Job> job) : job_(std::move(job)) {}
+
+Group::~Group() {
+  destroy();
+}
+
+void Group::throw_if_closed() const {
+  if (is_stopping_) {
+    throw Error(ErrorCode::kClosed, "the process group was destroyed");
+  }
+  if (job_->failure().is_set()) [[unlikely]] {
+    throw Error(
+        ErrorCode::kClosed,
+        fmt::format("the process group is closed since: {}", job_->failure().error().what()));
+  }
+}
+
+void Group::run(engine::Operation operation, Deadline deadline) {
+  std::shared_ptr<WorkState> state;
+  {
+    const MutexLock lock(mutex_);
+    throw_if_closed();
+    if (is_driven_ || !queue_.empty()) {
+      state = enqueue(std::move(operation), deadline);
+    } else {
+      operation.sequence = ++n_operations_;
+      is_driven_ = true;
+    }
+  }
+  if (state != nullptr) {
+    Work(std::move(state)).wait();
+    return;
+  }
+  const std::exception_ptr error = drive(operation, deadline, engine::Caller::kUser);
+  bool is_awaited = false;
+  {
+    const MutexLock lock(mutex_);
+    is_driven_ = false;
+    is_awaited = is_stopping_ || !queue_.empty();
+  }
+  if (is_awaited) {
+    changed_.notify_all();
+  }
+  if (error) {
+    std::rethrow_exception(error);
+  }
+}
+
+Work Group::submit(engine::Operation operation, Deadline deadline) {
+  const MutexLock lock(mutex_);
+  throw_if_closed();
+  return Work(enqueue(std::move(operation), deadline));
+}
+
+std::shared_ptr<WorkState> Group::enqueue(engine::Operation operation, Deadline deadline) {
+  operation.sequence = ++n_operations_;
+  auto state = std::make_shared<WorkState>(operation.sequence);
+  queue_.push_back({std::move(operation), deadline, state});
+  if (!progress_thread_.joinable()) {
+    progress_thread_ = std::thread([this] { make_progress(); });
+  }
+  changed_.notify_all();
+  return state;
+}
+
+std::exception_ptr Group::drive(const engine::Operation& operation,
+                                Deadline deadline,
+                                engine::Caller caller) {
+  try {
+    // Operations behind one that failed end with its error.
+    job_->failure().throw_if_set();
+    job_->engine().execute(operation, deadline, caller);
+    return nullptr;
+  } catch (const Error& error) {
+    job_->fail(error);
+    return std::current_exception();
+  } catch (const std::exception& error) {
+    // Out of memory, say: this rank can't take part any more, and the others must know.
+    const Error failure(ErrorCode::kInternal, error.what());
+    job_->fail(failure);
+    return std::make_exception_ptr(failure);
+  }
+}
+
+void Group::make_progress() {
+  ::pthread_setname_np(::pthread_self(), "unisono-group");
+  while (true) {
+    Pending pending{.operation = {}, .deadline = Deadline::never(), .state = nullptr};
+    {
+      const MutexLock lock(mutex_);
+      while (is_driven_ || (queue_.empty() && !is_stopping_)) {
+        changed_.wait(mutex_);
+      }
+      if (queue_.empty()) {
+        return;
+      }
+      pending = std::move(queue_.front());
+      queue_.pop_front();
+      is_driven_ = true;
+    }
+    const std::exception_ptr error =
+        drive(pending.operation, pending.deadline, engine::Caller::kProgress);
+    {
+      const MutexLock lock(mutex_);
+      is_driven_ = false;
+    }
+    changed_.notify_all();
+    // The buffers are the caller's again before it hears of the end.
+    pending.operation = {};
+    pending.state->complete(error);
+  }
+}
+
+void Group::destroy() {
+  std::thread progress;
+  {
+    const MutexLock lock(mutex_);
+    if (is_destroyed_) {
+      return;
+    }
+    is_destroyed_ = true;
+    is_stopping_ = true;
+    progress = std::move(progress_thread_);
+  }
+  changed_.notify_all();
+  if (progress.joinable()) {
+    progress.join();
+  }
+  {
+    const MutexLock lock(mutex_);
+    while (is_driven_) {
+      changed_.wait(mutex_);
+    }
+  }
+  job_->leave();
+}
+
+}  // namespace unisono::comm

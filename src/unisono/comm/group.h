@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
+#include "unisono/comm/job.h"
+#include "unisono/comm/work.h"
+#include "unisono/comm/work_state.h"
+#include "unisono/engine/engine.h"
+#include "unisono/engine/operation.h"
+
+namespace unisono::comm {
+
+/// Runs a group's operations one after the other, in the order of the calls. Whoever holds the
+/// drive token works with the engine: a blocking caller that finds nothing before it, else the
+/// progress thread, which starts with the first call that does not run at once. Thread-safe.
+class Group {
+ public:
+  explicit Group(std::unique_ptr<Job> job);
+  ~Group();
+
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  Group(Group&&) = delete;
+  Group& operator=(Group&&) = delete;
+
+  [[nodiscard]] const Job& job() const { return *job_; }
+
+  [[nodiscard]] Job& job() { return *job_; }
+
+  /// Runs the operation and returns when it has ended. Throws its error.
+  void run(engine::Operation operation, Deadline deadline) UNISONO_EXCLUDES(mutex_);
+
+  /// Runs the operation on the progress thread.
+  [[nodiscard]] Work submit(engine::Operation operation, Deadline deadline)
+      UNISONO_EXCLUDES(mutex_);
+
+  /// Ends what is under way, then leaves. Does nothing the second time.
+  void destroy() UNISONO_EXCLUDES(mutex_);
+
+ private:
+  struct Pending {
+    engine::Operation operation;
+    Deadline deadline;
+    std::shared_ptr<WorkState> state;
+  };
+
+  void throw_if_closed() const UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] std::shared_ptr<WorkState> enqueue(engine::Operation operation, Deadline deadline)
+      UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] std::exception_ptr drive(const engine::Operation& operation,
+                                         Deadline deadline,
+                                         engine::Caller caller);
+  void make_progress() UNISONO_EXCLUDES(mutex_);
+
+  std::unique_ptr<Job> job_;
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<Pending> queue_ UNISONO_GUARDED_BY(mutex_);
+  std::uint64_t n_operations_ UNISONO_GUARDED_BY(mutex_) = 0;
+  // The drive token: someone works with the engine.
+  bool is_driven_ UNISONO_GUARDED_BY(mutex_) = false;
+  bool is_stopping_ UNISONO_GUARDED_BY(mutex_) = false;
+  bool is_destroyed_ UNISONO_GUARDED_BY(mutex_) = false;
+  std::thread progress_thread_ UNISONO_GUARDED_BY(mutex_);
+};
+
+}  // namespace unisono::comm

@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "unisono/base/config.h"
+#include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
+#include "unisono/comm/group.h"
+#include "unisono/comm/job.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/rendezvous/env.h"
+
+namespace unisono {
+namespace {
+
+// The one documented global: a program's default group. Never destroyed, so that it can be used
+// until the very end of the process.
+struct DefaultGroup {
+  Mutex mutex;
+  std::shared_ptr<ProcessGroup> group UNISONO_GUARDED_BY(mutex);
+  // How many there were before: ranks of a second one meet in other keys of the launcher's store.
+  std::uint64_t generation UNISONO_GUARDED_BY(mutex) = 0;
+};
+
+DefaultGroup& default_group() {
+  static DefaultGroup* const instance = new DefaultGroup;
+  return *instance;
+}
+
+std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t generation) {
+  if (options.init_method != "env://") {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("init_process_group: init_method is \"{}\"; this version knows env://",
+                            options.init_method));
+  }
+  const Config config = read_config(options.environment);
+  const std::chrono::milliseconds timeout = options.timeout.value_or(config.timeout);
+  if (timeout <= std::chrono::milliseconds::zero()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("init_process_group: the timeout is {} ms", timeout.count()));
+  }
+  auto job = std::make_unique<comm::Job>(comm::JobOptions{
+      .config = config,
+      .assignment = rendezvous::read_env(options.environment, options.rank, options.world_size),
+      .timeout = timeout,
+      .generation = generation});
+  return std::make_shared<ProcessGroup>(std::make_unique<comm::Group>(std::move(job)));
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> create_process_group(const InitOptions& options) {
+  return create(options, 0);
+}
+
+std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
+  DefaultGroup& state = default_group();
+  std::uint64_t generation = 0;
+  {
+    const MutexLock lock(state.mutex);
+    if (state.group != nullptr) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "init_process_group: there is a default group already; destroy_process_group() ends it");
+    }
+    generation = state.generation;
+  }
+  std::shared_ptr<ProcessGroup> group = create(options, generation);
+  const MutexLock lock(state.mutex);
+  if (state.group != nullptr) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "init_process_group: another thread made the default group at the same time");
+  }
+  state.group = group;
+  ++state.generation;
+  return group;
+}
+
+std::shared_ptr<ProcessGroup> default_process_group() {
+  DefaultGroup& state = default_group();
+  const MutexLock lock(state.mutex);
+  if (state.group == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "there is no default process group: call init_process_group() first");
+  }
+  return state.group;
+}
+
+void destroy_process_group() {
+  std::shared_ptr<ProcessGroup> group;
+  DefaultGroup& state = default_group();
+  {
+    const MutexLock lock(state.mutex);
+    group = std::exchange(state.group, nullptr);
+  }
+  if (group != nullptr) {
+    group->destroy();
+  }
+}
+
+}  // namespace unisono

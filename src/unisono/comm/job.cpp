@@ -1,0 +1,188 @@
+#include "unisono/comm/job.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "unisono/base/deadline.h"
+#include "unisono/engine/native/native_engine.h"
+#include "unisono/engine/native/symmetric_memory.h"
+#include "unisono/net/address.h"
+#include "unisono/net/socket.h"
+#include "unisono/net/unix_socket.h"
+#include "unisono/rendezvous/exchange_roster.h"
+#include "unisono/rendezvous/node_id.h"
+#include "unisono/transport/shm/arena.h"
+#include "unisono/transport/shm/node.h"
+
+namespace unisono::comm {
+namespace {
+
+constexpr std::int64_t kBoardOffset = 0;
+constexpr auto kBoardBytes = static_cast<std::int64_t>(sizeof(shm::BoardMemory));
+
+std::string random_endpoint_name() {
+  std::random_device random;
+  return fmt::format("unisono-{}-{:08x}{:08x}", ::getpid(), random(), random());
+}
+
+net::Address listen_address(const std::string& ip) {
+  const std::optional<net::Address> address = net::Address::parse(ip, 0);
+  UNISONO_CHECK(address.has_value(), fmt::format("the store was reached from \"{}\"", ip));
+  return *address;
+}
+
+std::shared_ptr<engine::SymmetricMemory> make_memory(const Config& config) {
+  const std::int64_t n_bytes =
+      config.arena_bytes > 0 ? config.arena_bytes : shm::default_arena_bytes();
+  if (n_bytes < kBoardBytes) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("UNISONO_ARENA_BYTES is {}, but must be at least {}", n_bytes, kBoardBytes));
+  }
+  return std::make_shared<engine::SymmetricMemory>(
+      std::make_shared<const shm::Arena>(shm::Arena::create(n_bytes)), kBoardOffset + kBoardBytes);
+}
+
+Logger rank_logger(const JobOptions& options) {
+  return Logger(fmt::format("rank {}", options.assignment.rank), options.config.log_level);
+}
+
+rendezvous::Member describe_self(const JobOptions& options,
+                                 const std::string& endpoint,
+                                 const net::Address& data_address) {
+  return {.rank = options.assignment.rank,
+          .world_size = options.assignment.world_size,
+          .host = rendezvous::host_name(),
+          .pid = ::getpid(),
+          .node = rendezvous::node_id(options.config),
+          .address = data_address.ip(),
+          .port = data_address.port(),
+          .endpoint = endpoint};
+}
+
+std::vector<std::string> nodes_of(const rendezvous::Roster& roster) {
+  std::vector<std::string> nodes;
+  for (const rendezvous::Member& member : roster.members) {
+    nodes.push_back(member.node);
+  }
+  return nodes;
+}
+
+std::vector<shm::NodeEndpoint> node_endpoints(const rendezvous::Roster& roster,
+                                              const collective::Topology& topology) {
+  std::vector<shm::NodeEndpoint> endpoints;
+  for (const int rank : topology.local_ranks()) {
+    if (rank != roster.rank) {
+      endpoints.push_back(
+          {.rank = rank, .name = roster.members[static_cast<std::size_t>(rank)].endpoint});
+    }
+  }
+  return endpoints;
+}
+
+shm::Board make_board(const collective::Topology& topology,
+                      const std::shared_ptr<const shm::Arena>& mine,
+                      const std::vector<shm::NodePeer>& peers) {
+  std::vector<std::shared_ptr<const shm::Arena>> arenas;
+  auto peer = peers.begin();
+  for (const int rank : topology.local_ranks()) {
+    arenas.push_back(rank == topology.rank() ? mine : (peer++)->arena);
+  }
+  const auto ranks = topology.local_ranks();
+  return {std::move(arenas), {ranks.begin(), ranks.end()}, topology.local_rank(), kBoardOffset};
+}
+
+std::vector<net::Address> data_addresses(const rendezvous::Roster& roster) {
+  std::vector<net::Address> addresses;
+  for (const rendezvous::Member& member : roster.members) {
+    const std::optional<net::Address> address = net::Address::parse(member.address, member.port);
+    if (!address) {
+      throw Error(ErrorCode::kCorruptData,
+                  fmt::format("rank {} (pid {} on {}) gave \"{}\" as its address, which is none",
+                              member.rank,
+                              member.pid,
+                              member.host,
+                              member.address));
+    }
+    addresses.push_back(*address);
+  }
+  return addresses;
+}
+
+}  // namespace
+
+Job::Job(const JobOptions& options) : Job(options, Deadline::after(options.timeout)) {}
+
+Job::Job(const JobOptions& options, Deadline deadline)
+    : timeout_(options.timeout),
+      meeting_(rendezvous::meet(options.config, options.assignment, deadline)),
+      endpoint_(random_endpoint_name()),
+      node_listener_(net::listen_unix_abstract(endpoint_)),
+      data_listener_(net::listen_tcp(listen_address(meeting_.local_ip))),
+      memory_(make_memory(options.config)),
+      roster_(rendezvous::exchange_roster(
+          *meeting_.store,
+          describe_self(options, endpoint_, net::local_address(data_listener_.get())),
+          deadline,
+          {.generation = options.generation,
+           .stall = options.config.stall,
+           .logger = rank_logger(options)})),
+      topology_(roster_.rank, nodes_of(roster_)),
+      peers_(shm::meet_node(roster_.rank,
+                            node_endpoints(roster_, topology_),
+                            memory_->arena(),
+                            node_listener_.get(),
+                            roster_.job,
+                            meeting_.secret,
+                            deadline)),
+      board_(make_board(topology_, memory_->arena(), peers_)),
+      mesh_(data_addresses(roster_),
+            meeting_.secret,
+            {.job = roster_.job, .purpose = tcp::kDataPurpose, .rank = roster_.rank, .group = 0}),
+      ranks_(roster_, rank_logger(options)),
+      engine_(std::make_unique<engine::NativeEngine>(
+          engine::NativeParts{.topology = topology_,
+                              .board = board_,
+                              .mesh = mesh_,
+                              .memory = memory_,
+                              .failure = failure_,
+                              .ranks = ranks_,
+                              .stall = options.config.stall})) {
+  node_listener_.reset();
+  failure_.on_set([this] { wake(); });
+  watcher_ = std::make_unique<Watcher>(WatcherParts{.roster = roster_,
+                                                    .secret = meeting_.secret,
+                                                    .data_listener = data_listener_.get(),
+                                                    .peers = peers_,
+                                                    .mesh = mesh_,
+                                                    .ranks = ranks_,
+                                                    .failure = failure_,
+                                                    .wake = [this] { wake(); }});
+}
+
+void Job::wake() const {
+  board_.wake();
+  mesh_.wake();
+}
+
+void Job::fail(const Error& error) noexcept {
+  failure_.set(error);
+  engine_->abort(error);
+  watcher_->tell_peers([&] { return tcp::encode_abort(error); });
+}
+
+void Job::leave() noexcept {
+  if (!failure_.is_set()) {
+    engine_->leave();
+    watcher_->tell_peers(tcp::encode_bye);
+  }
+  watcher_.reset();
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "unisono/base/fd.h"
+#include "unisono/engine/native/rank_status.h"
+#include "unisono/net/event_loop.h"
+#include "unisono/rendezvous/roster.h"
+#include "unisono/transport/failure.h"
+#include "unisono/transport/shm/node.h"
+
+namespace unisono::comm {
+
+/// Watches one rank of this node: by the socket to it, and by its process where that is another.
+/// Belongs to the event loop's thread once that runs.
+class PeerWatch {
+ public:
+  PeerWatch(net::EventLoop& loop,
+            const shm::NodePeer& peer,
+            const rendezvous::Roster& roster,
+            engine::RankStatus& ranks,
+            transport::Failure& failure,
+            std::function<void()> wake);
+
+ private:
+  void read_socket();
+  void handle_frames();
+  void note_end();
+  void stop_watching();
+
+  net::EventLoop& loop_;
+  const shm::NodePeer& peer_;
+  engine::RankStatus& ranks_;
+  transport::Failure& failure_;
+  std::function<void()> wake_;
+  Fd process_;
+  bool is_watching_ = true;
+  bool has_left_ = false;
+  std::vector<std::byte> received_;
+};
+
+}  // namespace unisono::comm

@@ -1,0 +1,53 @@
+#include "unisono/comm/watcher.h"
+
+#include <pthread.h>
+
+#include <exception>
+
+#include "unisono/net/io.h"
+
+namespace unisono::comm {
+
+Watcher::Watcher(const WatcherParts& parts)
+    : parts_(parts),
+      doorkeeper_(
+          loop_,
+          parts.data_listener,
+          {.job = parts.roster.job,
+           .purpose = tcp::kDataPurpose,
+           .rank = parts.roster.rank,
+           .group = 0},
+          parts.secret,
+          parts.roster.world_size(),
+          parts.ranks.logger(),
+          [&mesh = parts.mesh](int rank, Fd socket) { mesh.deliver(rank, std::move(socket)); }) {
+  for (const shm::NodePeer& peer : parts_.peers) {
+    watches_.push_back(std::make_unique<PeerWatch>(
+        loop_, peer, parts_.roster, parts_.ranks, parts_.failure, parts_.wake));
+  }
+  thread_ = std::thread([this] {
+    ::pthread_setname_np(::pthread_self(), "unisono-watch");
+    loop_.run();
+  });
+}
+
+Watcher::~Watcher() {
+  loop_.stop();
+  thread_.join();
+}
+
+void Watcher::tell_peers(
+    const std::function<std::vector<std::byte>()>& encode_frame) const noexcept {
+  try {
+    const std::vector<std::byte> frame = encode_frame();
+    for (const shm::NodePeer& peer : parts_.peers) {
+      // A peer that can't take it has hundreds of such frames before it, or is gone.
+      (void)net::write_some(peer.socket.get(), frame);
+    }
+  } catch (const std::exception&) {
+    // Out of memory while giving up: the closed sockets have to say it.
+    return;
+  }
+}
+
+}  // namespace unisono::comm

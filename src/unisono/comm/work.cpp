@@ -1,0 +1,61 @@
+#include "unisono/comm/work.h"
+
+#include <utility>
+
+#include "unisono/base/deadline.h"
+#include "unisono/comm/work_state.h"
+
+namespace unisono {
+namespace {
+
+void throw_error_of(comm::WorkState& state) {
+  if (const std::exception_ptr error = state.error()) {
+    std::rethrow_exception(error);
+  }
+}
+
+}  // namespace
+
+void Work::wait() const {
+  if (state_ != nullptr) {
+    (void)state_->wait_until(Deadline::never());
+    throw_error_of(*state_);
+  }
+}
+
+bool Work::try_wait(std::chrono::nanoseconds duration) const {
+  if (state_ == nullptr) {
+    return true;
+  }
+  if (!state_->wait_until(Deadline::after(duration))) {
+    return false;
+  }
+  throw_error_of(*state_);
+  return true;
+}
+
+bool Work::is_completed() const {
+  return state_ == nullptr || state_->is_completed();
+}
+
+std::exception_ptr Work::exception() const {
+  return state_ == nullptr ? nullptr : state_->error();
+}
+
+void Work::on_completion(std::function<void(std::exception_ptr)> callback) const {
+  if (state_ == nullptr) {
+    callback(nullptr);
+  } else {
+    state_->on_completion(std::move(callback));
+  }
+}
+
+int Work::source_rank() const {
+  return -1;
+}
+
+std::uint64_t Work::sequence_number() const {
+  return state_ == nullptr ? 0 : state_->sequence();
+}
+
+}  // namespace unisono

@@ -1,0 +1,51 @@
+#include "unisono/comm/work_state.h"
+
+#include <utility>
+
+namespace unisono::comm {
+
+void WorkState::complete(std::exception_ptr error) {
+  std::vector<std::function<void(std::exception_ptr)>> callbacks;
+  {
+    const MutexLock lock(mutex_);
+    error_ = error;
+    callbacks = std::exchange(callbacks_, {});
+    is_completed_.store(true, std::memory_order_release);
+  }
+  completed_.notify_all();
+  for (const auto& callback : callbacks) {
+    callback(error);
+  }
+}
+
+bool WorkState::wait_until(Deadline deadline) {
+  const MutexLock lock(mutex_);
+  while (!is_completed()) {
+    if (deadline.is_never()) {
+      completed_.wait(mutex_);
+    } else if (!completed_.wait_until(mutex_, deadline.time())) {
+      return is_completed();
+    }
+  }
+  return true;
+}
+
+std::exception_ptr WorkState::error() {
+  const MutexLock lock(mutex_);
+  return error_;
+}
+
+void WorkState::on_completion(std::function<void(std::exception_ptr)> callback) {
+  std::exception_ptr error;
+  {
+    const MutexLock lock(mutex_);
+    if (!is_completed()) {
+      callbacks_.push_back(std::move(callback));
+      return;
+    }
+    error = error_;
+  }
+  callback(error);
+}
+
+}  // namespace unisono::comm

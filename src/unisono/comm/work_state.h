@@ -1,0 +1,45 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/mutex.h"
+
+namespace unisono::comm {
+
+/// How one operation ended, or that it has not. Shared by the group and the Work handles.
+class WorkState {
+ public:
+  explicit WorkState(std::uint64_t sequence) : sequence_(sequence) {}
+
+  /// Ends the operation, with null for success; calls the callbacks on this thread. Once.
+  void complete(std::exception_ptr error) UNISONO_EXCLUDES(mutex_);
+
+  /// False if the operation has not ended by then.
+  [[nodiscard]] bool wait_until(Deadline deadline) UNISONO_EXCLUDES(mutex_);
+
+  [[nodiscard]] bool is_completed() const {
+    // Pairs with the release in complete(): who sees true sees the operation's results.
+    return is_completed_.load(std::memory_order_acquire);
+  }
+
+  [[nodiscard]] std::exception_ptr error() UNISONO_EXCLUDES(mutex_);
+
+  void on_completion(std::function<void(std::exception_ptr)> callback) UNISONO_EXCLUDES(mutex_);
+
+  [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
+
+ private:
+  const std::uint64_t sequence_;
+  std::atomic<bool> is_completed_ = false;
+  Mutex mutex_;
+  Condition completed_;
+  std::exception_ptr error_ UNISONO_GUARDED_BY(mutex_);
+  std::vector<std::function<void(std::exception_ptr)>> callbacks_ UNISONO_GUARDED_BY(mutex_);
+};
+
+}  // namespace unisono::comm

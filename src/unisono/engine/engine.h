@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/engine/operation.h"
+
+namespace unisono::engine {
+
+/// Who runs an operation, and so how it waits.
+enum class Caller {
+  kUser,     ///< The thread that called the operation: it may spin for a short while.
+  kProgress  ///< A thread beside it: it leaves the processor to the rank's computation.
+};
+
+/// What carries out a group's operations. One thread at a time: the holder of the drive token.
+class Engine {
+ public:
+  Engine() = default;
+  virtual ~Engine() = default;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  Engine(Engine&&) = delete;
+  Engine& operator=(Engine&&) = delete;
+
+  /// Carries out one operation; returns when this rank's part in it has ended.
+  ///
+  /// Throws Error; the group is then to be closed, as ranks no longer agree on where they are.
+  virtual void execute(const Operation& operation, Deadline deadline, Caller caller) = 0;
+
+  /// Memory on which operations are fastest. Thread-safe.
+  [[nodiscard]] virtual Buffer allocate(std::int64_t count, DType dtype) = 0;
+
+  /// Throws Error(kInvalidArgument) for an operation that can't be carried out. Thread-safe.
+  virtual void check(const Operation& operation) const = 0;
+
+  /// Tells the other ranks that this rank's group failed, and why. After the last execute().
+  virtual void abort(const Error& reason) noexcept = 0;
+
+  /// Tells the other ranks that this rank leaves in good order. After the last execute().
+  virtual void leave() noexcept = 0;
+};
+
+}  // namespace unisono::engine

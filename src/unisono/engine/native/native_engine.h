@@ -1,0 +1,53 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "unisono/collective/all_reduce_plan.h"
+#include "unisono/collective/topology.h"
+#include "unisono/engine/engine.h"
+#include "unisono/engine/native/rank_status.h"
+#include "unisono/engine/native/symmetric_memory.h"
+#include "unisono/transport/failure.h"
+#include "unisono/transport/shm/board.h"
+#include "unisono/transport/tcp/mesh.h"
+
+namespace unisono::engine {
+
+/// What a NativeEngine works with. The references outlive it.
+struct NativeParts {
+  const collective::Topology& topology;
+  shm::Board& board;
+  tcp::Mesh& mesh;
+  std::shared_ptr<SymmetricMemory> memory;
+  const transport::Failure& failure;
+  const RankStatus& ranks;
+  std::chrono::milliseconds stall;
+};
+
+/// Shared memory inside the node, tcp between nodes.
+class NativeEngine final : public Engine {
+ public:
+  explicit NativeEngine(NativeParts parts);
+
+  void execute(const Operation& operation, Deadline deadline, Caller caller) override;
+  [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype) override;
+  void check(const Operation& operation) const override;
+  void abort(const Error& reason) noexcept override;
+  void leave() noexcept override;
+
+ private:
+  [[nodiscard]] bool is_one_shot(const Operation& operation) const;
+
+  NativeParts parts_;
+  collective::AllReducePlan one_shot_;
+  collective::AllReducePlan two_shot_;
+  shm::WaitMode user_mode_;
+  shm::WaitMode progress_mode_;
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace unisono::engine

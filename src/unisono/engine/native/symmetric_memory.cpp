@@ -1,0 +1,43 @@
+#include "unisono/engine/native/symmetric_memory.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "unisono/base/error.h"
+
+namespace unisono::engine {
+
+SymmetricMemory::SymmetricMemory(std::shared_ptr<const shm::Arena> arena,
+                                 std::int64_t reserved_bytes)
+    : arena_(std::move(arena)), heap_(*arena_, reserved_bytes) {}
+
+Buffer SymmetricMemory::allocate(std::int64_t count, DType dtype) {
+  const auto element_bytes = static_cast<std::int64_t>(size_of(dtype));
+  if (count < 0 || count > arena_->n_bytes() / element_bytes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("allocate: {} elements of {} do not fit into the arena of {} bytes "
+                            "(UNISONO_ARENA_BYTES)",
+                            count,
+                            to_string(dtype),
+                            arena_->n_bytes()));
+  }
+  const std::optional<std::int64_t> offset = heap_.try_allocate(count * element_bytes);
+  if (!offset) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "allocate: no room left for {} bytes in the arena of {} bytes (UNISONO_ARENA_BYTES)",
+            count * element_bytes,
+            arena_->n_bytes()));
+  }
+  std::byte* const data = arena_->data() + *offset;
+  // The deleter's share keeps arena and heap alive until the buffer is gone.
+  std::shared_ptr<void> owner(
+      data, [self = shared_from_this(), offset = *offset](void*) { self->heap_.free(offset); });
+  return {.data = data, .count = count, .dtype = dtype, .device = {}, .owner = std::move(owner)};
+}
+
+}  // namespace unisono::engine

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "unisono/base/buffer.h"
+#include "unisono/transport/shm/arena.h"
+#include "unisono/transport/shm/heap.h"
+
+namespace unisono::engine {
+
+/// A rank's arena with the heap in it. Buffers share in it, so it lives as long as the last of
+/// them.
+class SymmetricMemory : public std::enable_shared_from_this<SymmetricMemory> {
+ public:
+  /// The first `reserved_bytes` of the arena are not the heap's.
+  SymmetricMemory(std::shared_ptr<const shm::Arena> arena, std::int64_t reserved_bytes);
+
+  /// Zeroed memory whose owner gives it back. Throws Error(kInvalidArgument) when it does not fit.
+  [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype);
+
+  [[nodiscard]] const std::shared_ptr<const shm::Arena>& arena() const { return arena_; }
+
+ private:
+  std::shared_ptr<const shm::Arena> arena_;
+  shm::Heap heap_;
+};
+
+}  // namespace unisono::engine

@@ -1,0 +1,23 @@
+#include "unisono/transport/describe.h"
+
+#include <fmt/format.h>
+
+namespace unisono::transport {
+
+std::string describe(const Descriptor& descriptor, std::uint64_t sequence) {
+  const std::string head = fmt::format("{} #{}", to_string(descriptor.kind), sequence);
+  const std::string shape =
+      fmt::format("{}[{}]", unisono::to_string(descriptor.dtype), descriptor.count);
+  switch (descriptor.kind) {
+    case OperationKind::kAllReduce:
+      return fmt::format("{} ({}, {})", head, shape, unisono::to_string(descriptor.reduce));
+    case OperationKind::kBroadcast:
+      return fmt::format("{} ({}, root {})", head, shape, descriptor.root);
+    case OperationKind::kNone:
+    case OperationKind::kBarrier:
+      break;
+  }
+  return head;
+}
+
+}  // namespace unisono::transport

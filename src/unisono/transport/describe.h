@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "unisono/transport/descriptor.h"
+
+namespace unisono::transport {
+
+/// An operation in one phrase, e.g. "all_reduce #42 (f32[1048576], sum)".
+[[nodiscard]] std::string describe(const Descriptor& descriptor, std::uint64_t sequence);
+
+}  // namespace unisono::transport

@@ -1,0 +1,162 @@
+#include "unisono/transport/shm/node.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "unisono/base/error.h"
+#include "unisono/net/hello.h"
+#include "unisono/net/io.h"
+#include "unisono/net/socket.h"
+#include "unisono/net/unix_socket.h"
+
+namespace unisono::shm {
+namespace {
+
+constexpr const char* kPurpose = "node";
+
+// A stranger that connects and says nothing must not hold up the ranks behind it for long.
+constexpr std::chrono::seconds kHelloTimeout{5};
+
+// What goes with the arena's descriptor.
+struct ArenaMessage {
+  std::int64_t n_bytes;
+  // A std::shared_ptr<const Arena>* for a rank that is a thread of the same process, else 0. It
+  // then uses the same mapping, so that tools which watch memory accesses see both ranks.
+  std::uint64_t share;
+};
+
+struct Meeting {
+  int rank;
+  const std::shared_ptr<const Arena>& arena;
+  const std::string& job;
+  const std::string& secret;
+  Deadline deadline;
+
+  [[nodiscard]] net::HelloInfo hello() const {
+    return {.job = job, .purpose = kPurpose, .rank = rank, .group = 0};
+  }
+};
+
+std::string rank_name(int rank) {
+  return fmt::format("rank {} of this node", rank);
+}
+
+NodePeer exchange_arenas(int peer_rank, Fd socket, const Meeting& meeting) {
+  const std::string peer = rank_name(peer_rank);
+  const bool is_same_process = net::peer_credentials(socket.get()).pid == ::getpid();
+  ArenaMessage mine{.n_bytes = meeting.arena->n_bytes(), .share = 0};
+  if (is_same_process) {
+    mine.share = reinterpret_cast<std::uintptr_t>(new std::shared_ptr<const Arena>(meeting.arena));
+  }
+  net::send_fd(socket.get(), meeting.arena->fd(), meeting.deadline, peer);
+  net::write_all(socket.get(), std::as_bytes(std::span(&mine, 1)), meeting.deadline, peer);
+  Fd memory = net::receive_fd(socket.get(), meeting.deadline, peer);
+  ArenaMessage theirs{};
+  net::read_exact(
+      socket.get(), std::as_writable_bytes(std::span(&theirs, 1)), meeting.deadline, peer);
+  if (is_same_process) {
+    const std::unique_ptr<std::shared_ptr<const Arena>> share(
+        reinterpret_cast<std::shared_ptr<const Arena>*>(theirs.share));
+    UNISONO_CHECK(share != nullptr, "a rank of this process did not share its arena");
+    return {.rank = peer_rank, .arena = *share, .socket = std::move(socket)};
+  }
+  return {.rank = peer_rank,
+          .arena = std::make_shared<const Arena>(Arena::map(std::move(memory), theirs.n_bytes)),
+          .socket = std::move(socket)};
+}
+
+NodePeer connect_to(const NodeEndpoint& endpoint, const Meeting& meeting) {
+  Fd socket = net::connect_unix_abstract(endpoint.name, meeting.deadline);
+  const net::HelloInfo theirs =
+      net::connect_hello(socket.get(), meeting.secret, meeting.hello(), meeting.deadline);
+  if (theirs.rank != endpoint.rank || theirs.job != meeting.job) {
+    throw Error(ErrorCode::kMismatch,
+                fmt::format("the socket of {} answered as rank {} of job {}",
+                            rank_name(endpoint.rank),
+                            theirs.rank,
+                            theirs.job));
+  }
+  return exchange_arenas(endpoint.rank, std::move(socket), meeting);
+}
+
+// The rank of a connection that proved to be one of `expected`; nothing for a stranger.
+std::optional<int> accept_rank(int fd, std::span<const int> expected, const Meeting& meeting) {
+  if (net::peer_credentials(fd).uid != ::geteuid()) {
+    return std::nullopt;
+  }
+  try {
+    const Deadline deadline = earlier(meeting.deadline, Deadline::after(kHelloTimeout));
+    const net::HelloInfo theirs = net::accept_hello(fd, meeting.secret, meeting.hello(), deadline);
+    const bool is_expected =
+        theirs.job == meeting.job && theirs.purpose == kPurpose &&
+        std::find(expected.begin(), expected.end(), theirs.rank) != expected.end();
+    return is_expected ? std::optional<int>(theirs.rank) : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::vector<NodePeer> accept_all(std::vector<int> expected, int listener, const Meeting& meeting) {
+  std::vector<NodePeer> peers;
+  while (!expected.empty()) {
+    if (!net::wait_for(listener, POLLIN, meeting.deadline)) {
+      throw Error(ErrorCode::kTimeout,
+                  fmt::format("rank {}: timed out waiting for {} to connect; is it running?",
+                              meeting.rank,
+                              rank_name(expected.front())));
+    }
+    net::Accepted accepted = net::accept_connection(listener);
+    if (!accepted.fd.is_open()) {
+      continue;
+    }
+    const std::optional<int> rank = accept_rank(accepted.fd.get(), expected, meeting);
+    if (rank) {
+      std::erase(expected, *rank);
+      peers.push_back(exchange_arenas(*rank, std::move(accepted.fd), meeting));
+    }
+  }
+  return peers;
+}
+
+}  // namespace
+
+std::vector<NodePeer> meet_node(int rank,
+                                const std::vector<NodeEndpoint>& peers,
+                                const std::shared_ptr<const Arena>& arena,
+                                int listener,
+                                const std::string& job,
+                                const std::string& secret,
+                                Deadline deadline) {
+  const Meeting meeting{
+      .rank = rank, .arena = arena, .job = job, .secret = secret, .deadline = deadline};
+  // Of each pair the higher rank connects. All ranks connect before they accept, and a connection
+  // waits in the listener's backlog: but its hello needs both sides, so connect in rising order
+  // while lower ranks, having connected to still lower ones, come to accept.
+  std::vector<NodePeer> met;
+  std::vector<int> expected;
+  for (const NodeEndpoint& endpoint : peers) {
+    if (endpoint.rank < rank) {
+      met.push_back(connect_to(endpoint, meeting));
+    } else {
+      expected.push_back(endpoint.rank);
+    }
+  }
+  for (NodePeer& peer : accept_all(std::move(expected), listener, meeting)) {
+    met.push_back(std::move(peer));
+  }
+  std::sort(
+      met.begin(), met.end(), [](const NodePeer& a, const NodePeer& b) { return a.rank < b.rank; });
+  return met;
+}
+
+}  // namespace unisono::shm

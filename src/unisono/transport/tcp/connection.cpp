@@ -1,0 +1,227 @@
+#include "unisono/transport/tcp/connection.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "unisono/base/error.h"
+#include "unisono/net/io.h"
+#include "unisono/transport/describe.h"
+
+namespace unisono::tcp {
+
+Connection::Connection(int rank, std::string name, Fd socket)
+    : rank_(rank), name_(std::move(name)), socket_(std::move(socket)) {}
+
+void Connection::begin(const OperationTag& tag) {
+  tag_ = tag;
+  send_step_ = 0;
+  receive_step_ = 0;
+}
+
+void Connection::post_send(std::span<const std::byte> data) {
+  const Frame frame{.kind = FrameKind::kData,
+                    .step = send_step_++,
+                    .sequence = tag_.sequence,
+                    .descriptor = tag_.descriptor,
+                    .n_bytes = data.size()};
+  sends_.push_back({.header = encode(frame), .data = data});
+}
+
+void Connection::post_receive(std::span<std::byte> data) {
+  receives_.push_back(data);
+}
+
+bool Connection::can_receive() const {
+  return !frame_ || is_matched_ || frame_->kind != FrameKind::kData;
+}
+
+bool Connection::progress() {
+  const bool has_sent = progress_sends();
+  const bool has_received = progress_receives();
+  return has_sent || has_received;
+}
+
+bool Connection::progress_sends() {
+  bool has_moved = false;
+  while (!sends_.empty()) {
+    const Send& send = sends_.front();
+    const std::size_t n_header_sent = std::min(n_sent_, kFrameBytes);
+    const std::span<const std::byte> header = std::span(send.header).subspan(n_header_sent);
+    const std::span<const std::byte> data = send.data.subspan(n_sent_ - n_header_sent);
+    // const_cast: iovec serves reads too, and sendmsg() does not write.
+    std::array<iovec, 2> parts{{
+        {.iov_base = const_cast<std::byte*>(header.data()), .iov_len = header.size()},
+        {.iov_base = const_cast<std::byte*>(data.data()), .iov_len = data.size()},
+    }};
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    const ssize_t n_bytes = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n_bytes < 0) {
+      if (errno == EAGAIN || errno == EINTR) {
+        return has_moved;
+      }
+      // The reason may lie in the receive queue, as an abort frame: that says more than a reset.
+      const int error_number = errno;
+      progress_receives();
+      throw Error(ErrorCode::kPeerLost,
+                  fmt::format("{} is gone: {} after {} of {} bytes were sent",
+                              name_,
+                              std::strerror(error_number),
+                              n_sent_,
+                              kFrameBytes + send.data.size()));
+    }
+    has_moved = true;
+    n_sent_ += static_cast<std::size_t>(n_bytes);
+    if (n_sent_ == kFrameBytes + send.data.size()) {
+      sends_.pop_front();
+      n_sent_ = 0;
+    }
+  }
+  return has_moved;
+}
+
+bool Connection::progress_receives() {
+  bool has_moved = false;
+  while (true) {
+    if (!frame_) {
+      const std::size_t n_bytes = receive_some(std::span(header_).subspan(n_header_));
+      if (n_bytes == 0) {
+        return has_moved;
+      }
+      has_moved = true;
+      n_header_ += n_bytes;
+      if (n_header_ == kFrameBytes) {
+        take_header();
+      }
+      continue;
+    }
+    if (frame_->kind == FrameKind::kData) {
+      match_data_frame();
+      if (!is_matched_) {
+        return has_moved;  // For an operation that this rank has not come to yet.
+      }
+    }
+    const std::span<std::byte> payload =
+        frame_->kind == FrameKind::kData ? receives_.front() : std::span(control_);
+    if (n_received_ < payload.size()) {
+      const std::size_t n_bytes = receive_some(payload.subspan(n_received_));
+      if (n_bytes == 0) {
+        return has_moved;
+      }
+      has_moved = true;
+      n_received_ += n_bytes;
+    }
+    if (n_received_ == payload.size()) {
+      if (frame_->kind == FrameKind::kData) {
+        receives_.pop_front();
+        ++receive_step_;
+      } else {
+        finish_control_frame();
+      }
+      frame_.reset();
+      is_matched_ = false;
+      n_header_ = 0;
+      n_received_ = 0;
+    }
+  }
+}
+
+std::size_t Connection::receive_some(std::span<std::byte> into) {
+  const net::IoResult result = net::read_some(socket_.get(), into);
+  switch (result.status) {
+    case net::IoStatus::kDone:
+      return result.n_bytes;
+    case net::IoStatus::kWouldBlock:
+      return 0;
+    case net::IoStatus::kClosed:
+    case net::IoStatus::kError:
+      break;
+  }
+  throw Error(ErrorCode::kPeerLost,
+              fmt::format("{} {}; {} of {} bytes received",
+                          name_,
+                          result.status == net::IoStatus::kClosed
+                              ? std::string("closed the connection")
+                              : fmt::format("is gone: {}", std::strerror(result.error_number)),
+                          n_received_,
+                          frame_ ? frame_->n_bytes : 0));
+}
+
+void Connection::take_header() {
+  frame_ = decode(header_);
+  if (!frame_) {
+    throw Error(ErrorCode::kCorruptData, fmt::format("{} sent bytes that are no frame", name_));
+  }
+  control_.assign(frame_->kind == FrameKind::kAbort ? frame_->n_bytes : 0, std::byte{0});
+}
+
+void Connection::match_data_frame() {
+  if (is_matched_ || receives_.empty()) {
+    const bool is_of_this_operation = frame_->sequence == tag_.sequence;
+    if (is_of_this_operation && frame_->descriptor != tag_.descriptor) {
+      throw mismatch();
+    }
+    return;
+  }
+  // Frames of a pair come in order: where one is due, no later operation's can come first.
+  if (frame_->sequence != tag_.sequence || frame_->descriptor != tag_.descriptor) {
+    throw mismatch();
+  }
+  UNISONO_CHECK(
+      frame_->step == receive_step_ && frame_->n_bytes == receives_.front().size(),
+      fmt::format("{} sent transfer {} of {} bytes, where transfer {} of {} bytes was due",
+                  name_,
+                  frame_->step,
+                  frame_->n_bytes,
+                  receive_step_,
+                  receives_.front().size()));
+  is_matched_ = true;
+}
+
+Error Connection::mismatch() const {
+  return {ErrorCode::kMismatch,
+          fmt::format("ranks called different operations: {} called {}, this rank called {}",
+                      name_,
+                      transport::describe(frame_->descriptor, frame_->sequence),
+                      transport::describe(tag_.descriptor, tag_.sequence))};
+}
+
+void Connection::finish_control_frame() {
+  if (frame_->kind == FrameKind::kBye) {
+    throw Error(ErrorCode::kPeerLost,
+                fmt::format("{} left the group, but this operation still needs it", name_));
+  }
+  throw decode_abort(*frame_, control_, name_);
+}
+
+void Connection::abort(const Error& reason) noexcept {
+  // In the middle of a frame no other can begin: the closed connection has to say it all.
+  if (n_sent_ == 0) {
+    write_control([&] { return encode_abort(reason); });
+  }
+  ::shutdown(socket_.get(), SHUT_WR);
+}
+
+void Connection::say_goodbye() noexcept {
+  write_control(encode_bye);
+}
+
+void Connection::write_control(
+    const std::function<std::vector<std::byte>()>& encode_frame) noexcept {
+  try {
+    (void)net::write_some(socket_.get(), encode_frame());
+  } catch (const std::exception&) {
+    // Out of memory while giving up.
+    return;
+  }
+}
+
+}  // namespace unisono::tcp

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/transport/descriptor.h"
+#include "unisono/transport/tcp/frame.h"
+
+namespace unisono::tcp {
+
+/// Which operation frames belong to, on this side.
+struct OperationTag {
+  std::uint64_t sequence;
+  transport::Descriptor descriptor;
+};
+
+/// Frames to and from one rank of another node. Moves bytes when told to, and never blocks.
+/// Received payload goes straight into the memory posted for it.
+class Connection {
+ public:
+  /// `name` stands for the peer in errors, e.g. "rank 3 (10.0.0.2:4123)".
+  Connection(int rank, std::string name, Fd socket);
+
+  [[nodiscard]] int rank() const { return rank_; }
+
+  [[nodiscard]] int fd() const { return socket_.get(); }
+
+  /// Begins an operation: transfers are numbered from 0 again, in both directions.
+  void begin(const OperationTag& tag);
+
+  /// Queues `data`, which stays until the send is done.
+  void post_send(std::span<const std::byte> data);
+
+  /// Queues memory for the next data frame, which must have just this size.
+  void post_receive(std::span<std::byte> data);
+
+  [[nodiscard]] bool is_sending() const { return !sends_.empty(); }
+
+  [[nodiscard]] bool is_receiving() const { return !receives_.empty(); }
+
+  /// False while a frame waits for an operation that this rank has not come to.
+  [[nodiscard]] bool can_receive() const;
+
+  /// Sends and receives what is possible now; returns whether any byte moved.
+  ///
+  /// Throws Error: kPeerLost when the connection ends, kMismatch when the peer is in another
+  /// operation, kCorruptData, and the peer's own error when it aborted.
+  bool progress();
+
+  /// Tells the peer why this side's group failed, if a frame can still begin; then ends the
+  /// connection. Does not block, does not throw.
+  void abort(const Error& reason) noexcept;
+
+  /// Tells the peer that this rank leaves in good order. Does not block, does not throw.
+  void say_goodbye() noexcept;
+
+ private:
+  struct Send {
+    FrameBytes header;
+    std::span<const std::byte> data;
+  };
+
+  bool progress_sends();
+  bool progress_receives();
+  [[nodiscard]] std::size_t receive_some(std::span<std::byte> into);
+  void take_header();
+  void match_data_frame();
+  [[nodiscard]] Error mismatch() const;
+  void finish_control_frame();
+  void write_control(const std::function<std::vector<std::byte>()>& encode_frame) noexcept;
+
+  int rank_;
+  std::string name_;
+  Fd socket_;
+  OperationTag tag_{};
+
+  std::deque<Send> sends_;
+  std::size_t n_sent_ = 0;  // Of the first send, header included.
+  std::uint32_t send_step_ = 0;
+
+  std::deque<std::span<std::byte>> receives_;
+  FrameBytes header_{};
+  std::size_t n_header_ = 0;
+  std::optional<Frame> frame_;      // Header is complete; payload is awaited or has no taker yet.
+  bool is_matched_ = false;         // The frame's payload goes to the first of receives_.
+  std::size_t n_received_ = 0;      // Of the frame's payload.
+  std::vector<std::byte> control_;  // Payload of a control frame.
+  std::uint32_t receive_step_ = 0;
+};
+
+}  // namespace unisono::tcp

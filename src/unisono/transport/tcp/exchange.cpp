@@ -1,0 +1,87 @@
+#include "unisono/transport/tcp/exchange.h"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+
+namespace unisono::tcp {
+namespace {
+
+// Looks at the sockets before the thread sleeps in poll(2): a loopback round trip is within it.
+constexpr int kLooksBeforeSleep = 20;
+
+bool is_busy(const Connection* connection) {
+  return connection->is_sending() || connection->is_receiving();
+}
+
+}  // namespace
+
+Exchange::Exchange(Mesh& mesh, const OperationTag& tag, transport::Patience& patience)
+    : mesh_(mesh), tag_(tag), patience_(patience) {}
+
+Connection& Exchange::connection(int rank) {
+  const auto known = std::find_if(connections_.begin(), connections_.end(), [&](Connection* other) {
+    return other->rank() == rank;
+  });
+  if (known != connections_.end()) {
+    return **known;
+  }
+  Connection& opened = mesh_.connection(rank, patience_);
+  opened.begin(tag_);
+  connections_.push_back(&opened);
+  return opened;
+}
+
+void Exchange::run(std::span<const Outgoing> sends, std::span<const Incoming> receives) {
+  for (const Outgoing& outgoing : sends) {
+    connection(outgoing.rank).post_send(outgoing.data);
+  }
+  for (const Incoming& incoming : receives) {
+    connection(incoming.rank).post_receive(incoming.data);
+  }
+  int n_idle = 0;
+  while (std::any_of(connections_.begin(), connections_.end(), is_busy)) {
+    bool has_moved = false;
+    for (Connection* const connection : connections_) {
+      if (is_busy(connection)) {
+        has_moved = connection->progress() || has_moved;
+      }
+    }
+    if (has_moved) {
+      n_idle = 0;
+    } else if (++n_idle < kLooksBeforeSleep) {
+      ::sched_yield();
+    } else {
+      wait();
+    }
+  }
+}
+
+void Exchange::wait() {
+  patience_.check([this] { return late_ranks(); });
+  std::vector<pollfd> polls{{.fd = mesh_.wakeup_fd(), .events = POLLIN, .revents = 0}};
+  for (const Connection* const connection : connections_) {
+    if (is_busy(connection)) {
+      const int events =
+          (connection->is_sending() ? POLLOUT : 0) | (connection->can_receive() ? POLLIN : 0);
+      polls.push_back({.fd = connection->fd(), .events = static_cast<short>(events), .revents = 0});
+    }
+  }
+  (void)::poll(polls.data(), polls.size(), patience_.next_check().poll_timeout_ms());
+  if (polls.front().revents != 0) {
+    mesh_.clear_wakeups();
+  }
+}
+
+std::vector<int> Exchange::late_ranks() const {
+  std::vector<int> ranks;
+  for (const Connection* const connection : connections_) {
+    if (is_busy(connection)) {
+      ranks.push_back(connection->rank());
+    }
+  }
+  return ranks;
+}
+
+}  // namespace unisono::tcp

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "unisono/transport/patience.h"
+#include "unisono/transport/tcp/connection.h"
+#include "unisono/transport/tcp/mesh.h"
+
+namespace unisono::tcp {
+
+/// A message to a rank of another node.
+struct Outgoing {
+  int rank;
+  std::span<const std::byte> data;
+};
+
+/// Memory for a message from a rank of another node, of just its size.
+struct Incoming {
+  int rank;
+  std::span<std::byte> data;
+};
+
+/// The transfers of one operation between nodes. Messages between two ranks arrive in the order
+/// they were sent; a rank posts its receives in the order of its peer's sends.
+class Exchange {
+ public:
+  /// Throws what Mesh::connection() throws.
+  Exchange(Mesh& mesh, const OperationTag& tag, transport::Patience& patience);
+
+  /// Sends and receives all of it, at the same time.
+  ///
+  /// Throws what Connection::progress() and `patience` throw.
+  void run(std::span<const Outgoing> sends, std::span<const Incoming> receives);
+
+ private:
+  Connection& connection(int rank);
+  void wait();
+  [[nodiscard]] std::vector<int> late_ranks() const;
+
+  Mesh& mesh_;
+  OperationTag tag_;
+  transport::Patience& patience_;
+  std::vector<Connection*> connections_;
+};
+
+}  // namespace unisono::tcp

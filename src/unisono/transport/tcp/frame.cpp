@@ -1,0 +1,89 @@
+#include "unisono/transport/tcp/frame.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "unisono/base/bytes.h"
+
+namespace unisono::tcp {
+namespace {
+
+// "UNI1", so that bytes out of step are seen at once.
+constexpr std::uint32_t kMagic = 0x31494E55;
+
+}  // namespace
+
+// u32 magic, u8 kind, 3 zero bytes, u32 step, u64 sequence, descriptor (u8 kind, dtype, reduce,
+// algorithm; i32 root; i64 count), u64 n_bytes, 4 zero bytes. Little-endian.
+FrameBytes encode(const Frame& frame) {
+  ByteWriter writer;
+  writer.put(kMagic);
+  writer.put(static_cast<std::uint32_t>(frame.kind));
+  writer.put(frame.step);
+  writer.put(frame.sequence);
+  writer.put_raw(std::as_bytes(std::span(&frame.descriptor, 1)));
+  writer.put(frame.n_bytes);
+  writer.put(std::uint32_t{0});
+  UNISONO_CHECK(writer.bytes().size() == kFrameBytes, "a frame has the wrong size");
+  FrameBytes bytes{};
+  std::copy(writer.bytes().begin(), writer.bytes().end(), bytes.begin());
+  return bytes;
+}
+
+std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> bytes) {
+  ByteReader reader(bytes);
+  const std::uint32_t magic = reader.get<std::uint32_t>().value_or(0);
+  const std::uint32_t kind = reader.get<std::uint32_t>().value_or(0);
+  Frame frame;
+  frame.step = reader.get<std::uint32_t>().value_or(0);
+  frame.sequence = reader.get<std::uint64_t>().value_or(0);
+  std::memcpy(&frame.descriptor, reader.rest().data(), sizeof(frame.descriptor));
+  ByteReader tail(reader.rest().subspan(sizeof(frame.descriptor)));
+  frame.n_bytes = tail.get<std::uint64_t>().value_or(0);
+  const std::uint32_t padding = tail.get<std::uint32_t>().value_or(1);
+  const bool is_known = kind >= static_cast<std::uint32_t>(FrameKind::kData) &&
+                        kind <= static_cast<std::uint32_t>(FrameKind::kBye);
+  if (magic != kMagic || !is_known || padding != 0) {
+    return std::nullopt;
+  }
+  frame.kind = static_cast<FrameKind>(kind);
+  const std::uint64_t limit = frame.kind == FrameKind::kData    ? kMaxPayloadBytes
+                              : frame.kind == FrameKind::kAbort ? kMaxAbortBytes
+                                                                : 0;
+  if (frame.n_bytes > limit) {
+    return std::nullopt;
+  }
+  return frame;
+}
+
+std::vector<std::byte> encode_abort(const Error& error) {
+  const auto text =
+      std::as_bytes(std::span(std::string_view(error.what()).substr(0, kMaxAbortBytes)));
+  const FrameBytes header = encode({.kind = FrameKind::kAbort,
+                                    .step = static_cast<std::uint32_t>(error.code()),
+                                    .n_bytes = text.size()});
+  std::vector<std::byte> bytes(header.begin(), header.end());
+  bytes.insert(bytes.end(), text.begin(), text.end());
+  return bytes;
+}
+
+std::vector<std::byte> encode_bye() {
+  const FrameBytes header = encode({.kind = FrameKind::kBye});
+  return {header.begin(), header.end()};
+}
+
+Error decode_abort(const Frame& frame,
+                   std::span<const std::byte> payload,
+                   const std::string& sender) {
+  const bool is_known = frame.step <= static_cast<std::uint32_t>(ErrorCode::kInternal);
+  return {
+      is_known ? static_cast<ErrorCode>(frame.step) : ErrorCode::kPeerLost,
+      fmt::format("{} gave up: {}",
+                  sender,
+                  std::string_view(reinterpret_cast<const char*>(payload.data()), payload.size()))};
+}
+
+}  // namespace unisono::tcp

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/transport/descriptor.h"
+
+namespace unisono::tcp {
+
+/// The values travel: append only.
+enum class FrameKind : std::uint8_t {
+  kData = 1,   ///< Bytes of an operation.
+  kAbort = 2,  ///< The sender's group failed; the payload says why.
+  kBye = 3     ///< The sender leaves in good order; nothing follows.
+};
+
+/// What stands before each payload on a connection between nodes.
+struct Frame {
+  FrameKind kind = FrameKind::kData;
+  /// kData: which transfer of the operation between this pair, from 0. kAbort: the ErrorCode.
+  std::uint32_t step = 0;
+  std::uint64_t sequence = 0;  ///< The operation's number in its group.
+  transport::Descriptor descriptor = {};
+  std::uint64_t n_bytes = 0;  ///< Of the payload.
+};
+
+inline constexpr std::size_t kFrameBytes = 48;
+inline constexpr std::size_t kMaxAbortBytes = 4096;
+inline constexpr std::uint64_t kMaxPayloadBytes = std::uint64_t{1} << 32;
+
+using FrameBytes = std::array<std::byte, kFrameBytes>;
+
+[[nodiscard]] FrameBytes encode(const Frame& frame);
+
+/// Nothing that a correct sender would not write is let through.
+[[nodiscard]] std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> bytes);
+
+/// A whole kAbort frame with the error.
+[[nodiscard]] std::vector<std::byte> encode_abort(const Error& error);
+
+/// A whole kBye frame.
+[[nodiscard]] std::vector<std::byte> encode_bye();
+
+/// The error of a kAbort frame: same code, and the text with `sender` before it.
+[[nodiscard]] Error decode_abort(const Frame& frame,
+                                 std::span<const std::byte> payload,
+                                 const std::string& sender);
+
+}  // namespace unisono::tcp

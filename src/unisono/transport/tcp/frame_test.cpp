@@ -1,0 +1,56 @@
+#include "unisono/transport/tcp/frame.h"
+
+#include <cstddef>
+#include <optional>
+
+#include <gtest/gtest.h>
+
+namespace unisono::tcp {
+namespace {
+
+Frame sample() {
+  return {.kind = FrameKind::kData,
+          .step = 7,
+          .sequence = 1'000'000'007,
+          .descriptor = {.kind = transport::OperationKind::kAllReduce,
+                         .dtype = DType::kFloat32,
+                         .reduce = ReduceKind::kAvg,
+                         .algorithm = 1,
+                         .root = -1,
+                         .count = 12345},
+          .n_bytes = 4096};
+}
+
+TEST(Frame, WhatIsEncodedIsDecoded) {
+  const std::optional<Frame> frame = decode(encode(sample()));
+  ASSERT_TRUE(frame.has_value());
+  EXPECT_EQ(frame->kind, FrameKind::kData);
+  EXPECT_EQ(frame->step, 7U);
+  EXPECT_EQ(frame->sequence, 1'000'000'007U);
+  EXPECT_EQ(frame->descriptor, sample().descriptor);
+  EXPECT_EQ(frame->n_bytes, 4096U);
+}
+
+TEST(Frame, BytesOutOfStepAreRefused) {
+  FrameBytes bytes = encode(sample());
+  for (const std::size_t at : {0U, 1U, 2U, 3U, 4U, 5U, 6U, 7U, 44U, 47U}) {
+    FrameBytes broken = bytes;
+    broken[at] ^= std::byte{0xFF};
+    EXPECT_FALSE(decode(broken).has_value()) << "byte " << at;
+  }
+}
+
+TEST(Frame, PayloadsOverTheLimitAreRefused) {
+  Frame frame = sample();
+  frame.n_bytes = kMaxPayloadBytes + 1;
+  EXPECT_FALSE(decode(encode(frame)).has_value());
+  frame.kind = FrameKind::kAbort;
+  frame.n_bytes = kMaxAbortBytes + 1;
+  EXPECT_FALSE(decode(encode(frame)).has_value());
+  frame.kind = FrameKind::kBye;
+  frame.n_bytes = 1;
+  EXPECT_FALSE(decode(encode(frame)).has_value());
+}
+
+}  // namespace
+}  // namespace unisono::tcp

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "unisono/base/fd.h"
+#include "unisono/base/mutex.h"
+#include "unisono/net/address.h"
+#include "unisono/net/hello.h"
+#include "unisono/transport/patience.h"
+#include "unisono/transport/tcp/connection.h"
+
+namespace unisono::tcp {
+
+inline constexpr const char* kDataPurpose = "data";
+
+/// The connections of one group's rank to the ranks of other nodes: one per pair, opened when first
+/// needed, by the higher rank. All but deliver() and wake() belongs to the thread that drives the
+/// group.
+class Mesh {
+ public:
+  /// `addresses[r]` is rank r's data listener. `secret` and `mine` are for the hello.
+  Mesh(std::vector<net::Address> addresses, std::string secret, net::HelloInfo mine);
+
+  /// The connection to `rank`, made now if there is none. Throws what `patience` throws, and
+  /// Error(kPeerLost) or the hello's errors with the rank's name.
+  [[nodiscard]] Connection& connection(int rank, transport::Patience& patience);
+
+  /// Takes a connection that `rank` opened, after its hello. Any thread.
+  void deliver(int rank, Fd socket) UNISONO_EXCLUDES(mutex_);
+
+  /// Makes waits look again. Any thread.
+  void wake() const noexcept;
+
+  /// Becomes readable on deliver() and wake().
+  [[nodiscard]] int wakeup_fd() const { return wakeup_.get(); }
+
+  /// Forgets the wake-ups so far.
+  void clear_wakeups() const noexcept;
+
+  /// The connections that exist.
+  [[nodiscard]] std::vector<Connection*> open_connections() const;
+
+ private:
+  [[nodiscard]] Fd connect(int rank, transport::Patience& patience) const;
+  [[nodiscard]] Fd await_delivery(int rank, transport::Patience& patience) UNISONO_EXCLUDES(mutex_);
+
+  std::vector<net::Address> addresses_;
+  std::string secret_;
+  net::HelloInfo mine_;
+  Fd wakeup_;
+  std::map<int, std::unique_ptr<Connection>> connections_;
+  Mutex mutex_;
+  std::map<int, Fd> delivered_ UNISONO_GUARDED_BY(mutex_);
+};
+
+}  // namespace unisono::tcp
