@@ -72,6 +72,17 @@ function(unisono_test name)
     TEST_PREFIX ${name}.
     DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+    TEST_LIST ${name}_cases
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT}
   )
+  if(ARG_LABELS)
+    # PROPERTIES cannot carry a list, so a script that ctest reads after the cases labels them.
+    set(script ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
+    file(
+      GENERATE OUTPUT ${script}
+      CONTENT
+        "foreach(case IN LISTS ${name}_cases)\n  set_tests_properties(\"\${case}\" PROPERTIES LABELS \"${ARG_LABELS}\")\nendforeach()\n"
+    )
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})
+  endif()
 endfunction()

@@ -21,7 +21,7 @@ RULES = [
         "a path of one machine; nobody else has it",
     ),
     (
-        re.compile(r"\b(?:TO[D]O(?!\((?:perf|soon|security)\): )|FI[X]ME\b|XXX\b)"),
+        re.compile(r"\b(?:TO[D]O(?!\((?:perf|soon|security)\): )|FI[X]ME\b|X[X]X\b)"),
         "put (perf|soon|security): behind the word, and say what is missing",
     ),
     (
@@ -29,7 +29,7 @@ RULES = [
         "explain it here; a number explains nothing",
     ),
     (
-        re.compile(r"\bshared[/](?!(?<=\.\./shared/)data\b)"),
+        re.compile(r"\bshared[/](?!(?<=\.\./shared.)data\b)"),
         "that folder is not in the repository; only its data/ may be the default of an option",
     ),
 ]

@@ -85,15 +85,15 @@ check_torch_dir() {
 }
 
 check_python() {
-  command -v "$python" >/dev/null || die "PYTHON=$python does not exist"
+  "$python" -c '' 2>/dev/null || die "the Python '$python' does not exist, or does not start"
   "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 15))' ||
-    die "$("$python" --version 2>&1) cannot take the pinned torch, which needs Python 3.10 to 3.14." \
+    die "$("$python" --version) ($python) cannot take the pinned torch, which needs Python 3.10 to 3.14." \
       "Set PYTHON to one of those, or UNISONO_TORCH_DIR to a LibTorch."
 }
 
 # Brings .venv to the state that the Python and the requirements files given ask for.
 install_venv() {
-  local stamp=.venv/requirements.sha256 version file key wanted=() keys=()
+  local stamp=.venv/requirements.sha256 version file key wanted=() names=() keys=()
   (($#)) || return 0
   check_python
   version=$("$python" -c 'import sys; print(sys.version.split()[0])')
@@ -104,10 +104,11 @@ install_venv() {
     key=$(sha256sum "$file")
     grep -qxF "$key" $stamp 2>/dev/null && continue
     wanted+=(-r "$file")
+    names+=("$file")
     keys+=("$key")
   done
   ((${#wanted[@]})) || return 0
-  run_logged "installing ${wanted[*]#-r} into .venv" .venv/bin/python3 -m pip install \
+  run_logged "installing ${names[*]} into .venv" .venv/bin/python3 -m pip install \
     --disable-pip-version-check --no-input --progress-bar off "${wanted[@]}"
   { grep -vF -f <(printf '%s\n' "${keys[@]##* }") $stamp 2>/dev/null || true
     printf '%s\n' "${keys[@]}"; } >$stamp.new
@@ -123,6 +124,7 @@ main() {
   mkdir -p build
   exec 9>build/deps.lock
   flock 9
+  : >"$log"
   install_packages
   local requirements=()
   if [[ -n ${UNISONO_TORCH_DIR:-} ]]; then

@@ -1,0 +1,85 @@
+# cmake -DBUILD=... -DSOURCE=... -DWORK=... -DFLAGS=... -P package_test.cmake
+#
+# Installs the build BUILD, moves what was installed to another folder, and there builds and runs
+# the project outside/ against it.
+function(run what expected_status)
+  execute_process(
+    COMMAND ${ARGN}
+    RESULT_VARIABLE status
+    OUTPUT_VARIABLE output
+    ERROR_VARIABLE output
+  )
+  if(NOT status EQUAL 0 AND expected_status STREQUAL "passes")
+    message(FATAL_ERROR "${what} failed (${status}):\n${output}")
+  elseif(status EQUAL 0 AND expected_status STREQUAL "fails")
+    message(FATAL_ERROR "${what} should have failed:\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+# Configures a project that only looks for the package.
+function(find_unisono arguments expected_status)
+  file(
+    WRITE ${WORK}/find/CMakeLists.txt
+    "cmake_minimum_required(VERSION 3.25)\nproject(find LANGUAGES CXX)\nfind_package(unisono ${arguments})\n"
+  )
+  file(REMOVE_RECURSE ${WORK}/find/build)
+  run(
+    "find_package(unisono ${arguments})"
+    ${expected_status}
+    ${CMAKE_COMMAND} -S ${WORK}/find -B ${WORK}/find/build -G ${GENERATOR}
+    -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_PREFIX_PATH=${prefix}
+  )
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+run("installing" passes ${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
+set(prefix ${WORK}/moved)
+file(RENAME ${WORK}/first ${prefix})
+
+file(GLOB_RECURSE package_files ${prefix}/*.cmake)
+if(NOT package_files)
+  message(FATAL_ERROR "no package files were installed")
+endif()
+foreach(file IN LISTS package_files)
+  file(READ ${file} text)
+  foreach(folder IN ITEMS ${SOURCE} ${BUILD} ${WORK})
+    string(FIND "${text}" "${folder}/" position)
+    if(NOT position EQUAL -1)
+      message(FATAL_ERROR "${file} holds a path of the build: ${folder}")
+    endif()
+  endforeach()
+endforeach()
+file(GLOB_RECURSE tests_installed ${prefix}/*_test*)
+if(tests_installed)
+  message(FATAL_ERROR "tests were installed: ${tests_installed}")
+endif()
+
+run(
+  "configuring outside/"
+  passes
+  ${CMAKE_COMMAND} -S ${SOURCE}/tests/package/outside -B ${WORK}/outside -G ${GENERATOR}
+  -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_FLAGS=${FLAGS} -DCMAKE_PREFIX_PATH=${prefix}
+  -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF
+)
+run("building outside/" passes ${CMAKE_COMMAND} --build ${WORK}/outside)
+run("running outside" passes ${WORK}/outside/outside)
+if(NOT output STREQUAL "f64 24 Timeout\n")
+  message(FATAL_ERROR "outside printed: ${output}")
+endif()
+
+find_unisono("REQUIRED" passes)
+find_unisono("99.0 REQUIRED" fails)
+find_unisono("REQUIRED COMPONENTS violins" fails)
+if(NOT output MATCHES "violins")
+  message(FATAL_ERROR "the message does not name the missing component:\n${output}")
+endif()
+if(NOT TORCH)
+  find_unisono("REQUIRED COMPONENTS torch" fails)
+  if(NOT output MATCHES "installed without its torch component")
+    message(FATAL_ERROR "the message does not say why torch is missing:\n${output}")
+  endif()
+endif()
+file(REMOVE_RECURSE ${WORK})
