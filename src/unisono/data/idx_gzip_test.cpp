@@ -74,19 +74,22 @@ TEST_F(IdxGzip, EveryTruncationIsAnError) {
 TEST_F(IdxGzip, AFlippedBitNeverGivesOtherElements) {
   const std::string whole = idx_bytes(0x08, {4, 5}, some_bytes(20));
   const std::string packed = gzip(whole);
+  int n_harmless = 0;
   for (std::size_t bit = 0; bit < packed.size() * 8; ++bit) {
     std::string damaged = packed;
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
     try {
-      // Time, system and flags of a gzip header may differ without harm.
       EXPECT_EQ(elements_in(damaged), some_bytes(20)) << "bit " << bit;
-      EXPECT_LT(bit / 8, 10U) << "a flipped bit after the gzip header went unnoticed";
+      ++n_harmless;
     } catch (const Error& error) {
       // Damage may first show as absurd dimensions.
       EXPECT_THAT(error.code(), AnyOf(ErrorCode::kCorruptData, ErrorCode::kInvalidArgument))
           << error.what();
     }
   }
+  // Time (4 bytes), level and system of the header, its text flag, and up to 7 bits of padding
+  // where the compressed data ends.
+  EXPECT_LE(n_harmless, 6 * 8 + 1 + 7);
 }
 
 TEST_F(IdxGzip, CorruptDataIsToldInZlibsWords) {
