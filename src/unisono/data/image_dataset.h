@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "unisono/base/dtype.h"
+#include "unisono/data/dataset.h"
+#include "unisono/data/normalize.h"
+
+namespace unisono {
+
+/// Grey images of one size in memory, a byte a pixel, each with a label.
+struct LabeledImages {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::vector<std::byte> pixels;  ///< Image after image, row by row.
+  std::vector<std::byte> labels;  ///< A byte per image.
+
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(labels.size()); }
+
+  /// The pixels of image `index`, which must be below size().
+  [[nodiscard]] std::span<const std::byte> image(std::int64_t index) const;
+
+  /// The label of image `index`, which must be below size().
+  [[nodiscard]] std::int64_t label(std::int64_t index) const;
+};
+
+/// Images as a network takes them: float32 of shape {1, height, width}, normalized.
+class ImageDataset final : public Dataset {
+ public:
+  /// Throws Error(kInvalidArgument) when there are not height * width pixels per label.
+  ImageDataset(LabeledImages images, const Normalize& normalize);
+
+  [[nodiscard]] std::int64_t size() const override { return images_.size(); }
+
+  [[nodiscard]] DType dtype() const override { return DType::kFloat32; }
+
+  [[nodiscard]] std::vector<std::int64_t> sample_shape() const override;
+
+  std::int64_t load(std::int64_t index, std::span<std::byte> into) const override;
+
+  [[nodiscard]] const LabeledImages& images() const { return images_; }
+
+ private:
+  LabeledImages images_;
+  Normalize normalize_;
+};
+
+}  // namespace unisono

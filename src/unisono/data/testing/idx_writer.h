@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "unisono/base/error.h"
+
+namespace unisono::data::testing {
+
+/// A folder that is removed with all that is in it.
+class TempFolder {
+ public:
+  TempFolder();
+  ~TempFolder();
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  TempFolder(TempFolder&&) = delete;
+  TempFolder& operator=(TempFolder&&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+  /// Writes a file, and the folders above it, and returns its path.
+  [[nodiscard]] std::string write(const std::string& name, const std::string& bytes) const;
+
+ private:
+  std::string path_;
+};
+
+/// An IDX file's bytes: header, then `elements` as they are.
+[[nodiscard]] std::string idx_bytes(std::uint8_t type_code,
+                                    const std::vector<std::uint32_t>& dims,
+                                    const std::string& elements);
+
+/// `bytes` as one gzip member.
+[[nodiscard]] std::string gzip(const std::string& bytes);
+
+/// Bytes 0, 7, 14, ... modulo 251.
+[[nodiscard]] std::string some_bytes(std::size_t n_bytes);
+
+struct CaughtError {
+  ErrorCode code;
+  std::string message;
+};
+
+/// The Error that `action` throws; one that no expectation knows when it throws none.
+template <class Action>
+[[nodiscard]] CaughtError error_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return {.code = error.code(), .message = error.what()};
+  }
+  return {.code = ErrorCode::kInternal, .message = "(nothing was thrown)"};
+}
+
+}  // namespace unisono::data::testing
