@@ -1,15 +1,16 @@
 #pragma once
 
-namespace CLI {
-class App;
-}  // namespace CLI
-
 namespace unisono::cli {
 
-/// Adds `unisono run`; its exit code goes to `exit_code` when it was called.
-void add_run_command(CLI::App& app, int& exit_code);
+/// A command of the program `unisono`.
+struct Command {
+  const char* name;
+  const char* help;  ///< One line.
+  /// Gets the command's name and what follows it; returns the exit code.
+  int (*run)(int argc, char** argv);
+};
 
-/// Adds `unisono config`, which prints the table of settings.
-void add_config_command(CLI::App& app);
+int run_command(int argc, char** argv);
+int config_command(int argc, char** argv);
 
 }  // namespace unisono::cli

@@ -1,18 +1,23 @@
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <cstdlib>
+#include <optional>
 #include <string>
 
 #include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 
 #include "unisono/base/config.h"
 #include "unisono/cli/commands.h"
+#include "unisono/cli/parse.h"
 
 namespace unisono::cli {
-namespace {
 
-void print_table() {
+int config_command(int argc, char** argv) {
+  CLI::App app("Prints the settings that the environment may have", "unisono config");
+  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+    return *exit_code;
+  }
   const Environment environment = process_environment();
   for (const ConfigRow& row : config_table()) {
     const bool is_set = environment(row.name).has_value();
@@ -24,13 +29,7 @@ void print_table() {
                is_set ? "; set in this environment" : "",
                row.help);
   }
-}
-
-}  // namespace
-
-void add_config_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("config", "Print the settings that the environment has");
-  command->callback(print_table);
+  return 0;
 }
 
 }  // namespace unisono::cli

@@ -1,62 +1,69 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <span>
-#include <string>
 #include <string_view>
-
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
 #include "unisono/base/error.h"
 #include "unisono/cli/commands.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/run.h"
 
+namespace unisono::cli {
 namespace {
-
-using unisono::Error;
-using unisono::ErrorCode;
 
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
+
+// A new command is one line here.
+constexpr std::array kCommands{
+    Command{"run", "Run a program as several ranks that train together", run_command},
+    Command{"config", "Print the settings that the environment may have", config_command},
+};
 
 void print_error(std::string_view what) {
   fmt::print(stderr, "[unisono] error: {}\n", what);
 }
 
-int run_command_line(int argc, char** argv) {
-  int exit_code = 0;
-  CLI::App app("Unisono trains one model on many processes as if they were one.", "unisono");
-  app.set_version_flag("--version", "unisono " UNISONO_VERSION);
-  app.require_subcommand(1);
-  unisono::cli::add_run_command(app, exit_code);
-  unisono::cli::add_config_command(app);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) {
-      return app.exit(error);
-    }
-    print_error(std::string(error.what()) + "; see unisono --help");
-    return kWrongUsage;
+void print_help() {
+  fmt::print("Trains one model on many processes as if they were one.\n\n");
+  for (const Command& command : kCommands) {
+    fmt::print("  unisono {:<10}{}\n", command.name, command.help);
   }
-  return exit_code;
+  fmt::print("\n`unisono COMMAND --help` says more; `unisono --version` says which version.\n");
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  try {
-    const std::span<char*> arguments(argv, static_cast<std::size_t>(argc));
-    if (argc > 1 && std::string_view(argv[1]) == unisono::launch::kGuardianArgument) {
-      return unisono::launch::run_guardian(arguments.subspan(2));
+int dispatch(std::span<char*> arguments) {
+  const std::string_view name = arguments.size() > 1 ? arguments[1] : "";
+  if (name == launch::kGuardianArgument) {
+    return launch::run_guardian(arguments.subspan(2));
+  }
+  if (name == "--help" || name == "-h") {
+    print_help();
+    return 0;
+  }
+  if (name == "--version") {
+    fmt::print("unisono {}\n", UNISONO_VERSION);
+    return 0;
+  }
+  for (const Command& command : kCommands) {
+    if (name == command.name) {
+      return command.run(static_cast<int>(arguments.size()) - 1, &arguments[1]);
     }
-    return run_command_line(argc, argv);
-  } catch (const unisono::launch::ProgramError& error) {
+  }
+  print_error(
+      fmt::format("{}; unisono --help lists the commands",
+                  name.empty() ? "which command?" : fmt::format("there is no command {}", name)));
+  return kWrongUsage;
+}
+
+int run_main(std::span<char*> arguments) {
+  try {
+    return dispatch(arguments);
+  } catch (const launch::ProgramError& error) {
     print_error(error.what());
     return error.exit_code();
   } catch (const Error& error) {
@@ -66,4 +73,11 @@ int main(int argc, char** argv) {
     print_error(error.what());
     return kFailed;
   }
+}
+
+}  // namespace
+}  // namespace unisono::cli
+
+int main(int argc, char** argv) {
+  return unisono::cli::run_main({argv, static_cast<std::size_t>(argc)});
 }

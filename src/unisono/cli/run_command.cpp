@@ -1,7 +1,6 @@
 #include <chrono>
 #include <cmath>
-#include <cstdint>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +10,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/cli/commands.h"
+#include "unisono/cli/parse.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/run.h"
 
@@ -25,8 +25,8 @@ struct RunArguments {
 };
 
 // All that follows the options. A first "--" only says that the options are over.
-std::vector<std::string> program_argv(const CLI::App& command) {
-  std::vector<std::string> argv = command.remaining();
+std::vector<std::string> program_argv(const CLI::App& app) {
+  std::vector<std::string> argv = app.remaining();
   const bool options_ended = !argv.empty() && argv.front() == "--";
   if (options_ended) {
     argv.erase(argv.begin());
@@ -43,9 +43,9 @@ std::vector<std::string> program_argv(const CLI::App& command) {
   return argv;
 }
 
-int run(const CLI::App& command, RunArguments& arguments) {
+int run(const CLI::App& app, RunArguments& arguments) {
   launch::RunOptions& options = arguments.options;
-  options.program.argv = program_argv(command);
+  options.program.argv = program_argv(app);
   options.n_workers = launch::parse_worker_count(arguments.n_workers);
   options.grace = std::chrono::milliseconds(std::llround(arguments.grace_seconds * 1000));
   if (options.program.is_module && options.program.no_python) {
@@ -56,44 +56,45 @@ int run(const CLI::App& command, RunArguments& arguments) {
 
 }  // namespace
 
-void add_run_command(CLI::App& app, int& exit_code) {
+int run_command(int argc, char** argv) {
   constexpr double kMaxGraceSeconds = 1e6;
   constexpr int kMaxPort = 65535;
-  CLI::App* command =
-      app.add_subcommand("run",
-                         "Run a program as several ranks that train together\n"
-                         "unisono run [OPTIONS] PROGRAM [ARGUMENTS of the program...]");
-  auto arguments = std::make_shared<RunArguments>();
-  launch::RunOptions& options = arguments->options;
-  command->prefix_command();
-  command->add_option("-n,--nproc-per-node,--nproc_per_node",
-                      arguments->n_workers,
-                      "Number of ranks; \"auto\" or \"cpu\": one per core (default 1)");
-  command->add_flag("-m,--module", options.program.is_module, "PROGRAM is a Python module");
-  command->add_flag("--no-python,--no_python",
-                    options.program.no_python,
-                    "Execute a .py file itself instead of `python3 -u`");
-  command->add_flag("--prefix,--prefix-output,--prefix_output",
-                    options.prefix,
-                    "Write \"[rank 3] \" before each line of output");
-  command->add_option("--log-dir,--log_dir",
-                      options.log_dir,
-                      "Also write each rank's output to DIR/rank-3.out and DIR/rank-3.err");
-  command->add_option("--master-addr,--master_addr",
-                      options.master_addr,
-                      "Address where the ranks meet (default 127.0.0.1)");
-  command
-      ->add_option("--master-port,--master_port",
-                   options.master_port,
-                   "Port where the ranks meet (default: a free one)")
+  CLI::App app(
+      "Runs a program as several ranks that train together:\n"
+      "unisono run [OPTIONS] PROGRAM [ARGUMENTS of the program...]",
+      "unisono run");
+  RunArguments arguments;
+  launch::RunOptions& options = arguments.options;
+  app.prefix_command();
+  app.add_option("-n,--nproc-per-node,--nproc_per_node",
+                 arguments.n_workers,
+                 "Number of ranks; \"auto\" or \"cpu\": one per core (default 1)");
+  app.add_flag("-m,--module", options.program.is_module, "PROGRAM is a Python module");
+  app.add_flag("--no-python,--no_python",
+               options.program.no_python,
+               "Execute a .py file itself instead of `python3 -u`");
+  app.add_flag("--prefix,--prefix-output,--prefix_output",
+               options.prefix,
+               "Write \"[rank 3] \" before each line of output");
+  app.add_option("--log-dir,--log_dir",
+                 options.log_dir,
+                 "Also write each rank's output to DIR/rank-3.out and DIR/rank-3.err");
+  app.add_option("--master-addr,--master_addr",
+                 options.master_addr,
+                 "Address where the ranks meet (default 127.0.0.1)");
+  app.add_option("--master-port,--master_port",
+                 options.master_port,
+                 "Port where the ranks meet (default: a free one)")
       ->check(CLI::Range(0, kMaxPort));
-  command
-      ->add_option("--grace",
-                   arguments->grace_seconds,
-                   "Seconds between asking ranks to end and killing them (default 5)")
+  app.add_option("--grace",
+                 arguments.grace_seconds,
+                 "Seconds between asking ranks to end and killing them (default 5)")
       ->check(CLI::Range(0.0, kMaxGraceSeconds));
-  command->add_flag("--verbose", options.verbose, "Say what the launcher does");
-  command->callback([command, arguments, &exit_code] { exit_code = run(*command, *arguments); });
+  app.add_flag("--verbose", options.verbose, "Say what the launcher does");
+  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+    return *exit_code;
+  }
+  return run(app, arguments);
 }
 
 }  // namespace unisono::cli
