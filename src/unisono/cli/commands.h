@@ -1,0 +1,16 @@
+#pragma once
+
+namespace unisono::cli {
+
+/// A command of the program `unisono`.
+struct Command {
+  const char* name;
+  const char* help;  ///< One line.
+  /// Gets the command's name and what follows it; returns the exit code.
+  int (*run)(int argc, char** argv);
+};
+
+int run_command(int argc, char** argv);
+int config_command(int argc, char** argv);
+
+}  // namespace unisono::cli

@@ -1,0 +1,83 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <span>
+#include <string_view>
+
+#include "unisono/base/error.h"
+#include "unisono/cli/commands.h"
+#include "unisono/launch/program.h"
+#include "unisono/launch/run.h"
+
+namespace unisono::cli {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kWrongUsage = 2;
+
+// A new command is one line here.
+constexpr std::array kCommands{
+    Command{"run", "Run a program as several ranks that train together", run_command},
+    Command{"config", "Print the settings that the environment may have", config_command},
+};
+
+void print_error(std::string_view what) {
+  fmt::print(stderr, "[unisono] error: {}\n", what);
+}
+
+void print_help() {
+  fmt::print("Trains one model on many processes as if they were one.\n\n");
+  for (const Command& command : kCommands) {
+    fmt::print("  unisono {:<10}{}\n", command.name, command.help);
+  }
+  fmt::print("\n`unisono COMMAND --help` says more; `unisono --version` says which version.\n");
+}
+
+int dispatch(std::span<char*> arguments) {
+  const std::string_view name = arguments.size() > 1 ? arguments[1] : "";
+  if (name == launch::kGuardianArgument) {
+    return launch::run_guardian(arguments.subspan(2));
+  }
+  if (name == "--help" || name == "-h") {
+    print_help();
+    return 0;
+  }
+  if (name == "--version") {
+    fmt::print("unisono {}\n", UNISONO_VERSION);
+    return 0;
+  }
+  for (const Command& command : kCommands) {
+    if (name == command.name) {
+      return command.run(static_cast<int>(arguments.size()) - 1, &arguments[1]);
+    }
+  }
+  print_error(
+      fmt::format("{}; unisono --help lists the commands",
+                  name.empty() ? "which command?" : fmt::format("there is no command {}", name)));
+  return kWrongUsage;
+}
+
+int run_main(std::span<char*> arguments) {
+  try {
+    return dispatch(arguments);
+  } catch (const launch::ProgramError& error) {
+    print_error(error.what());
+    return error.exit_code();
+  } catch (const Error& error) {
+    print_error(error.what());
+    return error.code() == ErrorCode::kInvalidArgument ? kWrongUsage : kFailed;
+  } catch (const std::exception& error) {
+    print_error(error.what());
+    return kFailed;
+  }
+}
+
+}  // namespace
+}  // namespace unisono::cli
+
+int main(int argc, char** argv) {
+  return unisono::cli::run_main({argv, static_cast<std::size_t>(argc)});
+}

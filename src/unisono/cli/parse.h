@@ -1,0 +1,15 @@
+#pragma once
+
+#include <optional>
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace unisono::cli {
+
+/// Parses the command line into what was bound to `app`. Returns an exit code if the command is
+/// over: help was printed, or an option is wrong and that was said.
+[[nodiscard]] std::optional<int> parse(CLI::App& app, int argc, char** argv);
+
+}  // namespace unisono::cli

@@ -1,0 +1,100 @@
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "unisono/base/error.h"
+#include "unisono/cli/commands.h"
+#include "unisono/cli/parse.h"
+#include "unisono/launch/program.h"
+#include "unisono/launch/run.h"
+
+namespace unisono::cli {
+namespace {
+
+// As the command line has it.
+struct RunArguments {
+  std::string n_workers = "1";
+  double grace_seconds = 5;
+  launch::RunOptions options;
+};
+
+// All that follows the options. A first "--" only says that the options are over.
+std::vector<std::string> program_argv(const CLI::App& app) {
+  std::vector<std::string> argv = app.remaining();
+  const bool options_ended = !argv.empty() && argv.front() == "--";
+  if (options_ended) {
+    argv.erase(argv.begin());
+  }
+  if (argv.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "run: which program? write: unisono run -n 2 ./program arguments...");
+  }
+  if (!options_ended && argv.front().starts_with('-')) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "run: there is no option " + argv.front() +
+                    " (options of the program go behind its name); see unisono run --help");
+  }
+  return argv;
+}
+
+int run(const CLI::App& app, RunArguments& arguments) {
+  launch::RunOptions& options = arguments.options;
+  options.program.argv = program_argv(app);
+  options.n_workers = launch::parse_worker_count(arguments.n_workers);
+  options.grace = std::chrono::milliseconds(std::llround(arguments.grace_seconds * 1000));
+  if (options.program.is_module && options.program.no_python) {
+    throw Error(ErrorCode::kInvalidArgument, "run: --module and --no-python exclude each other");
+  }
+  return launch::run(options);
+}
+
+}  // namespace
+
+int run_command(int argc, char** argv) {
+  constexpr double kMaxGraceSeconds = 1e6;
+  constexpr int kMaxPort = 65535;
+  CLI::App app(
+      "Runs a program as several ranks that train together:\n"
+      "unisono run [OPTIONS] PROGRAM [ARGUMENTS of the program...]",
+      "unisono run");
+  RunArguments arguments;
+  launch::RunOptions& options = arguments.options;
+  app.prefix_command();
+  app.add_option("-n,--nproc-per-node,--nproc_per_node",
+                 arguments.n_workers,
+                 "Number of ranks; \"auto\" or \"cpu\": one per core (default 1)");
+  app.add_flag("-m,--module", options.program.is_module, "PROGRAM is a Python module");
+  app.add_flag("--no-python,--no_python",
+               options.program.no_python,
+               "Execute a .py file itself instead of `python3 -u`");
+  app.add_flag("--prefix,--prefix-output,--prefix_output",
+               options.prefix,
+               "Write \"[rank 3] \" before each line of output");
+  app.add_option("--log-dir,--log_dir",
+                 options.log_dir,
+                 "Also write each rank's output to DIR/rank-3.out and DIR/rank-3.err");
+  app.add_option("--master-addr,--master_addr",
+                 options.master_addr,
+                 "Address where the ranks meet (default 127.0.0.1)");
+  app.add_option("--master-port,--master_port",
+                 options.master_port,
+                 "Port where the ranks meet (default: a free one)")
+      ->check(CLI::Range(0, kMaxPort));
+  app.add_option("--grace",
+                 arguments.grace_seconds,
+                 "Seconds between asking ranks to end and killing them (default 5)")
+      ->check(CLI::Range(0.0, kMaxGraceSeconds));
+  app.add_flag("--verbose", options.verbose, "Say what the launcher does");
+  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+    return *exit_code;
+  }
+  return run(app, arguments);
+}
+
+}  // namespace unisono::cli

@@ -1,0 +1,129 @@
+#include "unisono/launch/console.h"
+
+#include <fcntl.h>
+#include <pty.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+#include "unisono/base/fd.h"
+#include "unisono/launch/line_splitter.h"
+#include "unisono/launch/pty.h"
+#include "unisono/launch/tail.h"
+
+namespace unisono::launch {
+namespace {
+
+// A terminal or a pipe, and what was written to it.
+class Target {
+ public:
+  explicit Target(bool is_terminal) {
+    if (is_terminal) {
+      Pty pty = open_pty(-1);
+      read_end_ = std::move(pty.master);
+      write_end_ = std::move(pty.slave);
+    } else {
+      std::array<int, 2> ends{};
+      EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+      read_end_ = Fd(ends[0]);
+      write_end_ = Fd(ends[1]);
+    }
+    ::fcntl(read_end_.get(), F_SETFL, O_NONBLOCK);
+  }
+
+  [[nodiscard]] int fd() const { return write_end_.get(); }
+
+  std::string text() {
+    std::array<char, 4096> buffer{};
+    const ssize_t n_bytes = ::read(read_end_.get(), buffer.data(), buffer.size());
+    return n_bytes > 0 ? std::string(buffer.data(), static_cast<std::size_t>(n_bytes)) : "";
+  }
+
+ private:
+  Fd read_end_;
+  Fd write_end_;
+};
+
+class ConsoleTest : public ::testing::TestWithParam<bool> {
+ protected:
+  std::string text() {
+    out_.flush();
+    err_.flush();
+    return target_.text();
+  }
+
+  static constexpr Source kBar{0, Stream::kOut};
+  static constexpr Source kOther{1, Stream::kErr};
+
+  Poller poller_;
+  Target target_{GetParam()};
+  Sink out_{target_.fd(), poller_, [](int) { FAIL(); }};
+  // The same terminal (or file) under another number.
+  Fd second_{::fcntl(target_.fd(), F_DUPFD_CLOEXEC, 0)};
+  Sink err_{second_.get(), poller_, [](int) { FAIL(); }};
+  Console console_{out_, err_};
+};
+
+TEST_P(ConsoleTest, LinesGetTheirPrefixAndTheMarkOfACut) {
+  console_.put_line(kBar, "[rank 0] ", {"one", 0, false});
+  console_.put_line(kBar, "[rank 0] ", {"two", 4, true});
+  EXPECT_EQ(text(), "[rank 0] one\n[rank 0] two [unisono: line cut here]\n");
+}
+
+TEST_P(ConsoleTest, AnUnfinishedLineIsCompletedWithoutRepeating) {
+  console_.put_partial(kBar, {"50", 10});
+  EXPECT_EQ(text(), "50");
+  console_.put_partial(kBar, {"50%", 10});
+  EXPECT_EQ(text(), "%");
+  console_.put_line(kBar, "", {"50% done", 10});
+  EXPECT_EQ(text(), " done\n");
+}
+
+TEST_P(ConsoleTest, AfterForgottenFramesOnlyWhatIsNewIsShown) {
+  console_.put_partial(kBar, {"\r10%\r20%", 0});
+  EXPECT_EQ(text(), "\r20%");
+  console_.put_partial(kBar, {"\r20%\r30%", 4});
+  EXPECT_EQ(text(), "\r30%");
+}
+
+TEST_P(ConsoleTest, AMessageStartsItsOwnLineWhereATerminalShowsAnother) {
+  console_.put_raw(kBar, "prompt> ");
+  console_.put_message("stop\n");
+  EXPECT_EQ(text(), GetParam() ? "prompt> \nstop\n" : "prompt> stop\n");
+}
+
+TEST_P(ConsoleTest, AnInterruptedLineIsShownAgain) {
+  if (!GetParam()) {
+    return;  // Unfinished lines are shown on terminals only.
+  }
+  console_.put_partial(kBar, {"a\r10%\r20%", 0});
+  console_.put_line(kOther, "", {"hello", 0});
+  EXPECT_EQ(text(), "\r20%\nhello\n");
+  console_.put_partial(kBar, {"a\r10%\r20%\r30%", 0});
+  EXPECT_EQ(text(), "\r30%");
+  console_.put_line(kOther, "", {"again", 6});
+  console_.put_line(kBar, "", {"a\r10%\r20%\r30%\rdone", 0});
+  EXPECT_EQ(text(), "\nagain\na\r10%\r20%\r30%\rdone\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, ConsoleTest, ::testing::Bool(), [](const auto& tested) {
+  return tested.param ? "Terminal" : "Pipe";
+});
+
+TEST(TailTest, KeepsTheLastLinesAsTheyWereSeen) {
+  Tail tail;
+  for (int i = 0; i < 30; ++i) {
+    tail.add("line " + std::to_string(i));
+  }
+  tail.add("\r10%\r20%\r");
+  EXPECT_EQ(tail.lines().size(), 20U);
+  EXPECT_EQ(tail.lines().front(), "line 11");
+  EXPECT_EQ(tail.lines().back(), "20%");
+}
+
+}  // namespace
+}  // namespace unisono::launch

@@ -1,0 +1,81 @@
+#include "unisono/launch/environment.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "unisono/base/error.h"
+
+namespace unisono::launch {
+namespace {
+
+std::string_view name_of(std::string_view entry) {
+  return entry.substr(0, entry.find('='));
+}
+
+}  // namespace
+
+std::vector<std::string> worker_environment(const JobLayout& job, int local_rank) {
+  const int rank = job.first_rank + local_rank;
+  std::vector<std::string> variables{
+      fmt::format("MASTER_ADDR={}", job.master_addr),
+      fmt::format("MASTER_PORT={}", job.master_port),
+      fmt::format("RANK={}", rank),
+      fmt::format("WORLD_SIZE={}", job.world_size),
+      fmt::format("LOCAL_RANK={}", local_rank),
+      fmt::format("LOCAL_WORLD_SIZE={}", job.local_world_size),
+      fmt::format("GROUP_RANK={}", job.node_rank),
+      fmt::format("GROUP_WORLD_SIZE={}", job.n_nodes),
+      fmt::format("ROLE_RANK={}", rank),
+      "ROLE_NAME=default",
+      fmt::format("ROLE_WORLD_SIZE={}", job.world_size),
+      fmt::format("TORCHELASTIC_RUN_ID={}", job.run_id),
+      fmt::format("TORCHELASTIC_RESTART_COUNT={}", job.restart_count),
+      fmt::format("TORCHELASTIC_MAX_RESTARTS={}", job.max_restarts),
+      fmt::format("TORCHELASTIC_USE_AGENT_STORE={}", job.agent_hosts_store ? "True" : "False"),
+  };
+  if (!job.secret.empty()) {
+    variables.push_back("UNISONO_SECRET=" + job.secret);
+  }
+  if (job.omp_threads) {
+    variables.push_back(fmt::format("OMP_NUM_THREADS={}", *job.omp_threads));
+  }
+  return variables;
+}
+
+std::vector<std::string> merge_environment(const char* const* base,
+                                           const std::vector<std::string>& overrides) {
+  std::set<std::string_view> replaced;
+  for (const std::string& entry : overrides) {
+    replaced.insert(name_of(entry));
+  }
+  std::vector<std::string> merged;
+  for (const char* const* entry = base; *entry != nullptr; ++entry) {
+    if (!replaced.contains(name_of(*entry))) {
+      merged.emplace_back(*entry);
+    }
+  }
+  merged.insert(merged.end(), overrides.begin(), overrides.end());
+  return merged;
+}
+
+std::string random_hex(std::size_t n_bytes) {
+  std::string raw(n_bytes, '\0');
+  // Requests of up to 256 bytes are never cut short.
+  if (::getrandom(raw.data(), raw.size(), 0) != static_cast<ssize_t>(raw.size())) {
+    throw system_error("getrandom", errno);
+  }
+  std::string hex;
+  for (const char byte : raw) {
+    hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  }
+  return hex;
+}
+
+}  // namespace unisono::launch

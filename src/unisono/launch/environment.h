@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace unisono::launch {
+
+/// What the environment of a node's ranks is made of.
+struct JobLayout {
+  std::string master_addr = "127.0.0.1";
+  std::uint16_t master_port = 0;
+  int node_rank = 0;
+  int n_nodes = 1;
+  int first_rank = 0;  ///< Rank of this node's local rank 0.
+  int local_world_size = 1;
+  int world_size = 1;
+  std::string run_id;
+  int restart_count = 0;
+  int max_restarts = 0;
+  bool agent_hosts_store = false;  ///< Rank 0 is then a client of the store, too.
+  std::string secret;              ///< Empty: the ranks already have one.
+  std::optional<int> omp_threads;  ///< Nothing: the user's own setting stays.
+};
+
+/// The variables that `unisono run` sets for a rank, as "NAME=value", under the names that torchrun
+/// gives them.
+[[nodiscard]] std::vector<std::string> worker_environment(const JobLayout& job, int local_rank);
+
+/// The entries of `base` (ends with a null pointer) in their order, without those that `overrides`
+/// has too, then `overrides`.
+[[nodiscard]] std::vector<std::string> merge_environment(const char* const* base,
+                                                         const std::vector<std::string>& overrides);
+
+/// `n_bytes` random bytes of the kernel, in hexadecimal.
+[[nodiscard]] std::string random_hex(std::size_t n_bytes);
+
+}  // namespace unisono::launch

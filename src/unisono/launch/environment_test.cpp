@@ -1,0 +1,68 @@
+#include "unisono/launch/environment.h"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace unisono::launch {
+namespace {
+
+TEST(WorkerEnvironment, IsTheGoldenTable) {
+  const JobLayout job{.master_addr = "10.0.0.1",
+                      .master_port = 29500,
+                      .node_rank = 1,
+                      .n_nodes = 3,
+                      .first_rank = 4,
+                      .local_world_size = 2,
+                      .world_size = 8,
+                      .run_id = "job7",
+                      .restart_count = 2,
+                      .max_restarts = 5,
+                      .agent_hosts_store = true,
+                      .secret = "c0ffee",
+                      .omp_threads = 6};
+  const std::vector<std::string> golden{"MASTER_ADDR=10.0.0.1",
+                                        "MASTER_PORT=29500",
+                                        "RANK=5",
+                                        "WORLD_SIZE=8",
+                                        "LOCAL_RANK=1",
+                                        "LOCAL_WORLD_SIZE=2",
+                                        "GROUP_RANK=1",
+                                        "GROUP_WORLD_SIZE=3",
+                                        "ROLE_RANK=5",
+                                        "ROLE_NAME=default",
+                                        "ROLE_WORLD_SIZE=8",
+                                        "TORCHELASTIC_RUN_ID=job7",
+                                        "TORCHELASTIC_RESTART_COUNT=2",
+                                        "TORCHELASTIC_MAX_RESTARTS=5",
+                                        "TORCHELASTIC_USE_AGENT_STORE=True",
+                                        "UNISONO_SECRET=c0ffee",
+                                        "OMP_NUM_THREADS=6"};
+  EXPECT_EQ(worker_environment(job, 1), golden);
+}
+
+TEST(WorkerEnvironment, LeavesSecretAndThreadsOfTheUserAlone) {
+  for (const std::string& entry : worker_environment(JobLayout{}, 0)) {
+    EXPECT_THAT(entry, ::testing::Not(::testing::StartsWith("UNISONO_SECRET")));
+    EXPECT_THAT(entry, ::testing::Not(::testing::StartsWith("OMP_NUM_THREADS")));
+  }
+}
+
+TEST(MergeEnvironment, OverridesReplaceAndTheRestKeepsItsOrder) {
+  const std::array<const char*, 6> base{"B=1", "RANK=9", "A=x=y", "odd", "RANKS=3", nullptr};
+  EXPECT_EQ(merge_environment(base.data(), {"RANK=0", "NEW="}),
+            (std::vector<std::string>{"B=1", "A=x=y", "odd", "RANKS=3", "RANK=0", "NEW="}));
+}
+
+TEST(RandomHex, HasTheAskedLengthAndDiffers) {
+  const std::string first = random_hex(32);
+  EXPECT_THAT(first, ::testing::MatchesRegex("[0-9a-f]+"));
+  EXPECT_EQ(first.size(), 64U);
+  EXPECT_NE(first, random_hex(32));
+}
+
+}  // namespace
+}  // namespace unisono::launch

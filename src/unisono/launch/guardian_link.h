@@ -1,0 +1,46 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <csignal>
+#include <set>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/launch/channel.h"
+#include "unisono/launch/program.h"
+
+namespace unisono::launch {
+
+/// The agent's hold on its guardian process.
+class GuardianLink {
+ public:
+  /// Starts the guardian: this same executable again. Makes this process a subreaper, so that what
+  /// a killed guardian leaves behind comes to us.
+  GuardianLink(const Program& program, const sigset_t& original_mask);
+
+  /// Ends guardian and descendants if that has not happened.
+  ~GuardianLink();
+
+  GuardianLink(const GuardianLink&) = delete;
+  GuardianLink& operator=(const GuardianLink&) = delete;
+  GuardianLink(GuardianLink&&) = delete;
+  GuardianLink& operator=(GuardianLink&&) = delete;
+
+  [[nodiscard]] Channel& channel() { return channel_; }
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+  /// Closes the channel, on which the guardian kills what there is and ends; does its work where
+  /// it does not. Returns what could not be ended.
+  std::vector<pid_t> end();
+
+ private:
+  [[nodiscard]] bool wait_for_guardian(Deadline deadline) const;
+
+  std::set<pid_t> spared_;
+  Channel channel_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace unisono::launch

@@ -1,0 +1,134 @@
+#include "unisono/launch/program.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "unisono/base/config.h"
+
+namespace unisono::launch {
+namespace {
+
+constexpr int kNotFoundCode = 127;
+constexpr int kNotExecutableCode = 126;
+
+std::string errno_text(int error_number) {
+  return fmt::format("{} (errno {})", std::generic_category().message(error_number), error_number);
+}
+
+// 0, or the errno that says why the file can't be used.
+int check_file(const std::string& path, int mode) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) {
+    return errno;
+  }
+  if (S_ISDIR(status.st_mode)) {
+    return EISDIR;
+  }
+  return ::faccessat(AT_FDCWD, path.c_str(), mode, AT_EACCESS) == 0 ? 0 : errno;
+}
+
+ProgramError path_error(const std::string& path, int error_number) {
+  if (error_number == EACCES) {
+    return {fmt::format("cannot start {}: {}; is it meant to be a program? then: chmod +x {}",
+                        path,
+                        errno_text(error_number),
+                        path),
+            kNotExecutableCode};
+  }
+  const bool is_missing = error_number == ENOENT || error_number == ENOTDIR;
+  return {fmt::format("cannot start {}: {}", path, errno_text(error_number)),
+          is_missing ? kNotFoundCode : kNotExecutableCode};
+}
+
+std::string search(const std::string& name, const Environment& environment, const char* why) {
+  const std::string path = environment("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+  std::string unusable;
+  for (std::string_view rest = path;;) {
+    const std::size_t colon = rest.find(':');
+    const std::string folder(rest.substr(0, colon));
+    const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
+    const int error_number = check_file(candidate, X_OK);
+    if (error_number == 0) {
+      return candidate;
+    }
+    if (error_number == EACCES && unusable.empty()) {
+      unusable = candidate;
+    }
+    if (colon == std::string_view::npos) {
+      break;
+    }
+    rest.remove_prefix(colon + 1);
+  }
+  if (!unusable.empty()) {
+    throw path_error(unusable, EACCES);
+  }
+  std::string message = fmt::format("cannot start {}{}: not found in PATH={}", name, why, path);
+  if (check_file("./" + name, F_OK) == 0) {
+    message += fmt::format("; there is one in this folder: write ./{}", name);
+  }
+  throw ProgramError(message, kNotFoundCode);
+}
+
+bool is_python_file(const std::string& name) {
+  return name.ends_with(".py");
+}
+
+}  // namespace
+
+Program find_program(const ProgramRequest& request, const Environment& environment) {
+  const std::string& name = request.argv.front();
+  if (name.empty()) {
+    throw ProgramError("cannot start a program whose name is empty", kNotFoundCode);
+  }
+  if (request.is_module || (is_python_file(name) && !request.no_python)) {
+    if (!request.is_module) {
+      const int error_number = check_file(name, R_OK);
+      if (error_number != 0) {
+        throw ProgramError(fmt::format("cannot start {}: {}", name, errno_text(error_number)),
+                           error_number == ENOENT ? kNotFoundCode : kNotExecutableCode);
+      }
+    }
+    Program program{.path = search("python3", environment, ", which runs Python programs"),
+                    .argv = {}};
+    // The whole path: a Python finds its virtual environment by the name it was called with.
+    program.argv = {program.path, "-u"};
+    if (request.is_module) {
+      program.argv.emplace_back("-m");
+    }
+    program.argv.insert(program.argv.end(), request.argv.begin(), request.argv.end());
+    return program;
+  }
+  if (name.find('/') == std::string::npos) {
+    return {.path = search(name, environment, ""), .argv = request.argv};
+  }
+  const int error_number = check_file(name, X_OK);
+  if (error_number != 0) {
+    throw path_error(name, error_number);
+  }
+  return {.path = name, .argv = request.argv};
+}
+
+ProgramError exec_error(const Program& program, int error_number) {
+  const char* hint = "";
+  if (error_number == ENOEXEC) {
+    hint = "; a script needs a first line such as #!/bin/sh";
+  } else if (error_number == ENOENT) {
+    hint = "; the file is there, but not the interpreter that its first line or header names";
+  } else if (error_number == E2BIG) {
+    hint = "; its arguments and environment are too long together";
+  } else if (error_number == ETIMEDOUT) {
+    hint = "; its file system does not answer";
+  }
+  return {fmt::format("cannot start {}: {}{}", program.path, errno_text(error_number), hint),
+          error_number == ENOENT ? kNotFoundCode : kNotExecutableCode};
+}
+
+}  // namespace unisono::launch

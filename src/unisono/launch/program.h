@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "unisono/base/config.h"
+#include "unisono/base/error.h"
+
+namespace unisono::launch {
+
+/// How the user named the program.
+struct ProgramRequest {
+  std::vector<std::string> argv;  ///< Program and its arguments, as typed.
+  bool is_module = false;         ///< argv[0] is a Python module.
+  bool no_python = false;         ///< Execute even a .py file directly.
+};
+
+/// What is going to be executed.
+struct Program {
+  std::string path;               ///< For execve(2).
+  std::vector<std::string> argv;  ///< What the program sees as its own.
+};
+
+/// A program can't be started; carries the exit code that shells give for it: 127 where there is
+/// no such program, 126 where there is one that can't be executed.
+class ProgramError : public Error {
+ public:
+  ProgramError(const std::string& message, int exit_code)
+      : Error(ErrorCode::kNotFound, message), exit_code_(exit_code) {}
+
+  [[nodiscard]] int exit_code() const noexcept { return exit_code_; }
+
+ private:
+  int exit_code_;
+};
+
+/// Finds the program as a shell does, through PATH unless its name has a slash. Python files and
+/// modules become arguments of the `python3` in PATH, with -u so that their lines are not held
+/// back.
+///
+/// Throws ProgramError when nothing that can be executed is found.
+[[nodiscard]] Program find_program(const ProgramRequest& request, const Environment& environment);
+
+/// The error for an exec of `program` that failed with `error_number`.
+[[nodiscard]] ProgramError exec_error(const Program& program, int error_number);
+
+}  // namespace unisono::launch

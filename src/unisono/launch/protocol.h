@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace unisono::launch {
+
+// Agent to guardian.
+
+/// Start the program as this rank. Its stdin, stdout and stderr travel with the message.
+struct Spawn {
+  std::int32_t local_rank = 0;
+  std::vector<std::string> environment;  ///< "NAME=value", added to the guardian's own.
+};
+
+/// Send a signal to the process group of every rank; SIGTERM also to what ranks left behind.
+struct Signal {
+  std::int32_t signal_number = 0;
+};
+
+/// Kill every descendant. The answer is Idle, or Stuck.
+struct KillAll {};
+
+// Guardian to agent.
+
+struct Started {
+  std::int32_t local_rank = 0;
+  std::int32_t pid = 0;
+};
+
+struct SpawnFailed {
+  std::int32_t local_rank = 0;
+  std::int32_t error_number = 0;
+};
+
+struct Exited {
+  std::int32_t local_rank = 0;
+  std::int32_t status = 0;  ///< As wait(2) gives it.
+};
+
+/// The guardian has no descendant left.
+struct Idle {};
+
+/// Processes that SIGKILL did not end in time (another user's, or in a hanging system call).
+struct Stuck {
+  std::vector<std::int32_t> pids;
+};
+
+using Message = std::variant<Spawn, Signal, KillAll, Started, SpawnFailed, Exited, Idle, Stuck>;
+
+inline constexpr std::size_t kMaxMessageBytes = 65536;
+
+[[nodiscard]] std::vector<std::byte> encode(const Message& message);
+
+/// Nothing when the bytes are no message.
+[[nodiscard]] std::optional<Message> decode(std::span<const std::byte> bytes);
+
+}  // namespace unisono::launch

@@ -1,0 +1,99 @@
+#include "unisono/launch/report.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/launch/signals.h"
+
+namespace unisono::launch {
+namespace {
+
+constexpr int kSignalBase = 128;
+
+std::string seconds(std::chrono::nanoseconds duration) {
+  return fmt::format("{:.1f} s", std::chrono::duration<double>(duration).count());
+}
+
+// One line per way of ending, with the ranks that ended so.
+std::string describe_others(std::span<const WorkerRecord> workers,
+                            std::size_t first,
+                            bool ended_by_us,
+                            const char* headline) {
+  std::map<std::string, std::vector<int>> by_end;
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    const WorkerRecord& worker = workers[i];
+    const bool failed = worker.state == WorkerRecord::State::kEnded && worker.status != 0;
+    const bool is_listed = ended_by_us ? worker.ended_by_us : failed && !worker.ended_by_us;
+    if (i != first && is_listed) {
+      const bool is_ended = worker.state == WorkerRecord::State::kEnded;
+      by_end[is_ended ? describe_end(worker.status) : "its end was not seen"].push_back(
+          worker.rank);
+    }
+  }
+  std::string text;
+  for (const auto& [end, ranks] : by_end) {
+    text += fmt::format("\n  {}: {} ({})", headline, rank_list(ranks), end);
+  }
+  return text;
+}
+
+}  // namespace
+
+int exit_code(int wait_status) {
+  return WIFSIGNALED(wait_status) ? kSignalBase + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+std::string describe_end(int wait_status) {
+  if (!WIFSIGNALED(wait_status)) {
+    return fmt::format("exit code {}", WEXITSTATUS(wait_status));
+  }
+  const int signal_number = WTERMSIG(wait_status);
+  return fmt::format(
+      "killed by {}{}", signal_name(signal_number), WCOREDUMP(wait_status) ? " (core dumped)" : "");
+}
+
+std::string failure_report(std::span<const WorkerRecord> workers,
+                           std::size_t first,
+                           const std::deque<std::string>& last_lines) {
+  const WorkerRecord& failed = workers[first];
+  std::string text = fmt::format("rank {} (pid {}) failed after {}: {}",
+                                 failed.rank,
+                                 failed.pid,
+                                 seconds(failed.lifetime),
+                                 describe_end(failed.status));
+  if (WIFSIGNALED(failed.status) && WTERMSIG(failed.status) == SIGKILL) {
+    text += "\n  SIGKILL came from outside; if memory ran out, the kernel's log says so (dmesg)";
+  }
+  text += last_lines.empty() ? "\n  it wrote nothing" : "\n  its last lines:";
+  for (const std::string& line : last_lines) {
+    text += "\n  | " + line;
+  }
+  text += describe_others(workers, first, false, "failed after it");
+  text += describe_others(workers, first, true, "ended because of it");
+  return text;
+}
+
+std::string rank_list(std::span<const int> ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) {
+      ++last;
+    }
+    text += i == 0 ? "" : ", ";
+    text += last == i ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+}  // namespace unisono::launch

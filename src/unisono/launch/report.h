@@ -1,0 +1,39 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <deque>
+#include <span>
+#include <string>
+
+namespace unisono::launch {
+
+/// What the agent knows of a rank.
+struct WorkerRecord {
+  enum class State { kNotStarted, kRunning, kEnded };
+
+  int rank = 0;
+  pid_t pid = 0;
+  State state = State::kNotStarted;
+  int status = 0;                       ///< As wait(2) gives it, once ended.
+  std::chrono::nanoseconds lifetime{};  ///< Once ended.
+  bool ended_by_us = false;             ///< It was still running when we began to end all.
+};
+
+/// What a shell says for such a status: the exit code, or 128 + the signal's number.
+[[nodiscard]] int exit_code(int wait_status);
+
+/// "exit code 3" or "killed by SIGSEGV".
+[[nodiscard]] std::string describe_end(int wait_status);
+
+/// The message about a job that ended because of `workers[first]`: who, how, when, its last lines,
+/// what became of the others.
+[[nodiscard]] std::string failure_report(std::span<const WorkerRecord> workers,
+                                         std::size_t first,
+                                         const std::deque<std::string>& last_lines);
+
+/// "ranks 0, 2-5, 7" for sorted ranks.
+[[nodiscard]] std::string rank_list(std::span<const int> ranks);
+
+}  // namespace unisono::launch

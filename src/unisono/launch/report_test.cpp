@@ -1,0 +1,65 @@
+#include "unisono/launch/report.h"
+
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace unisono::launch {
+namespace {
+
+constexpr int code(int exit_code) {
+  return exit_code << 8;
+}
+
+TEST(ExitCode, IsThatOfAShell) {
+  EXPECT_EQ(exit_code(code(0)), 0);
+  EXPECT_EQ(exit_code(code(3)), 3);
+  EXPECT_EQ(exit_code(code(255)), 255);
+  EXPECT_EQ(exit_code(SIGKILL), 137);
+  EXPECT_EQ(exit_code(SIGSEGV | 0x80), 139);  // With a core dump.
+}
+
+TEST(FailureReport, NamesTheFirstAndWhatBecameOfTheOthers) {
+  using State = WorkerRecord::State;
+  using std::chrono::milliseconds;
+  const std::vector<WorkerRecord> workers{
+      {.rank = 4, .pid = 10, .state = State::kEnded, .status = SIGTERM, .ended_by_us = true},
+      {.rank = 5,
+       .pid = 11,
+       .state = State::kEnded,
+       .status = code(3),
+       .lifetime = milliseconds(1234)},
+      {.rank = 6, .pid = 12, .state = State::kEnded, .status = code(1)},
+      {.rank = 7, .pid = 13, .state = State::kEnded, .status = SIGTERM, .ended_by_us = true},
+      {.rank = 8, .pid = 14, .state = State::kEnded, .status = SIGKILL, .ended_by_us = true},
+      {.rank = 9, .pid = 15, .state = State::kEnded, .status = 0},
+      {.rank = 10}};
+  EXPECT_EQ(failure_report(workers, 1, {"one", "two"}),
+            "rank 5 (pid 11) failed after 1.2 s: exit code 3\n"
+            "  its last lines:\n"
+            "  | one\n"
+            "  | two\n"
+            "  failed after it: rank 6 (exit code 1)\n"
+            "  ended because of it: rank 8 (killed by SIGKILL)\n"
+            "  ended because of it: ranks 4, 7 (killed by SIGTERM)");
+}
+
+TEST(FailureReport, ExplainsSigkillAndSilence) {
+  const std::vector<WorkerRecord> workers{
+      {.rank = 0, .pid = 7, .state = WorkerRecord::State::kEnded, .status = SIGKILL}};
+  EXPECT_EQ(failure_report(workers, 0, {}),
+            "rank 0 (pid 7) failed after 0.0 s: killed by SIGKILL\n"
+            "  SIGKILL came from outside; if memory ran out, the kernel's log says so (dmesg)\n"
+            "  it wrote nothing");
+}
+
+TEST(RankList, JoinsNeighbours) {
+  EXPECT_EQ(rank_list(std::vector{3}), "rank 3");
+  EXPECT_EQ(rank_list(std::vector{0, 2, 3, 4, 7, 8}), "ranks 0, 2-4, 7-8");
+}
+
+}  // namespace
+}  // namespace unisono::launch

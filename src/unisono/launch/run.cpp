@@ -1,0 +1,100 @@
+#include "unisono/launch/run.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <string>
+
+#include "unisono/base/config.h"
+#include "unisono/base/error.h"
+#include "unisono/launch/agent.h"
+#include "unisono/launch/cores.h"
+#include "unisono/launch/environment.h"
+#include "unisono/launch/port.h"
+#include "unisono/launch/program.h"
+
+namespace unisono::launch {
+namespace {
+
+constexpr int kMaxWorkers = 4096;
+
+// Were one of them closed, the next file we open would become our stdout.
+void occupy_standard_descriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    // Read-only, so that writing to a stdout that was closed stays an error.
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
+      (void)::open("/dev/null", O_RDONLY);
+    }
+  }
+}
+
+void check_descriptor_limit(int n_workers) {
+  constexpr rlim_t kOurOwn = 64;
+  const rlim_t needed = 2 * static_cast<rlim_t>(n_workers) + kOurOwn;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < needed) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} ranks need {} file descriptors, {} are allowed; raise the limit "
+                            "(ulimit -Hn)",
+                            n_workers,
+                            needed,
+                            limit.rlim_max));
+  }
+}
+
+JobLayout make_layout(const RunOptions& options,
+                      std::uint16_t port,
+                      const Environment& environment) {
+  constexpr std::size_t kSecretBytes = 32;
+  constexpr std::size_t kRunIdBytes = 8;
+  const Config config = read_config(environment);
+  JobLayout job;
+  job.master_addr = options.master_addr;
+  job.master_port = port;
+  job.local_world_size = options.n_workers;
+  job.world_size = options.n_workers;
+  job.run_id = random_hex(kRunIdBytes);
+  if (config.secret.empty() && config.secret_file.empty()) {
+    job.secret = random_hex(kSecretBytes);
+  }
+  if (!environment("OMP_NUM_THREADS")) {
+    job.omp_threads = std::max(1, usable_cores() / options.n_workers);
+  }
+  return job;
+}
+
+}  // namespace
+
+int run(const RunOptions& options) {
+  occupy_standard_descriptors();
+  const Environment environment = process_environment();
+  const Program program = find_program(options.program, environment);
+  check_descriptor_limit(options.n_workers);
+  const PortReservation port(options.master_port);
+  const JobLayout job = make_layout(options, port.port(), environment);
+  return Agent(options, program, job).run();
+}
+
+int parse_worker_count(const std::string& text) {
+  if (text == "auto" || text == "cpu") {
+    return usable_cores();
+  }
+  int count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size() || count < 1 ||
+      count > kMaxWorkers) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("number of ranks \"{}\": give a number from 1 to {}, or \"auto\" or "
+                            "\"cpu\" for one per core",
+                            text,
+                            kMaxWorkers));
+  }
+  return count;
+}
+
+}  // namespace unisono::launch

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "unisono/launch/program.h"
+
+namespace unisono::launch {
+
+/// What `unisono run` was asked for.
+struct RunOptions {
+  int n_workers = 1;
+  ProgramRequest program;
+  std::string master_addr = "127.0.0.1";
+  std::uint16_t master_port = 0;  ///< 0: a free one.
+  bool prefix = false;            ///< "[rank 3] " before each line of output.
+  std::string log_dir;            ///< Folder for rank-3.out, rank-3.err; empty: none.
+  /// Time between asking the ranks to end (SIGTERM) and killing them.
+  std::chrono::milliseconds grace{5000};
+  bool verbose = false;
+};
+
+/// Runs the program once per rank on this node and waits for the end.
+///
+/// Returns 0 when all ranks ended with 0, else the exit code of the rank that failed first (128 +
+/// signal's number if a signal ended it), or 128 + the number of the signal that ended the
+/// launcher. In every case no descendant of the ranks is left.
+///
+/// Throws ProgramError when there is no such program, Error when anything else is missing before
+/// the start; then nothing was started.
+int run(const RunOptions& options);
+
+/// First argument that makes the program a guardian instead of what the user asked for: run()
+/// executes its own executable again with it, whose main() then has to call run_guardian().
+inline constexpr const char* kGuardianArgument = "--unisono-guardian";
+
+/// Is the guardian until the agent is gone. `arguments` are those after kGuardianArgument. Returns
+/// the exit code.
+int run_guardian(std::span<char*> arguments);
+
+/// The number of ranks that "4", "auto" or "cpu" mean on this machine.
+///
+/// Throws Error(kInvalidArgument) for any other text.
+[[nodiscard]] int parse_worker_count(const std::string& text);
+
+}  // namespace unisono::launch

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/fd.h"
+
+namespace unisono::launch_test {
+
+/// How a `unisono run` ended.
+struct RunResult {
+  int exit_code = -1;  ///< 128 + signal where one ended the launcher itself.
+  std::string out;
+  std::string err;
+};
+
+struct RunSetup {
+  std::vector<std::string> arguments = {};    ///< Those of the program `unisono`.
+  std::vector<std::string> environment = {};  ///< "NAME=value", added to ours; "NAME" removes it.
+  int stdin_fd = -1;                          ///< -1: /dev/null.
+  int stdout_fd = -1;                         ///< -1: a pipe that is collected.
+  int stderr_fd = -1;
+  bool close_stdout = false;
+};
+
+/// A running `unisono` with all its descendants, which can be found by a mark in their environment.
+class LaunchRun {
+ public:
+  explicit LaunchRun(const RunSetup& setup);
+
+  /// Kills what is left, so that a failed test leaves nothing behind.
+  ~LaunchRun();
+
+  LaunchRun(const LaunchRun&) = delete;
+  LaunchRun& operator=(const LaunchRun&) = delete;
+  LaunchRun(LaunchRun&&) = delete;
+  LaunchRun& operator=(LaunchRun&&) = delete;
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+  /// Reads output until `text` was seen `n_times` in stdout. Fails the test at the deadline.
+  void wait_for_output(const std::string& text, int n_times = 1);
+
+  /// Waits for the launcher's end and returns everything it wrote.
+  RunResult finish();
+
+  /// Processes (no zombies) that carry the mark.
+  [[nodiscard]] std::vector<pid_t> marked() const;
+
+  /// Waits until no process carries the mark; returns what is left at the deadline.
+  [[nodiscard]] std::vector<pid_t> wait_until_all_gone() const;
+
+  /// The guardian's process id.
+  [[nodiscard]] pid_t guardian() const;
+
+ private:
+  void read_until(const std::function<bool()>& is_done);
+
+  std::string mark_;
+  pid_t pid_ = -1;
+  Fd out_;
+  Fd err_;
+  RunResult result_;
+  Deadline deadline_;
+};
+
+/// Runs to the end and checks that nothing is left behind.
+[[nodiscard]] RunResult run_to_end(const RunSetup& setup);
+
+/// "run", `options`, the probe program, `probe_arguments`.
+[[nodiscard]] std::vector<std::string> probe(std::vector<std::string> options,
+                                             const std::vector<std::string>& probe_arguments);
+
+[[nodiscard]] std::vector<std::string> split_lines(const std::string& text);
+
+[[nodiscard]] int count(const std::string& text, const std::string& part);
+
+/// A fresh folder that goes away with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  TemporaryFolder(TemporaryFolder&&) = delete;
+  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+  /// Writes a file and returns its path.
+  [[nodiscard]] std::string write(const std::string& name, const std::string& text, int mode) const;
+
+ private:
+  std::string path_;
+};
+
+[[nodiscard]] std::string read_file(const std::string& path);
+
+}  // namespace unisono::launch_test

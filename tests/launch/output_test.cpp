@@ -1,0 +1,193 @@
+// What becomes of the ranks' output.
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "launch_run.h"
+
+namespace unisono::launch_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class LaunchLines : public ::testing::TestWithParam<bool> {};
+
+TEST_P(LaunchLines, StayWholeAndInOrder) {
+  constexpr int kRanks = 4;
+  constexpr int kLines = 1000;
+  const bool prefix = GetParam();
+  std::vector<std::string> options{"-n", std::to_string(kRanks)};
+  if (prefix) {
+    options.emplace_back("--prefix-output");
+  }
+  const RunResult result =
+      run_to_end({.arguments = probe(options, {"lines", std::to_string(kLines)})});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<std::string> lines = split_lines(result.out);
+  ASSERT_EQ(lines.size(), static_cast<std::size_t>(kRanks * kLines));
+  std::array<int, kRanks> next{};
+  for (const std::string& line : lines) {
+    const std::size_t at = line.find("rank ", prefix ? 2 : 0) + 5;
+    const auto rank = static_cast<std::size_t>(line.at(at) - '0');
+    ASSERT_LT(rank, next.size()) << line;
+    const std::string r = std::to_string(rank);
+    ASSERT_EQ(line,
+              (prefix ? "[rank " + r + "] " : "") + "rank " + r + " line " +
+                  std::to_string(next.at(rank)++) + " end");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Prefix, LaunchLines, ::testing::Bool(), [](const auto& tested) {
+  return tested.param ? "Prefixed" : "Plain";
+});
+
+TEST(LaunchOutput, SixtyFourRanks) {
+  const RunResult result = run_to_end({.arguments = probe({"-n", "64"}, {"lines", "20"})});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(split_lines(result.out).size(), 64U * 20U);
+  for (int rank = 0; rank < 64; ++rank) {
+    EXPECT_EQ(count(result.out, "rank " + std::to_string(rank) + " line 19 end\n"), 1);
+  }
+}
+
+TEST(LaunchOutput, AHugeLineIsCutWhereOthersCouldWait) {
+  const RunResult result = run_to_end({.arguments = probe({"-n", "2"}, {"long-line", "150000"})});
+  std::vector<std::size_t> parts;
+  for (const std::string& line : split_lines(result.out)) {
+    if (line != "short") {
+      parts.push_back(static_cast<std::size_t>(std::ranges::count(line, 'x')));
+      EXPECT_EQ(line.ends_with(" [unisono: line cut here]"), parts.size() < 3);
+    }
+  }
+  EXPECT_THAT(parts, ElementsAre(65536, 65536, 150000 - 2 * 65536));
+  EXPECT_EQ(count(result.out, "short\n"), 2);
+}
+
+TEST(LaunchOutput, OneRanksBytesPassUnchanged) {
+  const RunResult result =
+      run_to_end({.arguments = {"run", "sh", "-c", "printf 'a\\000b\\r\\377'; printf e >&2"}});
+  EXPECT_EQ(result.out, std::string("a\0b\r\xff", 5));
+  EXPECT_EQ(result.err, "e");
+}
+
+TEST(LaunchOutput, AnUnfinishedLastLineIsNotLost) {
+  const RunResult result = run_to_end({.arguments = {"run", "-n", "2", "sh", "-c", "printf end"}});
+  EXPECT_EQ(result.out, "end\nend\n");
+}
+
+TEST(LaunchOutput, StdoutAndStderrStayApart) {
+  const RunResult result =
+      run_to_end({.arguments = {"run", "-n", "2", "--prefix", "sh", "-c", "echo o; echo e >&2"}});
+  std::vector<std::string> out = split_lines(result.out);
+  std::vector<std::string> err = split_lines(result.err);
+  std::ranges::sort(out);
+  std::ranges::sort(err);
+  EXPECT_THAT(out, ElementsAre("[rank 0] o", "[rank 1] o"));
+  EXPECT_THAT(err, ElementsAre("[rank 0] e", "[rank 1] e"));
+}
+
+TEST(LaunchOutput, ARankMayCloseItsStdout) {
+  const RunResult result = run_to_end({.arguments = probe({"-n", "2"}, {"close-stdout"})});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, "before\nbefore\n");
+  EXPECT_EQ(result.err, "still here\nstill here\n");
+}
+
+TEST(LaunchOutput, LogFilesHoldEachRanksBytes) {
+  const TemporaryFolder folder;
+  const std::string logs = folder.path() + "/new/logs";
+  const RunResult result = run_to_end({.arguments = {"run",
+                                                     "-n",
+                                                     "2",
+                                                     "--prefix",
+                                                     "--log-dir",
+                                                     logs,
+                                                     "sh",
+                                                     "-c",
+                                                     "printf \"out $RANK\"; echo err $RANK >&2"}});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const std::string rank : {"0", "1"}) {
+    EXPECT_EQ(read_file(logs + "/rank-" + rank + ".out"), "out " + rank);
+    EXPECT_EQ(read_file(logs + "/rank-" + rank + ".err"), "err " + rank + "\n");
+    EXPECT_THAT(result.out, HasSubstr("[rank " + rank + "] out " + rank + "\n"));
+  }
+}
+
+TEST(LaunchOutput, ALogFolderThatCantBeMadeIsExplained) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("file", "", 0644);
+  const RunResult result = run_to_end({.arguments = probe({"--log-dir", file + "/x"}, {"args"})});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, AllOf(HasSubstr("log files"), HasSubstr(file + "/x")));
+}
+
+TEST(LaunchOutput, AFullDiskEndsTheJob) {
+  const Fd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  const RunResult result =
+      run_to_end({.arguments = probe({"-n", "2"}, {"flood"}), .stdout_fd = full.get()});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("cannot write to stdout: No space left on device (errno 28)"));
+  EXPECT_EQ(split_lines(result.err).size(), 1U) << result.err;
+}
+
+TEST(LaunchOutput, AReaderThatGoesAwayEndsTheJob) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  Fd reader(ends[0]);
+  Fd writer(ends[1]);
+  LaunchRun run({.arguments = probe({"-n", "2"}, {"flood"}), .stdout_fd = writer.get()});
+  writer.reset();
+  char byte = 0;
+  ASSERT_EQ(::read(reader.get(), &byte, 1), 1);
+  reader.reset();
+  const RunResult result = run.finish();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("cannot write to stdout: Broken pipe"));
+  EXPECT_TRUE(run.marked().empty());
+}
+
+TEST(LaunchOutput, AClosedStdoutIsAnErrorOnceItIsNeeded) {
+  const RunResult silent =
+      run_to_end({.arguments = {"run", "-n", "2", "true"}, .close_stdout = true});
+  EXPECT_EQ(silent.exit_code, 0) << silent.err;
+  const RunResult result =
+      run_to_end({.arguments = probe({"-n", "2"}, {"lines", "3"}), .close_stdout = true});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("cannot write to stdout: Bad file descriptor"));
+}
+
+// The pipe is full and stays so: the launcher still hears the signal.
+TEST(LaunchOutput, AReaderThatNeverReadsDoesNotDeafenTheLauncher) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const Fd reader(ends[0]);
+  Fd writer(ends[1]);
+  LaunchRun run(
+      {.arguments = probe({"-n", "2", "--grace", "0.1"}, {"flood"}), .stdout_fd = writer.get()});
+  const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+  pollfd room{writer.get(), POLLOUT, 0};
+  while (::poll(&room, 1, 0) == 1) {
+    ASSERT_FALSE(deadline.has_passed()) << "the pipe does not get full";
+    std::this_thread::yield();
+  }
+  ASSERT_EQ(::kill(run.pid(), SIGTERM), 0);
+  EXPECT_EQ(run.finish().exit_code, 143);
+  EXPECT_TRUE(run.marked().empty());
+}
+
+}  // namespace
+}  // namespace unisono::launch_test

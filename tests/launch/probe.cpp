@@ -1,0 +1,204 @@
+// A program to be launched: does what its first argument says.
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+
+namespace {
+
+int rank() {
+  return std::atoi(std::getenv("RANK"));
+}
+
+// In one write, so that the launcher sees whole words.
+void say(const std::string& text) {
+  if (::write(STDOUT_FILENO, text.data(), text.size()) < 0) {
+    std::_Exit(99);
+  }
+}
+
+// Long, but not for ever: a broken launcher must not fill the machine.
+[[noreturn]] void hang() {
+  constexpr unsigned kSeconds = 120;
+  for (unsigned left = kSeconds; left > 0;) {
+    left = ::sleep(left);
+  }
+  std::_Exit(98);
+}
+
+int print_args(int argc, char** argv) {
+  for (int i = 0; i < argc; ++i) {
+    say("<" + std::string(argv[i]) + ">\n");
+  }
+  return 0;
+}
+
+int print_environment(int argc, char** argv) {
+  std::string text;
+  for (int i = 2; i < argc; ++i) {
+    const char* value = std::getenv(argv[i]);
+    text += std::string(argv[i]) + "=" + (value == nullptr ? "(unset)" : value) + "\n";
+  }
+  say(text);
+  return 0;
+}
+
+// Many lines in pieces that end anywhere.
+int print_lines(int argc, char** argv) {
+  const int n_lines = argc > 2 ? std::atoi(argv[2]) : 0;
+  std::string text;
+  for (int i = 0; i < n_lines; ++i) {
+    text += "rank " + std::to_string(rank()) + " line " + std::to_string(i) + " end\n";
+  }
+  constexpr std::size_t kPiece = 37;
+  for (std::size_t at = 0; at < text.size(); at += kPiece) {
+    say(text.substr(at, kPiece));
+  }
+  return 0;
+}
+
+int print_long_line(int argc, char** argv) {
+  if (rank() == 1) {
+    say(std::string(argc > 2 ? static_cast<std::size_t>(std::atoi(argv[2])) : 0, 'x') + "\n");
+  }
+  say("short\n");
+  return 0;
+}
+
+// fail WHICH HOW: one rank exits with a code or by a signal, the others go on.
+int fail(int argc, char** argv) {
+  const std::string how = argc > 3 ? argv[3] : "";
+  if (argc > 2 && rank() != std::atoi(argv[2])) {
+    say("ready\n");
+    hang();
+  }
+  say("first\nlast words\n");
+  if (how == "kill") {
+    ::raise(SIGKILL);
+  }
+  return std::atoi(how.c_str());
+}
+
+int wait_ready(int /*argc*/, char** /*argv*/) {
+  say("ready\n");
+  hang();
+}
+
+int ignore_term(int /*argc*/, char** /*argv*/) {
+  ::signal(SIGTERM, SIG_IGN);
+  ::signal(SIGINT, SIG_IGN);
+  say("ready\n");
+  hang();
+}
+
+// Says which signal ended the wait, and exits as if all were well.
+int tell_signal(int /*argc*/, char** /*argv*/) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+    sigaddset(&set, signal_number);
+  }
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  say("ready\n");
+  int signal_number = 0;
+  ::sigwait(&set, &signal_number);
+  say("got " + std::to_string(signal_number) + "\n");
+  return 0;
+}
+
+// A grandchild that left session and parent and ignores all it can; then this rank ends or waits.
+int leave_daemon(int argc, char** argv) {
+  std::array<int, 2> ready{};
+  if (::pipe(ready.data()) != 0) {
+    return 97;
+  }
+  if (::fork() == 0) {
+    ::setsid();
+    if (::fork() == 0) {
+      for (const int signal_number : {SIGINT, SIGTERM, SIGHUP}) {
+        ::signal(signal_number, SIG_IGN);
+      }
+      ::prctl(PR_SET_PDEATHSIG, 0);
+      if (::write(ready[1], "r", 1) != 1) {
+        std::_Exit(96);
+      }
+      hang();
+    }
+    std::_Exit(0);
+  }
+  char byte = 0;
+  if (::read(ready[0], &byte, 1) != 1) {
+    return 95;
+  }
+  say("ready\n");
+  if (argc > 2 && std::string(argv[2]) == "exit") {
+    return 0;
+  }
+  hang();
+}
+
+// Writes until somebody stops it.
+int flood(int /*argc*/, char** /*argv*/) {
+  for (;;) {
+    say("a line that never ends to come again and again\n");
+  }
+}
+
+int close_stdout(int /*argc*/, char** /*argv*/) {
+  say("before");
+  ::close(STDOUT_FILENO);
+  ::dprintf(STDERR_FILENO, "still here\n");
+  return 0;
+}
+
+int copy_stdin(int /*argc*/, char** /*argv*/) {
+  std::array<char, 4096> buffer{};
+  std::string text = "rank " + std::to_string(rank()) + " read:";
+  ssize_t n_bytes = 0;
+  while ((n_bytes = ::read(STDIN_FILENO, buffer.data(), buffer.size())) > 0) {
+    text.append(buffer.data(), static_cast<std::size_t>(n_bytes));
+  }
+  say(text + "\n");
+  return 0;
+}
+
+// A bar that waits for a byte on stdin before its line ends.
+int progress(int /*argc*/, char** /*argv*/) {
+  say(::isatty(STDOUT_FILENO) == 1 ? "terminal\n" : "no terminal\n");
+  if (rank() != 0) {
+    return 0;
+  }
+  say("\r 50%");
+  char byte = 0;
+  if (::read(STDIN_FILENO, &byte, 1) != 1) {
+    return 94;
+  }
+  say("\r100%\n");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::map<std::string, int (*)(int, char**)> actions{{"args", print_args},
+                                                            {"environment", print_environment},
+                                                            {"lines", print_lines},
+                                                            {"long-line", print_long_line},
+                                                            {"fail", fail},
+                                                            {"wait", wait_ready},
+                                                            {"ignore-term", ignore_term},
+                                                            {"tell-signal", tell_signal},
+                                                            {"daemon", leave_daemon},
+                                                            {"flood", flood},
+                                                            {"close-stdout", close_stdout},
+
+                                                            {"stdin", copy_stdin},
+                                                            {"progress", progress}};
+  const auto action = actions.find(argc > 1 ? argv[1] : "");
+  return action == actions.end() ? 93 : action->second(argc, argv);
+}
