@@ -1,6 +1,6 @@
-#include <cstdint>
-
 #include <hwy/base.h>
+
+#include <cstdint>
 
 #include "unisono/base/dtype.h"
 #include "unisono/kernels/pass.h"

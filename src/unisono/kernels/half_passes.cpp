@@ -49,7 +49,7 @@ struct BFloat16 {
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
     const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7FFF)), odd);
     const auto quiet = hn::Or(bits, hn::Set(du, 0x0040'0000));
-    const auto is_nan = hn::RebindMask(du, hn::Ne(v, v));
+    const auto is_nan = hn::RebindMask(du, hn::IsNaN(v));
     store_u16(hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded)), d, to, is_streaming);
   }
 };
@@ -57,7 +57,8 @@ struct BFloat16 {
 // Integer arithmetic and exact or singly rounded float arithmetic, for the CPU's own conversions
 // are missing at some levels. Signed comparisons, as the older levels have no others.
 // Source: F. Giesen, "Half-precision floating point conversions" (2012): exponents are moved by
-// integer addition, and a subnormal is normalized, or made, by one float addition of a power of two.
+// integer addition, and a subnormal is normalized, or made, by one float addition of a power of
+// two.
 struct Float16 {
   using Lane = float;
   using Memory = std::uint16_t;

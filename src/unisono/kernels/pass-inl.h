@@ -6,13 +6,13 @@
 #define UNISONO_KERNELS_PASS_INL_H
 #endif
 
+#include <hwy/highway.h>
+
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
-
-#include <hwy/highway.h>
 
 #include "unisono/kernels/pass.h"
 

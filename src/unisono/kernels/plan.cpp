@@ -74,9 +74,10 @@ class Planner {
     // The result may take an operand's slot: a pass reads before it writes.
     const int value = n_inputs_ + step_index;
     place_[index(value)] = is_last ? kToOutputs : take_slot();
-    plan_.instructions.push_back({.pass = pass(2, !are_elements, !is_last || task_.output_is_partial),
-                                  .operands = {lhs, rhs},
-                                  .result = place_[index(value)]});
+    plan_.instructions.push_back(
+        {.pass = pass(2, !are_elements, !is_last || task_.output_is_partial),
+         .operands = {lhs, rhs},
+         .result = place_[index(value)]});
     release_after(step_index, value);
   }
 

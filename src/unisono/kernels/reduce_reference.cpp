@@ -142,7 +142,8 @@ T divide(T value, int divisor) {
 template <class Memory>
 Memory load(const void* from, std::size_t index) {
   Memory element;
-  std::memcpy(&element, static_cast<const std::byte*>(from) + index * sizeof(Memory), sizeof(Memory));
+  std::memcpy(
+      &element, static_cast<const std::byte*>(from) + index * sizeof(Memory), sizeof(Memory));
   return element;
 }
 

@@ -1,0 +1,208 @@
+#include <bit>
+#include <cmath>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "unisono/base/dtype.h"
+#include "unisono/base/reduce_kind.h"
+#include "unisono/kernels/reduce.h"
+#include "unisono/kernels/reduce_tree.h"
+#include "unisono/kernels/test_support.h"
+
+namespace unisono::kernels {
+namespace {
+
+using Reduction = void (*)(const ReduceTask&, std::int64_t);
+
+// Values worked out by hand, which both implementations must give.
+class ReduceGolden : public ::testing::TestWithParam<Reduction> {
+ protected:
+  // One element of each input, combined.
+  template <class T, class Out = T>
+  Out combine(ReduceTask task, const std::vector<T>& elements, bool are_partial = false) {
+    std::vector<ReduceInput> inputs;
+    for (const T& element : elements) {
+      inputs.push_back({.data = &element, .is_partial = are_partial});
+    }
+    const auto steps = canonical_steps(static_cast<int>(elements.size()));
+    Out result{};
+    void* const output = &result;
+    task.inputs = inputs;
+    task.outputs = std::span(&output, 1);
+    if (task.steps.empty()) {
+      task.steps = steps;
+    }
+    GetParam()(task, 1);
+    return result;
+  }
+};
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+ReduceTask task_of(DType dtype, ReduceKind kind) {
+  ReduceTask task{};
+  task.dtype = dtype;
+  task.kind = kind;
+  return task;
+}
+
+TEST_P(ReduceGolden, TheSumFollowsTheSteps) {
+  ReduceTask task = task_of(DType::kFloat32, ReduceKind::kSum);
+  // 1e8 + 1 is 1e8 again: floats are eight apart there.
+  EXPECT_EQ(combine<float>(task, {1e8F, 1, -1e8F}), 0);
+  const ReduceStep large_first[] = {{.lhs = 0, .rhs = 2}, {.lhs = 3, .rhs = 1}};
+  task.steps = large_first;
+  EXPECT_EQ(combine<float>(task, {1e8F, 1, -1e8F}), 1);
+}
+
+TEST_P(ReduceGolden, TheCanonicalTreeIsLeftBalanced) {
+  const ReduceTask task = task_of(DType::kFloat32, ReduceKind::kSum);
+  // ((1e8 + 4) + (4 - 1e8)) + 3, where both fours are halfway and lost to the even neighbour.
+  EXPECT_EQ(combine<float>(task, {1e8F, 4, 4, -1e8F, 3}), 3);
+  // ((1e8 - 1e8) + (1 + 1)) + ((1e8 + 1) + -1e8)
+  EXPECT_EQ(combine<float>(task, {1e8F, -1e8F, 1, 1, 1e8F, 1, -1e8F}), 2);
+}
+
+TEST_P(ReduceGolden, Float16TiesGoToEven) {
+  const ReduceTask task = task_of(DType::kFloat16, ReduceKind::kSum);
+  constexpr std::uint16_t kOne = 0x3C00;
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x6800, kOne}), 0x6800) << "2048 + 1";
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x6801, kOne}), 0x6802) << "2050 + 1";
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x7BFF, 0x4C00}), 0x7C00) << "65504 + 16";
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x7BFF, 0x4B80}), 0x7BFF) << "65504 + 15";
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x0001, 0x0001}), 0x0002) << "subnormals";
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x0400, 0x8001}), 0x03FF) << "into subnormals";
+}
+
+TEST_P(ReduceGolden, SixteenBitFloatsRoundOnce) {
+  const ReduceTask f16 = task_of(DType::kFloat16, ReduceKind::kSum);
+  EXPECT_EQ(combine<std::uint16_t>(f16, {0x6800, 0x3C00, 0x3C00}), 0x6801) << "2048 + 1 + 1";
+  const ReduceTask bf16 = task_of(DType::kBFloat16, ReduceKind::kSum);
+  EXPECT_EQ(combine<std::uint16_t>(bf16, {0x4380, 0x3F80, 0x3F80}), 0x4381) << "256 + 1 + 1";
+}
+
+TEST_P(ReduceGolden, BFloat16TiesGoToEven) {
+  const ReduceTask task = task_of(DType::kBFloat16, ReduceKind::kSum);
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x4380, 0x3F80}), 0x4380) << "256 + 1";
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x4381, 0x3F80}), 0x4382) << "258 + 1";
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x7F7F, 0x7F7F}), 0x7F80) << "overflow";
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x0001, 0x0001}), 0x0002) << "subnormals";
+  const auto nan = combine<std::uint16_t>(task, {0x7F81, 0x3F80});
+  EXPECT_GT(nan & 0x7FFF, 0x7F80) << "rounding must not make infinity of a NaN";
+  const auto full_nan = combine<std::uint16_t>(task, {0xFFFF, 0x3F80});
+  EXPECT_GT(full_nan & 0x7FFF, 0x7F80) << "nor carry out of it";
+}
+
+TEST_P(ReduceGolden, AveragesDivideOnceBeforeRounding) {
+  ReduceTask task = task_of(DType::kFloat32, ReduceKind::kAvg);
+  task.divisor = 41;
+  EXPECT_EQ(combine<float>(task, {40, 1}), 1) << "41 times the rounded 1/41 is less than 1";
+  task.divisor = 3;
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(combine<float>(task, {1, 0})), 0x3EAAAAABU);
+  task.dtype = DType::kFloat16;
+  task.divisor = 2;
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x0001, 0x0000}), 0x0000) << "half a subnormal";
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x0001, 0x0002}), 0x0002) << "one and a half";
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x7BFF, 0x7BFF}), 0x7BFF) << "the sum is above f16";
+  task.dtype = DType::kComplex64;
+  using Complex = std::complex<float>;
+  EXPECT_EQ(combine<Complex>(task, {Complex(1, 2), Complex(4, 8)}), Complex(2.5F, 5));
+}
+
+TEST_P(ReduceGolden, PartialResultsAreNeitherRoundedNorDivided) {
+  ReduceTask task = task_of(DType::kFloat16, ReduceKind::kAvg);
+  task.divisor = 4;
+  task.output_is_partial = true;
+  const auto partial = combine<std::uint16_t, float>(task, {0x6800, 0x3C00});
+  EXPECT_EQ(partial, 2049);
+  task.output_is_partial = false;
+  task.kind = ReduceKind::kSum;
+  const auto sum = combine<float, std::uint16_t>(task, {2049, 1}, true);
+  EXPECT_EQ(sum, 0x6801) << "2050";
+}
+
+TEST_P(ReduceGolden, IntegersWrapAround) {
+  constexpr auto kSum = ReduceKind::kSum;
+  constexpr auto kProduct = ReduceKind::kProduct;
+  EXPECT_EQ(combine<std::int8_t>(task_of(DType::kInt8, kSum), {127, 1}), -128);
+  EXPECT_EQ(combine<std::int8_t>(task_of(DType::kInt8, kProduct), {-128, -1}), -128);
+  EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kUInt8, kProduct), {200, 2}), 144);
+  EXPECT_EQ(combine<std::uint16_t>(task_of(DType::kUInt16, kProduct), {65535, 65535}), 1);
+  EXPECT_EQ(combine<std::uint64_t>(task_of(DType::kUInt64, kSum), {~0ULL, 2}), 1U);
+  constexpr auto kLeast = std::numeric_limits<std::int64_t>::min();
+  EXPECT_EQ(combine<std::int64_t>(task_of(DType::kInt64, kSum), {kLeast, -1}),
+            std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(combine<std::int64_t>(task_of(DType::kInt64, kProduct), {kLeast, -1}), kLeast);
+}
+
+TEST_P(ReduceGolden, MinAndMaxKnowSigns) {
+  EXPECT_EQ(combine<std::int8_t>(task_of(DType::kInt8, ReduceKind::kMin), {-1, 1}), -1);
+  EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kUInt8, ReduceKind::kMin), {255, 1}), 1);
+  EXPECT_EQ(combine<std::int64_t>(task_of(DType::kInt64, ReduceKind::kMax), {-1, 1}), 1);
+  EXPECT_EQ(combine<std::uint64_t>(task_of(DType::kUInt64, ReduceKind::kMax), {~0ULL, 1}), ~0ULL);
+}
+
+TEST_P(ReduceGolden, NegativeZeroIsLessThanZeroInAnyOrder) {
+  const ReduceTask min = task_of(DType::kFloat32, ReduceKind::kMin);
+  const ReduceTask max = task_of(DType::kFloat32, ReduceKind::kMax);
+  EXPECT_TRUE(std::signbit(combine<float>(min, {0.0F, -0.0F})));
+  EXPECT_TRUE(std::signbit(combine<float>(min, {-0.0F, 0.0F})));
+  EXPECT_FALSE(std::signbit(combine<float>(max, {0.0F, -0.0F})));
+  EXPECT_FALSE(std::signbit(combine<float>(max, {-0.0F, 0.0F})));
+}
+
+TEST_P(ReduceGolden, MinAndMaxAreNanWhereAnyInputIs) {
+  for (const ReduceKind kind : {ReduceKind::kMin, ReduceKind::kMax}) {
+    const ReduceTask task = task_of(DType::kFloat32, kind);
+    EXPECT_TRUE(std::isnan(combine<float>(task, {kNan, 1, 2})));
+    EXPECT_TRUE(std::isnan(combine<float>(task, {1, kNan, kInfinity})));
+    EXPECT_TRUE(std::isnan(combine<float>(task, {-kInfinity, 1, kNan})));
+    EXPECT_FALSE(std::isnan(combine<float>(task, {-kInfinity, kInfinity})));
+  }
+}
+
+TEST_P(ReduceGolden, SubnormalsAreKept) {
+  const ReduceTask task = task_of(DType::kFloat32, ReduceKind::kSum);
+  const HostileMode mode;
+  const auto sum = combine<float>(task, {0x1p-149F, 0x1p-149F});
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(sum), 2U);
+}
+
+TEST_P(ReduceGolden, BoolIsOrAndAnd) {
+  constexpr auto kBool = DType::kBool;
+  for (const ReduceKind kind : {ReduceKind::kSum, ReduceKind::kMax}) {
+    EXPECT_EQ(combine<std::uint8_t>(task_of(kBool, kind), {0, 0}), 0);
+    EXPECT_EQ(combine<std::uint8_t>(task_of(kBool, kind), {4, 0, 2}), 1);
+    EXPECT_EQ(combine<std::uint8_t>(task_of(kBool, kind), {255, 1}), 1);
+  }
+  for (const ReduceKind kind : {ReduceKind::kProduct, ReduceKind::kMin}) {
+    EXPECT_EQ(combine<std::uint8_t>(task_of(kBool, kind), {4, 0}), 0);
+    EXPECT_EQ(combine<std::uint8_t>(task_of(kBool, kind), {4, 3}), 1) << "no bit in common";
+  }
+  EXPECT_EQ(combine<std::uint8_t>(task_of(kBool, ReduceKind::kSum), {7}), 1);
+}
+
+TEST_P(ReduceGolden, ComplexProductsFollowTheTextbook) {
+  using Complex = std::complex<double>;
+  const ReduceTask task = task_of(DType::kComplex128, ReduceKind::kProduct);
+  EXPECT_EQ(combine<Complex>(task, {Complex(1, 2), Complex(3, 4)}), Complex(-5, 10));
+  const auto product = combine<Complex>(task, {Complex(kInfinity, 0), Complex(0, 1)});
+  EXPECT_TRUE(std::isnan(product.real()));
+  EXPECT_EQ(product.imag(), kInfinity);
+}
+
+INSTANTIATE_TEST_SUITE_P(Both,
+                         ReduceGolden,
+                         ::testing::Values(&reduce, &reduce_reference),
+                         [](const auto& parameters) {
+                           return parameters.param == &reduce ? "Vectorized" : "Reference";
+                         });
+
+}  // namespace
+}  // namespace unisono::kernels
