@@ -1,0 +1,130 @@
+#include "unisono/torch/agreement.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/bytes.h"
+#include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/hash.h"
+
+namespace unisono::ddp {
+namespace {
+
+constexpr const char* kLabel = "comparison of modules";
+
+std::vector<std::byte> serialize(const std::vector<Claim>& claims) {
+  ByteWriter writer;
+  for (const Claim& claim : claims) {
+    writer.put_string(claim.what);
+    writer.put_string(claim.value);
+  }
+  return std::move(writer).bytes();
+}
+
+std::vector<Claim> deserialize(std::span<const std::byte> bytes) {
+  ByteReader reader(bytes);
+  std::vector<Claim> claims;
+  while (!reader.rest().empty()) {
+    std::optional<std::string> what = reader.get_string(bytes.size());
+    std::optional<std::string> value = reader.get_string(bytes.size());
+    if (!what || !value) {
+      throw Error(ErrorCode::kCorruptData,
+                  "comparison of modules: a rank sent bytes of no meaning");
+    }
+    claims.push_back({.what = std::move(*what), .value = std::move(*value)});
+  }
+  return claims;
+}
+
+std::string quote(const Claim& claim) {
+  return claim.what + " (" + claim.value + ")";
+}
+
+bool is_equal_everywhere(ProcessGroup& group,
+                         std::uint64_t value,
+                         std::optional<std::chrono::milliseconds> timeout) {
+  // The least complement belongs to the greatest value.
+  std::array<std::uint64_t, 2> extremes{value, ~value};
+  group.all_reduce(as_buffer(std::span<std::uint64_t>(extremes)),
+                   {.op = kMin, .timeout = timeout, .label = kLabel});
+  return extremes[0] == ~extremes[1];
+}
+
+std::vector<Claim> receive_claims(ProcessGroup& group,
+                                  int root,
+                                  const std::vector<std::byte>& mine,
+                                  std::optional<std::chrono::milliseconds> timeout) {
+  const BroadcastOptions options{.root = root, .timeout = timeout, .label = kLabel};
+  std::array<std::uint64_t, 1> size{mine.size()};
+  group.broadcast(as_buffer(std::span<std::uint64_t>(size)), options);
+  std::vector<std::byte> bytes = mine;
+  bytes.resize(size[0]);
+  group.broadcast({.data = bytes.data(),
+                   .count = static_cast<std::int64_t>(bytes.size()),
+                   .dtype = DType::kUInt8},
+                  options);
+  return deserialize(bytes);
+}
+
+}  // namespace
+
+std::optional<std::string> find_difference(const std::vector<Claim>& claims,
+                                           int rank,
+                                           const std::vector<Claim>& other_claims,
+                                           int other_rank) {
+  const std::string here = "rank " + std::to_string(rank);
+  const std::string there = "rank " + std::to_string(other_rank);
+  const std::size_t n_common = std::min(claims.size(), other_claims.size());
+  for (std::size_t i = 0; i < n_common; ++i) {
+    if (claims[i].what != other_claims[i].what) {
+      return here + " has " + quote(claims[i]) + " where " + there + " has " +
+             quote(other_claims[i]);
+    }
+    if (claims[i].value != other_claims[i].value) {
+      return claims[i].what + " is " + claims[i].value + " on " + here + " and " +
+             other_claims[i].value + " on " + there;
+    }
+  }
+  if (claims.size() > n_common) {
+    return here + " has " + quote(claims[n_common]) + ", which " + there + " lacks";
+  }
+  if (other_claims.size() > n_common) {
+    return there + " has " + quote(other_claims[n_common]) + ", which " + here + " lacks";
+  }
+  return std::nullopt;
+}
+
+void check_agreement(ProcessGroup& group,
+                     const std::vector<Claim>& claims,
+                     std::optional<std::chrono::milliseconds> timeout) {
+  const std::vector<std::byte> mine = serialize(claims);
+  if (is_equal_everywhere(group, hash_bytes(mine), timeout)) {
+    return;
+  }
+  const std::vector<Claim> first = receive_claims(group, 0, mine, timeout);
+  std::optional<std::string> difference;
+  // Every rank takes part in every broadcast, also after the first difference.
+  for (int rank = 1; rank < group.world_size(); ++rank) {
+    const std::vector<Claim> other = receive_claims(group, rank, mine, timeout);
+    if (!difference) {
+      difference = find_difference(first, 0, other, rank);
+    }
+  }
+  throw Error(ErrorCode::kMismatch,
+              "DistributedDataParallel: the ranks' modules differ: " +
+                  difference.value_or("equal descriptions have different hashes"));
+}
+
+}  // namespace unisono::ddp

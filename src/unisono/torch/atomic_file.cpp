@@ -1,0 +1,90 @@
+#include "unisono/torch/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <filesystem>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+
+namespace unisono {
+namespace {
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+std::filesystem::path temporary_name(const std::filesystem::path& path) {
+  std::random_device random;
+  std::filesystem::path name = path;
+  name += ".part-" + std::to_string(random()) + std::to_string(random());
+  return name;
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path)
+    : path_(std::move(path)), temporary_(temporary_name(path_)) {
+  if (!path_.has_filename()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "can't write a file to '" + path_.string() + "': it names no file");
+  }
+  fd_ = Fd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!fd_.is_open()) {
+    fail("create a file there", errno);
+  }
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_.is_open()) {
+    ::unlink(temporary_.c_str());
+  }
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) noexcept {
+  while (!bytes.empty() && write_error_ == 0) {
+    const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      write_error_ = errno;
+    }
+  }
+}
+
+void AtomicFile::commit() {
+  if (write_error_ != 0) {
+    fail("write it", write_error_);
+  }
+  if (::fsync(fd_.get()) != 0) {
+    fail("write it to disk", errno);
+  }
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    fail("give it its name", errno);
+  }
+  fd_.reset();
+  // The new name is on disk when its folder is. Some file systems can't sync folders, and then the
+  // file is whole all the same.
+  const Fd folder(::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.is_open()) {
+    ::fsync(folder.get());
+  }
+}
+
+void AtomicFile::fail(const char* step, int error_number) const {
+  std::string hint;
+  if (error_number == ENOENT) {
+    hint = "; create the folder " + folder_of(path_).string() + " first";
+  }
+  throw system_error("save " + path_.string() + ": can't " + step + hint, error_number);
+}
+
+}  // namespace unisono

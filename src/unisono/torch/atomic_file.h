@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+#include "unisono/base/fd.h"
+
+namespace unisono {
+
+/// A file that is either complete under its name or not there: written beside it under a name of
+/// its own, then renamed. Without commit() the destructor removes what was written, and an older
+/// file of that name stays as it was.
+class AtomicFile {
+ public:
+  /// Throws Error(kSystem) when the folder is missing or can't be written.
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  AtomicFile(AtomicFile&&) = delete;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+
+  /// Appends bytes. A failure is kept for commit() to throw, and later bytes are dropped: writers
+  /// of file formats can rarely bear an exception half way.
+  void write(std::span<const std::byte> bytes) noexcept;
+
+  /// Waits until the bytes are on disk, then gives the file its name. Throws Error(kSystem) if that
+  /// or an earlier write() failed.
+  void commit();
+
+ private:
+  [[noreturn]] void fail(const char* step, int error_number) const;
+
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  Fd fd_;
+  int write_error_ = 0;
+};
+
+}  // namespace unisono

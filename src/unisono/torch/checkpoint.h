@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "unisono/comm/process_group.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace torch::serialize {
+class OutputArchive;
+}
+
+namespace unisono {
+
+/// Writes an archive of LibTorch's format to `path`: what torch::save() makes and torch::load()
+/// reads. The file is there whole or not at all, and replaces an older one only when whole.
+///
+/// Throws Error(kSystem) when the disk is full, the folder is missing or can't be written; then no
+/// part of it is left.
+void save_archive(const std::filesystem::path& path,
+                  const std::function<void(torch::serialize::OutputArchive&)>& fill);
+
+/// The module's parameters and buffers, under their names in it. A program without unisono loads
+/// them with torch::load(module, path); Python with torch.jit.load(path).state_dict().
+void save_module(const torch::nn::Module& module, const std::filesystem::path& path);
+
+/// save_module() on rank 0; a collective operation. When it returns the file is there, on every
+/// rank's side of the call; if it can't be written every rank throws rank 0's error.
+///
+/// Of a wrapped module pass `*model.module()`.
+void save_on_rank_0(ProcessGroup& group,
+                    const torch::nn::Module& module,
+                    const std::filesystem::path& path);
+
+}  // namespace unisono
