@@ -81,8 +81,9 @@ std::exception_ptr Group::drive(const engine::Operation& operation,
     job_->engine().execute(operation, deadline, caller);
     return nullptr;
   } catch (const Error& error) {
-    job_->fail(error);
-    return std::current_exception();
+    const Error explained = job_->explain(error);
+    job_->fail(explained);
+    return std::make_exception_ptr(explained);
   } catch (const std::exception& error) {
     // Out of memory, say: this rank can't take part any more, and the others must know.
     const Error failure(ErrorCode::kInternal, error.what());

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <span>
 #include <utility>
 
 #include "unisono/base/deadline.h"
@@ -47,6 +48,13 @@ std::shared_ptr<engine::SymmetricMemory> make_memory(const Config& config) {
   }
   return std::make_shared<engine::SymmetricMemory>(
       std::make_shared<const shm::Arena>(shm::Arena::create(n_bytes)), kBoardOffset + kBoardBytes);
+}
+
+// Asking the store why a rank is gone must not hold up the error for long.
+constexpr std::chrono::seconds kExplainTimeout{1};
+
+std::string failure_key(const rendezvous::Roster& roster) {
+  return fmt::format("unisono/{}/failure", roster.job);
 }
 
 Logger rank_logger(const JobOptions& options) {
@@ -172,14 +180,43 @@ void Job::wake() const {
 }
 
 void Job::fail(const Error& error) noexcept {
-  failure_.set(error);
+  const bool is_first = failure_.set(error);
+  if (is_first && topology_.n_nodes() > 1) {
+    publish_failure(error);
+  }
   engine_->abort(error);
   watcher_->tell_peers([&] { return tcp::encode_abort(error); });
 }
 
+// Between nodes a rank may find only that another is gone; the store keeps the reason.
+void Job::publish_failure(const Error& error) noexcept {
+  try {
+    meeting_.store->set(failure_key(roster_), error.what());
+  } catch (const std::exception&) {
+    // The store is gone too: then the connections' ends have to say it.
+    return;
+  }
+}
+
+Error Job::explain(const Error& error) noexcept {
+  if (error.code() != ErrorCode::kPeerLost || topology_.n_nodes() == 1) {
+    return error;
+  }
+  try {
+    const std::string key = failure_key(roster_);
+    if (meeting_.store->check(std::span(&key, 1))) {
+      const std::string reason = meeting_.store->get(key, Deadline::after(kExplainTimeout));
+      return {error.code(), fmt::format("{}; the first failure was: {}", error.what(), reason)};
+    }
+  } catch (const std::exception&) {
+    return error;
+  }
+  return error;
+}
+
 void Job::leave() noexcept {
+  engine_->leave();
   if (!failure_.is_set()) {
-    engine_->leave();
     watcher_->tell_peers(tcp::encode_bye);
   }
   watcher_.reset();

@@ -54,12 +54,17 @@ class Job {
   /// engine.
   void fail(const Error& error) noexcept;
 
+  /// The error with the first cause that any rank gave, if this one only says that a rank is gone.
+  [[nodiscard]] Error explain(const Error& error) noexcept;
+
   /// Tells the other ranks that this one leaves, and stops watching them. From the thread that
   /// drives the engine.
   void leave() noexcept;
 
  private:
   Job(const JobOptions& options, Deadline deadline);
+
+  void publish_failure(const Error& error) noexcept;
 
   // Makes waits look again. Any thread.
   void wake() const;

@@ -39,7 +39,8 @@ class Engine {
   /// Tells the other ranks that this rank's group failed, and why. After the last execute().
   virtual void abort(const Error& reason) noexcept = 0;
 
-  /// Tells the other ranks that this rank leaves in good order. After the last execute().
+  /// Tells the other ranks that this rank leaves: in good order, unless it has aborted. The last
+  /// call; takes a fraction of a second at most.
   virtual void leave() noexcept = 0;
 };
 

@@ -130,7 +130,12 @@ void OperationRun::send_segment(ElementRange range, const std::byte* source) {
       }
     }
   }
-  exchange_.run(sends, {});
+  // Who only sends would not learn that its peers called something else.
+  std::vector<tcp::Incoming> receipts;
+  for (const tcp::Outgoing& sent : sends) {
+    receipts.push_back({.rank = sent.rank, .data = {}});
+  }
+  exchange_.run(sends, receipts);
 }
 
 void OperationRun::receive_segment(ElementRange range, int source_node, bool is_symmetric) {
@@ -145,7 +150,11 @@ void OperationRun::receive_segment(ElementRange range, int source_node, bool is_
                              static_cast<std::size_t>(elements.count() * element_bytes()))});
     }
   }
-  exchange_.run({}, receives);
+  std::vector<tcp::Outgoing> receipts;
+  for (const tcp::Incoming& received : receives) {
+    receipts.push_back({.rank = received.rank, .data = {}});
+  }
+  exchange_.run(receipts, receives);
   for (const tcp::Incoming& received : receives) {
     const std::ptrdiff_t offset = received.data.data() - mine;
     for (int peer = 0; peer < n_local(); ++peer) {

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/collective/choose.h"
@@ -20,6 +22,9 @@ namespace {
 // Looks before a wait goes to the next stage. Spins take some 40 ns each, yields some 500 ns.
 constexpr int kSpins = 2000;
 constexpr int kYields = 200;
+
+// Time for the peers to read why this rank gave up.
+constexpr std::chrono::milliseconds kAbortLinger{250};
 
 // A rank whose peers have no core of their own must give way at once.
 shm::WaitMode user_wait_mode(int local_world_size) {
@@ -148,14 +153,23 @@ Buffer NativeEngine::allocate(std::int64_t count, DType dtype) {
 }
 
 void NativeEngine::abort(const Error& reason) noexcept {
+  has_aborted_ = true;
   for (tcp::Connection* const connection : parts_.mesh.open_connections()) {
     connection->abort(reason);
   }
 }
 
 void NativeEngine::leave() noexcept {
-  for (tcp::Connection* const connection : parts_.mesh.open_connections()) {
-    connection->say_goodbye();
+  const std::vector<tcp::Connection*> connections = parts_.mesh.open_connections();
+  for (tcp::Connection* const connection : connections) {
+    if (!has_aborted_) {
+      connection->say_goodbye();
+    }
+  }
+  const Deadline deadline =
+      Deadline::after(has_aborted_ ? kAbortLinger : std::chrono::milliseconds::zero());
+  for (tcp::Connection* const connection : connections) {
+    connection->linger(deadline);
   }
 }
 

@@ -48,6 +48,7 @@ class NativeEngine final : public Engine {
   shm::WaitMode user_mode_;
   shm::WaitMode progress_mode_;
   std::vector<std::byte> scratch_;
+  bool has_aborted_ = false;
 };
 
 }  // namespace unisono::engine

@@ -1,6 +1,7 @@
 #include "unisono/transport/tcp/connection.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -90,7 +91,8 @@ bool Connection::progress_sends() {
 
 bool Connection::progress_receives() {
   bool has_moved = false;
-  while (true) {
+  // What follows the last transfer that is due may be a goodbye: no concern of this operation.
+  while (is_sending() || is_receiving()) {
     if (!frame_) {
       const std::size_t n_bytes = receive_some(std::span(header_).subspan(n_header_));
       if (n_bytes == 0) {
@@ -132,6 +134,7 @@ bool Connection::progress_receives() {
       n_received_ = 0;
     }
   }
+  return has_moved;
 }
 
 std::size_t Connection::receive_some(std::span<std::byte> into) {
@@ -212,6 +215,19 @@ void Connection::abort(const Error& reason) noexcept {
 
 void Connection::say_goodbye() noexcept {
   write_control(encode_bye);
+}
+
+void Connection::linger(Deadline deadline) noexcept {
+  std::array<std::byte, 4096> discarded{};
+  while (true) {
+    const net::IoResult result = net::read_some(socket_.get(), discarded);
+    const bool is_over =
+        result.status == net::IoStatus::kClosed || result.status == net::IoStatus::kError;
+    const bool is_empty = result.status == net::IoStatus::kWouldBlock;
+    if (is_over || (is_empty && !net::wait_for(socket_.get(), POLLIN, deadline))) {
+      return;
+    }
+  }
 }
 
 void Connection::write_control(

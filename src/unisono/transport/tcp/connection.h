@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/transport/descriptor.h"
@@ -61,6 +62,10 @@ class Connection {
 
   /// Tells the peer that this rank leaves in good order. Does not block, does not throw.
   void say_goodbye() noexcept;
+
+  /// Takes and drops what still comes, until the peer hangs up or the deadline passes. Closing a
+  /// socket with unread bytes resets it, and the peer would lose what was sent last.
+  void linger(Deadline deadline) noexcept;
 
  private:
   struct Send {

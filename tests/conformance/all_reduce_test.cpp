@@ -1,0 +1,228 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "unisono/base/error.h"
+#include "unisono/comm/process_group.h"
+
+#include "ranks.h"
+#include "reference.h"
+
+namespace unisono {
+namespace {
+
+using test::contribution;
+using test::expected_all_reduce;
+using test::one_node;
+using test::run_ranks;
+
+enum class Memory { kPrivate, kSymmetric };
+
+std::vector<std::byte> bytes_of(const Buffer& buffer) {
+  const auto* const data = static_cast<const std::byte*>(buffer.data);
+  return {data, data + buffer.n_bytes()};
+}
+
+// One all_reduce on this rank, its result checked bit for bit.
+void check_all_reduce(ProcessGroup& group,
+                      DType dtype,
+                      std::int64_t count,
+                      const AllReduceOptions& options,
+                      Memory memory,
+                      unsigned seed,
+                      test::Expected& expected) {
+  std::vector<std::byte> mine = contribution(dtype, count, group.rank(), seed);
+  Buffer buffer{.data = mine.data(), .count = count, .dtype = dtype};
+  if (memory == Memory::kSymmetric) {
+    buffer = group.allocate(count, dtype);
+    std::copy(mine.begin(), mine.end(), static_cast<std::byte*>(buffer.data));
+  }
+  group.all_reduce(buffer, options);
+  ASSERT_EQ(bytes_of(buffer), expected.all_reduce(dtype, options.op.kind, count, seed))
+      << "rank " << group.rank() << " of " << group.world_size() << ": " << to_string(dtype) << "["
+      << count << "] " << to_string(options.op.kind)
+      << (memory == Memory::kSymmetric ? ", symmetric" : ", private");
+}
+
+// Around the borders of what goes into a slot, a pipeline's segment and a staging buffer.
+const std::vector<std::int64_t> kCounts{
+    0, 1, 6, 7, 1000, 4096, 4097, 65535, 65537, 200001, 1048577};
+
+// Many ranks on few cores, under a sanitizer, take long.
+constexpr std::int64_t kLargestForManyRanks = 70000;
+
+class AllReduceWorlds : public ::testing::TestWithParam<int> {};
+
+TEST_P(AllReduceWorlds, SumsAreTheCanonicalTreesOnAnyLayoutAndMemory) {
+  test::Expected expected(GetParam());
+  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
+    run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+      unsigned seed = 1;
+      for (const std::int64_t count : kCounts) {
+        if (count > kLargestForManyRanks && group.world_size() > 4) {
+          continue;
+        }
+        check_all_reduce(group, DType::kFloat32, count, {}, Memory::kPrivate, ++seed, expected);
+        check_all_reduce(group, DType::kFloat32, count, {}, Memory::kSymmetric, ++seed, expected);
+      }
+    });
+  }
+}
+
+TEST_P(AllReduceWorlds, EveryDTypeAndReductionGivesTheReferencesBits) {
+  test::Expected expected(GetParam());
+  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
+    run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+      unsigned seed = 100;
+      for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
+        for (const ReduceOp op : {kSum, kAvg, kProduct, kMin, kMax}) {
+          const auto type = static_cast<DType>(dtype);
+          const bool is_complex = type == DType::kComplex64 || type == DType::kComplex128;
+          const bool is_float = is_complex || type == DType::kFloat16 || type == DType::kBFloat16 ||
+                                type == DType::kFloat32 || type == DType::kFloat64;
+          const bool is_min_max = op.kind == ReduceKind::kMin || op.kind == ReduceKind::kMax;
+          if ((is_complex && is_min_max) || (!is_float && op.kind == ReduceKind::kAvg)) {
+            continue;
+          }
+          check_all_reduce(group, type, 37, {.op = op}, Memory::kPrivate, ++seed, expected);
+          check_all_reduce(group, type, 20001, {.op = op}, Memory::kSymmetric, ++seed, expected);
+        }
+      }
+    });
+  }
+}
+
+TEST_P(AllReduceWorlds, BothAlgorithmsGiveTheSameBits) {
+  test::Expected expected(GetParam());
+  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
+    run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+      for (const Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kTwoShot}) {
+        for (const std::int64_t count : {0, 1, 100, 4096}) {
+          check_all_reduce(group,
+                           DType::kFloat32,
+                           count,
+                           {.algorithm = algorithm},
+                           Memory::kPrivate,
+                           7,
+                           expected);
+        }
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, AllReduceWorlds, ::testing::Values(1, 2, 3, 4, 5, 8));
+
+TEST(AllReduce, SumsOnesToTheWorldSize) {
+  run_ranks(one_node(4), [](ProcessGroup& group) {
+    std::vector<float> ones(10, 1.0F);
+    group.all_reduce(as_buffer(std::span(ones)));
+    EXPECT_EQ(ones, std::vector<float>(10, 4.0F));
+  });
+}
+
+TEST(AllReduce, OutOfPlaceLeavesTheInputAlone) {
+  run_ranks(one_node(3), [](ProcessGroup& group) {
+    for (const std::size_t count : {5U, 100000U}) {
+      std::vector<std::int64_t> in(count, group.rank() + 1);
+      std::vector<std::int64_t> out(count, -1);
+      group.all_reduce(as_buffer(std::span(in)), as_buffer(std::span(out)));
+      EXPECT_EQ(in, std::vector<std::int64_t>(count, group.rank() + 1));
+      EXPECT_EQ(out, std::vector<std::int64_t>(count, 6));
+    }
+  });
+}
+
+TEST(AllReduce, PartsOfSymmetricMemoryAtDifferentOffsetsAreReducedInPlace) {
+  run_ranks({.nodes = {"a", "a", "b"}}, [](ProcessGroup& group) {
+    const std::int64_t count = 70000;
+    const Buffer whole = group.allocate(count + 100, DType::kFloat32);
+    Buffer part = whole;
+    part.data = static_cast<float*>(whole.data) + 7 * group.rank();
+    part.count = count;
+    const auto mine = contribution(DType::kFloat32, count, group.rank(), 3);
+    std::memcpy(part.data, mine.data(), mine.size());
+    group.all_reduce(part);
+    EXPECT_EQ(bytes_of(part), expected_all_reduce(DType::kFloat32, ReduceKind::kSum, count, 3, 3));
+  });
+}
+
+TEST(AllReduce, AsynchronousCallsEndInOrderWithTheirResults) {
+  for (const test::World& world : {one_node(2), test::World{.nodes = {"a", "b", "a"}}}) {
+    run_ranks(world, [](ProcessGroup& group) {
+      std::vector<std::vector<std::byte>> buffers;
+      std::vector<Work> works;
+      for (unsigned index = 0; index < 40; ++index) {
+        buffers.push_back(contribution(DType::kFloat64, 1000 * index, group.rank(), index));
+      }
+      for (std::vector<std::byte>& bytes : buffers) {
+        works.push_back(
+            group.all_reduce_async({.data = bytes.data(),
+                                    .count = static_cast<std::int64_t>(bytes.size() / 8),
+                                    .dtype = DType::kFloat64}));
+      }
+      group.barrier();
+      for (unsigned index = 0; index < 40; ++index) {
+        EXPECT_TRUE(works[index].is_completed()) << "a later blocking call has ended";
+        works[index].wait();
+        EXPECT_EQ(works[index].sequence_number(), index + 1);
+        EXPECT_EQ(buffers[index],
+                  expected_all_reduce(
+                      DType::kFloat64, ReduceKind::kSum, 1000 * index, group.world_size(), index));
+      }
+    });
+  }
+}
+
+TEST(AllReduce, ManySmallOnesInARowStayInStep) {
+  run_ranks(one_node(3), [](ProcessGroup& group) {
+    for (std::int64_t round = 0; round < 3000; ++round) {
+      std::int64_t value = round * (group.rank() + 1);
+      group.all_reduce(as_buffer(std::span(&value, 1)));
+      ASSERT_EQ(value, round * 6);
+    }
+  });
+}
+
+TEST(AllReduce, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
+  run_ranks(one_node(2), [](ProcessGroup& group) {
+    std::vector<float> values(10, 1.0F);
+    std::vector<float> other(9);
+    const Buffer good = as_buffer(std::span(values));
+    const auto refuses = [&](const Buffer& in, const Buffer& out, const AllReduceOptions& options) {
+      try {
+        group.all_reduce(in, out, options);
+        ADD_FAILURE() << "accepted";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+      }
+    };
+    refuses(good, as_buffer(std::span(other)), {});
+    refuses(good, {.data = values.data() + 1, .count = 10}, {});
+    refuses({.data = nullptr, .count = 1}, {.data = nullptr, .count = 1}, {});
+    refuses({.data = values.data(), .count = -1}, {.data = values.data(), .count = -1}, {});
+    refuses(good, good, {.timeout = std::chrono::milliseconds(0)});
+    Buffer cuda = good;
+    cuda.device = {.type = DeviceType::kCuda, .index = 0};
+    refuses(cuda, cuda, {});
+    std::vector<std::int32_t> integers(4);
+    const Buffer ints = as_buffer(std::span(integers));
+    refuses(ints, ints, {.op = kAvg});
+    std::vector<float> large(100000);
+    const Buffer big = as_buffer(std::span(large));
+    refuses(big, big, {.algorithm = Algorithm::kOneShot});
+    // The group is none the worse for it.
+    group.all_reduce(good);
+    EXPECT_EQ(values.front(), 2.0F);
+  });
+}
+
+}  // namespace
+}  // namespace unisono

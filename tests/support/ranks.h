@@ -1,0 +1,36 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "unisono/base/config.h"
+#include "unisono/comm/process_group.h"
+
+namespace unisono::test {
+
+/// A world whose ranks are threads of the test's process.
+struct World {
+  /// `nodes[r]` names the node of rank r: ranks with equal names share memory, others use tcp.
+  std::vector<std::string> nodes;
+  std::map<std::string, std::string> environment = {};
+  std::chrono::milliseconds timeout = std::chrono::seconds(60);
+};
+
+/// A world of one node.
+[[nodiscard]] World one_node(int world_size);
+
+/// An environment made of these variables alone.
+[[nodiscard]] Environment fake_environment(std::map<std::string, std::string> variables);
+
+/// Starts the ranks, hands each its group, destroys the groups at the end. Throws the first
+/// exception that a rank threw, after all have ended.
+void run_ranks(const World& world, const std::function<void(ProcessGroup& group)>& rank_main);
+
+/// The same for ranks that are expected to fail: the text of each rank's exception, "" for none.
+[[nodiscard]] std::vector<std::string> errors_of_ranks(
+    const World& world, const std::function<void(ProcessGroup& group)>& rank_main);
+
+}  // namespace unisono::test
