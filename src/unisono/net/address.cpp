@@ -1,6 +1,5 @@
 #include "unisono/net/address.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -56,6 +55,14 @@ std::optional<Address> Address::parse(const std::string& ip, std::uint16_t port)
     return std::nullopt;
   }
   return from_sockaddr(copy(*list));
+}
+
+Address Address::any(int family, std::uint16_t port) {
+  sockaddr_storage storage{};
+  storage.ss_family = static_cast<sa_family_t>(family);
+  // The port lies at the same place in both families.
+  reinterpret_cast<sockaddr_in&>(storage).sin_port = htons(port);
+  return Address(storage);
 }
 
 std::optional<Address> Address::from_sockaddr(const sockaddr_storage& address) {

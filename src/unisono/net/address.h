@@ -16,6 +16,9 @@ class Address {
   /// Nothing when `ip` is not a numeric address ("10.0.0.2", "::1", "fe80::1%eth0").
   [[nodiscard]] static std::optional<Address> parse(const std::string& ip, std::uint16_t port);
 
+  /// All addresses of this machine: 0.0.0.0 or ::, for AF_INET or AF_INET6.
+  [[nodiscard]] static Address any(int family, std::uint16_t port);
+
   /// Nothing when `address` is of a family other than IP.
   [[nodiscard]] static std::optional<Address> from_sockaddr(const sockaddr_storage& address);
 

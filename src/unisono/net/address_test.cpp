@@ -1,5 +1,7 @@
 #include "unisono/net/address.h"
 
+#include <sys/socket.h>
+
 #include <string>
 
 #include <gmock/gmock.h>
@@ -34,6 +36,8 @@ TEST(Address, KnowsLoopbackAndWildcard) {
   for (const char* ip : {"10.0.0.1", "0.0.0.0", "::", "::ffff:10.0.0.1"}) {
     EXPECT_FALSE(Address::parse(ip, 1)->is_loopback()) << ip;
   }
+  EXPECT_EQ(Address::any(AF_INET, 80).to_string(), "0.0.0.0:80");
+  EXPECT_EQ(Address::any(AF_INET6, 80).to_string(), "[::]:80");
   EXPECT_TRUE(Address::parse("::", 1)->is_wildcard());
   EXPECT_TRUE(Address::parse("0.0.0.0", 1)->is_wildcard());
   EXPECT_FALSE(Address::parse("::1", 1)->is_wildcard());

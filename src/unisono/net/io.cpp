@@ -1,8 +1,9 @@
 #include "unisono/net/io.h"
 
 #include <fmt/format.h>
-#include <poll.h>
+#include <sys/poll.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 
 #include <cerrno>
 #include <cstddef>

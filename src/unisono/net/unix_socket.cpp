@@ -1,9 +1,9 @@
 #include "unisono/net/unix_socket.h"
 
 #include <fmt/format.h>
-#include <poll.h>
+#include <sys/poll.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
+#include <sys/types.h>
 #include <sys/un.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "unisono/store/store_channel.h"
 
 #include <fmt/format.h>
-#include <poll.h>
+#include <sys/poll.h>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,0 +1,165 @@
+#include "unisono/rendezvous/exchange_roster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/bytes.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/net/hello.h"
+#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster_check.h"
+#include "unisono/rendezvous/roster_codec.h"
+#include "unisono/store/store.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+std::uint64_t random_number() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+// The keys of one meeting:
+//   members   everybody's entry, appended
+//   common    version and world size of who came first
+//   rank/R    who came first as rank R
+//   count     how many have come
+//   ready     a job name and the members: what all ranks look at
+class Meeting {
+ public:
+  Meeting(store::Store& store, const Member& self, const ExchangeOptions& options)
+      : store_(store),
+        options_(options),
+        self_{.version = net::kProtocolVersion, .nonce = random_number(), .member = self},
+        prefix_(fmt::format("unisono/{}/", options.generation)) {}
+
+  // Whoever completes the meeting, or sees that it can't succeed, publishes what there is.
+  void join() {
+    store_.append(key("members"), encode_entry(self_));
+    const std::string common =
+        fmt::format("version {}, world size {}", self_.version, self_.member.world_size);
+    const std::string name = std::to_string(self_.nonce);
+    const bool is_common = store_.compare_set(key("common"), "", common) == common;
+    const bool is_first =
+        store_.compare_set(key(fmt::format("rank/{}", self_.member.rank)), "", name) == name;
+    const std::int64_t n_members = store_.add(key("count"), 1);
+    if (!is_common || !is_first || n_members == self_.member.world_size) {
+      publish();
+    }
+  }
+
+  Roster wait(Deadline deadline) {
+    const auto start = Deadline::Clock::now();
+    for (auto patience = options_.stall;; patience *= 2) {
+      const Deadline next = earlier(deadline, Deadline::at(start + patience));
+      try {
+        return read(store_.get(key("ready"), next));
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::kTimeout) {
+          throw;
+        }
+      }
+      const std::string message = describe_wait(start);
+      if (deadline.has_passed()) {
+        throw Error(ErrorCode::kTimeout, message);
+      }
+      options_.logger.warning(message);
+    }
+  }
+
+ private:
+  [[nodiscard]] std::string key(const std::string& name) const { return prefix_ + name; }
+
+  void publish() {
+    ByteWriter value;
+    value.put_string(fmt::format("{:016x}{:016x}", random_number(), random_number()));
+    value.put_string(store_.try_get(key("members")).value_or(""));
+    const auto* text = reinterpret_cast<const char*>(value.bytes().data());
+    store_.compare_set(key("ready"), "", std::string(text, value.bytes().size()));
+  }
+
+  [[nodiscard]] Roster read(const std::string& ready) const {
+    constexpr std::size_t kMaxJobBytes = 64;
+    ByteReader reader(std::as_bytes(std::span(ready)));
+    std::optional<std::string> job = reader.get_string(kMaxJobBytes);
+    const std::optional<std::string> members = job ? reader.get_string(ready.size()) : std::nullopt;
+    std::optional<std::vector<Entry>> entries = members ? decode_entries(*members) : std::nullopt;
+    if (!entries) {
+      throw Error(ErrorCode::kCorruptData,
+                  "rendezvous: the roster in the store is malformed; is another job using it?");
+    }
+    if (const std::optional<Error> problem = find_problem(*entries)) {
+      throw Error(*problem);
+    }
+    check_self(*entries);
+    std::sort(entries->begin(), entries->end(), [](const Entry& a, const Entry& b) {
+      return a.member.rank < b.member.rank;
+    });
+    Roster roster{.rank = self_.member.rank, .job = std::move(*job), .members = {}};
+    for (Entry& entry : *entries) {
+      roster.members.push_back(std::move(entry.member));
+    }
+    return roster;
+  }
+
+  // Who comes when the roster is full is not in it.
+  void check_self(const std::vector<Entry>& entries) const {
+    for (const Entry& entry : entries) {
+      if (entry.nonce == self_.nonce) {
+        return;
+      }
+    }
+    std::string holder;
+    for (const Entry& entry : entries) {
+      if (entry.member.rank == self_.member.rank) {
+        holder = ": " + describe(entry.member) + " was here before";
+      }
+    }
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("rendezvous: all {} ranks have come already, without {}{}",
+                            entries.size(),
+                            describe(self_.member),
+                            holder));
+  }
+
+  [[nodiscard]] std::string describe_wait(Deadline::Clock::time_point start) {
+    const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
+    const std::string members = store_.try_get(key("members")).value_or("");
+    const std::vector<Entry> entries = decode_entries(members).value_or(std::vector<Entry>());
+    return fmt::format("rendezvous: rank {} has waited {:.1f} s for {} ({} of {} joined)",
+                       self_.member.rank,
+                       spent.count(),
+                       describe_missing(entries, self_.member.world_size),
+                       entries.size(),
+                       self_.member.world_size);
+  }
+
+  store::Store& store_;
+  ExchangeOptions options_;
+  Entry self_;
+  std::string prefix_;
+};
+
+}  // namespace
+
+Roster exchange_roster(store::Store& store,
+                       const Member& self,
+                       Deadline deadline,
+                       const ExchangeOptions& options) {
+  Meeting meeting(store, self, options);
+  meeting.join();
+  return meeting.wait(deadline);
+}
+
+}  // namespace unisono::rendezvous

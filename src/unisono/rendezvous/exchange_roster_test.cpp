@@ -1,0 +1,193 @@
+#include "unisono/rendezvous/exchange_roster.h"
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/net/address.h"
+#include "unisono/rendezvous/roster.h"
+#include "unisono/store/tcp_host.h"
+#include "unisono/store/tcp_store.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+Deadline soon() {
+  return Deadline::after(std::chrono::seconds(30));
+}
+
+Member member(int rank, int world_size) {
+  return {.rank = rank,
+          .world_size = world_size,
+          .host = "host",
+          .pid = 100 + rank,
+          .node = "left",
+          .address = "127.0.0.1",
+          .port = 1,
+          .endpoint = "end"};
+}
+
+struct Outcome {
+  std::optional<Roster> roster;
+  std::string error;
+};
+
+class ExchangeRoster : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::unique_ptr<store::TcpStore> connect() const {
+    return std::make_unique<store::TcpStore>(
+        store::TcpStoreOptions{
+            .host = "127.0.0.1", .port = host_.address().port(), .secret = "secret"},
+        soon());
+  }
+
+  // Each member is a thread with a connection of its own.
+  [[nodiscard]] std::vector<Outcome> exchange(const std::vector<Member>& members,
+                                              const ExchangeOptions& options = {}) const {
+    std::vector<Outcome> outcomes(members.size());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      threads.emplace_back([&, i] {
+        try {
+          outcomes[i].roster = exchange_roster(*connect(), members[i], soon(), options);
+        } catch (const Error& error) {
+          outcomes[i].error = error.what();
+        }
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    return outcomes;
+  }
+
+  // All failed, and said the same; returns it.
+  static std::string common_error(const std::vector<Outcome>& outcomes) {
+    for (const Outcome& outcome : outcomes) {
+      EXPECT_FALSE(outcome.roster.has_value());
+      EXPECT_EQ(outcome.error, outcomes.front().error);
+    }
+    return outcomes.front().error;
+  }
+
+  store::TcpStoreHost host_{{.address = *net::Address::parse("127.0.0.1", 0),
+                             .secret = "secret",
+                             .logger = Logger("store", LogLevel::kError)}};
+};
+
+TEST_F(ExchangeRoster, EveryRankGetsTheSameRosterByRank) {
+  for (const int world_size : {1, 2, 3, 5, 8}) {
+    std::vector<Member> members;
+    for (int rank = world_size - 1; rank >= 0; --rank) {
+      members.push_back(member(rank, world_size));
+    }
+    ExchangeOptions options;
+    options.generation = static_cast<std::uint64_t>(world_size);
+    std::set<std::string> jobs;
+    for (const Outcome& outcome : exchange(members, options)) {
+      ASSERT_TRUE(outcome.roster.has_value()) << outcome.error;
+      ASSERT_EQ(outcome.roster->world_size(), world_size);
+      for (int rank = 0; rank < world_size; ++rank) {
+        const Member& found = outcome.roster->members[static_cast<std::size_t>(rank)];
+        EXPECT_EQ(found.rank, rank);
+        EXPECT_EQ(found.pid, 100 + rank);
+        EXPECT_EQ(found.endpoint, "end");
+      }
+      jobs.insert(outcome.roster->job);
+    }
+    EXPECT_EQ(jobs.size(), 1U);
+    EXPECT_EQ(jobs.begin()->size(), 32U);
+  }
+}
+
+TEST_F(ExchangeRoster, ASecondMeetingOnTheSameStoreHasANameOfItsOwn) {
+  const std::vector<Member> members{member(0, 2), member(1, 2)};
+  ExchangeOptions second;
+  second.generation = 1;
+  const auto before = exchange(members);
+  const auto after = exchange(members, second);
+  ASSERT_TRUE(before[0].roster && after[0].roster);
+  EXPECT_NE(before[0].roster->job, after[0].roster->job);
+  EXPECT_EQ(after[0].roster->rank, 0);
+  EXPECT_EQ(after[1].roster->self().rank, 1);
+}
+
+TEST_F(ExchangeRoster, DoubledRanksFailEverywhereAtOnceWithoutTheMissingOne) {
+  // Rank 2 of 4 never comes: the two ranks 1 are enough to know that this can't succeed.
+  Member twin = member(1, 4);
+  twin.pid = 999;
+  const std::string error = common_error(exchange({member(0, 4), member(1, 4), twin}));
+  EXPECT_THAT(error, HasSubstr("RANK=1 was given to 2 processes"));
+  EXPECT_THAT(error, HasSubstr("process 101"));
+  EXPECT_THAT(error, HasSubstr("process 999"));
+}
+
+TEST_F(ExchangeRoster, UnequalWorldSizesFailEverywhereAtOnce) {
+  const std::string error = common_error(exchange({member(0, 3), member(1, 2)}));
+  EXPECT_THAT(error,
+              HasSubstr("WORLD_SIZE differs: 2 on rank 1 (host, process 101), but 3 on rank 0"));
+}
+
+TEST_F(ExchangeRoster, WhoComesAfterAFailureFailsTheSameWay) {
+  const std::string error = common_error(exchange({member(0, 3), member(1, 2)}));
+  EXPECT_EQ(common_error(exchange({member(2, 3)})), error);
+}
+
+TEST_F(ExchangeRoster, WhoComesToAFullRosterIsToldWhoHasItsRank) {
+  ASSERT_TRUE(exchange({member(0, 2), member(1, 2)})[0].roster.has_value());
+  Member late = member(1, 2);
+  late.pid = 999;
+  EXPECT_EQ(common_error(exchange({late})),
+            "rendezvous: all 2 ranks have come already, without rank 1 (host, process 999): rank 1 "
+            "(host, process 101) was here before");
+}
+
+TEST_F(ExchangeRoster, TimeIsUpNamesTheMissingRanks) {
+  const auto first = connect();
+  const auto try_to = [&](store::Store& store, const Member& self) {
+    try {
+      (void)exchange_roster(store, self, Deadline::after(milliseconds(2)));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(try_to(*first, member(0, 4)), HasSubstr("for ranks 1, 2, 3 (1 of 4 joined)"));
+  const auto second = connect();
+  EXPECT_THAT(try_to(*second, member(3, 4)), HasSubstr("for ranks 1, 2 (2 of 4 joined)"));
+}
+
+TEST_F(ExchangeRoster, ItSaysForWhomItWaits) {
+  ExchangeOptions options;
+  options.stall = milliseconds(1);
+  options.logger = Logger("rank 0");
+  ::testing::internal::CaptureStderr();
+  EXPECT_THROW(
+      (void)exchange_roster(*connect(), member(0, 2), Deadline::after(milliseconds(20)), options),
+      Error);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("[unisono rank 0] warning: rendezvous: rank 0 has waited"));
+}
+
+TEST_F(ExchangeRoster, JunkInTheStoreIsCorrupt) {
+  connect()->set("unisono/0/ready", "junk");
+  EXPECT_THAT(common_error(exchange({member(0, 2)})), HasSubstr("malformed"));
+}
+
+}  // namespace
+}  // namespace unisono::rendezvous

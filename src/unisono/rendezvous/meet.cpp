@@ -1,0 +1,99 @@
+#include "unisono/rendezvous/meet.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "unisono/base/config.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/net/address.h"
+#include "unisono/rendezvous/env.h"
+#include "unisono/rendezvous/secret.h"
+#include "unisono/store/tcp_host.h"
+#include "unisono/store/tcp_server.h"
+#include "unisono/store/tcp_store.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+// Loopback, if it is meant; else all of the machine's addresses, since MASTER_ADDR may be one that
+// only others see (a service, a translated address), or a name that leads to loopback here alone.
+net::Address listen_address(const EnvAssignment& assignment, bool has_secret) {
+  const std::string& host = assignment.master_addr;
+  const std::uint16_t port = assignment.master_port;
+  try {
+    const net::Address address = net::resolve(host, port).front();
+    const bool is_meant = !has_secret || host == "localhost" || host == address.ip();
+    const bool stays_here = address.is_loopback() && is_meant;
+    return stays_here ? address : net::Address::any(address.family(), port);
+  } catch (const Error&) {
+    // A name that is not known yet: connecting will say so when its time is up.
+    return net::Address::any(AF_INET, port);
+  }
+}
+
+std::shared_ptr<store::TcpStore> connect(const Config& config,
+                                         const EnvAssignment& assignment,
+                                         const std::string& secret,
+                                         Deadline deadline) {
+  const Logger logger(fmt::format("rank {}", assignment.rank), config.log_level);
+  const auto start = Deadline::Clock::now();
+  for (auto patience = config.stall;; patience *= 2) {
+    const Deadline next = earlier(deadline, Deadline::at(start + patience));
+    std::string reason;
+    try {
+      return std::make_shared<store::TcpStore>(
+          store::TcpStoreOptions{.host = assignment.master_addr,
+                                 .port = assignment.master_port,
+                                 .secret = secret,
+                                 .rank = assignment.rank},
+          next);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kTimeout) {
+        throw;
+      }
+      reason = error.what();
+    }
+    const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
+    const std::string message = fmt::format(
+        "rendezvous: rank {} has tried for {:.1f} s to reach the store at MASTER_ADDR={}, "
+        "MASTER_PORT={}{}: {}",
+        assignment.rank,
+        spent.count(),
+        assignment.master_addr,
+        assignment.master_port,
+        assignment.uses_agent_store ? "" : ", which rank 0 serves",
+        reason);
+    if (deadline.has_passed()) {
+      throw Error(ErrorCode::kTimeout, message);
+    }
+    logger.warning(message);
+  }
+}
+
+}  // namespace
+
+Meeting meet(const Config& config, const EnvAssignment& assignment, Deadline deadline) {
+  Meeting meeting;
+  meeting.assignment = assignment;
+  meeting.secret = find_secret(config, assignment.master_addr);
+  if (assignment.rank == 0 && !assignment.uses_agent_store) {
+    meeting.host = std::make_unique<store::TcpStoreHost>(
+        store::TcpServerOptions{.address = listen_address(assignment, !meeting.secret.empty()),
+                                .secret = meeting.secret,
+                                .logger = Logger("store", config.log_level)});
+  }
+  const std::shared_ptr<store::TcpStore> store =
+      connect(config, assignment, meeting.secret, deadline);
+  meeting.local_ip = store->local_address().ip();
+  meeting.store = store;
+  return meeting;
+}
+
+}  // namespace unisono::rendezvous

@@ -1,0 +1,165 @@
+#include "unisono/rendezvous/meet.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/config.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/base/log.h"
+#include "unisono/net/address.h"
+#include "unisono/net/socket.h"
+#include "unisono/rendezvous/env.h"
+#include "unisono/store/tcp_host.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+Deadline soon() {
+  return Deadline::after(seconds(30));
+}
+
+Config config_with(const std::string& secret = "") {
+  Config config;
+  config.secret = secret;
+  config.stall = seconds(5);
+  config.log_level = LogLevel::kError;
+  return config;
+}
+
+// A port that nobody else gets while this lives, and that a server can still listen on.
+class ReservedPort {
+ public:
+  ReservedPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int on = 1;
+    EXPECT_EQ(::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+    const net::Address any = *net::Address::parse("127.0.0.1", 0);
+    EXPECT_EQ(::bind(fd_.get(), any.data(), any.size()), 0);
+  }
+
+  [[nodiscard]] std::uint16_t number() const { return net::local_address(fd_.get()).port(); }
+
+ private:
+  Fd fd_;
+};
+
+EnvAssignment assignment(int rank, std::uint16_t port) {
+  return {.master_addr = "127.0.0.1", .master_port = port, .rank = rank, .world_size = 2};
+}
+
+std::string message_of(const Config& config, const EnvAssignment& env, ErrorCode code) {
+  try {
+    (void)meet(config, env, Deadline::after(milliseconds(50)));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Meet, RanksReachTheStoreOfRank0WhoeverStartsFirst) {
+  for (const char* secret : {"", "secret"}) {
+    for (const bool is_rank_0_first : {true, false}) {
+      const ReservedPort port;
+      std::thread other([&] {
+        Meeting meeting = meet(config_with(secret), assignment(1, port.number()), soon());
+        EXPECT_EQ(meeting.host, nullptr);
+        EXPECT_EQ(meeting.store->get("from 0", soon()), "hello");
+        meeting.store->set("from 1", "done");
+        // Its answer means that the value has arrived.
+        EXPECT_EQ(meeting.store->num_keys(), 2);
+      });
+      if (!is_rank_0_first) {
+        EXPECT_THROW(
+            (void)net::connect_tcp("127.0.0.1", port.number(), Deadline::after(milliseconds(1))),
+            Error);
+      }
+      Meeting meeting = meet(config_with(secret), assignment(0, port.number()), soon());
+      EXPECT_NE(meeting.host, nullptr);
+      EXPECT_EQ(meeting.local_ip, "127.0.0.1");
+      EXPECT_EQ(meeting.secret, secret);
+      EXPECT_EQ(meeting.assignment.world_size, 2);
+      meeting.store->set("from 0", "hello");
+      EXPECT_EQ(meeting.store->get("from 1", soon()), "done");
+      other.join();
+    }
+  }
+}
+
+TEST(Meet, TheLaunchersStoreIsUsedByRank0Too) {
+  const store::TcpStoreHost agent(
+      {.address = *net::Address::parse("127.0.0.1", 0), .secret = "secret"});
+  EnvAssignment env = assignment(0, agent.address().port());
+  env.uses_agent_store = true;
+  const Meeting meeting = meet(config_with("secret"), env, soon());
+  EXPECT_EQ(meeting.host, nullptr);
+  EXPECT_EQ(meeting.store->add("n", 1), 1);
+}
+
+TEST(Meet, APortInUseIsAnErrorOfRank0AtOnce) {
+  const Fd other = net::listen_tcp(*net::Address::parse("127.0.0.1", 0));
+  const std::uint16_t port = net::local_address(other.get()).port();
+  for (const char* secret : {"", "secret"}) {
+    EXPECT_THAT(message_of(config_with(secret), assignment(0, port), ErrorCode::kSystem),
+                HasSubstr("port " + std::to_string(port) + " is in use by process "));
+  }
+}
+
+TEST(Meet, AMasterThatNeverComesIsATimeoutWithAddressAndReason) {
+  const ReservedPort port;
+  const std::string message =
+      message_of(config_with(), assignment(1, port.number()), ErrorCode::kTimeout);
+  EXPECT_THAT(message, HasSubstr("rank 1 has tried for 0."));
+  EXPECT_THAT(message,
+              HasSubstr("MASTER_ADDR=127.0.0.1, MASTER_PORT=" + std::to_string(port.number())));
+  EXPECT_THAT(message, HasSubstr("Connection refused (errno 111)"));
+}
+
+TEST(Meet, AWrongHostIsATimeoutThatNamesIt) {
+  EnvAssignment env = assignment(1, 29500);
+  env.master_addr = "no-such-host.invalid";
+  EXPECT_THAT(message_of(config_with("secret"), env, ErrorCode::kTimeout),
+              HasSubstr("\"no-such-host.invalid\" (for port 29500) has no address"));
+}
+
+TEST(Meet, ASecretIsNeededBeyondLoopback) {
+  EnvAssignment env = assignment(1, 29500);
+  env.master_addr = "192.0.2.1";
+  EXPECT_THAT(message_of(config_with(), env, ErrorCode::kInvalidArgument),
+              HasSubstr("UNISONO_SECRET"));
+}
+
+TEST(Meet, AnotherSecretIsUnauthenticatedAtOnce) {
+  const ReservedPort port;
+  const Meeting meeting = meet(config_with("secret"), assignment(0, port.number()), soon());
+  EXPECT_THAT(
+      message_of(config_with("guess"), assignment(1, port.number()), ErrorCode::kUnauthenticated),
+      HasSubstr("another secret"));
+}
+
+TEST(Meet, ItSaysThatItStillWaits) {
+  const ReservedPort port;
+  Config config = config_with();
+  config.stall = milliseconds(1);
+  config.log_level = LogLevel::kInfo;
+  ::testing::internal::CaptureStderr();
+  (void)message_of(config, assignment(1, port.number()), ErrorCode::kTimeout);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("[unisono rank 1] warning: rendezvous: rank 1 has tried"));
+}
+
+}  // namespace
+}  // namespace unisono::rendezvous

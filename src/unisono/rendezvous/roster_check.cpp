@@ -1,0 +1,165 @@
+#include "unisono/rendezvous/roster_check.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/net/address.h"
+#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster_codec.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+// A message of a thousand ranks helps nobody.
+constexpr std::size_t kMaxNamed = 8;
+
+using Members = std::vector<const Member*>;
+
+std::string list(const Members& members) {
+  std::string text;
+  for (std::size_t i = 0; i < members.size() && i < kMaxNamed; ++i) {
+    text += (i == 0 ? "" : ", ") + describe(*members[i]);
+  }
+  return members.size() <= kMaxNamed
+             ? text
+             : text + fmt::format(" and {} more", members.size() - kMaxNamed);
+}
+
+// "4 on rank 0 (...), rank 1 (...); 2 on rank 2 (...)"
+template <class Value>
+std::string list_by_value(const std::map<Value, Members>& groups) {
+  std::string text;
+  for (const auto& [value, members] : groups) {
+    text += fmt::format("{}{} on {}", text.empty() ? "" : ", but ", value, list(members));
+  }
+  return text;
+}
+
+void add(std::string& problems, const std::string& problem) {
+  problems += (problems.empty() ? "" : "; ") + problem;
+}
+
+void check_ranks(const std::map<int, Members>& by_rank, std::string& problems) {
+  for (const auto& [rank, members] : by_rank) {
+    if (members.size() > 1) {
+      add(problems,
+          fmt::format(
+              "RANK={} was given to {} processes: {}", rank, members.size(), list(members)));
+    }
+  }
+}
+
+void check_world_sizes(const std::map<int, Members>& by_world_size,
+                       const std::map<int, Members>& by_rank,
+                       std::size_t n_entries,
+                       std::string& problems) {
+  if (by_world_size.size() > 1) {
+    add(problems, "WORLD_SIZE differs: " + list_by_value(by_world_size));
+    return;
+  }
+  const int world_size = by_world_size.begin()->first;
+  for (const auto& [rank, members] : by_rank) {
+    if (rank < 0 || rank >= world_size) {
+      add(problems, fmt::format("{} is impossible with WORLD_SIZE={}", list(members), world_size));
+    }
+  }
+  if (!problems.empty() && n_entries >= static_cast<std::size_t>(world_size)) {
+    std::set<int> present;
+    for (const auto& [rank, members] : by_rank) {
+      present.insert(rank);
+    }
+    for (int rank = 0; rank < world_size; ++rank) {
+      if (!present.contains(rank)) {
+        add(problems, fmt::format("nobody has RANK={}", rank));
+        break;
+      }
+    }
+  }
+}
+
+// A rank that listens on loopback can't be reached by one that does not.
+void check_addresses(const std::vector<Entry>& entries, std::string& problems) {
+  std::map<bool, Members> by_loopback;
+  for (const Entry& entry : entries) {
+    const auto address = net::Address::parse(entry.member.address, entry.member.port);
+    if (!address) {
+      add(problems,
+          fmt::format(
+              "{} gives \"{}\" as its address", describe(entry.member), entry.member.address));
+      return;
+    }
+    by_loopback[address->is_loopback()].push_back(&entry.member);
+  }
+  if (by_loopback.size() > 1) {
+    add(problems,
+        fmt::format("MASTER_ADDR leads to loopback on {}, but not on {}: give all ranks an address "
+                    "that other machines can reach",
+                    list(by_loopback[true]),
+                    list(by_loopback[false])));
+  }
+}
+
+}  // namespace
+
+std::optional<Error> find_problem(const std::vector<Entry>& entries) {
+  std::map<int, Members> by_rank;
+  std::map<int, Members> by_world_size;
+  std::map<std::uint16_t, Members> by_version;
+  for (const Entry& entry : entries) {
+    by_rank[entry.member.rank].push_back(&entry.member);
+    by_world_size[entry.member.world_size].push_back(&entry.member);
+    by_version[entry.version].push_back(&entry.member);
+  }
+  if (by_version.size() > 1) {
+    return Error(ErrorCode::kIncompatible,
+                 "rendezvous: the ranks run different releases of unisono; protocol version " +
+                     list_by_value(by_version));
+  }
+  std::string problems;
+  if (!entries.empty()) {
+    check_ranks(by_rank, problems);
+    check_world_sizes(by_world_size, by_rank, entries.size(), problems);
+    check_addresses(entries, problems);
+  }
+  if (problems.empty()) {
+    return std::nullopt;
+  }
+  return Error(ErrorCode::kInvalidArgument, "rendezvous: " + problems);
+}
+
+std::string describe(const Member& member) {
+  return fmt::format("rank {} ({}, process {})", member.rank, member.host, member.pid);
+}
+
+std::string describe_missing(const std::vector<Entry>& entries, int world_size) {
+  std::set<int> present;
+  for (const Entry& entry : entries) {
+    present.insert(entry.member.rank);
+  }
+  std::string ranks;
+  std::size_t n_named = 0;
+  std::size_t n_missing = 0;
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (!present.contains(rank)) {
+      ++n_missing;
+      if (n_named < kMaxNamed) {
+        ranks += fmt::format("{}{}", n_named == 0 ? "" : ", ", rank);
+        ++n_named;
+      }
+    }
+  }
+  if (n_missing > n_named) {
+    ranks += fmt::format(" and {} more", n_missing - n_named);
+  }
+  return (n_missing == 1 ? "rank " : "ranks ") + ranks;
+}
+
+}  // namespace unisono::rendezvous

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster_codec.h"
+
+namespace unisono::rendezvous {
+
+/// What is wrong with those who came: doubled and impossible ranks, unequal world sizes, different
+/// versions, addresses that the others can't reach. The same text wherever the same entries are
+/// looked at.
+[[nodiscard]] std::optional<Error> find_problem(const std::vector<Entry>& entries);
+
+/// "rank 3 (node-a, process 4123)".
+[[nodiscard]] std::string describe(const Member& member);
+
+/// "rank 2" or "ranks 1, 4, 5, ..." of those that are not among `entries`.
+[[nodiscard]] std::string describe_missing(const std::vector<Entry>& entries, int world_size);
+
+}  // namespace unisono::rendezvous

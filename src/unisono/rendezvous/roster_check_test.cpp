@@ -1,0 +1,108 @@
+#include "unisono/rendezvous/roster_check.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/error.h"
+#include "unisono/rendezvous/roster_codec.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+using ::testing::HasSubstr;
+
+Entry entry(int rank, int world_size) {
+  Entry entry;
+  entry.version = 1;
+  entry.member.rank = rank;
+  entry.member.world_size = world_size;
+  entry.member.host = "host-" + std::to_string(rank);
+  entry.member.pid = 100 + rank;
+  entry.member.address = "127.0.0.1";
+  return entry;
+}
+
+std::vector<Entry> full(int world_size) {
+  std::vector<Entry> entries;
+  for (int rank = 0; rank < world_size; ++rank) {
+    entries.push_back(entry(rank, world_size));
+  }
+  return entries;
+}
+
+std::string problem_of(const std::vector<Entry>& entries) {
+  const auto problem = find_problem(entries);
+  return problem ? problem->what() : "none";
+}
+
+TEST(RosterCheck, FullAndUnfinishedRostersAreFine) {
+  EXPECT_EQ(problem_of({}), "none");
+  EXPECT_EQ(problem_of(full(1)), "none");
+  EXPECT_EQ(problem_of(full(5)), "none");
+  EXPECT_EQ(problem_of({entry(3, 4), entry(1, 4)}), "none");
+}
+
+TEST(RosterCheck, DoubledRanksNameBothProcessesAndTheRankThatNobodyHas) {
+  std::vector<Entry> entries = full(3);
+  entries[2] = entry(1, 3);
+  entries[2].member.pid = 999;
+  EXPECT_EQ(problem_of(entries),
+            "rendezvous: RANK=1 was given to 2 processes: rank 1 (host-1, process 101), rank 1 "
+            "(host-1, process 999); nobody has RANK=2");
+}
+
+TEST(RosterCheck, UnequalWorldSizesNameWhoHasWhich) {
+  std::vector<Entry> entries = full(3);
+  entries[1].member.world_size = 2;
+  EXPECT_EQ(problem_of(entries),
+            "rendezvous: WORLD_SIZE differs: 2 on rank 1 (host-1, process 101), but 3 on rank 0 "
+            "(host-0, process 100), rank 2 (host-2, process 102)");
+}
+
+TEST(RosterCheck, ImpossibleRanksAreNamed) {
+  std::vector<Entry> entries = full(2);
+  entries[1].member.rank = 2;
+  EXPECT_THAT(problem_of(entries),
+              HasSubstr("rank 2 (host-1, process 101) is impossible with WORLD_SIZE=2"));
+  entries[1].member.rank = -1;
+  EXPECT_THAT(problem_of(entries), HasSubstr("rank -1"));
+}
+
+TEST(RosterCheck, DifferentVersionsAreIncompatible) {
+  std::vector<Entry> entries = full(2);
+  entries[1].version = 2;
+  const auto problem = find_problem(entries);
+  ASSERT_TRUE(problem.has_value());
+  EXPECT_EQ(problem->code(), ErrorCode::kIncompatible);
+  EXPECT_THAT(problem->what(),
+              HasSubstr("protocol version 1 on rank 0 (host-0, process 100), but 2 on rank 1"));
+}
+
+TEST(RosterCheck, LoopbackCannotBeReachedFromElsewhere) {
+  std::vector<Entry> entries = full(2);
+  entries[1].member.address = "10.0.0.2";
+  EXPECT_THAT(problem_of(entries),
+              HasSubstr("MASTER_ADDR leads to loopback on rank 0 (host-0, process 100), but not on "
+                        "rank 1"));
+  entries[0].member.address = "10.0.0.1";
+  EXPECT_EQ(problem_of(entries), "none");
+  entries[0].member.address = "somewhere";
+  EXPECT_THAT(problem_of(entries), HasSubstr("gives \"somewhere\" as its address"));
+}
+
+TEST(RosterCheck, LongListsAreCutShort) {
+  std::vector<Entry> entries = full(20);
+  for (Entry& each : entries) {
+    each.member.rank = 0;
+  }
+  EXPECT_THAT(problem_of(entries), HasSubstr("and 12 more"));
+  EXPECT_EQ(describe_missing({}, 20), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 more");
+  EXPECT_EQ(describe_missing({entry(0, 3)}, 3), "ranks 1, 2");
+  EXPECT_EQ(describe_missing({entry(0, 3), entry(1, 3)}, 3), "rank 2");
+}
+
+}  // namespace
+}  // namespace unisono::rendezvous

@@ -1,0 +1,112 @@
+#include "unisono/rendezvous/secret.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "unisono/base/config.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/net/address.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+constexpr std::size_t kMaxSecretBytes = 4096;
+
+Error file_error(ErrorCode code, const std::string& path, const std::string& problem) {
+  return {code, fmt::format("UNISONO_SECRET_FILE=\"{}\" {}", path, problem)};
+}
+
+void check_private(const Fd& fd, const std::string& path) {
+  struct stat status{};
+  if (::fstat(fd.get(), &status) != 0) {
+    throw system_error("fstat " + path, errno);
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw file_error(ErrorCode::kInvalidArgument, path, "is not a file");
+  }
+  if (status.st_uid != ::geteuid()) {
+    throw file_error(
+        ErrorCode::kInvalidArgument,
+        path,
+        fmt::format("belongs to user {}, and this process to user {}", status.st_uid, ::geteuid()));
+  }
+  constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
+  if ((status.st_mode & kOthers) != 0) {
+    throw file_error(ErrorCode::kInvalidArgument,
+                     path,
+                     fmt::format("has mode {:04o}, so others can use it: chmod 600 \"{}\"",
+                                 status.st_mode & 07777,
+                                 path));
+  }
+}
+
+std::string read_secret_file(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.is_open()) {
+    const int error_number = errno;
+    throw file_error(error_number == ENOENT ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument,
+                     path,
+                     "can't be opened: " + std::generic_category().message(error_number));
+  }
+  check_private(fd, path);
+  std::array<char, kMaxSecretBytes + 1> buffer{};
+  const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());
+  if (n < 0) {
+    throw system_error("read " + path, errno);
+  }
+  std::string secret(buffer.data(), static_cast<std::size_t>(n));
+  if (secret.size() > kMaxSecretBytes) {
+    throw file_error(
+        ErrorCode::kInvalidArgument, path, fmt::format("has more than {} bytes", kMaxSecretBytes));
+  }
+  // Editors and echo end a file with a newline, which is no part of the secret.
+  secret.erase(secret.find_last_not_of("\r\n") + 1);
+  if (secret.empty()) {
+    throw file_error(ErrorCode::kInvalidArgument, path, "is empty");
+  }
+  return secret;
+}
+
+}  // namespace
+
+bool is_loopback_host(const std::string& host) {
+  try {
+    const std::vector<net::Address> addresses = net::resolve(host, 0);
+    return std::all_of(addresses.begin(), addresses.end(), [](const net::Address& address) {
+      return address.is_loopback();
+    });
+  } catch (const Error&) {
+    return false;  // A name that nobody knows yet.
+  }
+}
+
+std::string find_secret(const Config& config, const std::string& master_addr) {
+  if (!config.secret.empty()) {
+    return config.secret;
+  }
+  if (!config.secret_file.empty()) {
+    return read_secret_file(config.secret_file);
+  }
+  if (!is_loopback_host(master_addr)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("MASTER_ADDR=\"{}\" can be reached from other machines, and the job "
+                            "has no secret: set UNISONO_SECRET, or UNISONO_SECRET_FILE to a file "
+                            "of mode 0600, to the same on every rank (\"unisono run\" does)",
+                            master_addr));
+  }
+  return {};
+}
+
+}  // namespace unisono::rendezvous

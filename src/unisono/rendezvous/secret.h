@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "unisono/base/config.h"
+
+namespace unisono::rendezvous {
+
+/// True if `host` is an address of this machine that no other machine can reach: 127.0.0.1, ::1,
+/// localhost, or a name that leads only there.
+[[nodiscard]] bool is_loopback_host(const std::string& host);
+
+/// The job's secret: the configuration's own, or the contents of its file. Empty, when there is
+/// neither and the ranks meet on loopback.
+///
+/// Throws Error: kInvalidArgument when there is none but others could connect, or when the file is
+/// not a private one of this user; kNotFound.
+[[nodiscard]] std::string find_secret(const Config& config, const std::string& master_addr);
+
+}  // namespace unisono::rendezvous
