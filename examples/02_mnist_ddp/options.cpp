@@ -1,0 +1,53 @@
+#include "options.h"
+
+#include <limits>
+
+#include <CLI/CLI.hpp>
+
+namespace mnist {
+
+ParsedOptions parse_options(int argc, char** argv) {
+  ParsedOptions parsed;
+  Options& options = parsed.options;
+  CLI::App app(
+      "Trains a convnet on MNIST or Fashion-MNIST, on as many ranks as it is started on: "
+      "unisono run -n 2 mnist");
+  const CLI::Range positive(1, std::numeric_limits<int>::max());
+  app.add_option("--data", options.data, "Folder with the four IDX files")->capture_default_str();
+  app.add_option("--save", options.save, "Where rank 0 saves the model; '' for nowhere")
+      ->capture_default_str();
+  app.add_option("--epochs", options.epochs, "Passes over the training images")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--batch-size", options.batch_size, "Images per step of each rank")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--test-batch-size", options.test_batch_size, "Images per step of the test")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--lr", options.lr, "Learning rate of Adadelta")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--gamma", options.gamma, "Factor of the learning rate after each epoch")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "Seed of the initial weights, dropout and order")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--workers", options.workers, "Threads per rank that load images; 0: none")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--limit", options.limit, "Use only so many images; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_flag("--verbose", options.is_verbose, "Print a hash of the parameters on each rank");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    parsed.is_done = true;
+    parsed.exit_code = app.exit(error);
+  }
+  return parsed;
+}
+
+}  // namespace mnist

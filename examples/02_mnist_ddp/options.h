@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace mnist {
+
+struct Options {
+  std::string data = "/usr/share/datasets/fashion-mnist";
+  std::string save = "mnist.pt";
+  int epochs = 3;
+  int batch_size = 64;  // of each rank
+  int test_batch_size = 250;
+  double lr = 1.0;
+  double gamma = 0.7;
+  std::int64_t seed = 1;
+  int workers = 1;
+  std::int64_t limit = 0;  // of training and test images; 0: all
+  bool is_verbose = false;
+};
+
+struct ParsedOptions {
+  Options options;
+  /// The program has nothing more to do than to exit with `exit_code` (--help, a wrong option).
+  bool is_done = false;
+  int exit_code = 0;
+};
+
+ParsedOptions parse_options(int argc, char** argv);
+
+}  // namespace mnist

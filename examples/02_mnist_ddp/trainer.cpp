@@ -1,0 +1,175 @@
+#include "trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/utils.h>
+
+#include "unisono/comm/process_group.h"
+#include "unisono/data/batch.h"
+#include "unisono/data/data_loader.h"
+#include "unisono/data/image_dataset.h"
+#include "unisono/torch/batch_tensors.h"
+#include "unisono/torch/checkpoint.h"
+#include "unisono/torch/parameter_hash.h"
+#include "unisono/torch/tensor.h"
+
+#include "datasets.h"
+#include "net.h"
+#include "options.h"
+#include "progress.h"
+
+namespace mnist {
+namespace {
+
+// Every rank starts from the same weights; the wrapper would see to that, too.
+Net make_net(std::int64_t seed) {
+  torch::manual_seed(static_cast<std::uint64_t>(seed));
+  return {};
+}
+
+torch::Tensor sum_over_ranks(unisono::ProcessGroup& group, std::vector<double> values) {
+  const torch::Tensor sums = torch::tensor(values, torch::kDouble);
+  unisono::all_reduce(group, sums);
+  return sums;
+}
+
+}  // namespace
+
+Trainer::Trainer(std::shared_ptr<unisono::ProcessGroup> group,
+                 const Options& options,
+                 const Datasets& datasets)
+    : group_(std::move(group)),
+      options_(options),
+      is_first_rank_(group_->rank() == 0),
+      train_set_(datasets.train),
+      test_set_(datasets.test),
+      sampler_(train_set_->size(), *group_, {.seed = options_.seed}),
+      train_loader_(train_set_,
+                    {.batch_size = options_.batch_size, .num_workers = options_.workers}),
+      test_loader_(test_set_,
+                   {.batch_size = options_.test_batch_size, .num_workers = options_.workers}),
+      model_(make_net(options_.seed), group_),
+      optimizer_(model_.parameters(), unisono::optim::AdadeltaOptions(options_.lr)),
+      scheduler_(optimizer_, 1, options_.gamma) {
+  // Dropout differs between ranks.
+  torch::manual_seed(static_cast<std::uint64_t>(options_.seed + 1 + group_->rank()));
+}
+
+void Trainer::run() {
+  if (is_first_rank_) {
+    std::printf("%lld training and %lld test images from %s, %d rank%s, batch %d x %d\n",
+                static_cast<long long>(train_set_->size()),
+                static_cast<long long>(test_set_->size()),
+                options_.data.c_str(),
+                group_->world_size(),
+                group_->world_size() == 1 ? "" : "s",
+                options_.batch_size,
+                group_->world_size());
+    std::fflush(stdout);
+  }
+  for (int epoch = 0; epoch < options_.epochs; ++epoch) {
+    // LibTorch's first step leaves the rate as it is, so it comes before the epoch.
+    scheduler_.step();
+    const EpochResult result = train_epoch(epoch);
+    print_epoch(epoch, result, test_accuracy());
+  }
+  if (options_.is_verbose) {
+    std::printf("Rank %d parameter hash %s\n",
+                group_->rank(),
+                unisono::format_hash(unisono::hash_tensors(model_.parameters())).c_str());
+    std::fflush(stdout);
+  }
+  if (!options_.save.empty()) {
+    save();
+  }
+}
+
+Trainer::EpochResult Trainer::train_epoch(int epoch) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  sampler_.set_epoch(epoch);
+  train_loader_.start(sampler_.indices());
+  model_.train();
+  const std::int64_t n_steps = train_loader_.n_batches();
+  Progress progress(is_first_rank_, epoch + 1, options_.epochs, n_steps);
+  double loss_sum = 0;
+  std::int64_t step = 0;
+  std::int64_t n_images = 0;
+  while (std::optional<unisono::Batch> batch = train_loader_.next()) {
+    const auto [images, labels] = unisono::as_tensors(std::move(*batch));
+    optimizer_.zero_grad();
+    const torch::Tensor loss = torch::nll_loss(model_(images), labels);
+    loss.backward();
+    optimizer_.step();
+    ++step;
+    n_images += images.size(0);
+    loss_sum += loss.item<double>();
+    progress.update(step,
+                    loss_sum / static_cast<double>(step),
+                    static_cast<double>(n_images * group_->world_size()) / seconds());
+  }
+  progress.clear();
+  const double own_loss = loss_sum / static_cast<double>(std::max<std::int64_t>(1, step));
+  const torch::Tensor sums = sum_over_ranks(*group_, {own_loss, static_cast<double>(n_images)});
+  return {.loss = sums[0].item<double>() / group_->world_size(),
+          .own_loss = own_loss,
+          .seconds = seconds(),
+          .n_images = static_cast<std::int64_t>(sums[1].item<double>())};
+}
+
+// Each rank tests every world_size-th image, none twice, so that the counts add up exactly.
+double Trainer::test_accuracy() {
+  std::vector<std::int64_t> indices;
+  for (std::int64_t i = group_->rank(); i < test_set_->size(); i += group_->world_size()) {
+    indices.push_back(i);
+  }
+  test_loader_.start(std::move(indices));
+  model_.eval();
+  const torch::NoGradGuard no_grad;
+  double n_correct = 0;
+  double n_images = 0;
+  while (std::optional<unisono::Batch> batch = test_loader_.next()) {
+    const auto [images, labels] = unisono::as_tensors(std::move(*batch));
+    n_correct += model_.module()->forward(images).argmax(1).eq(labels).sum().item<double>();
+    n_images += static_cast<double>(images.size(0));
+  }
+  const torch::Tensor sums = sum_over_ranks(*group_, {n_correct, n_images});
+  return sums[0].item<double>() / sums[1].item<double>();
+}
+
+void Trainer::print_epoch(int epoch, const EpochResult& result, double accuracy) const {
+  if (options_.is_verbose) {
+    std::printf("Rank  %d , epoch  %d :  %.6f\n", group_->rank(), epoch, result.own_loss);
+  }
+  if (is_first_rank_) {
+    std::printf("epoch %d/%d  loss %.4f  test accuracy %.2f%%  %.0f images/s  %.1f s\n",
+                epoch + 1,
+                options_.epochs,
+                result.loss,
+                100 * accuracy,
+                static_cast<double>(result.n_images) / result.seconds,
+                result.seconds);
+  }
+  std::fflush(stdout);
+}
+
+void Trainer::save() {
+  unisono::save_on_rank_0(*group_, *model_.module(), options_.save);
+  if (is_first_rank_) {
+    std::printf("saved the model to %s\n", options_.save.c_str());
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace mnist

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <torch/optim/schedulers/step_lr.h>
+
+#include "unisono/comm/process_group.h"
+#include "unisono/data/data_loader.h"
+#include "unisono/data/distributed_sampler.h"
+#include "unisono/data/image_dataset.h"
+#include "unisono/torch/distributed_data_parallel.h"
+#include "unisono/torch/optim/adadelta.h"
+
+#include "datasets.h"
+#include "net.h"
+#include "options.h"
+
+namespace mnist {
+
+/// Trains the net on this rank's share of the images and tests it on its share of the test images.
+class Trainer {
+ public:
+  Trainer(std::shared_ptr<unisono::ProcessGroup> group,
+          const Options& options,
+          const Datasets& datasets);
+
+  /// All epochs; rank 0 prints a line for each, and saves the net at the end.
+  void run();
+
+ private:
+  struct EpochResult {
+    double loss;      // mean over all ranks' steps
+    double own_loss;  // mean over this rank's steps
+    double seconds;
+    std::int64_t n_images;  // of all ranks
+  };
+
+  EpochResult train_epoch(int epoch);
+  double test_accuracy();
+  void print_epoch(int epoch, const EpochResult& result, double accuracy) const;
+  void save();
+
+  std::shared_ptr<unisono::ProcessGroup> group_;
+  Options options_;
+  bool is_first_rank_;
+  std::shared_ptr<const unisono::ImageDataset> train_set_;
+  std::shared_ptr<const unisono::ImageDataset> test_set_;
+  unisono::DistributedSampler sampler_;
+  unisono::DataLoader train_loader_;
+  unisono::DataLoader test_loader_;
+  unisono::DistributedDataParallel<Net> model_;
+  unisono::optim::Adadelta optimizer_;
+  torch::optim::StepLR scheduler_;
+};
+
+}  // namespace mnist

@@ -1,0 +1,623 @@
+// One backward pass after the other: every way in which gradients come, or do not come.
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "unisono/base/error.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/distributed_data_parallel.h"
+#include "unisono/torch/tensor.h"
+
+#include "canonical.h"
+#include "rank_threads.h"
+
+namespace unisono::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Three scalars w0, w1, w2; the gradient of w_i's term is its factor.
+struct ScalarsImpl : torch::nn::Module {
+  ScalarsImpl() {
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      w[i] = register_parameter("w" + std::to_string(i), torch::ones({1}));
+    }
+  }
+
+  // Terms with factor 0 leave their parameter out of the graph.
+  torch::Tensor forward(const std::vector<double>& factors) {
+    torch::Tensor sum = torch::zeros({1});
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      if (factors[i] != 0) {
+        sum = sum + w[i] * factors[i];
+      }
+    }
+    return sum;
+  }
+
+  std::array<torch::Tensor, 3> w;
+};
+
+TORCH_MODULE(Scalars);
+
+using Model = DistributedDataParallel<Scalars>;
+
+// The gradients of w0, w1, w2; nothing where undefined.
+std::vector<std::optional<float>> gradients_of(const Model& model) {
+  std::vector<std::optional<float>> gradients;
+  for (const at::Tensor& parameter : model.parameters()) {
+    const at::Tensor& gradient = parameter.grad();
+    gradients.push_back(gradient.defined() ? std::optional(gradient.item<float>()) : std::nullopt);
+  }
+  return gradients;
+}
+
+std::vector<std::optional<float>> values(const std::vector<float>& numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
+void expect_error(ErrorCode code,
+                  const ::testing::Matcher<std::string>& message,
+                  const std::function<void()>& body) {
+  try {
+    body();
+    ADD_FAILURE() << "no Error was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code);
+    EXPECT_THAT(std::string(error.what()), message);
+  }
+}
+
+// Runs on two ranks; `body` gets the rank as a number, too.
+void on_two_ranks(const DistributedDataParallelOptions& options,
+                  const std::function<void(Model& model, double rank)>& body) {
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    Model model(Scalars(), group, options);
+    body(model, group->rank());
+  });
+}
+
+void on_two_ranks(const std::function<void(Model& model, double rank)>& body) {
+  on_two_ranks({}, body);
+}
+
+TEST(DdpBackward, GradientsAreAveragedHoweverTheyAreZeroed) {
+  on_two_ranks([](Model& model, double rank) {
+    for (int step = 0; step < 6; ++step) {
+      model.zero_grad(/*set_to_none=*/step % 2 == 0);
+      const void* const before =
+          step % 2 == 0 ? nullptr : model.parameters()[0].grad().const_data_ptr();
+      model({1 + rank, 2 + rank, 3 + step + rank}).backward();
+      EXPECT_EQ(gradients_of(model), values({1.5F, 2.5F, 3.5F + static_cast<float>(step)}));
+      if (before != nullptr && step > 1) {
+        EXPECT_EQ(model.parameters()[0].grad().const_data_ptr(), before);
+      }
+    }
+  });
+}
+
+TEST(DdpBackward, WithoutZeroingGradientsAddUp) {
+  on_two_ranks([](Model& model, double rank) {
+    for (int step = 1; step <= 4; ++step) {
+      model({1 + rank, 2 + rank, 3 + rank}).backward();
+      const auto n = static_cast<float>(step);
+      EXPECT_EQ(gradients_of(model), values({1.5F * n, 2.5F * n, 3.5F * n}));
+    }
+  });
+}
+
+TEST(DdpBackward, AGradientOfTheCallersOwnIsAddedToAndAveraged) {
+  on_two_ranks([](Model& model, double rank) {
+    for (int step = 0; step < 2; ++step) {
+      model.zero_grad();
+      model.parameters()[1].mutable_grad() = torch::full({1}, 10 * rank);
+      model({1, 2, 3}).backward();
+      EXPECT_EQ(gradients_of(model), values({1, 2 + 5, 3}));
+    }
+  });
+}
+
+TEST(DdpBackward, NoSyncAddsUpLocallyUntilTheNextSynchronizedPass) {
+  on_two_ranks([](Model& model, double rank) {
+    for (int step = 0; step < 3; ++step) {
+      model.zero_grad();
+      {
+        const NoSync guard = model.no_sync();
+        model({1 + rank, 2, 3}).backward();
+        model({1 + rank, 2, 3}).backward();
+      }
+      const auto local = static_cast<float>(2 + 2 * rank);
+      EXPECT_EQ(gradients_of(model), values({local, 4, 6}));
+      model({5 + rank, 1, 1}).backward();
+      EXPECT_EQ(gradients_of(model), values({3 + 5.5F, 5, 7}));
+    }
+  });
+}
+
+TEST(DdpBackward, TheForwardPassDecidesWhetherItsBackwardIsSynchronized) {
+  on_two_ranks([](Model& model, double rank) {
+    torch::Tensor unsynchronized;
+    torch::Tensor synchronized = model({1 + rank, 1, 1});
+    {
+      const NoSync guard = model.no_sync();
+      unsynchronized = model({1 + rank, 1, 1});
+      synchronized.backward();
+      EXPECT_EQ(gradients_of(model), values({1.5F, 1, 1}));
+    }
+    model.zero_grad();
+    unsynchronized.backward();
+    EXPECT_EQ(gradients_of(model), values({static_cast<float>(1 + rank), 1, 1}));
+
+    // One pass through both is synchronized, whichever output comes first.
+    for (const bool synchronized_first : {false, true}) {
+      model.zero_grad();
+      torch::Tensor sum;
+      for (const bool is_synchronized : {synchronized_first, !synchronized_first}) {
+        std::optional<NoSync> guard;
+        if (!is_synchronized) {
+          guard.emplace(model.no_sync());
+        }
+        const torch::Tensor output = model({1 + rank, 1, 1});
+        sum = sum.defined() ? sum + output : output;
+      }
+      sum.backward();
+      EXPECT_EQ(gradients_of(model), values({3, 2, 2}));
+    }
+  });
+}
+
+TEST(DdpBackward, AnUnusedParameterIsNamedAtTheNextForward) {
+  on_two_ranks([](Model& model, double rank) {
+    model({1 + rank, 0, 3}).backward();
+    EXPECT_EQ(gradients_of(model)[0], 1.5F) << "the first step is synchronized all the same";
+    expect_error(ErrorCode::kInvalidArgument,
+                 AllOf(HasSubstr("no gradient for 'w1';"),
+                       HasSubstr("find_unused_parameters"),
+                       HasSubstr("[rank " + std::to_string(static_cast<int>(rank)))),
+                 [&] { model({1, 2, 3}); });
+  });
+}
+
+TEST(DdpBackward, AParameterThatOneRankDoesNotUseGetsTheOthersGradient) {
+  on_two_ranks([](Model& model, double rank) {
+    model({1, rank == 0 ? 4.0 : 0.0, 3}).backward();
+    EXPECT_EQ(gradients_of(model), values({1, 2, 3}));
+  });
+}
+
+TEST(DdpBackward, UnusedParametersAreAllowedOnRequest) {
+  on_two_ranks({.find_unused_parameters = true}, [](Model& model, double rank) {
+    for (int step = 0; step < 3; ++step) {
+      model.zero_grad();
+      // w0: all ranks; w1: rank 1 only; w2: none.
+      model({1 + rank, 4 * rank, 0}).backward();
+      const std::vector<std::optional<float>> expected{1.5F, 2.0F, std::nullopt};
+      EXPECT_EQ(gradients_of(model), expected) << "step " << step;
+      model.zero_grad();
+      model({1, 2, 3 + rank}).backward();
+      EXPECT_EQ(gradients_of(model), values({1, 2, 3.5F})) << "step " << step;
+    }
+  });
+}
+
+TEST(DdpBackward, AccumulatedGradientsOfUnusedParametersCount) {
+  on_two_ranks({.find_unused_parameters = true}, [](Model& model, double rank) {
+    {
+      const NoSync guard = model.no_sync();
+      model({0, 2 + 2 * rank, 0}).backward();
+    }
+    model({1, 0, 1}).backward();
+    EXPECT_EQ(gradients_of(model), values({1, 3, 1}));
+  });
+}
+
+TEST(DdpBackward, BucketsAreRebuiltInTheOrderSeenAndValuesMove) {
+  // A bucket per gradient, and one for two when the order is known: w0 comes first in backward.
+  struct ReversedImpl : torch::nn::Module {
+    ReversedImpl()
+        : early(register_parameter("early", torch::ones({300}))),
+          late(register_parameter("late", torch::ones({300}))),
+          big(register_parameter("big", torch::ones({600}))) {}
+
+    torch::Tensor forward(const torch::Tensor& x) {
+      return ((x * early).sum() * late).sum() * big.sum();
+    }
+
+    torch::Tensor early;
+    torch::Tensor late;
+    torch::Tensor big;
+  };
+
+  TORCH_MODULE(Reversed);
+
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    // Reverse order of registration: big | late, early. Order of backward: late, ... differs.
+    DistributedDataParallel model(
+        Reversed(), group, {.bucket_cap_mb = 0.002, .first_bucket_cap_mb = 0.001});
+    const torch::Tensor x = torch::full({300}, group->rank() + 1.0);
+    std::vector<std::vector<at::Tensor>> of_steps;
+    std::vector<const void*> places;
+    for (int step = 0; step < 3; ++step) {
+      // Without zero_grad(): step k must have k times the first step's gradients.
+      model(x).backward();
+      of_steps.push_back(clone_gradients(model.parameters()));
+      places.push_back(model.parameters()[0].grad().const_data_ptr());
+    }
+    EXPECT_NE(places[0], places[1]) << "buckets are rebuilt at the second forward";
+    EXPECT_EQ(places[1], places[2]) << "and only there";
+    for (std::size_t i = 0; i < of_steps[0].size(); ++i) {
+      EXPECT_TRUE(of_steps[1][i].equal(of_steps[0][i] * 2));
+      EXPECT_TRUE(of_steps[2][i].equal(of_steps[0][i] * 3));
+    }
+  });
+}
+
+TEST(DdpBackward, TwoPassesThroughOneForwardAreBothSynchronized) {
+  on_two_ranks([](Model& model, double rank) {
+    const torch::Tensor output = model({1 + rank, 2, 3});
+    output.backward({}, /*retain_graph=*/true);
+    output.backward();
+    EXPECT_EQ(gradients_of(model), values({3, 4, 6}));
+  });
+}
+
+TEST(DdpBackward, APenaltyOnTheParametersCounts) {
+  on_two_ranks([](Model& model, double rank) {
+    for (int step = 0; step < 2; ++step) {
+      model.zero_grad();
+      const torch::Tensor penalty = model.module()->w[0] * 10;
+      (model({1 + rank, 2, 3}) + penalty).backward();
+      EXPECT_EQ(gradients_of(model), values({11.5F, 2, 3}));
+    }
+  });
+}
+
+TEST(DdpBackward, InPlaceOperationsOnTheOutputAreAllowed) {
+  on_two_ranks([](Model& model, double rank) {
+    torch::Tensor output = model({1 + rank, 2, 3});
+    output.mul_(2);
+    output.backward();
+    EXPECT_EQ(gradients_of(model), values({3, 4, 6}));
+  });
+}
+
+TEST(DdpBackward, AutogradGradLeavesGradientsAlone) {
+  on_two_ranks([](Model& model, double rank) {
+    const torch::Tensor output = model({1 + rank, 2, 3});
+    const auto gradients =
+        torch::autograd::grad({output}, {model.module()->w[0]}, {}, /*retain_graph=*/true);
+    EXPECT_EQ(gradients[0].item<float>(), static_cast<float>(1 + rank));
+    EXPECT_EQ(gradients_of(model)[0], std::nullopt);
+    output.backward();
+    EXPECT_EQ(gradients_of(model), values({1.5F, 2, 3}));
+  });
+}
+
+TEST(DdpBackward, ForwardsWithoutGradientNeedNoOtherRank) {
+  on_two_ranks([](Model& model, double rank) {
+    model({1, 2, 3}).backward();
+    if (rank == 0) {
+      const torch::NoGradGuard no_grad;
+      model.eval();
+      EXPECT_EQ(model({1, 2, 3}).item<float>(), 6.0F);
+      model.train();
+    }
+    model.zero_grad();
+    model({1 + rank, 2, 3}).backward();
+    EXPECT_EQ(gradients_of(model), values({1.5F, 2, 3}));
+  });
+}
+
+TEST(DdpBackward, TheDestructorRemovesTheHooks) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    const Scalars module;
+    torch::Tensor output;
+    {
+      Model model(module, group);
+      output = model({1, 1, 1});
+    }
+    // Only one rank, and through a graph that the wrapper made: it must not communicate.
+    if (group->rank() == 0) {
+      output.backward();
+      EXPECT_EQ(module->w[0].grad().item<float>(), 1.0F);
+    }
+  });
+}
+
+// Identity whose backward calls `action`.
+struct CallInBackward : torch::autograd::Function<CallInBackward> {
+  static torch::Tensor forward(torch::autograd::AutogradContext* context,
+                               const torch::Tensor& x,
+                               std::int64_t action) {
+    context->saved_data["action"] = action;
+    return x.clone();
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto address = context->saved_data["action"].toInt();
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): saved data holds numbers only
+    (*reinterpret_cast<const std::function<void()>*>(address))();
+    return {gradients[0], torch::Tensor()};
+  }
+};
+
+torch::Tensor call_in_backward(const torch::Tensor& x, const std::function<void()>& action) {
+  return CallInBackward::apply(x, reinterpret_cast<std::int64_t>(&action));
+}
+
+// w0 is the last to get its gradient, after `before_w0` was called.
+struct ChainImpl : torch::nn::Module {
+  explicit ChainImpl(std::int64_t width)
+      : w0(register_parameter("w0", torch::ones({width}))),
+        w1(register_parameter("w1", torch::ones({width}))) {}
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    return (call_in_backward(x * w0, before_w0) * w1).sum();
+  }
+
+  torch::Tensor w0;
+  torch::Tensor w1;
+  std::function<void()> before_w0 = [] {};
+};
+
+TORCH_MODULE(Chain);
+
+TEST(DdpBackward, TheFirstAllReduceEndsBeforeTheLastGradientExists) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    const Chain chain(1000);
+    DistributedDataParallel model(
+        chain, group, {.bucket_cap_mb = 0.001, .first_bucket_cap_mb = 0.001});
+    ASSERT_EQ(model.n_buckets(), 2);
+    bool was_averaged = false;
+    chain->before_w0 = [&] {
+      EXPECT_FALSE(chain->w0.grad().defined());
+      // Rank r's own gradient is r + 1. The operation is asynchronous: give it time, with an end.
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (!was_averaged && std::chrono::steady_clock::now() < end) {
+        was_averaged = chain->w1.grad().eq(1.5).all().item<bool>();
+      }
+    };
+    model(torch::full({1000}, group->rank() + 1.0)).backward();
+    EXPECT_TRUE(was_averaged);
+  });
+}
+
+TEST(DdpBackward, AnExceptionOnAllRanksEndsThePassAndTheNextIsRight) {
+  run_ranks(3, [](const std::shared_ptr<ProcessGroup>& group) {
+    const Chain chain(1000);
+    DistributedDataParallel model(
+        chain, group, {.bucket_cap_mb = 0.001, .first_bucket_cap_mb = 0.001});
+    const torch::Tensor x = torch::full({1000}, group->rank() + 1.0);
+    for (int step = 0; step < 3; ++step) {
+      model.zero_grad();
+      chain->before_w0 = [] { throw std::runtime_error("out of luck"); };
+      EXPECT_THROW(model(x).backward(), std::runtime_error);
+      model.zero_grad();
+      chain->before_w0 = [] {};
+      model(x).backward();
+      EXPECT_TRUE(chain->w0.grad().eq(2).all().item<bool>());
+      EXPECT_TRUE(chain->w1.grad().eq(2).all().item<bool>());
+    }
+  });
+}
+
+TEST(DdpBackward, AnExceptionOnOneRankIsAnErrorOnTheOthersAndTheNextPassIsRight) {
+  run_ranks(3, [](const std::shared_ptr<ProcessGroup>& group) {
+    const Chain chain(1000);
+    DistributedDataParallel model(
+        chain, group, {.bucket_cap_mb = 0.001, .first_bucket_cap_mb = 0.001});
+    const torch::Tensor x = torch::full({1000}, group->rank() + 1.0);
+    for (int step = 0; step < 2; ++step) {
+      model.zero_grad();
+      if (group->rank() == 1) {
+        chain->before_w0 = [] { throw std::runtime_error("out of luck"); };
+        EXPECT_THROW(model(x).backward(), std::runtime_error);
+        chain->before_w0 = [] {};
+      } else {
+        expect_error(ErrorCode::kMismatch, HasSubstr("another rank's backward"), [&] {
+          model(x).backward();
+        });
+      }
+      model.zero_grad();
+      model(x).backward();
+      EXPECT_TRUE(chain->w0.grad().eq(2).all().item<bool>());
+    }
+  });
+}
+
+TEST(DdpBackward, AParameterConvertedAfterWrappingIsNamed) {
+  on_two_ranks([](Model& model, double /*rank*/) {
+    model.module()->to(torch::kDouble);
+    expect_error(ErrorCode::kInvalidArgument,
+                 AllOf(HasSubstr("'w"), HasSubstr("is f64[1], but the parameter was f32[1]")),
+                 [&] { model({1, 2, 3}).backward(); });
+  });
+}
+
+// Computes `segment` again in backward and runs backward through it: what activation checkpoints
+// do.
+struct Checkpoint : torch::autograd::Function<Checkpoint> {
+  using Segment = std::function<torch::Tensor(const torch::Tensor&)>;
+
+  static torch::Tensor forward(torch::autograd::AutogradContext* context,
+                               const torch::Tensor& x,
+                               std::int64_t segment) {
+    context->saved_data["segment"] = segment;
+    context->save_for_backward({x});
+    return call(segment, x);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const torch::AutoGradMode with_grad(true);
+    const torch::Tensor x = context->get_saved_variables()[0].detach().requires_grad_(true);
+    call(context->saved_data["segment"].toInt(), x).backward(gradients[0]);
+    return {x.grad(), torch::Tensor()};
+  }
+
+  static torch::Tensor call(std::int64_t segment, const torch::Tensor& x) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): saved data holds numbers only
+    return (*reinterpret_cast<const Segment*>(segment))(x);
+  }
+};
+
+struct CheckpointedImpl : torch::nn::Module {
+  explicit CheckpointedImpl(bool with_checkpoints) : with_checkpoints(with_checkpoints) {
+    for (int i = 0; i < 3; ++i) {
+      layers.push_back(register_module("layer" + std::to_string(i), torch::nn::Linear(4, 4)));
+    }
+    for (const torch::nn::Linear& layer : layers) {
+      segments.emplace_back(
+          [layer](const torch::Tensor& x) { return torch::tanh(layer->forward(x)); });
+    }
+  }
+
+  torch::Tensor forward(torch::Tensor x) {
+    for (const Checkpoint::Segment& segment : segments) {
+      x = with_checkpoints ? Checkpoint::apply(x, reinterpret_cast<std::int64_t>(&segment))
+                           : segment(x);
+    }
+    return x.sum();
+  }
+
+  bool with_checkpoints;
+  std::vector<torch::nn::Linear> layers;
+  std::vector<Checkpoint::Segment> segments;
+};
+
+TORCH_MODULE(Checkpointed);
+
+TEST(DdpBackward, ActivationCheckpointsGiveTheSameGradients) {
+  run_ranks(3, [](const std::shared_ptr<ProcessGroup>& group) {
+    const DistributedDataParallelOptions many_buckets{.bucket_cap_mb = 1e-5,
+                                                      .first_bucket_cap_mb = 1e-5};
+    DistributedDataParallel plain(Checkpointed(false), group, many_buckets);
+    DistributedDataParallel nested(Checkpointed(true), group, many_buckets);
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < plain.parameters().size(); ++i) {
+      nested.parameters()[i].copy_(plain.parameters()[i]);
+    }
+    const torch::AutoGradMode with_grad(true);
+    for (int step = 0; step < 3; ++step) {
+      const torch::Tensor x =
+          torch::full({2, 4}, 0.1 * (group->rank() + step)).requires_grad_(true);
+      plain.zero_grad();
+      nested.zero_grad();
+      plain(x).backward();
+      nested(x).backward();
+      EXPECT_TRUE(
+          is_bit_equal(clone_gradients(nested.parameters()), clone_gradients(plain.parameters())));
+    }
+  });
+}
+
+struct Pieces {
+  torch::Tensor first;
+  std::map<std::string, torch::Tensor> named;
+};
+
+[[maybe_unused]] void collect_tensors(Pieces& pieces, std::vector<at::Tensor*>& tensors) {
+  tensors.push_back(&pieces.first);
+  for (auto& [name, tensor] : pieces.named) {
+    tensors.push_back(&tensor);
+  }
+}
+
+struct ManyImpl : torch::nn::Module {
+  ManyImpl()
+      : a(register_parameter("a", torch::ones({2}))),
+        b(register_parameter("b", torch::ones({2}))) {}
+
+  using Result = std::
+      tuple<Pieces, std::vector<torch::Tensor>, std::optional<torch::Tensor>, int, torch::Tensor>;
+
+  Result forward(const torch::Tensor& x, double factor, const std::string& name) {
+    return {Pieces{x * a, {{name, x * b}}}, {a * factor, b}, std::nullopt, 7, {}};
+  }
+
+  torch::Tensor a;
+  torch::Tensor b;
+};
+
+TORCH_MODULE(Many);
+
+TEST(DdpBackward, ForwardTakesAndReturnsAnything) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    const Many many;
+    DistributedDataParallel model(many, group);
+    const torch::Tensor x = torch::full({2}, group->rank() + 1.0);
+    for (int step = 0; step < 3; ++step) {
+      model.zero_grad();
+      auto [pieces, list, nothing, number, undefined] = model(x, 3.0, "other");
+      EXPECT_EQ(number, 7);
+      EXPECT_FALSE(nothing.has_value());
+      EXPECT_FALSE(undefined.defined());
+      // Outputs 0, 1 and 2 are computed from parameters, output 3 is a parameter itself.
+      (pieces.first + pieces.named.at("other") + list[0] + list[1]).sum().backward();
+      EXPECT_TRUE(many->a.grad().eq(1.5 + 3).all().item<bool>());
+      EXPECT_TRUE(many->b.grad().eq(1.5 + 1).all().item<bool>());
+    }
+  });
+}
+
+TEST(DdpBackward, ASharedPointerToAModuleCanBeWrapped) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    DistributedDataParallel model(std::make_shared<ScalarsImpl>(), group);
+    model.forward(std::vector<double>{1.0 + group->rank(), 2, 3}).backward();
+    EXPECT_EQ(model.module()->w[0].grad().item<float>(), 1.5F);
+  });
+}
+
+TEST(DdpBuffers, FollowRankZeroUnlessSwitchedOff) {
+  for (const bool is_on : {true, false}) {
+    run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+      const torch::nn::BatchNorm1d norm(torch::nn::BatchNorm1dOptions(1).momentum(1.0));
+      DistributedDataParallel model(norm, group, {.broadcast_buffers = is_on});
+      const double mine = 10.0 * group->rank();
+      model(torch::tensor({{mine}, {mine + 2}})).sum().backward();
+      EXPECT_EQ(norm->running_mean.item<double>(), mine + 1) << "each rank saw its own batch";
+      model.eval();
+      const torch::NoGradGuard no_grad;
+      model(torch::zeros({2, 1}));
+      EXPECT_EQ(norm->running_mean.item<double>(), is_on ? 1 : mine + 1);
+      EXPECT_EQ(norm->num_batches_tracked.item<std::int64_t>(), 1);
+      // Nothing can have changed since: no rank has to take part any more.
+      if (group->rank() == 0) {
+        model(torch::zeros({2, 1}));
+      }
+    });
+  }
+}
+
+TEST(DdpErrors, AnErrorOfCommunicationLeavesBackwardAsItIs) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    const Scalars module;
+    Model model(module, group);
+    const torch::Tensor output = model({1, 2, 3});
+    if (group->rank() == 0) {
+      const at::Tensor wrong = torch::zeros({77});
+      EXPECT_THROW(all_reduce(*group, wrong), Error);
+    } else {
+      expect_error(ErrorCode::kMismatch, HasSubstr("77"), [&] { output.backward(); });
+      EXPECT_THROW(model({1, 2, 3}).backward(), Error) << "and every later call says so";
+    }
+  });
+}
+
+}  // namespace
+}  // namespace unisono::testing

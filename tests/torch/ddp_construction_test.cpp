@@ -1,0 +1,224 @@
+// What DistributedDataParallel checks and copies when it wraps a module.
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include "unisono/base/error.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/distributed_data_parallel.h"
+#include "unisono/torch/parameter_hash.h"
+#include "unisono/torch/tensor.h"
+
+#include "canonical.h"
+#include "rank_threads.h"
+
+namespace unisono::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// The message of the Error with which `body` must end.
+std::string message_of(ErrorCode code, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no Error was thrown";
+  return "";
+}
+
+// Wraps a module per rank, all of which must fail in the same way, and returns the messages.
+std::vector<std::string> mismatches(
+    int world_size,
+    const std::function<torch::nn::Sequential(int rank)>& module_of,
+    const std::function<DistributedDataParallelOptions(int rank)>& options_of = [](int) {
+      return DistributedDataParallelOptions();
+    }) {
+  std::vector<std::string> messages(static_cast<std::size_t>(world_size));
+  run_ranks(world_size, [&](const std::shared_ptr<ProcessGroup>& group) {
+    const int rank = group->rank();
+    messages[static_cast<std::size_t>(rank)] = message_of(ErrorCode::kMismatch, [&] {
+      const DistributedDataParallel model(module_of(rank), group, options_of(rank));
+    });
+    const at::Tensor one = torch::ones({1});
+    all_reduce(*group, one);
+    EXPECT_EQ(one.item<float>(), static_cast<float>(world_size)) << "the group must stay usable";
+  });
+  return messages;
+}
+
+torch::nn::Sequential two_layers(std::int64_t width) {
+  return {torch::nn::Linear(3, width), torch::nn::Linear(width, 2)};
+}
+
+TEST(DdpConstruction, EveryRankStartsWithRankZerosBits) {
+  constexpr int kWorldSize = 4;
+  std::vector<std::uint64_t> before(kWorldSize);
+  std::vector<std::uint64_t> after(kWorldSize);
+  run_ranks(kWorldSize, [&](const std::shared_ptr<ProcessGroup>& group) {
+    const auto rank = static_cast<std::size_t>(group->rank());
+    torch::nn::Sequential module(torch::nn::Conv2d(3, 5, 3), torch::nn::BatchNorm2d(5));
+    const torch::NoGradGuard no_grad;
+    for (const at::Tensor& parameter : module->parameters()) {
+      parameter.add_(static_cast<double>(rank));
+    }
+    for (const at::Tensor& buffer : module->buffers()) {
+      buffer.add_(static_cast<double>(rank));
+    }
+    const auto hash = [&] {
+      std::vector<at::Tensor> all = module->parameters();
+      for (const at::Tensor& buffer : module->buffers()) {
+        all.push_back(buffer);
+      }
+      return hash_tensors(all);
+    };
+    before[rank] = hash();
+    const DistributedDataParallel model(module, group);
+    after[rank] = hash();
+  });
+  for (std::size_t rank = 0; rank < kWorldSize; ++rank) {
+    EXPECT_EQ(after[rank], before[0]) << "rank " << rank;
+    EXPECT_EQ(rank == 0, before[rank] == before[0]) << "ranks must start out different";
+  }
+}
+
+TEST(DdpConstruction, TensorsLargerThanAPartAndNotContiguousArriveToo) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    constexpr std::int64_t kRows = 2300;  // times 2048 floats: more than 16 MiB
+    torch::nn::Sequential module(torch::nn::Linear(2048, kRows), torch::nn::Conv2d(8, 8, 3));
+    const double mine = group->rank() + 1;
+    const torch::NoGradGuard no_grad;
+    module->parameters()[0].fill_(mine);
+    at::Tensor conv = module->parameters()[2];
+    conv.set_data(torch::full_like(conv, mine).contiguous(at::MemoryFormat::ChannelsLast));
+    const DistributedDataParallel model(module, group);
+    EXPECT_TRUE(module->parameters()[0].eq(1).all().item<bool>());
+    EXPECT_TRUE(conv.eq(1).all().item<bool>());
+    EXPECT_FALSE(conv.is_contiguous()) << "the layout is the rank's own";
+  });
+}
+
+TEST(DdpConstruction, AnotherShapeNamesParameterRanksAndShapesOnAllRanks) {
+  for (const std::string& message :
+       mismatches(3, [](int rank) { return two_layers(rank == 2 ? 5 : 4); })) {
+    EXPECT_THAT(message,
+                HasSubstr("parameter '0.weight' is f32[4, 3] on rank 0 and f32[5, 3] on rank 2"));
+  }
+}
+
+TEST(DdpConstruction, AnotherTypeLayoutOrFrozenParameterIsNamed) {
+  for (const std::string& message : mismatches(2, [](int rank) {
+         torch::nn::Sequential module = two_layers(4);
+         if (rank == 1) {
+           module[1]->to(torch::kDouble);
+         }
+         return module;
+       })) {
+    EXPECT_THAT(message, HasSubstr("'1.weight' is f32[2, 4] on rank 0 and f64[2, 4] on rank 1"));
+  }
+  for (const std::string& message : mismatches(2, [](int rank) {
+         torch::nn::Sequential module = two_layers(4);
+         module->parameters()[1].set_requires_grad(rank == 0);
+         return module;
+       })) {
+    EXPECT_THAT(message,
+                HasSubstr("'0.bias' is f32[4] on rank 0 and f32[4] without gradient on rank 1"));
+  }
+  for (const std::string& message : mismatches(2, [](int rank) {
+         torch::nn::Sequential module(torch::nn::Conv2d(2, 2, 2));
+         if (rank == 1) {
+           at::Tensor weight = module->parameters()[0];
+           weight.set_data(weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
+         }
+         return module;
+       })) {
+    EXPECT_THAT(message, AllOf(HasSubstr("'0.weight'"), HasSubstr("with strides [8, 1, 4, 2]")));
+  }
+}
+
+TEST(DdpConstruction, AnotherNumberOfParametersNamesTheMissingOne) {
+  for (const std::string& message : mismatches(2, [](int rank) {
+         torch::nn::Sequential module = two_layers(4);
+         if (rank == 1) {
+           module->push_back(torch::nn::Linear(2, 2));
+         }
+         return module;
+       })) {
+    EXPECT_THAT(message,
+                HasSubstr("rank 1 has parameter '2.weight' (f32[2, 2]), which rank 0 lacks"));
+  }
+}
+
+TEST(DdpConstruction, DifferentBuffersAndOptionsAreNamed) {
+  for (const std::string& message : mismatches(2, [](int rank) {
+         torch::nn::Sequential module(torch::nn::BatchNorm1d(3));
+         if (rank == 1) {
+           at::Tensor mean = module->named_buffers()["0.running_mean"];
+           mean.set_data(torch::zeros({4}));
+         }
+         return module;
+       })) {
+    EXPECT_THAT(message, HasSubstr("buffer '0.running_mean' is f32[3] on rank 0 and f32[4]"));
+  }
+  for (const std::string& message : mismatches(
+           2,
+           [](int) { return two_layers(4); },
+           [](int rank) {
+             return DistributedDataParallelOptions{.find_unused_parameters = rank == 1};
+           })) {
+    EXPECT_THAT(message,
+                HasSubstr("option find_unused_parameters is false on rank 0 and true on rank 1"));
+  }
+}
+
+TEST(DdpConstruction, WhatCannotBeWrappedIsExplained) {
+  run_ranks(1, [](const std::shared_ptr<ProcessGroup>& group) {
+    EXPECT_THAT(message_of(ErrorCode::kInvalidArgument,
+                           [&] {
+                             torch::nn::Sequential module = two_layers(4);
+                             for (at::Tensor& parameter : module->parameters()) {
+                               parameter.set_requires_grad(false);
+                             }
+                             const DistributedDataParallel model(module, group);
+                           }),
+                HasSubstr("no parameter that requires a gradient"));
+    EXPECT_THAT(message_of(ErrorCode::kInvalidArgument,
+                           [&] {
+                             const DistributedDataParallel model(
+                                 two_layers(4), group, {.bucket_cap_mb = 0});
+                           }),
+                HasSubstr("bucket_cap_mb is 0"));
+    EXPECT_THAT(message_of(ErrorCode::kInvalidArgument,
+                           [&] {
+                             const DistributedDataParallel model(two_layers(4),
+                                                                 std::shared_ptr<ProcessGroup>());
+                           }),
+                HasSubstr("process group is null"));
+  });
+}
+
+TEST(DdpConstruction, ASharedParameterCountsOnce) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    const torch::nn::Linear layer(3, 3);
+    DistributedDataParallel model(torch::nn::Sequential(layer, layer), group);
+    const at::Tensor input = torch::full({1, 3}, group->rank() + 1.0);
+    model(input).sum().backward();
+    const at::Tensor gradient = layer->weight.grad().clone();
+    const at::Tensor root = gradient.clone();
+    broadcast(*group, root);
+    EXPECT_TRUE(is_bit_equal({gradient}, {root}));
+  });
+}
+
+}  // namespace
+}  // namespace unisono::testing
