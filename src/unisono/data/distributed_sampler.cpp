@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -45,13 +44,20 @@ void check_arguments(std::int64_t dataset_size, int num_replicas, int rank) {
 DistributedSampler::DistributedSampler(std::int64_t dataset_size,
                                        int num_replicas,
                                        int rank,
+                                       const DistributedSamplerOptions& options)
+    : DistributedSampler(
+          dataset_size, num_replicas, rank, options, Logger(fmt::format("rank {}", rank))) {}
+
+DistributedSampler::DistributedSampler(std::int64_t dataset_size,
+                                       int num_replicas,
+                                       int rank,
                                        const DistributedSamplerOptions& options,
-                                       std::optional<Logger> logger)
+                                       Logger logger)
     : dataset_size_(dataset_size),
       num_replicas_(num_replicas),
       rank_(rank),
       options_(options),
-      logger_(logger ? std::move(*logger) : Logger(fmt::format("rank {}", rank))),
+      logger_(std::move(logger)),
       num_samples_(0) {
   check_arguments(dataset_size, num_replicas, rank);
   const bool has_uneven_rest = dataset_size % num_replicas != 0 && !options.drop_last;

@@ -2,8 +2,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <optional>
-#include <utility>
 #include <vector>
 
 #include "unisono/base/log.h"
@@ -40,17 +38,19 @@ class DistributedSampler {
   DistributedSampler(std::int64_t dataset_size,
                      int num_replicas,
                      int rank,
-                     const DistributedSamplerOptions& options = {},
-                     std::optional<Logger> logger = std::nullopt);
+                     const DistributedSamplerOptions& options = {});
+  DistributedSampler(std::int64_t dataset_size,
+                     int num_replicas,
+                     int rank,
+                     const DistributedSamplerOptions& options,
+                     Logger logger);
 
   /// The sampler of this rank of a process group.
   template <RankOfWorld Group>
   DistributedSampler(std::int64_t dataset_size,
                      const Group& group,
-                     const DistributedSamplerOptions& options = {},
-                     std::optional<Logger> logger = std::nullopt)
-      : DistributedSampler(
-            dataset_size, group.world_size(), group.rank(), options, std::move(logger)) {}
+                     const DistributedSamplerOptions& options = {})
+      : DistributedSampler(dataset_size, group.world_size(), group.rank(), options) {}
 
   /// Call before each epoch with its number, or every epoch has the same order.
   void set_epoch(std::int64_t epoch);

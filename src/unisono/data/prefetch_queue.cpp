@@ -19,7 +19,7 @@ PrefetchQueue::PrefetchQueue(std::int64_t window)
 
 void PrefetchQueue::start(std::shared_ptr<Pass> pass) {
   // Declared first, so that batches of the old pass go back to their pool after the lock is gone.
-  std::vector<std::optional<LoadResult>> old_slots(slots_.size());
+  std::vector<std::optional<LoadResult>> old_slots(static_cast<std::size_t>(window_));
   const MutexLock lock(mutex_);
   if (pass_ != nullptr) {
     pass_->abandoned.store(true, std::memory_order_relaxed);
