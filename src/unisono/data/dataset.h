@@ -34,7 +34,7 @@ class Dataset {
   ///
   /// `into` has the bytes that dtype() and sample_shape() make, aligned for the element type. What
   /// this throws reaches the one who asked for the batch.
-  virtual std::int64_t load(std::int64_t index, std::span<std::byte> into) const = 0;
+  [[nodiscard]] virtual std::int64_t load(std::int64_t index, std::span<std::byte> into) const = 0;
 };
 
 }  // namespace unisono

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 #include <unistd.h>
+#include <zconf.h>
 #include <zlib.h>
 
 #include <algorithm>

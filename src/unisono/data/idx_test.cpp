@@ -2,8 +2,6 @@
 
 #include <sys/stat.h>
 
-#include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -54,7 +52,7 @@ class Idx : public ::testing::Test {
 };
 
 TEST_F(Idx, ReadsDimsAndBytes) {
-  const std::string elements = some_bytes(2 * 3 * 4);
+  const std::string elements = some_bytes(24);
   const IdxArray array = read_idx(folder_.write("a", idx_bytes(0x08, {2, 3, 4}, elements)));
   EXPECT_EQ(array.dtype, DType::kUInt8);
   EXPECT_THAT(array.dims, ElementsAre(2, 3, 4));

@@ -39,7 +39,7 @@ class ImageDataset final : public Dataset {
 
   [[nodiscard]] std::vector<std::int64_t> sample_shape() const override;
 
-  std::int64_t load(std::int64_t index, std::span<std::byte> into) const override;
+  [[nodiscard]] std::int64_t load(std::int64_t index, std::span<std::byte> into) const override;
 
   [[nodiscard]] const LabeledImages& images() const { return images_; }
 

@@ -3,8 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -46,7 +45,7 @@ struct SplitFiles {
 
 std::optional<std::string> find_file(const fs::path& folder, const std::string& name) {
   for (const char* const suffix : {"", ".gz"}) {
-    fs::path path = folder / (name + suffix);
+    const fs::path path = folder / (name + suffix);
     std::error_code unreadable;
     if (fs::exists(path, unreadable)) {
       return path.string();

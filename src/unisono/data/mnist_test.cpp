@@ -32,6 +32,7 @@ using ::testing::HasSubstr;
 
 std::vector<std::int64_t> first_labels(const LabeledImages& images, std::int64_t count) {
   std::vector<std::int64_t> labels;
+  labels.reserve(static_cast<std::size_t>(count));
   for (std::int64_t index = 0; index < count; ++index) {
     labels.push_back(images.label(index));
   }
@@ -160,7 +161,7 @@ TEST(MnistSample, SyntheticDigitsAreReadPixelByPixel) {
     const auto brightness = static_cast<std::byte>(255 - 5 * index);
     const auto drawn = kDrawnPixels[static_cast<std::size_t>(train.label(index))];
     EXPECT_EQ(std::ranges::count(train.image(index), brightness), drawn) << "image " << index;
-    EXPECT_EQ(std::ranges::count(train.image(index), std::byte{0}), 28 * 28 - drawn);
+    EXPECT_EQ(std::ranges::count(train.image(index), std::byte{0}), 784 - drawn);
   }
 }
 

@@ -1,6 +1,5 @@
 #include "unisono/data/random_permutation.h"
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 

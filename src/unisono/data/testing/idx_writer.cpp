@@ -1,6 +1,7 @@
 #include "unisono/data/testing/idx_writer.h"
 
 #include <stdlib.h>
+#include <zconf.h>
 #include <zlib.h>
 
 #include <cstddef>
