@@ -19,6 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace unisono::kernels::HWY_NAMESPACE {
 namespace {
 
+#if UNISONO_IS_VECTOR_TARGET
+
 // Lanes alternate between real and imaginary parts.
 struct ComplexProduct {
   static constexpr std::size_t kUnit = 2;
@@ -52,6 +54,11 @@ Pass choose_float_pass(const PassKey& key) {
       return nullptr;
   }
 }
+#else
+Pass choose_float_pass(const PassKey& /*key*/) {
+  return nullptr;
+}
+#endif
 
 }  // namespace
 }  // namespace unisono::kernels::HWY_NAMESPACE

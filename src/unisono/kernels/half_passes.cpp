@@ -18,6 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace unisono::kernels::HWY_NAMESPACE {
 namespace {
 
+#if UNISONO_IS_VECTOR_TARGET
+
 constexpr std::uint32_t kSignBit = 0x8000'0000;
 constexpr std::int32_t kF32Infinity = 0x7F80'0000;
 
@@ -54,11 +56,28 @@ struct BFloat16 {
   }
 };
 
-// Integer arithmetic and exact or singly rounded float arithmetic, for the CPU's own conversions
-// are missing at some levels. Signed comparisons, as the older levels have no others.
-// Source: F. Giesen, "Half-precision floating point conversions" (2012): exponents are moved by
-// integer addition, and a subnormal is normalized, or made, by one float addition of a power of
-// two.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+// The CPU's own conversions, which do what the arithmetic below does.
+struct Float16 {
+  using Lane = float;
+  using Memory = std::uint16_t;
+
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const std::uint8_t* from) {
+    return hn::PromoteTo(d, load_bytes(hn::Rebind<hwy::float16_t, D>(), from));
+  }
+
+  template <class D>
+  static HWY_INLINE void store(hn::Vec<D> v, D /*d*/, std::uint8_t* to, bool is_streaming) {
+    const hn::Rebind<hwy::float16_t, D> d16;
+    store_bytes(hn::DemoteTo(d16, v), d16, to, is_streaming);
+  }
+};
+#else
+// Integer arithmetic and exact or singly rounded float arithmetic. Signed comparisons, as the older
+// levels have no others. Source: F. Giesen, "Half-precision floating point conversions" (2012):
+// exponents are moved by integer addition, and a subnormal is normalized, or made, by one float
+// addition of a power of two.
 struct Float16 {
   using Lane = float;
   using Memory = std::uint16_t;
@@ -108,22 +127,29 @@ struct Float16 {
     store_u16(hn::Or(half, hn::ShiftRight<16>(sign)), d, to, is_streaming);
   }
 };
+#endif
 
+// Only sums, which are what training does all day, combine elements; others widen them first.
 template <class Half>
 Pass half_pass(const PassKey& key) {
   if (key.is_input_partial) {
     return float_pass<Plain<float>, Half>(key.op, key.n_inputs);
   }
-  if (key.is_output_partial) {
-    return float_pass<Half, Plain<float>>(key.op, key.n_inputs);
+  if (key.n_inputs > 1 && key.op != LaneOp::kSum) {
+    return nullptr;
   }
-  return key.op == LaneOp::kSum ? pass_of_up_to_four<Half, Half, Sum>(key.n_inputs)
-                                : float_pass<Half, Half>(key.op, key.n_inputs);
+  return key.is_output_partial ? pass_of_one_or_two<Half, Plain<float>, Sum>(key.n_inputs)
+                               : pass_of_up_to_four<Half, Half, Sum>(key.n_inputs);
 }
 
 Pass choose_half_pass(const PassKey& key) {
   return key.dtype == DType::kFloat16 ? half_pass<Float16>(key) : half_pass<BFloat16>(key);
 }
+#else
+Pass choose_half_pass(const PassKey& /*key*/) {
+  return nullptr;
+}
+#endif
 
 }  // namespace
 }  // namespace unisono::kernels::HWY_NAMESPACE

@@ -17,6 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace unisono::kernels::HWY_NAMESPACE {
 namespace {
 
+#if UNISONO_IS_VECTOR_TARGET
+
 // Any byte but 0 is true; what leaves is 0 or 1.
 struct Bool {
   using Lane = std::uint8_t;
@@ -92,6 +94,11 @@ Pass choose_integer_pass(const PassKey& key) {
       return nullptr;
   }
 }
+#else
+Pass choose_integer_pass(const PassKey& /*key*/) {
+  return nullptr;
+}
+#endif
 
 }  // namespace
 }  // namespace unisono::kernels::HWY_NAMESPACE

@@ -15,6 +15,9 @@
 #include <type_traits>
 
 #include "unisono/kernels/pass.h"
+#include "unisono/kernels/targets.h"
+
+#if UNISONO_IS_VECTOR_TARGET
 
 HWY_BEFORE_NAMESPACE();
 
@@ -145,18 +148,32 @@ struct Sweep {
     }
   }
 
+  // Several at once, so that loads and additions of one overlap those of the next. Conversions
+  // need the registers that four would take.
+  static constexpr std::size_t kVectors =
+      sizeof(typename In::Memory) == sizeof(Lane) && sizeof(typename Out::Memory) == sizeof(Lane)
+          ? 4
+          : 2;
+
   template <class D>
-  HWY_INLINE void four_vectors(D d, std::size_t at) const {
+  HWY_INLINE void several_vectors(D d, std::size_t at) const {
     const std::size_t lanes = hn::Lanes(d);
     const hn::Vec<D> v0 = result(d, at);
     const hn::Vec<D> v1 = result(d, at + lanes);
-    const hn::Vec<D> v2 = result(d, at + 2 * lanes);
-    const hn::Vec<D> v3 = result(d, at + 3 * lanes);
-    for (std::size_t i = 0; i < n_outputs; ++i) {
-      Out::store(v0, d, output(i, at), is_streaming);
-      Out::store(v1, d, output(i, at + lanes), is_streaming);
-      Out::store(v2, d, output(i, at + 2 * lanes), is_streaming);
-      Out::store(v3, d, output(i, at + 3 * lanes), is_streaming);
+    if constexpr (kVectors == 2) {
+      for (std::size_t i = 0; i < n_outputs; ++i) {
+        Out::store(v0, d, output(i, at), is_streaming);
+        Out::store(v1, d, output(i, at + lanes), is_streaming);
+      }
+    } else {
+      const hn::Vec<D> v2 = result(d, at + 2 * lanes);
+      const hn::Vec<D> v3 = result(d, at + 3 * lanes);
+      for (std::size_t i = 0; i < n_outputs; ++i) {
+        Out::store(v0, d, output(i, at), is_streaming);
+        Out::store(v1, d, output(i, at + lanes), is_streaming);
+        Out::store(v2, d, output(i, at + 2 * lanes), is_streaming);
+        Out::store(v3, d, output(i, at + 3 * lanes), is_streaming);
+      }
     }
   }
 
@@ -189,8 +206,8 @@ struct Sweep {
         one_vector(d_unit, at, false);
       }
     }
-    for (; at + 4 * lanes <= n_lanes; at += 4 * lanes) {
-      four_vectors(d, at);
+    for (; at + kVectors * lanes <= n_lanes; at += kVectors * lanes) {
+      several_vectors(d, at);
     }
     for (; at + lanes <= n_lanes; at += lanes) {
       one_vector(d, at, is_streaming);
@@ -276,4 +293,5 @@ Pass float_pass(LaneOp op, int n_inputs) {
 
 HWY_AFTER_NAMESPACE();
 
+#endif  // UNISONO_IS_VECTOR_TARGET
 #endif  // include guard

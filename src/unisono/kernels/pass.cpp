@@ -24,6 +24,10 @@ Pass find_pass(const PassKey& key) {
   }
 }
 
+bool has_passes() {
+  return find_integer_pass({.dtype = DType::kUInt8, .op = LaneOp::kSum, .n_inputs = 1}) != nullptr;
+}
+
 void store_fence() {
   hwy::FlushStream();
 }

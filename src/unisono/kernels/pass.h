@@ -38,8 +38,11 @@ struct PassKey {
 /// The most inputs that any pass combines.
 inline constexpr int kMaxPassInputs = 8;
 
-/// The pass for this CPU. Every meaningful key with one or two inputs has one; null where more
-/// inputs have none.
+/// Whether there are passes for this CPU at all.
+[[nodiscard]] bool has_passes();
+
+/// The pass for this CPU; null where there is none. If this CPU has any, then every meaningful key
+/// with one input has one, and every one with two partial inputs.
 [[nodiscard]] Pass find_pass(const PassKey& key);
 
 /// Makes streamed stores visible before all later stores.

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory_resource>
 #include <span>
 #include <string>
@@ -18,29 +18,16 @@
 #include "unisono/kernels/pass.h"
 #include "unisono/kernels/plan.h"
 #include "unisono/kernels/reduce_tree.h"
+#include "unisono/kernels/subtree.h"
 
 namespace unisono::kernels {
 namespace {
 
-// Inputs [from, to), combined by the left-balanced tree; empty when they are not.
-struct Subtree {
-  int from = 0;
-  int to = 0;
-};
-
-Subtree join(Subtree left, Subtree right) {
-  const int n_left = left.to - left.from;
-  const int n_right = right.to - right.from;
-  const bool is_adjacent = n_left > 0 && n_right > 0 && left.to == right.from;
-  const auto n_before_last = static_cast<unsigned>(n_left + n_right - 1);
-  if (!is_adjacent || static_cast<unsigned>(n_left) != std::bit_floor(n_before_last)) {
-    return {};
-  }
-  return {.from = left.from, .to = right.to};
-}
-
 bool is_canonical(const ReduceTask& task) {
-  std::array<Subtree, 2 * kMaxPassInputs> values{};
+  if (task.inputs.size() == 2) {
+    return task.steps.front().lhs == 0 && task.steps.front().rhs == 1;
+  }
+  std::array<Subtree, 2 * kMaxPassInputs> values;
   const std::size_t n_inputs = task.inputs.size();
   for (std::size_t i = 0; i < n_inputs; ++i) {
     values[i] = {.from = static_cast<int>(i), .to = static_cast<int>(i) + 1};
@@ -51,7 +38,7 @@ bool is_canonical(const ReduceTask& task) {
                                 values[static_cast<std::size_t>(step.rhs)]);
   }
   const Subtree result = values[n_inputs + task.steps.size() - 1];
-  return result.to - result.from == static_cast<int>(n_inputs);
+  return result.size() == static_cast<int>(n_inputs);
 }
 
 // Null unless one pass over memory does the whole task.
@@ -77,7 +64,15 @@ Pass single_pass(const ReduceTask& task, const Lanes& lanes) {
                     .is_output_partial = task.output_is_partial});
 }
 
-void run_single_pass(Pass pass, const ReduceTask& task, std::int64_t n_lanes) {
+// An output that was read before lies in a cache, and streaming would throw it out.
+bool is_any_output_an_input(const ReduceTask& task) {
+  return std::ranges::any_of(task.outputs, [&](const void* output) {
+    return std::ranges::any_of(task.inputs,
+                               [&](const ReduceInput& input) { return input.data == output; });
+  });
+}
+
+void run_single_pass(Pass pass, const ReduceTask& task, std::int64_t n_lanes, bool is_streaming) {
   std::array<const void*, kMaxPassInputs> inputs;
   for (std::size_t i = 0; i < task.inputs.size(); ++i) {
     inputs[i] = task.inputs[i].data;
@@ -86,14 +81,18 @@ void run_single_pass(Pass pass, const ReduceTask& task, std::int64_t n_lanes) {
         .outputs = task.outputs,
         .count = n_lanes,
         .divisor = divisor_of(task),
-        .is_streaming = task.is_streaming});
+        .is_streaming = is_streaming});
 }
 
-void run_blocks(const ReduceTask& task, const Lanes& lanes, std::int64_t n_lanes) {
+void run_blocks(const ReduceTask& task,
+                const Lanes& lanes,
+                std::int64_t n_lanes,
+                bool is_streaming) {
   // Enough for about 64 inputs; beyond that the heap's cost is lost in the work.
   std::array<std::byte, 8192> storage;
   std::pmr::monotonic_buffer_resource memory(storage.data(), storage.size());
-  run_plan(make_plan(task, lanes, &memory), task, lanes, n_lanes);
+  const Plan plan = make_plan(task, lanes, &memory);
+  run_plan(plan, task, lanes, n_lanes, is_streaming);
 }
 
 }  // namespace
@@ -102,19 +101,26 @@ void reduce(const ReduceTask& task, std::int64_t count) {
   check_task(task, count);
   const Lanes lanes = lanes_of(task.dtype, task.kind);
   const std::int64_t n_lanes = count * lanes.per_element;
+  const bool is_streaming = task.is_streaming && !is_any_output_an_input(task);
   const FloatMode mode;
   if (const Pass pass = single_pass(task, lanes)) {
-    run_single_pass(pass, task, n_lanes);
+    run_single_pass(pass, task, n_lanes, is_streaming);
+  } else if (has_passes()) {
+    run_blocks(task, lanes, n_lanes, is_streaming);
   } else {
-    run_blocks(task, lanes, n_lanes);
+    reduce_reference(task, count);
   }
-  if (task.is_streaming) {
+  if (is_streaming) {
     store_fence();
   }
 }
 
 void copy_streaming(void* to, const void* from, std::int64_t n_bytes) {
   const Pass pass = find_pass({.dtype = DType::kUInt8, .op = LaneOp::kSum, .n_inputs = 1});
+  if (pass == nullptr) {
+    std::memcpy(to, from, static_cast<std::size_t>(n_bytes));
+    return;
+  }
   pass({.inputs = &from, .outputs = std::span(&to, 1), .count = n_bytes, .is_streaming = true});
   store_fence();
 }

@@ -22,14 +22,15 @@ struct ReduceTask {
   ReduceKind kind;
   std::span<const ReduceInput> inputs;
   ReduceSteps steps;
-  /// All get the same elements. An output may be the very memory of an input (not overlap it
-  /// otherwise).
+  /// All get the same elements. An output may be the very memory of an input with elements of the
+  /// same size (not overlap it otherwise).
   std::span<void* const> outputs;
   /// Leave the result unrounded and undivided, in accumulate_dtype(dtype).
   bool output_is_partial = false;
   /// kAvg: what the sum is divided by, once, before the one rounding to dtype.
   int divisor = 1;
-  /// Store past the caches: faster for large outputs that nobody here reads soon.
+  /// Store past the caches: faster for large outputs that nobody here reads soon. Ignored where an
+  /// output is also an input, which is in a cache already.
   bool is_streaming = false;
 };
 
@@ -40,9 +41,10 @@ void check_reduction(DType dtype, ReduceKind kind);
 /// Combines `count` elements of every input, element by element, in the order of the task's steps.
 ///
 /// The bits of the result depend on inputs and steps alone: not on the instruction set, the count,
-/// alignment, or the caller's floating point mode. Excepted are the payloads of NaNs. MIN and MAX
-/// are NaN where any input is NaN. 16-bit floats are combined in f32 and rounded once, at the end.
-/// Integers wrap around. Pointers need no alignment. Thread-safe.
+/// alignment, or the caller's floating point mode. Excepted are the signs and payloads of NaNs. MIN
+/// and MAX are NaN where any input is NaN, and hold -0 to be less than +0. 16-bit floats are
+/// combined in f32 and rounded once, at the end. Integers wrap around. Pointers need no alignment.
+/// Thread-safe.
 void reduce(const ReduceTask& task, std::int64_t count);
 
 /// The same result from plain loops: what reduce() is tested against.

@@ -5,6 +5,6 @@
 #define HWY_DISABLED_TARGETS \
   (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
-// The fallback for what has none of these. Highway shuns it before GCC 12.3 for a miscompiled high
-// half of a product (GCC bug 106322), which no kernel uses; the tests run it like all others.
-#define HWY_BROKEN_EMU128 0
+// Highway's fallback for all other CPUs emulates vectors one lane at a time, which is no better
+// than the reference's plain loops: no passes are compiled for it.
+#define UNISONO_IS_VECTOR_TARGET (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
