@@ -1,9 +1,9 @@
 // How a job ends when a rank fails or a signal comes.
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
-#include <csignal>
 #include <string>
 #include <vector>
 

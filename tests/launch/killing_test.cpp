@@ -1,5 +1,6 @@
 // Nothing is left behind, whoever is killed.
-#include <csignal>
+#include <signal.h>
+
 #include <string>
 #include <vector>
 

@@ -1,12 +1,12 @@
 // What becomes of the ranks' output.
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <csignal>
 #include <string>
 #include <thread>
 #include <vector>

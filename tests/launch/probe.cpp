@@ -1,9 +1,9 @@
 // A program to be launched: does what its first argument says.
+#include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <array>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <map>

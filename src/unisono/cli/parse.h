@@ -2,7 +2,7 @@
 
 #include <optional>
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 calls it so.
 class App;
 }  // namespace CLI
 

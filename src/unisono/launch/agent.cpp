@@ -2,14 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/epoll.h>
+#include <signal.h>
+#include <sys/epoll.h>  // IWYU pragma: keep
 #include <sys/resource.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,12 +23,14 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/launch/channel.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/outputs.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/protocol.h"
 #include "unisono/launch/report.h"
 #include "unisono/launch/run.h"
+#include "unisono/launch/signals.h"
 
 namespace unisono::launch {
 namespace {
@@ -70,7 +73,7 @@ Agent::Agent(const RunOptions& options, const Program& program, const JobLayout&
       program_(program),
       job_(job),
       signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCHLD}, {SIGPIPE}),
-      outputs_(poller_,
+      outputs_(loop_,
                {.first_rank = job.first_rank,
                 .n_workers = options.n_workers,
                 .prefix = options.prefix,
@@ -89,9 +92,8 @@ Agent::Agent(const RunOptions& options, const Program& program, const JobLayout&
 }
 
 int Agent::run() {
-  poller_.add(signals_.fd(), EPOLLIN, [this](std::uint32_t /*events*/) { on_signal(); });
-  poller_.add(
-      guardian_.channel().fd(), EPOLLIN, [this](std::uint32_t /*events*/) { on_channel(); });
+  loop_.add(signals_.fd(), EPOLLIN, [this](std::uint32_t /*events*/) { on_signal(); });
+  loop_.add(guardian_.channel().fd(), EPOLLIN, [this](std::uint32_t /*events*/) { on_channel(); });
   if (options_.verbose) {
     outputs_.message(
         fmt::format("{} ranks of {}, MASTER_ADDR={} MASTER_PORT={}{}",
@@ -104,7 +106,7 @@ int Agent::run() {
   spawn_next();
   while (phase_ != Phase::kOver) {
     outputs_.flush();
-    poller_.run_once(phase_deadline_);
+    loop_.run_once(phase_deadline_);
     if (phase_deadline_.has_passed()) {
       escalate();
     }
@@ -119,7 +121,13 @@ void Agent::spawn_next() {
     return;
   }
   const int local_rank = static_cast<int>(n_ordered_++);
-  const Outputs::Ends ends = outputs_.open(local_rank);
+  Outputs::Ends ends;
+  try {
+    ends = outputs_.open(local_rank);
+  } catch (const Error& error) {
+    fail({kLauncherFailed, std::nullopt, error.what()});
+    return;
+  }
   const bool gets_stdin = local_rank == 0 && may_pass_stdin(job_.node_rank);
   awaits_spawn_ = true;
   phase_deadline_ = Deadline::after(kSpawnAnswer);
@@ -191,7 +199,6 @@ void Agent::on_channel() {
   if (!channel.is_closed()) {
     return;
   }
-  poller_.remove(channel.fd());
   if (phase_ != Phase::kOver) {
     mark_running_as_ended_by_us();
     if (!cause_) {
@@ -294,6 +301,9 @@ void Agent::mark_running_as_ended_by_us() {
 }
 
 void Agent::order(const Message& message) {
+  if (phase_ == Phase::kOver) {
+    return;  // There is no guardian any more.
+  }
   // A guardian that was stopped would let us wait.
   ::kill(guardian_.pid(), SIGCONT);
   guardian_.channel().send(message, false);
@@ -352,7 +362,7 @@ void Agent::escalate() {
 }
 
 void Agent::finish() {
-  poller_.remove(guardian_.channel().fd());
+  loop_.remove(guardian_.channel().fd());
   const std::vector<pid_t> left = guardian_.end();
   if (!left.empty()) {
     outputs_.message("these processes could not be ended:" + pid_list(left));
@@ -368,7 +378,7 @@ void Agent::flush_outputs() {
   is_flushing_ = true;
   outputs_.flush();
   while (!outputs_.is_flushed() && !abandon_output_ && !deadline.has_passed()) {
-    poller_.run_once(deadline);
+    loop_.run_once(deadline);
   }
 }
 

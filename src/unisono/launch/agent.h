@@ -11,12 +11,12 @@
 #include "unisono/launch/environment.h"
 #include "unisono/launch/guardian_link.h"
 #include "unisono/launch/outputs.h"
-#include "unisono/launch/poller.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/protocol.h"
 #include "unisono/launch/report.h"
 #include "unisono/launch/run.h"
 #include "unisono/launch/signals.h"
+#include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
 
@@ -69,7 +69,7 @@ class Agent {
   Program program_;
   JobLayout job_;
   SignalFd signals_;
-  Poller poller_;
+  net::EventLoop loop_;
   Outputs outputs_;
   GuardianLink guardian_;
   Fd null_;

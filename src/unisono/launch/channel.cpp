@@ -1,7 +1,7 @@
 #include "unisono/launch/channel.h"
 
 #include <sys/socket.h>
-#include <sys/uio.h>
+#include <sys/types.h>
 
 #include <array>
 #include <cerrno>

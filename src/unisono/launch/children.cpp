@@ -1,12 +1,14 @@
 #include "unisono/launch/children.h"
 
 #include <dirent.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
-#include <csignal>
 #include <ctime>
 #include <fstream>
 #include <memory>
@@ -14,6 +16,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "unisono/base/deadline.h"

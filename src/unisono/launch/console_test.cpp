@@ -1,19 +1,22 @@
 #include "unisono/launch/console.h"
 
 #include <fcntl.h>
-#include <pty.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <array>
+#include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <gtest/gtest.h>
 
 #include "unisono/base/fd.h"
-#include "unisono/launch/line_splitter.h"
 #include "unisono/launch/pty.h"
+#include "unisono/launch/sink.h"
 #include "unisono/launch/tail.h"
+#include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
 namespace {
@@ -59,12 +62,12 @@ class ConsoleTest : public ::testing::TestWithParam<bool> {
   static constexpr Source kBar{0, Stream::kOut};
   static constexpr Source kOther{1, Stream::kErr};
 
-  Poller poller_;
+  net::EventLoop loop_;
   Target target_{GetParam()};
-  Sink out_{target_.fd(), poller_, [](int) { FAIL(); }};
+  Sink out_{target_.fd(), loop_, [](int) { FAIL(); }};
   // The same terminal (or file) under another number.
   Fd second_{::fcntl(target_.fd(), F_DUPFD_CLOEXEC, 0)};
-  Sink err_{second_.get(), poller_, [](int) { FAIL(); }};
+  Sink err_{second_.get(), loop_, [](int) { FAIL(); }};
   Console console_{out_, err_};
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/random.h>
+#include <sys/types.h>
 
 #include <cerrno>
 #include <cstddef>

@@ -1,10 +1,14 @@
 #include "unisono/launch/guardian.h"
 
 #include <fcntl.h>
-#include <sys/epoll.h>
+#include <linux/prctl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>  // IWYU pragma: keep
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,12 +16,12 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -68,14 +72,14 @@ void Guardian::run() {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
     throw system_error("prctl(PR_SET_CHILD_SUBREAPER)", errno);
   }
-  poller_.add(channel_.fd(), EPOLLIN, [this](std::uint32_t /*events*/) { on_channel(); });
-  poller_.add(signals_.fd(), EPOLLIN, [this](std::uint32_t /*events*/) {
+  loop_.add(channel_.fd(), EPOLLIN, [this](std::uint32_t /*events*/) { on_channel(); });
+  loop_.add(signals_.fd(), EPOLLIN, [this](std::uint32_t /*events*/) {
     while (signals_.next()) {
       child_ended_ = true;
     }
   });
   while (!channel_.is_closed()) {
-    poller_.run_once(Deadline::never());
+    loop_.run_once(Deadline::never());
     // Only after the ranks' own descriptors have told in which order they ended.
     if (std::exchange(child_ended_, false)) {
       reap();
@@ -100,6 +104,7 @@ void Guardian::start(const Spawn& order, std::span<const Fd> stdio) {
   UNISONO_CHECK(stdio.size() == 3, "a rank needs three standard descriptors");
   std::vector<std::string> entries = merge_environment(environ, order.environment);
   std::vector<char*> environment;
+  environment.reserve(entries.size() + 1);
   for (std::string& entry : entries) {
     environment.push_back(entry.data());
   }
@@ -131,7 +136,7 @@ void Guardian::watch_end(pid_t pid, Worker& worker) {
     worker.pidfd.reset();
   }
   if (worker.pidfd.is_open()) {
-    poller_.add(
+    loop_.add(
         worker.pidfd.get(), EPOLLIN, [this, pid](std::uint32_t /*events*/) { reap_worker(pid); });
   }
 }
@@ -183,7 +188,9 @@ void Guardian::on_reaped(pid_t pid, int status) {
   if (found == workers_.end()) {
     return;
   }
-  poller_.remove(found->second.pidfd.get());
+  if (found->second.pidfd.is_open()) {
+    loop_.remove(found->second.pidfd.get());
+  }
   channel_.send(Exited{found->second.local_rank, status}, true);
   workers_.erase(found);
 }

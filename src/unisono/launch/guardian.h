@@ -7,8 +7,8 @@
 
 #include "unisono/base/fd.h"
 #include "unisono/launch/channel.h"
-#include "unisono/launch/poller.h"
 #include "unisono/launch/signals.h"
+#include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
 
@@ -40,7 +40,7 @@ class Guardian {
   const char* path_;
   char* const* argv_;
   SignalFd signals_;
-  Poller poller_;
+  net::EventLoop loop_;
   std::map<pid_t, Worker> workers_;
   bool child_ended_ = false;
 };

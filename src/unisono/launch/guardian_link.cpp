@@ -1,13 +1,16 @@
 #include "unisono/launch/guardian_link.h"
 
 #include <fcntl.h>
+#include <linux/prctl.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +45,7 @@ GuardianLink::GuardianLink(const Program& program, const sigset_t& original_mask
       "unisono", kGuardianArgument, std::to_string(guardians.fd()), program.path};
   arguments.insert(arguments.end(), program.argv.begin(), program.argv.end());
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) {
     argv.push_back(argument.data());
   }

@@ -1,7 +1,7 @@
 #include "unisono/launch/outputs.h"
 
 #include <fmt/format.h>
-#include <sys/epoll.h>
+#include <sys/epoll.h>  // IWYU pragma: keep
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 
 #include "unisono/base/error.h"
 #include "unisono/launch/console.h"
-#include "unisono/launch/poller.h"
 #include "unisono/launch/pty.h"
 #include "unisono/launch/worker_output.h"
+#include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
 namespace {
@@ -30,11 +30,11 @@ constexpr int kMaxLastReads = 256;
 
 }  // namespace
 
-Outputs::Outputs(Poller& poller, const OutputOptions& options, WorkerOutput::OnError on_error)
-    : poller_(poller),
+Outputs::Outputs(net::EventLoop& loop, const OutputOptions& options, WorkerOutput::OnError on_error)
+    : loop_(loop),
       on_error_(std::move(on_error)),
-      out_(STDOUT_FILENO, poller, [this](int error_number) { on_error_("stdout", error_number); }),
-      err_(STDERR_FILENO, poller, [this](int error_number) { on_error_("stderr", error_number); }),
+      out_(STDOUT_FILENO, loop, [this](int error_number) { on_error_("stdout", error_number); }),
+      err_(STDERR_FILENO, loop, [this](int error_number) { on_error_("stderr", error_number); }),
       console_(out_, err_) {
   if (!options.log_dir.empty()) {
     std::error_code error;
@@ -52,10 +52,8 @@ Outputs::Outputs(Poller& poller, const OutputOptions& options, WorkerOutput::OnE
 }
 
 Outputs::~Outputs() {
-  for (const Worker& worker : workers_) {
-    for (const auto& output : worker.streams) {
-      poller_.remove(output->fd());
-    }
+  for (const int fd : watched_) {
+    loop_.remove(fd);
   }
 }
 
@@ -86,14 +84,21 @@ Outputs::Ends Outputs::open(int local_rank) {
 }
 
 void Outputs::watch(WorkerOutput& output) {
-  poller_.add(
+  loop_.add(
       output.fd(), EPOLLIN, [this, &output](std::uint32_t /*events*/) { on_readable(output); });
+  watched_.insert(output.fd());
+}
+
+void Outputs::unwatch(const WorkerOutput& output) {
+  if (watched_.erase(output.fd()) != 0) {
+    loop_.remove(output.fd());
+  }
 }
 
 void Outputs::on_readable(WorkerOutput& output) {
   output.read_some();
   if (output.at_end()) {
-    poller_.remove(output.fd());
+    unwatch(output);
     output.finish();
   }
 }
@@ -119,7 +124,7 @@ void Outputs::throttle(Stream stream, bool& is_paused) {
         continue;
       }
       if (pause) {
-        poller_.remove(output->fd());
+        unwatch(*output);
       } else {
         watch(*output);
       }
@@ -133,7 +138,7 @@ void Outputs::drain() {
       if (output->fd() < 0) {
         continue;
       }
-      poller_.remove(output->fd());
+      unwatch(*output);
       for (int i = 0; i < kMaxLastReads && output->read_some(); ++i) {
       }
       output->finish();

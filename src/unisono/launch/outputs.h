@@ -3,16 +3,17 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "unisono/base/fd.h"
 #include "unisono/launch/console.h"
-#include "unisono/launch/poller.h"
 #include "unisono/launch/sink.h"
 #include "unisono/launch/tail.h"
 #include "unisono/launch/worker_output.h"
+#include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
 
@@ -27,9 +28,9 @@ struct OutputOptions {
 /// All output of a node's ranks, from their pipes to our stdout and stderr.
 class Outputs {
  public:
-  /// Creates the log files. Throws Error(kSystem) when that fails. `poller` must outlive the
+  /// Creates the log files. Throws Error(kSystem) when that fails. `loop` must outlive the
   /// object.
-  Outputs(Poller& poller, const OutputOptions& options, WorkerOutput::OnError on_error);
+  Outputs(net::EventLoop& loop, const OutputOptions& options, WorkerOutput::OnError on_error);
 
   Outputs(const Outputs&) = delete;
   Outputs& operator=(const Outputs&) = delete;
@@ -45,7 +46,7 @@ class Outputs {
 
   [[nodiscard]] Ends open(int local_rank);
 
-  /// To be called after each round of the poller: writes what was collected, and stops reading from
+  /// To be called after each round of the loop: writes what was collected, and stops reading from
   /// ranks while nobody reads from us.
   void flush();
 
@@ -71,17 +72,19 @@ class Outputs {
   void add_stream(Worker& worker, int local_rank, Stream stream, const OutputOptions& options);
   void on_readable(WorkerOutput& output);
   void watch(WorkerOutput& output);
+  void unwatch(const WorkerOutput& output);
   void throttle(Stream stream, bool& is_paused);
 
   [[nodiscard]] Sink& sink(Stream stream) { return stream == Stream::kOut ? out_ : err_; }
 
-  Poller& poller_;
+  net::EventLoop& loop_;
   WorkerOutput::OnError on_error_;
   Sink out_;
   Sink err_;
   Console console_;
   bool out_paused_ = false;
   bool err_paused_ = false;
+  std::set<int> watched_;
   std::deque<Worker> workers_;  // A deque: the streams refer to their worker's tail.
 };
 

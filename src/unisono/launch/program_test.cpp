@@ -1,14 +1,15 @@
 #include "unisono/launch/program.h"
 
+#include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

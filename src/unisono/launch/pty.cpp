@@ -6,7 +6,6 @@
 #include <termios.h>
 
 #include <cerrno>
-#include <utility>
 
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"

@@ -1,10 +1,11 @@
 #include "unisono/launch/report.h"
 
 #include <fmt/format.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstddef>
 #include <deque>
 #include <map>

@@ -1,8 +1,8 @@
 #include "unisono/launch/report.h"
 
+#include <signal.h>
+
 #include <chrono>
-#include <csignal>
-#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>

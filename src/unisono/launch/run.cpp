@@ -8,7 +8,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <system_error>
 
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"

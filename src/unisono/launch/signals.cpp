@@ -1,11 +1,11 @@
 #include "unisono/launch/signals.h"
 
+#include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <initializer_list>
 #include <optional>
 #include <utility>
@@ -39,7 +39,7 @@ SignalFd::SignalFd(std::initializer_list<int> caught, std::initializer_list<int>
   for (const int signal_number : blocked) {
     sigaddset(&all, signal_number);
   }
-  ::sigprocmask(SIG_BLOCK, &all, &original_mask_);
+  ::pthread_sigmask(SIG_BLOCK, &all, &original_mask_);
   fd_ = Fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd_.is_open()) {
     throw system_error("signalfd", errno);

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <csignal>
+#include <signal.h>
+
 #include <initializer_list>
 #include <optional>
 
@@ -8,7 +9,7 @@
 
 namespace unisono::launch {
 
-/// Signals of this process as a descriptor that a Poller can watch.
+/// Signals of this process as a descriptor that an event loop can watch.
 ///
 /// The signals stay blocked when the object is gone: one that is still pending must not end the
 /// process on its way out.

@@ -1,7 +1,8 @@
 #include "unisono/launch/sink.h"
 
-#include <poll.h>
-#include <sys/epoll.h>
+#include <sys/epoll.h>  // IWYU pragma: keep
+#include <sys/poll.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "unisono/launch/poller.h"
+#include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
 namespace {
@@ -21,8 +22,8 @@ constexpr std::size_t kPieceBytes = 4096;
 
 }  // namespace
 
-Sink::Sink(int fd, Poller& poller, OnError on_error)
-    : fd_(fd), poller_(poller), on_error_(std::move(on_error)), is_terminal_(::isatty(fd) == 1) {}
+Sink::Sink(int fd, net::EventLoop& loop, OnError on_error)
+    : fd_(fd), loop_(loop), on_error_(std::move(on_error)), is_terminal_(::isatty(fd) == 1) {}
 
 Sink::~Sink() {
   unwatch();
@@ -64,13 +65,14 @@ void Sink::flush() {
 
 void Sink::watch() {
   if (!is_watched_) {
-    is_watched_ = poller_.add(fd_, EPOLLOUT, [this](std::uint32_t /*events*/) { flush(); });
+    loop_.add(fd_, EPOLLOUT, [this](std::uint32_t /*events*/) { flush(); });
+    is_watched_ = true;
   }
 }
 
 void Sink::unwatch() {
   if (is_watched_) {
-    poller_.remove(fd_);
+    loop_.remove(fd_);
     is_watched_ = false;
   }
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "unisono/launch/poller.h"
+#include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
 
@@ -16,7 +16,7 @@ class Sink {
   /// Gets errno of the write that failed, once; what comes later is dropped.
   using OnError = std::function<void(int error_number)>;
 
-  Sink(int fd, Poller& poller, OnError on_error);
+  Sink(int fd, net::EventLoop& loop, OnError on_error);
   ~Sink();
   Sink(const Sink&) = delete;
   Sink& operator=(const Sink&) = delete;
@@ -25,7 +25,7 @@ class Sink {
 
   void append(std::string_view text);
 
-  /// Writes what can be written now; the poller writes the rest when the reader takes it.
+  /// Writes what can be written now; the loop writes the rest when the reader takes it.
   void flush();
 
   /// Bytes that the reader has not taken yet.
@@ -42,7 +42,7 @@ class Sink {
   void fail(int error_number);
 
   int fd_;
-  Poller& poller_;
+  net::EventLoop& loop_;
   OnError on_error_;
   bool is_terminal_;
   bool is_watched_ = false;

@@ -1,14 +1,17 @@
 #include "unisono/launch/spawn.h"
 
 #include <fcntl.h>
-#include <poll.h>
+#include <linux/prctl.h>
+#include <signal.h>
+#include <sys/poll.h>
 #include <sys/prctl.h>
+#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <csignal>
+#include <cstddef>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
@@ -33,7 +36,7 @@ void become(const SpawnRequest& request, pid_t parent) {
   if (request.kept_fd >= 0 && ::fcntl(request.kept_fd, F_SETFD, 0) != 0) {
     return;
   }
-  ::sigprocmask(SIG_SETMASK, &request.signal_mask, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &request.signal_mask, nullptr);
   ::execve(request.path, request.argv, request.environment);
 }
 

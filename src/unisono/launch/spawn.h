@@ -1,9 +1,9 @@
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <array>
-#include <csignal>
 
 #include "unisono/base/deadline.h"
 

@@ -1,6 +1,7 @@
 #include "unisono/launch/worker_output.h"
 
 #include <fcntl.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <array>
