@@ -4,7 +4,6 @@
 //   store_peer client HOST PORT   one call per line of stdin, one line of answer each
 //
 // Texts in lines are hexadecimal after an "x".
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +13,6 @@
 #include <map>
 #include <optional>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -176,19 +174,19 @@ std::string answer(Store& store, const std::string& line) {
 }
 
 int serve() {
-  const auto address = unisono::net::Address::parse("127.0.0.1", 0);
-  const unisono::store::TcpStoreHost host({.address = *address});
-  std::cout << host.address().port() << std::endl;
+  const unisono::store::TcpStoreHost host(
+      {.address = unisono::net::resolve("127.0.0.1", 0)[0], .secret = ""});
+  std::cout << host.address().port() << '\n' << std::flush;
   for (std::string line; std::getline(std::cin, line);) {
   }
   return 0;
 }
 
 int run_client(const std::string& host, const std::string& port) {
-  TcpStore store({.host = host, .port = static_cast<std::uint16_t>(number(port))},
+  TcpStore store({.host = host, .port = static_cast<std::uint16_t>(number(port)), .secret = ""},
                  Deadline::after(std::chrono::seconds(30)));
   for (std::string line; std::getline(std::cin, line);) {
-    std::cout << answer(store, line) << std::endl;
+    std::cout << answer(store, line) << '\n' << std::flush;
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -53,7 +54,7 @@ std::vector<std::byte> Session::take_output() {
 
 void Session::choose_state(std::byte first) {
   if (first == net::kHelloByte) {
-    hello_.emplace(
+    hello_ = std::make_unique<net::Hello>(
         net::Hello::Side::kServer, secret_, net::HelloInfo{.job = "", .purpose = "store"});
     state_ = State::kHello;
   } else if (first != static_cast<std::byte>(Opcode::kValidate)) {

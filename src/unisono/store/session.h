@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -84,7 +84,7 @@ class Session {
   std::string secret_;
   Limits limits_;
   State state_ = State::kNew;
-  std::optional<net::Hello> hello_;
+  std::unique_ptr<net::Hello> hello_;
   RequestParser parser_;
   bool is_waiting_ = false;
   std::deque<Request> deferred_;

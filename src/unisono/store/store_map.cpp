@@ -1,6 +1,5 @@
 #include "unisono/store/store_map.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>

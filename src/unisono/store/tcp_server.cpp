@@ -1,10 +1,9 @@
 #include "unisono/store/tcp_server.h"
 
 #include <fmt/format.h>
-#include <sys/epoll.h>
+#include <sys/epoll.h>  // IWYU pragma: keep (EPOLLIN, EPOLLOUT)
 #include <sys/socket.h>
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>

@@ -14,8 +14,8 @@
 namespace unisono::store {
 
 struct TcpServerOptions {
-  net::Address address;     ///< Where to listen; port 0 takes a free one.
-  std::string secret = {};  ///< Clients prove that they know it. Empty: anybody who can connect.
+  net::Address address;  ///< Where to listen; port 0 takes a free one.
+  std::string secret;    ///< Clients prove that they know it. Empty: anybody who can connect.
   /// Allows an address other than loopback without a secret.
   bool insecure = false;
   Limits limits = {};

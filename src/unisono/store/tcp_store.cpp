@@ -176,7 +176,7 @@ std::vector<std::string> TcpStore::list_keys() {
   std::vector<std::string> keys;
   request(begin(Opcode::kListKeys), [&](StoreChannel& channel) {
     for (std::int64_t n = channel.read_i64(io_deadline()); n > 0; --n) {
-      std::string key = channel.read_string(io_deadline());
+      const std::string key = channel.read_string(io_deadline());
       if (key.starts_with(kKeyPrefix)) {
         keys.push_back(key.substr(kKeyPrefix.size()));
       }

@@ -25,7 +25,7 @@ struct TcpStoreOptions {
   std::string host;  ///< Name or numeric address.
   std::uint16_t port = 0;
   /// Proves itself and wants proof. Empty: speaks to PyTorch's own server as well as to ours.
-  std::string secret = {};
+  std::string secret;
   std::int32_t rank = -1;  ///< Told to the server.
   /// For what is no wait of the caller's: sending a request, and a reply that is due at once.
   std::chrono::milliseconds io_timeout = std::chrono::seconds(30);
