@@ -57,7 +57,8 @@ class CheckpointTest : public ::testing::Test {
 };
 
 torch::nn::Sequential make_module() {
-  return {torch::nn::Conv2d(1, 2, 3), torch::nn::BatchNorm2d(2), torch::nn::Linear(4, 3)};
+  return torch::nn::Sequential(
+      torch::nn::Conv2d(1, 2, 3), torch::nn::BatchNorm2d(2), torch::nn::Linear(4, 3));
 }
 
 TEST_F(CheckpointTest, OneFileThatANonDistributedProgramLoads) {

@@ -55,6 +55,7 @@ struct ScalarsImpl : torch::nn::Module {
 TORCH_MODULE(Scalars);
 
 using Model = DistributedDataParallel<Scalars>;
+using Factors = std::vector<double>;
 
 // The gradients of w0, w1, w2; nothing where undefined.
 std::vector<std::optional<float>> gradients_of(const Model& model) {
@@ -101,7 +102,7 @@ TEST(DdpBackward, GradientsAreAveragedHoweverTheyAreZeroed) {
       model.zero_grad(/*set_to_none=*/step % 2 == 0);
       const void* const before =
           step % 2 == 0 ? nullptr : model.parameters()[0].grad().const_data_ptr();
-      model({1 + rank, 2 + rank, 3 + step + rank}).backward();
+      model(Factors{1 + rank, 2 + rank, 3 + step + rank}).backward();
       EXPECT_EQ(gradients_of(model), values({1.5F, 2.5F, 3.5F + static_cast<float>(step)}));
       if (before != nullptr && step > 1) {
         EXPECT_EQ(model.parameters()[0].grad().const_data_ptr(), before);
@@ -113,7 +114,7 @@ TEST(DdpBackward, GradientsAreAveragedHoweverTheyAreZeroed) {
 TEST(DdpBackward, WithoutZeroingGradientsAddUp) {
   on_two_ranks([](Model& model, double rank) {
     for (int step = 1; step <= 4; ++step) {
-      model({1 + rank, 2 + rank, 3 + rank}).backward();
+      model(Factors{1 + rank, 2 + rank, 3 + rank}).backward();
       const auto n = static_cast<float>(step);
       EXPECT_EQ(gradients_of(model), values({1.5F * n, 2.5F * n, 3.5F * n}));
     }
@@ -125,7 +126,7 @@ TEST(DdpBackward, AGradientOfTheCallersOwnIsAddedToAndAveraged) {
     for (int step = 0; step < 2; ++step) {
       model.zero_grad();
       model.parameters()[1].mutable_grad() = torch::full({1}, 10 * rank);
-      model({1, 2, 3}).backward();
+      model(Factors{1, 2, 3}).backward();
       EXPECT_EQ(gradients_of(model), values({1, 2 + 5, 3}));
     }
   });
@@ -137,12 +138,12 @@ TEST(DdpBackward, NoSyncAddsUpLocallyUntilTheNextSynchronizedPass) {
       model.zero_grad();
       {
         const NoSync guard = model.no_sync();
-        model({1 + rank, 2, 3}).backward();
-        model({1 + rank, 2, 3}).backward();
+        model(Factors{1 + rank, 2, 3}).backward();
+        model(Factors{1 + rank, 2, 3}).backward();
       }
       const auto local = static_cast<float>(2 + 2 * rank);
       EXPECT_EQ(gradients_of(model), values({local, 4, 6}));
-      model({5 + rank, 1, 1}).backward();
+      model(Factors{5 + rank, 1, 1}).backward();
       EXPECT_EQ(gradients_of(model), values({3 + 5.5F, 5, 7}));
     }
   });
@@ -151,10 +152,10 @@ TEST(DdpBackward, NoSyncAddsUpLocallyUntilTheNextSynchronizedPass) {
 TEST(DdpBackward, TheForwardPassDecidesWhetherItsBackwardIsSynchronized) {
   on_two_ranks([](Model& model, double rank) {
     torch::Tensor unsynchronized;
-    torch::Tensor synchronized = model({1 + rank, 1, 1});
+    torch::Tensor synchronized = model(Factors{1 + rank, 1, 1});
     {
       const NoSync guard = model.no_sync();
-      unsynchronized = model({1 + rank, 1, 1});
+      unsynchronized = model(Factors{1 + rank, 1, 1});
       synchronized.backward();
       EXPECT_EQ(gradients_of(model), values({1.5F, 1, 1}));
     }
@@ -165,15 +166,15 @@ TEST(DdpBackward, TheForwardPassDecidesWhetherItsBackwardIsSynchronized) {
     // One pass through both is synchronized, whichever output comes first.
     for (const bool synchronized_first : {false, true}) {
       model.zero_grad();
-      torch::Tensor sum;
-      for (const bool is_synchronized : {synchronized_first, !synchronized_first}) {
-        std::optional<NoSync> guard;
-        if (!is_synchronized) {
-          guard.emplace(model.no_sync());
+      const auto run = [&](bool is_synchronized) {
+        if (is_synchronized) {
+          return model(Factors{1 + rank, 1, 1});
         }
-        const torch::Tensor output = model({1 + rank, 1, 1});
-        sum = sum.defined() ? sum + output : output;
-      }
+        const NoSync guard = model.no_sync();
+        return model(Factors{1 + rank, 1, 1});
+      };
+      const torch::Tensor first = run(synchronized_first);
+      const torch::Tensor sum = first + run(!synchronized_first);
       sum.backward();
       EXPECT_EQ(gradients_of(model), values({3, 2, 2}));
     }
@@ -182,19 +183,19 @@ TEST(DdpBackward, TheForwardPassDecidesWhetherItsBackwardIsSynchronized) {
 
 TEST(DdpBackward, AnUnusedParameterIsNamedAtTheNextForward) {
   on_two_ranks([](Model& model, double rank) {
-    model({1 + rank, 0, 3}).backward();
+    model(Factors{1 + rank, 0, 3}).backward();
     EXPECT_EQ(gradients_of(model)[0], 1.5F) << "the first step is synchronized all the same";
     expect_error(ErrorCode::kInvalidArgument,
                  AllOf(HasSubstr("no gradient for 'w1';"),
                        HasSubstr("find_unused_parameters"),
                        HasSubstr("[rank " + std::to_string(static_cast<int>(rank)))),
-                 [&] { model({1, 2, 3}); });
+                 [&] { model(Factors{1, 2, 3}); });
   });
 }
 
 TEST(DdpBackward, AParameterThatOneRankDoesNotUseGetsTheOthersGradient) {
   on_two_ranks([](Model& model, double rank) {
-    model({1, rank == 0 ? 4.0 : 0.0, 3}).backward();
+    model(Factors{1, rank == 0 ? 4.0 : 0.0, 3}).backward();
     EXPECT_EQ(gradients_of(model), values({1, 2, 3}));
   });
 }
@@ -204,11 +205,11 @@ TEST(DdpBackward, UnusedParametersAreAllowedOnRequest) {
     for (int step = 0; step < 3; ++step) {
       model.zero_grad();
       // w0: all ranks; w1: rank 1 only; w2: none.
-      model({1 + rank, 4 * rank, 0}).backward();
+      model(Factors{1 + rank, 4 * rank, 0}).backward();
       const std::vector<std::optional<float>> expected{1.5F, 2.0F, std::nullopt};
       EXPECT_EQ(gradients_of(model), expected) << "step " << step;
       model.zero_grad();
-      model({1, 2, 3 + rank}).backward();
+      model(Factors{1, 2, 3 + rank}).backward();
       EXPECT_EQ(gradients_of(model), values({1, 2, 3.5F})) << "step " << step;
     }
   });
@@ -218,9 +219,9 @@ TEST(DdpBackward, AccumulatedGradientsOfUnusedParametersCount) {
   on_two_ranks({.find_unused_parameters = true}, [](Model& model, double rank) {
     {
       const NoSync guard = model.no_sync();
-      model({0, 2 + 2 * rank, 0}).backward();
+      model(Factors{0, 2 + 2 * rank, 0}).backward();
     }
-    model({1, 0, 1}).backward();
+    model(Factors{1, 0, 1}).backward();
     EXPECT_EQ(gradients_of(model), values({1, 3, 1}));
   });
 }
@@ -268,7 +269,7 @@ TEST(DdpBackward, BucketsAreRebuiltInTheOrderSeenAndValuesMove) {
 
 TEST(DdpBackward, TwoPassesThroughOneForwardAreBothSynchronized) {
   on_two_ranks([](Model& model, double rank) {
-    const torch::Tensor output = model({1 + rank, 2, 3});
+    const torch::Tensor output = model(Factors{1 + rank, 2, 3});
     output.backward({}, /*retain_graph=*/true);
     output.backward();
     EXPECT_EQ(gradients_of(model), values({3, 4, 6}));
@@ -280,7 +281,7 @@ TEST(DdpBackward, APenaltyOnTheParametersCounts) {
     for (int step = 0; step < 2; ++step) {
       model.zero_grad();
       const torch::Tensor penalty = model.module()->w[0] * 10;
-      (model({1 + rank, 2, 3}) + penalty).backward();
+      (model(Factors{1 + rank, 2, 3}) + penalty).backward();
       EXPECT_EQ(gradients_of(model), values({11.5F, 2, 3}));
     }
   });
@@ -288,7 +289,7 @@ TEST(DdpBackward, APenaltyOnTheParametersCounts) {
 
 TEST(DdpBackward, InPlaceOperationsOnTheOutputAreAllowed) {
   on_two_ranks([](Model& model, double rank) {
-    torch::Tensor output = model({1 + rank, 2, 3});
+    torch::Tensor output = model(Factors{1 + rank, 2, 3});
     output.mul_(2);
     output.backward();
     EXPECT_EQ(gradients_of(model), values({3, 4, 6}));
@@ -297,7 +298,7 @@ TEST(DdpBackward, InPlaceOperationsOnTheOutputAreAllowed) {
 
 TEST(DdpBackward, AutogradGradLeavesGradientsAlone) {
   on_two_ranks([](Model& model, double rank) {
-    const torch::Tensor output = model({1 + rank, 2, 3});
+    const torch::Tensor output = model(Factors{1 + rank, 2, 3});
     const auto gradients =
         torch::autograd::grad({output}, {model.module()->w[0]}, {}, /*retain_graph=*/true);
     EXPECT_EQ(gradients[0].item<float>(), static_cast<float>(1 + rank));
@@ -309,15 +310,15 @@ TEST(DdpBackward, AutogradGradLeavesGradientsAlone) {
 
 TEST(DdpBackward, ForwardsWithoutGradientNeedNoOtherRank) {
   on_two_ranks([](Model& model, double rank) {
-    model({1, 2, 3}).backward();
+    model(Factors{1, 2, 3}).backward();
     if (rank == 0) {
       const torch::NoGradGuard no_grad;
       model.eval();
-      EXPECT_EQ(model({1, 2, 3}).item<float>(), 6.0F);
+      EXPECT_EQ(model(Factors{1, 2, 3}).item<float>(), 6.0F);
       model.train();
     }
     model.zero_grad();
-    model({1 + rank, 2, 3}).backward();
+    model(Factors{1 + rank, 2, 3}).backward();
     EXPECT_EQ(gradients_of(model), values({1.5F, 2, 3}));
   });
 }
@@ -328,7 +329,7 @@ TEST(DdpBackward, TheDestructorRemovesTheHooks) {
     torch::Tensor output;
     {
       Model model(module, group);
-      output = model({1, 1, 1});
+      output = model(Factors{1, 1, 1});
     }
     // Only one rank, and through a graph that the wrapper made: it must not communicate.
     if (group->rank() == 0) {
@@ -379,7 +380,7 @@ TORCH_MODULE(Chain);
 
 TEST(DdpBackward, TheFirstAllReduceEndsBeforeTheLastGradientExists) {
   run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    const Chain chain(1000);
+    Chain chain(1000);
     DistributedDataParallel model(
         chain, group, {.bucket_cap_mb = 0.001, .first_bucket_cap_mb = 0.001});
     ASSERT_EQ(model.n_buckets(), 2);
@@ -399,7 +400,7 @@ TEST(DdpBackward, TheFirstAllReduceEndsBeforeTheLastGradientExists) {
 
 TEST(DdpBackward, AnExceptionOnAllRanksEndsThePassAndTheNextIsRight) {
   run_ranks(3, [](const std::shared_ptr<ProcessGroup>& group) {
-    const Chain chain(1000);
+    Chain chain(1000);
     DistributedDataParallel model(
         chain, group, {.bucket_cap_mb = 0.001, .first_bucket_cap_mb = 0.001});
     const torch::Tensor x = torch::full({1000}, group->rank() + 1.0);
@@ -418,7 +419,7 @@ TEST(DdpBackward, AnExceptionOnAllRanksEndsThePassAndTheNextIsRight) {
 
 TEST(DdpBackward, AnExceptionOnOneRankIsAnErrorOnTheOthersAndTheNextPassIsRight) {
   run_ranks(3, [](const std::shared_ptr<ProcessGroup>& group) {
-    const Chain chain(1000);
+    Chain chain(1000);
     DistributedDataParallel model(
         chain, group, {.bucket_cap_mb = 0.001, .first_bucket_cap_mb = 0.001});
     const torch::Tensor x = torch::full({1000}, group->rank() + 1.0);
@@ -445,7 +446,7 @@ TEST(DdpBackward, AParameterConvertedAfterWrappingIsNamed) {
     model.module()->to(torch::kDouble);
     expect_error(ErrorCode::kInvalidArgument,
                  AllOf(HasSubstr("'w"), HasSubstr("is f64[1], but the parameter was f32[1]")),
-                 [&] { model({1, 2, 3}).backward(); });
+                 [&] { model(Factors{1, 2, 3}).backward(); });
   });
 }
 
@@ -477,13 +478,14 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
 };
 
 struct CheckpointedImpl : torch::nn::Module {
-  explicit CheckpointedImpl(bool with_checkpoints) : with_checkpoints(with_checkpoints) {
+  explicit CheckpointedImpl(bool has_checkpoints) : with_checkpoints(has_checkpoints) {
     for (int i = 0; i < 3; ++i) {
       layers.push_back(register_module("layer" + std::to_string(i), torch::nn::Linear(4, 4)));
     }
     for (const torch::nn::Linear& layer : layers) {
-      segments.emplace_back(
-          [layer](const torch::Tensor& x) { return torch::tanh(layer->forward(x)); });
+      segments.emplace_back([linear = layer.ptr()](const torch::Tensor& x) {
+        return torch::tanh(linear->forward(x));
+      });
     }
   }
 
@@ -608,13 +610,13 @@ TEST(DdpErrors, AnErrorOfCommunicationLeavesBackwardAsItIs) {
   run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
     const Scalars module;
     Model model(module, group);
-    const torch::Tensor output = model({1, 2, 3});
+    const torch::Tensor output = model(Factors{1, 2, 3});
     if (group->rank() == 0) {
       const at::Tensor wrong = torch::zeros({77});
       EXPECT_THROW(all_reduce(*group, wrong), Error);
     } else {
       expect_error(ErrorCode::kMismatch, HasSubstr("77"), [&] { output.backward(); });
-      EXPECT_THROW(model({1, 2, 3}).backward(), Error) << "and every later call says so";
+      EXPECT_THROW(model(Factors{1, 2, 3}).backward(), Error) << "and every later call says so";
     }
   });
 }

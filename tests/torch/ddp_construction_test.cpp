@@ -58,7 +58,7 @@ std::vector<std::string> mismatches(
 }
 
 torch::nn::Sequential two_layers(std::int64_t width) {
-  return {torch::nn::Linear(3, width), torch::nn::Linear(width, 2)};
+  return torch::nn::Sequential(torch::nn::Linear(3, width), torch::nn::Linear(width, 2));
 }
 
 TEST(DdpConstruction, EveryRankStartsWithRankZerosBits) {
@@ -73,7 +73,7 @@ TEST(DdpConstruction, EveryRankStartsWithRankZerosBits) {
       parameter.add_(static_cast<double>(rank));
     }
     for (const at::Tensor& buffer : module->buffers()) {
-      buffer.add_(static_cast<double>(rank));
+      buffer.add_(group->rank());
     }
     const auto hash = [&] {
       std::vector<at::Tensor> all = module->parameters();
