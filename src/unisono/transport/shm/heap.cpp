@@ -20,7 +20,7 @@ std::int64_t round_up(std::int64_t n_bytes) {
 }  // namespace
 
 Heap::Heap(const Arena& arena, std::int64_t begin_bytes) : arena_(arena) {
-  const std::int64_t begin = round_up(begin_bytes);
+  const std::int64_t begin = begin_bytes == 0 ? 0 : round_up(begin_bytes);
   if (begin < arena.n_bytes()) {
     gaps_[begin] = arena.n_bytes() - begin;
   }
