@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -9,8 +10,13 @@
 
 #include <gtest/gtest.h>
 
+#include "unisono/base/buffer.h"
+#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/base/reduce_kind.h"
+#include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
 
 #include "ranks.h"
 #include "reference.h"

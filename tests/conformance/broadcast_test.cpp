@@ -1,3 +1,4 @@
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -5,8 +6,11 @@
 
 #include <gtest/gtest.h>
 
+#include "unisono/base/buffer.h"
+#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
 
 #include "ranks.h"
 #include "reference.h"

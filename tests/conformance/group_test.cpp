@@ -1,5 +1,7 @@
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <exception>
 #include <future>
 #include <span>
 #include <string>
@@ -8,8 +10,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "unisono/base/buffer.h"
+#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
 
 #include "ranks.h"
 

@@ -1,9 +1,16 @@
 #include "reference.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <mutex>
 #include <random>
 #include <span>
+#include <string>
+#include <vector>
 
+#include "unisono/base/dtype.h"
+#include "unisono/base/reduce_kind.h"
 #include "unisono/collective/canonical_tree.h"
 #include "unisono/kernels/reduce.h"
 

@@ -2,10 +2,14 @@
 
 #include <cstddef>
 #include <exception>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "unisono/net/address.h"
 #include "unisono/store/tcp_host.h"

@@ -1,6 +1,8 @@
 #include "unisono/base/bytes.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include <gtest/gtest.h>

@@ -4,11 +4,19 @@
 
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
+#include <system_error>
 
 #include "unisono/base/error.h"
+#include "unisono/base/log.h"
 
 namespace unisono {
 namespace {
@@ -115,6 +123,7 @@ constexpr std::array<ConfigRow, 7> kRows{{
 
 Environment process_environment() {
   return [](const char* name) -> std::optional<std::string> {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): safe beside other readers, and nothing here writes.
     const char* value = std::getenv(name);
     if (value == nullptr) {
       return std::nullopt;

@@ -2,13 +2,16 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
+#include "unisono/base/log.h"
 
 namespace unisono {
 namespace {

@@ -1,6 +1,7 @@
 #include "unisono/base/dtype.h"
 
 #include <array>
+#include <cstddef>
 
 namespace unisono {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <utility>
+
 namespace unisono {
 
 void Fd::reset() noexcept {

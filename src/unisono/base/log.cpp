@@ -1,10 +1,11 @@
 #include "unisono/base/log.h"
 
 #include <fmt/format.h>
+#include <sys/types.h>
 #include <unistd.h>
 
-#include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace unisono {

@@ -2,7 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
+#include <vector>
+
+#include "unisono/collective/canonical_tree.h"
+#include "unisono/collective/topology.h"
 
 namespace unisono::collective {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <random>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "unisono/collective/canonical_tree.h"
 #include "unisono/collective/topology.h"
+#include "unisono/kernels/reduce_tree.h"
 
 namespace unisono::collective {
 namespace {

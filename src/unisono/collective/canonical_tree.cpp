@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/kernels/reduce_tree.h"
 
 namespace unisono::collective {
 namespace {

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
+#include "unisono/kernels/reduce_tree.h"
 
 namespace unisono::collective {
 namespace {

@@ -1,5 +1,9 @@
 #include "unisono/collective/choose.h"
 
+#include <cstdint>
+
+#include "unisono/collective/topology.h"
+
 namespace unisono::collective {
 namespace {
 

@@ -2,6 +2,9 @@
 
 #include <cstddef>
 #include <map>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "unisono/base/error.h"
 

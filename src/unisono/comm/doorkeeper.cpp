@@ -7,11 +7,17 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/fd.h"
+#include "unisono/base/log.h"
+#include "unisono/net/event_loop.h"
+#include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 

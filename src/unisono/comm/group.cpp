@@ -3,7 +3,18 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <exception>
+#include <memory>
+#include <thread>
 #include <utility>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
+#include "unisono/comm/work.h"
+#include "unisono/comm/work_state.h"
+#include "unisono/engine/engine.h"
+#include "unisono/engine/operation.h"
 
 namespace unisono::comm {
 

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "unisono/base/config.h"

@@ -3,23 +3,36 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <memory>
 #include <optional>
 #include <random>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/collective/topology.h"
 #include "unisono/engine/native/native_engine.h"
 #include "unisono/engine/native/symmetric_memory.h"
 #include "unisono/net/address.h"
 #include "unisono/net/socket.h"
 #include "unisono/net/unix_socket.h"
 #include "unisono/rendezvous/exchange_roster.h"
+#include "unisono/rendezvous/meet.h"
 #include "unisono/rendezvous/node_id.h"
+#include "unisono/rendezvous/roster.h"
 #include "unisono/transport/shm/arena.h"
+#include "unisono/transport/shm/board.h"
 #include "unisono/transport/shm/node.h"
+#include "unisono/transport/tcp/frame.h"
+#include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::comm {
 namespace {

@@ -3,16 +3,26 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/engine/native/rank_status.h"
+#include "unisono/net/event_loop.h"
 #include "unisono/net/io.h"
+#include "unisono/rendezvous/roster.h"
+#include "unisono/transport/failure.h"
+#include "unisono/transport/shm/node.h"
 #include "unisono/transport/tcp/frame.h"
 
 namespace unisono::comm {

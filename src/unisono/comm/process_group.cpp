@@ -2,16 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
+#include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
+#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/job.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/work.h"
 #include "unisono/engine/operation.h"
+#include "unisono/rendezvous/roster.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono {
 namespace {

@@ -2,9 +2,18 @@
 
 #include <pthread.h>
 
+#include <cstddef>
 #include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
 
+#include "unisono/base/fd.h"
 #include "unisono/net/io.h"
+#include "unisono/transport/shm/node.h"
+#include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::comm {
 

@@ -1,5 +1,9 @@
 #include "unisono/comm/work.h"
 
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
 #include <utility>
 
 #include "unisono/base/deadline.h"

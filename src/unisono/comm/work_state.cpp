@@ -1,6 +1,13 @@
 #include "unisono/comm/work_state.h"
 
+#include <atomic>
+#include <exception>
+#include <functional>
 #include <utility>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/mutex.h"
 
 namespace unisono::comm {
 

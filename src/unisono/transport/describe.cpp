@@ -2,10 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <string>
+
+#include "unisono/base/dtype.h"
+#include "unisono/base/reduce_kind.h"
+#include "unisono/transport/descriptor.h"
+
 namespace unisono::transport {
 
 std::string describe(const Descriptor& descriptor, std::uint64_t sequence) {
-  const std::string head = fmt::format("{} #{}", to_string(descriptor.kind), sequence);
+  std::string head = fmt::format("{} #{}", to_string(descriptor.kind), sequence);
   const std::string shape =
       fmt::format("{}[{}]", unisono::to_string(descriptor.dtype), descriptor.count);
   switch (descriptor.kind) {

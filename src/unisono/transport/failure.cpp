@@ -1,6 +1,12 @@
 #include "unisono/transport/failure.h"
 
+#include <atomic>
+#include <functional>
 #include <utility>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
 
 namespace unisono::transport {
 

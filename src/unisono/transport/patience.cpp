@@ -1,5 +1,13 @@
 #include "unisono/transport/patience.h"
 
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+
 namespace unisono::transport {
 
 Patience::Patience(Deadline deadline,
@@ -17,7 +25,7 @@ void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
   failure_.throw_if_set();
   const std::vector<int> late = late_ranks();
   if (const std::optional<Error> departure = reporter_.departed(late)) {
-    throw *departure;
+    throw Error(*departure);
   }
   if (deadline_.has_passed()) {
     throw reporter_.timed_out(late);

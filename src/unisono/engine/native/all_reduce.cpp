@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
+#include "unisono/collective/all_reduce_plan.h"
 #include "unisono/engine/native/operation_run.h"
 #include "unisono/kernels/reduce.h"
+#include "unisono/transport/shm/board.h"
 
 namespace unisono::engine {
 namespace {

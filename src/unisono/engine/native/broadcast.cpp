@@ -1,9 +1,13 @@
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
+#include "unisono/collective/all_reduce_plan.h"
 #include "unisono/engine/native/operation_run.h"
+#include "unisono/transport/shm/board.h"
+#include "unisono/transport/tcp/exchange.h"
 
 namespace unisono::engine {
 namespace {

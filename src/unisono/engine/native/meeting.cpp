@@ -1,10 +1,17 @@
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
+#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/engine/native/operation_run.h"
 #include "unisono/transport/describe.h"
+#include "unisono/transport/descriptor.h"
+#include "unisono/transport/shm/arena.h"
+#include "unisono/transport/shm/board.h"
+#include "unisono/transport/tcp/exchange.h"
 
 namespace unisono::engine {
 

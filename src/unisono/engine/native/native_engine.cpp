@@ -3,18 +3,27 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "unisono/base/buffer.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/collective/all_reduce_plan.h"
 #include "unisono/collective/choose.h"
 #include "unisono/engine/native/cores.h"
 #include "unisono/engine/native/operation_run.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/transport/describe.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/patience.h"
+#include "unisono/transport/shm/board.h"
+#include "unisono/transport/tcp/connection.h"
 
 namespace unisono::engine {
 namespace {

@@ -6,8 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <optional>
+#include <span>
 #include <sstream>
+#include <string>
 #include <utility>
+
+#include "unisono/base/log.h"
+#include "unisono/base/mutex.h"
+#include "unisono/rendezvous/roster.h"
 
 namespace unisono::engine {
 namespace {

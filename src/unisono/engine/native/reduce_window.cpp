@@ -1,10 +1,15 @@
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
+#include "unisono/base/dtype.h"
+#include "unisono/collective/all_reduce_plan.h"
+#include "unisono/collective/canonical_tree.h"
 #include "unisono/engine/native/operation_run.h"
 #include "unisono/kernels/reduce.h"
+#include "unisono/transport/tcp/exchange.h"
 
 // The reduction of one window: what a plan says, step by step.
 //

@@ -3,10 +3,15 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
+#include "unisono/base/buffer.h"
+#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/transport/shm/arena.h"
 
 namespace unisono::engine {
 

@@ -6,9 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "unisono/base/error.h"
+#include "unisono/base/fd.h"
 
 namespace unisono::shm {
 namespace {

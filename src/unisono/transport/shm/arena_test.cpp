@@ -3,14 +3,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
+#include "unisono/base/fd.h"
 #include "unisono/transport/shm/heap.h"
 
 namespace unisono::shm {

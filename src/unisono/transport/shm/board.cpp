@@ -2,9 +2,15 @@
 
 #include <sched.h>
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/transport/patience.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -4,10 +4,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <ctime>
 
 #include <climits>
+
+#include "unisono/base/deadline.h"
 
 namespace unisono::shm {
 namespace {

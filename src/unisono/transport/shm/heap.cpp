@@ -3,10 +3,14 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <optional>
 
 #include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
 
 namespace unisono::shm {
 namespace {

@@ -3,15 +3,24 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <exception>
+#include <functional>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/fd.h"
 #include "unisono/net/io.h"
 #include "unisono/transport/describe.h"
 

@@ -4,6 +4,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <span>
+#include <vector>
+
+#include "unisono/transport/patience.h"
 
 namespace unisono::tcp {
 namespace {

@@ -5,6 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include "unisono/base/dtype.h"
+#include "unisono/base/reduce_kind.h"
+#include "unisono/transport/descriptor.h"
+
 namespace unisono::tcp {
 namespace {
 
