@@ -129,18 +129,20 @@ TEST_P(DataLoaderWorkers, ForeignExceptionsAreNamedToo) {
   EXPECT_THAT(error.message, HasSubstr("sample 4 (batch 0): an exception of unknown type"));
 }
 
-TEST_P(DataLoaderWorkers, ABatchOutlivesItsLoader) {
-  std::optional<Batch> batch;
+TEST_P(DataLoaderWorkers, BatchesOutliveTheirLoader) {
+  std::vector<Batch> batches;
   {
     DataLoader loader(std::make_shared<Ramp>(10), options(2));
     loader.start(iota(10));
-    batch = loader.next();
+    while (std::optional<Batch> batch = loader.next()) {
+      batches.push_back(std::move(*batch));
+    }
   }
-  ASSERT_TRUE(batch.has_value());
-  EXPECT_THAT(batch->values<float>(), ElementsAre(0.0F, 0.5F, 1.0F, 1.5F));
-  EXPECT_THAT(batch->labels(), ElementsAre(0, -1));
-  EXPECT_EQ(batch->size(), 2);
-  EXPECT_THAT(batch->sample_shape(), ElementsAre(2));
+  ASSERT_EQ(batches.size(), 5U);
+  EXPECT_THAT(batches[0].values<float>(), ElementsAre(0.0F, 0.5F, 1.0F, 1.5F));
+  EXPECT_THAT(batches[4].labels(), ElementsAre(-8, -9));
+  EXPECT_EQ(batches[4].size(), 2);
+  EXPECT_THAT(batches[4].sample_shape(), ElementsAre(2));
 }
 
 TEST_P(DataLoaderWorkers, BatchesThatAreHeldKeepTheirValues) {

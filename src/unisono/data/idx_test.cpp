@@ -152,7 +152,7 @@ TEST_F(Idx, AbsurdDimensionsStopBeforeMemoryIsTaken) {
                 HasSubstr("too large, or a damaged header: 4294967295 x 4294967295"));
   }
   // Without a limit of the caller's the product still can't wrap around to a small number.
-  EXPECT_EQ(error_for(idx_bytes(0x08, {65536, 65536, 65536, 65536}, "x"), UINT64_MAX).code,
+  EXPECT_EQ(error_for(idx_bytes(0x08, {65536, 65536, 65536, 65536, 1}, "x"), UINT64_MAX).code,
             ErrorCode::kInvalidArgument);
 }
 
