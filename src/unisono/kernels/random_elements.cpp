@@ -68,9 +68,8 @@ constexpr std::uint16_t kSpecialHalves[] = {0x0000, 0x8000, 0x0001, 0x8001, 0x03
 
 void put_random_part(std::byte* to, DType dtype, Random& random) {
   const std::size_t size = size_of(dtype);
-  for (std::size_t i = 0; i < size; ++i) {
-    to[i] = static_cast<std::byte>(random());
-  }
+  const std::uint64_t bits = (static_cast<std::uint64_t>(random()) << 32U) | random();
+  std::memcpy(to, &bits, size);
   const int choice = pick(random, 0, 7);
   const auto number = static_cast<float>(pick(random, -4096, 4096)) / 64;
   if (dtype == DType::kFloat32 && choice != 0) {

@@ -78,7 +78,7 @@ Trial make_trial(DType dtype, ReduceKind kind, int n_inputs, Random& random) {
   trial.shape.divisor = pick(random, 1, 12);
   trial.shape.is_streaming = one_in(random, 2);
   trial.steps = any_steps(n_inputs, random);
-  trial.count = one_in(random, 8) ? pick(random, 900, 2600) : pick(random, 0, 150);
+  trial.count = one_in(random, 12) ? pick(random, 900, 2600) : pick(random, 0, 150);
   const int partial_style = pick(random, 0, 3);
   for (int i = 0; i < n_inputs; ++i) {
     trial.is_partial.push_back(partial_style == 0 || (partial_style == 1 && one_in(random, 2)));

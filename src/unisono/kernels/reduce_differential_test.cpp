@@ -44,7 +44,7 @@ class ReduceDifferential : public ::testing::TestWithParam<std::tuple<DType, Red
 };
 
 TEST_P(ReduceDifferential, EveryInstructionSetGivesTheReferencesBits) {
-  constexpr int kTrials = 20;
+  constexpr int kTrials = 10;
   const auto [dtype, kind] = GetParam();
   Random random(static_cast<unsigned>(dtype) * 16U + static_cast<unsigned>(kind));
   for (const int n_inputs : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 21}) {

@@ -95,8 +95,8 @@ TEST_F(BadTask, StepsMustNameEarlierValues) {
 TEST(CopyStreaming, CopiesAnyBytesAndNoOthers) {
   for (const std::int64_t target : supported_targets()) {
     choose_target(target);
-    for (const std::size_t size : {0, 1, 63, 64, 65, 257, 5000}) {
-      for (const std::size_t offset : {0, 1, 31, 63}) {
+    for (const std::size_t size : {0U, 1U, 63U, 64U, 65U, 257U, 5000U}) {
+      for (const std::size_t offset : {0U, 1U, 31U, 63U}) {
         const OffsetBytes from(size, 63 - offset);
         for (std::size_t i = 0; i < size; ++i) {
           from.data()[i] = static_cast<std::byte>(i * 7 + 1);
