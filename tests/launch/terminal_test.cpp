@@ -65,6 +65,7 @@ TEST_F(LaunchTerminal, OnlyRankZeroHasATerminal) {
                  .stdin_fd = input_read_.get(),
                  .stdout_fd = terminal_.slave.get()});
   std::string text = read_until(terminal_.master, "50%");
+  EXPECT_THAT(text, HasSubstr("\r 50%"));
   ASSERT_EQ(::write(input_.get(), "x", 1), 1);
   text += read_until(terminal_.master, "100%\n");
   EXPECT_EQ(run.finish().exit_code, 0);

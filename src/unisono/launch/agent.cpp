@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/epoll.h>  // IWYU pragma: keep
 #include <sys/resource.h>
-#include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -363,7 +362,7 @@ void Agent::escalate() {
 
 void Agent::finish() {
   loop_.remove(guardian_.channel().fd());
-  const std::vector<pid_t> left = guardian_.end();
+  const auto left = guardian_.end();
   if (!left.empty()) {
     outputs_.message("these processes could not be ended:" + pid_list(left));
   }

@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/poll.h>
 #include <sys/prctl.h>
-#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
