@@ -112,6 +112,17 @@ TEST(StoreMap, CancelledWaitsAreForgotten) {
   EXPECT_THAT(map.take_woken(), ElementsAre(kBert));
 }
 
+TEST(StoreMap, ACancelledWaitDoesNotCountForTheNextOne) {
+  StoreMap map;
+  EXPECT_FALSE(map.wait(kAnna, {"a"}));
+  map.cancel(kAnna);
+  EXPECT_FALSE(map.wait(kAnna, {"b"}));
+  map.set("a", "");
+  EXPECT_THAT(map.take_woken(), IsEmpty());
+  map.set("b", "");
+  EXPECT_THAT(map.take_woken(), ElementsAre(kAnna));
+}
+
 TEST(StoreMap, ABarrierCountsAndWakesOnlyWhenComplete) {
   StoreMap map;
   constexpr ClientId kCarl = 3;

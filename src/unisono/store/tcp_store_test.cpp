@@ -1,10 +1,14 @@
 #include "unisono/store/tcp_store.h"
 
+#include <sys/poll.h>
+
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,10 +16,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "unisono/base/bytes.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/fd.h"
 #include "unisono/base/log.h"
 #include "unisono/net/address.h"
+#include "unisono/net/io.h"
+#include "unisono/net/socket.h"
+#include "unisono/store/protocol.h"
 #include "unisono/store/tcp_host.h"
 
 namespace unisono::store {
@@ -254,6 +263,46 @@ INSTANTIATE_TEST_SUITE_P(Secrets,
                          [](const auto& secret) {
                            return std::string(*secret.param == '\0' ? "Plain" : "Hello");
                          });
+
+// A server that ends the wait only when it sees the cancellation: both answers are on their way.
+void serve_a_crossing(int listener) {
+  ASSERT_TRUE(net::wait_for(listener, POLLIN, soon()));
+  const Fd fd = net::accept_connection(listener).fd;
+  const auto read = [&](std::size_t n_bytes) {
+    std::vector<std::byte> bytes(n_bytes);
+    net::read_exact(fd.get(), bytes, soon(), "client");
+    return bytes;
+  };
+  const auto write = [&](const ByteWriter& bytes) {
+    net::write_all(fd.get(), bytes.bytes(), soon(), "client");
+  };
+  const std::vector<std::byte> opening = read(10);  // Validate, and a ping with its nonce.
+  ByteWriter nonce;
+  nonce.put_raw(std::span(opening).last(4));
+  write(nonce);
+  (void)read(1 + 8 + 8 + 2);  // Wait for "/k".
+  EXPECT_EQ(read(1).front(), static_cast<std::byte>(Opcode::kCancelWait));
+  ByteWriter answers;
+  answers.put(static_cast<std::uint8_t>(WaitReply::kStopWaiting));
+  answers.put(static_cast<std::uint8_t>(WaitReply::kWaitCanceled));
+  write(answers);
+  (void)read(1 + 8 + 2);  // Get "/k".
+  ByteWriter value;
+  value.put_string("value");
+  write(value);
+}
+
+TEST(TcpStore, AValueThatCrossesTheCancellationIsTaken) {
+  const Fd listener = net::listen_tcp(*net::Address::parse("127.0.0.1", 0));
+  std::thread server([&] { serve_a_crossing(listener.get()); });
+  TcpStore store({.host = "127.0.0.1",
+                  .port = net::local_address(listener.get()).port(),
+                  .secret = "",
+                  .io_timeout = seconds(5)},
+                 soon());
+  EXPECT_EQ(store.get("k", at_once()), "value");
+  server.join();
+}
 
 TEST(TcpStore, AStoreThatNeverComesIsATimeoutWithItsAddress) {
   std::uint16_t port = 0;
