@@ -200,7 +200,11 @@ class OurClientTorchServer:
 
     def setUp(self):
         self.server = dist.TCPStore(
-            "127.0.0.1", 0, is_master=True, timeout=TIMEOUT, wait_for_workers=False,
+            "127.0.0.1",
+            0,
+            is_master=True,
+            timeout=TIMEOUT,
+            wait_for_workers=False,
             use_libuv=self.use_libuv,
         )
         self.client = self.enterContext(OurClient(self.server.port))

@@ -48,8 +48,11 @@ def check_file_in_python(path, expected_accuracy, limit):
     import torch.nn.functional as functional
 
     state = torch.jit.load(str(path)).state_dict()
-    names = [f"{layer}.{kind}" for layer in ("conv1", "conv2", "fc1", "fc2")
-             for kind in ("weight", "bias")]
+    names = [
+        f"{layer}.{kind}"
+        for layer in ("conv1", "conv2", "fc1", "fc2")
+        for kind in ("weight", "bias")
+    ]
     assert sorted(state) == sorted(names), sorted(state)
     with gzip.open(f"{DATA}/t10k-images-idx3-ubyte.gz") as file:
         pixels = torch.frombuffer(bytearray(file.read()[16:]), dtype=torch.uint8)
@@ -71,8 +74,22 @@ def quick(unisono, mnist, folder):
     need(os.path.isdir(DATA), f"the package dataset-fashion-mnist is not installed: no {DATA}")
     limit = 1000
     path = folder / "model.pt"
-    output = run([unisono, "run", "-n", "2", mnist, "--epochs", "3", "--limit", str(limit),
-                  "--verbose", "--save", str(path)])
+    output = run(
+        [
+            unisono,
+            "run",
+            "-n",
+            "2",
+            mnist,
+            "--epochs",
+            "3",
+            "--limit",
+            str(limit),
+            "--verbose",
+            "--save",
+            str(path),
+        ]
+    )
     check_lines(output, 3)
     assert str(path) in output, output
     assert [entry.name for entry in folder.iterdir()] == ["model.pt"]
@@ -95,12 +112,29 @@ def explained_failures(unisono, mnist, folder):
 
 
 def accuracy(unisono, mnist, folder):
-    data = os.environ.get("UNISONO_TEST_MNIST_DIR",
-                          str(pathlib.Path(__file__).parents[3] / "shared" / "data"))
-    need(os.path.isfile(f"{data}/train-images-idx3-ubyte.gz"),
-         f"MNIST is not in {data}; UNISONO_TEST_MNIST_DIR can name its folder")
-    output = run([unisono, "run", "-n", "2", mnist, "--data", data, "--epochs", "3", "--verbose",
-                  "--save", str(folder / "model.pt")])
+    data = os.environ.get(
+        "UNISONO_TEST_MNIST_DIR", str(pathlib.Path(__file__).parents[3] / "shared" / "data")
+    )
+    need(
+        os.path.isfile(f"{data}/train-images-idx3-ubyte.gz"),
+        f"MNIST is not in {data}; UNISONO_TEST_MNIST_DIR can name its folder",
+    )
+    output = run(
+        [
+            unisono,
+            "run",
+            "-n",
+            "2",
+            mnist,
+            "--data",
+            data,
+            "--epochs",
+            "3",
+            "--verbose",
+            "--save",
+            str(folder / "model.pt"),
+        ]
+    )
     check_lines(output, 3)
     assert accuracies(output)[-1] >= 98.5, output
 
@@ -109,7 +143,8 @@ def main():
     unisono, mnist, case = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         {"quick": quick, "failures": explained_failures, "accuracy": accuracy}[case](
-            unisono, mnist, pathlib.Path(folder))
+            unisono, mnist, pathlib.Path(folder)
+        )
 
 
 if __name__ == "__main__":
