@@ -1,0 +1,131 @@
+"""What train_step.cpp measures, by PyTorch's DistributedDataParallel over Gloo.
+
+Needs RANK and WORLD_SIZE. Rank 0 prints one line of JSON.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+BATCH_SIZE = 64
+BLOCK_STEPS = 5
+WEIGHT_SEED = 1
+BATCH_SEED = 100
+
+
+class Convnet(nn.Module):
+    """The net of examples/02_mnist_ddp, operation by operation."""
+
+    def __init__(self, rank):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 32, 3)
+        self.conv2 = nn.Conv2d(32, 64, 3)
+        self.dropout1 = nn.Dropout(0.25)
+        self.dropout2 = nn.Dropout(0.5)
+        self.fc1 = nn.Linear(9216, 128)
+        self.fc2 = nn.Linear(128, 10)
+        for conv in (self.conv1, self.conv2):
+            conv.weight.data = conv.weight.detach().contiguous(memory_format=torch.channels_last)
+        torch.manual_seed(BATCH_SEED + rank)
+        self.images = torch.randn(BATCH_SIZE, 1, 28, 28)
+        self.labels = torch.randint(10, (BATCH_SIZE,))
+
+    def forward(self):
+        x = self.images.contiguous(memory_format=torch.channels_last)
+        x = torch.relu(self.conv1(x))
+        x = torch.relu(functional.max_pool2d(self.conv2(x), 2))
+        x = torch.flatten(self.dropout1(x), 1)
+        x = self.dropout2(torch.relu(self.fc1(x)))
+        return functional.nll_loss(functional.log_softmax(self.fc2(x), 1), self.labels)
+
+
+class Mlp(nn.Module):
+    def __init__(self, rank):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(2048, 2048) for _ in range(4))
+        torch.manual_seed(BATCH_SEED + rank)
+        self.input = torch.randn(BATCH_SIZE, 2048)
+        self.target = torch.randn(BATCH_SIZE, 2048)
+
+    def forward(self):
+        x = self.layers[0](self.input)
+        for layer in self.layers[1:]:
+            x = layer(torch.relu(x))
+        return functional.mse_loss(x, self.target)
+
+
+def time_step(model, optimizer):
+    start = time.perf_counter()
+    optimizer.zero_grad()
+    model().backward()
+    optimizer.step()
+    return time.perf_counter() - start
+
+
+def time_block(model, optimizer, times):
+    # The first step of a block is not counted: it pays for what the block before it left behind.
+    time_step(model, optimizer)
+    times.extend(time_step(model, optimizer) for _ in range(BLOCK_STEPS))
+
+
+def measure(model, n_steps):
+    """Seconds of the slowest rank in each step: (synchronized, under no_sync())."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    kinds = ([], contextlib.nullcontext), ([], model.no_sync)
+    while len(kinds[-1][0]) < BLOCK_STEPS + n_steps:
+        for times, context in kinds:
+            dist.barrier()
+            with context():
+                time_block(model, optimizer, times)
+    results = []
+    for times, _ in kinds:
+        slowest = torch.tensor(times[BLOCK_STEPS : BLOCK_STEPS + n_steps], dtype=torch.float64)
+        dist.all_reduce(slowest, dist.ReduceOp.MAX)
+        results.append(sorted(slowest.tolist()))
+    return results
+
+
+def quantiles(times):
+    last = len(times) - 1
+    return {"min": times[0], "median": times[int(0.5 * last)], "p99": times[int(0.99 * last)]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", choices=["convnet", "mlp"], default="convnet")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--rendezvous", required=True, help="a file that is not there yet")
+    parser.add_argument("--bucket-views", action="store_true", help="gradient_as_bucket_view=True")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rank = int(os.environ["RANK"])
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{options.rendezvous}",
+        rank=rank,
+        world_size=int(os.environ["WORLD_SIZE"]),
+    )
+    torch.manual_seed(WEIGHT_SEED)
+    net = {"convnet": Convnet, "mlp": Mlp}[options.model](rank)
+    model = DistributedDataParallel(net, gradient_as_bucket_view=options.bucket_views)
+    step, step_without_sync = measure(model, options.steps)
+    if rank == 0:
+        result = {
+            "ranks": dist.get_world_size(),
+            "step": quantiles(step),
+            "step_without_sync": quantiles(step_without_sync),
+        }
+        print(json.dumps(result), flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

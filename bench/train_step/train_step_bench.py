@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Compares a training step with Unisono to one with PyTorch's DistributedDataParallel over Gloo.
+
+Every round starts each program once, in turn, so that all of them see the same machine. The table
+holds medians over the rounds of each run's median step; ratios are taken within a round.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parent
+BATCH_SIZE = 64
+MODELS = {"convnet": "convnet of examples/02_mnist_ddp", "mlp": "MLP, 4 x Linear(2048, 2048)"}
+ALONE = "LibTorch, one process"
+UNISONO = "Unisono"
+GLOO = "PyTorch, Gloo"
+GLOO_VIEWS = "PyTorch, Gloo, bucket views"
+COLUMNS = [
+    "model",
+    "who",
+    "ranks",
+    "step ms",
+    "without sync ms",
+    "exposed communication",
+    "samples/s",
+    "speed / Gloo",
+]
+RUN_TIMEOUT_S = 120
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", required=True, help="train_step, as built")
+    parser.add_argument("--launcher", required=True, help="unisono, as built")
+    parser.add_argument("--torch-python", help="a Python with torch, for the comparison")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=30, help="of each kind, in each run")
+    return parser.parse_args()
+
+
+def has_gloo(python):
+    check = "import torch.distributed as d; raise SystemExit(not d.is_gloo_available())"
+    return bool(python) and subprocess.run([python, "-c", check], check=False).returncode == 0
+
+
+def commands(options, model, steps, rendezvous):
+    """The command of each run, by its name in the table."""
+    what = ["--model", model, "--steps", str(steps)]
+    ranks = [options.launcher, "run", "-n", "2"]
+    result = {
+        ALONE: [options.program, *what, "--alone"],
+        UNISONO: [*ranks, options.program, *what],
+    }
+    if options.torch_python:
+        gloo = [*ranks, options.torch_python, str(SOURCE / "gloo_step.py"), *what]
+        result[GLOO] = [*gloo, "--rendezvous", f"{rendezvous}.default"]
+        result[GLOO_VIEWS] = [*gloo, "--rendezvous", f"{rendezvous}.views", "--bucket-views"]
+    return result
+
+
+def run(command):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        sys.exit(f"train_step_bench: {' '.join(command)} ended with status {done.returncode}")
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        sys.exit(f"train_step_bench: {' '.join(command)} printed {done.stdout!r}, not JSON")
+
+
+def run_rounds(options):
+    """The results of each round, by model and name. A first short round warms up."""
+    rounds = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(options.rounds + 1):
+            steps = options.steps if number else 1
+            results = {}
+            for model in MODELS:
+                rendezvous = f"{folder}/{model}.{number}"
+                for name, command in commands(options, model, steps, rendezvous).items():
+                    results[model, name] = run(command)
+            if number:
+                rounds.append(results)
+                print(f"round {number} of {options.rounds} is done", file=sys.stderr)
+    return rounds
+
+
+def median(values):
+    return statistics.median(values)
+
+
+def exposed_share(result):
+    step = result["step"]["median"]
+    return (step - result["step_without_sync"]["median"]) / step
+
+
+def row(rounds, model, name):
+    results = [r[model, name] for r in rounds]
+    steps = [r["step"]["median"] for r in results]
+    ranks = results[0]["ranks"]
+    cells = [MODELS[model], name, str(ranks), f"{1e3 * median(steps):.1f}", "-", "-"]
+    if ranks > 1:
+        without = [r["step_without_sync"]["median"] for r in results]
+        shares = [100 * exposed_share(r) for r in results]
+        cells[4] = f"{1e3 * median(without):.1f}"
+        cells[5] = f"{median(shares):.1f}% ({min(shares):.1f} to {max(shares):.1f})"
+    cells.append(f"{median([BATCH_SIZE * ranks / step for step in steps]):.0f}")
+    ratio = "-"
+    if ranks > 1 and (model, GLOO) in rounds[0]:
+        ratios = [r[model, GLOO]["step"]["median"] / r[model, name]["step"]["median"] for r in rounds]
+        ratio = f"{median(ratios):.2f}"
+    return [*cells, ratio]
+
+
+def print_table(rows):
+    widths = [max(len(r[i]) for r in [COLUMNS, *rows]) for i in range(len(COLUMNS))]
+    for cells in [COLUMNS, ["-" * width for width in widths], *rows]:
+        line = " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        print(f"| {line} |")
+
+
+def cpu_model():
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def commit():
+    git = ["git", "-C", str(SOURCE), "describe", "--always", "--dirty", "--exclude", "*"]
+    done = subprocess.run(git, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def main():
+    options = parse_arguments()
+    if not has_gloo(options.torch_python):
+        print("no Python with torch and Gloo: measuring Unisono alone, nothing to compare with")
+        options.torch_python = None
+    load_before = os.getloadavg()[0]
+    rounds = run_rounds(options)
+    print(f"{cpu_model()}, {len(os.sched_getaffinity(0))} cores, load {load_before:.1f} at the start")
+    print(f"commit {commit()}, {datetime.date.today()}")
+    print(f"{options.rounds} rounds of {options.steps} steps, {BATCH_SIZE} samples a step and rank")
+    print_table([row(rounds, model, name) for model, name in rounds[0]])
+
+
+if __name__ == "__main__":
+    main()
