@@ -35,7 +35,7 @@ TEST_P(Float16, EveryNumberSurvivesTheWayThroughFloat) {
 
 TEST_P(Float16, WhatLiesBetweenTwoNumbersRoundsToTheNearest) {
   const Format format = GetParam();
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float upward = std::numeric_limits<float>::infinity();
   for (std::uint16_t low = 0; low + 1 < format.infinity; ++low) {
     const auto high = static_cast<std::uint16_t>(low + 1);
     const float middle = format.widen(low) / 2 + format.widen(high) / 2;
@@ -45,7 +45,7 @@ TEST_P(Float16, WhatLiesBetweenTwoNumbersRoundsToTheNearest) {
     }
     ASSERT_EQ(format.narrow(middle), even) << low;
     ASSERT_EQ(format.narrow(std::nextafter(middle, 0.0F)), low);
-    ASSERT_EQ(format.narrow(std::nextafter(middle, kInfinity)), high);
+    ASSERT_EQ(format.narrow(std::nextafter(middle, upward)), high);
     ASSERT_EQ(format.narrow(-middle), even | 0x8000);
   }
 }

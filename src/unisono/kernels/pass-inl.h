@@ -80,7 +80,7 @@ struct Product {
   }
 };
 
-template <bool kIsMin>
+template <bool IsMin>
 struct Extreme {
   static constexpr std::size_t kUnit = 1;
 
@@ -89,36 +89,36 @@ struct Extreme {
     if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
       // Only zeros are equal with different bits: -0 counts as less than +0. The sum of unordered
       // lanes is NaN.
-      const V equal = kIsMin ? hn::Or(a, b) : hn::And(a, b);
+      const V equal = IsMin ? hn::Or(a, b) : hn::And(a, b);
       const V tie_or_nan = hn::IfThenElse(hn::Eq(a, b), equal, hn::Add(a, b));
-      const V not_less = hn::IfThenElse(hn::Lt(b, a), kIsMin ? b : a, tie_or_nan);
-      return hn::IfThenElse(hn::Lt(a, b), kIsMin ? a : b, not_less);
+      const V not_less = hn::IfThenElse(hn::Lt(b, a), IsMin ? b : a, tie_or_nan);
+      return hn::IfThenElse(hn::Lt(a, b), IsMin ? a : b, not_less);
     } else {
-      return kIsMin ? hn::Min(a, b) : hn::Max(a, b);
+      return IsMin ? hn::Min(a, b) : hn::Max(a, b);
     }
   }
 };
 
-// Inputs [kFrom, kTo) as the left-balanced tree combines them.
-template <class In, class Op, int kFrom, int kTo, class D>
+// Inputs [From, To) as the left-balanced tree combines them.
+template <class In, class Op, int From, int To, class D>
 HWY_INLINE hn::Vec<D> combine_tree(D d, const std::uint8_t* const* inputs, std::size_t at) {
-  if constexpr (kTo - kFrom == 1) {
-    return In::load(d, inputs[kFrom] + at * sizeof(typename In::Memory));
+  if constexpr (To - From == 1) {
+    return In::load(d, inputs[From] + at * sizeof(typename In::Memory));
   } else {
-    constexpr int kMiddle =
-        kFrom + static_cast<int>(std::bit_floor(static_cast<unsigned>(kTo - kFrom - 1)));
+    constexpr int middle =
+        From + static_cast<int>(std::bit_floor(static_cast<unsigned>(To - From - 1)));
     return Op::apply(d,
-                     combine_tree<In, Op, kFrom, kMiddle>(d, inputs, at),
-                     combine_tree<In, Op, kMiddle, kTo>(d, inputs, at));
+                     combine_tree<In, Op, From, middle>(d, inputs, at),
+                     combine_tree<In, Op, middle, To>(d, inputs, at));
   }
 }
 
 // Copies of the arguments in the form that the inner loop wants.
-template <class In, class Out, class Op, int kInputs>
+template <class In, class Out, class Op, int Inputs>
 struct Sweep {
   using Lane = typename In::Lane;
 
-  const std::uint8_t* inputs[kInputs];
+  const std::uint8_t* inputs[Inputs];
   void* const* outputs;
   std::size_t n_outputs;
   std::size_t n_lanes;
@@ -128,7 +128,7 @@ struct Sweep {
 
   template <class D>
   HWY_INLINE hn::Vec<D> result(D d, std::size_t at) const {
-    const hn::Vec<D> combined = combine_tree<In, Op, 0, kInputs>(d, inputs, at);
+    const hn::Vec<D> combined = combine_tree<In, Op, 0, Inputs>(d, inputs, at);
     if constexpr (hwy::IsFloat<Lane>() && std::is_same_v<Op, Sum>) {
       return is_divided ? hn::Div(combined, hn::Set(d, divisor)) : combined;
     } else {
@@ -218,10 +218,10 @@ struct Sweep {
   }
 };
 
-template <class In, class Out, class Op, int kInputs>
+template <class In, class Out, class Op, int Inputs>
 void run_pass(const PassArgs& args) {
-  Sweep<In, Out, Op, kInputs> sweep;
-  for (int i = 0; i < kInputs; ++i) {
+  Sweep<In, Out, Op, Inputs> sweep;
+  for (int i = 0; i < Inputs; ++i) {
     sweep.inputs[i] = static_cast<const std::uint8_t*>(args.inputs[i]);
   }
   sweep.outputs = args.outputs.data();

@@ -30,12 +30,14 @@ struct Trial {
     return shape.output_is_partial ? accumulate_dtype(shape.dtype) : shape.dtype;
   }
 
-  void run(void (*reduction)(const ReduceTask&, std::int64_t)) const {
+  void run(void (*reduction)(const ReduceTask&, std::int64_t)) {
     std::vector<ReduceInput> inputs;
+    inputs.reserve(is_partial.size());
     for (std::size_t i = 0; i < is_partial.size(); ++i) {
       inputs.push_back({.data = buffers[i].data(), .is_partial = is_partial[i]});
     }
     std::vector<void*> to;
+    to.reserve(outputs.size());
     for (const std::size_t output : outputs) {
       to.push_back(buffers[output].data());
     }

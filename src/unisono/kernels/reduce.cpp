@@ -7,11 +7,8 @@
 #include <cstring>
 #include <memory_resource>
 #include <span>
-#include <string>
 
 #include "unisono/base/dtype.h"
-#include "unisono/base/error.h"
-#include "unisono/base/reduce_kind.h"
 #include "unisono/kernels/check_task.h"
 #include "unisono/kernels/float_mode.h"
 #include "unisono/kernels/lanes.h"
@@ -27,7 +24,7 @@ bool is_canonical(const ReduceTask& task) {
   if (task.inputs.size() == 2) {
     return task.steps.front().lhs == 0 && task.steps.front().rhs == 1;
   }
-  std::array<Subtree, 2 * kMaxPassInputs> values;
+  std::array<Subtree, std::size_t{2} * kMaxPassInputs> values;
   const std::size_t n_inputs = task.inputs.size();
   for (std::size_t i = 0; i < n_inputs; ++i) {
     values[i] = {.from = static_cast<int>(i), .to = static_cast<int>(i) + 1};

@@ -44,17 +44,17 @@ class ReduceDifferential : public ::testing::TestWithParam<std::tuple<DType, Red
 };
 
 TEST_P(ReduceDifferential, EveryInstructionSetGivesTheReferencesBits) {
-  constexpr int kTrials = 10;
+  constexpr int n_trials = 10;
   const auto [dtype, kind] = GetParam();
   Random random(static_cast<unsigned>(dtype) * 16U + static_cast<unsigned>(kind));
   for (const int n_inputs : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 21}) {
-    for (int i = 0; i < kTrials; ++i) {
+    for (int i = 0; i < n_trials; ++i) {
       const Trial trial = make_trial(dtype, kind, n_inputs, random);
-      const Trial expected = trial;
+      Trial expected = trial;
       expected.run(reduce_reference);
       for (const std::int64_t target : supported_targets()) {
         choose_target(target);
-        const Trial actual = trial;
+        Trial actual = trial;
         {
           const HostileMode mode;
           actual.run(reduce);
@@ -68,24 +68,25 @@ TEST_P(ReduceDifferential, EveryInstructionSetGivesTheReferencesBits) {
 
 // A plan of more live values than the blocks' scratch memory holds.
 TEST(ReduceManyInputs, EveryPairOpenAtOnceStillGivesTheReferencesBits) {
-  constexpr int kInputs = 1500;
+  constexpr int n_inputs = 1500;
+  constexpr std::size_t n_bytes = 77 * sizeof(std::int32_t);
   Random random(1);
   Trial trial;
-  trial.shape.dtype = DType::kBFloat16;
-  trial.shape.kind = ReduceKind::kAvg;
-  trial.shape.divisor = kInputs;
+  trial.shape.dtype = DType::kInt32;
+  trial.shape.kind = ReduceKind::kSum;
   trial.count = 77;
-  for (int i = 0; i < kInputs; ++i) {
+  trial.buffers.reserve(n_inputs + 1);
+  for (int i = 0; i < n_inputs; ++i) {
     trial.is_partial.push_back(false);
-    trial.buffers.emplace_back(2 * 77, 0);
-    fill(trial.buffers.back(), 2 * 77, DType::kBFloat16, random);
+    trial.buffers.emplace_back(n_bytes, 0);
+    fill(trial.buffers.back(), n_bytes, DType::kInt32, random);
   }
-  for (int i = 0; i + 1 < kInputs; ++i) {
+  for (int i = 0; i + 1 < n_inputs; ++i) {
     trial.steps.push_back({.lhs = 2 * i, .rhs = 2 * i + 1});
   }
   trial.outputs.push_back(trial.buffers.size());
-  trial.buffers.emplace_back(2 * 77, 2);
-  const Trial expected = trial;
+  trial.buffers.emplace_back(n_bytes, 2);
+  Trial expected = trial;
   expected.run(reduce_reference);
   trial.run(reduce);
   expect_same_memory(expected, trial, 0);

@@ -1,7 +1,6 @@
 #include <bit>
 #include <cmath>
 #include <complex>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -26,6 +25,7 @@ class ReduceGolden : public ::testing::TestWithParam<Reduction> {
   template <class T, class Out = T>
   Out combine(ReduceTask task, const std::vector<T>& elements, bool are_partial = false) {
     std::vector<ReduceInput> inputs;
+    inputs.reserve(elements.size());
     for (const T& element : elements) {
       inputs.push_back({.data = &element, .is_partial = are_partial});
     }
@@ -71,9 +71,9 @@ TEST_P(ReduceGolden, TheCanonicalTreeIsLeftBalanced) {
 
 TEST_P(ReduceGolden, Float16TiesGoToEven) {
   const ReduceTask task = task_of(DType::kFloat16, ReduceKind::kSum);
-  constexpr std::uint16_t kOne = 0x3C00;
-  EXPECT_EQ(combine<std::uint16_t>(task, {0x6800, kOne}), 0x6800) << "2048 + 1";
-  EXPECT_EQ(combine<std::uint16_t>(task, {0x6801, kOne}), 0x6802) << "2050 + 1";
+  constexpr std::uint16_t one = 0x3C00;
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x6800, one}), 0x6800) << "2048 + 1";
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x6801, one}), 0x6802) << "2050 + 1";
   EXPECT_EQ(combine<std::uint16_t>(task, {0x7BFF, 0x4C00}), 0x7C00) << "65504 + 16";
   EXPECT_EQ(combine<std::uint16_t>(task, {0x7BFF, 0x4B80}), 0x7BFF) << "65504 + 15";
   EXPECT_EQ(combine<std::uint16_t>(task, {0x0001, 0x0001}), 0x0002) << "subnormals";
@@ -128,17 +128,17 @@ TEST_P(ReduceGolden, PartialResultsAreNeitherRoundedNorDivided) {
 }
 
 TEST_P(ReduceGolden, IntegersWrapAround) {
-  constexpr auto kSum = ReduceKind::kSum;
-  constexpr auto kProduct = ReduceKind::kProduct;
-  EXPECT_EQ(combine<std::int8_t>(task_of(DType::kInt8, kSum), {127, 1}), -128);
-  EXPECT_EQ(combine<std::int8_t>(task_of(DType::kInt8, kProduct), {-128, -1}), -128);
-  EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kUInt8, kProduct), {200, 2}), 144);
-  EXPECT_EQ(combine<std::uint16_t>(task_of(DType::kUInt16, kProduct), {65535, 65535}), 1);
-  EXPECT_EQ(combine<std::uint64_t>(task_of(DType::kUInt64, kSum), {~0ULL, 2}), 1U);
-  constexpr auto kLeast = std::numeric_limits<std::int64_t>::min();
-  EXPECT_EQ(combine<std::int64_t>(task_of(DType::kInt64, kSum), {kLeast, -1}),
+  constexpr auto sum_kind = ReduceKind::kSum;
+  constexpr auto product_kind = ReduceKind::kProduct;
+  EXPECT_EQ(combine<std::int8_t>(task_of(DType::kInt8, sum_kind), {127, 1}), -128);
+  EXPECT_EQ(combine<std::int8_t>(task_of(DType::kInt8, product_kind), {-128, -1}), -128);
+  EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kUInt8, product_kind), {200, 2}), 144);
+  EXPECT_EQ(combine<std::uint16_t>(task_of(DType::kUInt16, product_kind), {65535, 65535}), 1);
+  EXPECT_EQ(combine<std::uint64_t>(task_of(DType::kUInt64, sum_kind), {~0ULL, 2}), 1U);
+  constexpr auto least = std::numeric_limits<std::int64_t>::min();
+  EXPECT_EQ(combine<std::int64_t>(task_of(DType::kInt64, sum_kind), {least, -1}),
             std::numeric_limits<std::int64_t>::max());
-  EXPECT_EQ(combine<std::int64_t>(task_of(DType::kInt64, kProduct), {kLeast, -1}), kLeast);
+  EXPECT_EQ(combine<std::int64_t>(task_of(DType::kInt64, product_kind), {least, -1}), least);
 }
 
 TEST_P(ReduceGolden, MinAndMaxKnowSigns) {
@@ -175,24 +175,23 @@ TEST_P(ReduceGolden, SubnormalsAreKept) {
 }
 
 TEST_P(ReduceGolden, BoolIsOrAndAnd) {
-  constexpr auto kBool = DType::kBool;
   for (const ReduceKind kind : {ReduceKind::kSum, ReduceKind::kMax}) {
-    EXPECT_EQ(combine<std::uint8_t>(task_of(kBool, kind), {0, 0}), 0);
-    EXPECT_EQ(combine<std::uint8_t>(task_of(kBool, kind), {4, 0, 2}), 1);
-    EXPECT_EQ(combine<std::uint8_t>(task_of(kBool, kind), {255, 1}), 1);
+    EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kBool, kind), {0, 0}), 0);
+    EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kBool, kind), {4, 0, 2}), 1);
+    EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kBool, kind), {255, 1}), 1);
   }
   for (const ReduceKind kind : {ReduceKind::kProduct, ReduceKind::kMin}) {
-    EXPECT_EQ(combine<std::uint8_t>(task_of(kBool, kind), {4, 0}), 0);
-    EXPECT_EQ(combine<std::uint8_t>(task_of(kBool, kind), {4, 3}), 1) << "no bit in common";
+    EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kBool, kind), {4, 0}), 0);
+    EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kBool, kind), {4, 3}), 1) << "no bit in common";
   }
-  EXPECT_EQ(combine<std::uint8_t>(task_of(kBool, ReduceKind::kSum), {7}), 1);
+  EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kBool, ReduceKind::kSum), {7}), 1);
 }
 
 TEST_P(ReduceGolden, ComplexProductsFollowTheTextbook) {
   using Complex = std::complex<double>;
   const ReduceTask task = task_of(DType::kComplex128, ReduceKind::kProduct);
   EXPECT_EQ(combine<Complex>(task, {Complex(1, 2), Complex(3, 4)}), Complex(-5, 10));
-  const auto product = combine<Complex>(task, {Complex(kInfinity, 0), Complex(0, 1)});
+  const auto product = combine<Complex>(task, {Complex(double{kInfinity}, 0), Complex(0, 1)});
   EXPECT_TRUE(std::isnan(product.real()));
   EXPECT_EQ(product.imag(), kInfinity);
 }

@@ -29,14 +29,14 @@ struct Same {
   static Memory narrow(Value value) { return value; }
 };
 
-template <float (*kWiden)(std::uint16_t), std::uint16_t (*kNarrow)(float)>
+template <float (*Widen)(std::uint16_t), std::uint16_t (*Narrow)(float)>
 struct Half {
   using Memory = std::uint16_t;
   using Value = float;
 
-  static Value widen(Memory element) { return kWiden(element); }
+  static Value widen(Memory element) { return Widen(element); }
 
-  static Memory narrow(Value value) { return kNarrow(value); }
+  static Memory narrow(Value value) { return Narrow(value); }
 };
 
 struct Truth {

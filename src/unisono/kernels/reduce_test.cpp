@@ -1,11 +1,10 @@
 #include "unisono/kernels/reduce.h"
 
-#include <cmath>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -50,8 +49,9 @@ TEST(CheckReduction, KindsWithoutMeaningAreRefused) {
 }
 
 TEST(CheckReduction, BytesFromAPeerThatAreNoEnumeratorAreRefused) {
-  EXPECT_FALSE(is_reducible(static_cast<DType>(kDTypeCount), ReduceKind::kSum));
-  EXPECT_FALSE(is_reducible(DType::kFloat32, static_cast<ReduceKind>(kReduceKindCount)));
+  EXPECT_FALSE(is_reducible(std::bit_cast<DType>(std::uint8_t{kDTypeCount}), ReduceKind::kSum));
+  EXPECT_FALSE(
+      is_reducible(DType::kFloat32, std::bit_cast<ReduceKind>(std::uint8_t{kReduceKindCount})));
 }
 
 class BadTask : public ::testing::Test {

@@ -2,7 +2,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -16,7 +15,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kMaxBlockBytes = 4096;
-constexpr std::size_t kScratchBytes = 32 * 1024;
+constexpr std::size_t kScratchBytes = std::size_t{32} * 1024;
 
 // The memory of the slots, and how the task's buffers are cut into blocks.
 class BlockRunner {

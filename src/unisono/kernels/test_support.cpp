@@ -2,12 +2,13 @@
 
 #include <hwy/targets.h>
 
-#include <cfenv>
 #include <cstdint>
 #include <vector>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
+#else
+#include <cfenv>
 #endif
 
 namespace unisono::kernels {
