@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -74,6 +75,24 @@ rendezvous::Member describe_self(const JobOptions& options,
           .endpoint = endpoint};
 }
 
+// Ranks that look for the roster a moment after rank 0 has given up must find what it found.
+constexpr std::chrono::seconds kLingerTimeout{5};
+
+rendezvous::Roster exchange_roster(rendezvous::Meeting& meeting,
+                                   const rendezvous::Member& self,
+                                   Deadline deadline,
+                                   const rendezvous::ExchangeOptions& options) {
+  try {
+    return rendezvous::exchange_roster(*meeting.store, self, deadline, options);
+  } catch (const Error&) {
+    meeting.store.reset();
+    if (meeting.host != nullptr) {
+      meeting.host->wait_until_left(Deadline::after(kLingerTimeout));
+    }
+    throw;
+  }
+}
+
 std::vector<std::string> nodes_of(const rendezvous::Roster& roster) {
   std::vector<std::string> nodes;
   for (const rendezvous::Member& member : roster.members) {
@@ -134,8 +153,8 @@ Job::Job(const JobOptions& options, Deadline deadline)
       node_listener_(net::listen_unix_abstract(endpoint_)),
       data_listener_(net::listen_tcp(listen_address(meeting_.local_ip))),
       memory_(make_memory(options.config)),
-      roster_(rendezvous::exchange_roster(
-          *meeting_.store,
+      roster_(exchange_roster(
+          meeting_,
           describe_self(options, endpoint_, net::local_address(data_listener_.get())),
           deadline,
           {.generation = options.generation,
@@ -220,6 +239,13 @@ void Job::leave() noexcept {
     watcher_->tell_peers(tcp::encode_bye);
   }
   watcher_.reset();
+  // The caller may hold the group for long, and a next one may need the port.
+  meeting_.store.reset();
+  meeting_.host.reset();
+  data_listener_.reset();
+  for (shm::NodePeer& peer : peers_) {
+    peer.socket.reset();
+  }
 }
 
 }  // namespace unisono::comm
