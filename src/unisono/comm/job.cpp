@@ -58,10 +58,6 @@ std::string failure_key(const rendezvous::Roster& roster) {
   return fmt::format("unisono/{}/failure", roster.job);
 }
 
-Logger rank_logger(const JobOptions& options) {
-  return Logger(fmt::format("rank {}", options.assignment.rank), options.config.log_level);
-}
-
 rendezvous::Member describe_self(const JobOptions& options,
                                  const std::string& endpoint,
                                  const net::Address& data_address) {
@@ -75,21 +71,54 @@ rendezvous::Member describe_self(const JobOptions& options,
           .endpoint = endpoint};
 }
 
+Logger rank_logger(const JobOptions& options) {
+  return Logger(fmt::format("rank {}", options.assignment.rank), options.config.log_level);
+}
+
 // Ranks that look for the roster a moment after rank 0 has given up must find what it found.
 constexpr std::chrono::seconds kLingerTimeout{5};
 
-rendezvous::Roster exchange_roster(rendezvous::Meeting& meeting,
-                                   const rendezvous::Member& self,
-                                   Deadline deadline,
-                                   const rendezvous::ExchangeOptions& options) {
-  try {
-    return rendezvous::exchange_roster(*meeting.store, self, deadline, options);
-  } catch (const Error&) {
-    meeting.store.reset();
-    if (meeting.host != nullptr) {
-      meeting.host->wait_until_left(Deadline::after(kLingerTimeout));
+// Where a process has had a group before, rank 0 may still have been about to end that one's store.
+bool was_an_earlier_store(const JobOptions& options, const Error& error, Deadline deadline) {
+  return error.code() == ErrorCode::kPeerLost && options.generation > 0 &&
+         options.assignment.rank != 0 && !options.assignment.uses_agent_store &&
+         !deadline.has_passed();
+}
+
+rendezvous::Meeting meet(const JobOptions& options, Deadline deadline) {
+  while (true) {
+    try {
+      return rendezvous::meet(options.config, options.assignment, deadline);
+    } catch (const Error& error) {
+      if (!was_an_earlier_store(options, error, deadline)) {
+        throw;
+      }
     }
-    throw;
+  }
+}
+
+rendezvous::Roster exchange_roster(const JobOptions& options,
+                                   rendezvous::Meeting& meeting,
+                                   const rendezvous::Member& self,
+                                   Deadline deadline) {
+  while (true) {
+    try {
+      return rendezvous::exchange_roster(*meeting.store,
+                                         self,
+                                         deadline,
+                                         {.generation = options.generation,
+                                          .stall = options.config.stall,
+                                          .logger = rank_logger(options)});
+    } catch (const Error& error) {
+      meeting.store.reset();
+      if (meeting.host != nullptr) {
+        meeting.host->wait_until_left(Deadline::after(kLingerTimeout));
+      }
+      if (!was_an_earlier_store(options, error, deadline)) {
+        throw;
+      }
+    }
+    meeting = meet(options, deadline);
   }
 }
 
@@ -148,18 +177,16 @@ Job::Job(const JobOptions& options) : Job(options, Deadline::after(options.timeo
 
 Job::Job(const JobOptions& options, Deadline deadline)
     : timeout_(options.timeout),
-      meeting_(rendezvous::meet(options.config, options.assignment, deadline)),
+      meeting_(meet(options, deadline)),
       endpoint_(random_endpoint_name()),
       node_listener_(net::listen_unix_abstract(endpoint_)),
       data_listener_(net::listen_tcp(listen_address(meeting_.local_ip))),
       memory_(make_memory(options.config)),
       roster_(exchange_roster(
+          options,
           meeting_,
           describe_self(options, endpoint_, net::local_address(data_listener_.get())),
-          deadline,
-          {.generation = options.generation,
-           .stall = options.config.stall,
-           .logger = rank_logger(options)})),
+          deadline)),
       topology_(roster_.rank, nodes_of(roster_)),
       peers_(shm::meet_node(roster_.rank,
                             node_endpoints(roster_, topology_),
