@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "unisono/base/config.h"
@@ -30,23 +31,43 @@ DefaultGroup& default_group() {
   return *instance;
 }
 
+// One message for all that is wrong, whichever variables it is in.
+std::pair<Config, rendezvous::EnvAssignment> read_environment(const InitOptions& options) {
+  std::string problems;
+  const auto note = [&problems](const Error& error) {
+    problems += (problems.empty() ? "" : "; ") + std::string(error.what());
+  };
+  std::pair<Config, rendezvous::EnvAssignment> result;
+  try {
+    result.first = read_config(options.environment);
+  } catch (const Error& error) {
+    note(error);
+  }
+  try {
+    result.second = rendezvous::read_env(options.environment, options.rank, options.world_size);
+  } catch (const Error& error) {
+    note(error);
+  }
+  if (!problems.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, problems);
+  }
+  return result;
+}
+
 std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t generation) {
   if (options.init_method != "env://") {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("init_process_group: init_method is \"{}\"; this version knows env://",
                             options.init_method));
   }
-  const Config config = read_config(options.environment);
+  const auto [config, assignment] = read_environment(options);
   const std::chrono::milliseconds timeout = options.timeout.value_or(config.timeout);
   if (timeout <= std::chrono::milliseconds::zero()) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("init_process_group: the timeout is {} ms", timeout.count()));
   }
   auto job = std::make_unique<comm::Job>(comm::JobOptions{
-      .config = config,
-      .assignment = rendezvous::read_env(options.environment, options.rank, options.world_size),
-      .timeout = timeout,
-      .generation = generation});
+      .config = config, .assignment = assignment, .timeout = timeout, .generation = generation});
   return std::make_shared<ProcessGroup>(std::make_unique<comm::Group>(std::move(job)));
 }
 

@@ -63,16 +63,8 @@ std::shared_ptr<engine::SymmetricMemory> make_memory(const Config& config) {
       std::make_shared<const shm::Arena>(shm::Arena::create(n_bytes)), kBoardOffset + kBoardBytes);
 }
 
-// Asking the store why a rank is gone must not hold up the error for long.
-constexpr std::chrono::seconds kExplainTimeout{1};
-
-std::string failure_key(const rendezvous::Roster& roster) {
-  return fmt::format("unisono/{}/failure", roster.job);
-}
-
-Logger rank_logger(const JobOptions& options) {
-  return Logger(fmt::format("rank {}", options.assignment.rank), options.config.log_level);
-}
+// What another rank has to say of a failure comes soon after it, or not at all.
+constexpr std::chrono::milliseconds kExplainTimeout{500};
 
 rendezvous::Member describe_self(const JobOptions& options,
                                  const std::string& endpoint,
@@ -85,6 +77,57 @@ rendezvous::Member describe_self(const JobOptions& options,
           .address = data_address.ip(),
           .port = data_address.port(),
           .endpoint = endpoint};
+}
+
+Logger rank_logger(const JobOptions& options) {
+  return Logger(fmt::format("rank {}", options.assignment.rank), options.config.log_level);
+}
+
+// Ranks that look for the roster a moment after rank 0 has given up must find what it found.
+constexpr std::chrono::seconds kLingerTimeout{5};
+
+// Where a process has had a group before, rank 0 may still have been about to end that one's store.
+bool was_an_earlier_store(const JobOptions& options, const Error& error, Deadline deadline) {
+  return error.code() == ErrorCode::kPeerLost && options.generation > 0 &&
+         options.assignment.rank != 0 && !options.assignment.uses_agent_store &&
+         !deadline.has_passed();
+}
+
+rendezvous::Meeting meet(const JobOptions& options, Deadline deadline) {
+  while (true) {
+    try {
+      return rendezvous::meet(options.config, options.assignment, deadline);
+    } catch (const Error& error) {
+      if (!was_an_earlier_store(options, error, deadline)) {
+        throw;
+      }
+    }
+  }
+}
+
+rendezvous::Roster exchange_roster(const JobOptions& options,
+                                   rendezvous::Meeting& meeting,
+                                   const rendezvous::Member& self,
+                                   Deadline deadline) {
+  while (true) {
+    try {
+      return rendezvous::exchange_roster(*meeting.store,
+                                         self,
+                                         deadline,
+                                         {.generation = options.generation,
+                                          .stall = options.config.stall,
+                                          .logger = rank_logger(options)});
+    } catch (const Error& error) {
+      meeting.store.reset();
+      if (meeting.host != nullptr) {
+        meeting.host->wait_until_left(Deadline::after(kLingerTimeout));
+      }
+      if (!was_an_earlier_store(options, error, deadline)) {
+        throw;
+      }
+    }
+    meeting = meet(options, deadline);
+  }
 }
 
 std::vector<std::string> nodes_of(const rendezvous::Roster& roster) {
@@ -142,18 +185,16 @@ Job::Job(const JobOptions& options) : Job(options, Deadline::after(options.timeo
 
 Job::Job(const JobOptions& options, Deadline deadline)
     : timeout_(options.timeout),
-      meeting_(rendezvous::meet(options.config, options.assignment, deadline)),
+      meeting_(meet(options, deadline)),
       endpoint_(random_endpoint_name()),
       node_listener_(net::listen_unix_abstract(endpoint_)),
       data_listener_(net::listen_tcp(listen_address(meeting_.local_ip))),
       memory_(make_memory(options.config)),
-      roster_(rendezvous::exchange_roster(
-          *meeting_.store,
+      roster_(exchange_roster(
+          options,
+          meeting_,
           describe_self(options, endpoint_, net::local_address(data_listener_.get())),
-          deadline,
-          {.generation = options.generation,
-           .stall = options.config.stall,
-           .logger = rank_logger(options)})),
+          deadline)),
       topology_(roster_.rank, nodes_of(roster_)),
       peers_(shm::meet_node(roster_.rank,
                             node_endpoints(roster_, topology_),
@@ -167,6 +208,7 @@ Job::Job(const JobOptions& options, Deadline deadline)
             meeting_.secret,
             {.job = roster_.job, .purpose = tcp::kDataPurpose, .rank = roster_.rank, .group = 0}),
       ranks_(roster_, rank_logger(options)),
+      failures_(meeting_.store, roster_.job, roster_.rank),
       engine_(std::make_unique<engine::NativeEngine>(
           engine::NativeParts{.topology = topology_,
                               .board = board_,
@@ -193,38 +235,23 @@ void Job::wake() const {
 }
 
 void Job::fail(const Error& error) noexcept {
-  const bool is_first = failure_.set(error);
-  if (is_first && topology_.n_nodes() > 1) {
-    publish_failure(error);
-  }
+  failure_.set(error);
   engine_->abort(error);
   watcher_->tell_peers([&] { return tcp::encode_abort(error); });
 }
 
-// Between nodes a rank may find only that another is gone; the store keeps the reason.
-void Job::publish_failure(const Error& error) noexcept {
-  try {
-    meeting_.store->set(failure_key(roster_), error.what());
-  } catch (const std::exception&) {
-    // The store is gone too: then the connections' ends have to say it.
-    return;
-  }
-}
-
 Error Job::explain(const Error& error) noexcept {
-  if (error.code() != ErrorCode::kPeerLost || topology_.n_nodes() == 1) {
+  if (topology_.n_nodes() == 1) {
     return error;
   }
-  try {
-    const std::string key = failure_key(roster_);
-    if (meeting_.store->check(std::span(&key, 1))) {
-      const std::string reason = meeting_.store->get(key, Deadline::after(kExplainTimeout));
-      return {error.code(), fmt::format("{}; the first failure was: {}", error.what(), reason)};
-    }
-  } catch (const std::exception&) {
+  failures_.publish(error);
+  if (error.code() != ErrorCode::kPeerLost && error.code() != ErrorCode::kTimeout) {
     return error;
   }
-  return error;
+  const std::string others = failures_.read_others(error.what(), kExplainTimeout);
+  return others.empty()
+             ? error
+             : Error(error.code(), fmt::format("{}; other ranks say: {}", error.what(), others));
 }
 
 void Job::leave() noexcept {
@@ -233,6 +260,18 @@ void Job::leave() noexcept {
     watcher_->tell_peers(tcp::encode_bye);
   }
   watcher_.reset();
+  // The caller may hold the group for long, and a next one may need the port.
+  meeting_.store.reset();
+  failures_.close();
+  if (meeting_.host != nullptr && failure_.is_set() && topology_.n_nodes() > 1) {
+    // The others may still look for the reason.
+    meeting_.host->wait_until_left(Deadline::after(2 * kExplainTimeout));
+  }
+  meeting_.host.reset();
+  data_listener_.reset();
+  for (shm::NodePeer& peer : peers_) {
+    peer.socket.reset();
+  }
 }
 
 }  // namespace unisono::comm

@@ -11,6 +11,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/collective/topology.h"
+#include "unisono/comm/failure_log.h"
 #include "unisono/comm/watcher.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/native/rank_status.h"
@@ -54,7 +55,7 @@ class Job {
   /// engine.
   void fail(const Error& error) noexcept;
 
-  /// The error with the first cause that any rank gave, if this one only says that a rank is gone.
+  /// Tells the other nodes' ranks of the error, and returns it with what those say who failed too.
   [[nodiscard]] Error explain(const Error& error) noexcept;
 
   /// Tells the other ranks that this one leaves, and stops watching them. From the thread that
@@ -63,8 +64,6 @@ class Job {
 
  private:
   Job(const JobOptions& options, Deadline deadline);
-
-  void publish_failure(const Error& error) noexcept;
 
   // Makes waits look again. Any thread.
   void wake() const;
@@ -83,6 +82,7 @@ class Job {
   tcp::Mesh mesh_;
   engine::RankStatus ranks_;
   transport::Failure failure_;
+  FailureLog failures_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<Watcher> watcher_;
 };

@@ -2,6 +2,11 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <future>
+#include <memory>
 #include <thread>
 
 #include "unisono/store/tcp_server.h"
@@ -17,6 +22,18 @@ TcpStoreHost::TcpStoreHost(const TcpServerOptions& options)
 TcpStoreHost::~TcpStoreHost() {
   loop_.stop();
   thread_.join();
+}
+
+void TcpStoreHost::wait_until_left(Deadline deadline) {
+  constexpr std::chrono::nanoseconds kPause = std::chrono::milliseconds(5);
+  while (!deadline.has_passed()) {
+    const auto n_connections = std::make_shared<std::promise<std::size_t>>();
+    loop_.post([this, n_connections] { n_connections->set_value(server_.n_connections()); });
+    if (n_connections->get_future().get() == 0) {
+      return;
+    }
+    std::this_thread::sleep_for(std::min(kPause, deadline.remaining()));
+  }
 }
 
 }  // namespace unisono::store

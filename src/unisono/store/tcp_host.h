@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "unisono/base/deadline.h"
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/store/tcp_server.h"
@@ -22,6 +23,10 @@ class TcpStoreHost {
   TcpStoreHost& operator=(TcpStoreHost&&) = delete;
 
   [[nodiscard]] const net::Address& address() const { return server_.address(); }
+
+  /// Waits until no client is connected, at most until `deadline`: so that clients who still look
+  /// for an answer get it.
+  void wait_until_left(Deadline deadline);
 
  private:
   net::EventLoop loop_;

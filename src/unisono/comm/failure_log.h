@@ -1,0 +1,37 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "unisono/base/error.h"
+#include "unisono/store/store.h"
+
+namespace unisono::comm {
+
+/// The reasons for which a job's ranks gave up, in its store. Between nodes a rank may see only that
+/// another is late or gone; what that one wrote here tells why.
+class FailureLog {
+ public:
+  FailureLog(std::shared_ptr<store::Store> store, const std::string& job, int rank);
+
+  /// Writes this rank's reason down. Does nothing when the store is gone.
+  void publish(const Error& error) noexcept;
+
+  /// What other ranks wrote and `known` does not say yet, waiting up to `patience` for the first of
+  /// it; "" when there is nothing or the store is gone.
+  [[nodiscard]] std::string read_others(const std::string& known,
+                                        std::chrono::milliseconds patience) noexcept;
+
+  /// Lets go of the store.
+  void close() { store_.reset(); }
+
+ private:
+  [[nodiscard]] std::string new_reasons(const std::string& known);
+
+  std::shared_ptr<store::Store> store_;
+  std::string key_;
+  int rank_;
+};
+
+}  // namespace unisono::comm

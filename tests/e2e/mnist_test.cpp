@@ -1,0 +1,125 @@
+// The training program on twenty drawn digits, and with inputs that it cannot use.
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mnist_run.h"
+
+namespace unisono::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+const char* const kDigits = UNISONO_SYNTHETIC_DIGITS;
+
+// Losses of a rank, in the order of its lines "Rank  0 , epoch  0 :  2.3".
+std::vector<double> losses_of(const std::string& text, int rank) {
+  std::vector<double> losses;
+  const std::string start = "Rank  " + std::to_string(rank) + " , epoch  ";
+  for (const std::string& line : lines_after(text, start)) {
+    const std::string epoch = std::to_string(losses.size()) + " :  ";
+    EXPECT_TRUE(line.starts_with(epoch)) << start << line;
+    losses.push_back(std::stod(line.substr(line.find(':') + 1)));
+  }
+  return losses;
+}
+
+TEST(Mnist, TenEpochsEndInOneModelAndEqualParameters) {
+  const TemporaryFolder folder;
+  const std::string model = folder.path() + "/mnist.pt";
+  const std::vector<std::string> arguments{"--data",
+                                           kDigits,
+                                           "--epochs",
+                                           "10",
+                                           "--batch-size",
+                                           "5",
+                                           "--lr",
+                                           "0.2",
+                                           "--save",
+                                           model,
+                                           "--verbose"};
+  const ProcessResult first = run_mnist(arguments);
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_EQ(first.err, "");
+  EXPECT_THAT(folder.files(), ElementsAre("mnist.pt"));
+  EXPECT_THAT(lines_after(first.out, "saved the model to "), ElementsAre(model));
+
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::vector<double> losses = losses_of(first.out, rank);
+    ASSERT_EQ(losses.size(), 10U) << first.out;
+    // Twenty images under dropout are too few to fall in each epoch; the slow test looks at that.
+    EXPECT_LT(losses.back(), 0.9 * losses.front()) << first.out;
+  }
+  const std::vector<std::string> hash = lines_after(first.out, "Rank 0 parameter hash ");
+  ASSERT_EQ(hash.size(), 1U) << first.out;
+  EXPECT_EQ(lines_after(first.out, "Rank 1 parameter hash "), hash);
+
+  // A second run replaces the file, and comes to the same bits.
+  const auto before = std::filesystem::last_write_time(model);
+  const std::uintmax_t size = std::filesystem::file_size(model);
+  const ProcessResult second = run_mnist(arguments);
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_THAT(folder.files(), ElementsAre("mnist.pt"));
+  EXPECT_GT(std::filesystem::last_write_time(model), before);
+  EXPECT_EQ(std::filesystem::file_size(model), size);
+  EXPECT_EQ(lines_after(second.out, "Rank 0 parameter hash "), hash);
+}
+
+// All that the program says is this message, if more ranks than one say it, and nothing of a crash.
+void expect_one_message(const ProcessResult& result, const std::string& text) {
+  EXPECT_EQ(result.exit_code, 1);
+  std::vector<std::string> messages = lines_after(result.err, "mnist: ");
+  messages.erase(std::unique(messages.begin(), messages.end()), messages.end());
+  ASSERT_EQ(messages.size(), 1U) << result.err;
+  EXPECT_THAT(messages[0], HasSubstr(text));
+  for (const char* trace :
+       {"terminate called", "Exception raised from", "frame #", "core dumped"}) {
+    EXPECT_THAT(result.err, Not(HasSubstr(trace)));
+  }
+}
+
+TEST(Mnist, AMissingDataFolderIsNamed) {
+  const TemporaryFolder folder;
+  const std::string data = folder.path() + "/nowhere";
+  expect_one_message(run_mnist({"--data", data, "--save", ""}), data);
+}
+
+TEST(Mnist, ATruncatedFileIsNamed) {
+  const TemporaryFolder folder;
+  std::filesystem::copy(kDigits, folder.path());
+  const std::string images = folder.path() + "/train-images-idx3-ubyte.gz";
+  std::filesystem::resize_file(images, std::filesystem::file_size(images) / 2);
+  expect_one_message(run_mnist({"--data", folder.path(), "--save", ""}), images);
+}
+
+TEST(Mnist, ASaveFolderThatIsMissingIsNamedBeforeTraining) {
+  const TemporaryFolder folder;
+  const std::string model = folder.path() + "/nowhere/mnist.pt";
+  const ProcessResult result = run_mnist({"--data", kDigits, "--save", model});
+  expect_one_message(result, folder.path() + "/nowhere");
+  EXPECT_THAT(lines_after(result.out, "epoch "), IsEmpty());
+}
+
+// Root may write into every folder but those of the kernel's.
+TEST(Mnist, ASaveFolderThatTakesNoFilesIsNamed) {
+  expect_one_message(run_mnist({"--data", kDigits, "--epochs", "1", "--save", "/proc/mnist.pt"}),
+                     "/proc/mnist.pt");
+}
+
+TEST(Mnist, ASavePathThatIsAFolderIsNamed) {
+  const TemporaryFolder folder;
+  expect_one_message(run_mnist({"--data", kDigits, "--epochs", "1", "--save", folder.path()}),
+                     folder.path());
+  EXPECT_THAT(folder.files(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace unisono::test

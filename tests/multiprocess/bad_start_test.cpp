@@ -1,0 +1,154 @@
+// Ranks that are started wrongly get one clear message each, at once.
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "multiprocess/job.h"
+
+namespace unisono::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+
+constexpr std::chrono::seconds kAtOnce{10};
+
+// One line, by the program itself.
+void expect_one_message(const ProcessResult& result) {
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, MatchesRegex("rank_program: [^\n]*\n"));
+}
+
+TEST(BadStart, APortInUseNamesItsHolder) {
+  Job job({.world_size = 2});
+  job.port().listen();
+  job.start(0);
+  const std::vector<ProcessResult> results = job.processes().finish(kAtOnce);
+  expect_one_message(results[0]);
+  EXPECT_THAT(results[0].err,
+              AllOf(HasSubstr(job.port().text()),
+                    HasSubstr("in use by process " + std::to_string(::getpid()))));
+}
+
+struct BadEnvironment {
+  std::string name;
+  Variables variables;
+  std::vector<std::string> complaints;
+};
+
+class BadVariables : public ::testing::TestWithParam<BadEnvironment> {};
+
+TEST_P(BadVariables, AreAllInOneMessage) {
+  Processes processes;
+  (void)processes.start({UNISONO_RANK_PROGRAM, "hello"}, GetParam().variables);
+  const std::vector<ProcessResult> results = processes.finish(kAtOnce);
+  expect_one_message(results[0]);
+  for (const std::string& complaint : GetParam().complaints) {
+    EXPECT_THAT(results[0].err, HasSubstr(complaint));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Environments,
+    BadVariables,
+    ::testing::Values(
+        BadEnvironment{"None", {}, {"MASTER_ADDR", "WORLD_SIZE is not set", "RANK is not set"}},
+        BadEnvironment{"RankMissing",
+                       {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}, {"WORLD_SIZE", "2"}},
+                       {"RANK is not set"}},
+        BadEnvironment{"NoNumbers",
+                       {{"MASTER_ADDR", "127.0.0.1"},
+                        {"MASTER_PORT", "http"},
+                        {"WORLD_SIZE", "two"},
+                        {"RANK", "1x"}},
+                       {"MASTER_PORT=\"http\"", "WORLD_SIZE=\"two\"", "RANK=\"1x\""}},
+        BadEnvironment{"RankTooLarge",
+                       {{"MASTER_ADDR", "127.0.0.1"},
+                        {"MASTER_PORT", "1"},
+                        {"WORLD_SIZE", "2"},
+                        {"RANK", "2"}},
+                       {"RANK=2 is not below WORLD_SIZE=2"}},
+        BadEnvironment{"Settings",
+                       {{"MASTER_ADDR", "127.0.0.1"},
+                        {"MASTER_PORT", "1"},
+                        {"WORLD_SIZE", "1"},
+                        {"RANK", "0"},
+                        {"UNISONO_TIMEOUT_SECONDS", "soon"},
+                        {"UNISONO_LOG", "loud"}},
+                       {"UNISONO_TIMEOUT_SECONDS=\"soon\"", "UNISONO_LOG=\"loud\""}},
+        // Wrong in both kinds of variables: still one message with all of them.
+        BadEnvironment{"SettingsAndRank",
+                       {{"MASTER_ADDR", "127.0.0.1"},
+                        {"MASTER_PORT", "1"},
+                        {"WORLD_SIZE", "1"},
+                        {"RANK", "x"},
+                        {"UNISONO_LOG", "loud"}},
+                       {"RANK=\"x\"", "UNISONO_LOG=\"loud\""}}),
+    [](const auto& case_info) { return case_info.param.name; });
+
+TEST(BadStart, TwoProcessesOfOneRankAreNamedToAll) {
+  Job job({.world_size = 3});
+  job.start(0);
+  job.start(1);
+  job.start(1);
+  for (const ProcessResult& result : job.processes().finish(kAtOnce)) {
+    expect_one_message(result);
+    EXPECT_THAT(result.err,
+                AllOf(HasSubstr("RANK=1 was given to 2 processes"),
+                      HasSubstr("process " + std::to_string(job.processes().pid(1)) + ")"),
+                      HasSubstr("process " + std::to_string(job.processes().pid(2)) + ")")));
+  }
+}
+
+TEST(BadStart, UnequalWorldSizesAreNamedToAll) {
+  Job job({.world_size = 2});
+  job.start(0);
+  job.start(1, {{"WORLD_SIZE", "3"}});
+  for (const ProcessResult& result : job.processes().finish(kAtOnce)) {
+    expect_one_message(result);
+    EXPECT_THAT(
+        result.err,
+        AllOf(HasSubstr("WORLD_SIZE differs"), HasSubstr("2 on rank 0"), HasSubstr("3 on rank 1")));
+  }
+}
+
+TEST(BadStart, AWrongSecretIsRefusedAndDoesNoHarm) {
+  Job job(
+      {.world_size = 3, .nodes = {"a", "a", "b"}, .variables = {{"UNISONO_TIMEOUT_SECONDS", "3"}}});
+  job.start(0);
+  job.start(1);
+  job.start(2, {{"UNISONO_SECRET", "guessed"}});
+  const std::vector<ProcessResult> results = job.processes().finish();
+  expect_one_message(results[2]);
+  EXPECT_THAT(results[2].err, HasSubstr("secret"));
+  EXPECT_THAT(results[2].err, Not(HasSubstr("guessed")));
+  for (const std::size_t rank : {0U, 1U}) {
+    EXPECT_EQ(results[rank].exit_code, 1);
+    EXPECT_THAT(results[rank].err, HasSubstr("for rank 2 (2 of 3 joined)"));
+  }
+}
+
+TEST(BadStart, WhoGuessedTheSecretMayComeAgainWithTheRightOne) {
+  Job job({.world_size = 2, .nodes = {"a", "b"}});
+  job.start(0);
+  job.start(1, {{"UNISONO_SECRET", "guessed"}});
+  if (!job.processes().wait_for_output(1, "rank_program: ")) {
+    return;
+  }
+  job.start(1);
+  const std::vector<ProcessResult> results = job.processes().finish();
+  EXPECT_EQ(results[0].exit_code, 0) << results[0].err;
+  EXPECT_EQ(results[1].exit_code, 1);
+  EXPECT_EQ(results[2].exit_code, 0) << results[2].err;
+}
+
+}  // namespace
+}  // namespace unisono::test

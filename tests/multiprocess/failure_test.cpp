@@ -1,0 +1,141 @@
+// A rank that dies, stops or stays away: the others say which.
+#include <signal.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "multiprocess/job.h"
+
+namespace unisono::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// What a spec of ten seconds leaves for a loaded machine.
+constexpr std::chrono::seconds kTimeToNotice{10};
+
+// Waits until all ranks are in the middle of their all-reduces.
+bool wait_until_streaming(Job& job, std::size_t world_size) {
+  for (std::size_t rank = 0; rank < world_size; ++rank) {
+    if (!job.processes().wait_for_output(rank, "streaming\n")) {
+      return false;
+    }
+  }
+  return true;
+}
+
+struct Death {
+  std::string name;
+  std::string memory;
+  std::vector<std::string> nodes;
+  std::size_t victim;
+};
+
+class Killed : public ::testing::TestWithParam<Death> {};
+
+TEST_P(Killed, TheOthersEndAndNameTheRank) {
+  const Death& death = GetParam();
+  Job job({.world_size = 3, .mode = {"stream", death.memory}, .nodes = death.nodes});
+  job.start_all();
+  if (!wait_until_streaming(job, 3)) {
+    return;
+  }
+  // Ranks that see it from another node give its address instead of its pid.
+  const std::string dead = "rank " + std::to_string(death.victim) + " (";
+  job.processes().send_signal(death.victim, SIGKILL);
+  const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
+  for (std::size_t rank = 0; rank < results.size(); ++rank) {
+    if (rank != death.victim) {
+      EXPECT_EQ(results[rank].exit_code, 1) << "rank " << rank;
+      EXPECT_THAT(
+          results[rank].err,
+          AllOf(HasSubstr("rank_program: [rank " + std::to_string(rank) + "/3]"), HasSubstr(dead)));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ranks,
+    Killed,
+    ::testing::Values(Death{"PrivateMemory", "private", {}, 1},
+                      Death{"SymmetricMemory", "symmetric", {}, 1},
+                      Death{"TheStoresHost", "private", {}, 0},
+                      Death{"OnAnotherNode", "private", {"a", "a", "b"}, 2},
+                      Death{"OnAnotherNodeSymmetric", "symmetric", {"a", "a", "b"}, 2},
+                      Death{"WithANeighbourAndANodeBesides", "private", {"a", "a", "b"}, 1},
+                      Death{"TheStoresHostOfSeveralNodes", "private", {"a", "b", "c"}, 0}),
+    [](const auto& case_info) { return case_info.param.name; });
+
+class Stopped : public ::testing::TestWithParam<std::vector<std::string>> {};
+
+TEST_P(Stopped, TheOthersSayWhoAndGoOnWithIt) {
+  Job job({.world_size = 3,
+           .mode = {"stream", "private"},
+           .nodes = GetParam(),
+           .variables = {{"UNISONO_STALL_SECONDS", "0.3"}}});
+  job.start_all();
+  if (!wait_until_streaming(job, 3)) {
+    return;
+  }
+  const std::string stopped = "rank 1 (pid " + std::to_string(job.processes().pid(1)) + " on ";
+  job.processes().send_signal(1, SIGSTOP);
+  const bool is_told = job.processes().wait_for_output(0, stopped) &&
+                       job.processes().wait_for_output(0, ", stopped)");
+  job.processes().send_signal(1, SIGCONT);
+  job.processes().close_stdin(2);
+  EXPECT_TRUE(is_told);
+  for (const ProcessResult& result : job.processes().finish()) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("done\n"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Nodes,
+                         Stopped,
+                         ::testing::Values(std::vector<std::string>{},
+                                           std::vector<std::string>{"a", "a", "b"}));
+
+class Absent : public ::testing::TestWithParam<std::vector<std::string>> {};
+
+TEST_P(Absent, ATimeoutNamesTheRank) {
+  Job job({.world_size = 3, .mode = {"absence", "1"}, .nodes = GetParam()});
+  job.start_all();
+  for (const std::size_t rank : {0U, 2U}) {
+    if (!job.processes().wait_for_output(rank, "rank_program: ")) {
+      return;
+    }
+  }
+  job.processes().close_stdin(1);
+  const std::vector<ProcessResult> results = job.processes().finish();
+  const std::string absent = "rank 1 (pid " + std::to_string(job.processes().pid(1)) + " on ";
+  for (const std::size_t rank : {0U, 2U}) {
+    EXPECT_EQ(results[rank].exit_code, 1);
+    EXPECT_THAT(results[rank].err, AllOf(HasSubstr("barrier"), HasSubstr(absent)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OneNode, Absent, ::testing::Values(std::vector<std::string>{}));
+
+// Off: between nodes a rank names the one that it waited for itself, or whose end it saw.
+INSTANTIATE_TEST_SUITE_P(DISABLED_SeveralNodes,
+                         Absent,
+                         ::testing::Values(std::vector<std::string>{"a", "a", "b"},
+                                           std::vector<std::string>{"a", "b", "c"}));
+
+TEST(NeverStarted, ATimeoutNamesTheRank) {
+  Job job({.world_size = 3, .variables = {{"UNISONO_TIMEOUT_SECONDS", "1"}}});
+  job.start(0);
+  job.start(2);
+  for (const ProcessResult& result : job.processes().finish(kTimeToNotice)) {
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("for rank 1 (2 of 3 joined)"));
+  }
+}
+
+}  // namespace
+}  // namespace unisono::test

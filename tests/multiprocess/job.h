@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "multiprocess/spawn.h"
+
+namespace unisono::test {
+
+struct JobSetup {
+  int world_size = 2;
+  std::vector<std::string> mode = {"hello"};  ///< The rank program's arguments.
+  /// Names of the ranks' pretend nodes; empty: all ranks are on the machine's own node.
+  std::vector<std::string> nodes = {};
+  Variables variables = {};  ///< Of all ranks.
+};
+
+/// Processes of the rank program, which meet at a port of 127.0.0.1 that rank 0 serves.
+class Job {
+ public:
+  explicit Job(JobSetup setup) : setup_(std::move(setup)) {}
+
+  /// The environment of a rank.
+  [[nodiscard]] Variables variables(int rank) const;
+
+  /// Starts a rank; `variables` are added to its environment or replace what is there. Process i of
+  /// processes() is the i-th that was started.
+  void start(int rank, const Variables& variables = {});
+
+  /// Starts all ranks in their order.
+  void start_all();
+
+  [[nodiscard]] Processes& processes() { return processes_; }
+
+  [[nodiscard]] const ReservedPort& port() const { return port_; }
+
+ private:
+  JobSetup setup_;
+  ReservedPort port_;
+  Processes processes_;
+};
+
+/// Starts all ranks and waits for their end.
+[[nodiscard]] std::vector<ProcessResult> run_job(JobSetup setup);
+
+[[nodiscard]] std::vector<std::string> split_lines(const std::string& text);
+
+}  // namespace unisono::test

@@ -1,0 +1,219 @@
+// One rank of the multi-process tests: rank_program MODE [ARGUMENT]. What it is in the job, its
+// environment says.
+
+#include <dirent.h>
+#include <poll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "unisono/comm/process_group.h"
+
+namespace {
+
+using unisono::ProcessGroup;
+
+template <class... Arguments>
+void print(const char* format, Arguments... arguments) {
+  std::printf(format, arguments...);
+  std::fflush(stdout);
+}
+
+double seconds_of(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+int n_entries(const char* folder) {
+  DIR* const directory = ::opendir(folder);
+  int n = 0;
+  while (directory != nullptr && ::readdir(directory) != nullptr) {
+    ++n;
+  }
+  ::closedir(directory);
+  return n;
+}
+
+bool maps_a_file_of_dev_shm() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/dev/shm/") != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool is_stdin_closed() {
+  pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  return ::poll(&input, 1, 0) == 1;
+}
+
+void wait_for_end_of_stdin() {
+  char byte = 0;
+  while (::read(STDIN_FILENO, &byte, 1) > 0) {
+  }
+}
+
+float sum_of_ones(ProcessGroup& group, std::size_t count) {
+  std::vector<float> values(count, 1.0F);
+  group.all_reduce(unisono::as_buffer(std::span(values)));
+  for (const float value : values) {
+    if (value != values[0]) {
+      return -1;
+    }
+  }
+  return values[0];
+}
+
+void hello(const std::string&) {
+  const auto group = unisono::init_process_group();
+  print("(%d,%d) local (%d,%d) all_reduce(ones)=%g\n",
+        group->rank(),
+        group->world_size(),
+        group->local_rank(),
+        group->local_world_size(),
+        static_cast<double>(sum_of_ones(*group, 4)));
+  unisono::destroy_process_group();
+}
+
+// Sums of all sizes up to 16 Mi elements.
+void sizes(const std::string&) {
+  const auto group = unisono::init_process_group();
+  for (std::size_t count = 1; count <= 1U << 24U; count *= 4) {
+    print("%zu: %g\n", count, static_cast<double>(sum_of_ones(*group, count)));
+  }
+  unisono::destroy_process_group();
+}
+
+// A broadcast from each rank, of bits that are its own.
+void broadcasts(const std::string&) {
+  const auto group = unisono::init_process_group();
+  for (int root = 0; root < group->world_size(); ++root) {
+    std::vector<std::uint32_t> bits(1000);
+    std::uint32_t state = 17U * static_cast<std::uint32_t>(group->rank() + 1);
+    for (std::uint32_t& word : bits) {
+      state = state * 1664525U + 1013904223U;
+      word = state;
+    }
+    group->broadcast(unisono::as_buffer(std::span(bits)), {.root = root});
+    std::uint64_t hash = 14695981039346656037U;
+    for (const std::uint32_t word : bits) {
+      hash = (hash ^ word) * 1099511628211U;
+    }
+    print("root %d: %016llx\n", root, static_cast<unsigned long long>(hash));
+  }
+  unisono::destroy_process_group();
+}
+
+// All-reduces of a MiB until any rank's stdin is closed.
+void stream(const std::string& memory) {
+  const auto group = unisono::init_process_group();
+  constexpr std::int64_t kCount = 1 << 18;
+  std::vector<float> own(static_cast<std::size_t>(kCount));
+  const unisono::Buffer buffer = memory == "symmetric"
+                                     ? group->allocate(kCount, unisono::DType::kFloat32)
+                                     : unisono::as_buffer(std::span(own));
+  auto* const values = static_cast<float*>(buffer.data);
+  print("data port %d\n", static_cast<int>(group->roster().self().port));
+  for (int n = 0;; ++n) {
+    values[0] = is_stdin_closed() ? 1.0F : 0.0F;
+    values[kCount - 1] = 1.0F;
+    group->all_reduce(buffer);
+    if (values[kCount - 1] != static_cast<float>(group->world_size())) {
+      throw std::runtime_error("a wrong sum");
+    }
+    if (n == 10) {
+      print("streaming\n");
+    }
+    if (values[0] != 0) {
+      break;
+    }
+  }
+  unisono::destroy_process_group();
+  print("done\n");
+}
+
+// Everybody but rank `absent` waits for it in a barrier of a second.
+void absence(const std::string& absent) {
+  const auto group = unisono::init_process_group();
+  if (group->rank() == std::stoi(absent)) {
+    wait_for_end_of_stdin();
+    return;
+  }
+  group->barrier({.timeout = std::chrono::milliseconds(1000)});
+}
+
+// Rank 0 comes to the barrier a second after the others; the wait itself is what is tested.
+void late(const std::string&) {
+  const auto group = unisono::init_process_group();
+  group->barrier();
+  if (group->rank() == 0) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+  const double entered = seconds_of(CLOCK_MONOTONIC);
+  const double used = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+  group->barrier();
+  const double cpu_seconds = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - used;
+  print("entered %.6f left %.6f cpu %.6f\n", entered, seconds_of(CLOCK_MONOTONIC), cpu_seconds);
+  unisono::destroy_process_group();
+}
+
+// The kernel lists a thread for a moment after it was joined.
+int n_threads_in_the_end(int expected) {
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (n_entries("/proc/self/task") > expected && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::yield();
+  }
+  return n_entries("/proc/self/task");
+}
+
+// A group after the other in one process, with what they leave open.
+void again(const std::string&) {
+  const int n_threads = n_entries("/proc/self/task");
+  const int n_descriptors = n_entries("/proc/self/fd");
+  for (int round = 0; round < 3; ++round) {
+    auto group = unisono::init_process_group();
+    group->all_reduce_async(group->allocate(1 << 20, unisono::DType::kFloat32)).wait();
+    print("round %d: %g%s\n",
+          round,
+          static_cast<double>(sum_of_ones(*group, 1 << 20)),
+          maps_a_file_of_dev_shm() ? ", maps a file of /dev/shm" : "");
+    unisono::destroy_process_group();
+    // Its memory goes with the last handle.
+    group.reset();
+    print("left: %d descriptors, %d threads\n",
+          n_entries("/proc/self/fd") - n_descriptors,
+          n_threads_in_the_end(n_threads) - n_threads);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::map<std::string, void (*)(const std::string&)> modes{{"hello", hello},
+                                                                  {"sizes", sizes},
+                                                                  {"broadcasts", broadcasts},
+                                                                  {"stream", stream},
+                                                                  {"absence", absence},
+                                                                  {"late", late},
+                                                                  {"again", again}};
+  try {
+    modes.at(argc > 1 ? argv[1] : "")(argc > 2 ? argv[2] : "");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rank_program: %s\n", error.what());
+    return 1;
+  }
+}
