@@ -9,8 +9,8 @@
 
 namespace unisono::comm {
 
-/// The reasons for which a job's ranks gave up, in its store. Between nodes a rank may see only that
-/// another is late or gone; what that one wrote here tells why.
+/// The reasons for which a job's ranks gave up, in its store. Between nodes a rank may see only
+/// that another is late or gone; what that one wrote here tells why.
 class FailureLog {
  public:
   FailureLog(std::shared_ptr<store::Store> store, const std::string& job, int rank);

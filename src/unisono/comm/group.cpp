@@ -51,6 +51,7 @@ void Group::run(engine::Operation operation, Deadline deadline) {
     Work(std::move(state)).wait();
     return;
   }
+  // NOLINTNEXTLINE(bugprone-use-after-move): it is moved only where `state` is set.
   const std::exception_ptr error = drive(operation, deadline, engine::Caller::kUser);
   bool is_awaited = false;
   {

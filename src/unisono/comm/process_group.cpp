@@ -27,7 +27,6 @@
 namespace unisono {
 namespace {
 
-using transport::Descriptor;
 using transport::OperationKind;
 
 Error invalid(std::string_view operation, const std::string& label, const std::string& problem) {

@@ -11,7 +11,7 @@
 
 namespace unisono::comm {
 
-void WorkState::complete(std::exception_ptr error) {
+void WorkState::complete(const std::exception_ptr& error) {
   std::vector<std::function<void(std::exception_ptr)>> callbacks;
   {
     const MutexLock lock(mutex_);

@@ -21,7 +21,7 @@ namespace {
 
 // What the process is doing, as the kernel says; for a process of this machine.
 std::string process_state(std::int64_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  const std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::stringstream text;
   text << file.rdbuf();
   const std::string stat = text.str();
