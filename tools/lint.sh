@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 [[ ! -d .venv/bin ]] || PATH=$PWD/.venv/bin:$PATH
 unset GIT_DIR GIT_INDEX_FILE GIT_WORK_TREE
 
-readonly checks=(layers text ruff gersemi codespell clang-format clang-tidy)
+readonly checks=(layers text ruff gersemi codespell clang-format)
 fix=no
 
 die() {
@@ -88,7 +88,7 @@ run_check() {
       matching '*.h' '*.cpp' | run_on_files $format "${mode[@]}"
       ;;
     clang-tidy) check_clang_tidy ;;
-    *) die "unknown check $1; there are: ${checks[*]}" ;;
+    *) die "unknown check $1; there are: ${checks[*]} clang-tidy" ;;
   esac
 }
 

@@ -31,6 +31,9 @@ namespace {
 // One attempt to connect; between attempts a group's failure is looked at.
 constexpr std::chrono::milliseconds kAttempt{500};
 
+// Listeners exist before the roster does, so a rank that can't be reached for this long is gone.
+constexpr std::chrono::seconds kConnectTimeout{3};
+
 // A peer whose machine vanished is noticed after this long without an answer.
 constexpr std::chrono::seconds kLivenessTimeout{20};
 
@@ -62,6 +65,7 @@ Connection& Mesh::connection(int rank, transport::Patience& patience) {
 Fd Mesh::connect(int rank, transport::Patience& patience) const {
   const auto late_ranks = [rank] { return std::vector<int>{rank}; };
   const net::Address& address = addresses_[static_cast<std::size_t>(rank)];
+  const Deadline last_attempt = Deadline::after(kConnectTimeout);
   while (true) {
     patience.check(late_ranks);
     try {
@@ -80,10 +84,9 @@ Fd Mesh::connect(int rank, transport::Patience& patience) const {
       }
       return socket;
     } catch (const Error& error) {
-      // Listeners exist before the roster does: who refuses now is gone, not late.
-      if (error.code() != ErrorCode::kTimeout) {
+      if (error.code() != ErrorCode::kTimeout || last_attempt.has_passed()) {
         throw Error(
-            error.code(),
+            error.code() == ErrorCode::kTimeout ? ErrorCode::kPeerLost : error.code(),
             fmt::format(
                 "connecting to rank {} at {}: {}", rank, address.to_string(), error.what()));
       }
