@@ -123,7 +123,9 @@ def row(rounds, model, name):
     cells.append(f"{median([BATCH_SIZE * ranks / step for step in steps]):.0f}")
     ratio = "-"
     if ranks > 1 and (model, GLOO) in rounds[0]:
-        ratios = [r[model, GLOO]["step"]["median"] / r[model, name]["step"]["median"] for r in rounds]
+        ratios = [
+            r[model, GLOO]["step"]["median"] / r[model, name]["step"]["median"] for r in rounds
+        ]
         ratio = f"{median(ratios):.2f}"
     return [*cells, ratio]
 
@@ -155,7 +157,9 @@ def main():
         options.torch_python = None
     load_before = os.getloadavg()[0]
     rounds = run_rounds(options)
-    print(f"{cpu_model()}, {len(os.sched_getaffinity(0))} cores, load {load_before:.1f} at the start")
+    print(
+        f"{cpu_model()}, {len(os.sched_getaffinity(0))} cores, load {load_before:.1f} at the start"
+    )
     print(f"commit {commit()}, {datetime.date.today()}")
     print(f"{options.rounds} rounds of {options.steps} steps, {BATCH_SIZE} samples a step and rank")
     print_table([row(rounds, model, name) for model, name in rounds[0]])
