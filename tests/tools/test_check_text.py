@@ -40,7 +40,7 @@ class CheckTextTest(unittest.TestCase):
             "https://example.org/home/",
             "the network/works",
             "shared memory",
-            "/work/main check_text: allow",
+            "/" + "work/main check_text: allow",
         ):
             self.assertEqual(self.problems(good), [], good)
 
