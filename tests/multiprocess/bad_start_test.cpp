@@ -103,8 +103,8 @@ TEST(BadStart, TwoProcessesOfOneRankAreNamedToAll) {
     expect_one_message(result);
     EXPECT_THAT(result.err,
                 AllOf(HasSubstr("RANK=1 was given to 2 processes"),
-                      HasSubstr("process " + std::to_string(job.processes().pid(1)) + ")"),
-                      HasSubstr("process " + std::to_string(job.processes().pid(2)) + ")")));
+                      HasSubstr("pid " + std::to_string(job.processes().pid(1)) + " on "),
+                      HasSubstr("pid " + std::to_string(job.processes().pid(2)) + " on ")));
   }
 }
 

@@ -162,21 +162,19 @@ shm::Board make_board(const collective::Topology& topology,
   return {std::move(arenas), {ranks.begin(), ranks.end()}, topology.local_rank(), kBoardOffset};
 }
 
-std::vector<net::Address> data_addresses(const rendezvous::Roster& roster) {
-  std::vector<net::Address> addresses;
+std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster) {
+  std::vector<tcp::MeshMember> members;
   for (const rendezvous::Member& member : roster.members) {
     const std::optional<net::Address> address = net::Address::parse(member.address, member.port);
     if (!address) {
       throw Error(ErrorCode::kCorruptData,
-                  fmt::format("rank {} (pid {} on {}) gave \"{}\" as its address, which is none",
-                              member.rank,
-                              member.pid,
-                              member.host,
+                  fmt::format("{} gave \"{}\" as its address, which is none",
+                              rendezvous::describe(member),
                               member.address));
     }
-    addresses.push_back(*address);
+    members.push_back({.address = *address, .name = rendezvous::describe(member)});
   }
-  return addresses;
+  return members;
 }
 
 }  // namespace
@@ -204,7 +202,7 @@ Job::Job(const JobOptions& options, Deadline deadline)
                             meeting_.secret,
                             deadline)),
       board_(make_board(topology_, memory_->arena(), peers_)),
-      mesh_(data_addresses(roster_),
+      mesh_(mesh_members(roster_),
             meeting_.secret,
             {.job = roster_.job, .purpose = tcp::kDataPurpose, .rank = roster_.rank, .group = 0}),
       ranks_(roster_, rank_logger(options)),

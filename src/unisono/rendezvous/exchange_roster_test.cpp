@@ -132,14 +132,14 @@ TEST_F(ExchangeRoster, DoubledRanksFailEverywhereAtOnceWithoutTheMissingOne) {
   twin.pid = 999;
   const std::string error = common_error(exchange({member(0, 4), member(1, 4), twin}));
   EXPECT_THAT(error, HasSubstr("RANK=1 was given to 2 processes"));
-  EXPECT_THAT(error, HasSubstr("process 101"));
-  EXPECT_THAT(error, HasSubstr("process 999"));
+  EXPECT_THAT(error, HasSubstr("pid 101"));
+  EXPECT_THAT(error, HasSubstr("pid 999"));
 }
 
 TEST_F(ExchangeRoster, UnequalWorldSizesFailEverywhereAtOnce) {
   const std::string error = common_error(exchange({member(0, 3), member(1, 2)}));
   EXPECT_THAT(error,
-              HasSubstr("WORLD_SIZE differs: 2 on rank 1 (host, process 101), but 3 on rank 0"));
+              HasSubstr("WORLD_SIZE differs: 2 on rank 1 (pid 101 on host), but 3 on rank 0"));
 }
 
 TEST_F(ExchangeRoster, WhoComesAfterAFailureFailsTheSameWay) {
@@ -152,8 +152,8 @@ TEST_F(ExchangeRoster, WhoComesToAFullRosterIsToldWhoHasItsRank) {
   Member late = member(1, 2);
   late.pid = 999;
   EXPECT_EQ(common_error(exchange({late})),
-            "rendezvous: all 2 ranks have come already, without rank 1 (host, process 999): rank 1 "
-            "(host, process 101) was here before");
+            "rendezvous: all 2 ranks have come already, without rank 1 (pid 999 on host): rank 1 "
+            "(pid 101 on host) was here before");
 }
 
 TEST_F(ExchangeRoster, TimeIsUpNamesTheMissingRanks) {

@@ -19,6 +19,9 @@ struct Member {
   std::string endpoint;  ///< Name of its abstract Unix socket, for ranks of its node.
 };
 
+/// "rank 3 (pid 4123 on node-a)".
+[[nodiscard]] std::string describe(const Member& member);
+
 /// Who is in the job, by rank.
 struct Roster {
   int rank = 0;     ///< This rank.

@@ -135,10 +135,6 @@ std::optional<Error> find_problem(const std::vector<Entry>& entries) {
   return Error(ErrorCode::kInvalidArgument, "rendezvous: " + problems);
 }
 
-std::string describe(const Member& member) {
-  return fmt::format("rank {} ({}, process {})", member.rank, member.host, member.pid);
-}
-
 std::string describe_missing(const std::vector<Entry>& entries, int world_size) {
   std::set<int> present;
   for (const Entry& entry : entries) {

@@ -15,9 +15,6 @@ namespace unisono::rendezvous {
 /// looked at.
 [[nodiscard]] std::optional<Error> find_problem(const std::vector<Entry>& entries);
 
-/// "rank 3 (node-a, process 4123)".
-[[nodiscard]] std::string describe(const Member& member);
-
 /// "rank 2" or "ranks 1, 4, 5, ..." of those that are not among `entries`.
 [[nodiscard]] std::string describe_missing(const std::vector<Entry>& entries, int world_size);
 

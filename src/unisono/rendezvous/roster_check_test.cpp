@@ -50,23 +50,23 @@ TEST(RosterCheck, DoubledRanksNameBothProcessesAndTheRankThatNobodyHas) {
   entries[2] = entry(1, 3);
   entries[2].member.pid = 999;
   EXPECT_EQ(problem_of(entries),
-            "rendezvous: RANK=1 was given to 2 processes: rank 1 (host-1, process 101), rank 1 "
-            "(host-1, process 999); nobody has RANK=2");
+            "rendezvous: RANK=1 was given to 2 processes: rank 1 (pid 101 on host-1), rank 1 "
+            "(pid 999 on host-1); nobody has RANK=2");
 }
 
 TEST(RosterCheck, UnequalWorldSizesNameWhoHasWhich) {
   std::vector<Entry> entries = full(3);
   entries[1].member.world_size = 2;
   EXPECT_EQ(problem_of(entries),
-            "rendezvous: WORLD_SIZE differs: 2 on rank 1 (host-1, process 101), but 3 on rank 0 "
-            "(host-0, process 100), rank 2 (host-2, process 102)");
+            "rendezvous: WORLD_SIZE differs: 2 on rank 1 (pid 101 on host-1), but 3 on rank 0 "
+            "(pid 100 on host-0), rank 2 (pid 102 on host-2)");
 }
 
 TEST(RosterCheck, ImpossibleRanksAreNamed) {
   std::vector<Entry> entries = full(2);
   entries[1].member.rank = 2;
   EXPECT_THAT(problem_of(entries),
-              HasSubstr("rank 2 (host-1, process 101) is impossible with WORLD_SIZE=2"));
+              HasSubstr("rank 2 (pid 101 on host-1) is impossible with WORLD_SIZE=2"));
   entries[1].member.rank = -1;
   EXPECT_THAT(problem_of(entries), HasSubstr("rank -1"));
 }
@@ -78,14 +78,14 @@ TEST(RosterCheck, DifferentVersionsAreIncompatible) {
   ASSERT_TRUE(problem.has_value());
   EXPECT_EQ(problem->code(), ErrorCode::kIncompatible);
   EXPECT_THAT(problem->what(),
-              HasSubstr("protocol version 1 on rank 0 (host-0, process 100), but 2 on rank 1"));
+              HasSubstr("protocol version 1 on rank 0 (pid 100 on host-0), but 2 on rank 1"));
 }
 
 TEST(RosterCheck, LoopbackCannotBeReachedFromElsewhere) {
   std::vector<Entry> entries = full(2);
   entries[1].member.address = "10.0.0.2";
   EXPECT_THAT(problem_of(entries),
-              HasSubstr("MASTER_ADDR leads to loopback on rank 0 (host-0, process 100), but not on "
+              HasSubstr("MASTER_ADDR leads to loopback on rank 0 (pid 100 on host-0), but not on "
                         "rank 1"));
   entries[0].member.address = "10.0.0.1";
   EXPECT_EQ(problem_of(entries), "none");

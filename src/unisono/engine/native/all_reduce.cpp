@@ -15,9 +15,6 @@ namespace {
 using collective::AllReducePlan;
 using collective::ElementRange;
 
-// Inside a node: small enough that a segment is still in the cache when the peers read it.
-constexpr std::int64_t kPipelineBytes = 256 << 10;
-
 // Stores past the caches pay when the whole buffer does not fit in them.
 constexpr std::int64_t kStreamingBytes = 8 << 20;
 
@@ -81,7 +78,7 @@ void OperationRun::all_reduce_symmetric(const AllReducePlan& plan) {
 // it, reduces its chunk of segment k - 1, and takes segment k - 2 out; so one meeting per step is
 // enough, and two buffers for each direction.
 void OperationRun::all_reduce_pipelined(const AllReducePlan& plan) {
-  const std::int64_t segment = kPipelineBytes / element_bytes();
+  const std::int64_t segment = shm::kSegmentBytes / element_bytes();
   const std::int64_t count = operation_.descriptor.count;
   const std::int64_t n_segments = (count + segment - 1) / segment;
   const auto window = [&](std::int64_t index) {

@@ -10,13 +10,8 @@
 #include "unisono/transport/tcp/exchange.h"
 
 namespace unisono::engine {
-namespace {
 
 using collective::ElementRange;
-
-constexpr std::int64_t kPipelineBytes = 256 << 10;
-
-}  // namespace
 
 void OperationRun::broadcast() {
   const int root = operation_.descriptor.root;
@@ -62,13 +57,13 @@ void OperationRun::broadcast_symmetric(int root_local_rank) {
 // In step k the root puts segment k into its arena while the others take segment k - 1 out.
 void OperationRun::broadcast_pipelined(int root_local_rank) {
   const std::int64_t n_bytes = operation_.out.n_bytes();
-  const std::int64_t n_segments = (n_bytes + kPipelineBytes - 1) / kPipelineBytes;
+  const std::int64_t n_segments = (n_bytes + shm::kSegmentBytes - 1) / shm::kSegmentBytes;
   const bool is_root = self() == root_local_rank;
   for (std::int64_t step = 0; step < n_segments + 1; ++step) {
     const std::int64_t index = is_root ? step : step - 1;
     if (index >= 0 && index < n_segments) {
-      const std::int64_t begin = index * kPipelineBytes;
-      const std::int64_t size = std::min(kPipelineBytes, n_bytes - begin);
+      const std::int64_t begin = index * shm::kSegmentBytes;
+      const std::int64_t size = std::min(shm::kSegmentBytes, n_bytes - begin);
       std::byte* const staging = board_.staging_in(root_local_rank, index);
       if (is_root) {
         std::copy_n(in_bytes() + begin, size, staging);

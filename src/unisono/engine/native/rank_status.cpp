@@ -58,8 +58,7 @@ std::string RankStatus::prefix() const {
 }
 
 std::string RankStatus::describe(int rank) const {
-  const rendezvous::Member& member = roster_.members[static_cast<std::size_t>(rank)];
-  return fmt::format("rank {} (pid {} on {})", rank, member.pid, member.host);
+  return rendezvous::describe(roster_.members[static_cast<std::size_t>(rank)]);
 }
 
 std::string RankStatus::describe_late(std::span<const int> ranks) const {

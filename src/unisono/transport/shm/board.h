@@ -26,6 +26,9 @@ inline constexpr std::int64_t kSlotBytes = 16 << 10;
 /// One of the buffers through which memory outside the arenas is passed.
 inline constexpr std::int64_t kStagingBytes = 4 << 20;
 
+/// What passes through them at once inside a node: still in the cache when the peers read it.
+inline constexpr std::int64_t kSegmentBytes = 256 << 10;
+
 /// What a rank shows its node's peers when it enters an operation: a cache line.
 struct alignas(kCacheLine) Card {
   /// Written last, so whoever sees an operation's number sees the rest of its card.

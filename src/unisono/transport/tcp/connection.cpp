@@ -157,14 +157,13 @@ std::size_t Connection::receive_some(std::span<std::byte> into) {
     case net::IoStatus::kError:
       break;
   }
-  throw Error(ErrorCode::kPeerLost,
-              fmt::format("{} {}; {} of {} bytes received",
-                          name_,
-                          result.status == net::IoStatus::kClosed
+  const std::string how = result.status == net::IoStatus::kClosed
                               ? std::string("closed the connection")
-                              : fmt::format("is gone: {}", std::strerror(result.error_number)),
-                          n_received_,
-                          frame_ ? frame_->n_bytes : 0));
+                              : fmt::format("is gone: {}", std::strerror(result.error_number));
+  const std::string when =
+      frame_ ? fmt::format("after {} of a transfer's {} bytes", n_received_, frame_->n_bytes)
+             : "before its part of the operation arrived";
+  throw Error(ErrorCode::kPeerLost, fmt::format("{} {} {}", name_, how, when));
 }
 
 void Connection::take_header() {

@@ -39,8 +39,8 @@ constexpr std::chrono::seconds kLivenessTimeout{20};
 
 }  // namespace
 
-Mesh::Mesh(std::vector<net::Address> addresses, std::string secret, net::HelloInfo mine)
-    : addresses_(std::move(addresses)),
+Mesh::Mesh(std::vector<MeshMember> members, std::string secret, net::HelloInfo mine)
+    : members_(std::move(members)),
       secret_(std::move(secret)),
       mine_(std::move(mine)),
       wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -55,16 +55,14 @@ Connection& Mesh::connection(int rank, transport::Patience& patience) {
     Fd socket = rank < mine_.rank ? connect(rank, patience) : await_delivery(rank, patience);
     net::set_liveness_timeout(socket.get(), kLivenessTimeout);
     connection = std::make_unique<Connection>(
-        rank,
-        fmt::format("rank {} ({})", rank, addresses_[static_cast<std::size_t>(rank)].to_string()),
-        std::move(socket));
+        rank, members_[static_cast<std::size_t>(rank)].name, std::move(socket));
   }
   return *connection;
 }
 
 Fd Mesh::connect(int rank, transport::Patience& patience) const {
   const auto late_ranks = [rank] { return std::vector<int>{rank}; };
-  const net::Address& address = addresses_[static_cast<std::size_t>(rank)];
+  const auto& [address, name] = members_[static_cast<std::size_t>(rank)];
   const Deadline last_attempt = Deadline::after(kConnectTimeout);
   while (true) {
     patience.check(late_ranks);
@@ -87,8 +85,7 @@ Fd Mesh::connect(int rank, transport::Patience& patience) const {
       if (error.code() != ErrorCode::kTimeout || last_attempt.has_passed()) {
         throw Error(
             error.code() == ErrorCode::kTimeout ? ErrorCode::kPeerLost : error.code(),
-            fmt::format(
-                "connecting to rank {} at {}: {}", rank, address.to_string(), error.what()));
+            fmt::format("connecting to {} at {}: {}", name, address.to_string(), error.what()));
       }
     }
   }

@@ -17,13 +17,19 @@ namespace unisono::tcp {
 
 inline constexpr const char* kDataPurpose = "data";
 
+/// A rank as the mesh sees it.
+struct MeshMember {
+  net::Address address;  ///< Of its data listener.
+  std::string name;      ///< For messages: "rank 2 (pid 4123 on node-a)".
+};
+
 /// The connections of one group's rank to the ranks of other nodes: one per pair, opened when first
 /// needed, by the higher rank. All but deliver() and wake() belongs to the thread that drives the
 /// group.
 class Mesh {
  public:
-  /// `addresses[r]` is rank r's data listener. `secret` and `mine` are for the hello.
-  Mesh(std::vector<net::Address> addresses, std::string secret, net::HelloInfo mine);
+  /// `members[r]` is rank r. `secret` and `mine` are for the hello.
+  Mesh(std::vector<MeshMember> members, std::string secret, net::HelloInfo mine);
 
   /// The connection to `rank`, made now if there is none. Throws what `patience` throws, and
   /// Error(kPeerLost) or the hello's errors with the rank's name.
@@ -48,7 +54,7 @@ class Mesh {
   [[nodiscard]] Fd connect(int rank, transport::Patience& patience) const;
   [[nodiscard]] Fd await_delivery(int rank, transport::Patience& patience) UNISONO_EXCLUDES(mutex_);
 
-  std::vector<net::Address> addresses_;
+  std::vector<MeshMember> members_;
   std::string secret_;
   net::HelloInfo mine_;
   Fd wakeup_;
