@@ -3,6 +3,11 @@
 #include <CLI/CLI.hpp>
 
 namespace bench {
+namespace {
+
+constexpr int kUsageError = 2;
+
+}  // namespace
 
 ParsedOptions parse_options(int argc, char** argv) {
   ParsedOptions parsed;
@@ -19,7 +24,7 @@ ParsedOptions parse_options(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     parsed.is_done = true;
-    parsed.exit_code = app.exit(error);
+    parsed.exit_code = app.exit(error) == 0 ? 0 : kUsageError;
   }
   return parsed;
 }

@@ -4,15 +4,15 @@
 
 #include <cstdio>
 #include <exception>
-#include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/torch/checkpoint.h"
 
 #include "datasets.h"
 #include "options.h"
@@ -20,17 +20,14 @@
 
 namespace {
 
-// Before minutes of training, not after them.
-void check_save_folder(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty() && !std::filesystem::is_directory(folder)) {
-    throw unisono::Error(unisono::ErrorCode::kNotFound,
-                         "--save " + path + ": there is no folder " + folder.string());
-  }
-}
-
 // What fails on one rank nearly always fails on all: the first of them says it, the rest are quiet.
-bool has_failed_anywhere(unisono::ProcessGroup& group, const std::string& problem) {
+bool fails_anywhere(unisono::ProcessGroup& group, const std::function<void()>& action) {
+  std::string problem;
+  try {
+    action();
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
   std::vector<int> first{problem.empty() ? group.world_size() : group.rank()};
   group.all_reduce(unisono::as_buffer(std::span(first)), {.op = unisono::kMin});
   if (first[0] == group.rank()) {
@@ -42,18 +39,19 @@ bool has_failed_anywhere(unisono::ProcessGroup& group, const std::string& proble
 int train(const mnist::Options& options) {
   const std::shared_ptr<unisono::ProcessGroup> group = unisono::init_process_group();
   mnist::Datasets datasets;
-  std::string problem;
-  try {
-    check_save_folder(options.save);
+  const auto prepare = [&] {
+    if (!options.save.empty()) {
+      // Before minutes of training, not after them.
+      unisono::check_can_save_on_rank_0(*group, options.save);
+    }
     datasets = mnist::load_datasets(options);
-  } catch (const std::exception& error) {
-    problem = error.what();
-  }
-  if (has_failed_anywhere(*group, problem)) {
+  };
+  if (fails_anywhere(*group, prepare)) {
     return 1;
   }
-  mnist::Trainer(group, options, datasets).run();
-  return 0;
+  mnist::Trainer trainer(group, options, datasets);
+  trainer.run();
+  return fails_anywhere(*group, [&] { trainer.save(); }) ? 1 : 0;
 }
 
 }  // namespace

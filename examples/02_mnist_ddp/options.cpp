@@ -5,6 +5,11 @@
 #include <CLI/CLI.hpp>
 
 namespace mnist {
+namespace {
+
+constexpr int kUsageError = 2;
+
+}  // namespace
 
 ParsedOptions parse_options(int argc, char** argv) {
   ParsedOptions parsed;
@@ -45,7 +50,7 @@ ParsedOptions parse_options(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     parsed.is_done = true;
-    parsed.exit_code = app.exit(error);
+    parsed.exit_code = app.exit(error) == 0 ? 0 : kUsageError;
   }
   return parsed;
 }

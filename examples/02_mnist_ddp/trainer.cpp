@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -88,9 +89,6 @@ void Trainer::run() {
                 unisono::format_hash(unisono::hash_tensors(model_.parameters())).c_str());
     std::fflush(stdout);
   }
-  if (!options_.save.empty()) {
-    save();
-  }
 }
 
 Trainer::EpochResult Trainer::train_epoch(int epoch) {
@@ -149,9 +147,7 @@ double Trainer::test_accuracy() {
 }
 
 void Trainer::print_epoch(int epoch, const EpochResult& result, double accuracy) const {
-  if (options_.is_verbose) {
-    std::printf("Rank  %d , epoch  %d :  %.6f\n", group_->rank(), epoch, result.own_loss);
-  }
+  std::printf("Rank  %d , epoch  %d :  %.6f\n", group_->rank(), epoch, result.own_loss);
   if (is_first_rank_) {
     std::printf("epoch %d/%d  loss %.4f  test accuracy %.2f%%  %.0f images/s  %.1f s\n",
                 epoch + 1,
@@ -165,9 +161,12 @@ void Trainer::print_epoch(int epoch, const EpochResult& result, double accuracy)
 }
 
 void Trainer::save() {
+  if (options_.save.empty()) {
+    return;
+  }
   unisono::save_on_rank_0(*group_, *model_.module(), options_.save);
   if (is_first_rank_) {
-    std::printf("saved the model to %s\n", options_.save.c_str());
+    std::printf("saved the model to %s\n", std::filesystem::absolute(options_.save).c_str());
     std::fflush(stdout);
   }
 }

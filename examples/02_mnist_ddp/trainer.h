@@ -25,8 +25,11 @@ class Trainer {
           const Options& options,
           const Datasets& datasets);
 
-  /// All epochs; rank 0 prints a line for each, and saves the net at the end.
+  /// All epochs; rank 0 prints a line for each.
   void run();
+
+  /// Rank 0 saves the net, if the options say where.
+  void save();
 
  private:
   struct EpochResult {
@@ -39,7 +42,6 @@ class Trainer {
   EpochResult train_epoch(int epoch);
   double test_accuracy();
   void print_epoch(int epoch, const EpochResult& result, double accuracy) const;
-  void save();
 
   std::shared_ptr<unisono::ProcessGroup> group_;
   Options options_;

@@ -18,8 +18,8 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
 
-#include "ranks.h"
 #include "reference.h"
+#include "support/ranks.h"
 
 namespace unisono {
 namespace {

@@ -16,7 +16,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
 
-#include "ranks.h"
+#include "support/ranks.h"
 
 namespace unisono {
 namespace {

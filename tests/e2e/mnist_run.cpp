@@ -30,22 +30,4 @@ std::vector<std::string> lines_after(const std::string& text, const std::string&
   return lines;
 }
 
-TemporaryFolder::TemporaryFolder() : path_(::testing::TempDir() + "/mnist-XXXXXX") {
-  EXPECT_NE(::mkdtemp(path_.data()), nullptr);
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-std::vector<std::string> TemporaryFolder::files() const {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-    names.push_back(entry.path().filename());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 }  // namespace unisono::test

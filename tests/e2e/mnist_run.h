@@ -16,23 +16,4 @@ namespace unisono::test {
 [[nodiscard]] std::vector<std::string> lines_after(const std::string& text,
                                                    const std::string& start);
 
-/// A fresh folder that goes away with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  TemporaryFolder(TemporaryFolder&&) = delete;
-  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
-
-  [[nodiscard]] const std::string& path() const { return path_; }
-
-  /// Names of the files in it, sorted.
-  [[nodiscard]] std::vector<std::string> files() const;
-
- private:
-  std::string path_;
-};
-
 }  // namespace unisono::test

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "mnist_run.h"
+#include "support/temporary_folder.h"
 
 namespace unisono::test {
 namespace {
@@ -49,7 +50,7 @@ TEST(Mnist, TenEpochsEndInOneModelAndEqualParameters) {
   const ProcessResult first = run_mnist(arguments);
   EXPECT_EQ(first.exit_code, 0) << first.err;
   EXPECT_EQ(first.err, "");
-  EXPECT_THAT(folder.files(), ElementsAre("mnist.pt"));
+  EXPECT_THAT(folder.names(), ElementsAre("mnist.pt"));
   EXPECT_THAT(lines_after(first.out, "saved the model to "), ElementsAre(model));
 
   for (int rank = 0; rank < 2; ++rank) {
@@ -67,7 +68,7 @@ TEST(Mnist, TenEpochsEndInOneModelAndEqualParameters) {
   const std::uintmax_t size = std::filesystem::file_size(model);
   const ProcessResult second = run_mnist(arguments);
   EXPECT_EQ(second.exit_code, 0) << second.err;
-  EXPECT_THAT(folder.files(), ElementsAre("mnist.pt"));
+  EXPECT_THAT(folder.names(), ElementsAre("mnist.pt"));
   EXPECT_GT(std::filesystem::last_write_time(model), before);
   EXPECT_EQ(std::filesystem::file_size(model), size);
   EXPECT_EQ(lines_after(second.out, "Rank 0 parameter hash "), hash);
@@ -109,16 +110,24 @@ TEST(Mnist, ASaveFolderThatIsMissingIsNamedBeforeTraining) {
 }
 
 // Root may write into every folder but those of the kernel's.
-TEST(Mnist, ASaveFolderThatTakesNoFilesIsNamed) {
-  expect_one_message(run_mnist({"--data", kDigits, "--epochs", "1", "--save", "/proc/mnist.pt"}),
-                     "/proc/mnist.pt");
+TEST(Mnist, ASaveFolderThatTakesNoFilesIsNamedBeforeTraining) {
+  const ProcessResult result = run_mnist({"--data", kDigits, "--save", "/proc/mnist.pt"});
+  expect_one_message(result, "can't create a file in /proc");
+  EXPECT_THAT(lines_after(result.out, "epoch "), IsEmpty());
+}
+
+TEST(Mnist, AWrongOptionIsAUsageError) {
+  const ProcessResult result = run_mnist({"--epochs", "none"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--epochs"));
 }
 
 TEST(Mnist, ASavePathThatIsAFolderIsNamed) {
   const TemporaryFolder folder;
-  expect_one_message(run_mnist({"--data", kDigits, "--epochs", "1", "--save", folder.path()}),
-                     folder.path());
-  EXPECT_THAT(folder.files(), IsEmpty());
+  const ProcessResult result = run_mnist({"--data", kDigits, "--save", folder.path()});
+  expect_one_message(result, folder.path());
+  EXPECT_THAT(lines_after(result.out, "epoch "), IsEmpty());
+  EXPECT_THAT(folder.names(), IsEmpty());
 }
 
 }  // namespace

@@ -24,8 +24,12 @@
 
 #include "unisono/launch/environment.h"
 
+#include "support/temporary_folder.h"
+
 namespace unisono::launch_test {
 namespace {
+
+using test::read_file;
 
 constexpr std::chrono::seconds kRunTimeout{50};
 
@@ -224,29 +228,6 @@ int count(const std::string& text, const std::string& part) {
     ++n_found;
   }
   return n_found;
-}
-
-TemporaryFolder::TemporaryFolder() : path_(::testing::TempDir() + "/launch-XXXXXX") {
-  EXPECT_NE(::mkdtemp(path_.data()), nullptr);
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-std::string TemporaryFolder::write(const std::string& name,
-                                   const std::string& text,
-                                   int mode) const {
-  std::string path = path_ + "/" + name;
-  std::ofstream(path) << text;
-  EXPECT_EQ(::chmod(path.c_str(), static_cast<mode_t>(mode)), 0);
-  return path;
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 }  // namespace unisono::launch_test

@@ -80,25 +80,4 @@ class LaunchRun {
 
 [[nodiscard]] int count(const std::string& text, const std::string& part);
 
-/// A fresh folder that goes away with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  TemporaryFolder(TemporaryFolder&&) = delete;
-  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
-
-  [[nodiscard]] const std::string& path() const { return path_; }
-
-  /// Writes a file and returns its path.
-  [[nodiscard]] std::string write(const std::string& name, const std::string& text, int mode) const;
-
- private:
-  std::string path_;
-};
-
-[[nodiscard]] std::string read_file(const std::string& path);
-
 }  // namespace unisono::launch_test

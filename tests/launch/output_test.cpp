@@ -15,10 +15,13 @@
 #include <gtest/gtest.h>
 
 #include "launch_run.h"
+#include "support/temporary_folder.h"
 
 namespace unisono::launch_test {
 namespace {
 
+using test::read_file;
+using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -14,10 +14,13 @@
 #include "unisono/launch/cores.h"
 
 #include "launch_run.h"
+#include "support/temporary_folder.h"
 
 namespace unisono::launch_test {
 namespace {
 
+using test::read_file;
+using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

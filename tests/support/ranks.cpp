@@ -1,4 +1,4 @@
-#include "ranks.h"
+#include "support/ranks.h"
 
 #include <cstddef>
 #include <exception>
@@ -19,8 +19,7 @@ namespace {
 
 constexpr const char* kSecret = "the test's secret";
 
-std::vector<std::exception_ptr> start_ranks(
-    const World& world, const std::function<void(ProcessGroup& group)>& rank_main) {
+std::vector<std::exception_ptr> start_ranks(const World& world, const RankMain& rank_main) {
   // The test serves the store, as a launcher does: so no rank needs a port known beforehand.
   const store::TcpStoreHost host(
       {.address = net::Address::parse("127.0.0.1", 0).value(), .secret = kSecret});
@@ -40,7 +39,7 @@ std::vector<std::exception_ptr> start_ranks(
       try {
         const std::shared_ptr<ProcessGroup> group = create_process_group(
             {.timeout = world.timeout, .environment = fake_environment(variables)});
-        rank_main(*group);
+        rank_main(group);
         group->destroy();
       } catch (...) {
         errors[rank] = std::current_exception();
@@ -66,7 +65,7 @@ Environment fake_environment(std::map<std::string, std::string> variables) {
   };
 }
 
-void run_ranks(const World& world, const std::function<void(ProcessGroup& group)>& rank_main) {
+void run_sharing_ranks(const World& world, const RankMain& rank_main) {
   for (const std::exception_ptr& error : start_ranks(world, rank_main)) {
     if (error) {
       std::rethrow_exception(error);
@@ -74,10 +73,15 @@ void run_ranks(const World& world, const std::function<void(ProcessGroup& group)
   }
 }
 
+void run_ranks(const World& world, const std::function<void(ProcessGroup& group)>& rank_main) {
+  run_sharing_ranks(world, [&](const std::shared_ptr<ProcessGroup>& group) { rank_main(*group); });
+}
+
 std::vector<std::string> errors_of_ranks(
     const World& world, const std::function<void(ProcessGroup& group)>& rank_main) {
   std::vector<std::string> texts;
-  for (const std::exception_ptr& error : start_ranks(world, rank_main)) {
+  const auto on_rank = [&](const std::shared_ptr<ProcessGroup>& group) { rank_main(*group); };
+  for (const std::exception_ptr& error : start_ranks(world, on_rank)) {
     std::string text;
     try {
       if (error) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,13 @@ struct World {
 /// An environment made of these variables alone.
 [[nodiscard]] Environment fake_environment(std::map<std::string, std::string> variables);
 
+using RankMain = std::function<void(const std::shared_ptr<ProcessGroup>& group)>;
+
 /// Starts the ranks, hands each its group, destroys the groups at the end. Throws the first
 /// exception that a rank threw, after all have ended.
+void run_sharing_ranks(const World& world, const RankMain& rank_main);
+
+/// The same for ranks that need no share in the group.
 void run_ranks(const World& world, const std::function<void(ProcessGroup& group)>& rank_main);
 
 /// The same for ranks that are expected to fail: the text of each rank's exception, "" for none.

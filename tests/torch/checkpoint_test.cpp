@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -21,39 +20,20 @@
 
 #include "canonical.h"
 #include "rank_threads.h"
+#include "support/temporary_folder.h"
 
 namespace unisono::testing {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 class CheckpointTest : public ::testing::Test {
  protected:
-  CheckpointTest() {
-    std::string name = ::testing::TempDir() + "checkpoint_XXXXXX";
-    folder_ = ::mkdtemp(name.data());
+  [[nodiscard]] std::string path(const std::string& name = "model.pt") const {
+    return folder_.path() + "/" + name;
   }
 
-  ~CheckpointTest() override { fs::remove_all(folder_); }
-
-  CheckpointTest(const CheckpointTest&) = delete;
-  CheckpointTest& operator=(const CheckpointTest&) = delete;
-  CheckpointTest(CheckpointTest&&) = delete;
-  CheckpointTest& operator=(CheckpointTest&&) = delete;
-
-  [[nodiscard]] fs::path path() const { return folder_ / "model.pt"; }
-
-  [[nodiscard]] std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder_)) {
-      names.push_back(entry.path().filename().string());
-    }
-    return names;
-  }
-
- private:
-  fs::path folder_;
+  test::TemporaryFolder folder_;
 };
 
 torch::nn::Sequential make_module() {
@@ -70,17 +50,17 @@ TEST_F(CheckpointTest, OneFileThatANonDistributedProgramLoads) {
       model.parameters()[0].add_(1);
     }
     save_on_rank_0(*group, *model.module(), path());
-    EXPECT_TRUE(fs::exists(path())) << "rank " << group->rank();
+    EXPECT_TRUE(std::filesystem::exists(path())) << "rank " << group->rank();
     saved[static_cast<std::size_t>(group->rank())] = clone_all(model.parameters());
   });
-  EXPECT_THAT(names(), ::testing::ElementsAre("model.pt"));
+  EXPECT_THAT(folder_.names(), ::testing::ElementsAre("model.pt"));
   torch::nn::Sequential loaded = make_module();
-  torch::load(loaded, path().string());
+  torch::load(loaded, path());
   EXPECT_TRUE(is_bit_equal(clone_all(loaded->parameters()), saved[0]));
   EXPECT_FALSE(is_bit_equal(clone_all(loaded->parameters()), saved[1]));
 
   torch::serialize::InputArchive archive;
-  archive.load_from(path().string());
+  archive.load_from(path());
   EXPECT_THAT(archive.keys(), ::testing::UnorderedElementsAre("0", "1", "2"));
 }
 
@@ -88,7 +68,7 @@ TEST_F(CheckpointTest, EveryRankLearnsWhyItCouldNotBeSaved) {
   run_ranks(3, [&](const std::shared_ptr<ProcessGroup>& group) {
     const torch::nn::Sequential module = make_module();
     try {
-      save_on_rank_0(*group, *module, path().parent_path() / "missing" / "model.pt");
+      save_on_rank_0(*group, *module, path("missing/model.pt"));
       ADD_FAILURE() << "there is no such folder";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kSystem);
@@ -96,7 +76,20 @@ TEST_F(CheckpointTest, EveryRankLearnsWhyItCouldNotBeSaved) {
     }
     save_on_rank_0(*group, *module, path());
   });
-  EXPECT_THAT(names(), ::testing::ElementsAre("model.pt"));
+  EXPECT_THAT(folder_.names(), ::testing::ElementsAre("model.pt"));
+}
+
+TEST_F(CheckpointTest, ARankThatCouldNotSaveIsToldBeforeTraining) {
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    check_can_save_on_rank_0(*group, path());
+    try {
+      check_can_save_on_rank_0(*group, path("missing/model.pt"));
+      ADD_FAILURE() << "there is no such folder";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("create the folder " + path("missing")));
+    }
+  });
+  EXPECT_THAT(folder_.names(), ::testing::IsEmpty());
 }
 
 TEST_F(CheckpointTest, AFullDiskLeavesNoPartOfAFile) {
@@ -109,7 +102,7 @@ TEST_F(CheckpointTest, AFullDiskLeavesNoPartOfAFile) {
   EXPECT_THROW(save_module(*module, path()), Error);
   ::setrlimit(RLIMIT_FSIZE, &old_limit);
   std::signal(SIGXFSZ, old_handler);
-  EXPECT_THAT(names(), ::testing::IsEmpty());
+  EXPECT_THAT(folder_.names(), ::testing::IsEmpty());
 }
 
 TEST_F(CheckpointTest, AnyArchiveCanBeSaved) {
@@ -117,7 +110,7 @@ TEST_F(CheckpointTest, AnyArchiveCanBeSaved) {
   torch::optim::SGD optimizer(module->parameters(), torch::optim::SGDOptions(0.5).momentum(0.9));
   save_archive(path(), [&](torch::serialize::OutputArchive& archive) { optimizer.save(archive); });
   torch::optim::SGD other(module->parameters(), torch::optim::SGDOptions(0.1));
-  torch::load(other, path().string());
+  torch::load(other, path());
   EXPECT_EQ(static_cast<torch::optim::SGDOptions&>(other.param_groups()[0].options()).lr(), 0.5);
 }
 

@@ -1,11 +1,8 @@
 // One backward pass after the other: every way in which gradients come, or do not come.
 
-#include <array>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -18,10 +15,10 @@
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/distributed_data_parallel.h"
-#include "unisono/torch/tensor.h"
 
 #include "canonical.h"
 #include "rank_threads.h"
+#include "scalars.h"
 
 namespace unisono::testing {
 namespace {
@@ -29,72 +26,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// Three scalars w0, w1, w2; the gradient of w_i's term is its factor.
-struct ScalarsImpl : torch::nn::Module {
-  ScalarsImpl() {
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      w[i] = register_parameter("w" + std::to_string(i), torch::ones({1}));
-    }
-  }
-
-  // Terms with factor 0 leave their parameter out of the graph.
-  torch::Tensor forward(const std::vector<double>& factors) {
-    torch::Tensor sum = torch::zeros({1});
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      if (factors[i] != 0) {
-        sum = sum + w[i] * factors[i];
-      }
-    }
-    return sum;
-  }
-
-  std::array<torch::Tensor, 3> w;
-};
-
-TORCH_MODULE(Scalars);
-
-using Model = DistributedDataParallel<Scalars>;
-using Factors = std::vector<double>;
-
-// The gradients of w0, w1, w2; nothing where undefined.
-std::vector<std::optional<float>> gradients_of(const Model& model) {
-  std::vector<std::optional<float>> gradients;
-  for (const at::Tensor& parameter : model.parameters()) {
-    const at::Tensor& gradient = parameter.grad();
-    gradients.push_back(gradient.defined() ? std::optional(gradient.item<float>()) : std::nullopt);
-  }
-  return gradients;
-}
-
-std::vector<std::optional<float>> values(const std::vector<float>& numbers) {
-  return {numbers.begin(), numbers.end()};
-}
-
-void expect_error(ErrorCode code,
-                  const ::testing::Matcher<std::string>& message,
-                  const std::function<void()>& body) {
-  try {
-    body();
-    ADD_FAILURE() << "no Error was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    EXPECT_THAT(std::string(error.what()), message);
-  }
-}
-
-// Runs on two ranks; `body` gets the rank as a number, too.
-void on_two_ranks(const DistributedDataParallelOptions& options,
-                  const std::function<void(Model& model, double rank)>& body) {
-  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
-    Model model(Scalars(), group, options);
-    body(model, group->rank());
-  });
-}
-
-void on_two_ranks(const std::function<void(Model& model, double rank)>& body) {
-  on_two_ranks({}, body);
-}
 
 TEST(DdpBackward, GradientsAreAveragedHoweverTheyAreZeroed) {
   on_two_ranks([](Model& model, double rank) {
@@ -226,7 +157,7 @@ TEST(DdpBackward, AccumulatedGradientsOfUnusedParametersCount) {
   });
 }
 
-TEST(DdpBackward, BucketsAreRebuiltInTheOrderSeenAndValuesMove) {
+TEST(DdpBackward, BucketsAreRebuiltInTheOrderSeenAndGradientsStay) {
   // A bucket per gradient, and one for two when the order is known: w0 comes first in backward.
   struct ReversedImpl : torch::nn::Module {
     ReversedImpl()
@@ -339,137 +270,11 @@ TEST(DdpBackward, TheDestructorRemovesTheHooks) {
   });
 }
 
-// Identity whose backward calls `action`.
-struct CallInBackward : torch::autograd::Function<CallInBackward> {
-  static torch::Tensor forward(torch::autograd::AutogradContext* context,
-                               const torch::Tensor& x,
-                               std::int64_t action) {
-    context->saved_data["action"] = action;
-    return x.clone();
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
-    const auto address = context->saved_data["action"].toInt();
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): saved data holds numbers only
-    (*reinterpret_cast<const std::function<void()>*>(address))();
-    return {gradients[0], torch::Tensor()};
-  }
-};
-
-torch::Tensor call_in_backward(const torch::Tensor& x, const std::function<void()>& action) {
-  return CallInBackward::apply(x, reinterpret_cast<std::int64_t>(&action));
-}
-
-// w0 is the last to get its gradient, after `before_w0` was called.
-struct ChainImpl : torch::nn::Module {
-  explicit ChainImpl(std::int64_t width)
-      : w0(register_parameter("w0", torch::ones({width}))),
-        w1(register_parameter("w1", torch::ones({width}))) {}
-
-  torch::Tensor forward(const torch::Tensor& x) {
-    return (call_in_backward(x * w0, before_w0) * w1).sum();
-  }
-
-  torch::Tensor w0;
-  torch::Tensor w1;
-  std::function<void()> before_w0 = [] {};
-};
-
-TORCH_MODULE(Chain);
-
-TEST(DdpBackward, TheFirstAllReduceEndsBeforeTheLastGradientExists) {
-  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    Chain chain(1000);
-    DistributedDataParallel model(
-        chain, group, {.bucket_cap_mb = 0.001, .first_bucket_cap_mb = 0.001});
-    ASSERT_EQ(model.n_buckets(), 2);
-    bool was_averaged = false;
-    chain->before_w0 = [&] {
-      EXPECT_FALSE(chain->w0.grad().defined());
-      // Rank r's own gradient is r + 1. The operation is asynchronous: give it time, with an end.
-      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-      while (!was_averaged && std::chrono::steady_clock::now() < end) {
-        was_averaged = chain->w1.grad().eq(1.5).all().item<bool>();
-      }
-    };
-    model(torch::full({1000}, group->rank() + 1.0)).backward();
-    EXPECT_TRUE(was_averaged);
-  });
-}
-
-TEST(DdpBackward, AnExceptionOnAllRanksEndsThePassAndTheNextIsRight) {
-  run_ranks(3, [](const std::shared_ptr<ProcessGroup>& group) {
-    Chain chain(1000);
-    DistributedDataParallel model(
-        chain, group, {.bucket_cap_mb = 0.001, .first_bucket_cap_mb = 0.001});
-    const torch::Tensor x = torch::full({1000}, group->rank() + 1.0);
-    for (int step = 0; step < 3; ++step) {
-      model.zero_grad();
-      chain->before_w0 = [] { throw std::runtime_error("out of luck"); };
-      EXPECT_THROW(model(x).backward(), std::runtime_error);
-      model.zero_grad();
-      chain->before_w0 = [] {};
-      model(x).backward();
-      EXPECT_TRUE(chain->w0.grad().eq(2).all().item<bool>());
-      EXPECT_TRUE(chain->w1.grad().eq(2).all().item<bool>());
-    }
-  });
-}
-
-TEST(DdpBackward, AnExceptionOnOneRankIsAnErrorOnTheOthersAndTheNextPassIsRight) {
-  run_ranks(3, [](const std::shared_ptr<ProcessGroup>& group) {
-    Chain chain(1000);
-    DistributedDataParallel model(
-        chain, group, {.bucket_cap_mb = 0.001, .first_bucket_cap_mb = 0.001});
-    const torch::Tensor x = torch::full({1000}, group->rank() + 1.0);
-    for (int step = 0; step < 2; ++step) {
-      model.zero_grad();
-      if (group->rank() == 1) {
-        chain->before_w0 = [] { throw std::runtime_error("out of luck"); };
-        EXPECT_THROW(model(x).backward(), std::runtime_error);
-        chain->before_w0 = [] {};
-      } else {
-        expect_error(ErrorCode::kMismatch, HasSubstr("another rank's backward"), [&] {
-          model(x).backward();
-        });
-      }
-      model.zero_grad();
-      model(x).backward();
-      EXPECT_TRUE(chain->w0.grad().eq(2).all().item<bool>());
-    }
-  });
-}
-
-TEST(DdpBackward, AParameterConvertedAfterWrappingIsNamed) {
-  on_two_ranks([](Model& model, double /*rank*/) {
-    model.module()->to(torch::kDouble);
-    expect_error(ErrorCode::kInvalidArgument,
-                 AllOf(HasSubstr("'w"), HasSubstr("is f64[1], but the parameter was f32[1]")),
-                 [&] { model(Factors{1, 2, 3}).backward(); });
-  });
-}
-
 TEST(DdpBackward, ASharedPointerToAModuleCanBeWrapped) {
   run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
     DistributedDataParallel model(std::make_shared<ScalarsImpl>(), group);
     model.forward(std::vector<double>{1.0 + group->rank(), 2, 3}).backward();
     EXPECT_EQ(model.module()->w[0].grad().item<float>(), 1.5F);
-  });
-}
-
-TEST(DdpErrors, AnErrorOfCommunicationLeavesBackwardAsItIs) {
-  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    const Scalars module;
-    Model model(module, group);
-    const torch::Tensor output = model(Factors{1, 2, 3});
-    if (group->rank() == 0) {
-      const at::Tensor wrong = torch::zeros({77});
-      EXPECT_THROW(all_reduce(*group, wrong), Error);
-    } else {
-      expect_error(ErrorCode::kMismatch, HasSubstr("77"), [&] { output.backward(); });
-      EXPECT_THROW(model(Factors{1, 2, 3}).backward(), Error) << "and every later call says so";
-    }
   });
 }
 

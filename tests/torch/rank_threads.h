@@ -1,15 +1,11 @@
 #pragma once
 
-#include <functional>
-#include <memory>
-
-#include "unisono/comm/process_group.h"
+#include "support/ranks.h"
 
 namespace unisono::testing {
 
 /// Runs `body` on every rank of a new group, each a thread of this process with one compute thread.
-/// When a body throws, its group is destroyed, which ends the others; the first exception is thrown
-/// again here.
-void run_ranks(int world_size, const std::function<void(std::shared_ptr<ProcessGroup>)>& body);
+/// Throws the first exception that a body threw.
+void run_ranks(int world_size, const test::RankMain& body);
 
 }  // namespace unisono::testing

@@ -8,6 +8,8 @@
 #include "unisono/data/idx.h"
 #include "unisono/data/testing/idx_writer.h"
 
+#include "support/temporary_folder.h"
+
 namespace unisono {
 namespace {
 
@@ -16,7 +18,6 @@ using data::testing::error_of;
 using data::testing::gzip;
 using data::testing::idx_bytes;
 using data::testing::some_bytes;
-using data::testing::TempFolder;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
@@ -34,7 +35,7 @@ class IdxGzip : public ::testing::Test {
     return error;
   }
 
-  TempFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(IdxGzip, IsToldByContentNotByName) {

@@ -15,6 +15,8 @@
 #include "unisono/base/error.h"
 #include "unisono/data/testing/idx_writer.h"
 
+#include "support/temporary_folder.h"
+
 namespace unisono {
 namespace {
 
@@ -22,7 +24,6 @@ using data::testing::CaughtError;
 using data::testing::error_of;
 using data::testing::idx_bytes;
 using data::testing::some_bytes;
-using data::testing::TempFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -48,7 +49,7 @@ class Idx : public ::testing::Test {
     return error;
   }
 
-  TempFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(Idx, ReadsDimsAndBytes) {

@@ -17,6 +17,8 @@
 #include "unisono/data/image_dataset.h"
 #include "unisono/data/testing/idx_writer.h"
 
+#include "support/temporary_folder.h"
+
 namespace unisono {
 namespace {
 
@@ -25,7 +27,6 @@ using data::testing::error_of;
 using data::testing::gzip;
 using data::testing::idx_bytes;
 using data::testing::some_bytes;
-using data::testing::TempFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -59,7 +60,7 @@ class Mnist : public ::testing::Test {
     return error_of([&] { (void)load_mnist(files_.path(), Split::kTrain); });
   }
 
-  TempFolder files_;
+  test::TemporaryFolder files_;
 };
 
 TEST_F(Mnist, FindsPlainAndGzipFilesHereAndWhereTorchvisionPutsThem) {

@@ -1,18 +1,15 @@
 #include "unisono/launch/program.h"
 
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <sys/types.h>
-
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "support/temporary_folder.h"
 
 namespace unisono::launch {
 namespace {
@@ -23,25 +20,14 @@ using ::testing::HasSubstr;
 
 class FindProgram : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "/program-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    std::filesystem::create_directories(folder_ / "first");
-    std::filesystem::create_directories(folder_ / "second" / "folder");
-  }
+  FindProgram() { std::filesystem::create_directories(folder_.path() + "/second/folder"); }
 
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string make(const std::string& name, int mode) {
-    const std::string path = folder_ / name;
-    std::ofstream(path) << "#!/bin/sh\n";
-    EXPECT_EQ(::chmod(path.c_str(), static_cast<mode_t>(mode)), 0);
-    return path;
+  std::string make(const std::string& name, unsigned mode) {
+    return folder_.write(name, "#!/bin/sh\n", mode);
   }
 
   Program find(const ProgramRequest& request) {
-    const std::string path = folder_.string() + "/first:" + folder_.string() + "/second";
+    const std::string path = folder_.path() + "/first:" + folder_.path() + "/second";
     return find_program(request, [path](const char* name) -> std::optional<std::string> {
       return std::string(name) == "PATH" ? std::optional(path) : std::nullopt;
     });
@@ -57,7 +43,7 @@ class FindProgram : public ::testing::Test {
     return {0, "found"};
   }
 
-  std::filesystem::path folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(FindProgram, SearchesPathInOrderAndKeepsTheNameAsTyped) {
@@ -88,7 +74,7 @@ TEST_F(FindProgram, WhatCantBeExecutedIsAnotherError) {
     EXPECT_EQ(code, 126);
     EXPECT_THAT(message, AllOf(HasSubstr(plain), HasSubstr("errno 13"), HasSubstr("chmod +x")));
   }
-  EXPECT_EQ(error_of({.argv = {folder_.string()}}).first, 126);
+  EXPECT_EQ(error_of({.argv = {folder_.path()}}).first, 126);
   EXPECT_EQ(error_of({.argv = {plain + "/below"}}).first, 127);
 }
 

@@ -1,10 +1,7 @@
 #include "unisono/rendezvous/secret.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -13,6 +10,8 @@
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
 
+#include "support/temporary_folder.h"
+
 namespace unisono::rendezvous {
 namespace {
 
@@ -20,24 +19,9 @@ using ::testing::HasSubstr;
 
 class SecretFile : public ::testing::Test {
  protected:
-  SecretFile() {
-    std::string folder = ::testing::TempDir() + "unisono-secret-XXXXXX";
-    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-  }
-
-  ~SecretFile() override { std::filesystem::remove_all(folder_); }
-
-  SecretFile(const SecretFile&) = delete;
-  SecretFile& operator=(const SecretFile&) = delete;
-  SecretFile(SecretFile&&) = delete;
-  SecretFile& operator=(SecretFile&&) = delete;
-
   [[nodiscard]] Config config_with(const std::string& contents, mode_t mode) const {
     Config config;
-    config.secret_file = folder_ / "secret";
-    std::ofstream(config.secret_file) << contents;
-    EXPECT_EQ(::chmod(config.secret_file.c_str(), mode), 0);
+    config.secret_file = folder_.write("secret", contents, mode);
     return config;
   }
 
@@ -51,7 +35,7 @@ class SecretFile : public ::testing::Test {
     return "no error";
   }
 
-  std::filesystem::path folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(SecretFile, APrivateFileIsReadWithoutItsLastNewline) {
@@ -68,7 +52,7 @@ TEST_F(SecretFile, TheVariableComesBeforeTheFile) {
 TEST_F(SecretFile, AFileThatOthersCanReadIsRefused) {
   for (const mode_t mode : {0644, 0640, 0660, 0604, 0610}) {
     const std::string message = message_of(config_with("s", mode), ErrorCode::kInvalidArgument);
-    EXPECT_THAT(message, HasSubstr("UNISONO_SECRET_FILE=\"" + folder_.string()));
+    EXPECT_THAT(message, HasSubstr("UNISONO_SECRET_FILE=\"" + folder_.path()));
     EXPECT_THAT(message, HasSubstr("has mode 06"));
     EXPECT_THAT(message, HasSubstr("chmod 600"));
   }
@@ -76,9 +60,9 @@ TEST_F(SecretFile, AFileThatOthersCanReadIsRefused) {
 
 TEST_F(SecretFile, WhatIsNoFileOrHoldsNothingIsExplained) {
   Config config;
-  config.secret_file = folder_ / "missing";
+  config.secret_file = folder_.path() + "/missing";
   EXPECT_THAT(message_of(config, ErrorCode::kNotFound), HasSubstr("No such file"));
-  config.secret_file = folder_;
+  config.secret_file = folder_.path();
   EXPECT_THAT(message_of(config, ErrorCode::kInvalidArgument), HasSubstr("is not a file"));
   EXPECT_THAT(message_of(config_with("\n", 0600), ErrorCode::kInvalidArgument),
               HasSubstr("is empty"));

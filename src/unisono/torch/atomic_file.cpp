@@ -10,6 +10,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "unisono/base/error.h"
@@ -37,9 +38,17 @@ AtomicFile::AtomicFile(std::filesystem::path path)
     throw Error(ErrorCode::kInvalidArgument,
                 "can't write a file to '" + path_.string() + "': it names no file");
   }
+  std::error_code ignored;
+  if (const auto status = std::filesystem::status(path_, ignored);
+      std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "can't write a file to '" + path_.string() + "': " +
+            (is_directory(status) ? "it is a folder" : "it is a device, a pipe or a socket"));
+  }
   fd_ = Fd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!fd_.is_open()) {
-    fail("create a file there", errno);
+    fail("create a file in " + folder_of(path_).string(), errno);
   }
 }
 
@@ -79,9 +88,10 @@ void AtomicFile::commit() {
   }
 }
 
-void AtomicFile::fail(const char* step, int error_number) const {
+void AtomicFile::fail(const std::string& step, int error_number) const {
   std::string hint;
-  if (error_number == ENOENT) {
+  std::error_code ignored;
+  if (error_number == ENOENT && !std::filesystem::exists(folder_of(path_), ignored)) {
     hint = "; create the folder " + folder_of(path_).string() + " first";
   }
   throw system_error("save " + path_.string() + ": can't " + step + hint, error_number);

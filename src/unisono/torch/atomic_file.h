@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string>
 
 #include "unisono/base/fd.h"
 
@@ -13,7 +14,8 @@ namespace unisono {
 /// file of that name stays as it was.
 class AtomicFile {
  public:
-  /// Throws Error(kSystem) when the folder is missing or can't be written.
+  /// Throws Error(kSystem) when the folder is missing or can't be written, Error(kInvalidArgument)
+  /// for a path that is a folder or a device.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
 
@@ -31,7 +33,7 @@ class AtomicFile {
   void commit();
 
  private:
-  [[noreturn]] void fail(const char* step, int error_number) const;
+  [[noreturn]] void fail(const std::string& step, int error_number) const;
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;

@@ -1,63 +1,40 @@
 #include "unisono/torch/atomic_file.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
 
+#include "support/temporary_folder.h"
+
 namespace unisono {
 namespace {
 
-namespace fs = std::filesystem;
+using test::read_file;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class AtomicFileTest : public ::testing::Test {
  protected:
-  AtomicFileTest() {
-    std::string name = ::testing::TempDir() + "atomic_file_XXXXXX";
-    folder_ = ::mkdtemp(name.data());
+  [[nodiscard]] std::string path(const std::string& name = "model.pt") const {
+    return folder_.path() + "/" + name;
   }
 
-  ~AtomicFileTest() override { fs::remove_all(folder_); }
-
-  AtomicFileTest(const AtomicFileTest&) = delete;
-  AtomicFileTest& operator=(const AtomicFileTest&) = delete;
-  AtomicFileTest(AtomicFileTest&&) = delete;
-  AtomicFileTest& operator=(AtomicFileTest&&) = delete;
-
-  [[nodiscard]] const fs::path& folder() const { return folder_; }
-
-  [[nodiscard]] std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder_)) {
-      names.push_back(entry.path().filename().string());
-    }
-    return names;
-  }
-
- private:
-  fs::path folder_;
+  test::TemporaryFolder folder_;
 };
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
-}
-
-std::string contents(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // Files may not grow beyond some bytes while this lives: a full disk that needs no privileges.
@@ -85,31 +62,29 @@ class FileSizeLimit {
 };
 
 TEST_F(AtomicFileTest, AppearsAtCommitAndReplacesTheOldFile) {
-  const fs::path path = folder() / "model.pt";
-  std::ofstream(path) << "old";
-  AtomicFile file(path);
+  (void)folder_.write("model.pt", "old");
+  AtomicFile file(path());
   file.write(bytes_of("new "));
   file.write(bytes_of("text"));
-  EXPECT_EQ(contents(path), "old");
+  EXPECT_EQ(read_file(path()), "old");
   file.commit();
-  EXPECT_EQ(contents(path), "new text");
-  EXPECT_THAT(names(), ::testing::ElementsAre("model.pt"));
+  EXPECT_EQ(read_file(path()), "new text");
+  EXPECT_THAT(folder_.names(), ::testing::ElementsAre("model.pt"));
 }
 
 TEST_F(AtomicFileTest, WithoutCommitNothingIsLeft) {
   {
-    AtomicFile file(folder() / "model.pt");
+    AtomicFile file(path());
     file.write(bytes_of("half"));
   }
-  EXPECT_THAT(names(), ::testing::IsEmpty());
+  EXPECT_THAT(folder_.names(), ::testing::IsEmpty());
 }
 
 TEST_F(AtomicFileTest, AFullDiskIsAnErrorAndTheOldFileStays) {
-  const fs::path path = folder() / "model.pt";
-  std::ofstream(path) << "old";
+  (void)folder_.write("model.pt", "old");
   {
     const FileSizeLimit limit(4096);
-    AtomicFile file(path);
+    AtomicFile file(path());
     file.write(bytes_of(std::string(8192, 'x')));
     file.write(bytes_of("more"));
     try {
@@ -117,36 +92,49 @@ TEST_F(AtomicFileTest, AFullDiskIsAnErrorAndTheOldFileStays) {
       FAIL() << "half a file must not be committed";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kSystem);
-      EXPECT_THAT(error.what(), HasSubstr("save " + path.string() + ": can't write it: "));
+      EXPECT_THAT(error.what(), HasSubstr("save " + path() + ": can't write it: "));
     }
   }
-  EXPECT_EQ(contents(path), "old");
-  EXPECT_THAT(names(), ::testing::ElementsAre("model.pt"));
+  EXPECT_EQ(read_file(path()), "old");
+  EXPECT_THAT(folder_.names(), ::testing::ElementsAre("model.pt"));
 }
 
 TEST_F(AtomicFileTest, AMissingFolderIsNamed) {
   try {
-    const AtomicFile file(folder() / "no" / "model.pt");
+    const AtomicFile file(path("no/model.pt"));
     FAIL() << "there is no such folder";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kSystem);
-    EXPECT_THAT(error.what(), HasSubstr("create the folder " + (folder() / "no").string()));
+    EXPECT_THAT(error.what(), HasSubstr("create the folder " + path("no")));
   }
 }
 
-TEST_F(AtomicFileTest, AFolderThatCannotBeWrittenIsAnError) {
-  EXPECT_THROW(AtomicFile("/proc/self/model.pt"), Error);
+TEST_F(AtomicFileTest, AFolderThatTakesNoFilesIsNotSaidToBeMissing) {
+  try {
+    const AtomicFile file("/proc/model.pt");
+    FAIL() << "no file can be created there";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("save /proc/model.pt: can't create a file in /proc"));
+    EXPECT_THAT(error.what(), Not(HasSubstr("create the folder")));
+  }
 }
 
 TEST_F(AtomicFileTest, AFolderIsNotReplaced) {
-  const fs::path path = folder() / "model.pt";
-  fs::create_directory(path);
-  {
-    AtomicFile file(path);
-    EXPECT_THROW(file.commit(), Error);
+  std::filesystem::create_directory(path());
+  try {
+    const AtomicFile file(path());
+    FAIL() << "a folder has that name";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(error.what(), HasSubstr("'" + path() + "': it is a folder"));
   }
-  EXPECT_TRUE(fs::is_directory(path));
-  EXPECT_THAT(names(), ::testing::ElementsAre("model.pt"));
+  EXPECT_THAT(folder_.names(), ::testing::ElementsAre("model.pt"));
+}
+
+TEST_F(AtomicFileTest, APipeIsNotReplaced) {
+  ASSERT_EQ(::mkfifo(path().c_str(), 0600), 0);
+  EXPECT_THROW(AtomicFile{path()}, Error);
+  EXPECT_TRUE(std::filesystem::is_fifo(path()));
 }
 
 }  // namespace

@@ -53,16 +53,6 @@ void BucketSet::deposit(std::size_t parameter) const {
   buckets_[bucket_of_[parameter]].deposit(slot_of_[parameter], parameters_[parameter]);
 }
 
-void BucketSet::take_gradients_from(const BucketSet& old) const {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
-    if (gradient.defined() && gradient.const_data_ptr() == old.view(i).const_data_ptr()) {
-      view(i).copy_(gradient);
-      gradient = view(i);
-    }
-  }
-}
-
 void BucketSet::launch(std::size_t bucket,
                        bool has_given_up,
                        std::optional<std::chrono::milliseconds> timeout) {

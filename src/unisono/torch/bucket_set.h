@@ -36,9 +36,6 @@ class BucketSet {
   /// GradientBucket::deposit() of that parameter.
   void deposit(std::size_t parameter) const;
 
-  /// Moves the values of gradients that are views of `old` here, and points `.grad` at them.
-  void take_gradients_from(const BucketSet& old) const;
-
   /// Starts to average the bucket over the ranks. The last one tells the other ranks whether this
   /// rank has given its backward pass up.
   void launch(std::size_t bucket,

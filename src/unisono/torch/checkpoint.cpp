@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -38,6 +39,24 @@ void share_outcome(ProcessGroup& group, const std::optional<Error>& error) {
   throw Error(static_cast<ErrorCode>(header[1]), message);
 }
 
+/// Does `save` on rank 0; throws its error on every rank.
+void do_on_rank_0(ProcessGroup& group,
+                  const std::filesystem::path& path,
+                  const std::function<void()>& save) {
+  std::optional<Error> error;
+  if (group.rank() == 0) {
+    try {
+      save();
+    } catch (const Error& failure) {
+      error = failure;
+    } catch (const std::exception& failure) {
+      // The others wait for the outcome, whatever it is.
+      error = Error(ErrorCode::kInvalidArgument, "save " + path.string() + ": " + failure.what());
+    }
+  }
+  share_outcome(group, error);
+}
+
 }  // namespace
 
 void save_archive(const std::filesystem::path& path,
@@ -59,18 +78,11 @@ void save_module(const ::torch::nn::Module& module, const std::filesystem::path&
 void save_on_rank_0(ProcessGroup& group,
                     const ::torch::nn::Module& module,
                     const std::filesystem::path& path) {
-  std::optional<Error> error;
-  if (group.rank() == 0) {
-    try {
-      save_module(module, path);
-    } catch (const Error& failure) {
-      error = failure;
-    } catch (const std::exception& failure) {
-      // The others wait for the outcome, whatever it is.
-      error = Error(ErrorCode::kInvalidArgument, "save " + path.string() + ": " + failure.what());
-    }
-  }
-  share_outcome(group, error);
+  do_on_rank_0(group, path, [&] { save_module(module, path); });
+}
+
+void check_can_save_on_rank_0(ProcessGroup& group, const std::filesystem::path& path) {
+  do_on_rank_0(group, path, [&] { const AtomicFile file(path); });
 }
 
 }  // namespace unisono

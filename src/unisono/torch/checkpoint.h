@@ -35,4 +35,8 @@ void save_on_rank_0(ProcessGroup& group,
                     const torch::nn::Module& module,
                     const std::filesystem::path& path);
 
+/// Throws now, on every rank, what save_on_rank_0() would find out after the training: a folder
+/// that is missing or can't be written. A collective operation; leaves no file.
+void check_can_save_on_rank_0(ProcessGroup& group, const std::filesystem::path& path);
+
 }  // namespace unisono

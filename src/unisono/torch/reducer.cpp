@@ -282,10 +282,9 @@ void Reducer::rebuild_buckets() {
   if (order == order_) {
     return;
   }
-  const c10::NoGradGuard no_grad;
-  auto rebuilt = std::make_unique<BucketSet>(*group_, parameters_, order, options_.caps);
-  rebuilt->take_gradients_from(*buckets_);
-  buckets_ = std::move(rebuilt);
+  // Gradients that are there stay views of the old buckets, which live as long, until the next
+  // hook.
+  buckets_ = std::make_unique<BucketSet>(*group_, parameters_, order, options_.caps);
   order_ = std::move(order);
 }
 

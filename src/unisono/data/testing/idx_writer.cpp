@@ -1,42 +1,16 @@
 #include "unisono/data/testing/idx_writer.h"
 
-#include <stdlib.h>
 #include <zconf.h>
 #include <zlib.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <ios>
 #include <string>
-#include <system_error>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
 
 namespace unisono::data::testing {
-
-TempFolder::TempFolder() : path_(::testing::TempDir() + "unisono_data_XXXXXX") {
-  UNISONO_CHECK(::mkdtemp(path_.data()) != nullptr, "mkdtemp failed for " + path_);
-}
-
-TempFolder::~TempFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-std::string TempFolder::write(const std::string& name, const std::string& bytes) const {
-  const std::filesystem::path path = std::filesystem::path(path_) / name;
-  std::filesystem::create_directories(path.parent_path());
-  std::ofstream file(path, std::ios::binary);
-  file << bytes;
-  file.close();
-  UNISONO_CHECK(file.good(), "can't write " + path.string());
-  return path.string();
-}
 
 std::string idx_bytes(std::uint8_t type_code,
                       const std::vector<std::uint32_t>& dims,

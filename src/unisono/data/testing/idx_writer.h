@@ -9,25 +9,6 @@
 
 namespace unisono::data::testing {
 
-/// A folder that is removed with all that is in it.
-class TempFolder {
- public:
-  TempFolder();
-  ~TempFolder();
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  TempFolder(TempFolder&&) = delete;
-  TempFolder& operator=(TempFolder&&) = delete;
-
-  [[nodiscard]] const std::string& path() const { return path_; }
-
-  /// Writes a file, and the folders above it, and returns its path.
-  [[nodiscard]] std::string write(const std::string& name, const std::string& bytes) const;
-
- private:
-  std::string path_;
-};
-
 /// An IDX file's bytes: header, then `elements` as they are.
 [[nodiscard]] std::string idx_bytes(std::uint8_t type_code,
                                     const std::vector<std::uint32_t>& dims,
