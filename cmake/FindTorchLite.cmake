@@ -3,10 +3,9 @@
 # build is for CUDA; users of the CPU part can do without.
 #
 # Looks in UNISONO_TORCH_DIR (of CMake, or of the environment), then asks the Python that the
-# environment variable PYTHON names, then looks in TorchLite_BUILT_WITH (an installed unisono says
-# so), then asks the `python3` of the project's .venv, and the one in PATH. The variable
-# TorchLite_PYTHON is the Python that the torch package belongs to; it is not set for an unpacked
-# LibTorch.
+# environment variable PYTHON names, the `python3` of the project's .venv, and the one in PATH. The
+# variable TorchLite_PYTHON is the Python that the torch package belongs to; it is not set for an
+# unpacked LibTorch.
 function(_torch_of_python python result)
   execute_process(
     COMMAND
@@ -43,9 +42,6 @@ if(NOT _torch_known OR (_torch_dir AND NOT _torch_dir STREQUAL _torch_known))
   unset(TorchLite_INCLUDE_DIR CACHE)
   unset(TorchLite_TORCH_CPU CACHE)
   unset(TorchLite_C10 CACHE)
-  if(NOT _torch_dir AND EXISTS "${TorchLite_BUILT_WITH}")
-    set(_torch_dir "${TorchLite_BUILT_WITH}")
-  endif()
   foreach(_python IN ITEMS ${PROJECT_SOURCE_DIR}/.venv/bin/python3 python3)
     if(NOT _torch_dir)
       _torch_of_python(${_python} _torch_dir)

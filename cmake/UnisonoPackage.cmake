@@ -5,9 +5,6 @@ set(UNISONO_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/unisono)
 get_property(UNISONO_COMPONENTS GLOBAL PROPERTY UNISONO_INSTALLED_COMPONENTS)
 list(REMOVE_DUPLICATES UNISONO_COMPONENTS)
 
-if(TorchLite_FOUND)
-  cmake_path(GET TorchLite_INCLUDE_DIR PARENT_PATH UNISONO_BUILT_WITH_TORCH)
-endif()
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/cmake/unisono-config.cmake.in
   ${PROJECT_BINARY_DIR}/unisono-config.cmake

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,10 @@ TEST(LaunchEnding, ARankThatEndsEarlyWithSuccessIsNoFailure) {
 struct Forwarded {
   int signal_number;
   int exit_code;
+
+  friend std::ostream& operator<<(std::ostream& out, const Forwarded& forwarded) {
+    return out << "signal " << forwarded.signal_number;
+  }
 };
 
 class LaunchSignal : public ::testing::TestWithParam<Forwarded> {};

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,10 @@ struct BadEnvironment {
   std::string name;
   Variables variables;
   std::vector<std::string> complaints;
+
+  friend std::ostream& operator<<(std::ostream& out, const BadEnvironment& environment) {
+    return out << environment.name;
+  }
 };
 
 class BadVariables : public ::testing::TestWithParam<BadEnvironment> {};

@@ -1,6 +1,7 @@
 // What a job of real processes computes, and what it leaves behind.
 #include <algorithm>
 #include <cstdio>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,10 @@ TEST(Rendezvous, RankZeroMayComeLast) {
 struct Layout {
   std::vector<std::string> nodes;
   std::vector<std::string> local;  // "(local rank,local world size)" of each rank
+
+  friend std::ostream& operator<<(std::ostream& out, const Layout& layout) {
+    return out << ::testing::PrintToString(layout.nodes);
+  }
 };
 
 class PretendNodes : public ::testing::TestWithParam<Layout> {};
@@ -104,6 +109,10 @@ INSTANTIATE_TEST_SUITE_P(
 struct World {
   int size;
   std::vector<std::string> nodes;
+
+  friend std::ostream& operator<<(std::ostream& out, const World& world) {
+    return out << world.size << " ranks on " << ::testing::PrintToString(world.nodes);
+  }
 };
 
 class AllReduce : public ::testing::TestWithParam<World> {};

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,10 @@ struct Death {
   std::string memory;
   std::vector<std::string> nodes;
   std::size_t victim;
+
+  friend std::ostream& operator<<(std::ostream& out, const Death& death) {
+    return out << death.name;
+  }
 };
 
 class Killed : public ::testing::TestWithParam<Death> {};
@@ -45,8 +50,8 @@ TEST_P(Killed, TheOthersEndAndNameTheRank) {
   if (!wait_until_streaming(job, 3)) {
     return;
   }
-  // Ranks that see it from another node give its address instead of its pid.
-  const std::string dead = "rank " + std::to_string(death.victim) + " (";
+  const std::string dead = "rank " + std::to_string(death.victim) + " (pid " +
+                           std::to_string(job.processes().pid(death.victim)) + " on ";
   job.processes().send_signal(death.victim, SIGKILL);
   const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
   for (std::size_t rank = 0; rank < results.size(); ++rank) {

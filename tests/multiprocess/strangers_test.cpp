@@ -55,7 +55,7 @@ std::vector<Fd> visit(std::uint16_t port) {
 // Waits for the other side to hang up.
 bool is_turned_away(const Fd& socket) {
   pollfd closed{.fd = socket.get(), .events = POLLIN, .revents = 0};
-  constexpr int kTimeoutMs = 20'000;
+  constexpr int kTimeoutMs = 40'000;  // Twice what a silent visitor is given.
   std::vector<char> buffer(4096);
   while (::poll(&closed, 1, kTimeoutMs) == 1) {
     if (::recv(socket.get(), buffer.data(), buffer.size(), 0) <= 0) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <ostream>
 
 #include <gtest/gtest.h>
 
@@ -15,6 +16,10 @@ struct Format {
   std::uint16_t infinity;
   // Halfway between the largest number and what would come next.
   float overflow;
+
+  friend std::ostream& operator<<(std::ostream& out, const Format& format) {
+    return out << (format.infinity == 0x7C00 ? "f16" : "bf16");
+  }
 };
 
 constexpr Format kF16{float_from_f16, f16_from_float, 0x7C00, 65520.0F};

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -16,6 +17,19 @@
 #include "unisono/kernels/random_trial.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/kernels/test_support.h"
+
+namespace unisono {
+
+// How a test's parameter is printed.
+static void PrintTo(ReduceKind kind, std::ostream* out) {
+  *out << to_string(kind);
+}
+
+static void PrintTo(DType dtype, std::ostream* out) {
+  *out << to_string(dtype);
+}
+
+}  // namespace unisono
 
 namespace unisono::kernels {
 namespace {

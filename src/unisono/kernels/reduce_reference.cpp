@@ -29,14 +29,14 @@ struct Same {
   static Memory narrow(Value value) { return value; }
 };
 
-template <float (*Widen)(std::uint16_t), std::uint16_t (*Narrow)(float)>
+template <float (*widen_half)(std::uint16_t), std::uint16_t (*narrow_half)(float)>
 struct Half {
   using Memory = std::uint16_t;
   using Value = float;
 
-  static Value widen(Memory element) { return Widen(element); }
+  static Value widen(Memory element) { return widen_half(element); }
 
-  static Memory narrow(Value value) { return Narrow(value); }
+  static Memory narrow(Value value) { return narrow_half(value); }
 };
 
 struct Truth {

@@ -1,7 +1,5 @@
 #include "unisono/rendezvous/secret.h"
 
-#include <sys/stat.h>
-
 #include <string>
 
 #include <gmock/gmock.h>
@@ -19,7 +17,7 @@ using ::testing::HasSubstr;
 
 class SecretFile : public ::testing::Test {
  protected:
-  [[nodiscard]] Config config_with(const std::string& contents, mode_t mode) const {
+  [[nodiscard]] Config config_with(const std::string& contents, unsigned mode) const {
     Config config;
     config.secret_file = folder_.write("secret", contents, mode);
     return config;
@@ -50,7 +48,7 @@ TEST_F(SecretFile, TheVariableComesBeforeTheFile) {
 }
 
 TEST_F(SecretFile, AFileThatOthersCanReadIsRefused) {
-  for (const mode_t mode : {0644, 0640, 0660, 0604, 0610}) {
+  for (const unsigned mode : {0644U, 0640U, 0660U, 0604U, 0610U}) {
     const std::string message = message_of(config_with("s", mode), ErrorCode::kInvalidArgument);
     EXPECT_THAT(message, HasSubstr("UNISONO_SECRET_FILE=\"" + folder_.path()));
     EXPECT_THAT(message, HasSubstr("has mode 06"));

@@ -72,6 +72,7 @@ NodePeer exchange_arenas(int peer_rank, Fd socket, const Meeting& meeting) {
       socket.get(), std::as_writable_bytes(std::span(&theirs, 1)), meeting.deadline, peer);
   if (is_same_process) {
     const std::unique_ptr<std::shared_ptr<const Arena>> share(
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): a socket carries bytes
         reinterpret_cast<std::shared_ptr<const Arena>*>(theirs.share));
     UNISONO_CHECK(share != nullptr, "a rank of this process did not share its arena");
     return {.rank = peer_rank, .arena = *share, .socket = std::move(socket)};

@@ -10,11 +10,11 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <cstring>
 #include <exception>
 #include <functional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -84,7 +84,7 @@ bool Connection::progress_sends() {
       throw Error(ErrorCode::kPeerLost,
                   fmt::format("{} is gone: {} after {} of {} bytes were sent",
                               name_,
-                              std::strerror(error_number),
+                              std::generic_category().message(error_number),
                               n_sent_,
                               kFrameBytes + send.data.size()));
     }
@@ -115,7 +115,7 @@ bool Connection::progress_receives() {
       continue;
     }
     if (frame_->kind == FrameKind::kData) {
-      match_data_frame();
+      match_data_frame(*frame_);
       if (!is_matched_) {
         return has_moved;  // For an operation that this rank has not come to yet.
       }
@@ -135,7 +135,7 @@ bool Connection::progress_receives() {
         receives_.pop_front();
         ++receive_step_;
       } else {
-        finish_control_frame();
+        finish_control_frame(*frame_);
       }
       frame_.reset();
       is_matched_ = false;
@@ -157,9 +157,10 @@ std::size_t Connection::receive_some(std::span<std::byte> into) {
     case net::IoStatus::kError:
       break;
   }
-  const std::string how = result.status == net::IoStatus::kClosed
-                              ? std::string("closed the connection")
-                              : fmt::format("is gone: {}", std::strerror(result.error_number));
+  const std::string how =
+      result.status == net::IoStatus::kClosed
+          ? std::string("closed the connection")
+          : fmt::format("is gone: {}", std::generic_category().message(result.error_number));
   const std::string when =
       frame_ ? fmt::format("after {} of a transfer's {} bytes", n_received_, frame_->n_bytes)
              : "before its part of the operation arrived";
@@ -174,43 +175,43 @@ void Connection::take_header() {
   control_.assign(frame_->kind == FrameKind::kAbort ? frame_->n_bytes : 0, std::byte{0});
 }
 
-void Connection::match_data_frame() {
+void Connection::match_data_frame(const Frame& frame) {
   if (is_matched_ || receives_.empty()) {
-    const bool is_of_this_operation = frame_->sequence == tag_.sequence;
-    if (is_of_this_operation && frame_->descriptor != tag_.descriptor) {
-      throw mismatch();
+    const bool is_of_this_operation = frame.sequence == tag_.sequence;
+    if (is_of_this_operation && frame.descriptor != tag_.descriptor) {
+      throw mismatch(frame);
     }
     return;
   }
   // Frames of a pair come in order: where one is due, no later operation's can come first.
-  if (frame_->sequence != tag_.sequence || frame_->descriptor != tag_.descriptor) {
-    throw mismatch();
+  if (frame.sequence != tag_.sequence || frame.descriptor != tag_.descriptor) {
+    throw mismatch(frame);
   }
   UNISONO_CHECK(
-      frame_->step == receive_step_ && frame_->n_bytes == receives_.front().size(),
+      frame.step == receive_step_ && frame.n_bytes == receives_.front().size(),
       fmt::format("{} sent transfer {} of {} bytes, where transfer {} of {} bytes was due",
                   name_,
-                  frame_->step,
-                  frame_->n_bytes,
+                  frame.step,
+                  frame.n_bytes,
                   receive_step_,
                   receives_.front().size()));
   is_matched_ = true;
 }
 
-Error Connection::mismatch() const {
+Error Connection::mismatch(const Frame& frame) const {
   return {ErrorCode::kMismatch,
           fmt::format("ranks called different operations: {} called {}, this rank called {}",
                       name_,
-                      transport::describe(frame_->descriptor, frame_->sequence),
+                      transport::describe(frame.descriptor, frame.sequence),
                       transport::describe(tag_.descriptor, tag_.sequence))};
 }
 
-void Connection::finish_control_frame() {
-  if (frame_->kind == FrameKind::kBye) {
+void Connection::finish_control_frame(const Frame& frame) {
+  if (frame.kind == FrameKind::kBye) {
     throw Error(ErrorCode::kPeerLost,
                 fmt::format("{} left the group, but this operation still needs it", name_));
   }
-  throw decode_abort(*frame_, control_, name_);
+  throw decode_abort(frame, control_, name_);
 }
 
 void Connection::abort(const Error& reason) noexcept {

@@ -77,9 +77,9 @@ class Connection {
   bool progress_receives();
   [[nodiscard]] std::size_t receive_some(std::span<std::byte> into);
   void take_header();
-  void match_data_frame();
-  [[nodiscard]] Error mismatch() const;
-  void finish_control_frame();
+  void match_data_frame(const Frame& frame);
+  [[nodiscard]] Error mismatch(const Frame& frame) const;
+  [[noreturn]] void finish_control_frame(const Frame& frame);
   void write_control(const std::function<std::vector<std::byte>()>& encode_frame) noexcept;
 
   int rank_;
