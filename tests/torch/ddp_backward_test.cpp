@@ -218,6 +218,18 @@ TEST(DdpBackward, APenaltyOnTheParametersCounts) {
   });
 }
 
+TEST(DdpBackward, APenaltyAloneUnderNoSyncStaysOnItsRank) {
+  on_two_ranks([](Model& model, double rank) {
+    if (rank == 0) {
+      const NoSync guard = model.no_sync();
+      (model.module()->w[0] * 10).backward();
+      EXPECT_EQ(gradients_of(model)[0], 10.0F);
+    }
+    model(Factors{1 + rank, 2, 3}).backward();
+    EXPECT_EQ(gradients_of(model), values({5 + 1.5F, 2, 3}));
+  });
+}
+
 TEST(DdpBackward, InPlaceOperationsOnTheOutputAreAllowed) {
   on_two_ranks([](Model& model, double rank) {
     torch::Tensor output = model(Factors{1 + rank, 2, 3});

@@ -22,11 +22,14 @@
 
 #include "canonical.h"
 #include "rank_threads.h"
+#include "scalars.h"
 
 namespace unisono::testing {
 namespace {
 
-// Three scalars w0, w1, w2; the gradient of w_i's term is its factor.
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
 // Computes `segment` again in backward and runs backward through it: what activation checkpoints
 // do.
 struct Checkpoint : torch::autograd::Function<Checkpoint> {
@@ -102,6 +105,54 @@ TEST(DdpModules, ActivationCheckpointsGiveTheSameGradients) {
       EXPECT_TRUE(
           is_bit_equal(clone_gradients(nested.parameters()), clone_gradients(plain.parameters())));
     }
+  });
+}
+
+TEST(DdpModules, AParameterInTwoCheckpointsIsNamed) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    Checkpointed net(true);
+    net->segments.push_back(net->segments.front());
+    DistributedDataParallel model(net, group);
+    const torch::Tensor x = torch::ones({2, 4}).requires_grad_(true);
+    expect_error(ErrorCode::kInvalidArgument,
+                 AllOf(HasSubstr("parameter 'layer0."), HasSubstr("twice in one backward pass")),
+                 [&] { model(x).backward(); });
+  });
+}
+
+// Gradients come in the order of registration, so buckets are rebuilt after the first pass.
+struct InOrderImpl : torch::nn::Module {
+  InOrderImpl()
+      : w0(register_parameter("w0", torch::ones({1}))),
+        w1(register_parameter("w1", torch::ones({1}))) {}
+
+  torch::Tensor forward(const torch::Tensor& x, bool uses_w0) {
+    const torch::Tensor y = x * w1;
+    return uses_w0 ? y + x * w0 : y;
+  }
+
+  torch::Tensor w0;
+  torch::Tensor w1;
+};
+
+TORCH_MODULE(InOrder);
+
+TEST(DdpModules, AWrappedModuleMayItselfRunInACheckpoint) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    DistributedDataParallel model(
+        InOrder(), group, {.bucket_cap_mb = 1e-5, .first_bucket_cap_mb = 1e-5});
+    const double rank = group->rank();
+    const torch::Tensor x = torch::full({1}, 1 + rank).requires_grad_(true);
+    model(x, true).backward();
+    model.zero_grad();
+    const Checkpoint::Segment segment = [&](const torch::Tensor& input) {
+      return model(input, false);
+    };
+    const torch::Tensor inside = Checkpoint::apply(x, reinterpret_cast<std::int64_t>(&segment));
+    // Its gradient comes first, so the forward pass runs again in the middle of a round.
+    (inside + model.module()->w0 * (10 + 10 * rank)).backward();
+    EXPECT_EQ(model.module()->w0.grad().item<float>(), 15.0F);
+    EXPECT_EQ(model.module()->w1.grad().item<float>(), 1.5F);
   });
 }
 
