@@ -85,6 +85,15 @@ TEST(Group, AMismatchNamesBothRanksAndBothCallsEverywhere) {
   }
 }
 
+TEST(Group, DifferentAlgorithmsAreAMismatchThatSaysSo) {
+  const auto errors = errors_of_ranks(one_node(2), [](ProcessGroup& group) {
+    std::vector<float> values(4);
+    group.all_reduce(as_buffer(std::span(values)),
+                     {.algorithm = group.rank() == 0 ? Algorithm::kOneShot : Algorithm::kTwoShot});
+  });
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("sum, one_shot)"), HasSubstr("sum, two_shot)"))));
+}
+
 TEST(Group, DifferentOperationsAreAMismatch) {
   for (const World& world : kLayouts) {
     const auto errors = errors_of_ranks(world, [](ProcessGroup& group) {

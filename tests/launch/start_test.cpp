@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/launch/cores.h"
+#include "unisono/base/cores.h"
 
 #include "launch_run.h"
 #include "support/temporary_folder.h"
@@ -94,9 +94,9 @@ TEST(LaunchStart, AutoMeansOnePerCore) {
                                        {"environment", "WORLD_SIZE", "OMP_NUM_THREADS"}),
                     .environment = {"OMP_NUM_THREADS"}});
     EXPECT_EQ(result.exit_code, 0);
-    EXPECT_EQ(count(result.out, "WORLD_SIZE=" + std::to_string(launch::usable_cores()) + "\n"),
-              launch::usable_cores());
-    EXPECT_EQ(count(result.out, "OMP_NUM_THREADS=1\n"), launch::usable_cores());
+    EXPECT_EQ(count(result.out, "WORLD_SIZE=" + std::to_string(available_cores()) + "\n"),
+              available_cores());
+    EXPECT_EQ(count(result.out, "OMP_NUM_THREADS=1\n"), available_cores());
   }
 }
 

@@ -41,6 +41,70 @@ struct Death {
   }
 };
 
+bool wait_until_ready(Job& job, std::size_t n_ranks) {
+  for (std::size_t rank = 0; rank < n_ranks; ++rank) {
+    if (!job.processes().wait_for_output(rank, "ready\n")) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string name_of(Job& job, std::size_t rank) {
+  return "rank " + std::to_string(rank) + " (pid " + std::to_string(job.processes().pid(rank)) +
+         " on ";
+}
+
+// Nobody has a connection to it whose end could tell.
+TEST(KilledBeforeItsFirstOperation, IsNamedOnAnotherNode) {
+  Job job({.world_size = 2, .mode = {"meet", "bw"}, .nodes = {"a", "b"}});
+  job.start_all();
+  if (!wait_until_ready(job, 2)) {
+    return;
+  }
+  job.processes().send_signal(1, SIGKILL);
+  const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
+  EXPECT_EQ(results[0].exit_code, 1);
+  EXPECT_THAT(results[0].err, HasSubstr(name_of(job, 1)));
+}
+
+// Rank 0 learns of it between two operations; rank 2 only from rank 0.
+TEST(KilledWhileItsNodeComputes, IsNamedOnAnotherNode) {
+  Job job({.world_size = 3, .mode = {"meet", "wwb"}, .nodes = {"a", "a", "b"}});
+  job.start_all();
+  if (!wait_until_ready(job, 3)) {
+    return;
+  }
+  job.processes().send_signal(1, SIGKILL);
+  job.processes().close_stdin(0);
+  const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
+  for (const std::size_t rank : {0, 2}) {
+    EXPECT_EQ(results[rank].exit_code, 1);
+    EXPECT_THAT(results[rank].err, HasSubstr(name_of(job, 1)));
+  }
+}
+
+// What its child still holds open must not hide the rank's death.
+TEST(KilledWithAChild, TheOthersEndAndNameTheRank) {
+  Job job({.world_size = 2, .mode = {"stream", "with a child"}});
+  job.start_all();
+  if (!wait_until_streaming(job, 2)) {
+    return;
+  }
+  std::vector<pid_t> children;
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const std::string& text = job.processes().output(rank);
+    children.push_back(std::stoi(text.substr(text.find("child ") + 6)));
+  }
+  job.processes().send_signal(1, SIGKILL);
+  const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
+  for (const pid_t child : children) {
+    EXPECT_EQ(::kill(child, SIGKILL), 0);
+  }
+  EXPECT_EQ(results[0].exit_code, 1);
+  EXPECT_THAT(results[0].err, HasSubstr(name_of(job, 1)));
+}
+
 class Killed : public ::testing::TestWithParam<Death> {};
 
 TEST_P(Killed, TheOthersEndAndNameTheRank) {
@@ -50,16 +114,14 @@ TEST_P(Killed, TheOthersEndAndNameTheRank) {
   if (!wait_until_streaming(job, 3)) {
     return;
   }
-  const std::string dead = "rank " + std::to_string(death.victim) + " (pid " +
-                           std::to_string(job.processes().pid(death.victim)) + " on ";
+  const std::string dead = name_of(job, death.victim);
   job.processes().send_signal(death.victim, SIGKILL);
   const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
   for (std::size_t rank = 0; rank < results.size(); ++rank) {
     if (rank != death.victim) {
       EXPECT_EQ(results[rank].exit_code, 1) << "rank " << rank;
-      EXPECT_THAT(
-          results[rank].err,
-          AllOf(HasSubstr("rank_program: [rank " + std::to_string(rank) + "/3]"), HasSubstr(dead)));
+      EXPECT_THAT(results[rank].err,
+                  AllOf(HasSubstr("[rank " + std::to_string(rank) + "/3]"), HasSubstr(dead)));
     }
   }
 }

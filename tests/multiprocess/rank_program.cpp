@@ -122,9 +122,27 @@ void broadcasts(const std::string&) {
   unisono::destroy_process_group();
 }
 
+// A process that holds all descriptors of this one open, until it is killed or half a minute
+// passed.
+void fork_a_child() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(STDIN_FILENO);
+    ::close(STDOUT_FILENO);
+    ::close(STDERR_FILENO);
+    ::alarm(30);
+    ::pause();
+    ::_exit(0);
+  }
+  print("child %d\n", static_cast<int>(child));
+}
+
 // All-reduces of a MiB until any rank's stdin is closed.
 void stream(const std::string& memory) {
   const auto group = unisono::init_process_group();
+  if (memory == "with a child") {
+    fork_a_child();
+  }
   constexpr std::int64_t kCount = 1 << 18;
   std::vector<float> own(static_cast<std::size_t>(kCount));
   const unisono::Buffer buffer = memory == "symmetric"
@@ -158,6 +176,16 @@ void absence(const std::string& absent) {
     return;
   }
   group->barrier({.timeout = std::chrono::milliseconds(1000)});
+}
+
+// A barrier, to which ranks come at once ('b') or when their stdin is closed ('w').
+void meet(const std::string& roles) {
+  const auto group = unisono::init_process_group();
+  print("ready\n");
+  if (roles.at(static_cast<std::size_t>(group->rank())) == 'w') {
+    wait_for_end_of_stdin();
+  }
+  group->barrier();
 }
 
 // Rank 0 comes to the barrier a second after the others; the wait itself is what is tested.
@@ -222,6 +250,7 @@ int main(int argc, char** argv) {
                                                                   {"stream", stream},
                                                                   {"absence", absence},
                                                                   {"late", late},
+                                                                  {"meet", meet},
                                                                   {"again", again}};
   try {
     modes.at(argc > 1 ? argv[1] : "")(argc > 2 ? argv[2] : "");

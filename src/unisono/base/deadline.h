@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ratio>
 
 namespace unisono {
 
@@ -12,12 +13,15 @@ class Deadline {
   using Clock = std::chrono::steady_clock;
 
   /// `timeout` from now; a timeout of centuries is taken as "never" instead of overflowing.
-  [[nodiscard]] static Deadline after(std::chrono::nanoseconds timeout) {
+  template <class Rep, class Period>
+  [[nodiscard]] static Deadline after(std::chrono::duration<Rep, Period> timeout) {
     const Clock::time_point now = Clock::now();
-    if (timeout >= Clock::time_point::max() - now) {
+    // In hours: no unit of time overflows there.
+    using Hours = std::chrono::duration<double, std::ratio<3600>>;
+    if (Hours(timeout) >= Hours(Clock::time_point::max() - now)) {
       return never();
     }
-    return Deadline(now + timeout);
+    return Deadline(now + std::chrono::duration_cast<Clock::duration>(timeout));
   }
 
   [[nodiscard]] static Deadline at(Clock::time_point time) { return Deadline(time); }

@@ -25,6 +25,8 @@ TEST(Deadline, NeverDoesNotPassAndPollsForever) {
 
 TEST(Deadline, HugeTimeoutsDoNotOverflow) {
   EXPECT_TRUE(Deadline::after(nanoseconds::max()).is_never());
+  EXPECT_TRUE(Deadline::after(milliseconds::max()).is_never());
+  EXPECT_TRUE(Deadline::after(hours::max()).is_never());
 }
 
 TEST(Deadline, PollTimeoutRoundsUpSoThatAPollDoesNotReturnEarly) {

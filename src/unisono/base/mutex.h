@@ -19,10 +19,6 @@ class UNISONO_TSA(capability("mutex")) Mutex {
  public:
   void lock() UNISONO_TSA(acquire_capability()) { mutex_.lock(); }
 
-  [[nodiscard]] bool try_lock() UNISONO_TSA(try_acquire_capability(true)) {
-    return mutex_.try_lock();
-  }
-
   void unlock() UNISONO_TSA(release_capability()) { mutex_.unlock(); }
 
  private:

@@ -16,14 +16,13 @@ namespace {
 // results of the other nodes, in order of rank.
 void plan_combination(const Topology& topology, ChunkPlan& plan) {
   for (const int rank : topology.local_ranks()) {
-    plan.inputs.push_back(
-        {.range = {rank, rank + 1}, .local_rank = rank, .part = -1, .subtree = -1});
+    plan.inputs.push_back({.range = {rank, rank + 1}, .own_rank = rank, .part = -1, .subtree = -1});
   }
   for (std::size_t part = 0; part < plan.partials_from.size(); ++part) {
     const std::vector<RankRange>& subtrees = plan.partials_from[part].subtrees;
     for (std::size_t subtree = 0; subtree < subtrees.size(); ++subtree) {
       plan.inputs.push_back({.range = subtrees[subtree],
-                             .local_rank = -1,
+                             .own_rank = -1,
                              .part = static_cast<int>(part),
                              .subtree = static_cast<int>(subtree)});
     }

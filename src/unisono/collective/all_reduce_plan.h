@@ -35,8 +35,8 @@ struct Partials {
 /// An input of the combination of a chunk.
 struct CombineInput {
   RankRange range;
-  /// A rank of this node whose own elements are read, or -1.
-  int local_rank;
+  /// Rank of this node whose own elements are read, or -1.
+  int own_rank;
   /// Else where the partial result comes from: index into `partials_from`, and which of its
   /// subtrees.
   int part;

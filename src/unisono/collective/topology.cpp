@@ -20,9 +20,7 @@ Topology::Topology(int rank, std::span<const std::string> nodes) : rank_(rank) {
       ranks_of_node_.emplace_back();
     }
     std::vector<int>& ranks = ranks_of_node_[static_cast<std::size_t>(entry->second)];
-    if (world_size() == rank) {
-      local_rank_ = static_cast<int>(ranks.size());
-    }
+    local_rank_of_rank_.push_back(static_cast<int>(ranks.size()));
     ranks.push_back(world_size());
     node_of_rank_.push_back(entry->second);
   }
@@ -30,6 +28,10 @@ Topology::Topology(int rank, std::span<const std::string> nodes) : rank_(rank) {
 
 int Topology::node_of(int rank) const {
   return node_of_rank_.at(static_cast<std::size_t>(rank));
+}
+
+int Topology::local_rank_of(int rank) const {
+  return local_rank_of_rank_.at(static_cast<std::size_t>(rank));
 }
 
 std::span<const int> Topology::ranks_of(int node) const {

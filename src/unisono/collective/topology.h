@@ -29,15 +29,18 @@ class Topology {
   /// The ranks of this rank's node, ascending.
   [[nodiscard]] std::span<const int> local_ranks() const { return ranks_of(node()); }
 
+  /// Index of `rank` among the ranks of its node.
+  [[nodiscard]] int local_rank_of(int rank) const;
+
   /// This rank's index in local_ranks().
-  [[nodiscard]] int local_rank() const { return local_rank_; }
+  [[nodiscard]] int local_rank() const { return local_rank_of(rank_); }
 
   [[nodiscard]] int local_world_size() const { return static_cast<int>(local_ranks().size()); }
 
  private:
   int rank_;
-  int local_rank_ = 0;
   std::vector<int> node_of_rank_;
+  std::vector<int> local_rank_of_rank_;
   std::vector<std::vector<int>> ranks_of_node_;
 };
 

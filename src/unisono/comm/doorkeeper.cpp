@@ -8,8 +8,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,8 @@ constexpr std::chrono::seconds kHelloTimeout{10};
 
 // More strangers than this at a time wait outside.
 constexpr std::size_t kMaxVisitors = 1024;
+
+constexpr std::chrono::milliseconds kPause{100};
 
 }  // namespace
 
@@ -49,20 +53,52 @@ Doorkeeper::Doorkeeper(net::EventLoop& loop,
 }
 
 void Doorkeeper::accept_all() {
-  while (visitors_.size() < kMaxVisitors) {
+  while (true) {
+    if (visitors_.size() == kMaxVisitors) {
+      pause("as many visitors as it takes have not finished their hello");
+      return;
+    }
     net::Accepted accepted = net::accept_connection(listener_);
+    if (accepted.error_number != 0) {
+      pause(std::generic_category().message(accepted.error_number));
+      return;
+    }
     if (!accepted.fd.is_open()) {
       return;
     }
-    const int fd = accepted.fd.get();
-    const auto timer = loop_.add_timer(Deadline::after(kHelloTimeout),
-                                       [this, fd] { drop(fd, "it did not finish its hello"); });
-    Visitor visitor{.socket = std::move(accepted.fd),
-                    .hello = net::Hello(net::Hello::Side::kServer, secret_, mine_),
-                    .timer = timer};
-    visitors_.emplace(fd, std::move(visitor));
-    loop_.add(fd, EPOLLIN, [this, fd](std::uint32_t) { greet(fd); });
+    try {
+      admit(std::move(accepted.fd));
+    } catch (const std::exception& error) {
+      pause(error.what());
+      return;
+    }
   }
+}
+
+// The listener would be ready all the time, and the loop spin.
+void Doorkeeper::pause(const std::string& reason) {
+  logger_.warning(fmt::format("the data port can't take a connection: {}; trying again", reason));
+  loop_.modify(listener_, 0);
+  (void)loop_.add_timer(Deadline::after(kPause), [this] { loop_.modify(listener_, EPOLLIN); });
+}
+
+void Doorkeeper::admit(Fd socket) {
+  const int fd = socket.get();
+  const auto visitor =
+      visitors_
+          .emplace(fd,
+                   Visitor{.socket = std::move(socket),
+                           .hello = net::Hello(net::Hello::Side::kServer, secret_, mine_),
+                           .timer = 0})
+          .first;
+  try {
+    loop_.add(fd, EPOLLIN, [this, fd](std::uint32_t) { greet(fd); });
+  } catch (...) {
+    visitors_.erase(visitor);
+    throw;
+  }
+  visitor->second.timer = loop_.add_timer(Deadline::after(kHelloTimeout),
+                                          [this, fd] { drop(fd, "it did not finish its hello"); });
 }
 
 void Doorkeeper::greet(int fd) {
@@ -75,10 +111,15 @@ void Doorkeeper::greet(int fd) {
     if (result.status == net::IoStatus::kWouldBlock) {
       return;
     }
+    if (result.status == net::IoStatus::kClosed && !visitor.has_spoken) {
+      forget(fd);  // Somebody looked whether this rank is there.
+      return;
+    }
     if (result.status != net::IoStatus::kDone) {
       drop(fd, "it ended the connection during its hello");
       return;
     }
+    visitor.has_spoken = true;
     (void)visitor.hello.feed(std::span(buffer).first(result.n_bytes));
     if (!send_output(visitor)) {
       drop(fd, "it does not take the answer to its hello");
@@ -123,6 +164,10 @@ void Doorkeeper::finish(int fd) {
 void Doorkeeper::drop(int fd, const std::string& reason) {
   logger_.warning(
       fmt::format("turned {} away at the data port: {}", net::describe_peer(fd), reason));
+  forget(fd);
+}
+
+void Doorkeeper::forget(int fd) {
   const auto found = visitors_.find(fd);
   loop_.remove(fd);
   loop_.cancel_timer(found->second.timer);

@@ -12,7 +12,8 @@
 namespace unisono::comm {
 
 /// Lets in, at a rank's data listener, the job's other ranks, and nobody else. A stranger is
-/// dropped with a line in the log. Belongs to the event loop's thread once that runs.
+/// dropped with a line in the log, unless it leaves without a word. Belongs to the event loop's
+/// thread once that runs.
 class Doorkeeper {
  public:
   using Deliver = std::function<void(int rank, Fd socket)>;
@@ -32,12 +33,16 @@ class Doorkeeper {
     Fd socket;
     net::Hello hello;
     net::EventLoop::TimerId timer;
+    bool has_spoken = false;
   };
 
   void accept_all();
+  void admit(Fd socket);
+  void pause(const std::string& reason);
   void greet(int fd);
   void finish(int fd);
   void drop(int fd, const std::string& reason);
+  void forget(int fd);
   [[nodiscard]] bool send_output(Visitor& visitor);
 
   net::EventLoop& loop_;

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <exception>
 #include <memory>
-#include <span>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -19,7 +18,6 @@
 namespace unisono::comm {
 namespace {
 
-constexpr std::chrono::seconds kStoreTimeout{1};
 constexpr std::chrono::milliseconds kBetweenLooks{10};
 
 }  // namespace
@@ -44,7 +42,7 @@ std::string FailureLog::read_others(const std::string& known,
   const Deadline deadline = Deadline::after(patience);
   try {
     while (true) {
-      std::string reasons = new_reasons(known);
+      std::string reasons = new_reasons(known, deadline);
       if (!reasons.empty() || deadline.has_passed()) {
         return reasons;
       }
@@ -55,11 +53,8 @@ std::string FailureLog::read_others(const std::string& known,
   }
 }
 
-std::string FailureLog::new_reasons(const std::string& known) {
-  if (!store_->check(std::span(&key_, 1))) {
-    return "";
-  }
-  std::istringstream lines(store_->get(key_, Deadline::after(kStoreTimeout)));
+std::string FailureLog::new_reasons(const std::string& known, Deadline deadline) {
+  std::istringstream lines(store_->get(key_, deadline));
   const std::string own_prefix = fmt::format("{}\t", rank_);
   std::string reasons;
   for (std::string line; std::getline(lines, line);) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/store/store.h"
 
@@ -27,7 +28,7 @@ class FailureLog {
   void close() { store_.reset(); }
 
  private:
-  [[nodiscard]] std::string new_reasons(const std::string& known);
+  [[nodiscard]] std::string new_reasons(const std::string& known, Deadline deadline);
 
   std::shared_ptr<store::Store> store_;
   std::string key_;

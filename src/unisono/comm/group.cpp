@@ -5,6 +5,7 @@
 
 #include <exception>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -35,7 +36,28 @@ void Group::throw_if_closed() const {
   }
 }
 
+// The watcher may find a failure between two operations: then nobody drives who would tell the
+// ranks of other nodes.
+void Group::tell_failure() {
+  {
+    const MutexLock lock(mutex_);
+    if (is_driven_ || is_stopping_) {
+      return;  // Who drives, or leaves, tells.
+    }
+    is_driven_ = true;
+  }
+  job_->fail(job_->failure().error());
+  {
+    const MutexLock lock(mutex_);
+    is_driven_ = false;
+  }
+  changed_.notify_all();
+}
+
 void Group::run(engine::Operation operation, Deadline deadline) {
+  if (job_->failure().is_set()) [[unlikely]] {
+    tell_failure();
+  }
   std::shared_ptr<WorkState> state;
   {
     const MutexLock lock(mutex_);
@@ -68,28 +90,48 @@ void Group::run(engine::Operation operation, Deadline deadline) {
 }
 
 Work Group::submit(engine::Operation operation, Deadline deadline) {
+  if (job_->failure().is_set()) [[unlikely]] {
+    tell_failure();
+  }
   const MutexLock lock(mutex_);
   throw_if_closed();
   return Work(enqueue(std::move(operation), deadline));
 }
 
 std::shared_ptr<WorkState> Group::enqueue(engine::Operation operation, Deadline deadline) {
+  // First of all: without the thread the operation must not be in the queue.
+  start_progress();
   operation.sequence = ++n_operations_;
   auto state = std::make_shared<WorkState>(operation.sequence);
   queue_.push_back({std::move(operation), deadline, state});
-  if (!progress_thread_.joinable()) {
-    progress_thread_ = std::thread([this] { make_progress(); });
-  }
   changed_.notify_all();
   return state;
+}
+
+void Group::start_progress() {
+  if (progress_thread_.joinable()) {
+    return;
+  }
+  try {
+    progress_thread_ = std::thread([this] { make_progress(); });
+  } catch (const std::system_error& error) {
+    throw Error(ErrorCode::kSystem,
+                fmt::format("rank {} can't start its progress thread: {}; raise the limit of "
+                            "processes (ulimit -u)",
+                            job_->topology().rank(),
+                            error.what()));
+  }
 }
 
 std::exception_ptr Group::drive(const engine::Operation& operation,
                                 Deadline deadline,
                                 engine::Caller caller) {
+  // Operations behind one that failed end with its error.
+  if (job_->failure().is_set()) [[unlikely]] {
+    job_->fail(job_->failure().error());
+    return std::make_exception_ptr(job_->failure().error());
+  }
   try {
-    // Operations behind one that failed end with its error.
-    job_->failure().throw_if_set();
     job_->engine().execute(operation, deadline, caller);
     return nullptr;
   } catch (const Error& error) {

@@ -58,7 +58,9 @@ class Group {
   [[nodiscard]] std::exception_ptr drive(const engine::Operation& operation,
                                          Deadline deadline,
                                          engine::Caller caller);
+  void tell_failure() UNISONO_EXCLUDES(mutex_);
   void make_progress() UNISONO_EXCLUDES(mutex_);
+  void start_progress() UNISONO_REQUIRES(mutex_);
 
   std::unique_ptr<Job> job_;
   Mutex mutex_;

@@ -143,8 +143,11 @@ std::vector<shm::NodeEndpoint> node_endpoints(const rendezvous::Roster& roster,
   std::vector<shm::NodeEndpoint> endpoints;
   for (const int rank : topology.local_ranks()) {
     if (rank != roster.rank) {
-      endpoints.push_back(
-          {.rank = rank, .name = roster.members[static_cast<std::size_t>(rank)].endpoint});
+      const rendezvous::Member& member = roster.members[static_cast<std::size_t>(rank)];
+      endpoints.push_back({.rank = rank,
+                           .socket = member.endpoint,
+                           .name = rendezvous::describe(member),
+                           .pid = static_cast<pid_t>(member.pid)});
     }
   }
   return endpoints;
@@ -234,15 +237,25 @@ void Job::wake() const {
 
 void Job::fail(const Error& error) noexcept {
   failure_.set(error);
+  if (std::exchange(has_told_, true)) {
+    return;
+  }
+  publish(error);
   engine_->abort(error);
   watcher_->tell_peers([&] { return tcp::encode_abort(error); });
+}
+
+void Job::publish(const Error& error) noexcept {
+  if (topology_.n_nodes() > 1 && !std::exchange(has_published_, true)) {
+    failures_.publish(error);
+  }
 }
 
 Error Job::explain(const Error& error) noexcept {
   if (topology_.n_nodes() == 1) {
     return error;
   }
-  failures_.publish(error);
+  publish(error);
   if (error.code() != ErrorCode::kPeerLost && error.code() != ErrorCode::kTimeout) {
     return error;
   }
@@ -253,11 +266,15 @@ Error Job::explain(const Error& error) noexcept {
 }
 
 void Job::leave() noexcept {
+  if (failure_.is_set()) {
+    fail(failure_.error());
+  }
   engine_->leave();
   if (!failure_.is_set()) {
     watcher_->tell_peers(tcp::encode_bye);
   }
   watcher_.reset();
+  mesh_.close();
   // The caller may hold the group for long, and a next one may need the port.
   meeting_.store.reset();
   failures_.close();

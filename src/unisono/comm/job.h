@@ -51,15 +51,14 @@ class Job {
 
   [[nodiscard]] engine::Engine& engine() { return *engine_; }
 
-  /// Ends the job with its first error, and tells the other ranks. From the thread that drives the
-  /// engine.
+  /// Ends the job with its first error, and tells the other ranks, once. From the thread that
+  /// drives the engine, as explain() and leave().
   void fail(const Error& error) noexcept;
 
   /// Tells the other nodes' ranks of the error, and returns it with what those say who failed too.
   [[nodiscard]] Error explain(const Error& error) noexcept;
 
-  /// Tells the other ranks that this one leaves, and stops watching them. From the thread that
-  /// drives the engine.
+  /// Tells the other ranks that this one leaves, and stops watching them.
   void leave() noexcept;
 
  private:
@@ -67,6 +66,7 @@ class Job {
 
   // Makes waits look again. Any thread.
   void wake() const;
+  void publish(const Error& error) noexcept;
 
   // In the order in which ranks come to know each other: each member is made from those above it.
   std::chrono::milliseconds timeout_;
@@ -83,6 +83,8 @@ class Job {
   engine::RankStatus ranks_;
   transport::Failure failure_;
   FailureLog failures_;
+  bool has_published_ = false;
+  bool has_told_ = false;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<Watcher> watcher_;
 };

@@ -4,16 +4,10 @@
 #include <optional>
 #include <string>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/reduce_kind.h"
 
 namespace unisono {
-
-/// How an operation is carried out.
-enum class Algorithm {
-  kAuto,     ///< Chosen by size and topology; always the canonical bits.
-  kOneShot,  ///< Every rank combines everything: fewest steps, for small buffers.
-  kTwoShot   ///< Each rank combines its chunk and hands it to all: least traffic, for large ones.
-};
 
 /// What all_reduce computes from the ranks' elements.
 struct ReduceOp {

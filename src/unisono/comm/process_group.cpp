@@ -96,11 +96,10 @@ Call all_reduce_call(comm::Job& job,
                      const Buffer& out,
                      const AllReduceOptions& options) {
   check_pair(in, out, options.label);
-  const auto algorithm = static_cast<engine::Algorithm>(options.algorithm);
   Call call{.operation = {.descriptor = {.kind = OperationKind::kAllReduce,
                                          .dtype = in.dtype,
                                          .reduce = options.op.kind,
-                                         .algorithm = static_cast<std::uint8_t>(algorithm),
+                                         .algorithm = options.algorithm,
                                          .root = 0,
                                          .count = in.count},
                           .in = in,

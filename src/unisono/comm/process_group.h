@@ -23,14 +23,15 @@ class Group;
 /// Every rank calls the same operations in the same order; a group carries its operations out in
 /// that order. Members may be called from any thread, but the order of calls from several threads
 /// is then the caller's affair. Buffers that an operation writes must not be touched until it has
-/// ended. Operations throw Error: kInvalidArgument before anything is sent; kMismatch when ranks
-/// call different operations, kPeerLost, kTimeout. After one of these three the group is closed,
-/// output buffers are unspecified, and every later call throws kClosed with the first cause.
+/// ended. Operations throw Error: kInvalidArgument before anything is sent, and the group goes on.
+/// Every other error (kMismatch when ranks call different operations, kPeerLost, kTimeout, ...)
+/// closes the group: output buffers are then unspecified, and every later call throws kClosed with
+/// the first cause.
 class ProcessGroup {
  public:
   explicit ProcessGroup(std::unique_ptr<comm::Group> group);
 
-  /// As destroy(), but gives up quietly.
+  /// As destroy().
   ~ProcessGroup();
 
   ProcessGroup(const ProcessGroup&) = delete;

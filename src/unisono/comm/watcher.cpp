@@ -13,23 +13,23 @@
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
 #include "unisono/transport/shm/node.h"
+#include "unisono/transport/tcp/frame.h"
 #include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::comm {
 
 Watcher::Watcher(const WatcherParts& parts)
     : parts_(parts),
-      doorkeeper_(
-          loop_,
-          parts.data_listener,
-          {.job = parts.roster.job,
-           .purpose = tcp::kDataPurpose,
-           .rank = parts.roster.rank,
-           .group = 0},
-          parts.secret,
-          parts.roster.world_size(),
-          parts.ranks.logger(),
-          [&mesh = parts.mesh](int rank, Fd socket) { mesh.deliver(rank, std::move(socket)); }) {
+      doorkeeper_(loop_,
+                  parts.data_listener,
+                  {.job = parts.roster.job,
+                   .purpose = tcp::kDataPurpose,
+                   .rank = parts.roster.rank,
+                   .group = 0},
+                  parts.secret,
+                  parts.roster.world_size(),
+                  parts.ranks.logger(),
+                  [this](int rank, Fd socket) { deliver(rank, std::move(socket)); }) {
   for (const shm::NodePeer& peer : parts_.peers) {
     watches_.push_back(std::make_unique<PeerWatch>(
         loop_, peer, parts_.roster, parts_.ranks, parts_.failure, parts_.wake));
@@ -43,6 +43,15 @@ Watcher::Watcher(const WatcherParts& parts)
 Watcher::~Watcher() {
   loop_.stop();
   thread_.join();
+}
+
+void Watcher::deliver(int rank, Fd socket) {
+  if (parts_.failure.is_set()) {
+    // It came after the others were told.
+    (void)net::write_some(socket.get(), tcp::encode_abort(parts_.failure.error()));
+    return;
+  }
+  parts_.mesh.deliver(rank, std::move(socket));
 }
 
 void Watcher::tell_peers(

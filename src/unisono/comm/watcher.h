@@ -48,7 +48,7 @@ class Watcher {
   void tell_peers(const std::function<std::vector<std::byte>()>& encode_frame) const noexcept;
 
  private:
-  void watch_peer(const shm::NodePeer& peer);
+  void deliver(int rank, Fd socket);
 
   WatcherParts parts_;
   net::EventLoop loop_;

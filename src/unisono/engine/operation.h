@@ -8,9 +8,6 @@
 
 namespace unisono::engine {
 
-/// How a descriptor's `algorithm` is read.
-enum class Algorithm : std::uint8_t { kAuto, kOneShot, kTwoShot };
-
 /// One call of one rank. Buffers were checked to fit the descriptor.
 struct Operation {
   transport::Descriptor descriptor = {};

@@ -1,10 +1,13 @@
 #include "unisono/launch/console.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -12,11 +15,13 @@
 
 #include <gtest/gtest.h>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/launch/pty.h"
 #include "unisono/launch/sink.h"
 #include "unisono/launch/tail.h"
 #include "unisono/net/event_loop.h"
+#include "unisono/net/io.h"
 
 namespace unisono::launch {
 namespace {
@@ -40,10 +45,16 @@ class Target {
 
   [[nodiscard]] int fd() const { return write_end_.get(); }
 
-  std::string text() {
+  // What was written, once `n_bytes` of it are there: a terminal hands bytes on in its own time.
+  std::string text(std::size_t n_bytes) {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(5));
     std::array<char, 4096> buffer{};
-    const ssize_t n_bytes = ::read(read_end_.get(), buffer.data(), buffer.size());
-    return n_bytes > 0 ? std::string(buffer.data(), static_cast<std::size_t>(n_bytes)) : "";
+    std::string text;
+    do {
+      const ssize_t n_read = ::read(read_end_.get(), buffer.data(), buffer.size());
+      text.append(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(n_read, 0)));
+    } while (text.size() < n_bytes && net::wait_for(read_end_.get(), POLLIN, deadline));
+    return text;
   }
 
  private:
@@ -53,10 +64,10 @@ class Target {
 
 class ConsoleTest : public ::testing::TestWithParam<bool> {
  protected:
-  std::string text() {
+  void expect_text(const std::string& expected) {
     out_.flush();
     err_.flush();
-    return target_.text();
+    EXPECT_EQ(target_.text(expected.size()), expected);
   }
 
   static constexpr Source kBar{0, Stream::kOut};
@@ -74,29 +85,29 @@ class ConsoleTest : public ::testing::TestWithParam<bool> {
 TEST_P(ConsoleTest, LinesGetTheirPrefixAndTheMarkOfACut) {
   console_.put_line(kBar, "[rank 0] ", {"one", 0, false});
   console_.put_line(kBar, "[rank 0] ", {"two", 4, true});
-  EXPECT_EQ(text(), "[rank 0] one\n[rank 0] two [unisono: line cut here]\n");
+  expect_text("[rank 0] one\n[rank 0] two [unisono: line cut here]\n");
 }
 
 TEST_P(ConsoleTest, AnUnfinishedLineIsCompletedWithoutRepeating) {
   console_.put_partial(kBar, {"50", 10});
-  EXPECT_EQ(text(), "50");
+  expect_text("50");
   console_.put_partial(kBar, {"50%", 10});
-  EXPECT_EQ(text(), "%");
+  expect_text("%");
   console_.put_line(kBar, "", {"50% done", 10});
-  EXPECT_EQ(text(), " done\n");
+  expect_text(" done\n");
 }
 
 TEST_P(ConsoleTest, AfterForgottenFramesOnlyWhatIsNewIsShown) {
   console_.put_partial(kBar, {"\r10%\r20%", 0});
-  EXPECT_EQ(text(), "\r20%");
+  expect_text("\r20%");
   console_.put_partial(kBar, {"\r20%\r30%", 4});
-  EXPECT_EQ(text(), "\r30%");
+  expect_text("\r30%");
 }
 
 TEST_P(ConsoleTest, AMessageStartsItsOwnLineWhereATerminalShowsAnother) {
   console_.put_raw(kBar, "prompt> ");
   console_.put_message("stop\n");
-  EXPECT_EQ(text(), GetParam() ? "prompt> \nstop\n" : "prompt> stop\n");
+  expect_text(GetParam() ? "prompt> \nstop\n" : "prompt> stop\n");
 }
 
 TEST_P(ConsoleTest, AnInterruptedLineIsShownAgain) {
@@ -105,12 +116,12 @@ TEST_P(ConsoleTest, AnInterruptedLineIsShownAgain) {
   }
   console_.put_partial(kBar, {"a\r10%\r20%", 0});
   console_.put_line(kOther, "", {"hello", 0});
-  EXPECT_EQ(text(), "\r20%\nhello\n");
+  expect_text("\r20%\nhello\n");
   console_.put_partial(kBar, {"a\r10%\r20%\r30%", 0});
-  EXPECT_EQ(text(), "\r30%");
+  expect_text("\r30%");
   console_.put_line(kOther, "", {"again", 6});
   console_.put_line(kBar, "", {"a\r10%\r20%\r30%\rdone", 0});
-  EXPECT_EQ(text(), "\nagain\na\r10%\r20%\r30%\rdone\n");
+  expect_text("\nagain\na\r10%\r20%\r30%\rdone\n");
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, ConsoleTest, ::testing::Bool(), [](const auto& tested) {

@@ -14,9 +14,9 @@
 #include <system_error>
 
 #include "unisono/base/config.h"
+#include "unisono/base/cores.h"
 #include "unisono/base/error.h"
 #include "unisono/launch/agent.h"
-#include "unisono/launch/cores.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/port.h"
 #include "unisono/launch/program.h"
@@ -66,7 +66,7 @@ JobLayout make_layout(const RunOptions& options,
     job.secret = random_hex(kSecretBytes);
   }
   if (!environment("OMP_NUM_THREADS")) {
-    job.omp_threads = std::max(1, usable_cores() / options.n_workers);
+    job.omp_threads = std::max(1, available_cores() / options.n_workers);
   }
   return job;
 }
@@ -85,7 +85,7 @@ int run(const RunOptions& options) {
 
 int parse_worker_count(const std::string& text) {
   if (text == "auto" || text == "cpu") {
-    return usable_cores();
+    return available_cores();
   }
   int count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);

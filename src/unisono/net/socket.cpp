@@ -60,6 +60,7 @@ int pending_error(int fd) {
 struct Attempt {
   Fd fd;
   std::string reason;
+  int error_number = 0;
 };
 
 Attempt try_connect(const Address& address, Deadline deadline) {
@@ -80,7 +81,9 @@ Attempt try_connect(const Address& address, Deadline deadline) {
     error_number = ECONNREFUSED;
   }
   if (error_number != 0) {
-    return {.fd = Fd(), .reason = address.to_string() + ": " + errno_text(error_number)};
+    return {.fd = Fd(),
+            .reason = address.to_string() + ": " + errno_text(error_number),
+            .error_number = error_number};
   }
   set_no_delay(fd.get());
   return {.fd = std::move(fd), .reason = {}};
@@ -189,6 +192,10 @@ Fd connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline) {
   return connect_until(fmt::format("{} port {}", host, port), deadline, [&] {
     return try_connect_host(host, port, deadline);
   });
+}
+
+bool is_refused(const Address& address, Deadline deadline) {
+  return try_connect(address, deadline).error_number == ECONNREFUSED;
 }
 
 Accepted accept_connection(int listener) noexcept {

@@ -26,6 +26,10 @@ namespace unisono::net {
 /// later than its users. Tries all of its addresses.
 [[nodiscard]] Fd connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline);
 
+/// Whether the address's host says that nobody listens there. Looks once: false, too, when no
+/// answer comes by the deadline.
+[[nodiscard]] bool is_refused(const Address& address, Deadline deadline);
+
 /// What accept_connection() found.
 struct Accepted {
   Fd fd;                 ///< Open if there was a connection.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/reduce_kind.h"
 #include "unisono/transport/descriptor.h"
@@ -17,7 +18,13 @@ std::string describe(const Descriptor& descriptor, std::uint64_t sequence) {
       fmt::format("{}[{}]", unisono::to_string(descriptor.dtype), descriptor.count);
   switch (descriptor.kind) {
     case OperationKind::kAllReduce:
-      return fmt::format("{} ({}, {})", head, shape, unisono::to_string(descriptor.reduce));
+      return fmt::format("{} ({}, {}{})",
+                         head,
+                         shape,
+                         unisono::to_string(descriptor.reduce),
+                         descriptor.algorithm == Algorithm::kAuto
+                             ? ""
+                             : fmt::format(", {}", unisono::to_string(descriptor.algorithm)));
     case OperationKind::kBroadcast:
       return fmt::format("{} ({}, root {})", head, shape, descriptor.root);
     case OperationKind::kNone:

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/reduce_kind.h"
 
@@ -20,7 +21,7 @@ struct Descriptor {
   OperationKind kind = OperationKind::kNone;
   DType dtype = DType::kInt8;
   ReduceKind reduce = ReduceKind::kSum;
-  std::uint8_t algorithm = 0;
+  Algorithm algorithm = Algorithm::kAuto;
   std::int32_t root = 0;
   std::int64_t count = 0;
 

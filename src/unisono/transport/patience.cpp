@@ -23,9 +23,16 @@ Patience::Patience(Deadline deadline,
 
 void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
   failure_.throw_if_set();
-  const std::vector<int> late = late_ranks();
-  if (const std::optional<Error> departure = reporter_.departed(late)) {
-    throw Error(*departure);
+  std::vector<int> late = late_ranks();
+  if (reporter_.departed(late)) {
+    // It may have done its part and left since.
+    late = late_ranks();
+    if (const std::optional<Error> departure = reporter_.departed(late)) {
+      throw Error(*departure);
+    }
+  }
+  if (late.empty()) {
+    return;
   }
   if (deadline_.has_passed()) {
     throw reporter_.timed_out(late);

@@ -50,7 +50,7 @@ class Patience {
 
   /// Throws the group's failure, the departure of a rank that is waited for, or the timeout if the
   /// deadline has passed; reports a stall if one is due. `late_ranks` says for whom the caller
-  /// waits.
+  /// waits now.
   void check(const std::function<std::vector<int>()>& late_ranks);
 
  private:

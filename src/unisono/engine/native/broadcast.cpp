@@ -26,9 +26,7 @@ void OperationRun::broadcast() {
     broadcast_between_nodes(root_node);
     return;
   }
-  const auto ranks = topology_.local_ranks();
-  const int root_local_rank =
-      static_cast<int>(std::lower_bound(ranks.begin(), ranks.end(), root) - ranks.begin());
+  const int root_local_rank = topology_.local_rank_of(root);
   if (is_small) {
     broadcast_small(root_local_rank);
   } else if (board_.card(root_local_rank, operation_.sequence).in_offset >= 0) {
@@ -80,10 +78,7 @@ void OperationRun::broadcast_pipelined(int root_local_rank) {
 void OperationRun::broadcast_between_nodes(int source_node) {
   const bool is_symmetric = is_symmetric_on_all();
   const bool is_source = topology_.node() == source_node;
-  const auto source_ranks = topology_.ranks_of(source_node);
-  const auto root_index = static_cast<int>(
-      std::lower_bound(source_ranks.begin(), source_ranks.end(), operation_.descriptor.root) -
-      source_ranks.begin());
+  const int root_index = topology_.local_rank_of(operation_.descriptor.root);
   const bool is_root = is_source && self() == root_index;
   const std::int64_t segment = shm::kStagingBytes / element_bytes();
   const std::int64_t count = operation_.descriptor.count;

@@ -4,19 +4,21 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
+#include "unisono/base/cores.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/collective/all_reduce_plan.h"
 #include "unisono/collective/choose.h"
-#include "unisono/engine/native/cores.h"
 #include "unisono/engine/native/operation_run.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/transport/describe.h"
@@ -131,7 +133,7 @@ void NativeEngine::execute(const Operation& operation, Deadline deadline, Caller
 }
 
 bool NativeEngine::is_one_shot(const Operation& operation) const {
-  switch (static_cast<Algorithm>(operation.descriptor.algorithm)) {
+  switch (operation.descriptor.algorithm) {
     case Algorithm::kOneShot:
       return true;
     case Algorithm::kTwoShot:
@@ -148,7 +150,7 @@ void NativeEngine::check(const Operation& operation) const {
     return;
   }
   kernels::check_reduction(descriptor.dtype, descriptor.reduce);
-  const bool is_forced = descriptor.algorithm == static_cast<std::uint8_t>(Algorithm::kOneShot);
+  const bool is_forced = descriptor.algorithm == Algorithm::kOneShot;
   if (is_forced && operation.in.n_bytes() > shm::kSlotBytes) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("all_reduce: algorithm one_shot takes at most {} bytes, not {}",
@@ -162,13 +164,17 @@ Buffer NativeEngine::allocate(std::int64_t count, DType dtype) {
 }
 
 void NativeEngine::abort(const Error& reason) noexcept {
-  has_aborted_ = true;
+  if (std::exchange(has_aborted_, true)) {
+    return;
+  }
+  adopt_delivered();
   for (tcp::Connection* const connection : parts_.mesh.open_connections()) {
     connection->abort(reason);
   }
 }
 
 void NativeEngine::leave() noexcept {
+  adopt_delivered();
   const std::vector<tcp::Connection*> connections = parts_.mesh.open_connections();
   for (tcp::Connection* const connection : connections) {
     if (!has_aborted_) {
@@ -179,6 +185,16 @@ void NativeEngine::leave() noexcept {
       Deadline::after(has_aborted_ ? kAbortLinger : std::chrono::milliseconds::zero());
   for (tcp::Connection* const connection : connections) {
     connection->linger(deadline);
+  }
+}
+
+// Ranks that this one never talked to hear of its end, too.
+void NativeEngine::adopt_delivered() noexcept {
+  try {
+    parts_.mesh.adopt_delivered();
+  } catch (const std::exception&) {
+    // Out of memory, say: the ends of the connections have to say it.
+    return;
   }
 }
 

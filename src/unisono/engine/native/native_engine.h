@@ -41,6 +41,7 @@ class NativeEngine final : public Engine {
 
  private:
   [[nodiscard]] bool is_one_shot(const Operation& operation) const;
+  void adopt_delivered() noexcept;
 
   NativeParts parts_;
   collective::AllReducePlan one_shot_;

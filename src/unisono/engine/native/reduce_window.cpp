@@ -113,11 +113,9 @@ void OperationRun::compute_partial(collective::RankRange subtree,
                                    ElementRange elements,
                                    const Window& window,
                                    std::byte* partial) const {
-  const auto local_ranks = topology_.local_ranks();
   std::vector<kernels::ReduceInput> inputs;
   for (int rank = subtree.lo; rank < subtree.hi; ++rank) {
-    const auto local_rank = static_cast<std::size_t>(
-        std::lower_bound(local_ranks.begin(), local_ranks.end(), rank) - local_ranks.begin());
+    const auto local_rank = static_cast<std::size_t>(topology_.local_rank_of(rank));
     inputs.push_back(
         {.data = window.in[local_rank] + elements.begin * element_bytes(), .is_partial = false});
   }
@@ -135,13 +133,10 @@ void OperationRun::compute_partial(collective::RankRange subtree,
 void OperationRun::combine(const ChunkPlan& chunk, int n_chunks, const Window& window) {
   const ElementRange elements = range_of(chunk.chunk, n_chunks, window.range);
   const std::int64_t offset = elements.begin * element_bytes();
-  const auto local_ranks = topology_.local_ranks();
   std::vector<kernels::ReduceInput> inputs;
   for (const collective::CombineInput& input : chunk.inputs) {
-    if (input.local_rank >= 0) {
-      const auto local_rank = static_cast<std::size_t>(
-          std::lower_bound(local_ranks.begin(), local_ranks.end(), input.local_rank) -
-          local_ranks.begin());
+    if (input.own_rank >= 0) {
+      const auto local_rank = static_cast<std::size_t>(topology_.local_rank_of(input.own_rank));
       inputs.push_back({.data = window.in[local_rank] + offset, .is_partial = false});
     } else {
       // A rank combines one chunk, so the partial results it received are all this chunk's.

@@ -83,7 +83,8 @@ Arena::~Arena() {
 std::optional<std::int64_t> Arena::offset_of(const void* pointer, std::int64_t n_bytes) const {
   const auto begin = reinterpret_cast<std::uintptr_t>(data_);
   const auto at = reinterpret_cast<std::uintptr_t>(pointer);
-  if (at < begin || at - begin > static_cast<std::uintptr_t>(n_bytes_ - n_bytes)) {
+  if (n_bytes > n_bytes_ || at < begin ||
+      at - begin > static_cast<std::uintptr_t>(n_bytes_ - n_bytes)) {
     return std::nullopt;
   }
   return static_cast<std::int64_t>(at - begin);

@@ -50,6 +50,13 @@ TEST(Arena, OffsetsAreThoseOfWholeBuffersInside) {
   EXPECT_FALSE(arena.offset_of(&arena, 8).has_value());
 }
 
+TEST(Arena, ABufferLargerThanTheArenaIsOutside) {
+  const Arena arena = Arena::create(1 << 20);
+  const std::byte* const above = arena.data() + (1 << 21);
+  EXPECT_EQ(arena.offset_of(above, 1 << 22), std::nullopt);
+  EXPECT_EQ(arena.offset_of(arena.data(), (1 << 20) + 1), std::nullopt);
+}
+
 TEST(Heap, ReusedMemoryIsZero) {
   const Arena arena = Arena::create(kMiB);
   Heap heap(arena, 0);

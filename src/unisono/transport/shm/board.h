@@ -17,9 +17,6 @@ namespace unisono::shm {
 
 inline constexpr std::size_t kCacheLine = 64;
 
-/// Payload that fits into a card beside the descriptor: one cache line says all.
-inline constexpr std::size_t kCardPayloadBytes = 24;
-
 /// Contribution to a one-shot operation.
 inline constexpr std::int64_t kSlotBytes = 16 << 10;
 
@@ -37,7 +34,6 @@ struct alignas(kCacheLine) Card {
   /// Where the rank's buffers lie in its arena, or -1.
   std::int64_t in_offset;
   std::int64_t out_offset;
-  std::array<std::byte, kCardPayloadBytes> payload;
 };
 
 static_assert(sizeof(Card) == kCacheLine);

@@ -2,16 +2,15 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -33,6 +32,11 @@ constexpr const char* kPurpose = "node";
 // A stranger that connects and says nothing must not hold up the ranks behind it for long.
 constexpr std::chrono::seconds kHelloTimeout{5};
 
+constexpr std::chrono::seconds kConnectTimeout{3};
+
+// While ranks are waited for: whether they are still there.
+constexpr std::chrono::milliseconds kBetweenLooks{500};
+
 // What goes with the arena's descriptor.
 struct ArenaMessage {
   std::int64_t n_bytes;
@@ -53,12 +57,8 @@ struct Meeting {
   }
 };
 
-std::string rank_name(int rank) {
-  return fmt::format("rank {} of this node", rank);
-}
-
-NodePeer exchange_arenas(int peer_rank, Fd socket, const Meeting& meeting) {
-  const std::string peer = rank_name(peer_rank);
+NodePeer exchange_arenas(const NodeEndpoint& endpoint, Fd socket, const Meeting& meeting) {
+  const std::string& peer = endpoint.name;
   const bool is_same_process = net::peer_credentials(socket.get()).pid == ::getpid();
   ArenaMessage mine{.n_bytes = meeting.arena->n_bytes(), .share = 0};
   if (is_same_process) {
@@ -75,62 +75,99 @@ NodePeer exchange_arenas(int peer_rank, Fd socket, const Meeting& meeting) {
         // NOLINTNEXTLINE(performance-no-int-to-ptr): a socket carries bytes
         reinterpret_cast<std::shared_ptr<const Arena>*>(theirs.share));
     UNISONO_CHECK(share != nullptr, "a rank of this process did not share its arena");
-    return {.rank = peer_rank, .arena = *share, .socket = std::move(socket)};
+    return {.rank = endpoint.rank, .arena = *share, .socket = std::move(socket)};
   }
-  return {.rank = peer_rank,
+  return {.rank = endpoint.rank,
           .arena = std::make_shared<const Arena>(Arena::map(std::move(memory), theirs.n_bytes)),
           .socket = std::move(socket)};
 }
 
+Error gone(const NodeEndpoint& endpoint, const Meeting& meeting) {
+  return {ErrorCode::kPeerLost,
+          fmt::format("rank {}: {} is gone: it joined the job, but ended before the ranks of this "
+                      "node met",
+                      meeting.rank,
+                      endpoint.name)};
+}
+
+// Its listener is there before the roster is, so who refuses has ended.
+Fd connect_socket(const NodeEndpoint& endpoint, const Meeting& meeting) {
+  try {
+    return net::connect_unix_abstract(endpoint.socket,
+                                      earlier(meeting.deadline, Deadline::after(kConnectTimeout)));
+  } catch (const Error& error) {
+    throw error.code() == ErrorCode::kTimeout ? gone(endpoint, meeting) : error;
+  }
+}
+
 NodePeer connect_to(const NodeEndpoint& endpoint, const Meeting& meeting) {
-  Fd socket = net::connect_unix_abstract(endpoint.name, meeting.deadline);
+  Fd socket = connect_socket(endpoint, meeting);
   const net::HelloInfo theirs =
       net::connect_hello(socket.get(), meeting.secret, meeting.hello(), meeting.deadline);
   if (theirs.rank != endpoint.rank || theirs.job != meeting.job) {
     throw Error(ErrorCode::kMismatch,
                 fmt::format("the socket of {} answered as rank {} of job {}",
-                            rank_name(endpoint.rank),
+                            endpoint.name,
                             theirs.rank,
                             theirs.job));
   }
-  return exchange_arenas(endpoint.rank, std::move(socket), meeting);
+  return exchange_arenas(endpoint, std::move(socket), meeting);
 }
 
-// The rank of a connection that proved to be one of `expected`; nothing for a stranger.
-std::optional<int> accept_rank(int fd, std::span<const int> expected, const Meeting& meeting) {
+using Endpoints = std::vector<NodeEndpoint>;
+
+// Which of `expected` a connection proved to be; end() for a stranger.
+Endpoints::iterator accept_rank(int fd, Endpoints& expected, const Meeting& meeting) {
   if (net::peer_credentials(fd).uid != ::geteuid()) {
-    return std::nullopt;
+    return expected.end();
   }
   try {
     const Deadline deadline = earlier(meeting.deadline, Deadline::after(kHelloTimeout));
     const net::HelloInfo theirs = net::accept_hello(fd, meeting.secret, meeting.hello(), deadline);
-    const bool is_expected =
-        theirs.job == meeting.job && theirs.purpose == kPurpose &&
-        std::find(expected.begin(), expected.end(), theirs.rank) != expected.end();
-    return is_expected ? std::optional<int>(theirs.rank) : std::nullopt;
+    if (theirs.job != meeting.job || theirs.purpose != kPurpose) {
+      return expected.end();
+    }
+    return std::ranges::find(expected, theirs.rank, &NodeEndpoint::rank);
   } catch (const Error&) {
-    return std::nullopt;
+    return expected.end();
   }
 }
 
-std::vector<NodePeer> accept_all(std::vector<int> expected, int listener, const Meeting& meeting) {
+void check_those_missing(const Endpoints& expected, const Meeting& meeting) {
+  std::string names;
+  for (const NodeEndpoint& endpoint : expected) {
+    if (endpoint.pid != 0 && ::kill(endpoint.pid, 0) != 0 && errno == ESRCH) {
+      throw gone(endpoint, meeting);
+    }
+    names += (names.empty() ? "" : ", ") + endpoint.name;
+  }
+  if (meeting.deadline.has_passed()) {
+    throw Error(
+        ErrorCode::kTimeout,
+        fmt::format(
+            "rank {}: timed out waiting for {} to connect; is it running?", meeting.rank, names));
+  }
+}
+
+std::vector<NodePeer> accept_all(Endpoints expected, int listener, const Meeting& meeting) {
   std::vector<NodePeer> peers;
   while (!expected.empty()) {
-    if (!net::wait_for(listener, POLLIN, meeting.deadline)) {
-      throw Error(ErrorCode::kTimeout,
-                  fmt::format("rank {}: timed out waiting for {} to connect; is it running?",
-                              meeting.rank,
-                              rank_name(expected.front())));
-    }
+    (void)net::wait_for(
+        listener, POLLIN, earlier(meeting.deadline, Deadline::after(kBetweenLooks)));
     net::Accepted accepted = net::accept_connection(listener);
-    if (!accepted.fd.is_open()) {
-      continue;
+    if (accepted.error_number != 0) {
+      throw system_error(fmt::format("rank {}: accepting a rank of this node", meeting.rank),
+                         accepted.error_number);
     }
-    const std::optional<int> rank = accept_rank(accepted.fd.get(), expected, meeting);
-    if (rank) {
-      std::erase(expected, *rank);
-      peers.push_back(exchange_arenas(*rank, std::move(accepted.fd), meeting));
+    if (accepted.fd.is_open()) {
+      const auto endpoint = accept_rank(accepted.fd.get(), expected, meeting);
+      if (endpoint != expected.end()) {
+        peers.push_back(exchange_arenas(*endpoint, std::move(accepted.fd), meeting));
+        expected.erase(endpoint);
+        continue;
+      }
     }
+    check_those_missing(expected, meeting);
   }
   return peers;
 }
@@ -150,12 +187,12 @@ std::vector<NodePeer> meet_node(int rank,
   // waits in the listener's backlog: but its hello needs both sides, so connect in rising order
   // while lower ranks, having connected to still lower ones, come to accept.
   std::vector<NodePeer> met;
-  std::vector<int> expected;
+  Endpoints expected;
   for (const NodeEndpoint& endpoint : peers) {
     if (endpoint.rank < rank) {
       met.push_back(connect_to(endpoint, meeting));
     } else {
-      expected.push_back(endpoint.rank);
+      expected.push_back(endpoint);
     }
   }
   for (NodePeer& peer : accept_all(std::move(expected), listener, meeting)) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,7 +23,9 @@ struct NodePeer {
 /// Where a rank's node peers reach it.
 struct NodeEndpoint {
   int rank;
-  std::string name;  ///< Of its abstract Unix socket.
+  std::string socket;     ///< Name of its abstract Unix socket.
+  std::string name = {};  ///< For messages: "rank 2 (pid 4123 on node-a)".
+  pid_t pid = 0;          ///< 0: not known.
 };
 
 /// Exchanges arenas with the other ranks of the node.

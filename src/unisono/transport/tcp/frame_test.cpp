@@ -19,7 +19,7 @@ Frame sample() {
           .descriptor = {.kind = transport::OperationKind::kAllReduce,
                          .dtype = DType::kFloat32,
                          .reduce = ReduceKind::kAvg,
-                         .algorithm = 1,
+                         .algorithm = Algorithm::kOneShot,
                          .root = -1,
                          .count = 12345},
           .n_bytes = 4096};

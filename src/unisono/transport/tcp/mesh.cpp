@@ -6,11 +6,15 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +38,10 @@ constexpr std::chrono::milliseconds kAttempt{500};
 // Listeners exist before the roster does, so a rank that can't be reached for this long is gone.
 constexpr std::chrono::seconds kConnectTimeout{3};
 
+// When a rank that is to connect is looked for first; each further look comes after twice the time.
+constexpr std::chrono::milliseconds kFirstLook{500};
+constexpr std::chrono::milliseconds kSecondLook{200};
+
 // A peer whose machine vanished is noticed after this long without an answer.
 constexpr std::chrono::seconds kLivenessTimeout{20};
 
@@ -52,12 +60,17 @@ Mesh::Mesh(std::vector<MeshMember> members, std::string secret, net::HelloInfo m
 Connection& Mesh::connection(int rank, transport::Patience& patience) {
   std::unique_ptr<Connection>& connection = connections_[rank];
   if (connection == nullptr) {
-    Fd socket = rank < mine_.rank ? connect(rank, patience) : await_delivery(rank, patience);
-    net::set_liveness_timeout(socket.get(), kLivenessTimeout);
-    connection = std::make_unique<Connection>(
-        rank, members_[static_cast<std::size_t>(rank)].name, std::move(socket));
+    connection = make_connection(
+        rank, rank < mine_.rank ? connect(rank, patience) : await_delivery(rank, patience));
   }
   return *connection;
+}
+
+std::unique_ptr<Connection> Mesh::make_connection(int rank, Fd socket) const {
+  net::set_no_delay(socket.get());
+  net::set_liveness_timeout(socket.get(), kLivenessTimeout);
+  return std::make_unique<Connection>(
+      rank, members_[static_cast<std::size_t>(rank)].name, std::move(socket));
 }
 
 Fd Mesh::connect(int rank, transport::Patience& patience) const {
@@ -66,47 +79,128 @@ Fd Mesh::connect(int rank, transport::Patience& patience) const {
   const Deadline last_attempt = Deadline::after(kConnectTimeout);
   while (true) {
     patience.check(late_ranks);
+    Fd socket;
     try {
-      const Deadline attempt = earlier(patience.deadline(), Deadline::after(kAttempt));
-      Fd socket = net::connect_tcp(address, attempt);
-      const net::HelloInfo theirs =
-          net::connect_hello(socket.get(), secret_, mine_, patience.deadline());
-      if (theirs.rank != rank || theirs.job != mine_.job) {
-        throw Error(ErrorCode::kMismatch,
-                    fmt::format("{} answered as rank {} of job {}, not as rank {} of job {}",
-                                address.to_string(),
-                                theirs.rank,
-                                theirs.job,
-                                rank,
-                                mine_.job));
-      }
-      return socket;
+      socket = net::connect_tcp(address, earlier(patience.deadline(), Deadline::after(kAttempt)));
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::kTimeout || last_attempt.has_passed()) {
-        throw Error(
-            error.code() == ErrorCode::kTimeout ? ErrorCode::kPeerLost : error.code(),
-            fmt::format("connecting to {} at {}: {}", name, address.to_string(), error.what()));
+      if (error.code() == ErrorCode::kTimeout && !last_attempt.has_passed()) {
+        continue;
       }
+      throw Error(ErrorCode::kPeerLost, fmt::format("{} can't be reached: {}", name, error.what()));
+    }
+    net::set_liveness_timeout(socket.get(), kLivenessTimeout);
+    const net::HelloInfo theirs = say_hello(socket.get(), rank, patience);
+    if (theirs.rank != rank || theirs.job != mine_.job) {
+      throw Error(ErrorCode::kMismatch,
+                  fmt::format("{} answered as rank {} of job {}, not as {} of job {}",
+                              address.to_string(),
+                              theirs.rank,
+                              theirs.job,
+                              name,
+                              mine_.job));
+    }
+    return socket;
+  }
+}
+
+// Stays awake to the group's failure: a stopped rank's kernel takes the connection, and the rank
+// says nothing.
+net::HelloInfo Mesh::say_hello(int fd, int rank, transport::Patience& patience) const {
+  const auto late_ranks = [rank] { return std::vector<int>{rank}; };
+  const std::string& name = members_[static_cast<std::size_t>(rank)].name;
+  net::Hello hello(net::Hello::Side::kClient, secret_, mine_);
+  std::array<std::byte, 1024> buffer{};
+  while (true) {
+    // A hello's messages fit into any socket's buffer.
+    net::write_all(fd, hello.take_output(), patience.deadline(), name);
+    if (hello.state() == net::Hello::State::kDone) {
+      return hello.theirs();
+    }
+    if (hello.state() == net::Hello::State::kFailed) {
+      throw Error(hello.error().code(),
+                  fmt::format("hello with {}: {}", name, hello.error().what()));
+    }
+    const std::size_t n_wanted = std::min(buffer.size(), hello.n_bytes_wanted());
+    const net::IoResult result = net::read_some(fd, std::span(buffer).first(n_wanted));
+    if (result.status == net::IoStatus::kDone) {
+      (void)hello.feed(std::span(buffer).first(result.n_bytes));
+    } else if (result.status == net::IoStatus::kWouldBlock) {
+      patience.check(late_ranks);
+      wait(fd, patience.next_check());
+    } else {
+      throw Error(ErrorCode::kPeerLost,
+                  fmt::format("{} ended the connection during the hello", name));
     }
   }
 }
 
 Fd Mesh::await_delivery(int rank, transport::Patience& patience) {
   const auto late_ranks = [rank] { return std::vector<int>{rank}; };
+  const auto& [address, name] = members_[static_cast<std::size_t>(rank)];
+  auto next_look = Deadline::after(kFirstLook);
+  auto until_next = 2 * kFirstLook;
+  bool was_refused = false;
   while (true) {
     clear_wakeups();
-    {
-      const MutexLock lock(mutex_);
-      const auto found = delivered_.find(rank);
-      if (found != delivered_.end()) {
-        Fd socket = std::move(found->second);
-        delivered_.erase(found);
-        return socket;
-      }
+    if (Fd socket = take_delivered(rank); socket.is_open()) {
+      return socket;
     }
     patience.check(late_ranks);
-    (void)net::wait_for(wakeup_.get(), POLLIN, patience.next_check());
+    if (next_look.has_passed()) {
+      const bool is_refused = net::is_refused(address, Deadline::after(kAttempt));
+      // The second time: its connection may have been on the way here when it left.
+      if (is_refused && was_refused) {
+        throw Error(
+            ErrorCode::kPeerLost,
+            fmt::format("{} is gone: nobody listens at {} any more", name, address.to_string()));
+      }
+      was_refused = is_refused;
+      next_look = Deadline::after(is_refused ? kSecondLook : until_next);
+      until_next *= 2;
+    }
+    (void)net::wait_for(wakeup_.get(), POLLIN, earlier(patience.next_check(), next_look));
   }
+}
+
+Fd Mesh::take_delivered(int rank) {
+  const MutexLock lock(mutex_);
+  const auto found = delivered_.find(rank);
+  if (found == delivered_.end()) {
+    return {};
+  }
+  Fd socket = std::move(found->second);
+  delivered_.erase(found);
+  return socket;
+}
+
+// Until `fd` can be read, or somebody calls wake().
+void Mesh::wait(int fd, Deadline deadline) const {
+  std::array<pollfd, 2> polls{{{.fd = fd, .events = POLLIN, .revents = 0},
+                               {.fd = wakeup_.get(), .events = POLLIN, .revents = 0}}};
+  (void)::poll(polls.data(), polls.size(), deadline.poll_timeout_ms());
+  if (polls[1].revents != 0) {
+    clear_wakeups();
+  }
+}
+
+void Mesh::adopt_delivered() {
+  std::map<int, Fd> delivered;
+  {
+    const MutexLock lock(mutex_);
+    delivered.swap(delivered_);
+  }
+  for (auto& [rank, socket] : delivered) {
+    std::unique_ptr<Connection>& connection = connections_[rank];
+    if (connection == nullptr) {
+      connection = make_connection(rank, std::move(socket));
+    }
+  }
+}
+
+void Mesh::close() {
+  connections_.clear();
+  const MutexLock lock(mutex_);
+  delivered_.clear();
 }
 
 void Mesh::deliver(int rank, Fd socket) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/mutex.h"
 #include "unisono/net/address.h"
@@ -25,7 +26,7 @@ struct MeshMember {
 
 /// The connections of one group's rank to the ranks of other nodes: one per pair, opened when first
 /// needed, by the higher rank. All but deliver() and wake() belongs to the thread that drives the
-/// group.
+/// group. A lower rank that waits for a higher one looks now and then whether that still listens.
 class Mesh {
  public:
   /// `members[r]` is rank r. `secret` and `mine` are for the hello.
@@ -37,6 +38,12 @@ class Mesh {
 
   /// Takes a connection that `rank` opened, after its hello. Any thread.
   void deliver(int rank, Fd socket) UNISONO_EXCLUDES(mutex_);
+
+  /// Takes up what was delivered and not asked for yet, so that open_connections() has it.
+  void adopt_delivered() UNISONO_EXCLUDES(mutex_);
+
+  /// Ends all connections. Nobody delivers any more.
+  void close() UNISONO_EXCLUDES(mutex_);
 
   /// Makes waits look again. Any thread.
   void wake() const noexcept;
@@ -51,8 +58,12 @@ class Mesh {
   [[nodiscard]] std::vector<Connection*> open_connections() const;
 
  private:
+  [[nodiscard]] std::unique_ptr<Connection> make_connection(int rank, Fd socket) const;
   [[nodiscard]] Fd connect(int rank, transport::Patience& patience) const;
+  [[nodiscard]] net::HelloInfo say_hello(int fd, int rank, transport::Patience& patience) const;
   [[nodiscard]] Fd await_delivery(int rank, transport::Patience& patience) UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] Fd take_delivered(int rank) UNISONO_EXCLUDES(mutex_);
+  void wait(int fd, Deadline deadline) const;
 
   std::vector<MeshMember> members_;
   std::string secret_;

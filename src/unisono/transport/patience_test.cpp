@@ -1,0 +1,91 @@
+#include "unisono/transport/patience.h"
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/transport/failure.h"
+
+namespace unisono::transport {
+namespace {
+
+// Whoever is waited for has left.
+class AllLeft final : public WaitReporter {
+ public:
+  [[nodiscard]] Error timed_out(std::span<const int>) const override {
+    return {ErrorCode::kTimeout, "time is up"};
+  }
+
+  [[nodiscard]] std::optional<Error> departed(std::span<const int> late_ranks) const override {
+    return late_ranks.empty() ? std::nullopt
+                              : std::optional<Error>({ErrorCode::kPeerLost, "it left"});
+  }
+
+  void stalled(std::chrono::milliseconds, std::span<const int>) const override { ++n_reports; }
+
+  mutable int n_reports = 0;
+};
+
+ErrorCode code_of(Patience& patience, const std::function<std::vector<int>()>& late_ranks) {
+  try {
+    patience.check(late_ranks);
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return ErrorCode::kInternal;
+}
+
+TEST(Patience, ARankThatLeftWithoutItsPartIsAnError) {
+  const Failure failure;
+  const AllLeft reporter;
+  Patience patience(Deadline::never(), std::chrono::hours(1), failure, reporter);
+  EXPECT_EQ(code_of(patience, [] { return std::vector<int>{3}; }), ErrorCode::kPeerLost);
+}
+
+TEST(Patience, ARankThatDidItsPartAndLeftMeanwhileIsNone) {
+  const Failure failure;
+  const AllLeft reporter;
+  // No time left either: but nobody is late any more.
+  Patience patience(
+      Deadline::after(std::chrono::seconds(0)), std::chrono::milliseconds(0), failure, reporter);
+  int n_looks = 0;
+  EXPECT_NO_THROW(
+      patience.check([&] { return ++n_looks == 1 ? std::vector<int>{3} : std::vector<int>{}; }));
+  EXPECT_EQ(n_looks, 2);
+  EXPECT_EQ(reporter.n_reports, 0);
+}
+
+TEST(Patience, StallsAreReportedAndTheDeadlineEndsTheWait) {
+  const Failure failure;
+
+  class Here final : public WaitReporter {
+   public:
+    [[nodiscard]] Error timed_out(std::span<const int>) const override {
+      return {ErrorCode::kTimeout, "time is up"};
+    }
+
+    [[nodiscard]] std::optional<Error> departed(std::span<const int>) const override {
+      return std::nullopt;
+    }
+
+    void stalled(std::chrono::milliseconds, std::span<const int>) const override { ++n_reports; }
+
+    mutable int n_reports = 0;
+  } const reporter;
+
+  const auto late_ranks = [] { return std::vector<int>{3}; };
+  Patience stalls(Deadline::never(), std::chrono::milliseconds(0), failure, reporter);
+  stalls.check(late_ranks);
+  EXPECT_EQ(reporter.n_reports, 1);
+  Patience is_over(
+      Deadline::after(std::chrono::seconds(0)), std::chrono::hours(1), failure, reporter);
+  EXPECT_EQ(code_of(is_over, late_ranks), ErrorCode::kTimeout);
+}
+
+}  // namespace
+}  // namespace unisono::transport
