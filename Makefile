@@ -21,7 +21,7 @@ define core_tests
 @ctest --preset $(1) --parallel $(JOBS) -LE slow $(TEST_ARGS)
 endef
 
-.PHONY: help deps dev-deps build demo test test-all bench lint format check-layers \
+.PHONY: help deps dev-deps build demo test test-all bench lint tidy format check-layers \
         asan tsan clang install clean
 
 help: ## List the targets
@@ -59,8 +59,11 @@ test-all: build ## Build all and run every test
 bench: build ## Measure: training step with Unisono, and with PyTorch's DDP over Gloo
 	@cmake --build --preset release --target bench
 
-lint: dev-deps ## Check all sources: format, clang-tidy, ruff, spelling, layers
+lint: dev-deps ## Check all sources: format, ruff, spelling, layers, text rules
 	@tools/lint.sh --all
+
+tidy: dev-deps ## Run clang-tidy on the core
+	@git ls-files '*.cpp' | xargs tools/lint.sh clang-tidy
 
 format: dev-deps ## Format all sources
 	@tools/lint.sh --fix

@@ -1,20 +1,13 @@
-# unisono_library(NAME HEADERS ... [PRIVATE_HEADERS ...] SOURCES ... [LINKS ...] [PRIVATE_LINKS ...]
-#                 [INTERNAL])
+# unisono_library(NAME HEADERS ... [PRIVATE_HEADERS ...] SOURCES ... [LINKS ...] [PRIVATE_LINKS ...])
 #
 # One library per folder of src/unisono. LINKS are the floors below that its headers may include: this
 # list is the layer diagram, and tools/check_layers.py holds every #include against it.
-# PRIVATE_LINKS are libraries that only its .cpp files use. An INTERNAL library is not installed.
+# PRIVATE_LINKS are libraries that only its .cpp files use.
 #
 # The libraries of torch/ are exported in a file of their own, so that a project can use an
 # installed core where there is no LibTorch.
 function(unisono_library name)
-  cmake_parse_arguments(
-    ARG
-    "INTERNAL"
-    ""
-    "HEADERS;PRIVATE_HEADERS;SOURCES;LINKS;PRIVATE_LINKS"
-    ${ARGN}
-  )
+  cmake_parse_arguments(ARG "" "" "HEADERS;PRIVATE_HEADERS;SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "unisono_library(${name}): unknown argument ${ARG_UNPARSED_ARGUMENTS}")
   endif()
@@ -35,9 +28,6 @@ function(unisono_library name)
     PUBLIC ${ARG_LINKS}
     PRIVATE $<BUILD_INTERFACE:unisono_options> ${ARG_PRIVATE_LINKS}
   )
-  if(ARG_INTERNAL)
-    return()
-  endif()
   set(component core)
   if(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/src/unisono/torch(/|$)")
     set(component torch)

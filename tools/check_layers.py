@@ -20,7 +20,6 @@ KEYWORDS = {
     "target_link_libraries": {"PUBLIC", "PRIVATE", "INTERFACE"},
     "add_executable": set(),
 }
-FLAGS = {"INTERNAL"}
 COMMAND = re.compile(r"^\s*(" + "|".join(KEYWORDS) + r")\s*\(([^)]*)\)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 TORCH = re.compile(r"^(torch|ATen|c10|pybind11|caffe2)/|^Python\.h$")
@@ -49,7 +48,7 @@ def parse_arguments(command: str, text: str) -> tuple[list[str], dict[str, list[
     for word in re.sub(r"#.*", "", text).split():
         if word in KEYWORDS[command]:
             current = named.setdefault(word, [])
-        elif word not in FLAGS:
+        else:
             current.append(word)
     return positional, named
 

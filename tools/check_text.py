@@ -17,7 +17,7 @@ UNLIMITED = {"LICENSE", "CHANGELOG.md"}
 ALLOW = "check_text: " + "allow"
 RULES = [
     (
-        re.compile(r"(?<![\w.$}-])/(?:work|farm|root|home)/\w"),
+        re.compile(r"(?<![\w.$}-])/(?:home|root|Users|mnt|srv|work)/\w"),
         "a path of one machine; nobody else has it",
     ),
     (

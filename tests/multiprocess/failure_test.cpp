@@ -167,6 +167,28 @@ INSTANTIATE_TEST_SUITE_P(Nodes,
                          ::testing::Values(std::vector<std::string>{},
                                            std::vector<std::string>{"a", "a", "b"}));
 
+// Its kernel takes the other node's connection; nobody answers the hello.
+TEST(StoppedBeforeItsFirstOperation, AnotherNodeSaysWhoAndGoesOnWithIt) {
+  Job job({.world_size = 2,
+           .mode = {"meet", "ww"},
+           .nodes = {"a", "b"},
+           .variables = {{"UNISONO_STALL_SECONDS", "0.3"}}});
+  job.start_all();
+  if (!wait_until_ready(job, 2)) {
+    return;
+  }
+  job.processes().send_signal(0, SIGSTOP);
+  job.processes().close_stdin(1);
+  const bool is_told = job.processes().wait_for_output(1, "waits since") &&
+                       job.processes().wait_for_output(1, name_of(job, 0));
+  job.processes().send_signal(0, SIGCONT);
+  job.processes().close_stdin(0);
+  EXPECT_TRUE(is_told);
+  for (const ProcessResult& result : job.processes().finish()) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  }
+}
+
 class Absent : public ::testing::TestWithParam<std::vector<std::string>> {};
 
 TEST_P(Absent, ATimeoutNamesTheRank) {

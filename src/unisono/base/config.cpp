@@ -78,6 +78,17 @@ bool parse_level(const std::string& text, Config& config) {
   return false;
 }
 
+// What a value of a row's type must be, for messages.
+std::string_view rule_of(std::string_view type) {
+  if (type == "level") {
+    return "one of debug, info, warning, error";
+  }
+  if (type == "seconds") {
+    return "a number of seconds above 0";
+  }
+  return type == "bytes" ? "a number of bytes, like 512M or 2G, of at most 64T" : type;
+}
+
 constexpr std::array<ConfigRow, 7> kRows{{
     {"UNISONO_SECRET",
      "text",
@@ -144,8 +155,11 @@ Config read_config(const Environment& environment) {
                   "a default in the table of settings can't be parsed");
     const std::optional<std::string> text = environment(row.name);
     if (text && !row.parse(*text, config)) {
-      problems += fmt::format(
-          "{}{}=\"{}\" is not {}", problems.empty() ? "" : "; ", row.name, *text, row.type);
+      problems += fmt::format("{}{}=\"{}\" is not {}",
+                              problems.empty() ? "" : "; ",
+                              row.name,
+                              *text,
+                              rule_of(row.type));
     }
   }
   if (!problems.empty()) {

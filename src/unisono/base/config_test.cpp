@@ -55,8 +55,10 @@ TEST(Config, OneMessageNamesEveryBadVariable) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     EXPECT_STREQ(
         error.what(),
-        "settings: UNISONO_LOG=\"loud\" is not level; UNISONO_TIMEOUT_SECONDS=\"-1\" is not "
-        "seconds; UNISONO_ARENA_BYTES=\"9999999T\" is not bytes");
+        "settings: UNISONO_LOG=\"loud\" is not one of debug, info, warning, error; "
+        "UNISONO_TIMEOUT_SECONDS=\"-1\" is not a number of seconds above 0; "
+        "UNISONO_ARENA_BYTES=\"9999999T\" is not a number of bytes, like 512M or 2G, of at most "
+        "64T");
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/cli/commands.h"
+#include "unisono/cli/parse.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/run.h"
 
@@ -16,7 +17,6 @@ namespace unisono::cli {
 namespace {
 
 constexpr int kFailed = 1;
-constexpr int kWrongUsage = 2;
 
 // A new command is one line here.
 constexpr std::array kCommands{

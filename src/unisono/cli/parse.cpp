@@ -13,7 +13,6 @@
 namespace unisono::cli {
 
 std::optional<int> parse(CLI::App& app, int argc, char** argv) {
-  constexpr int kWrongUsage = 2;
   try {
     app.parse(argc, argv);
     return std::nullopt;

@@ -8,6 +8,9 @@ class App;
 
 namespace unisono::cli {
 
+/// Exit code after wrong options.
+inline constexpr int kWrongUsage = 2;
+
 /// Parses the command line into what was bound to `app`. Returns an exit code if the command is
 /// over: help was printed, or an option is wrong and that was said.
 [[nodiscard]] std::optional<int> parse(CLI::App& app, int argc, char** argv);

@@ -75,8 +75,9 @@ class ProcessGroup {
   /// Throws Error(kInvalidArgument) when the arena (UNISONO_ARENA_BYTES) has no room for it.
   [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype);
 
-  /// Waits for the operations in flight, tells the other ranks that this one leaves, and lets go of
-  /// everything. A second call does nothing. Later operations throw kClosed.
+  /// Waits for the operations in flight (at most until their timeouts), tells the other ranks that
+  /// this one leaves, and lets go of threads, sockets and the store; memory of allocate() stays
+  /// until group and buffers are gone. A second call does nothing. Later operations throw kClosed.
   void destroy();
 
  private:

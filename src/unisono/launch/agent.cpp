@@ -35,7 +35,6 @@ namespace unisono::launch {
 namespace {
 
 constexpr int kLauncherFailed = 1;
-constexpr int kSignalBase = 128;
 // The guardian gives up after 10 and 30 s, and then says so.
 constexpr std::chrono::seconds kKillAnswer{12};
 constexpr std::chrono::seconds kSpawnAnswer{40};

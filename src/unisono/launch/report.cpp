@@ -18,8 +18,6 @@
 namespace unisono::launch {
 namespace {
 
-constexpr int kSignalBase = 128;
-
 std::string seconds(std::chrono::nanoseconds duration) {
   return fmt::format("{:.1f} s", std::chrono::duration<double>(duration).count());
 }

@@ -9,6 +9,9 @@
 
 namespace unisono::launch {
 
+/// A shell's exit code for a process that signal s ended is this + s.
+inline constexpr int kSignalBase = 128;
+
 /// What the agent knows of a rank.
 struct WorkerRecord {
   enum class State { kNotStarted, kRunning, kEnded };

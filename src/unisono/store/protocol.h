@@ -5,6 +5,9 @@
 
 namespace unisono::store {
 
+/// What a connection to a store says in its hello that it is for.
+inline constexpr const char* kHelloPurpose = "store";
+
 /// Requests of PyTorch's TCPStore; the values are its wire format.
 enum class Opcode : std::uint8_t {
   kValidate,

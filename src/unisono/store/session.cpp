@@ -55,7 +55,7 @@ std::vector<std::byte> Session::take_output() {
 void Session::choose_state(std::byte first) {
   if (first == net::kHelloByte) {
     hello_ = std::make_unique<net::Hello>(
-        net::Hello::Side::kServer, secret_, net::HelloInfo{.job = "", .purpose = "store"});
+        net::Hello::Side::kServer, secret_, net::HelloInfo{.job = "", .purpose = kHelloPurpose});
     state_ = State::kHello;
   } else if (first != static_cast<std::byte>(Opcode::kValidate)) {
     close("it speaks no store's protocol");
@@ -72,7 +72,7 @@ std::size_t Session::feed_hello(std::span<const std::byte> bytes) {
   if (hello_->state() == net::Hello::State::kFailed) {
     close(hello_->error().what());
   } else if (hello_->state() == net::Hello::State::kDone) {
-    if (hello_->theirs().purpose != "store") {
+    if (hello_->theirs().purpose != kHelloPurpose) {
       close("it wants \"" + hello_->theirs().purpose + "\", and this is a store");
     }
     state_ = State::kServing;

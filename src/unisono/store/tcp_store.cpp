@@ -62,7 +62,7 @@ void TcpStore::introduce(const TcpStoreOptions& options, Deadline deadline) {
   if (!is_plain_) {
     net::connect_hello(channel_->fd(),
                        options.secret,
-                       {.job = "", .purpose = "store", .rank = options.rank},
+                       {.job = "", .purpose = kHelloPurpose, .rank = options.rank},
                        deadline);
     return;
   }
