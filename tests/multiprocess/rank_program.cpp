@@ -178,14 +178,33 @@ void absence(const std::string& absent) {
   group->barrier({.timeout = std::chrono::milliseconds(1000)});
 }
 
-// A barrier, to which ranks come at once ('b') or when their stdin is closed ('w').
-void meet(const std::string& roles) {
-  const auto group = unisono::init_process_group();
+// A barrier, to which ranks come at once ('b') or when their stdin is closed ('w'). When it fails,
+// a rank of role 'k' keeps the group until it is killed.
+void come_to_barrier(ProcessGroup& group, const std::string& roles) {
+  const char role = roles.at(static_cast<std::size_t>(group.rank()));
   print("ready\n");
-  if (roles.at(static_cast<std::size_t>(group->rank())) == 'w') {
+  if (role != 'b') {
     wait_for_end_of_stdin();
   }
+  try {
+    group.barrier();
+  } catch (const std::exception&) {
+    if (role == 'k') {
+      ::pause();
+    }
+    throw;
+  }
+}
+
+void meet(const std::string& roles) {
+  come_to_barrier(*unisono::init_process_group(), roles);
+}
+
+// As meet(), by ranks that have talked to each other before.
+void meet_again(const std::string& roles) {
+  const auto group = unisono::init_process_group();
   group->barrier();
+  come_to_barrier(*group, roles);
 }
 
 // Rank 0 comes to the barrier a second after the others; the wait itself is what is tested.
@@ -251,6 +270,7 @@ int main(int argc, char** argv) {
                                                                   {"absence", absence},
                                                                   {"late", late},
                                                                   {"meet", meet},
+                                                                  {"meet_again", meet_again},
                                                                   {"again", again}};
   try {
     modes.at(argc > 1 ? argv[1] : "")(argc > 2 ? argv[2] : "");
