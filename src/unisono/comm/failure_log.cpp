@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <memory>
-#include <sstream>
+#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "unisono/base/deadline.h"
@@ -16,54 +16,47 @@
 #include "unisono/store/store.h"
 
 namespace unisono::comm {
-namespace {
-
-constexpr std::chrono::milliseconds kBetweenLooks{10};
-
-}  // namespace
 
 FailureLog::FailureLog(std::shared_ptr<store::Store> store, const std::string& job, int rank)
     : store_(std::move(store)), key_(fmt::format("unisono/{}/failures", job)), rank_(rank) {}
 
-// A line per rank: its number, a tab, its reason.
 void FailureLog::publish(const Error& error) noexcept {
   try {
-    std::string reason = error.what();
-    std::replace(reason.begin(), reason.end(), '\n', ' ');
-    store_->append(key_, fmt::format("{}\t{}\n", rank_, reason));
+    const std::int64_t number = store_->add(key_ + "/n", 1);
+    store_->set(key_of(number), fmt::format("{}\t{}", rank_, error.what()));
   } catch (const std::exception&) {
     // The store is gone: then the ends of the connections have to say it.
     return;
   }
 }
 
+// Waits at the store, which pushes a reason as soon as it is written: whoever wrote it may serve
+// the store, and end.
 std::string FailureLog::read_others(const std::string& known,
                                     std::chrono::milliseconds patience) noexcept {
   const Deadline deadline = Deadline::after(patience);
+  const std::string own_prefix = fmt::format("{}\t", rank_);
+  std::string reasons;
   try {
-    while (true) {
-      std::string reasons = new_reasons(known, deadline);
-      if (!reasons.empty() || deadline.has_passed()) {
+    for (std::int64_t number = 1;; ++number) {
+      // The first is waited for; those that are there already come with it.
+      const std::optional<std::string> line =
+          reasons.empty() ? store_->get(key_of(number), deadline) : store_->try_get(key_of(number));
+      if (!line) {
         return reasons;
       }
-      std::this_thread::sleep_for(kBetweenLooks);
+      const std::string reason = line->substr(std::min(line->find('\t') + 1, line->size()));
+      if (!line->starts_with(own_prefix) && known.find(reason) == std::string::npos) {
+        reasons += (reasons.empty() ? "" : "; ") + reason;
+      }
     }
   } catch (const std::exception&) {
-    return "";
+    return reasons;
   }
 }
 
-std::string FailureLog::new_reasons(const std::string& known, Deadline deadline) {
-  std::istringstream lines(store_->get(key_, deadline));
-  const std::string own_prefix = fmt::format("{}\t", rank_);
-  std::string reasons;
-  for (std::string line; std::getline(lines, line);) {
-    const std::string reason = line.substr(std::min(line.find('\t') + 1, line.size()));
-    if (!line.starts_with(own_prefix) && known.find(reason) == std::string::npos) {
-      reasons += (reasons.empty() ? "" : "; ") + reason;
-    }
-  }
-  return reasons;
+std::string FailureLog::key_of(std::int64_t number) const {
+  return fmt::format("{}/{}", key_, number);
 }
 
 }  // namespace unisono::comm

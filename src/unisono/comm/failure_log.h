@@ -1,10 +1,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/store/store.h"
 
@@ -28,7 +28,8 @@ class FailureLog {
   void close() { store_.reset(); }
 
  private:
-  [[nodiscard]] std::string new_reasons(const std::string& known, Deadline deadline);
+  // Where the reason that was written as the `number`th lies, from 1.
+  [[nodiscard]] std::string key_of(std::int64_t number) const;
 
   std::shared_ptr<store::Store> store_;
   std::string key_;
