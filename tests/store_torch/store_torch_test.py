@@ -250,8 +250,11 @@ class OurClientTorchLibuvServer(OurClientTorchServer, unittest.TestCase):
     def test_queues_lists_and_barriers(self):
         call, text = self.client.call, self.client.text
         self.assertEqual(call("try_queue_pop", "q"), "none")
+        # A push has no answer; a length on the same connection comes after it.
         self.assertEqual(call("queue_push", "q", "1"), "ok")
+        self.assertEqual(call("queue_len", "q"), "1")
         self.server.queue_push("q", "2")
+        self.assertEqual(self.server.queue_len("q"), 2)
         self.assertEqual(call("queue_len", "q"), "2")
         self.assertEqual(text("queue_pop", 60000, "q"), b"1")
         self.assertEqual(self.server.queue_pop("q"), b"2")
