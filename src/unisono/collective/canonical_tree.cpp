@@ -63,6 +63,14 @@ int split_point(RankRange range) {
   return range.lo + static_cast<int>(std::bit_floor(static_cast<unsigned>(range.size() - 1)));
 }
 
+std::vector<RankRange> leaves_of(RankRange range) {
+  std::vector<RankRange> leaves;
+  for (int rank = range.lo; rank < range.hi; ++rank) {
+    leaves.push_back({.lo = rank, .hi = rank + 1});
+  }
+  return leaves;
+}
+
 std::vector<RankRange> maximal_subtrees(std::span<const int> ranks, int world_size) {
   std::vector<RankRange> subtrees;
   collect_subtrees(ranks, {0, world_size}, subtrees);

@@ -24,6 +24,9 @@ struct RankRange {
 /// Where the tree parts `range`, which has at least two ranks.
 [[nodiscard]] int split_point(RankRange range);
 
+/// Each rank of `range` by itself.
+[[nodiscard]] std::vector<RankRange> leaves_of(RankRange range);
+
 /// The largest canonical subtrees of T[0, world_size) all of whose ranks are in `ranks`, in order
 /// of rank. `ranks` is ascending.
 [[nodiscard]] std::vector<RankRange> maximal_subtrees(std::span<const int> ranks, int world_size);

@@ -6,27 +6,29 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/comm/side_store.h"
 #include "unisono/store/store.h"
 
 namespace unisono::comm {
 
-FailureLog::FailureLog(std::shared_ptr<store::Store> store, const std::string& job, int rank)
-    : store_(std::move(store)), key_(fmt::format("unisono/{}/failures", job)), rank_(rank) {}
+FailureLog::FailureLog(SideStore& store, const std::string& job, int rank)
+    : store_(store), key_(fmt::format("unisono/{}/failures", job)), rank_(rank) {}
 
 void FailureLog::publish(const Error& error) noexcept {
+  store::Store* const store = store_.try_open();
+  if (store == nullptr) {
+    return;  // Then the ends of the connections have to say it.
+  }
   try {
-    const std::int64_t number = store_->add(key_ + "/n", 1);
-    store_->set(key_of(number), fmt::format("{}\t{}", rank_, error.what()));
+    const std::int64_t number = store->add(key_ + "/n", 1);
+    store->set(key_of(number), fmt::format("{}\t{}", rank_, error.what()));
   } catch (const std::exception&) {
-    // The store is gone: then the ends of the connections have to say it.
-    return;
+    store_.give_up();
   }
 }
 
@@ -34,6 +36,10 @@ void FailureLog::publish(const Error& error) noexcept {
 // the store, and end.
 std::string FailureLog::read_others(const std::string& known,
                                     std::chrono::milliseconds patience) noexcept {
+  store::Store* const store = store_.try_open();
+  if (store == nullptr) {
+    return "";
+  }
   const Deadline deadline = Deadline::after(patience);
   const std::string own_prefix = fmt::format("{}\t", rank_);
   std::string reasons;
@@ -41,7 +47,7 @@ std::string FailureLog::read_others(const std::string& known,
     for (std::int64_t number = 1;; ++number) {
       // The first is waited for; those that are there already come with it.
       const std::optional<std::string> line =
-          reasons.empty() ? store_->get(key_of(number), deadline) : store_->try_get(key_of(number));
+          reasons.empty() ? store->get(key_of(number), deadline) : store->try_get(key_of(number));
       if (!line) {
         return reasons;
       }

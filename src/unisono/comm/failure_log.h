@@ -2,11 +2,10 @@
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "unisono/base/error.h"
-#include "unisono/store/store.h"
+#include "unisono/comm/side_store.h"
 
 namespace unisono::comm {
 
@@ -14,7 +13,8 @@ namespace unisono::comm {
 /// that another is late or gone; what that one wrote here tells why.
 class FailureLog {
  public:
-  FailureLog(std::shared_ptr<store::Store> store, const std::string& job, int rank);
+  /// `store` outlives it.
+  FailureLog(SideStore& store, const std::string& job, int rank);
 
   /// Writes this rank's reason down. Does nothing when the store is gone.
   void publish(const Error& error) noexcept;
@@ -24,14 +24,11 @@ class FailureLog {
   [[nodiscard]] std::string read_others(const std::string& known,
                                         std::chrono::milliseconds patience) noexcept;
 
-  /// Lets go of the store.
-  void close() { store_.reset(); }
-
  private:
   // Where the reason that was written as the `number`th lies, from 1.
   [[nodiscard]] std::string key_of(std::int64_t number) const;
 
-  std::shared_ptr<store::Store> store_;
+  SideStore& store_;
   std::string key_;
   int rank_;
 };

@@ -54,7 +54,7 @@ void Group::tell_failure() {
   changed_.notify_all();
 }
 
-void Group::run(engine::Operation operation, Deadline deadline) {
+void Group::run(Call call) {
   if (job_->failure().is_set()) [[unlikely]] {
     tell_failure();
   }
@@ -63,9 +63,9 @@ void Group::run(engine::Operation operation, Deadline deadline) {
     const MutexLock lock(mutex_);
     throw_if_closed();
     if (is_driven_ || !queue_.empty()) {
-      state = enqueue(std::move(operation), deadline);
+      state = enqueue(std::move(call));
     } else {
-      operation.sequence = ++n_operations_;
+      call.operation.sequence = ++n_operations_;
       is_driven_ = true;
     }
   }
@@ -74,7 +74,7 @@ void Group::run(engine::Operation operation, Deadline deadline) {
     return;
   }
   // NOLINTNEXTLINE(bugprone-use-after-move): it is moved only where `state` is set.
-  const std::exception_ptr error = drive(operation, deadline, engine::Caller::kUser);
+  const std::exception_ptr error = drive(call, engine::Caller::kUser);
   bool is_awaited = false;
   {
     const MutexLock lock(mutex_);
@@ -89,21 +89,21 @@ void Group::run(engine::Operation operation, Deadline deadline) {
   }
 }
 
-Work Group::submit(engine::Operation operation, Deadline deadline) {
+Work Group::submit(Call call) {
   if (job_->failure().is_set()) [[unlikely]] {
     tell_failure();
   }
   const MutexLock lock(mutex_);
   throw_if_closed();
-  return Work(enqueue(std::move(operation), deadline));
+  return Work(enqueue(std::move(call)));
 }
 
-std::shared_ptr<WorkState> Group::enqueue(engine::Operation operation, Deadline deadline) {
+std::shared_ptr<WorkState> Group::enqueue(Call call) {
   // First of all: without the thread the operation must not be in the queue.
   start_progress();
-  operation.sequence = ++n_operations_;
-  auto state = std::make_shared<WorkState>(operation.sequence);
-  queue_.push_back({std::move(operation), deadline, state});
+  call.operation.sequence = ++n_operations_;
+  auto state = std::make_shared<WorkState>(call.operation.sequence);
+  queue_.push_back({std::move(call), state});
   changed_.notify_all();
   return state;
 }
@@ -123,16 +123,14 @@ void Group::start_progress() {
   }
 }
 
-std::exception_ptr Group::drive(const engine::Operation& operation,
-                                Deadline deadline,
-                                engine::Caller caller) {
+std::exception_ptr Group::drive(const Call& call, engine::Caller caller) {
   // Operations behind one that failed end with its error.
   if (job_->failure().is_set()) [[unlikely]] {
     job_->fail(job_->failure().error());
     return std::make_exception_ptr(job_->failure().error());
   }
   try {
-    job_->engine().execute(operation, deadline, caller);
+    job_->engine().execute(call.operation, call.deadline, caller);
     return nullptr;
   } catch (const Error& error) {
     const Error explained = job_->explain(error);
@@ -149,7 +147,7 @@ std::exception_ptr Group::drive(const engine::Operation& operation,
 void Group::make_progress() {
   ::pthread_setname_np(::pthread_self(), "unisono-group");
   while (true) {
-    Pending pending{.operation = {}, .deadline = Deadline::never(), .state = nullptr};
+    Pending pending{.call = {.operation = {}, .deadline = Deadline::never()}, .state = nullptr};
     {
       const MutexLock lock(mutex_);
       while (is_driven_ || (queue_.empty() && !is_stopping_)) {
@@ -162,15 +160,14 @@ void Group::make_progress() {
       queue_.pop_front();
       is_driven_ = true;
     }
-    const std::exception_ptr error =
-        drive(pending.operation, pending.deadline, engine::Caller::kProgress);
+    const std::exception_ptr error = drive(pending.call, engine::Caller::kProgress);
     {
       const MutexLock lock(mutex_);
       is_driven_ = false;
     }
     changed_.notify_all();
     // The buffers are the caller's again before it hears of the end.
-    pending.operation = {};
+    pending.call.operation = {};
     pending.state->complete(error);
   }
 }

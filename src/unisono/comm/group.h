@@ -7,14 +7,12 @@
 #include <memory>
 #include <thread>
 
-#include "unisono/base/deadline.h"
-#include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
+#include "unisono/comm/call.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/work.h"
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/operation.h"
 
 namespace unisono::comm {
 
@@ -36,28 +34,23 @@ class Group {
   [[nodiscard]] Job& job() { return *job_; }
 
   /// Runs the operation and returns when it has ended. Throws its error.
-  void run(engine::Operation operation, Deadline deadline) UNISONO_EXCLUDES(mutex_);
+  void run(Call call) UNISONO_EXCLUDES(mutex_);
 
   /// Runs the operation on the progress thread.
-  [[nodiscard]] Work submit(engine::Operation operation, Deadline deadline)
-      UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] Work submit(Call call) UNISONO_EXCLUDES(mutex_);
 
   /// Ends what is under way, then leaves. Does nothing the second time.
   void destroy() UNISONO_EXCLUDES(mutex_);
 
  private:
   struct Pending {
-    engine::Operation operation;
-    Deadline deadline;
+    Call call;
     std::shared_ptr<WorkState> state;
   };
 
   void throw_if_closed() const UNISONO_REQUIRES(mutex_);
-  [[nodiscard]] std::shared_ptr<WorkState> enqueue(engine::Operation operation, Deadline deadline)
-      UNISONO_REQUIRES(mutex_);
-  [[nodiscard]] std::exception_ptr drive(const engine::Operation& operation,
-                                         Deadline deadline,
-                                         engine::Caller caller);
+  [[nodiscard]] std::shared_ptr<WorkState> enqueue(Call call) UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] std::exception_ptr drive(const Call& call, engine::Caller caller);
   void tell_failure() UNISONO_EXCLUDES(mutex_);
   void make_progress() UNISONO_EXCLUDES(mutex_);
   void start_progress() UNISONO_REQUIRES(mutex_);

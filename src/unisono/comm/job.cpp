@@ -37,9 +37,6 @@
 namespace unisono::comm {
 namespace {
 
-constexpr std::int64_t kBoardOffset = 0;
-constexpr auto kBoardBytes = static_cast<std::int64_t>(sizeof(shm::BoardMemory));
-
 std::string random_endpoint_name() {
   std::random_device random;
   return fmt::format("unisono-{}-{:08x}{:08x}", ::getpid(), random(), random());
@@ -54,17 +51,15 @@ net::Address listen_address(const std::string& ip) {
 std::shared_ptr<engine::SymmetricMemory> make_memory(const Config& config) {
   const std::int64_t n_bytes =
       config.arena_bytes > 0 ? config.arena_bytes : shm::default_arena_bytes();
-  if (n_bytes < kBoardBytes) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("UNISONO_ARENA_BYTES is {}, but must be at least {}", n_bytes, kBoardBytes));
-  }
   return std::make_shared<engine::SymmetricMemory>(
-      std::make_shared<const shm::Arena>(shm::Arena::create(n_bytes)), kBoardOffset + kBoardBytes);
+      std::make_shared<const shm::Arena>(shm::Arena::create(n_bytes)));
 }
 
 // What another rank has to say of a failure comes soon after it, or not at all.
 constexpr std::chrono::milliseconds kExplainTimeout{500};
+
+// What is told of failures must not make them last.
+constexpr std::chrono::seconds kSideStoreTimeout{1};
 
 rendezvous::Member describe_self(const JobOptions& options,
                                  const std::string& endpoint,
@@ -153,16 +148,19 @@ std::vector<shm::NodeEndpoint> node_endpoints(const rendezvous::Roster& roster,
   return endpoints;
 }
 
+// The first thing in every rank's arena.
 shm::Board make_board(const collective::Topology& topology,
-                      const std::shared_ptr<const shm::Arena>& mine,
+                      engine::SymmetricMemory& mine,
                       const std::vector<shm::NodePeer>& peers) {
-  std::vector<std::shared_ptr<const shm::Arena>> arenas;
+  UNISONO_CHECK(mine.reserve(shm::Board::n_bytes(topology.local_world_size())) == 0,
+                "the world's board is not at the begin of the arena");
+  std::vector<shm::Board::Seat> seats;
   auto peer = peers.begin();
   for (const int rank : topology.local_ranks()) {
-    arenas.push_back(rank == topology.rank() ? mine : (peer++)->arena);
+    const auto& arena = rank == topology.rank() ? mine.arena() : (peer++)->arena;
+    seats.push_back({.rank = rank, .arena = arena, .offset_bytes = 0});
   }
-  const auto ranks = topology.local_ranks();
-  return {std::move(arenas), {ranks.begin(), ranks.end()}, topology.local_rank(), kBoardOffset};
+  return {seats, topology.local_rank()};
 }
 
 std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster) {
@@ -204,12 +202,14 @@ Job::Job(const JobOptions& options, Deadline deadline)
                             roster_.job,
                             meeting_.secret,
                             deadline)),
-      board_(make_board(topology_, memory_->arena(), peers_)),
+      board_(make_board(topology_, *memory_, peers_)),
       mesh_(mesh_members(roster_),
             meeting_.secret,
             {.job = roster_.job, .purpose = tcp::kDataPurpose, .rank = roster_.rank, .group = 0}),
       ranks_(roster_, rank_logger(options)),
-      failures_(meeting_.store, roster_.job, roster_.rank),
+      side_store_([this] { return rendezvous::connect_again(meeting_, kSideStoreTimeout); }),
+      failures_(side_store_, roster_.job, roster_.rank),
+      whereabouts_(side_store_, fmt::format("unisono/{}", roster_.job), roster_.rank),
       engine_(std::make_unique<engine::NativeEngine>(
           engine::NativeParts{.topology = topology_,
                               .board = board_,
@@ -217,6 +217,7 @@ Job::Job(const JobOptions& options, Deadline deadline)
                               .memory = memory_,
                               .failure = failure_,
                               .ranks = ranks_,
+                              .whereabouts = whereabouts_,
                               .stall = options.config.stall})) {
   node_listener_.reset();
   failure_.on_set([this] { wake(); });
@@ -277,7 +278,7 @@ void Job::leave() noexcept {
   mesh_.close();
   // The caller may hold the group for long, and a next one may need the port.
   meeting_.store.reset();
-  failures_.close();
+  side_store_.give_up();
   if (meeting_.host != nullptr && failure_.is_set() && topology_.n_nodes() > 1) {
     // The others may still look for the reason.
     meeting_.host->wait_until_left(Deadline::after(2 * kExplainTimeout));

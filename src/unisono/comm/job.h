@@ -12,6 +12,8 @@
 #include "unisono/base/fd.h"
 #include "unisono/collective/topology.h"
 #include "unisono/comm/failure_log.h"
+#include "unisono/comm/side_store.h"
+#include "unisono/comm/stored_whereabouts.h"
 #include "unisono/comm/watcher.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/native/rank_status.h"
@@ -82,7 +84,9 @@ class Job {
   tcp::Mesh mesh_;
   engine::RankStatus ranks_;
   transport::Failure failure_;
+  SideStore side_store_;
   FailureLog failures_;
+  StoredWhereabouts whereabouts_;
   bool has_published_ = false;
   bool has_told_ = false;
   std::unique_ptr<engine::Engine> engine_;

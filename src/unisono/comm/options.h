@@ -1,8 +1,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "unisono/base/algorithm.h"
 #include "unisono/base/reduce_kind.h"
@@ -32,6 +34,50 @@ struct AllReduceOptions {
 
 struct BroadcastOptions {
   int root = 0;
+  std::optional<std::chrono::milliseconds> timeout = {};
+  std::string label = {};
+};
+
+struct ReduceOptions {
+  int root = 0;
+  ReduceOp op = {};
+  std::optional<std::chrono::milliseconds> timeout = {};
+  std::string label = {};
+  Algorithm algorithm = Algorithm::kAuto;
+};
+
+struct ReduceScatterOptions {
+  ReduceOp op = {};
+  /// Elements of each rank's block; empty: equal blocks. The same on all ranks.
+  std::vector<std::int64_t> counts = {};
+  std::optional<std::chrono::milliseconds> timeout = {};
+  std::string label = {};
+  Algorithm algorithm = Algorithm::kAuto;
+};
+
+struct AllGatherOptions {
+  /// Elements of each rank's block; empty: equal blocks. The same on all ranks.
+  std::vector<std::int64_t> counts = {};
+  std::optional<std::chrono::milliseconds> timeout = {};
+  std::string label = {};
+};
+
+/// Of gather and scatter.
+struct RootedOptions {
+  int root = 0;
+  /// Elements of each rank's block; empty: equal blocks. The same on all ranks.
+  std::vector<std::int64_t> counts = {};
+  std::optional<std::chrono::milliseconds> timeout = {};
+  std::string label = {};
+};
+
+using GatherOptions = RootedOptions;
+using ScatterOptions = RootedOptions;
+
+struct AllToAllOptions {
+  /// Elements for each rank and from each rank; empty: equal blocks. Both or none.
+  std::vector<std::int64_t> in_counts = {};
+  std::vector<std::int64_t> out_counts = {};
   std::optional<std::chrono::milliseconds> timeout = {};
   std::string label = {};
 };

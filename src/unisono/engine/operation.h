@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "unisono/base/buffer.h"
 #include "unisono/transport/descriptor.h"
@@ -12,8 +13,14 @@ namespace unisono::engine {
 struct Operation {
   transport::Descriptor descriptor = {};
   std::uint64_t sequence = 0;  ///< Number in the group, from 1, the same on every rank.
-  Buffer in = {};              ///< all_reduce: contributions. broadcast: same as `out`.
+  /// What this rank contributes as a whole; of a broadcast the same as `out`. A reduce_scatter has
+  /// it where its blocks lie one after the other.
+  Buffer in = {};
   Buffer out = {};
+  /// In blocks, by rank: what is for rank r (scatter on the root, all_to_all, reduce_scatter), and
+  /// what comes from rank r (gather on the root, all_gather, all_to_all).
+  std::vector<Buffer> ins = {};
+  std::vector<Buffer> outs = {};
   std::string label = {};  ///< What the caller calls its buffer, for messages.
 };
 

@@ -96,4 +96,15 @@ Meeting meet(const Config& config, const EnvAssignment& assignment, Deadline dea
   return meeting;
 }
 
+std::shared_ptr<store::Store> connect_again(const Meeting& meeting,
+                                            std::chrono::milliseconds io_timeout) {
+  return std::make_shared<store::TcpStore>(
+      store::TcpStoreOptions{.host = meeting.assignment.master_addr,
+                             .port = meeting.assignment.master_port,
+                             .secret = meeting.secret,
+                             .rank = meeting.assignment.rank,
+                             .io_timeout = io_timeout},
+      Deadline::after(io_timeout));
+}
+
 }  // namespace unisono::rendezvous

@@ -30,4 +30,10 @@ struct Meeting {
                            const EnvAssignment& assignment,
                            Deadline deadline);
 
+/// Another connection to the store of `meeting`, whose requests take at most `io_timeout` each.
+///
+/// Throws Error(kTimeout) when it can't be made in that time.
+[[nodiscard]] std::shared_ptr<store::Store> connect_again(const Meeting& meeting,
+                                                          std::chrono::milliseconds io_timeout);
+
 }  // namespace unisono::rendezvous

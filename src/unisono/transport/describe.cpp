@@ -11,27 +11,52 @@
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::transport {
+namespace {
+
+bool has_root(OperationKind kind) {
+  return kind == OperationKind::kBroadcast || kind == OperationKind::kReduce ||
+         kind == OperationKind::kGather || kind == OperationKind::kScatter;
+}
+
+bool reduces(OperationKind kind) {
+  return kind == OperationKind::kAllReduce || kind == OperationKind::kReduce ||
+         kind == OperationKind::kReduceScatter;
+}
+
+bool has_elements(OperationKind kind) {
+  return kind != OperationKind::kNone && kind != OperationKind::kBarrier &&
+         kind != OperationKind::kMonitoredBarrier;
+}
+
+std::string describe_shape(const Descriptor& descriptor) {
+  const char* const dtype = unisono::to_string(descriptor.dtype);
+  if (descriptor.count == kUneven) {
+    return fmt::format("{}[blocks of any size]", dtype);
+  }
+  return descriptor.detail == 0
+             ? fmt::format("{}[{}]", dtype, descriptor.count)
+             : fmt::format(
+                   "{}[{}] in blocks {:08x}", dtype, descriptor.count, descriptor.detail >> 32);
+}
+
+}  // namespace
 
 std::string describe(const Descriptor& descriptor, std::uint64_t sequence) {
-  std::string head = fmt::format("{} #{}", to_string(descriptor.kind), sequence);
-  const std::string shape =
-      fmt::format("{}[{}]", unisono::to_string(descriptor.dtype), descriptor.count);
-  switch (descriptor.kind) {
-    case OperationKind::kAllReduce:
-      return fmt::format("{} ({}, {}{})",
-                         head,
-                         shape,
-                         unisono::to_string(descriptor.reduce),
-                         descriptor.algorithm == Algorithm::kAuto
-                             ? ""
-                             : fmt::format(", {}", unisono::to_string(descriptor.algorithm)));
-    case OperationKind::kBroadcast:
-      return fmt::format("{} ({}, root {})", head, shape, descriptor.root);
-    case OperationKind::kNone:
-    case OperationKind::kBarrier:
-      break;
+  std::string text = fmt::format("{} #{}", to_string(descriptor.kind), sequence);
+  if (!has_elements(descriptor.kind)) {
+    return text;
   }
-  return head;
+  text += fmt::format(" ({}", describe_shape(descriptor));
+  if (reduces(descriptor.kind)) {
+    text += fmt::format(", {}", unisono::to_string(descriptor.reduce));
+  }
+  if (has_root(descriptor.kind)) {
+    text += fmt::format(", root {}", descriptor.root);
+  }
+  if (descriptor.algorithm != Algorithm::kAuto) {
+    text += fmt::format(", {}", unisono::to_string(descriptor.algorithm));
+  }
+  return text + ")";
 }
 
 }  // namespace unisono::transport

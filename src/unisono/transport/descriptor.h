@@ -10,7 +10,22 @@
 namespace unisono::transport {
 
 /// Kinds of operations. The values travel: append only.
-enum class OperationKind : std::uint8_t { kNone, kBarrier, kBroadcast, kAllReduce };
+enum class OperationKind : std::uint8_t {
+  kNone,
+  kBarrier,
+  kBroadcast,
+  kAllReduce,
+  kReduce,
+  kReduceScatter,
+  kAllGather,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kMonitoredBarrier
+};
+
+/// Descriptor::count where blocks differ in size, and a rank knows only the sizes of its own.
+inline constexpr std::int64_t kUneven = -1;
 
 /// "all_reduce", ... as in messages.
 [[nodiscard]] const char* to_string(OperationKind kind) noexcept;
@@ -23,12 +38,16 @@ struct Descriptor {
   ReduceKind reduce = ReduceKind::kSum;
   Algorithm algorithm = Algorithm::kAuto;
   std::int32_t root = 0;
+  /// Elements of the vector (all_reduce, broadcast, reduce), of one rank's block (gather, scatter,
+  /// all_to_all) or of all blocks (all_gather, reduce_scatter); or kUneven.
   std::int64_t count = 0;
+  /// What else must agree: of all_gather and reduce_scatter, a fingerprint of the blocks' sizes.
+  std::uint64_t detail = 0;
 
   friend bool operator==(const Descriptor&, const Descriptor&) = default;
 };
 
 // It is copied byte by byte into shared memory and frames.
-static_assert(sizeof(Descriptor) == 16 && std::is_trivially_copyable_v<Descriptor>);
+static_assert(sizeof(Descriptor) == 24 && std::is_trivially_copyable_v<Descriptor>);
 
 }  // namespace unisono::transport

@@ -10,12 +10,21 @@
 
 namespace unisono::transport {
 
+namespace {
+
+// Long against what an operation takes, short for who waits for an explanation.
+constexpr std::chrono::milliseconds kFirstLook{200};
+
+}  // namespace
+
 Patience::Patience(Deadline deadline,
                    std::chrono::milliseconds first_stall,
                    const Failure& failure,
                    const WaitReporter& reporter)
     : deadline_(deadline),
       begin_(Deadline::Clock::now()),
+      look_(kFirstLook),
+      next_look_(Deadline::after(kFirstLook)),
       stall_(first_stall),
       next_stall_(Deadline::after(first_stall)),
       failure_(failure),
@@ -33,6 +42,11 @@ void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
   }
   if (late.empty()) {
     return;
+  }
+  if (next_look_.has_passed()) {
+    look_ *= 2;
+    next_look_ = Deadline::after(look_);
+    reporter_.look_into(late);
   }
   if (deadline_.has_passed()) {
     throw reporter_.timed_out(late);

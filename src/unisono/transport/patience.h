@@ -28,6 +28,10 @@ class WaitReporter {
   /// One of `late_ranks` has left the group and will not come; nothing if none has. Called often.
   [[nodiscard]] virtual std::optional<Error> departed(std::span<const int> late_ranks) const = 0;
 
+  /// The wait has lasted a while: time to look whether `late_ranks` will come at all. Throws Error
+  /// if not. Called ever more seldom.
+  virtual void look_into(std::span<const int> late_ranks) const = 0;
+
   /// `waited` have passed, and more is to come.
   virtual void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const = 0;
 };
@@ -46,7 +50,9 @@ class Patience {
   [[nodiscard]] const Failure& failure() const { return failure_; }
 
   /// When a sleeping wait must call check() next, at the latest.
-  [[nodiscard]] Deadline next_check() const { return earlier(deadline_, next_stall_); }
+  [[nodiscard]] Deadline next_check() const {
+    return earlier(earlier(deadline_, next_stall_), next_look_);
+  }
 
   /// Throws the group's failure, the departure of a rank that is waited for, or the timeout if the
   /// deadline has passed; reports a stall if one is due. `late_ranks` says for whom the caller
@@ -56,6 +62,8 @@ class Patience {
  private:
   Deadline deadline_;
   Deadline::Clock::time_point begin_;
+  std::chrono::milliseconds look_;
+  Deadline next_look_;
   std::chrono::milliseconds stall_;
   Deadline next_stall_;
   const Failure& failure_;

@@ -26,6 +26,8 @@ class AllLeft final : public WaitReporter {
                               : std::optional<Error>({ErrorCode::kPeerLost, "it left"});
   }
 
+  void look_into(std::span<const int>) const override {}
+
   void stalled(std::chrono::milliseconds, std::span<const int>) const override { ++n_reports; }
 
   mutable int n_reports = 0;
@@ -73,8 +75,14 @@ TEST(Patience, StallsAreReportedAndTheDeadlineEndsTheWait) {
       return std::nullopt;
     }
 
+    void look_into(std::span<const int> late_ranks) const override {
+      EXPECT_EQ(late_ranks.front(), 3);
+      ++n_looks;
+    }
+
     void stalled(std::chrono::milliseconds, std::span<const int>) const override { ++n_reports; }
 
+    mutable int n_looks = 0;
     mutable int n_reports = 0;
   } const reporter;
 
@@ -85,6 +93,13 @@ TEST(Patience, StallsAreReportedAndTheDeadlineEndsTheWait) {
   Patience is_over(
       Deadline::after(std::chrono::seconds(0)), std::chrono::hours(1), failure, reporter);
   EXPECT_EQ(code_of(is_over, late_ranks), ErrorCode::kTimeout);
+  EXPECT_EQ(reporter.n_looks, 0) << "it is early yet";
+  Patience looks(Deadline::never(), std::chrono::hours(1), failure, reporter);
+  const Deadline limit = Deadline::after(std::chrono::seconds(30));
+  while (reporter.n_looks == 0 && !limit.has_passed()) {
+    looks.check(late_ranks);
+  }
+  EXPECT_EQ(reporter.n_looks, 1);
 }
 
 }  // namespace

@@ -4,123 +4,125 @@
 #include <span>
 #include <vector>
 
-#include "unisono/collective/all_reduce_plan.h"
-#include "unisono/engine/native/operation_run.h"
+#include "unisono/collective/reduce_plan.h"
+#include "unisono/engine/native/data_movement.h"
+#include "unisono/engine/native/local_exchange.h"
+#include "unisono/engine/native/operation_context.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/tcp/exchange.h"
 
 namespace unisono::engine {
+namespace {
 
 using collective::ElementRange;
 
-void OperationRun::broadcast() {
-  const int root = operation_.descriptor.root;
-  const int root_node = topology_.node_of(root);
-  const bool is_root = root == topology_.rank();
-  const bool is_small = topology_.n_nodes() == 1 && operation_.out.n_bytes() <= shm::kSlotBytes;
-  if (is_small && is_root) {
-    std::copy_n(in_bytes(), operation_.out.n_bytes(), board_.slot(self(), operation_.sequence));
+// The one lane of the node's root, for all.
+void broadcast_in_node(OperationContext& context, int root_local_rank) {
+  const bool is_root = context.self() == root_local_rank;
+  const std::span buffer(context.out_bytes(),
+                         static_cast<std::size_t>(context.operation.out.n_bytes()));
+  LocalTransfers transfers;
+  if (is_root) {
+    transfers.lanes.push_back({buffer});
   }
-  enter();
-  if (topology_.n_nodes() > 1) {
-    broadcast_between_nodes(root_node);
-    return;
+  for (int peer = 0; peer < context.n_local(); ++peer) {
+    transfers.lane_to.push_back(is_root ? 0 : -1);
+    const bool takes = peer == root_local_rank;
+    transfers.from.push_back(takes ? LocalTransfers::Sink{buffer} : LocalTransfers::Sink{});
   }
-  const int root_local_rank = topology_.local_rank_of(root);
-  if (is_small) {
-    broadcast_small(root_local_rank);
-  } else if (board_.card(root_local_rank, operation_.sequence).in_offset >= 0) {
-    broadcast_symmetric(root_local_rank);
-  } else {
-    broadcast_pipelined(root_local_rank);
-  }
+  LocalExchange local(context, transfers);
+  local.offer();
+  context.enter();
+  local.take();
 }
 
-void OperationRun::broadcast_small(int root_local_rank) {
-  if (self() != root_local_rank) {
-    std::copy_n(
-        board_.slot(root_local_rank, operation_.sequence), operation_.out.n_bytes(), out_bytes());
-  }
-}
+// A broadcast between nodes, one segment after the other: on the root's node every rank sends its
+// chunks of the segment to its deputies on the other nodes; those write them to all ranks of their
+// node.
+class BroadcastBetweenNodes {
+ public:
+  explicit BroadcastBetweenNodes(OperationContext& context)
+      : context_(context),
+        topology_(context.topology),
+        root_node_(topology_.node_of(context.operation.descriptor.root)),
+        is_symmetric_(is_symmetric_on_all()) {}
 
-// The root's memory is read where it lies; it must stay until all have read it.
-void OperationRun::broadcast_symmetric(int root_local_rank) {
-  if (self() != root_local_rank) {
-    const shm::Card& card = board_.card(root_local_rank, operation_.sequence);
-    std::copy_n(board_.at(root_local_rank, card.in_offset), operation_.out.n_bytes(), out_bytes());
-  }
-  sync();
-}
+  void run();
 
-// In step k the root puts segment k into its arena while the others take segment k - 1 out.
-void OperationRun::broadcast_pipelined(int root_local_rank) {
-  const std::int64_t n_bytes = operation_.out.n_bytes();
-  const std::int64_t n_segments = (n_bytes + shm::kSegmentBytes - 1) / shm::kSegmentBytes;
-  const bool is_root = self() == root_local_rank;
-  for (std::int64_t step = 0; step < n_segments + 1; ++step) {
-    const std::int64_t index = is_root ? step : step - 1;
-    if (index >= 0 && index < n_segments) {
-      const std::int64_t begin = index * shm::kSegmentBytes;
-      const std::int64_t size = std::min(shm::kSegmentBytes, n_bytes - begin);
-      std::byte* const staging = board_.staging_in(root_local_rank, index);
-      if (is_root) {
-        std::copy_n(in_bytes() + begin, size, staging);
-      } else {
-        std::copy_n(staging, size, out_bytes() + begin);
-      }
+ private:
+  [[nodiscard]] bool is_symmetric_on_all() const;
+  void send_segment(ElementRange range, const std::byte* source);
+  void receive_segment(ElementRange range);
+  void take_peers_chunks(ElementRange range) const;
+  [[nodiscard]] ElementRange bytes_of_chunk(int chunk, ElementRange segment) const;
+
+  OperationContext& context_;
+  const collective::Topology& topology_;
+  int root_node_;
+  bool is_symmetric_;
+};
+
+bool BroadcastBetweenNodes::is_symmetric_on_all() const {
+  for (int peer = 0; peer < context_.n_local(); ++peer) {
+    if (context_.card(peer).placement.out_offset < 0) {
+      return false;
     }
-    sync();
   }
+  return true;
 }
 
-// The buffer passes in segments. On the root's node every rank sends its chunks of the segment to
-// its deputies on the other nodes; those write them to all ranks of their node.
-void OperationRun::broadcast_between_nodes(int source_node) {
-  const bool is_symmetric = is_symmetric_on_all();
-  const bool is_source = topology_.node() == source_node;
-  const int root_index = topology_.local_rank_of(operation_.descriptor.root);
-  const bool is_root = is_source && self() == root_index;
-  const std::int64_t segment = shm::kStagingBytes / element_bytes();
-  const std::int64_t count = operation_.descriptor.count;
+void BroadcastBetweenNodes::run() {
+  const bool is_source = topology_.node() == root_node_;
+  const int root_index = topology_.local_rank_of(context_.operation.descriptor.root);
+  const bool is_root = is_source && context_.self() == root_index;
+  const std::int64_t n_bytes = context_.operation.out.n_bytes();
   std::int64_t begin = 0;
+  // A buffer of no elements is exchanged too: that is how a rank with another count is found.
   do {
-    const ElementRange range{.begin = begin, .end = std::min(begin + segment, count)};
-    const std::int64_t offset = range.begin * element_bytes();
-    const std::int64_t n_bytes = range.count() * element_bytes();
+    const ElementRange range{.begin = begin, .end = std::min(begin + shm::kStagingBytes, n_bytes)};
     if (is_root) {
-      std::copy_n(in_bytes() + offset, n_bytes, board_.staging_in(self(), 0));
+      std::copy_n(context_.in_bytes() + begin,
+                  range.count(),
+                  context_.board.staging_in(context_.self(), 0));
     }
-    sync();
+    context_.sync();
     if (is_source) {
-      const std::byte* const source = board_.staging_in(root_index, 0);
+      const std::byte* const source = context_.board.staging_in(root_index, 0);
       send_segment(range, source);
       if (!is_root) {
-        std::copy_n(source, n_bytes, out_bytes() + offset);
+        std::copy_n(source, range.count(), context_.out_bytes() + begin);
       }
     } else {
-      receive_segment(range, source_node, is_symmetric);
+      receive_segment(range);
     }
-    sync();
-    if (!is_source && !is_symmetric) {
+    context_.sync();
+    if (!is_source && !is_symmetric_) {
       take_peers_chunks(range);
     }
-    begin += segment;
-  } while (begin < count);
+    begin += shm::kStagingBytes;
+  } while (begin < n_bytes);
 }
 
-void OperationRun::send_segment(ElementRange range, const std::byte* source) {
+// Counted from the segment's begin.
+ElementRange BroadcastBetweenNodes::bytes_of_chunk(int chunk, ElementRange segment) const {
+  return collective::chunk_of({.begin = 0, .end = segment.count()},
+                              topology_.world_size(),
+                              chunk,
+                              static_cast<std::int64_t>(shm::kCacheLine));
+}
+
+void BroadcastBetweenNodes::send_segment(ElementRange range, const std::byte* source) {
   std::vector<tcp::Outgoing> sends;
   for (int chunk = 0; chunk < topology_.world_size(); ++chunk) {
     if (collective::deputy_for(topology_, topology_.node(), chunk) != topology_.rank()) {
       continue;
     }
-    const ElementRange elements = range_of(chunk, topology_.world_size(), range);
+    const ElementRange bytes = bytes_of_chunk(chunk, range);
     for (int node = 0; node < topology_.n_nodes(); ++node) {
       if (node != topology_.node()) {
         sends.push_back(
             {.rank = collective::deputy_for(topology_, node, chunk),
-             .data = std::span(source + elements.begin * element_bytes(),
-                               static_cast<std::size_t>(elements.count() * element_bytes()))});
+             .data = std::span(source + bytes.begin, static_cast<std::size_t>(bytes.count()))});
       }
     }
   }
@@ -129,51 +131,58 @@ void OperationRun::send_segment(ElementRange range, const std::byte* source) {
   for (const tcp::Outgoing& sent : sends) {
     receipts.push_back({.rank = sent.rank, .data = {}});
   }
-  exchange_.run(sends, receipts);
+  context_.exchange.run(sends, receipts);
 }
 
-void OperationRun::receive_segment(ElementRange range, int source_node, bool is_symmetric) {
-  std::byte* const mine = out_bytes() + range.begin * element_bytes();
+void BroadcastBetweenNodes::receive_segment(ElementRange range) {
+  std::byte* const mine = context_.out_bytes() + range.begin;
   std::vector<tcp::Incoming> receives;
+  std::vector<tcp::Outgoing> receipts;
   for (int chunk = 0; chunk < topology_.world_size(); ++chunk) {
     if (collective::deputy_for(topology_, topology_.node(), chunk) == topology_.rank()) {
-      const ElementRange elements = range_of(chunk, topology_.world_size(), range);
+      const ElementRange bytes = bytes_of_chunk(chunk, range);
+      const int sender = collective::deputy_for(topology_, root_node_, chunk);
       receives.push_back(
-          {.rank = collective::deputy_for(topology_, source_node, chunk),
-           .data = std::span(mine + elements.begin * element_bytes(),
-                             static_cast<std::size_t>(elements.count() * element_bytes()))});
+          {.rank = sender,
+           .data = std::span(mine + bytes.begin, static_cast<std::size_t>(bytes.count()))});
+      receipts.push_back({.rank = sender, .data = {}});
     }
   }
-  std::vector<tcp::Outgoing> receipts;
-  for (const tcp::Incoming& received : receives) {
-    receipts.push_back({.rank = received.rank, .data = {}});
-  }
-  exchange_.run(receipts, receives);
-  for (const tcp::Incoming& received : receives) {
-    const std::ptrdiff_t offset = received.data.data() - mine;
-    for (int peer = 0; peer < n_local(); ++peer) {
-      if (peer == self()) {
-        continue;
-      }
-      const shm::Card& card = board_.card(peer, operation_.sequence);
-      std::byte* const out = is_symmetric
-                                 ? board_.at(peer, card.out_offset + range.begin * element_bytes())
-                                 : board_.staging_out(peer, 0);
-      std::copy(received.data.begin(), received.data.end(), out + offset);
+  context_.exchange.run(receipts, receives);
+  for (int peer = 0; peer < context_.n_local(); ++peer) {
+    if (peer == context_.self()) {
+      continue;
+    }
+    std::byte* const out =
+        is_symmetric_
+            ? context_.board.at(peer, context_.card(peer).placement.out_offset + range.begin)
+            : context_.board.staging_out(peer, 0);
+    for (const tcp::Incoming& received : receives) {
+      std::copy(received.data.begin(), received.data.end(), out + (received.data.data() - mine));
     }
   }
 }
 
-void OperationRun::take_peers_chunks(ElementRange range) const {
-  const std::byte* const staging = board_.staging_out(self(), 0);
-  std::byte* const out = out_bytes() + range.begin * element_bytes();
+void BroadcastBetweenNodes::take_peers_chunks(ElementRange range) const {
+  const std::byte* const staging = context_.board.staging_out(context_.self(), 0);
+  std::byte* const out = context_.out_bytes() + range.begin;
   for (int chunk = 0; chunk < topology_.world_size(); ++chunk) {
     if (collective::deputy_for(topology_, topology_.node(), chunk) != topology_.rank()) {
-      const ElementRange elements = range_of(chunk, topology_.world_size(), range);
-      const std::int64_t offset = elements.begin * element_bytes();
-      std::copy_n(staging + offset, elements.count() * element_bytes(), out + offset);
+      const ElementRange bytes = bytes_of_chunk(chunk, range);
+      std::copy_n(staging + bytes.begin, bytes.count(), out + bytes.begin);
     }
   }
+}
+
+}  // namespace
+
+void broadcast(OperationContext& context) {
+  if (context.topology.n_nodes() == 1) {
+    broadcast_in_node(context, context.topology.local_rank_of(context.operation.descriptor.root));
+    return;
+  }
+  context.enter();
+  BroadcastBetweenNodes(context).run();
 }
 
 }  // namespace unisono::engine

@@ -17,9 +17,13 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/collective/all_reduce_plan.h"
+#include "unisono/collective/canonical_tree.h"
 #include "unisono/collective/choose.h"
-#include "unisono/engine/native/operation_run.h"
+#include "unisono/collective/reduce_plan.h"
+#include "unisono/collective/topology.h"
+#include "unisono/engine/native/data_movement.h"
+#include "unisono/engine/native/operation_context.h"
+#include "unisono/engine/native/reductions.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
@@ -34,6 +38,9 @@ namespace {
 constexpr int kSpins = 2000;
 constexpr int kYields = 200;
 
+// A rank that was not waited for may have gone on by so many calls when it first waits.
+constexpr std::size_t kRememberedCalls = 64;
+
 // Time for the peers to read why this rank gave up.
 constexpr std::chrono::milliseconds kAbortLinger{250};
 
@@ -43,11 +50,43 @@ shm::WaitMode user_wait_mode(int local_world_size) {
   return {.n_spins = has_cores ? kSpins : 1, .n_yields = kYields};
 }
 
+collective::Receivers receivers_of(const Operation& operation) {
+  using Kind = collective::Receivers::Kind;
+  switch (operation.descriptor.kind) {
+    case transport::OperationKind::kReduce:
+      return {.kind = Kind::kRoot, .root = operation.descriptor.root};
+    case transport::OperationKind::kReduceScatter:
+      return {.kind = Kind::kOwner};
+    default:
+      return {.kind = Kind::kAll};
+  }
+}
+
+bool reduces(transport::OperationKind kind) {
+  return kind == transport::OperationKind::kAllReduce ||
+         kind == transport::OperationKind::kReduce ||
+         kind == transport::OperationKind::kReduceScatter;
+}
+
+// What a rank contributes to a reduction.
+std::int64_t contribution_bytes(const Operation& operation) {
+  return operation.descriptor.count *
+         static_cast<std::int64_t>(size_of(operation.descriptor.dtype));
+}
+
 // Says who waits for whom in which operation.
 class OperationReporter final : public transport::WaitReporter {
  public:
-  OperationReporter(const Operation& operation, const RankStatus& ranks)
-      : operation_(operation), ranks_(ranks) {}
+  OperationReporter(const Operation& operation,
+                    const collective::Topology& topology,
+                    const RankStatus& ranks,
+                    Whereabouts& whereabouts,
+                    std::span<const CallRecord> calls)
+      : operation_(operation),
+        topology_(topology),
+        ranks_(ranks),
+        whereabouts_(whereabouts),
+        calls_(calls) {}
 
   [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override {
     return {ErrorCode::kTimeout,
@@ -62,6 +101,29 @@ class OperationReporter final : public transport::WaitReporter {
     return Error(ErrorCode::kPeerLost,
                  fmt::format("{} left the group, but this operation still needs it",
                              ranks_.describe(*rank)));
+  }
+
+  // On this node the cards say what each called.
+  void look_into(std::span<const int> late_ranks) const override {
+    if (topology_.n_nodes() == 1) {
+      return;
+    }
+    whereabouts_.tell(calls_);
+    for (const int rank : late_ranks) {
+      if (topology_.node_of(rank) == topology_.node()) {
+        continue;
+      }
+      for (const CallRecord& call : whereabouts_.ask(rank)) {
+        if (call.sequence == operation_.sequence && call.descriptor != operation_.descriptor) {
+          throw Error(
+              ErrorCode::kMismatch,
+              fmt::format("ranks called different operations: {} called {}, this rank called {}",
+                          ranks_.describe(rank),
+                          transport::describe(call.descriptor, call.sequence),
+                          transport::describe(operation_.descriptor, operation_.sequence)));
+        }
+      }
+    }
   }
 
   void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const override {
@@ -79,46 +141,83 @@ class OperationReporter final : public transport::WaitReporter {
 
  private:
   const Operation& operation_;
+  const collective::Topology& topology_;
   const RankStatus& ranks_;
+  Whereabouts& whereabouts_;
+  std::span<const CallRecord> calls_;
 };
 
 }  // namespace
 
 NativeEngine::NativeEngine(NativeParts parts)
     : parts_(std::move(parts)),
-      one_shot_(collective::one_shot_plan(parts_.topology)),
-      two_shot_(collective::two_shot_plan(parts_.topology)),
+      plans_(parts_.topology),
       user_mode_(user_wait_mode(parts_.topology.local_world_size())),
       progress_mode_{.n_spins = 1, .n_yields = 20} {}
 
+void NativeEngine::run(OperationContext& context) {
+  switch (context.operation.descriptor.kind) {
+    case transport::OperationKind::kBarrier:
+    case transport::OperationKind::kMonitoredBarrier:
+      context.enter();
+      context.meet_other_nodes();
+      return;
+    case transport::OperationKind::kBroadcast:
+      return broadcast(context);
+    case transport::OperationKind::kAllReduce:
+    case transport::OperationKind::kReduce:
+    case transport::OperationKind::kReduceScatter:
+      return reduce(context);
+    case transport::OperationKind::kAllGather:
+      return all_gather(context);
+    case transport::OperationKind::kGather:
+      return gather(context);
+    case transport::OperationKind::kScatter:
+      return scatter(context);
+    case transport::OperationKind::kAllToAll:
+      return all_to_all(context);
+    case transport::OperationKind::kNone:
+      break;
+  }
+  UNISONO_CHECK(false, "an operation has no kind");
+}
+
+void NativeEngine::reduce(OperationContext& context) {
+  const collective::Receivers receivers = receivers_of(context.operation);
+  const collective::ReducePlan& two_shot = plans_.two_shot(receivers);
+  if (!is_one_shot(context.operation)) {
+    reduce_two_shot(context, two_shot);
+  } else if (parts_.topology.n_nodes() == 1) {
+    reduce_in_slots(context, two_shot, plans_.whole_tree());
+  } else {
+    reduce_one_shot(context, plans_.one_shot(receivers));
+  }
+}
+
+void NativeEngine::remember(const Operation& operation) {
+  if (calls_.size() == kRememberedCalls) {
+    calls_.erase(calls_.begin());
+  }
+  calls_.push_back({.sequence = operation.sequence, .descriptor = operation.descriptor});
+}
+
 void NativeEngine::execute(const Operation& operation, Deadline deadline, Caller caller) {
-  const OperationReporter reporter(operation, parts_.ranks);
+  if (parts_.topology.n_nodes() > 1) {
+    remember(operation);
+  }
+  const OperationReporter reporter(
+      operation, parts_.topology, parts_.ranks, parts_.whereabouts, calls_);
   transport::Patience patience(deadline, parts_.stall, parts_.failure, reporter);
-  OperationRun run(operation,
-                   parts_.topology,
-                   parts_.board,
-                   parts_.mesh,
-                   caller == Caller::kUser ? user_mode_ : progress_mode_,
-                   patience,
-                   scratch_);
+  const tcp::OperationTag tag{.sequence = operation.sequence, .descriptor = operation.descriptor};
+  OperationContext context{.operation = operation,
+                           .topology = parts_.topology,
+                           .board = parts_.board,
+                           .exchange = tcp::Exchange(parts_.mesh, tag, patience),
+                           .mode = caller == Caller::kUser ? user_mode_ : progress_mode_,
+                           .patience = patience,
+                           .scratch = scratch_};
   try {
-    switch (operation.descriptor.kind) {
-      case transport::OperationKind::kBarrier:
-        run.barrier();
-        break;
-      case transport::OperationKind::kBroadcast:
-        run.broadcast();
-        break;
-      case transport::OperationKind::kAllReduce:
-        if (is_one_shot(operation)) {
-          run.all_reduce_one_shot(one_shot_, two_shot_);
-        } else {
-          run.all_reduce_two_shot(two_shot_);
-        }
-        break;
-      case transport::OperationKind::kNone:
-        UNISONO_CHECK(false, "an operation has no kind");
-    }
+    run(context);
   } catch (const Error& error) {
     // A failure that another thread knew first says what it is about already.
     if (parts_.failure.is_set()) {
@@ -133,6 +232,11 @@ void NativeEngine::execute(const Operation& operation, Deadline deadline, Caller
 }
 
 bool NativeEngine::is_one_shot(const Operation& operation) const {
+  // Between nodes a rank that is owed one block only has no use for the others.
+  if (operation.descriptor.kind == transport::OperationKind::kReduceScatter &&
+      parts_.topology.n_nodes() > 1) {
+    return false;
+  }
   switch (operation.descriptor.algorithm) {
     case Algorithm::kOneShot:
       return true;
@@ -141,21 +245,23 @@ bool NativeEngine::is_one_shot(const Operation& operation) const {
     case Algorithm::kAuto:
       break;
   }
-  return collective::is_one_shot_cheaper(operation.in.n_bytes(), parts_.topology, shm::kSlotBytes);
+  return collective::is_one_shot_cheaper(
+      contribution_bytes(operation), parts_.topology, shm::kSlotBytes);
 }
 
 void NativeEngine::check(const Operation& operation) const {
   const transport::Descriptor& descriptor = operation.descriptor;
-  if (descriptor.kind != transport::OperationKind::kAllReduce) {
+  if (!reduces(descriptor.kind)) {
     return;
   }
   kernels::check_reduction(descriptor.dtype, descriptor.reduce);
   const bool is_forced = descriptor.algorithm == Algorithm::kOneShot;
-  if (is_forced && operation.in.n_bytes() > shm::kSlotBytes) {
+  if (is_forced && contribution_bytes(operation) > shm::kSlotBytes) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("all_reduce: algorithm one_shot takes at most {} bytes, not {}",
+                fmt::format("{}: algorithm one_shot takes at most {} bytes, not {}",
+                            transport::to_string(descriptor.kind),
                             shm::kSlotBytes,
-                            operation.in.n_bytes()));
+                            contribution_bytes(operation)));
   }
 }
 

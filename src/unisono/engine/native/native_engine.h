@@ -6,11 +6,13 @@
 #include <memory>
 #include <vector>
 
-#include "unisono/collective/all_reduce_plan.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/engine.h"
+#include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/rank_status.h"
+#include "unisono/engine/native/reduce_plans.h"
 #include "unisono/engine/native/symmetric_memory.h"
+#include "unisono/engine/native/whereabouts.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/tcp/mesh.h"
@@ -25,6 +27,7 @@ struct NativeParts {
   std::shared_ptr<SymmetricMemory> memory;
   const transport::Failure& failure;
   const RankStatus& ranks;
+  Whereabouts& whereabouts;
   std::chrono::milliseconds stall;
 };
 
@@ -40,15 +43,19 @@ class NativeEngine final : public Engine {
   void leave() noexcept override;
 
  private:
+  void run(OperationContext& context);
+  void reduce(OperationContext& context);
+  void remember(const Operation& operation);
   [[nodiscard]] bool is_one_shot(const Operation& operation) const;
   void adopt_delivered() noexcept;
 
   NativeParts parts_;
-  collective::AllReducePlan one_shot_;
-  collective::AllReducePlan two_shot_;
+  ReducePlans plans_;
   shm::WaitMode user_mode_;
   shm::WaitMode progress_mode_;
   std::vector<std::byte> scratch_;
+  // The last calls, oldest first; kept where there are several nodes.
+  std::vector<CallRecord> calls_;
   bool has_aborted_ = false;
 };
 

@@ -15,9 +15,8 @@
 
 namespace unisono::engine {
 
-SymmetricMemory::SymmetricMemory(std::shared_ptr<const shm::Arena> arena,
-                                 std::int64_t reserved_bytes)
-    : arena_(std::move(arena)), heap_(*arena_, reserved_bytes) {}
+SymmetricMemory::SymmetricMemory(std::shared_ptr<const shm::Arena> arena)
+    : arena_(std::move(arena)), heap_(*arena_) {}
 
 Buffer SymmetricMemory::allocate(std::int64_t count, DType dtype) {
   const auto element_bytes = static_cast<std::int64_t>(size_of(dtype));
@@ -29,20 +28,25 @@ Buffer SymmetricMemory::allocate(std::int64_t count, DType dtype) {
                             to_string(dtype),
                             arena_->n_bytes()));
   }
-  const std::optional<std::int64_t> offset = heap_.try_allocate(count * element_bytes);
+  const std::int64_t offset = reserve(count * element_bytes);
+  std::byte* const data = arena_->data() + offset;
+  // The deleter's share keeps arena and heap alive until the buffer is gone.
+  std::shared_ptr<void> owner(
+      data, [self = shared_from_this(), offset](void*) { self->release(offset); });
+  return {.data = data, .count = count, .dtype = dtype, .device = {}, .owner = std::move(owner)};
+}
+
+std::int64_t SymmetricMemory::reserve(std::int64_t n_bytes) {
+  const std::optional<std::int64_t> offset = heap_.try_allocate(n_bytes);
   if (!offset) {
     throw Error(
         ErrorCode::kInvalidArgument,
         fmt::format(
             "allocate: no room left for {} bytes in the arena of {} bytes (UNISONO_ARENA_BYTES)",
-            count * element_bytes,
+            n_bytes,
             arena_->n_bytes()));
   }
-  std::byte* const data = arena_->data() + *offset;
-  // The deleter's share keeps arena and heap alive until the buffer is gone.
-  std::shared_ptr<void> owner(
-      data, [self = shared_from_this(), offset = *offset](void*) { self->heap_.free(offset); });
-  return {.data = data, .count = count, .dtype = dtype, .device = {}, .owner = std::move(owner)};
+  return *offset;
 }
 
 }  // namespace unisono::engine

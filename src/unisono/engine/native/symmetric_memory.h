@@ -13,11 +13,16 @@ namespace unisono::engine {
 /// them.
 class SymmetricMemory : public std::enable_shared_from_this<SymmetricMemory> {
  public:
-  /// The first `reserved_bytes` of the arena are not the heap's.
-  SymmetricMemory(std::shared_ptr<const shm::Arena> arena, std::int64_t reserved_bytes);
+  explicit SymmetricMemory(std::shared_ptr<const shm::Arena> arena);
 
   /// Zeroed memory whose owner gives it back. Throws Error(kInvalidArgument) when it does not fit.
   [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype);
+
+  /// Offset of zeroed memory that the caller gives back with release(), if ever: peers may look at
+  /// it after this rank is done. Throws as allocate().
+  [[nodiscard]] std::int64_t reserve(std::int64_t n_bytes);
+
+  void release(std::int64_t offset) { heap_.free(offset); }
 
   [[nodiscard]] const std::shared_ptr<const shm::Arena>& arena() const { return arena_; }
 

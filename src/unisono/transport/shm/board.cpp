@@ -29,17 +29,21 @@ void pause_briefly() {
 
 }  // namespace
 
-Board::Board(std::vector<std::shared_ptr<const Arena>> arenas,
-             std::vector<int> ranks,
-             int local_rank,
-             std::int64_t offset_bytes)
-    : local_rank_(local_rank) {
-  for (std::size_t index = 0; index < arenas.size(); ++index) {
-    UNISONO_CHECK(
-        arenas[index]->n_bytes() >= offset_bytes + static_cast<std::int64_t>(sizeof(BoardMemory)),
-        "an arena is too small for a group's board");
-    auto* const board = reinterpret_cast<BoardMemory*>(arenas[index]->data() + offset_bytes);
-    members_.push_back({std::move(arenas[index]), board, ranks[index]});
+std::int64_t Board::n_bytes(int local_world_size) {
+  return static_cast<std::int64_t>(sizeof(BoardMemory) +
+                                   2 * sizeof(Lane) * static_cast<std::size_t>(local_world_size));
+}
+
+Board::Board(const std::vector<Seat>& seats, int local_rank) : local_rank_(local_rank) {
+  const std::int64_t size = n_bytes(static_cast<int>(seats.size()));
+  for (const Seat& seat : seats) {
+    UNISONO_CHECK(seat.offset_bytes >= 0 && seat.offset_bytes <= seat.arena->n_bytes() - size,
+                  "an arena is too small for a group's board");
+    std::byte* const begin = seat.arena->data() + seat.offset_bytes;
+    members_.push_back({.arena = seat.arena,
+                        .board = reinterpret_cast<BoardMemory*>(begin),
+                        .lanes = reinterpret_cast<Lane*>(begin + sizeof(BoardMemory)),
+                        .rank = seat.rank});
   }
 }
 

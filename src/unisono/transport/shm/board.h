@@ -26,22 +26,50 @@ inline constexpr std::int64_t kStagingBytes = 4 << 20;
 /// What passes through them at once inside a node: still in the cache when the peers read it.
 inline constexpr std::int64_t kSegmentBytes = 256 << 10;
 
+/// How the ranks of a node reach what a rank gives them.
+enum class Exposure : std::uint32_t {
+  kNothing,  ///< It gives them nothing.
+  kSlot,     ///< In its slot, all of it.
+  kArena,    ///< Where it lies in its arena; it must stay until all have read it.
+  kStaged    ///< Window by window in its staging buffers.
+};
+
+/// What a rank gives one other rank of its node.
+struct Lane {
+  std::int64_t n_bytes;
+  /// Where it begins: in the slot, in the arena, or in each staging buffer.
+  std::int64_t offset;
+  /// What the rank takes from that other rank.
+  std::int64_t n_bytes_taken;
+};
+
+/// Where a rank's buffers are.
+struct Placement {
+  /// In its arena, or -1.
+  std::int64_t in_offset;
+  std::int64_t out_offset;
+  /// Of its lanes: bytes of a lane in one window of kStaged, and how many windows there are.
+  std::int64_t share_bytes;
+  std::uint32_t n_windows;
+  Exposure exposure;
+};
+
 /// What a rank shows its node's peers when it enters an operation: a cache line.
 struct alignas(kCacheLine) Card {
   /// Written last, so whoever sees an operation's number sees the rest of its card.
   std::atomic<std::uint64_t> sequence;
   transport::Descriptor descriptor;
-  /// Where the rank's buffers lie in its arena, or -1.
-  std::int64_t in_offset;
-  std::int64_t out_offset;
+  Placement placement;
 };
 
 static_assert(sizeof(Card) == kCacheLine);
 
-/// A group's part of one rank's arena. All zero at first.
+/// A group's part of one rank's arena. All zero at first. Two rows of lanes follow it, with a lane
+/// for each rank of the node.
 struct BoardMemory {
-  // Operations alternate between two cards and two slots. A rank can be one operation ahead of a
-  // peer that still reads, but never two: entering an operation needs every rank's card for it.
+  // Operations alternate between two cards, two slots and two rows of lanes. A rank can be one
+  // operation ahead of a peer that still reads, but never two: entering an operation needs every
+  // rank's card for it.
   std::array<Card, 2> cards;
   alignas(kCacheLine) std::atomic<std::uint64_t> stage;
   alignas(kCacheLine) Doorbell doorbell;
@@ -60,12 +88,19 @@ struct WaitMode {
 /// arena and reads its peers'. One thread of each rank at a time.
 class Board {
  public:
-  /// `arenas` and `ranks` are those of the node's members of the group, in order of rank;
-  /// `local_rank` is this rank's index in them. The board lies at `offset_bytes` of each arena.
-  Board(std::vector<std::shared_ptr<const Arena>> arenas,
-        std::vector<int> ranks,
-        int local_rank,
-        std::int64_t offset_bytes);
+  /// A rank of the node, with the place of its part of the board.
+  struct Seat {
+    int rank;
+    std::shared_ptr<const Arena> arena;
+    std::int64_t offset_bytes;
+  };
+
+  /// Bytes of a rank's part of the board.
+  [[nodiscard]] static std::int64_t n_bytes(int local_world_size);
+
+  /// `seats` are those of the node's members of the group, in order of rank; `local_rank` is this
+  /// rank's index in them.
+  Board(const std::vector<Seat>& seats, int local_rank);
 
   [[nodiscard]] int local_world_size() const { return static_cast<int>(members_.size()); }
 
@@ -79,6 +114,12 @@ class Board {
   /// A peer's card, after enter().
   [[nodiscard]] const Card& card(int local_rank, std::uint64_t sequence) const {
     return member(local_rank).board->cards[sequence % 2];
+  }
+
+  /// What rank `from` gives rank `to`: written by `from` before enter().
+  [[nodiscard]] Lane& lane(int from, int to, std::uint64_t sequence) const {
+    const std::size_t row = sequence % 2 * members_.size();
+    return member(from).lanes[row + static_cast<std::size_t>(to)];
   }
 
   /// A rank's slot for one-shot contributions: written before enter(), read by all after it.
@@ -114,6 +155,7 @@ class Board {
   struct Member {
     std::shared_ptr<const Arena> arena;
     BoardMemory* board;
+    Lane* lanes;
     int rank;
   };
 

@@ -23,12 +23,7 @@ std::int64_t round_up(std::int64_t n_bytes) {
 
 }  // namespace
 
-Heap::Heap(const Arena& arena, std::int64_t begin_bytes) : arena_(arena) {
-  const std::int64_t begin = begin_bytes == 0 ? 0 : round_up(begin_bytes);
-  if (begin < arena.n_bytes()) {
-    gaps_[begin] = arena.n_bytes() - begin;
-  }
-}
+Heap::Heap(const Arena& arena) : arena_(arena), gaps_{{0, arena.n_bytes()}} {}
 
 std::optional<std::int64_t> Heap::try_allocate(std::int64_t n_bytes) {
   if (n_bytes > arena_.n_bytes()) {

@@ -13,8 +13,8 @@ namespace unisono::shm {
 /// out again is zero again. Thread-safe.
 class Heap {
  public:
-  /// Manages the arena from `begin_bytes` to its end. The arena must outlive the heap.
-  Heap(const Arena& arena, std::int64_t begin_bytes);
+  /// The arena must outlive the heap.
+  explicit Heap(const Arena& arena);
 
   /// Offset of a zeroed part of at least `n_bytes`, at a multiple of a page; nothing when no gap is
   /// large enough.

@@ -188,13 +188,17 @@ void Connection::match_data_frame(const Frame& frame) {
     throw mismatch(frame);
   }
   UNISONO_CHECK(
-      frame.step == receive_step_ && frame.n_bytes == receives_.front().size(),
-      fmt::format("{} sent transfer {} of {} bytes, where transfer {} of {} bytes was due",
-                  name_,
-                  frame.step,
-                  frame.n_bytes,
-                  receive_step_,
-                  receives_.front().size()));
+      frame.step == receive_step_,
+      fmt::format(
+          "{} sent transfer {} where transfer {} was due", name_, frame.step, receive_step_));
+  // Blocks of any size: only now does it show what the peer gives.
+  if (frame.n_bytes != receives_.front().size()) {
+    throw Error(ErrorCode::kMismatch,
+                fmt::format("{} gives {} bytes, where this rank takes {}",
+                            name_,
+                            frame.n_bytes,
+                            receives_.front().size()));
+  }
   is_matched_ = true;
 }
 

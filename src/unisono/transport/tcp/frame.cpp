@@ -24,7 +24,7 @@ constexpr std::uint32_t kMagic = 0x31494E55;
 }  // namespace
 
 // u32 magic, u8 kind, 3 zero bytes, u32 step, u64 sequence, descriptor (u8 kind, dtype, reduce,
-// algorithm; i32 root; i64 count), u64 n_bytes, 4 zero bytes. Little-endian.
+// algorithm; i32 root; i64 count; u64 detail), u64 n_bytes, 4 zero bytes. Little-endian.
 FrameBytes encode(const Frame& frame) {
   ByteWriter writer;
   writer.put(kMagic);

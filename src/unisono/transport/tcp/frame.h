@@ -30,9 +30,9 @@ struct Frame {
   std::uint64_t n_bytes = 0;  ///< Of the payload.
 };
 
-inline constexpr std::size_t kFrameBytes = 48;
+inline constexpr std::size_t kFrameBytes = 56;
 inline constexpr std::size_t kMaxAbortBytes = 4096;
-inline constexpr std::uint64_t kMaxPayloadBytes = std::uint64_t{1} << 32;
+inline constexpr std::uint64_t kMaxPayloadBytes = std::uint64_t{1} << 46;
 
 using FrameBytes = std::array<std::byte, kFrameBytes>;
 

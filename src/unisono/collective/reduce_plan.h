@@ -55,30 +55,47 @@ struct ChunkPlan {
   std::vector<CombineInput> inputs = {};
   std::vector<kernels::ReduceStep> steps = {};
   /// The ranks of other nodes that get the result from it, or the rank it gets it from, or -1. In
-  /// either case it writes the result to all ranks of its node.
+  /// either case it writes the result to those ranks of its node that are to have it.
   std::vector<int> result_to = {};
   int result_from = -1;
 
   [[nodiscard]] bool combines() const { return !inputs.empty(); }
 };
 
+/// Which ranks a reduction's result is for.
+struct Receivers {
+  enum class Kind : std::uint8_t {
+    kAll,   ///< Every rank gets every chunk: all_reduce.
+    kRoot,  ///< One rank gets every chunk: reduce.
+    kOwner  ///< Rank r gets chunk r: reduce_scatter.
+  };
+
+  Kind kind = Kind::kAll;
+  int root = 0;  ///< Of kRoot.
+
+  /// Whether `rank` gets chunk `chunk`.
+  [[nodiscard]] bool include(int rank, int chunk) const;
+};
+
 /// One rank's part in a reduction.
-struct AllReducePlan {
+struct ReducePlan {
+  Receivers receivers;
   int n_chunks;
   std::vector<ChunkPlan> chunks;  ///< Those that this rank has a part in, in order of chunk.
 };
 
 /// The schedule with the least traffic: each rank owns one chunk. On every other node one rank, its
-/// deputy for that chunk, combines what the node holds, sends it to the owner, receives the result
-/// and writes it to the node's ranks. With a single node nothing is sent.
+/// deputy for that chunk, combines what the node holds and sends it to the owner; where a rank of
+/// its node is to have the result, it receives that and passes it on. With a single node nothing is
+/// sent.
 ///
-/// Per node, 2 (K - 1) / K of the buffer leaves for K nodes of equal, aligned size: the bandwidth
-/// lower bound of an all-reduce.
-[[nodiscard]] AllReducePlan two_shot_plan(const Topology& topology);
+/// For all ranks, 2 (K - 1) / K of the buffer leaves each of K nodes of equal, aligned size: the
+/// bandwidth lower bound of an all-reduce.
+[[nodiscard]] ReducePlan two_shot_plan(const Topology& topology, Receivers receivers = {});
 
-/// The schedule with the fewest steps between nodes: the lowest rank of each node exchanges the
-/// node's partial results with those of all others, and combines everything itself.
-[[nodiscard]] AllReducePlan one_shot_plan(const Topology& topology);
+/// The schedule with the fewest steps between nodes: one rank of each node that holds a receiver
+/// gets the partial results of all other nodes, and combines everything itself. Not for kOwner.
+[[nodiscard]] ReducePlan one_shot_plan(const Topology& topology, Receivers receivers = {});
 
 /// The rank of `node` that works on `chunk` on behalf of its node.
 [[nodiscard]] int deputy_for(const Topology& topology, int node, int chunk);

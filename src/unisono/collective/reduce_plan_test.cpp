@@ -1,4 +1,4 @@
-#include "unisono/collective/all_reduce_plan.h"
+#include "unisono/collective/reduce_plan.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -35,12 +35,14 @@ std::vector<std::string> random_layout(int world, std::mt19937& random) {
   return nodes;
 }
 
-using Plans = std::vector<AllReducePlan>;
+using Plans = std::vector<ReducePlan>;
 
-Plans plans_of_all(const std::vector<std::string>& nodes, AllReducePlan (*make)(const Topology&)) {
+using MakePlan = ReducePlan (*)(const Topology&, Receivers);
+
+Plans plans_of_all(const std::vector<std::string>& nodes, MakePlan make, Receivers receivers) {
   Plans plans;
   for (int rank = 0; rank < static_cast<int>(nodes.size()); ++rank) {
-    plans.push_back(make(Topology(rank, nodes)));
+    plans.push_back(make(Topology(rank, nodes), receivers));
   }
   return plans;
 }
@@ -98,23 +100,28 @@ Traffic received(const Plans& plans) {
   return traffic;
 }
 
-class AllReducePlans : public ::testing::TestWithParam<int> {
+class ReducePlans : public ::testing::TestWithParam<int> {
  protected:
-  // Calls `check` for both schedules on many layouts.
+  // Calls `check` for all schedules and receivers on many layouts.
   template <class Check>
   void for_each_schedule(Check check) {
     std::mt19937 random(static_cast<unsigned>(GetParam()));
     for (int trial = 0; trial < 10; ++trial) {
       const std::vector<std::string> nodes = random_layout(GetParam(), random);
-      check(nodes, plans_of_all(nodes, two_shot_plan));
-      check(nodes, plans_of_all(nodes, one_shot_plan));
+      const Receivers root{.kind = Receivers::Kind::kRoot,
+                           .root = static_cast<int>(random() % nodes.size())};
+      check(nodes, plans_of_all(nodes, two_shot_plan, {}));
+      check(nodes, plans_of_all(nodes, one_shot_plan, {}));
+      check(nodes, plans_of_all(nodes, two_shot_plan, root));
+      check(nodes, plans_of_all(nodes, one_shot_plan, root));
+      check(nodes, plans_of_all(nodes, two_shot_plan, {.kind = Receivers::Kind::kOwner}));
     }
   }
 };
 
-TEST_P(AllReducePlans, EveryCombinationIsTheCanonicalTree) {
+TEST_P(ReducePlans, EveryCombinationIsTheCanonicalTree) {
   for_each_schedule([&](const auto&, const Plans& plans) {
-    for (const AllReducePlan& plan : plans) {
+    for (const ReducePlan& plan : plans) {
       for (const ChunkPlan& chunk : plan.chunks) {
         if (chunk.combines()) {
           EXPECT_EQ(combine(chunk), tree({0, GetParam()}));
@@ -124,7 +131,7 @@ TEST_P(AllReducePlans, EveryCombinationIsTheCanonicalTree) {
   });
 }
 
-TEST_P(AllReducePlans, WhatIsSentIsReceivedAndOnlyBetweenNodes) {
+TEST_P(ReducePlans, WhatIsSentIsReceivedAndOnlyBetweenNodes) {
   for_each_schedule([&](const std::vector<std::string>& nodes, const Plans& plans) {
     const Traffic traffic = sent(plans);
     EXPECT_EQ(traffic, received(plans));
@@ -135,30 +142,48 @@ TEST_P(AllReducePlans, WhatIsSentIsReceivedAndOnlyBetweenNodes) {
   });
 }
 
-TEST_P(AllReducePlans, EveryNodeGetsEveryChunkOnce) {
+TEST_P(ReducePlans, EveryNodeWithAReceiverGetsItsChunksOnce) {
   for_each_schedule([&](const std::vector<std::string>& nodes, const Plans& plans) {
     std::map<std::pair<std::string, int>, int> writers;
+    std::map<int, int> combiners;
     for (std::size_t rank = 0; rank < plans.size(); ++rank) {
       for (const ChunkPlan& chunk : plans[rank].chunks) {
-        EXPECT_NE(chunk.combines(), chunk.result_from >= 0);
-        writers[{nodes[rank], chunk.chunk}] += 1;
+        EXPECT_FALSE(chunk.combines() && chunk.result_from >= 0);
+        combiners[chunk.chunk] += chunk.combines() ? 1 : 0;
+        if (chunk.combines() || chunk.result_from >= 0) {
+          writers[{nodes[rank], chunk.chunk}] += 1;
+        }
       }
     }
-    const std::map<std::string, int> distinct = [&] {
-      std::map<std::string, int> names;
-      for (const std::string& node : nodes) {
-        names[node] = 1;
+    for (int chunk = 0; chunk < plans[0].n_chunks; ++chunk) {
+      EXPECT_GE(combiners[chunk], 1) << "chunk " << chunk;
+      for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+        if (plans[0].receivers.include(static_cast<int>(rank), chunk)) {
+          const int n_writers = writers[{nodes[rank], chunk}];
+          EXPECT_EQ(n_writers, 1) << "rank " << rank << " chunk " << chunk;
+        }
       }
-      return names;
-    }();
-    EXPECT_EQ(writers.size(), distinct.size() * static_cast<std::size_t>(plans[0].n_chunks));
-    for (const auto& [place, count] : writers) {
-      EXPECT_EQ(count, 1) << place.first << " chunk " << place.second;
     }
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, AllReducePlans, ::testing::Range(1, 34));
+TEST_P(ReducePlans, ResultsGoOnlyToNodesWithAReceiver) {
+  for_each_schedule([&](const std::vector<std::string>& nodes, const Plans& plans) {
+    const Traffic traffic = sent(plans);
+    for (const auto& [message, count] : traffic.results) {
+      const auto& [from, to] = message.first;
+      bool is_wanted = false;
+      for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+        const bool is_there = nodes[rank] == nodes[static_cast<std::size_t>(to)];
+        is_wanted = is_wanted || (is_there && plans[0].receivers.include(static_cast<int>(rank),
+                                                                         message.second));
+      }
+      EXPECT_TRUE(is_wanted) << "from " << from << " to " << to;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, ReducePlans, ::testing::Range(1, 34));
 
 class Chunks : public ::testing::TestWithParam<int> {};
 

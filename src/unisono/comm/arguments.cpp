@@ -1,0 +1,243 @@
+#include "unisono/comm/arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
+
+namespace unisono::comm {
+namespace {
+
+// Bytes of an input or output, in a sweep over all of them by address.
+struct Extent {
+  const std::byte* begin;
+  const std::byte* end;
+  bool is_output;
+  bool is_own;
+  std::string name;
+};
+
+Extent extent_of(const Buffer& buffer, bool is_output, bool is_own, std::string name) {
+  const auto* const begin = static_cast<const std::byte*>(buffer.data);
+  return {.begin = begin,
+          .end = begin + buffer.n_bytes(),
+          .is_output = is_output,
+          .is_own = is_own,
+          .name = std::move(name)};
+}
+
+bool overlap(const Extent& a, const Extent& b) {
+  const std::less<> before;
+  return before(a.begin, b.end) && before(b.begin, a.end);
+}
+
+}  // namespace
+
+Error Arguments::invalid(const std::string& problem) const {
+  return {ErrorCode::kInvalidArgument,
+          label_.empty() ? fmt::format("{}: {}", operation_, problem)
+                         : fmt::format("{} of {}: {}", operation_, label_, problem)};
+}
+
+void Arguments::check_buffer(const Buffer& buffer, const std::string& name) const {
+  if (buffer.count < 0) {
+    throw invalid(fmt::format("{}'s count is {}", name, buffer.count));
+  }
+  if (buffer.data == nullptr && buffer.count > 0) {
+    throw invalid(fmt::format("{}'s data is null", name));
+  }
+  if (static_cast<int>(buffer.dtype) >= kDTypeCount) {
+    throw invalid(fmt::format("{}'s dtype is none", name));
+  }
+  if (buffer.device.type != DeviceType::kCpu) {
+    throw invalid(fmt::format("{} is on a CUDA device; copy it to the CPU first", name));
+  }
+}
+
+void Arguments::check_dtype(const Buffer& buffer, const std::string& name, DType dtype) const {
+  check_buffer(buffer, name);
+  if (buffer.dtype != dtype) {
+    throw invalid(fmt::format(
+        "{} is of {}, where {} is expected", name, to_string(buffer.dtype), to_string(dtype)));
+  }
+}
+
+void Arguments::check_count(const Buffer& buffer,
+                            const std::string& name,
+                            std::int64_t count) const {
+  if (buffer.count != count) {
+    throw invalid(
+        fmt::format("{} has {} elements, where {} are expected", name, buffer.count, count));
+  }
+}
+
+void Arguments::check_root(int root) const {
+  if (root < 0 || root >= world_size_) {
+    throw invalid(fmt::format("root {} is outside a world of {}", root, world_size_));
+  }
+}
+
+void Arguments::check_list(std::span<const Buffer> list,
+                           const std::string& name,
+                           DType dtype) const {
+  if (list.size() != static_cast<std::size_t>(world_size_)) {
+    throw invalid(fmt::format("{} has {} buffers, where a world of {} needs one per rank",
+                              name,
+                              list.size(),
+                              world_size_));
+  }
+  for (std::size_t index = 0; index < list.size(); ++index) {
+    check_dtype(list[index], fmt::format("{}[{}]", name, index), dtype);
+  }
+}
+
+void Arguments::check_counts(std::span<const std::int64_t> counts) const {
+  if (counts.size() != static_cast<std::size_t>(world_size_)) {
+    throw invalid(fmt::format(
+        "there are {} counts, where a world of {} needs one per rank", counts.size(), world_size_));
+  }
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+    if (counts[rank] < 0) {
+      throw invalid(fmt::format("the count of rank {} is {}", rank, counts[rank]));
+    }
+  }
+}
+
+void Arguments::check_list_counts(std::span<const Buffer> list,
+                                  const std::string& name,
+                                  std::span<const std::int64_t> counts) const {
+  if (counts.empty()) {
+    return;
+  }
+  check_counts(counts);
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+    check_count(list[rank], fmt::format("{}[{}]", name, rank), counts[rank]);
+  }
+}
+
+void Arguments::check_absent(const Buffer& buffer, const std::string& name) const {
+  if (buffer.data != nullptr || buffer.count != 0) {
+    throw invalid(fmt::format("{} is for the root alone; pass Buffer() on rank {}", name, rank_));
+  }
+}
+
+void Arguments::check_absent(std::span<const Buffer> list, const std::string& name) const {
+  if (!list.empty()) {
+    throw invalid(
+        fmt::format("{} is for the root alone; pass an empty list on rank {}", name, rank_));
+  }
+}
+
+std::vector<Buffer> Arguments::blocks_of(const Buffer& whole,
+                                         const std::string& name,
+                                         std::span<const std::int64_t> counts) const {
+  const auto world_size = static_cast<std::size_t>(world_size_);
+  if (!counts.empty()) {
+    check_counts(counts);
+  }
+  if (counts.empty() && whole.count % world_size_ != 0) {
+    throw invalid(fmt::format("{} has {} elements, which make no equal blocks for a world of {}",
+                              name,
+                              whole.count,
+                              world_size_));
+  }
+  std::vector<Buffer> blocks(world_size, whole);
+  std::int64_t begin = 0;
+  for (std::size_t rank = 0; rank < world_size; ++rank) {
+    const std::int64_t count = counts.empty() ? whole.count / world_size_ : counts[rank];
+    if (count > whole.count - begin) {
+      throw invalid(fmt::format(
+          "{} has {} elements, and the count of rank {} is {}", name, whole.count, rank, count));
+    }
+    blocks[rank].data = static_cast<std::byte*>(whole.data) +
+                        begin * static_cast<std::int64_t>(size_of(whole.dtype));
+    blocks[rank].count = count;
+    begin += count;
+  }
+  if (begin != whole.count) {
+    throw invalid(
+        fmt::format("{} has {} elements, and the counts make {}", name, whole.count, begin));
+  }
+  return blocks;
+}
+
+void Arguments::check_same_or_apart(const Buffer& in, const Buffer& out) const {
+  if (in.data != out.data &&
+      overlap(extent_of(in, false, true, {}), extent_of(out, true, true, {}))) {
+    throw invalid("in and out overlap, but are not the same memory");
+  }
+}
+
+void Arguments::check_apart(std::span<const Buffer> ins,
+                            std::span<const Buffer> outs,
+                            int own_in,
+                            int own_out) const {
+  std::vector<Extent> extents;
+  const auto add = [&](std::span<const Buffer> buffers, const char* name, bool is_output, int own) {
+    for (int index = 0; index < static_cast<int>(buffers.size()); ++index) {
+      const Buffer& buffer = buffers[static_cast<std::size_t>(index)];
+      if (buffer.count > 0) {
+        const std::string full_name =
+            buffers.size() == 1 ? std::string(name) : fmt::format("{}[{}]", name, index);
+        extents.push_back(extent_of(buffer, is_output, index == own, full_name));
+      }
+    }
+  };
+  add(ins, "in", false, own_in);
+  add(outs, "out", true, own_out);
+  const auto begins_before = [](const Extent& a, const Extent& b) {
+    return std::less<>()(a.begin, b.begin);
+  };
+  std::sort(extents.begin(), extents.end(), begins_before);
+  // Of those that begin earlier, the output and the input that reach furthest.
+  std::optional<Extent> furthest_output;
+  std::optional<Extent> furthest_input;
+  for (const Extent& extent : extents) {
+    const bool is_in_place = extent.is_own;
+    const auto check = [&](const std::optional<Extent>& other) {
+      if (!other || !overlap(extent, *other)) {
+        return;
+      }
+      const bool is_same = extent.begin == other->begin && extent.end == other->end &&
+                           is_in_place && other->is_own && extent.is_output != other->is_output;
+      if (!is_same) {
+        throw invalid(fmt::format("{} and {} overlap", other->name, extent.name));
+      }
+    };
+    check(furthest_output);
+    if (extent.is_output) {
+      check(furthest_input);
+    }
+    std::optional<Extent>& furthest = extent.is_output ? furthest_output : furthest_input;
+    if (!furthest || std::less<>()(furthest->end, extent.end)) {
+      furthest = extent;
+    }
+  }
+}
+
+Deadline Arguments::deadline(std::optional<std::chrono::milliseconds> timeout,
+                             std::chrono::milliseconds default_timeout) const {
+  if (timeout && *timeout <= std::chrono::milliseconds::zero()) {
+    throw invalid(fmt::format("the timeout is {} ms", timeout->count()));
+  }
+  return Deadline::after(timeout.value_or(default_timeout));
+}
+
+Arguments arguments_of(const Job& job, const char* operation, const std::string& label) {
+  return {operation, label, job.topology().rank(), job.topology().world_size()};
+}
+
+}  // namespace unisono::comm

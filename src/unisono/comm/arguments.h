@@ -1,0 +1,84 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/comm/job.h"
+
+namespace unisono::comm {
+
+/// Checks the arguments of one call. All throw Error(kInvalidArgument), whose text begins with the
+/// operation and the caller's label.
+class Arguments {
+ public:
+  /// `operation` and `label` outlive it.
+  Arguments(const char* operation, const std::string& label, int rank, int world_size)
+      : operation_(operation), label_(label), rank_(rank), world_size_(world_size) {}
+
+  [[nodiscard]] Error invalid(const std::string& problem) const;
+
+  /// `name` is the argument's: "in", "out[3]".
+  void check_buffer(const Buffer& buffer, const std::string& name) const;
+
+  void check_dtype(const Buffer& buffer, const std::string& name, DType dtype) const;
+
+  void check_count(const Buffer& buffer, const std::string& name, std::int64_t count) const;
+
+  void check_root(int root) const;
+
+  /// A list has an entry for each rank, and each is a buffer of this dtype.
+  void check_list(std::span<const Buffer> list, const std::string& name, DType dtype) const;
+
+  /// A count for each rank, none negative.
+  void check_counts(std::span<const std::int64_t> counts) const;
+
+  /// If there are counts, the list's buffers are as large as they say.
+  void check_list_counts(std::span<const Buffer> list,
+                         const std::string& name,
+                         std::span<const std::int64_t> counts) const;
+
+  /// What only the root passes.
+  void check_absent(const Buffer& buffer, const std::string& name) const;
+  void check_absent(std::span<const Buffer> list, const std::string& name) const;
+
+  /// A part of `whole` for each rank: of these counts, or of equal size if there are none.
+  [[nodiscard]] std::vector<Buffer> blocks_of(const Buffer& whole,
+                                              const std::string& name,
+                                              std::span<const std::int64_t> counts) const;
+
+  /// The two are the same memory, or have no byte in common.
+  void check_same_or_apart(const Buffer& in, const Buffer& out) const;
+
+  /// No input has a byte in common with an output, save one that is the very same memory as the
+  /// output that it goes to: `own_in` and `own_out`, indices or -1.
+  void check_apart(std::span<const Buffer> ins,
+                   std::span<const Buffer> outs,
+                   int own_in,
+                   int own_out) const;
+
+  [[nodiscard]] Deadline deadline(std::optional<std::chrono::milliseconds> timeout,
+                                  std::chrono::milliseconds default_timeout) const;
+
+  [[nodiscard]] int rank() const { return rank_; }
+
+  [[nodiscard]] int world_size() const { return world_size_; }
+
+ private:
+  const char* operation_;
+  const std::string& label_;
+  int rank_;
+  int world_size_;
+};
+
+[[nodiscard]] Arguments arguments_of(const Job& job,
+                                     const char* operation,
+                                     const std::string& label);
+
+}  // namespace unisono::comm

@@ -1,0 +1,60 @@
+#include "unisono/comm/stored_whereabouts.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/comm/side_store.h"
+#include "unisono/engine/native/whereabouts.h"
+#include "unisono/store/store.h"
+
+namespace unisono::comm {
+
+using engine::CallRecord;
+
+static_assert(std::is_trivially_copyable_v<CallRecord>, "it travels byte by byte");
+
+StoredWhereabouts::StoredWhereabouts(SideStore& store, std::string prefix, int rank)
+    : store_(store), prefix_(std::move(prefix)), rank_(rank) {}
+
+std::string StoredWhereabouts::key_of(int rank) const {
+  return fmt::format("{}/whereabouts/{}", prefix_, rank);
+}
+
+void StoredWhereabouts::tell(std::span<const CallRecord> calls) noexcept {
+  store::Store* const store = store_.try_open();
+  if (store == nullptr) {
+    return;
+  }
+  try {
+    store->set(key_of(rank_),
+               std::string(reinterpret_cast<const char*>(calls.data()), calls.size_bytes()));
+  } catch (const std::exception&) {
+    store_.give_up();
+  }
+}
+
+std::vector<CallRecord> StoredWhereabouts::ask(int rank) noexcept {
+  std::vector<CallRecord> calls;
+  store::Store* const store = store_.try_open();
+  if (store == nullptr) {
+    return calls;
+  }
+  try {
+    const std::string bytes = store->try_get(key_of(rank)).value_or("");
+    calls.resize(bytes.size() / sizeof(CallRecord));
+    std::memcpy(calls.data(), bytes.data(), calls.size() * sizeof(CallRecord));
+  } catch (const std::exception&) {
+    store_.give_up();
+  }
+  return calls;
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,175 @@
+#include "unisono/engine/native/data_movement.h"
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/collective/reduce_plan.h"
+#include "unisono/engine/native/local_exchange.h"
+#include "unisono/engine/native/operation_context.h"
+#include "unisono/transport/tcp/exchange.h"
+
+namespace unisono::engine {
+namespace {
+
+using Source = std::span<const std::byte>;
+using Sink = std::span<std::byte>;
+
+Sink bytes_of(const Buffer& buffer) {
+  return {static_cast<std::byte*>(buffer.data), static_cast<std::size_t>(buffer.n_bytes())};
+}
+
+// What this rank gives each rank, and takes from it; nothing where the two have no part in each
+// other.
+struct Transfers {
+  explicit Transfers(int world_size)
+      : gives(static_cast<std::size_t>(world_size)), takes(static_cast<std::size_t>(world_size)) {}
+
+  std::vector<std::optional<Source>> gives;
+  std::vector<std::optional<Sink>> takes;
+};
+
+LocalTransfers local_part(const OperationContext& context, const Transfers& transfers) {
+  LocalTransfers local;
+  for (const int rank : context.topology.local_ranks()) {
+    const std::optional<Source>& gives = transfers.gives[static_cast<std::size_t>(rank)];
+    const std::optional<Sink>& takes = transfers.takes[static_cast<std::size_t>(rank)];
+    // What all get is one lane.
+    const bool is_as_before = gives && !local.lanes.empty() &&
+                              local.lanes.back().front().data() == gives->data() &&
+                              local.lanes.back().front().size() == gives->size();
+    if (gives && !is_as_before) {
+      local.lanes.push_back({*gives});
+    }
+    local.lane_to.push_back(gives ? static_cast<int>(local.lanes.size()) - 1 : -1);
+    local.from.push_back(takes ? LocalTransfers::Sink{*takes} : LocalTransfers::Sink{});
+  }
+  return local;
+}
+
+// Every pair talks in both directions: who only sent would not learn that its peer called something
+// else.
+void exchange_between_nodes(OperationContext& context, const Transfers& transfers) {
+  std::vector<tcp::Outgoing> sends;
+  std::vector<tcp::Incoming> receives;
+  const int world_size = context.topology.world_size();
+  for (int step = 1; step < world_size; ++step) {
+    const int rank = (context.topology.rank() + step) % world_size;
+    const std::optional<Source>& gives = transfers.gives[static_cast<std::size_t>(rank)];
+    const std::optional<Sink>& takes = transfers.takes[static_cast<std::size_t>(rank)];
+    if (context.topology.node_of(rank) != context.topology.node() && (gives || takes)) {
+      sends.push_back({.rank = rank, .data = gives.value_or(Source())});
+      receives.push_back({.rank = rank, .data = takes.value_or(Sink())});
+    }
+  }
+  context.exchange.run(sends, receives);
+}
+
+void move(OperationContext& context, const Transfers& transfers) {
+  LocalExchange local(context, local_part(context, transfers));
+  local.offer();
+  context.enter();
+  local.take();
+  exchange_between_nodes(context, transfers);
+}
+
+// The blocks that a rank has after the exchange between nodes, and passes on to its node: its own,
+// and those of other nodes' ranks for which it is the deputy.
+std::vector<int> blocks_of(const collective::Topology& topology, int rank) {
+  std::vector<int> blocks;
+  for (int block = 0; block < topology.world_size(); ++block) {
+    if (collective::deputy_for(topology, topology.node_of(rank), block) == rank) {
+      blocks.push_back(block);
+    }
+  }
+  return blocks;
+}
+
+// Each block goes to one rank of every other node, in the order of blocks: so both ends of a pair
+// post their messages alike.
+void exchange_blocks(OperationContext& context) {
+  const collective::Topology& topology = context.topology;
+  std::vector<tcp::Outgoing> sends;
+  std::vector<tcp::Incoming> receives;
+  for (const int block : blocks_of(topology, topology.rank())) {
+    if (block != topology.rank()) {
+      const Buffer& out = context.operation.outs[static_cast<std::size_t>(block)];
+      receives.push_back({.rank = block, .data = bytes_of(out)});
+      sends.push_back({.rank = block, .data = {}});
+      continue;
+    }
+    for (int node = 0; node < topology.n_nodes(); ++node) {
+      if (node != topology.node()) {
+        const int deputy = collective::deputy_for(topology, node, block);
+        sends.push_back({.rank = deputy, .data = bytes_of(context.operation.in)});
+        receives.push_back({.rank = deputy, .data = {}});
+      }
+    }
+  }
+  context.exchange.run(sends, receives);
+}
+
+}  // namespace
+
+void all_gather(OperationContext& context) {
+  const Operation& operation = context.operation;
+  const collective::Topology& topology = context.topology;
+  const bool is_one_node = topology.n_nodes() == 1;
+  LocalTransfers transfers{.lanes = {{}}, .lane_to = {}, .from = {}, .is_ready = is_one_node};
+  for (const int block : blocks_of(topology, topology.rank())) {
+    const bool is_own = block == topology.rank();
+    const Buffer& buffer = is_own ? operation.in : operation.outs[static_cast<std::size_t>(block)];
+    transfers.lanes.front().emplace_back(bytes_of(buffer));
+  }
+  for (const int rank : topology.local_ranks()) {
+    LocalTransfers::Sink sink;
+    for (const int block : blocks_of(topology, rank)) {
+      sink.push_back(bytes_of(operation.outs[static_cast<std::size_t>(block)]));
+    }
+    transfers.from.push_back(std::move(sink));
+    transfers.lane_to.push_back(0);
+  }
+  LocalExchange local(context, std::move(transfers));
+  local.offer();
+  context.enter();
+  if (!is_one_node) {
+    exchange_blocks(context);
+    context.sync();
+  }
+  local.take();
+}
+
+void gather(OperationContext& context) {
+  const auto root = static_cast<std::size_t>(context.operation.descriptor.root);
+  Transfers transfers(context.topology.world_size());
+  transfers.gives[root] = bytes_of(context.operation.in);
+  for (std::size_t rank = 0; rank < context.operation.outs.size(); ++rank) {
+    transfers.takes[rank] = bytes_of(context.operation.outs[rank]);
+  }
+  move(context, transfers);
+}
+
+void scatter(OperationContext& context) {
+  const auto root = static_cast<std::size_t>(context.operation.descriptor.root);
+  Transfers transfers(context.topology.world_size());
+  transfers.takes[root] = bytes_of(context.operation.out);
+  for (std::size_t rank = 0; rank < context.operation.ins.size(); ++rank) {
+    transfers.gives[rank] = bytes_of(context.operation.ins[rank]);
+  }
+  move(context, transfers);
+}
+
+void all_to_all(OperationContext& context) {
+  Transfers transfers(context.topology.world_size());
+  for (std::size_t rank = 0; rank < context.operation.ins.size(); ++rank) {
+    transfers.gives[rank] = bytes_of(context.operation.ins[rank]);
+    transfers.takes[rank] = bytes_of(context.operation.outs[rank]);
+  }
+  move(context, transfers);
+}
+
+}  // namespace unisono::engine

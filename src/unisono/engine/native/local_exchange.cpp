@@ -1,0 +1,276 @@
+#include "unisono/engine/native/local_exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/transport/descriptor.h"
+#include "unisono/transport/shm/board.h"
+
+namespace unisono::engine {
+namespace {
+
+using shm::Exposure;
+
+template <class Bytes>
+std::int64_t n_bytes_of(const std::vector<Bytes>& pieces) {
+  return std::accumulate(
+      pieces.begin(), pieces.end(), std::int64_t{0}, [](std::int64_t sum, const Bytes& piece) {
+        return sum + static_cast<std::int64_t>(piece.size());
+      });
+}
+
+// Calls `visit(part, at)` for the parts of `pieces` that make up bytes begin, ..., begin + n - 1;
+// `at` counts from begin.
+template <class Bytes, class Visit>
+void for_each_part(const std::vector<Bytes>& pieces,
+                   std::int64_t begin,
+                   std::int64_t n_bytes,
+                   Visit visit) {
+  std::int64_t at = 0;
+  for (const Bytes& piece : pieces) {
+    const auto size = static_cast<std::int64_t>(piece.size());
+    const std::int64_t skipped = std::min(begin, size);
+    const std::int64_t n_part = std::min(size - skipped, n_bytes - at);
+    if (n_part > 0) {
+      visit(piece.subspan(static_cast<std::size_t>(skipped), static_cast<std::size_t>(n_part)), at);
+      at += n_part;
+    }
+    begin -= skipped;
+  }
+}
+
+void copy_out(const LocalTransfers::Source& from,
+              std::int64_t begin,
+              std::int64_t n_bytes,
+              std::byte* to) {
+  for_each_part(from, begin, n_bytes, [to](std::span<const std::byte> part, std::int64_t at) {
+    std::memcpy(to + at, part.data(), part.size());
+  });
+}
+
+void copy_in(const std::byte* from,
+             const LocalTransfers::Sink& to,
+             std::int64_t begin,
+             std::int64_t n_bytes) {
+  for_each_part(to, begin, n_bytes, [from](std::span<std::byte> part, std::int64_t at) {
+    std::memcpy(part.data(), from + at, part.size());
+  });
+}
+
+// What a rank gives itself may be where it is to go already.
+void copy_own(const LocalTransfers::Source& from, const LocalTransfers::Sink& to) {
+  std::int64_t begin = 0;
+  for (const std::span<const std::byte> piece : from) {
+    const auto size = static_cast<std::int64_t>(piece.size());
+    for_each_part(to, begin, size, [&piece](std::span<std::byte> part, std::int64_t at) {
+      if (part.data() != piece.data() + at) {
+        std::memcpy(part.data(), piece.data() + at, part.size());
+      }
+    });
+    begin += size;
+  }
+}
+
+std::size_t index(int value) {
+  return static_cast<std::size_t>(value);
+}
+
+}  // namespace
+
+LocalExchange::LocalExchange(OperationContext& context, LocalTransfers transfers)
+    : context_(context), transfers_(std::move(transfers)) {
+  for (const LocalTransfers::Source& lane : transfers_.lanes) {
+    lane_bytes_.push_back(n_bytes_of(lane));
+  }
+  lane_offsets_.assign(transfers_.lanes.size(), 0);
+}
+
+void LocalExchange::offer() {
+  std::vector<int> lanes;
+  for (int lane = 0; lane < static_cast<int>(transfers_.lanes.size()); ++lane) {
+    if (is_for_others(lane)) {
+      lanes.push_back(lane);
+    }
+  }
+  mine().n_windows = 0;
+  mine().exposure = choose_exposure(lanes);
+  describe_lanes();
+  if (mine().exposure == Exposure::kSlot) {
+    std::byte* const slot = context_.board.slot(context_.self(), context_.operation.sequence);
+    for (const int lane : lanes) {
+      copy_out(transfers_.lanes[index(lane)],
+               0,
+               lane_bytes_[index(lane)],
+               slot + lane_offsets_[index(lane)]);
+    }
+  }
+}
+
+bool LocalExchange::is_for_others(int lane) const {
+  for (int taker = 0; taker < context_.n_local(); ++taker) {
+    if (taker != context_.self() && transfers_.lane_to[index(taker)] == lane) {
+      return lane_bytes_[index(lane)] > 0;
+    }
+  }
+  return false;
+}
+
+Exposure LocalExchange::choose_exposure(const std::vector<int>& lanes) {
+  std::int64_t total = 0;
+  std::int64_t largest = 0;
+  for (const int lane : lanes) {
+    lane_offsets_[index(lane)] = total;
+    total += lane_bytes_[index(lane)];
+    largest = std::max(largest, lane_bytes_[index(lane)]);
+  }
+  if (lanes.empty()) {
+    return Exposure::kNothing;
+  }
+  if (transfers_.is_ready && total <= shm::kSlotBytes) {
+    return Exposure::kSlot;
+  }
+  const shm::Arena& arena = context_.board.arena(context_.self());
+  const auto lie_in_arena = [&](int lane) {
+    const LocalTransfers::Source& source = transfers_.lanes[index(lane)];
+    const std::optional<std::int64_t> offset =
+        source.size() == 1 ? arena.offset_of(source.front().data(), lane_bytes_[index(lane)])
+                           : std::nullopt;
+    lane_offsets_[index(lane)] = offset.value_or(-1);
+    return offset.has_value();
+  };
+  if (std::all_of(lanes.begin(), lanes.end(), lie_in_arena)) {
+    return Exposure::kArena;
+  }
+  constexpr auto kGrain = static_cast<std::int64_t>(shm::kCacheLine);
+  const auto n_lanes = static_cast<std::int64_t>(lanes.size());
+  const std::int64_t share =
+      std::max(shm::kSegmentBytes / n_lanes / kGrain, std::int64_t{1}) * kGrain;
+  UNISONO_CHECK(share * n_lanes <= shm::kStagingBytes, "too many ranks on a node");
+  for (std::size_t position = 0; position < lanes.size(); ++position) {
+    lane_offsets_[index(lanes[position])] = static_cast<std::int64_t>(position) * share;
+  }
+  mine().share_bytes = share;
+  mine().n_windows = static_cast<std::uint32_t>((largest + share - 1) / share);
+  return Exposure::kStaged;
+}
+
+void LocalExchange::describe_lanes() {
+  for (int peer = 0; peer < context_.n_local(); ++peer) {
+    const int lane = transfers_.lane_to[index(peer)];
+    context_.board.lane(context_.self(), peer, context_.operation.sequence) = {
+        .n_bytes = lane < 0 ? 0 : lane_bytes_[index(lane)],
+        .offset = lane < 0 ? 0 : lane_offsets_[index(lane)],
+        .n_bytes_taken = n_bytes_of(transfers_.from[index(peer)])};
+  }
+}
+
+// All see the same lanes, so all come to the same words. Where ranks agree on a count, they agree
+// on all sizes.
+void LocalExchange::check_sizes() const {
+  if (context_.operation.descriptor.count != transport::kUneven) {
+    return;
+  }
+  const std::uint64_t sequence = context_.operation.sequence;
+  for (int from = 0; from < context_.n_local(); ++from) {
+    for (int to = 0; to < context_.n_local(); ++to) {
+      const std::int64_t given = context_.board.lane(from, to, sequence).n_bytes;
+      const std::int64_t taken = context_.board.lane(to, from, sequence).n_bytes_taken;
+      if (given != taken) {
+        throw Error(ErrorCode::kMismatch,
+                    fmt::format("rank {} gives {} elements to rank {}, which takes {}",
+                                context_.rank_at(from),
+                                given / context_.element_bytes(),
+                                context_.rank_at(to),
+                                taken / context_.element_bytes()));
+      }
+    }
+  }
+}
+
+void LocalExchange::take() {
+  check_sizes();
+  const int self = context_.self();
+  if (const int lane = transfers_.lane_to[index(self)]; lane >= 0) {
+    copy_own(transfers_.lanes[index(lane)], transfers_.from[index(self)]);
+  }
+  // Each rank begins with its neighbour, so that not all read from the same one.
+  std::uint32_t n_windows = mine().n_windows;
+  bool is_arena_read = mine().exposure == Exposure::kArena;
+  for (int step = 1; step < context_.n_local(); ++step) {
+    const int giver = (self + step) % context_.n_local();
+    const shm::Placement& theirs = context_.card(giver).placement;
+    n_windows = std::max(n_windows, theirs.n_windows);
+    is_arena_read = is_arena_read || theirs.exposure == Exposure::kArena;
+    take_at_once(giver);
+  }
+  if (n_windows == 0 && is_arena_read) {
+    context_.sync();
+  }
+  // In step k a rank puts window k where the others can read it, and takes their windows k - 1: so
+  // one meeting per step is enough.
+  for (std::uint32_t step = 0; n_windows > 0 && step <= n_windows; ++step) {
+    if (step < mine().n_windows) {
+      stage(step);
+    }
+    for (int peer = 1; step > 0 && peer < context_.n_local(); ++peer) {
+      take_staged((self + peer) % context_.n_local(), step - 1);
+    }
+    if (step < n_windows) {
+      context_.sync();
+    }
+  }
+}
+
+void LocalExchange::take_at_once(int giver) {
+  const std::uint64_t sequence = context_.operation.sequence;
+  const shm::Lane& lane = context_.board.lane(giver, context_.self(), sequence);
+  const Exposure exposure = context_.card(giver).placement.exposure;
+  if (lane.n_bytes == 0) {
+    return;
+  }
+  if (exposure == Exposure::kSlot) {
+    copy_in(context_.board.slot(giver, sequence) + lane.offset,
+            transfers_.from[index(giver)],
+            0,
+            lane.n_bytes);
+  } else if (exposure == Exposure::kArena) {
+    copy_in(context_.board.at(giver, lane.offset), transfers_.from[index(giver)], 0, lane.n_bytes);
+  }
+}
+
+void LocalExchange::stage(std::int64_t window) {
+  const std::int64_t share = mine().share_bytes;
+  std::byte* const staging = context_.board.staging_in(context_.self(), window);
+  for (int lane = 0; lane < static_cast<int>(transfers_.lanes.size()); ++lane) {
+    const std::int64_t begin = window * share;
+    const std::int64_t size = std::min(share, lane_bytes_[index(lane)] - begin);
+    if (size > 0 && is_for_others(lane)) {
+      copy_out(transfers_.lanes[index(lane)], begin, size, staging + lane_offsets_[index(lane)]);
+    }
+  }
+}
+
+void LocalExchange::take_staged(int giver, std::int64_t window) {
+  const shm::Placement& theirs = context_.card(giver).placement;
+  const shm::Lane& lane = context_.board.lane(giver, context_.self(), context_.operation.sequence);
+  const std::int64_t begin = window * theirs.share_bytes;
+  const std::int64_t size = std::min(theirs.share_bytes, lane.n_bytes - begin);
+  if (theirs.exposure == Exposure::kStaged && size > 0) {
+    copy_in(context_.board.staging_in(giver, window) + lane.offset,
+            transfers_.from[index(giver)],
+            begin,
+            size);
+  }
+}
+
+}  // namespace unisono::engine

@@ -1,0 +1,63 @@
+#include "unisono/engine/native/operation_context.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/transport/describe.h"
+#include "unisono/transport/descriptor.h"
+#include "unisono/transport/shm/arena.h"
+#include "unisono/transport/shm/board.h"
+#include "unisono/transport/tcp/exchange.h"
+
+namespace unisono::engine {
+
+void OperationContext::enter() {
+  shm::Card& mine = board.my_card(operation.sequence);
+  const shm::Arena& arena = board.arena(self());
+  mine.descriptor = operation.descriptor;
+  mine.placement.in_offset = arena.offset_of(in_bytes(), operation.in.n_bytes()).value_or(-1);
+  mine.placement.out_offset = arena.offset_of(out_bytes(), operation.out.n_bytes()).value_or(-1);
+  board.enter(operation.sequence, mode, patience);
+  check_cards();
+}
+
+// All ranks of the node see the same cards, so all come to the same words.
+void OperationContext::check_cards() const {
+  const transport::Descriptor& first = card(0).descriptor;
+  for (int peer = 1; peer < n_local(); ++peer) {
+    const transport::Descriptor& other = card(peer).descriptor;
+    if (!(first == other)) [[unlikely]] {
+      throw Error(
+          ErrorCode::kMismatch,
+          fmt::format("ranks called different operations: rank {} called {}, rank {} called {}",
+                      rank_at(0),
+                      transport::describe(first, operation.sequence),
+                      rank_at(peer),
+                      transport::describe(other, operation.sequence)));
+    }
+  }
+}
+
+void OperationContext::meet_other_nodes() {
+  if (topology.n_nodes() == 1) {
+    return;
+  }
+  if (topology.local_rank() == 0) {
+    std::vector<tcp::Outgoing> sends;
+    std::vector<tcp::Incoming> receives;
+    for (int node = 0; node < topology.n_nodes(); ++node) {
+      if (node != topology.node()) {
+        const int leader = topology.ranks_of(node).front();
+        sends.push_back({.rank = leader, .data = {}});
+        receives.push_back({.rank = leader, .data = {}});
+      }
+    }
+    exchange.run(sends, receives);
+  }
+  sync();
+}
+
+}  // namespace unisono::engine

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/dtype.h"
+#include "unisono/collective/topology.h"
+#include "unisono/engine/operation.h"
+#include "unisono/transport/patience.h"
+#include "unisono/transport/shm/board.h"
+#include "unisono/transport/tcp/exchange.h"
+
+namespace unisono::engine {
+
+/// One operation under way on this rank: what its steps share.
+struct OperationContext {
+  const Operation& operation;
+  const collective::Topology& topology;
+  shm::Board& board;
+  tcp::Exchange exchange;
+  shm::WaitMode mode;
+  transport::Patience& patience;
+  std::vector<std::byte>& scratch;
+
+  /// Shows this rank's card, waits for those of the node's ranks, and checks that all called the
+  /// same.
+  void enter();
+
+  /// Waits until every rank of the node has called it as often as this one.
+  void sync() { board.sync(mode, patience); }
+
+  /// An empty message from the lowest rank of each node to those of all others, then sync().
+  void meet_other_nodes();
+
+  [[nodiscard]] int n_local() const { return board.local_world_size(); }
+
+  /// This rank's index among those of its node.
+  [[nodiscard]] int self() const { return board.local_rank(); }
+
+  /// The rank with this index on this node.
+  [[nodiscard]] int rank_at(int local_rank) const {
+    return topology.local_ranks()[static_cast<std::size_t>(local_rank)];
+  }
+
+  [[nodiscard]] const shm::Card& card(int local_rank) const {
+    return board.card(local_rank, operation.sequence);
+  }
+
+  [[nodiscard]] std::int64_t element_bytes() const {
+    return static_cast<std::int64_t>(size_of(operation.descriptor.dtype));
+  }
+
+  [[nodiscard]] std::int64_t count() const { return operation.descriptor.count; }
+
+  [[nodiscard]] const std::byte* in_bytes() const {
+    return static_cast<const std::byte*>(operation.in.data);
+  }
+
+  [[nodiscard]] std::byte* out_bytes() const { return static_cast<std::byte*>(operation.out.data); }
+
+ private:
+  void check_cards() const;
+};
+
+}  // namespace unisono::engine

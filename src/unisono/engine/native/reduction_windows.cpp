@@ -1,0 +1,197 @@
+#include "unisono/engine/native/reduction_windows.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/collective/reduce_plan.h"
+#include "unisono/transport/shm/board.h"
+
+namespace unisono::engine {
+namespace {
+
+using collective::ElementRange;
+
+// Stores past the caches pay when the whole buffer does not fit in them.
+constexpr std::int64_t kStreamingBytes = 8 << 20;
+
+std::int64_t granularity(std::int64_t element_bytes) {
+  return std::max<std::int64_t>(static_cast<std::int64_t>(shm::kCacheLine) / element_bytes, 1);
+}
+
+}  // namespace
+
+VectorWindows::VectorWindows(OperationContext& context,
+                             const collective::ReducePlan& plan,
+                             std::int64_t segment_elements)
+    : ReductionWindows(context, plan), segment_elements_(segment_elements) {}
+
+bool VectorWindows::is_receiver(int local_rank) const {
+  return plan().receivers.include(context().rank_at(local_rank), 0);
+}
+
+bool VectorWindows::is_symmetric() const {
+  for (int peer = 0; peer < context().n_local(); ++peer) {
+    const shm::Placement& placement = context().card(peer).placement;
+    if (placement.in_offset < 0 || (is_receiver(peer) && placement.out_offset < 0)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::int64_t VectorWindows::n_windows() const {
+  return std::max<std::int64_t>((context().count() + segment_elements_ - 1) / segment_elements_, 1);
+}
+
+ElementRange VectorWindows::range(std::int64_t index) const {
+  const std::int64_t begin = index * segment_elements_;
+  return {.begin = begin, .end = std::min(begin + segment_elements_, context().count())};
+}
+
+std::vector<ChunkPlace> VectorWindows::chunks(std::int64_t index) const {
+  const ElementRange window{.begin = 0, .end = range(index).count()};
+  std::vector<ChunkPlace> places;
+  places.reserve(static_cast<std::size_t>(plan().n_chunks));
+  for (int chunk = 0; chunk < plan().n_chunks; ++chunk) {
+    const ElementRange elements = collective::chunk_of(
+        window, plan().n_chunks, chunk, granularity(context().element_bytes()));
+    places.push_back(
+        {.in_begin = elements.begin, .out_begin = elements.begin, .count = elements.count()});
+  }
+  return places;
+}
+
+Window VectorWindows::symmetric(std::int64_t index) const {
+  Window window{.chunks = chunks(index),
+                .in = {},
+                .out = {},
+                .is_streaming = context().operation.in.n_bytes() >= kStreamingBytes};
+  const std::int64_t offset = range(index).begin * context().element_bytes();
+  for (int peer = 0; peer < context().n_local(); ++peer) {
+    const shm::Placement& placement = context().card(peer).placement;
+    window.in.push_back(context().board.at(peer, placement.in_offset + offset));
+    window.out.push_back(is_receiver(peer) ? context().board.at(peer, placement.out_offset + offset)
+                                           : nullptr);
+  }
+  return window;
+}
+
+// The result goes straight into this rank's own buffer, and into the arenas of its peers.
+Window VectorWindows::staged(std::int64_t index) const {
+  Window window{.chunks = chunks(index), .in = {}, .out = {}};
+  const std::int64_t offset = range(index).begin * context().element_bytes();
+  for (int peer = 0; peer < context().n_local(); ++peer) {
+    const bool is_self = peer == context().self();
+    window.in.push_back(context().board.staging_in(peer, index));
+    window.out.push_back(!is_receiver(peer) ? nullptr
+                         : is_self          ? context().out_bytes() + offset
+                                            : context().board.staging_out(peer, index));
+  }
+  return window;
+}
+
+void VectorWindows::copy_in(std::int64_t index) const {
+  const ElementRange elements = range(index);
+  std::copy_n(context().in_bytes() + elements.begin * context().element_bytes(),
+              elements.count() * context().element_bytes(),
+              context().board.staging_in(context().self(), index));
+}
+
+// This rank's own chunks are in place already.
+void VectorWindows::copy_out(std::int64_t index) const {
+  if (!is_receiver(context().self())) {
+    return;
+  }
+  const std::byte* const staging = context().board.staging_out(context().self(), index);
+  std::byte* const out = context().out_bytes() + range(index).begin * context().element_bytes();
+  const std::vector<ChunkPlace> places = chunks(index);
+  auto mine = plan().chunks.begin();
+  for (int chunk = 0; chunk < plan().n_chunks; ++chunk) {
+    if (mine != plan().chunks.end() && mine->chunk == chunk) {
+      ++mine;
+      continue;
+    }
+    const ChunkPlace& place = places[static_cast<std::size_t>(chunk)];
+    const std::int64_t offset = place.out_begin * context().element_bytes();
+    std::copy_n(staging + offset, place.count * context().element_bytes(), out + offset);
+  }
+}
+
+BlockWindows::BlockWindows(OperationContext& context,
+                           const collective::ReducePlan& plan,
+                           std::int64_t share_elements)
+    : ReductionWindows(context, plan), share_elements_(share_elements) {}
+
+bool BlockWindows::is_symmetric() const {
+  for (int peer = 0; peer < context().n_local(); ++peer) {
+    if (context().card(peer).placement.in_offset < 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::int64_t BlockWindows::n_windows() const {
+  std::int64_t largest = 1;
+  for (const Buffer& block : context().operation.ins) {
+    largest = std::max(largest, block.count);
+  }
+  return (largest + share_elements_ - 1) / share_elements_;
+}
+
+std::int64_t BlockWindows::n_elements(int block, std::int64_t index) const {
+  const std::int64_t count = context().operation.ins[static_cast<std::size_t>(block)].count;
+  return std::clamp<std::int64_t>(count - index * share_elements_, 0, share_elements_);
+}
+
+Window BlockWindows::symmetric(std::int64_t index) const {
+  Window window{.chunks = {},
+                .in = {},
+                .out = {},
+                .is_streaming = context().operation.in.n_bytes() >= kStreamingBytes};
+  std::int64_t begin = index * share_elements_;
+  for (int block = 0; block < plan().n_chunks; ++block) {
+    window.chunks.push_back({.in_begin = begin,
+                             .out_begin = index * share_elements_,
+                             .count = n_elements(block, index)});
+    begin += context().operation.ins[static_cast<std::size_t>(block)].count;
+  }
+  for (int peer = 0; peer < context().n_local(); ++peer) {
+    window.in.push_back(context().board.at(peer, context().card(peer).placement.in_offset));
+    window.out.push_back(peer == context().self() ? context().out_bytes() : nullptr);
+  }
+  return window;
+}
+
+Window BlockWindows::staged(std::int64_t index) const {
+  Window window;
+  for (int block = 0; block < plan().n_chunks; ++block) {
+    window.chunks.push_back({.in_begin = block * share_elements_,
+                             .out_begin = index * share_elements_,
+                             .count = n_elements(block, index)});
+  }
+  for (int peer = 0; peer < context().n_local(); ++peer) {
+    window.in.push_back(context().board.staging_in(peer, index));
+    window.out.push_back(peer == context().self() ? context().out_bytes() : nullptr);
+  }
+  return window;
+}
+
+void BlockWindows::copy_in(std::int64_t index) const {
+  std::byte* const staging = context().board.staging_in(context().self(), index);
+  for (int block = 0; block < plan().n_chunks; ++block) {
+    const auto* const data = static_cast<const std::byte*>(
+        context().operation.ins[static_cast<std::size_t>(block)].data);
+    const std::int64_t n_bytes = n_elements(block, index) * context().element_bytes();
+    if (n_bytes > 0) {
+      std::copy_n(data + index * share_elements_ * context().element_bytes(),
+                  n_bytes,
+                  staging + block * share_elements_ * context().element_bytes());
+    }
+  }
+}
+
+}  // namespace unisono::engine

@@ -1,0 +1,167 @@
+#include "unisono/engine/native/reductions.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/collective/reduce_plan.h"
+#include "unisono/engine/native/operation_context.h"
+#include "unisono/engine/native/reduction_windows.h"
+#include "unisono/engine/native/window_reduction.h"
+#include "unisono/kernels/reduce.h"
+#include "unisono/kernels/reduce_tree.h"
+#include "unisono/transport/shm/board.h"
+
+namespace unisono::engine {
+namespace {
+
+using collective::Receivers;
+using collective::ReducePlan;
+
+std::int64_t bytes_before(const std::vector<Buffer>& blocks, int rank) {
+  std::int64_t n_bytes = 0;
+  for (int block = 0; block < rank; ++block) {
+    n_bytes += blocks[static_cast<std::size_t>(block)].n_bytes();
+  }
+  return n_bytes;
+}
+
+void copy_into_slot(OperationContext& context) {
+  std::byte* slot = context.board.slot(context.self(), context.operation.sequence);
+  const std::span<const Buffer> parts = context.operation.ins.empty()
+                                            ? std::span(&context.operation.in, 1)
+                                            : std::span(context.operation.ins);
+  for (const Buffer& part : parts) {
+    slot = std::copy_n(static_cast<const std::byte*>(part.data), part.n_bytes(), slot);
+  }
+}
+
+// Segments of staged windows are sized so that they are in the cache still when they are read.
+std::unique_ptr<ReductionWindows> make_windows(OperationContext& context,
+                                               const ReducePlan& plan,
+                                               std::int64_t window_bytes) {
+  const std::int64_t window_elements = window_bytes / context.element_bytes();
+  if (plan.receivers.kind != Receivers::Kind::kOwner) {
+    return std::make_unique<VectorWindows>(context, plan, window_elements);
+  }
+  const std::int64_t grain = std::max<std::int64_t>(
+      static_cast<std::int64_t>(shm::kCacheLine) / context.element_bytes(), 1);
+  const std::int64_t share = window_elements / plan.n_chunks / grain * grain;
+  return std::make_unique<BlockWindows>(context, plan, std::max(share, grain));
+}
+
+// In step k a rank puts its part of window k where its peers can read it, reduces its chunk of
+// window k - 1, and takes window k - 2 out; so one meeting per step is enough, and two buffers for
+// each direction.
+void reduce_pipelined(OperationContext& context,
+                      const ReducePlan& plan,
+                      const ReductionWindows& windows) {
+  const std::int64_t n_windows = windows.n_windows();
+  for (std::int64_t step = 0; step < n_windows + 2; ++step) {
+    if (step < n_windows) {
+      windows.copy_in(step);
+    }
+    if (step >= 1 && step <= n_windows) {
+      const Window window = windows.staged(step - 1);
+      WindowReduction(context, plan, window).run();
+    }
+    if (step >= 2) {
+      windows.copy_out(step - 2);
+    }
+    if (step < n_windows + 1) {
+      context.sync();
+    }
+  }
+}
+
+// The size of a window must not depend on how the buffers lie in memory: that differs by node.
+void reduce_between_nodes(OperationContext& context, const ReducePlan& plan) {
+  const auto windows = make_windows(context, plan, shm::kStagingBytes);
+  const bool is_symmetric = windows->is_symmetric();
+  for (std::int64_t index = 0; index < windows->n_windows(); ++index) {
+    if (is_symmetric) {
+      const Window window = windows->symmetric(index);
+      WindowReduction(context, plan, window).run();
+      continue;
+    }
+    windows->copy_in(index);
+    context.sync();
+    const Window window = windows->staged(index);
+    WindowReduction(context, plan, window).run();
+    context.sync();
+    windows->copy_out(index);
+  }
+  context.sync();
+}
+
+}  // namespace
+
+void reduce_in_slots(OperationContext& context,
+                     const ReducePlan& plan,
+                     kernels::ReduceSteps steps) {
+  copy_into_slot(context);
+  context.enter();
+  const bool is_scattered = plan.receivers.kind == Receivers::Kind::kOwner;
+  const int rank = context.topology.rank();
+  if (!plan.receivers.include(rank, is_scattered ? rank : 0)) {
+    return;
+  }
+  const std::int64_t offset = is_scattered ? bytes_before(context.operation.ins, rank) : 0;
+  std::vector<kernels::ReduceInput> inputs;
+  inputs.reserve(static_cast<std::size_t>(context.n_local()));
+  for (int peer = 0; peer < context.n_local(); ++peer) {
+    inputs.push_back({.data = context.board.slot(peer, context.operation.sequence) + offset,
+                      .is_partial = false});
+  }
+  void* const output = context.out_bytes();
+  kernels::reduce({.dtype = context.operation.descriptor.dtype,
+                   .kind = context.operation.descriptor.reduce,
+                   .inputs = inputs,
+                   .steps = steps,
+                   .outputs = std::span(&output, 1),
+                   .divisor = context.topology.world_size()},
+                  context.operation.out.count);
+}
+
+void reduce_one_shot(OperationContext& context, const ReducePlan& plan) {
+  copy_into_slot(context);
+  context.enter();
+  const std::int64_t count = context.count();
+  Window window{.chunks = {{.in_begin = 0, .out_begin = 0, .count = count}}, .in = {}, .out = {}};
+  for (int peer = 0; peer < context.n_local(); ++peer) {
+    const bool is_self = peer == context.self();
+    window.in.push_back(context.board.slot(peer, context.operation.sequence));
+    window.out.push_back(is_self ? context.out_bytes() : context.board.staging_out(peer, 0));
+  }
+  WindowReduction(context, plan, window).run();
+  context.sync();
+  const bool is_receiver = plan.receivers.include(context.topology.rank(), 0);
+  if (is_receiver && plan.chunks.empty()) {
+    std::copy_n(context.board.staging_out(context.self(), 0),
+                context.operation.out.n_bytes(),
+                context.out_bytes());
+  }
+}
+
+void reduce_two_shot(OperationContext& context, const ReducePlan& plan) {
+  context.enter();
+  if (context.topology.n_nodes() > 1) {
+    reduce_between_nodes(context, plan);
+    return;
+  }
+  const auto whole = make_windows(context, plan, std::int64_t{1} << 62);
+  if (whole->is_symmetric()) {
+    // Each rank reads its chunk of all ranks' buffers and writes the result where it belongs.
+    const Window window = whole->symmetric(0);
+    WindowReduction(context, plan, window).run();
+    context.sync();
+    return;
+  }
+  reduce_pipelined(context, plan, *make_windows(context, plan, shm::kSegmentBytes));
+}
+
+}  // namespace unisono::engine

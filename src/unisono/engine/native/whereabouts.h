@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "unisono/transport/descriptor.h"
+
+namespace unisono::engine {
+
+/// An operation that a rank called.
+struct CallRecord {
+  std::uint64_t sequence;
+  transport::Descriptor descriptor;
+};
+
+/// Where ranks are in their group's operations, as they say while they wait. Between nodes ranks
+/// that called different operations may each wait for something that the other never sends.
+class Whereabouts {
+ public:
+  Whereabouts() = default;
+  virtual ~Whereabouts() = default;
+  Whereabouts(const Whereabouts&) = delete;
+  Whereabouts& operator=(const Whereabouts&) = delete;
+  Whereabouts(Whereabouts&&) = delete;
+  Whereabouts& operator=(Whereabouts&&) = delete;
+
+  /// Tells the others what this rank called last. Takes a second at most.
+  virtual void tell(std::span<const CallRecord> calls) noexcept = 0;
+
+  /// What `rank` told last; empty if it has not waited, or can't be asked. Takes a second at most.
+  [[nodiscard]] virtual std::vector<CallRecord> ask(int rank) noexcept = 0;
+};
+
+}  // namespace unisono::engine

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "unisono/collective/canonical_tree.h"
+#include "unisono/collective/reduce_plan.h"
+#include "unisono/engine/native/operation_context.h"
+
+namespace unisono::engine {
+
+/// Where a chunk's elements are in the memory of a window.
+struct ChunkPlace {
+  std::int64_t in_begin;
+  std::int64_t out_begin;
+  std::int64_t count;
+};
+
+/// A part of the buffers of a reduction as this rank reaches them on its node.
+struct Window {
+  std::vector<ChunkPlace> chunks;    ///< By chunk.
+  std::vector<const std::byte*> in;  ///< By local rank.
+  std::vector<std::byte*> out;       ///< By local rank; null: gets nothing here.
+  bool is_streaming = false;         ///< Worth storing past the caches.
+};
+
+/// Carries a plan of collective/ out on one window.
+///
+/// Between two ranks, messages are posted in the order of the plan's chunks on both sides, partial
+/// results before results: that order is all that matches them.
+class WindowReduction {
+ public:
+  WindowReduction(OperationContext& context,
+                  const collective::ReducePlan& plan,
+                  const Window& window)
+      : context_(context), plan_(plan), window_(window) {}
+
+  void run();
+
+ private:
+  void take_scratch();
+  void exchange_partials();
+  void compute_partial(collective::RankRange subtree, const ChunkPlace& place, std::byte* partial);
+  void combine(const collective::ChunkPlan& chunk);
+  void exchange_results();
+  [[nodiscard]] std::span<std::byte> landing_of(const collective::ChunkPlan& chunk);
+  [[nodiscard]] std::vector<std::byte*> outputs_of(const collective::ChunkPlan& chunk) const;
+
+  [[nodiscard]] const ChunkPlace& place_of(const collective::ChunkPlan& chunk) const {
+    return window_.chunks[static_cast<std::size_t>(chunk.chunk)];
+  }
+
+  [[nodiscard]] std::int64_t partial_bytes() const;
+
+  OperationContext& context_;
+  const collective::ReducePlan& plan_;
+  const Window& window_;
+  // Of the scratch memory: partial results in the order of the plan, then a result that no rank of
+  // this node gets.
+  std::span<std::byte> scratch_;
+  // Partial results of other nodes for the chunk that this rank combines, in the plan's order.
+  std::vector<const std::byte*> received_;
+};
+
+}  // namespace unisono::engine

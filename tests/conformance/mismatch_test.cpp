@@ -1,0 +1,161 @@
+// Ranks that call different things all hear of it, with both ranks and both calls.
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/buffer.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+
+#include "support/ranks.h"
+
+namespace unisono {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+struct Disagreement {
+  std::string name;
+  /// What rank 1 of 3 does, and what the others do.
+  std::function<void(ProcessGroup&)> one;
+  std::function<void(ProcessGroup&)> others;
+  std::string one_says;
+  std::string others_say;
+};
+
+std::vector<float> values(std::size_t count) {
+  return std::vector<float>(count, 1.0F);
+}
+
+void all_reduce(ProcessGroup& group, std::size_t count, ReduceOp op = {}) {
+  auto data = values(count);
+  group.all_reduce(as_buffer(std::span(data)), {.op = op});
+}
+
+void reduce(ProcessGroup& group, int root) {
+  auto data = values(4);
+  const Buffer buffer = as_buffer(std::span(data));
+  group.reduce(buffer, buffer, {.root = root});
+}
+
+void all_gather(ProcessGroup& group, const std::vector<std::int64_t>& counts) {
+  auto in = values(static_cast<std::size_t>(counts[static_cast<std::size_t>(group.rank())]));
+  auto out = values(12);
+  group.all_gather(as_buffer(std::span(in)), as_buffer(std::span(out)), {.counts = counts});
+}
+
+void gather(ProcessGroup& group, std::size_t count) {
+  auto in = values(count);
+  auto out = values(3 * count);
+  group.gather(as_buffer(std::span(in)), group.rank() == 0 ? as_buffer(std::span(out)) : Buffer());
+}
+
+class Mismatch : public ::testing::TestWithParam<Disagreement> {};
+
+TEST_P(Mismatch, IsAnErrorOnEveryRankThatNamesBothCalls) {
+  for (const std::vector<std::string>& nodes :
+       {std::vector<std::string>{"a", "a", "a"}, {"a", "b", "a"}, {"a", "b", "c"}}) {
+    const auto errors = test::errors_of_ranks({.nodes = nodes}, [](ProcessGroup& group) {
+      group.barrier();
+      (group.rank() == 1 ? GetParam().one : GetParam().others)(group);
+      // Who had no part in the other's call hears of it here.
+      group.barrier();
+    });
+    EXPECT_THAT(errors, Each(AllOf(HasSubstr("different operations"), HasSubstr("rank 1"))));
+    // A rank that had nothing to wait for may have gone on, and hear of it in its next call.
+    EXPECT_THAT(errors, Contains(HasSubstr(GetParam().one_says)));
+    EXPECT_THAT(errors, Contains(HasSubstr(GetParam().others_say)));
+  }
+}
+
+const std::vector<Disagreement> kDisagreements{
+    {"operation",
+     [](ProcessGroup& g) { all_reduce(g, 4); },
+     [](ProcessGroup& g) { reduce(g, 0); },
+     "all_reduce #2 (f32[4], sum)",
+     "reduce #2 (f32[4], sum, root 0)"},
+    {"reduce_operation",
+     [](ProcessGroup& g) { all_reduce(g, 4, kMax); },
+     [](ProcessGroup& g) { all_reduce(g, 4); },
+     "all_reduce #2 (f32[4], max)",
+     "all_reduce #2 (f32[4], sum)"},
+    {"root",
+     [](ProcessGroup& g) { reduce(g, 2); },
+     [](ProcessGroup& g) { reduce(g, 0); },
+     "reduce #2 (f32[4], sum, root 2)",
+     "reduce #2 (f32[4], sum, root 0)"},
+    {"one_rank_ahead",
+     [](ProcessGroup& g) { all_reduce(g, 70000); },
+     [](ProcessGroup& g) {
+       g.barrier();
+       all_reduce(g, 70000);
+     },
+     "all_reduce #2 (f32[70000], sum)",
+     "barrier #2"},
+    {"all_gather_block_sizes",
+     [](ProcessGroup& g) { all_gather(g, {4, 4, 4}); },
+     [](ProcessGroup& g) { all_gather(g, {3, 4, 5}); },
+     "all_gather #2 (f32[12])",
+     "all_gather #2 (f32[12] in blocks "},
+    {"gather_count",
+     [](ProcessGroup& g) { gather(g, 5); },
+     [](ProcessGroup& g) { gather(g, 6); },
+     "gather #2 (f32[5], root 0)",
+     "gather #2 (f32[6], root 0)"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Calls,
+                         Mismatch,
+                         ::testing::ValuesIn(kDisagreements),
+                         [](const auto& test) { return test.param.name; });
+
+// Sizes that only the pair knows.
+TEST(Mismatch, ABlockThatIsNotAsLargeAsItsTakerExpectsNamesBothRanks) {
+  for (const std::size_t count : {10U, 100000U}) {
+    const auto errors = test::errors_of_ranks(test::one_node(3), [count](ProcessGroup& group) {
+      auto in = values(3 * count);
+      auto out = values(3 * count);
+      const auto n = static_cast<std::int64_t>(count);
+      AllToAllOptions options{.in_counts = {n, n, n}, .out_counts = {n, n, n}};
+      Buffer input = as_buffer(std::span(in));
+      if (group.rank() == 1) {
+        options.in_counts[2] = n - 1;
+        input.count = 3 * n - 1;
+      }
+      group.all_to_all(input, as_buffer(std::span(out)), options);
+    });
+    const std::string given = std::to_string(count - 1);
+    const std::string taken = std::to_string(count);
+    EXPECT_THAT(
+        errors,
+        Each(HasSubstr("rank 1 gives " + given + " elements to rank 2, which takes " + taken)));
+  }
+}
+
+TEST(Mismatch, BetweenNodesBothSidesOfAnUnevenPairAreNamed) {
+  const auto errors = test::errors_of_ranks({.nodes = {"a", "b"}}, [](ProcessGroup& group) {
+    auto in = values(4);
+    auto out = values(4);
+    AllToAllOptions options{.in_counts = {2, 2}, .out_counts = {2, 2}};
+    Buffer input = as_buffer(std::span(in));
+    if (group.rank() == 1) {
+      options.in_counts[0] = 1;
+      input.count = 3;
+    }
+    group.all_to_all(input, as_buffer(std::span(out)), options);
+    group.barrier();
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("gives 4 bytes, where this rank takes 8")));
+  EXPECT_THAT(errors[0], HasSubstr("rank 1 (pid"));
+}
+
+}  // namespace
+}  // namespace unisono
