@@ -236,8 +236,8 @@ Deadline Arguments::deadline(std::optional<std::chrono::milliseconds> timeout,
   return Deadline::after(timeout.value_or(default_timeout));
 }
 
-Arguments arguments_of(const Job& job, const char* operation, const std::string& label) {
-  return {operation, label, job.topology().rank(), job.topology().world_size()};
+Arguments arguments_of(const Links& links, const char* operation, const std::string& label) {
+  return {operation, label, links.topology().rank(), links.topology().world_size()};
 }
 
 }  // namespace unisono::comm

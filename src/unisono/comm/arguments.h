@@ -10,7 +10,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/comm/job.h"
+#include "unisono/comm/links.h"
 
 namespace unisono::comm {
 
@@ -77,7 +77,7 @@ class Arguments {
   int world_size_;
 };
 
-[[nodiscard]] Arguments arguments_of(const Job& job,
+[[nodiscard]] Arguments arguments_of(const Links& links,
                                      const char* operation,
                                      const std::string& label);
 

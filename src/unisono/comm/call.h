@@ -7,7 +7,7 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
-#include "unisono/comm/job.h"
+#include "unisono/comm/links.h"
 #include "unisono/comm/options.h"
 #include "unisono/engine/operation.h"
 
@@ -21,55 +21,57 @@ struct Call {
 
 // Each throws Error(kInvalidArgument) that names operation, label, argument and what is wrong.
 
-[[nodiscard]] Call all_reduce_call(Job& job,
+[[nodiscard]] Call all_reduce_call(Links& links,
                                    const Buffer& in,
                                    const Buffer& out,
                                    const AllReduceOptions& options);
-[[nodiscard]] Call reduce_call(Job& job,
+[[nodiscard]] Call reduce_call(Links& links,
                                const Buffer& in,
                                const Buffer& out,
                                const ReduceOptions& options);
-[[nodiscard]] Call reduce_scatter_call(Job& job,
+[[nodiscard]] Call reduce_scatter_call(Links& links,
                                        const Buffer& in,
                                        const Buffer& out,
                                        const ReduceScatterOptions& options);
-[[nodiscard]] Call reduce_scatter_call(Job& job,
+[[nodiscard]] Call reduce_scatter_call(Links& links,
                                        std::span<const Buffer> ins,
                                        const Buffer& out,
                                        const ReduceScatterOptions& options);
-[[nodiscard]] Call broadcast_call(Job& job, const Buffer& buffer, const BroadcastOptions& options);
-[[nodiscard]] Call all_gather_call(Job& job,
+[[nodiscard]] Call broadcast_call(Links& links,
+                                  const Buffer& buffer,
+                                  const BroadcastOptions& options);
+[[nodiscard]] Call all_gather_call(Links& links,
                                    const Buffer& in,
                                    const Buffer& out,
                                    const AllGatherOptions& options);
-[[nodiscard]] Call all_gather_call(Job& job,
+[[nodiscard]] Call all_gather_call(Links& links,
                                    const Buffer& in,
                                    std::span<const Buffer> outs,
                                    const AllGatherOptions& options);
-[[nodiscard]] Call gather_call(Job& job,
+[[nodiscard]] Call gather_call(Links& links,
                                const Buffer& in,
                                const Buffer& out,
                                const GatherOptions& options);
-[[nodiscard]] Call gather_call(Job& job,
+[[nodiscard]] Call gather_call(Links& links,
                                const Buffer& in,
                                std::span<const Buffer> outs,
                                const GatherOptions& options);
-[[nodiscard]] Call scatter_call(Job& job,
+[[nodiscard]] Call scatter_call(Links& links,
                                 const Buffer& in,
                                 const Buffer& out,
                                 const ScatterOptions& options);
-[[nodiscard]] Call scatter_call(Job& job,
+[[nodiscard]] Call scatter_call(Links& links,
                                 std::span<const Buffer> ins,
                                 const Buffer& out,
                                 const ScatterOptions& options);
-[[nodiscard]] Call all_to_all_call(Job& job,
+[[nodiscard]] Call all_to_all_call(Links& links,
                                    const Buffer& in,
                                    const Buffer& out,
                                    const AllToAllOptions& options);
-[[nodiscard]] Call all_to_all_call(Job& job,
+[[nodiscard]] Call all_to_all_call(Links& links,
                                    std::span<const Buffer> ins,
                                    std::span<const Buffer> outs,
                                    const AllToAllOptions& options);
-[[nodiscard]] Call barrier_call(Job& job, const BarrierOptions& options);
+[[nodiscard]] Call barrier_call(Links& links, const BarrierOptions& options);
 
 }  // namespace unisono::comm

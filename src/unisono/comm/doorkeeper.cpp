@@ -143,8 +143,7 @@ void Doorkeeper::finish(int fd) {
   }
   const net::HelloInfo& theirs = visitor.hello.theirs();
   const bool is_member = theirs.job == mine_.job && theirs.purpose == mine_.purpose &&
-                         theirs.group == mine_.group && theirs.rank > mine_.rank &&
-                         theirs.rank < world_size_;
+                         theirs.rank > mine_.rank && theirs.rank < world_size_;
   if (!is_member) {
     drop(fd,
          fmt::format("it is rank {} of job \"{}\", here for \"{}\"",
@@ -155,10 +154,10 @@ void Doorkeeper::finish(int fd) {
   }
   loop_.remove(fd);
   loop_.cancel_timer(visitor.timer);
-  const int rank = theirs.rank;
+  const net::HelloInfo info = theirs;
   Fd socket = std::move(visitor.socket);
   visitors_.erase(fd);
-  deliver_(rank, std::move(socket));
+  deliver_(info, std::move(socket));
 }
 
 void Doorkeeper::drop(int fd, const std::string& reason) {

@@ -16,9 +16,10 @@ namespace unisono::comm {
 /// thread once that runs.
 class Doorkeeper {
  public:
-  using Deliver = std::function<void(int rank, Fd socket)>;
+  using Deliver = std::function<void(const net::HelloInfo& visitor, Fd socket)>;
 
-  /// `listener` and `loop` outlive it. `deliver` gets each connection after its hello.
+  /// `listener` and `loop` outlive it. `deliver` gets each connection after its hello, whatever
+  /// group it is for.
   Doorkeeper(net::EventLoop& loop,
              int listener,
              net::HelloInfo mine,

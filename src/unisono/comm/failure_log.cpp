@@ -16,8 +16,8 @@
 
 namespace unisono::comm {
 
-FailureLog::FailureLog(SideStore& store, const std::string& job, int rank)
-    : store_(store), key_(fmt::format("unisono/{}/failures", job)), rank_(rank) {}
+FailureLog::FailureLog(SideStore& store, const std::string& prefix, int rank)
+    : store_(store), key_(prefix + "/failures"), rank_(rank) {}
 
 void FailureLog::publish(const Error& error) noexcept {
   store::Store* const store = store_.try_open();

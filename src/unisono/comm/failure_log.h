@@ -9,12 +9,12 @@
 
 namespace unisono::comm {
 
-/// The reasons for which a job's ranks gave up, in its store. Between nodes a rank may see only
-/// that another is late or gone; what that one wrote here tells why.
+/// The reasons for which a group's ranks gave up, in the job's store. Between nodes a rank may see
+/// only that another is late or gone; what that one wrote here tells why.
 class FailureLog {
  public:
   /// `store` outlives it.
-  FailureLog(SideStore& store, const std::string& job, int rank);
+  FailureLog(SideStore& store, const std::string& prefix, int rank);
 
   /// Writes this rank's reason down. Does nothing when the store is gone.
   void publish(const Error& error) noexcept;

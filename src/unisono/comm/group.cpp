@@ -19,7 +19,8 @@
 
 namespace unisono::comm {
 
-Group::Group(std::unique_ptr<Job> job) : job_(std::move(job)) {}
+Group::Group(std::shared_ptr<Job> job, std::shared_ptr<Links> links)
+    : job_(std::move(job)), links_(std::move(links)) {}
 
 Group::~Group() {
   destroy();
@@ -29,10 +30,10 @@ void Group::throw_if_closed() const {
   if (is_stopping_) {
     throw Error(ErrorCode::kClosed, "the process group was destroyed");
   }
-  if (job_->failure().is_set()) [[unlikely]] {
+  if (links_->failure().is_set()) [[unlikely]] {
     throw Error(
         ErrorCode::kClosed,
-        fmt::format("the process group is closed since: {}", job_->failure().error().what()));
+        fmt::format("the process group is closed since: {}", links_->failure().error().what()));
   }
 }
 
@@ -46,7 +47,7 @@ void Group::tell_failure() {
     }
     is_driven_ = true;
   }
-  job_->fail(job_->failure().error());
+  links_->fail(links_->failure().error());
   {
     const MutexLock lock(mutex_);
     is_driven_ = false;
@@ -55,7 +56,7 @@ void Group::tell_failure() {
 }
 
 void Group::run(Call call) {
-  if (job_->failure().is_set()) [[unlikely]] {
+  if (links_->failure().is_set()) [[unlikely]] {
     tell_failure();
   }
   std::shared_ptr<WorkState> state;
@@ -90,7 +91,7 @@ void Group::run(Call call) {
 }
 
 Work Group::submit(Call call) {
-  if (job_->failure().is_set()) [[unlikely]] {
+  if (links_->failure().is_set()) [[unlikely]] {
     tell_failure();
   }
   const MutexLock lock(mutex_);
@@ -118,28 +119,28 @@ void Group::start_progress() {
     throw Error(ErrorCode::kSystem,
                 fmt::format("rank {} can't start its progress thread: {}; raise the limit of "
                             "processes (ulimit -u)",
-                            job_->topology().rank(),
+                            links_->topology().rank(),
                             error.what()));
   }
 }
 
 std::exception_ptr Group::drive(const Call& call, engine::Caller caller) {
   // Operations behind one that failed end with its error.
-  if (job_->failure().is_set()) [[unlikely]] {
-    job_->fail(job_->failure().error());
-    return std::make_exception_ptr(job_->failure().error());
+  if (links_->failure().is_set()) [[unlikely]] {
+    links_->fail(links_->failure().error());
+    return std::make_exception_ptr(links_->failure().error());
   }
   try {
-    job_->engine().execute(call.operation, call.deadline, caller);
+    links_->engine().execute(call.operation, call.deadline, caller);
     return nullptr;
   } catch (const Error& error) {
-    const Error explained = job_->explain(error);
-    job_->fail(explained);
+    const Error explained = links_->explain(error);
+    links_->fail(explained);
     return std::make_exception_ptr(explained);
   } catch (const std::exception& error) {
     // Out of memory, say: this rank can't take part any more, and the others must know.
     const Error failure(ErrorCode::kInternal, error.what());
-    job_->fail(failure);
+    links_->fail(failure);
     return std::make_exception_ptr(failure);
   }
 }
@@ -193,7 +194,7 @@ void Group::destroy() {
       changed_.wait(mutex_);
     }
   }
-  job_->leave();
+  links_->leave();
 }
 
 }  // namespace unisono::comm

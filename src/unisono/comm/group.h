@@ -10,6 +10,7 @@
 #include "unisono/base/mutex.h"
 #include "unisono/comm/call.h"
 #include "unisono/comm/job.h"
+#include "unisono/comm/links.h"
 #include "unisono/comm/work.h"
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/engine.h"
@@ -21,7 +22,8 @@ namespace unisono::comm {
 /// progress thread, which starts with the first call that does not run at once. Thread-safe.
 class Group {
  public:
-  explicit Group(std::unique_ptr<Job> job);
+  /// The links are of this job.
+  Group(std::shared_ptr<Job> job, std::shared_ptr<Links> links);
   ~Group();
 
   Group(const Group&) = delete;
@@ -29,9 +31,11 @@ class Group {
   Group(Group&&) = delete;
   Group& operator=(Group&&) = delete;
 
-  [[nodiscard]] const Job& job() const { return *job_; }
+  [[nodiscard]] const Links& links() const { return *links_; }
 
-  [[nodiscard]] Job& job() { return *job_; }
+  [[nodiscard]] Links& links() { return *links_; }
+
+  [[nodiscard]] const std::shared_ptr<Job>& job() const { return job_; }
 
   /// Runs the operation and returns when it has ended. Throws its error.
   void run(Call call) UNISONO_EXCLUDES(mutex_);
@@ -55,7 +59,8 @@ class Group {
   void make_progress() UNISONO_EXCLUDES(mutex_);
   void start_progress() UNISONO_REQUIRES(mutex_);
 
-  std::unique_ptr<Job> job_;
+  std::shared_ptr<Job> job_;      // Shared by its groups.
+  std::shared_ptr<Links> links_;  // The watcher takes part while it tells of something.
   Mutex mutex_;
   Condition changed_;
   std::deque<Pending> queue_ UNISONO_GUARDED_BY(mutex_);

@@ -66,9 +66,11 @@ std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t g
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("init_process_group: the timeout is {} ms", timeout.count()));
   }
-  auto job = std::make_unique<comm::Job>(comm::JobOptions{
+  auto job = std::make_shared<comm::Job>(comm::JobOptions{
       .config = config, .assignment = assignment, .timeout = timeout, .generation = generation});
-  return std::make_shared<ProcessGroup>(std::make_unique<comm::Group>(std::move(job)));
+  auto world = job->make_world();
+  return std::make_shared<ProcessGroup>(
+      std::make_unique<comm::Group>(std::move(job), std::move(world)));
 }
 
 }  // namespace

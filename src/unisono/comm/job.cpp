@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,10 +19,12 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
-#include "unisono/collective/topology.h"
-#include "unisono/engine/native/native_engine.h"
+#include "unisono/base/mutex.h"
+#include "unisono/comm/links.h"
+#include "unisono/comm/watcher.h"
 #include "unisono/engine/native/symmetric_memory.h"
 #include "unisono/net/address.h"
+#include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/net/unix_socket.h"
 #include "unisono/rendezvous/exchange_roster.h"
@@ -31,8 +34,6 @@
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/shm/node.h"
-#include "unisono/transport/tcp/frame.h"
-#include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::comm {
 namespace {
@@ -55,12 +56,6 @@ std::shared_ptr<engine::SymmetricMemory> make_memory(const Config& config) {
       std::make_shared<const shm::Arena>(shm::Arena::create(n_bytes)));
 }
 
-// What another rank has to say of a failure comes soon after it, or not at all.
-constexpr std::chrono::milliseconds kExplainTimeout{500};
-
-// What is told of failures must not make them last.
-constexpr std::chrono::seconds kSideStoreTimeout{1};
-
 rendezvous::Member describe_self(const JobOptions& options,
                                  const std::string& endpoint,
                                  const net::Address& data_address) {
@@ -77,6 +72,9 @@ rendezvous::Member describe_self(const JobOptions& options,
 Logger rank_logger(const JobOptions& options) {
   return Logger(fmt::format("rank {}", options.assignment.rank), options.config.log_level);
 }
+
+// For ranks of other nodes that look for the reason of a failure in the store.
+constexpr std::chrono::seconds kLeaveTimeout{1};
 
 // Ranks that look for the roster a moment after rank 0 has given up must find what it found.
 constexpr std::chrono::seconds kLingerTimeout{5};
@@ -125,21 +123,11 @@ rendezvous::Roster exchange_roster(const JobOptions& options,
   }
 }
 
-std::vector<std::string> nodes_of(const rendezvous::Roster& roster) {
-  std::vector<std::string> nodes;
-  for (const rendezvous::Member& member : roster.members) {
-    nodes.push_back(member.node);
-  }
-  return nodes;
-}
-
-std::vector<shm::NodeEndpoint> node_endpoints(const rendezvous::Roster& roster,
-                                              const collective::Topology& topology) {
+std::vector<shm::NodeEndpoint> node_endpoints(const rendezvous::Roster& roster) {
   std::vector<shm::NodeEndpoint> endpoints;
-  for (const int rank : topology.local_ranks()) {
-    if (rank != roster.rank) {
-      const rendezvous::Member& member = roster.members[static_cast<std::size_t>(rank)];
-      endpoints.push_back({.rank = rank,
+  for (const rendezvous::Member& member : roster.members) {
+    if (member.rank != roster.rank && member.node == roster.self().node) {
+      endpoints.push_back({.rank = member.rank,
                            .socket = member.endpoint,
                            .name = rendezvous::describe(member),
                            .pid = static_cast<pid_t>(member.pid)});
@@ -148,34 +136,11 @@ std::vector<shm::NodeEndpoint> node_endpoints(const rendezvous::Roster& roster,
   return endpoints;
 }
 
-// The first thing in every rank's arena.
-shm::Board make_board(const collective::Topology& topology,
-                      engine::SymmetricMemory& mine,
-                      const std::vector<shm::NodePeer>& peers) {
-  UNISONO_CHECK(mine.reserve(shm::Board::n_bytes(topology.local_world_size())) == 0,
-                "the world's board is not at the begin of the arena");
-  std::vector<shm::Board::Seat> seats;
-  auto peer = peers.begin();
-  for (const int rank : topology.local_ranks()) {
-    const auto& arena = rank == topology.rank() ? mine.arena() : (peer++)->arena;
-    seats.push_back({.rank = rank, .arena = arena, .offset_bytes = 0});
-  }
-  return {seats, topology.local_rank()};
-}
-
-std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster) {
-  std::vector<tcp::MeshMember> members;
-  for (const rendezvous::Member& member : roster.members) {
-    const std::optional<net::Address> address = net::Address::parse(member.address, member.port);
-    if (!address) {
-      throw Error(ErrorCode::kCorruptData,
-                  fmt::format("{} gave \"{}\" as its address, which is none",
-                              rendezvous::describe(member),
-                              member.address));
-    }
-    members.push_back({.address = *address, .name = rendezvous::describe(member)});
-  }
-  return members;
+int local_world_size(const rendezvous::Roster& roster) {
+  return static_cast<int>(std::count_if(
+      roster.members.begin(), roster.members.end(), [&](const rendezvous::Member& member) {
+        return member.node == roster.self().node;
+      }));
 }
 
 }  // namespace
@@ -184,6 +149,8 @@ Job::Job(const JobOptions& options) : Job(options, Deadline::after(options.timeo
 
 Job::Job(const JobOptions& options, Deadline deadline)
     : timeout_(options.timeout),
+      stall_(options.config.stall),
+      log_level_(options.config.log_level),
       meeting_(meet(options, deadline)),
       endpoint_(random_endpoint_name()),
       node_listener_(net::listen_unix_abstract(endpoint_)),
@@ -194,94 +161,124 @@ Job::Job(const JobOptions& options, Deadline deadline)
           meeting_,
           describe_self(options, endpoint_, net::local_address(data_listener_.get())),
           deadline)),
-      topology_(roster_.rank, nodes_of(roster_)),
       peers_(shm::meet_node(roster_.rank,
-                            node_endpoints(roster_, topology_),
+                            node_endpoints(roster_),
                             memory_->arena(),
                             node_listener_.get(),
                             roster_.job,
                             meeting_.secret,
                             deadline)),
-      board_(make_board(topology_, *memory_, peers_)),
-      mesh_(mesh_members(roster_),
-            meeting_.secret,
-            {.job = roster_.job, .purpose = tcp::kDataPurpose, .rank = roster_.rank, .group = 0}),
-      ranks_(roster_, rank_logger(options)),
-      side_store_([this] { return rendezvous::connect_again(meeting_, kSideStoreTimeout); }),
-      failures_(side_store_, roster_.job, roster_.rank),
-      whereabouts_(side_store_, fmt::format("unisono/{}", roster_.job), roster_.rank),
-      engine_(std::make_unique<engine::NativeEngine>(
-          engine::NativeParts{.topology = topology_,
-                              .board = board_,
-                              .mesh = mesh_,
-                              .memory = memory_,
-                              .failure = failure_,
-                              .ranks = ranks_,
-                              .whereabouts = whereabouts_,
-                              .stall = options.config.stall})) {
+      watcher_(std::make_unique<Watcher>(WatcherParts{.roster = roster_,
+                                                      .secret = meeting_.secret,
+                                                      .data_listener = data_listener_.get(),
+                                                      .peers = peers_,
+                                                      .groups = groups_,
+                                                      .logger = logger()})) {
   node_listener_.reset();
-  failure_.on_set([this] { wake(); });
-  watcher_ = std::make_unique<Watcher>(WatcherParts{.roster = roster_,
-                                                    .secret = meeting_.secret,
-                                                    .data_listener = data_listener_.get(),
-                                                    .peers = peers_,
-                                                    .mesh = mesh_,
-                                                    .ranks = ranks_,
-                                                    .failure = failure_,
-                                                    .wake = [this] { wake(); }});
 }
 
-void Job::wake() const {
-  board_.wake();
-  mesh_.wake();
+Logger Job::logger() const {
+  return Logger(fmt::format("rank {}", meeting_.assignment.rank), log_level_);
 }
 
-void Job::fail(const Error& error) noexcept {
-  failure_.set(error);
-  if (std::exchange(has_told_, true)) {
+std::shared_ptr<const shm::Arena> Job::arena_of(int job_rank) const {
+  if (job_rank == roster_.rank) {
+    return memory_->arena();
+  }
+  const auto peer = std::find_if(peers_.begin(), peers_.end(), [&](const shm::NodePeer& candidate) {
+    return candidate.rank == job_rank;
+  });
+  UNISONO_CHECK(peer != peers_.end(), "a rank of another node has no arena here");
+  return peer->arena;
+}
+
+std::string Job::store_prefix(std::uint32_t group) const {
+  return fmt::format("unisono/{}/group{}", roster_.job, group);
+}
+
+std::shared_ptr<Links> Job::make_world() {
+  // The first thing in every rank's arena, never given back.
+  const int n_local = local_world_size(roster_);
+  UNISONO_CHECK(reserve_board(n_local) == 0, "the world's board is not at the begin of the arena");
+  return make_group(
+      {.number = 0,
+       .roster = roster_,
+       .timeout = timeout_,
+       .board_offsets = std::vector<std::int64_t>(static_cast<std::size_t>(n_local))});
+}
+
+std::shared_ptr<Links> Job::make_group(GroupSetup setup) {
+  const std::uint32_t number = setup.number;
+  auto links = std::make_shared<Links>(*this, std::move(setup));
+  {
+    const MutexLock lock(mutex_);
+    ++n_groups_;
+  }
+  groups_.add(number, links);
+  return links;
+}
+
+void Job::tell_peers(const rendezvous::Roster& members,
+                     const std::function<std::vector<std::byte>()>& encode_frame) const noexcept {
+  try {
+    const std::vector<std::byte> frame = encode_frame();
+    for (const shm::NodePeer& peer : peers_) {
+      const bool is_member = std::any_of(
+          members.members.begin(), members.members.end(), [&](const rendezvous::Member& member) {
+            return member.rank == peer.rank;
+          });
+      if (is_member) {
+        // A peer that can't take it has hundreds of such frames before it, or is gone.
+        (void)net::write_some(peer.socket.get(), frame);
+      }
+    }
+  } catch (const std::exception&) {
+    // Out of memory while giving up: the closed sockets have to say it.
     return;
   }
-  publish(error);
-  engine_->abort(error);
-  watcher_->tell_peers([&] { return tcp::encode_abort(error); });
 }
 
-void Job::publish(const Error& error) noexcept {
-  if (topology_.n_nodes() > 1 && !std::exchange(has_published_, true)) {
-    failures_.publish(error);
+std::int64_t Job::reserve_board(int local_world_size) {
+  const MutexLock lock(mutex_);
+  free_boards();
+  return memory_->reserve(shm::Board::n_bytes(local_world_size));
+}
+
+void Job::retire_board(RetiredBoard board) noexcept {
+  const MutexLock lock(mutex_);
+  retired_.push_back(board);
+  free_boards();
+}
+
+void Job::free_boards() {
+  std::erase_if(retired_, [this](const RetiredBoard& board) {
+    const bool have_all_left =
+        shm::Board::have_all_left(*memory_->arena(), board.offset, board.local_world_size);
+    if (have_all_left) {
+      memory_->release(board.offset);
+    }
+    return have_all_left;
+  });
+}
+
+void Job::end_group(std::uint32_t number, bool has_others) noexcept {
+  groups_.remove(number);
+  bool is_last = false;
+  {
+    const MutexLock lock(mutex_);
+    is_last = --n_groups_ == 0;
+  }
+  if (is_last) {
+    leave(has_others);
   }
 }
 
-Error Job::explain(const Error& error) noexcept {
-  if (topology_.n_nodes() == 1) {
-    return error;
-  }
-  publish(error);
-  if (error.code() != ErrorCode::kPeerLost && error.code() != ErrorCode::kTimeout) {
-    return error;
-  }
-  const std::string others = failures_.read_others(error.what(), kExplainTimeout);
-  return others.empty()
-             ? error
-             : Error(error.code(), fmt::format("{}; other ranks say: {}", error.what(), others));
-}
-
-void Job::leave() noexcept {
-  if (failure_.is_set()) {
-    fail(failure_.error());
-  }
-  engine_->leave();
-  if (!failure_.is_set()) {
-    watcher_->tell_peers(tcp::encode_bye);
-  }
+void Job::leave(bool has_others) noexcept {
   watcher_.reset();
-  mesh_.close();
   // The caller may hold the group for long, and a next one may need the port.
   meeting_.store.reset();
-  side_store_.give_up();
-  if (meeting_.host != nullptr && failure_.is_set() && topology_.n_nodes() > 1) {
-    // The others may still look for the reason.
-    meeting_.host->wait_until_left(Deadline::after(2 * kExplainTimeout));
+  if (meeting_.host != nullptr && has_others) {
+    meeting_.host->wait_until_left(Deadline::after(kLeaveTimeout));
   }
   meeting_.host.reset();
   data_listener_.reset();

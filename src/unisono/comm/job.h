@@ -1,30 +1,26 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "unisono/base/config.h"
-#include "unisono/base/deadline.h"
-#include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/collective/topology.h"
-#include "unisono/comm/failure_log.h"
-#include "unisono/comm/side_store.h"
-#include "unisono/comm/stored_whereabouts.h"
+#include "unisono/base/log.h"
+#include "unisono/base/mutex.h"
+#include "unisono/comm/group_registry.h"
+#include "unisono/comm/links.h"
 #include "unisono/comm/watcher.h"
-#include "unisono/engine/engine.h"
-#include "unisono/engine/native/rank_status.h"
 #include "unisono/engine/native/symmetric_memory.h"
 #include "unisono/rendezvous/env.h"
 #include "unisono/rendezvous/meet.h"
 #include "unisono/rendezvous/roster.h"
-#include "unisono/transport/failure.h"
-#include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/node.h"
-#include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::comm {
 
@@ -36,61 +32,81 @@ struct JobOptions {
   std::uint64_t generation = 0;
 };
 
-/// A rank's membership of a job: everything between the rendezvous and the end, with one engine on
-/// it. Not copyable, does not move: its parts know each other.
+/// This rank's part of a group's board, which peers may look at after this rank has left.
+struct RetiredBoard {
+  std::int64_t offset;
+  int local_world_size;
+};
+
+/// A rank's membership of a job, which its groups share: the roster, the memory, the thread that
+/// watches the other ranks. It begins with the rendezvous, and ends with the last group. Not
+/// copyable, does not move: its parts know each other. Thread-safe but for the constructor.
 class Job {
  public:
   /// Meets the other ranks. Throws as create_process_group() does.
   explicit Job(const JobOptions& options);
 
+  /// The group of all ranks; once.
+  [[nodiscard]] std::shared_ptr<Links> make_world();
+
+  /// A group of some ranks. `setup` is alike on all of them, and the number was expected.
+  [[nodiscard]] std::shared_ptr<Links> make_group(GroupSetup setup);
+
   [[nodiscard]] const rendezvous::Roster& roster() const { return roster_; }
 
-  [[nodiscard]] const collective::Topology& topology() const { return topology_; }
+  [[nodiscard]] const rendezvous::Meeting& meeting() const { return meeting_; }
 
-  [[nodiscard]] std::chrono::milliseconds timeout() const { return timeout_; }
+  [[nodiscard]] const std::shared_ptr<engine::SymmetricMemory>& memory() const { return memory_; }
 
-  [[nodiscard]] const transport::Failure& failure() const { return failure_; }
+  [[nodiscard]] GroupRegistry& groups() { return groups_; }
 
-  [[nodiscard]] engine::Engine& engine() { return *engine_; }
+  [[nodiscard]] Logger logger() const;
 
-  /// Ends the job with its first error, and tells the other ranks, once. From the thread that
-  /// drives the engine, as explain() and leave().
-  void fail(const Error& error) noexcept;
+  [[nodiscard]] std::chrono::milliseconds stall() const { return stall_; }
 
-  /// Tells the other nodes' ranks of the error, and returns it with what those say who failed too.
-  [[nodiscard]] Error explain(const Error& error) noexcept;
+  /// Of a rank of this node.
+  [[nodiscard]] std::shared_ptr<const shm::Arena> arena_of(int job_rank) const;
 
-  /// Tells the other ranks that this one leaves, and stops watching them.
-  void leave() noexcept;
+  /// What the keys of a group's ranks in the store begin with.
+  [[nodiscard]] std::string store_prefix(std::uint32_t group) const;
+
+  /// Sends a frame to every rank of this node in `members` that can take it at once.
+  void tell_peers(const rendezvous::Roster& members,
+                  const std::function<std::vector<std::byte>()>& encode_frame) const noexcept;
+
+  /// Memory for a group's board, zeroed.
+  [[nodiscard]] std::int64_t reserve_board(int local_world_size) UNISONO_EXCLUDES(mutex_);
+
+  /// Gives it back once all ranks have left the board.
+  void retire_board(RetiredBoard board) noexcept UNISONO_EXCLUDES(mutex_);
+
+  /// The group's part of the job is over. With the last one the job ends: `has_others` says that
+  /// ranks of other nodes may still look for the reason of a failure.
+  void end_group(std::uint32_t number, bool has_others) noexcept UNISONO_EXCLUDES(mutex_);
 
  private:
   Job(const JobOptions& options, Deadline deadline);
 
-  // Makes waits look again. Any thread.
-  void wake() const;
-  void publish(const Error& error) noexcept;
+  void free_boards() UNISONO_REQUIRES(mutex_);
+  void leave(bool has_others) noexcept;
 
   // In the order in which ranks come to know each other: each member is made from those above it.
   std::chrono::milliseconds timeout_;
+  std::chrono::milliseconds stall_;
+  LogLevel log_level_;
   rendezvous::Meeting meeting_;
   std::string endpoint_;
   Fd node_listener_;
   Fd data_listener_;
   std::shared_ptr<engine::SymmetricMemory> memory_;
   rendezvous::Roster roster_;
-  collective::Topology topology_;
   std::vector<shm::NodePeer> peers_;
-  shm::Board board_;
-  tcp::Mesh mesh_;
-  engine::RankStatus ranks_;
-  transport::Failure failure_;
-  SideStore side_store_;
-  FailureLog failures_;
-  StoredWhereabouts whereabouts_;
-  bool has_published_ = false;
-  bool has_told_ = false;
-  std::unique_ptr<engine::Engine> engine_;
+  GroupRegistry groups_;
   std::unique_ptr<Watcher> watcher_;
+
+  mutable Mutex mutex_;
+  int n_groups_ UNISONO_GUARDED_BY(mutex_) = 0;
+  std::vector<RetiredBoard> retired_ UNISONO_GUARDED_BY(mutex_);
 };
 
 }  // namespace unisono::comm

@@ -7,7 +7,7 @@
 #include "unisono/comm/arguments.h"
 #include "unisono/comm/block_sizes.h"
 #include "unisono/comm/call.h"
-#include "unisono/comm/job.h"
+#include "unisono/comm/links.h"
 #include "unisono/comm/options.h"
 #include "unisono/engine/operation.h"
 #include "unisono/transport/descriptor.h"
@@ -41,7 +41,7 @@ void check_root_block(const Arguments& arguments,
   arguments.check_count(own, name, block.count);
 }
 
-Call all_gather_call(Job& job,
+Call all_gather_call(Links& links,
                      const Arguments& arguments,
                      const Buffer& in,
                      std::vector<Buffer> outs,
@@ -57,10 +57,10 @@ Call all_gather_call(Job& job,
                         .in = in,
                         .outs = std::move(outs),
                         .label = options.label},
-          .deadline = arguments.deadline(options.timeout, job.timeout())};
+          .deadline = arguments.deadline(options.timeout, links.timeout())};
 }
 
-Call gather_call(Job& job,
+Call gather_call(Links& links,
                  const Arguments& arguments,
                  const Buffer& in,
                  std::vector<Buffer> outs,
@@ -78,10 +78,10 @@ Call gather_call(Job& job,
                         .in = in,
                         .outs = std::move(outs),
                         .label = options.label},
-          .deadline = arguments.deadline(options.timeout, job.timeout())};
+          .deadline = arguments.deadline(options.timeout, links.timeout())};
 }
 
-Call scatter_call(Job& job,
+Call scatter_call(Links& links,
                   const Arguments& arguments,
                   std::vector<Buffer> ins,
                   const Buffer& out,
@@ -99,10 +99,10 @@ Call scatter_call(Job& job,
                         .out = out,
                         .ins = std::move(ins),
                         .label = options.label},
-          .deadline = arguments.deadline(options.timeout, job.timeout())};
+          .deadline = arguments.deadline(options.timeout, links.timeout())};
 }
 
-Call all_to_all_call(Job& job,
+Call all_to_all_call(Links& links,
                      const Arguments& arguments,
                      std::vector<Buffer> ins,
                      std::vector<Buffer> outs,
@@ -118,13 +118,13 @@ Call all_to_all_call(Job& job,
                         .ins = std::move(ins),
                         .outs = std::move(outs),
                         .label = options.label},
-          .deadline = arguments.deadline(options.timeout, job.timeout())};
+          .deadline = arguments.deadline(options.timeout, links.timeout())};
 }
 
 }  // namespace
 
-Call broadcast_call(Job& job, const Buffer& buffer, const BroadcastOptions& options) {
-  const Arguments arguments = arguments_of(job, "broadcast", options.label);
+Call broadcast_call(Links& links, const Buffer& buffer, const BroadcastOptions& options) {
+  const Arguments arguments = arguments_of(links, "broadcast", options.label);
   arguments.check_buffer(buffer, "the buffer");
   arguments.check_root(options.root);
   return {.operation = {.descriptor = {.kind = OperationKind::kBroadcast,
@@ -134,33 +134,33 @@ Call broadcast_call(Job& job, const Buffer& buffer, const BroadcastOptions& opti
                         .in = buffer,
                         .out = buffer,
                         .label = options.label},
-          .deadline = arguments.deadline(options.timeout, job.timeout())};
+          .deadline = arguments.deadline(options.timeout, links.timeout())};
 }
 
-Call all_gather_call(Job& job,
+Call all_gather_call(Links& links,
                      const Buffer& in,
                      const Buffer& out,
                      const AllGatherOptions& options) {
-  const Arguments arguments = arguments_of(job, "all_gather", options.label);
+  const Arguments arguments = arguments_of(links, "all_gather", options.label);
   arguments.check_buffer(in, "in");
   arguments.check_dtype(out, "out", in.dtype);
   return all_gather_call(
-      job, arguments, in, arguments.blocks_of(out, "out", options.counts), options);
+      links, arguments, in, arguments.blocks_of(out, "out", options.counts), options);
 }
 
-Call all_gather_call(Job& job,
+Call all_gather_call(Links& links,
                      const Buffer& in,
                      std::span<const Buffer> outs,
                      const AllGatherOptions& options) {
-  const Arguments arguments = arguments_of(job, "all_gather", options.label);
+  const Arguments arguments = arguments_of(links, "all_gather", options.label);
   arguments.check_buffer(in, "in");
   arguments.check_list(outs, "out", in.dtype);
   arguments.check_list_counts(outs, "out", options.counts);
-  return all_gather_call(job, arguments, in, {outs.begin(), outs.end()}, options);
+  return all_gather_call(links, arguments, in, {outs.begin(), outs.end()}, options);
 }
 
-Call gather_call(Job& job, const Buffer& in, const Buffer& out, const GatherOptions& options) {
-  const Arguments arguments = arguments_of(job, "gather", options.label);
+Call gather_call(Links& links, const Buffer& in, const Buffer& out, const GatherOptions& options) {
+  const Arguments arguments = arguments_of(links, "gather", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(in, "in");
   std::vector<Buffer> outs;
@@ -171,14 +171,14 @@ Call gather_call(Job& job, const Buffer& in, const Buffer& out, const GatherOpti
     arguments.check_absent(out, "out");
   }
   const BlockSizes sizes = rooted_sizes(arguments, in, "in", options);
-  return gather_call(job, arguments, in, std::move(outs), sizes, options);
+  return gather_call(links, arguments, in, std::move(outs), sizes, options);
 }
 
-Call gather_call(Job& job,
+Call gather_call(Links& links,
                  const Buffer& in,
                  std::span<const Buffer> outs,
                  const GatherOptions& options) {
-  const Arguments arguments = arguments_of(job, "gather", options.label);
+  const Arguments arguments = arguments_of(links, "gather", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(in, "in");
   if (arguments.rank() == options.root) {
@@ -189,11 +189,14 @@ Call gather_call(Job& job,
   }
   const BlockSizes sizes = options.counts.empty() ? BlockSizes{.total = kUneven}
                                                   : rooted_sizes(arguments, in, "in", options);
-  return gather_call(job, arguments, in, {outs.begin(), outs.end()}, sizes, options);
+  return gather_call(links, arguments, in, {outs.begin(), outs.end()}, sizes, options);
 }
 
-Call scatter_call(Job& job, const Buffer& in, const Buffer& out, const ScatterOptions& options) {
-  const Arguments arguments = arguments_of(job, "scatter", options.label);
+Call scatter_call(Links& links,
+                  const Buffer& in,
+                  const Buffer& out,
+                  const ScatterOptions& options) {
+  const Arguments arguments = arguments_of(links, "scatter", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(out, "out");
   std::vector<Buffer> ins;
@@ -204,14 +207,14 @@ Call scatter_call(Job& job, const Buffer& in, const Buffer& out, const ScatterOp
     arguments.check_absent(in, "in");
   }
   const BlockSizes sizes = rooted_sizes(arguments, out, "out", options);
-  return scatter_call(job, arguments, std::move(ins), out, sizes, options);
+  return scatter_call(links, arguments, std::move(ins), out, sizes, options);
 }
 
-Call scatter_call(Job& job,
+Call scatter_call(Links& links,
                   std::span<const Buffer> ins,
                   const Buffer& out,
                   const ScatterOptions& options) {
-  const Arguments arguments = arguments_of(job, "scatter", options.label);
+  const Arguments arguments = arguments_of(links, "scatter", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(out, "out");
   if (arguments.rank() == options.root) {
@@ -222,14 +225,14 @@ Call scatter_call(Job& job,
   }
   const BlockSizes sizes = options.counts.empty() ? BlockSizes{.total = kUneven}
                                                   : rooted_sizes(arguments, out, "out", options);
-  return scatter_call(job, arguments, {ins.begin(), ins.end()}, out, sizes, options);
+  return scatter_call(links, arguments, {ins.begin(), ins.end()}, out, sizes, options);
 }
 
-Call all_to_all_call(Job& job,
+Call all_to_all_call(Links& links,
                      const Buffer& in,
                      const Buffer& out,
                      const AllToAllOptions& options) {
-  const Arguments arguments = arguments_of(job, "all_to_all", options.label);
+  const Arguments arguments = arguments_of(links, "all_to_all", options.label);
   arguments.check_buffer(in, "in");
   arguments.check_dtype(out, "out", in.dtype);
   if (options.in_counts.empty() != options.out_counts.empty()) {
@@ -239,7 +242,7 @@ Call all_to_all_call(Job& job,
   if (is_even) {
     arguments.check_count(out, "out", in.count);
   }
-  return all_to_all_call(job,
+  return all_to_all_call(links,
                          arguments,
                          arguments.blocks_of(in, "in", options.in_counts),
                          arguments.blocks_of(out, "out", options.out_counts),
@@ -247,24 +250,24 @@ Call all_to_all_call(Job& job,
                          options);
 }
 
-Call all_to_all_call(Job& job,
+Call all_to_all_call(Links& links,
                      std::span<const Buffer> ins,
                      std::span<const Buffer> outs,
                      const AllToAllOptions& options) {
-  const Arguments arguments = arguments_of(job, "all_to_all", options.label);
+  const Arguments arguments = arguments_of(links, "all_to_all", options.label);
   const DType dtype = ins.empty() ? DType::kFloat32 : ins.front().dtype;
   arguments.check_list(ins, "in", dtype);
   arguments.check_list(outs, "out", dtype);
   arguments.check_list_counts(ins, "in", options.in_counts);
   arguments.check_list_counts(outs, "out", options.out_counts);
   return all_to_all_call(
-      job, arguments, {ins.begin(), ins.end()}, {outs.begin(), outs.end()}, kUneven, options);
+      links, arguments, {ins.begin(), ins.end()}, {outs.begin(), outs.end()}, kUneven, options);
 }
 
-Call barrier_call(Job& job, const BarrierOptions& options) {
-  const Arguments arguments = arguments_of(job, "barrier", options.label);
+Call barrier_call(Links& links, const BarrierOptions& options) {
+  const Arguments arguments = arguments_of(links, "barrier", options.label);
   return {.operation = {.descriptor = {.kind = OperationKind::kBarrier}, .label = options.label},
-          .deadline = arguments.deadline(options.timeout, job.timeout())};
+          .deadline = arguments.deadline(options.timeout, links.timeout())};
 }
 
 }  // namespace unisono::comm

@@ -82,6 +82,12 @@ struct AllToAllOptions {
   std::string label = {};
 };
 
+/// Of new_group() and split().
+struct GroupOptions {
+  /// For making the group, and for its operations that are given none. Default: the parent's.
+  std::optional<std::chrono::milliseconds> timeout = {};
+};
+
 struct BarrierOptions {
   std::optional<std::chrono::milliseconds> timeout = {};
   std::string label = {};

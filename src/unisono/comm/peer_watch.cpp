@@ -1,6 +1,5 @@
 #include "unisono/comm/peer_watch.h"
 
-#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -10,18 +9,17 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/engine/native/rank_status.h"
+#include "unisono/comm/group_registry.h"
+#include "unisono/comm/links.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/io.h"
 #include "unisono/rendezvous/roster.h"
-#include "unisono/transport/failure.h"
 #include "unisono/transport/shm/node.h"
 #include "unisono/transport/tcp/frame.h"
 
@@ -37,16 +35,13 @@ Fd open_process(std::int64_t pid) {
 
 PeerWatch::PeerWatch(net::EventLoop& loop,
                      const shm::NodePeer& peer,
-                     const rendezvous::Roster& roster,
-                     engine::RankStatus& ranks,
-                     transport::Failure& failure,
-                     std::function<void()> wake)
-    : loop_(loop), peer_(peer), ranks_(ranks), failure_(failure), wake_(std::move(wake)) {
+                     const rendezvous::Member& member,
+                     GroupRegistry& groups)
+    : loop_(loop), peer_(peer), groups_(groups) {
   loop_.add(peer_.socket.get(), EPOLLIN, [this](std::uint32_t) { read_socket(); });
   // A child of the peer may hold the socket open beyond its death; its process tells anyway.
-  const std::int64_t pid = roster.members[static_cast<std::size_t>(peer.rank)].pid;
-  if (pid != ::getpid()) {
-    process_ = open_process(pid);
+  if (member.pid != ::getpid()) {
+    process_ = open_process(member.pid);
   }
   if (process_.is_open()) {
     loop_.add(process_.get(), EPOLLIN, [this](std::uint32_t) {
@@ -80,10 +75,9 @@ void PeerWatch::handle_frames() {
     const std::optional<tcp::Frame> frame =
         tcp::decode(std::span(received_).first<tcp::kFrameBytes>());
     if (!frame || frame->kind == tcp::FrameKind::kData) {
-      failure_.set(Error(
-          ErrorCode::kCorruptData,
-          fmt::format(
-              "{} {} sent bytes that are no frame", ranks_.prefix(), ranks_.describe(peer_.rank))));
+      const Error error(ErrorCode::kCorruptData, "it sent bytes that are no frame");
+      groups_.notify_all(
+          [rank = peer_.rank, error](Links& links) { links.note_abort(rank, error); });
       stop_watching();
       return;
     }
@@ -91,14 +85,14 @@ void PeerWatch::handle_frames() {
     if (received_.size() < size) {
       return;
     }
+    const auto number = static_cast<std::uint32_t>(frame->sequence);
     if (frame->kind == tcp::FrameKind::kBye) {
-      has_left_ = true;
-      ranks_.note_departure(peer_.rank);
-      wake_();
+      groups_.notify(number, [rank = peer_.rank](Links& links) { links.note_departure(rank); });
     } else {
       const auto text = std::span(received_).subspan(tcp::kFrameBytes, frame->n_bytes);
-      failure_.set(
-          tcp::decode_abort(*frame, text, ranks_.prefix() + " " + ranks_.describe(peer_.rank)));
+      const Error error = tcp::decode_abort(*frame, text);
+      groups_.notify(number,
+                     [rank = peer_.rank, error](Links& links) { links.note_abort(rank, error); });
     }
     received_.erase(received_.begin(), received_.begin() + static_cast<std::ptrdiff_t>(size));
   }
@@ -109,14 +103,7 @@ void PeerWatch::note_end() {
     return;
   }
   stop_watching();
-  if (!has_left_) {
-    failure_.set(
-        Error(ErrorCode::kPeerLost,
-              fmt::format(
-                  "{} {} is gone: its process ended without leaving the group (killed, or crashed)",
-                  ranks_.prefix(),
-                  ranks_.describe(peer_.rank))));
-  }
+  groups_.notify_all([rank = peer_.rank](Links& links) { links.note_death(rank); });
 }
 
 void PeerWatch::stop_watching() {

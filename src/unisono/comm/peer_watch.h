@@ -1,14 +1,12 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <vector>
 
 #include "unisono/base/fd.h"
-#include "unisono/engine/native/rank_status.h"
+#include "unisono/comm/group_registry.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/rendezvous/roster.h"
-#include "unisono/transport/failure.h"
 #include "unisono/transport/shm/node.h"
 
 namespace unisono::comm {
@@ -19,10 +17,8 @@ class PeerWatch {
  public:
   PeerWatch(net::EventLoop& loop,
             const shm::NodePeer& peer,
-            const rendezvous::Roster& roster,
-            engine::RankStatus& ranks,
-            transport::Failure& failure,
-            std::function<void()> wake);
+            const rendezvous::Member& member,
+            GroupRegistry& groups);
 
  private:
   void read_socket();
@@ -32,12 +28,9 @@ class PeerWatch {
 
   net::EventLoop& loop_;
   const shm::NodePeer& peer_;
-  engine::RankStatus& ranks_;
-  transport::Failure& failure_;
-  std::function<void()> wake_;
+  GroupRegistry& groups_;
   Fd process_;
   bool is_watching_ = true;
-  bool has_left_ = false;
   std::vector<std::byte> received_;
 };
 

@@ -4,12 +4,14 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/comm/call.h"
 #include "unisono/comm/group.h"
-#include "unisono/comm/job.h"
+#include "unisono/comm/links.h"
+#include "unisono/comm/new_groups.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/work.h"
 #include "unisono/rendezvous/roster.h"
@@ -21,35 +23,35 @@ ProcessGroup::ProcessGroup(std::unique_ptr<comm::Group> group) : group_(std::mov
 ProcessGroup::~ProcessGroup() = default;
 
 int ProcessGroup::rank() const {
-  return group_->job().topology().rank();
+  return group_->links().topology().rank();
 }
 
 int ProcessGroup::world_size() const {
-  return group_->job().topology().world_size();
+  return group_->links().topology().world_size();
 }
 
 int ProcessGroup::local_rank() const {
-  return group_->job().topology().local_rank();
+  return group_->links().topology().local_rank();
 }
 
 int ProcessGroup::local_world_size() const {
-  return group_->job().topology().local_world_size();
+  return group_->links().topology().local_world_size();
 }
 
 const rendezvous::Roster& ProcessGroup::roster() const {
-  return group_->job().roster();
+  return group_->links().roster();
 }
 
 void ProcessGroup::all_reduce(const Buffer& in,
                               const Buffer& out,
                               const AllReduceOptions& options) {
-  group_->run(comm::all_reduce_call(group_->job(), in, out, options));
+  group_->run(comm::all_reduce_call(group_->links(), in, out, options));
 }
 
 Work ProcessGroup::all_reduce_async(const Buffer& in,
                                     const Buffer& out,
                                     const AllReduceOptions& options) {
-  return group_->submit(comm::all_reduce_call(group_->job(), in, out, options));
+  return group_->submit(comm::all_reduce_call(group_->links(), in, out, options));
 }
 
 void ProcessGroup::all_reduce(const Buffer& in_out, const AllReduceOptions& options) {
@@ -61,143 +63,165 @@ Work ProcessGroup::all_reduce_async(const Buffer& in_out, const AllReduceOptions
 }
 
 void ProcessGroup::reduce(const Buffer& in, const Buffer& out, const ReduceOptions& options) {
-  group_->run(comm::reduce_call(group_->job(), in, out, options));
+  group_->run(comm::reduce_call(group_->links(), in, out, options));
 }
 
 Work ProcessGroup::reduce_async(const Buffer& in, const Buffer& out, const ReduceOptions& options) {
-  return group_->submit(comm::reduce_call(group_->job(), in, out, options));
+  return group_->submit(comm::reduce_call(group_->links(), in, out, options));
 }
 
 void ProcessGroup::reduce_scatter(const Buffer& in,
                                   const Buffer& out,
                                   const ReduceScatterOptions& options) {
-  group_->run(comm::reduce_scatter_call(group_->job(), in, out, options));
+  group_->run(comm::reduce_scatter_call(group_->links(), in, out, options));
 }
 
 Work ProcessGroup::reduce_scatter_async(const Buffer& in,
                                         const Buffer& out,
                                         const ReduceScatterOptions& options) {
-  return group_->submit(comm::reduce_scatter_call(group_->job(), in, out, options));
+  return group_->submit(comm::reduce_scatter_call(group_->links(), in, out, options));
 }
 
 void ProcessGroup::reduce_scatter(std::span<const Buffer> ins,
                                   const Buffer& out,
                                   const ReduceScatterOptions& options) {
-  group_->run(comm::reduce_scatter_call(group_->job(), ins, out, options));
+  group_->run(comm::reduce_scatter_call(group_->links(), ins, out, options));
 }
 
 Work ProcessGroup::reduce_scatter_async(std::span<const Buffer> ins,
                                         const Buffer& out,
                                         const ReduceScatterOptions& options) {
-  return group_->submit(comm::reduce_scatter_call(group_->job(), ins, out, options));
+  return group_->submit(comm::reduce_scatter_call(group_->links(), ins, out, options));
 }
 
 void ProcessGroup::broadcast(const Buffer& buffer, const BroadcastOptions& options) {
-  group_->run(comm::broadcast_call(group_->job(), buffer, options));
+  group_->run(comm::broadcast_call(group_->links(), buffer, options));
 }
 
 Work ProcessGroup::broadcast_async(const Buffer& buffer, const BroadcastOptions& options) {
-  return group_->submit(comm::broadcast_call(group_->job(), buffer, options));
+  return group_->submit(comm::broadcast_call(group_->links(), buffer, options));
 }
 
 void ProcessGroup::all_gather(const Buffer& in,
                               const Buffer& out,
                               const AllGatherOptions& options) {
-  group_->run(comm::all_gather_call(group_->job(), in, out, options));
+  group_->run(comm::all_gather_call(group_->links(), in, out, options));
 }
 
 Work ProcessGroup::all_gather_async(const Buffer& in,
                                     const Buffer& out,
                                     const AllGatherOptions& options) {
-  return group_->submit(comm::all_gather_call(group_->job(), in, out, options));
+  return group_->submit(comm::all_gather_call(group_->links(), in, out, options));
 }
 
 void ProcessGroup::all_gather(const Buffer& in,
                               std::span<const Buffer> outs,
                               const AllGatherOptions& options) {
-  group_->run(comm::all_gather_call(group_->job(), in, outs, options));
+  group_->run(comm::all_gather_call(group_->links(), in, outs, options));
 }
 
 Work ProcessGroup::all_gather_async(const Buffer& in,
                                     std::span<const Buffer> outs,
                                     const AllGatherOptions& options) {
-  return group_->submit(comm::all_gather_call(group_->job(), in, outs, options));
+  return group_->submit(comm::all_gather_call(group_->links(), in, outs, options));
 }
 
 void ProcessGroup::gather(const Buffer& in, const Buffer& out, const GatherOptions& options) {
-  group_->run(comm::gather_call(group_->job(), in, out, options));
+  group_->run(comm::gather_call(group_->links(), in, out, options));
 }
 
 Work ProcessGroup::gather_async(const Buffer& in, const Buffer& out, const GatherOptions& options) {
-  return group_->submit(comm::gather_call(group_->job(), in, out, options));
+  return group_->submit(comm::gather_call(group_->links(), in, out, options));
 }
 
 void ProcessGroup::gather(const Buffer& in,
                           std::span<const Buffer> outs,
                           const GatherOptions& options) {
-  group_->run(comm::gather_call(group_->job(), in, outs, options));
+  group_->run(comm::gather_call(group_->links(), in, outs, options));
 }
 
 Work ProcessGroup::gather_async(const Buffer& in,
                                 std::span<const Buffer> outs,
                                 const GatherOptions& options) {
-  return group_->submit(comm::gather_call(group_->job(), in, outs, options));
+  return group_->submit(comm::gather_call(group_->links(), in, outs, options));
 }
 
 void ProcessGroup::scatter(const Buffer& in, const Buffer& out, const ScatterOptions& options) {
-  group_->run(comm::scatter_call(group_->job(), in, out, options));
+  group_->run(comm::scatter_call(group_->links(), in, out, options));
 }
 
 Work ProcessGroup::scatter_async(const Buffer& in,
                                  const Buffer& out,
                                  const ScatterOptions& options) {
-  return group_->submit(comm::scatter_call(group_->job(), in, out, options));
+  return group_->submit(comm::scatter_call(group_->links(), in, out, options));
 }
 
 void ProcessGroup::scatter(std::span<const Buffer> ins,
                            const Buffer& out,
                            const ScatterOptions& options) {
-  group_->run(comm::scatter_call(group_->job(), ins, out, options));
+  group_->run(comm::scatter_call(group_->links(), ins, out, options));
 }
 
 Work ProcessGroup::scatter_async(std::span<const Buffer> ins,
                                  const Buffer& out,
                                  const ScatterOptions& options) {
-  return group_->submit(comm::scatter_call(group_->job(), ins, out, options));
+  return group_->submit(comm::scatter_call(group_->links(), ins, out, options));
 }
 
 void ProcessGroup::all_to_all(const Buffer& in, const Buffer& out, const AllToAllOptions& options) {
-  group_->run(comm::all_to_all_call(group_->job(), in, out, options));
+  group_->run(comm::all_to_all_call(group_->links(), in, out, options));
 }
 
 Work ProcessGroup::all_to_all_async(const Buffer& in,
                                     const Buffer& out,
                                     const AllToAllOptions& options) {
-  return group_->submit(comm::all_to_all_call(group_->job(), in, out, options));
+  return group_->submit(comm::all_to_all_call(group_->links(), in, out, options));
 }
 
 void ProcessGroup::all_to_all(std::span<const Buffer> ins,
                               std::span<const Buffer> outs,
                               const AllToAllOptions& options) {
-  group_->run(comm::all_to_all_call(group_->job(), ins, outs, options));
+  group_->run(comm::all_to_all_call(group_->links(), ins, outs, options));
 }
 
 Work ProcessGroup::all_to_all_async(std::span<const Buffer> ins,
                                     std::span<const Buffer> outs,
                                     const AllToAllOptions& options) {
-  return group_->submit(comm::all_to_all_call(group_->job(), ins, outs, options));
+  return group_->submit(comm::all_to_all_call(group_->links(), ins, outs, options));
 }
 
 void ProcessGroup::barrier(const BarrierOptions& options) {
-  group_->run(comm::barrier_call(group_->job(), options));
+  group_->run(comm::barrier_call(group_->links(), options));
 }
 
 Work ProcessGroup::barrier_async(const BarrierOptions& options) {
-  return group_->submit(comm::barrier_call(group_->job(), options));
+  return group_->submit(comm::barrier_call(group_->links(), options));
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
+                                                      const GroupOptions& options) {
+  const std::vector<int> list(ranks.begin(), ranks.end());
+  return new_groups(std::span(&list, 1), options).front();
+}
+
+std::vector<std::shared_ptr<ProcessGroup>> ProcessGroup::new_groups(
+    std::span<const std::vector<int>> lists, const GroupOptions& options) {
+  std::vector<std::shared_ptr<ProcessGroup>> groups;
+  for (auto& group : comm::new_groups(*group_, lists, options.timeout)) {
+    groups.push_back(group == nullptr ? nullptr : std::make_shared<ProcessGroup>(std::move(group)));
+  }
+  return groups;
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::split(int colour,
+                                                  int key,
+                                                  const GroupOptions& options) {
+  auto group = comm::split(*group_, colour, key, options.timeout);
+  return group == nullptr ? nullptr : std::make_shared<ProcessGroup>(std::move(group));
 }
 
 Buffer ProcessGroup::allocate(std::int64_t count, DType dtype) {
-  return group_->job().engine().allocate(count, dtype);
+  return group_->links().engine().allocate(count, dtype);
 }
 
 void ProcessGroup::destroy() {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/config.h"
@@ -49,7 +50,7 @@ class ProcessGroup {
   /// Number of ranks on this rank's node.
   [[nodiscard]] int local_world_size() const;
 
-  /// Who is in the group.
+  /// Who is in the group, by rank in it; members keep their ranks in the job.
   [[nodiscard]] const rendezvous::Roster& roster() const;
 
   /// Combines the ranks' `in` element by element into every rank's `out`.
@@ -133,6 +134,26 @@ class ProcessGroup {
   /// Returns when every rank has called it.
   void barrier(const BarrierOptions& options = {});
   Work barrier_async(const BarrierOptions& options = {});
+
+  /// A group of some of this group's ranks, in the order of the list; null on ranks that are not in
+  /// it. All ranks of this group call it, with the same list, as one of its operations. The new
+  /// group has ranks of its own, from 0; its operations go on beside this one's, and it is used and
+  /// destroyed like any other. It closes when one of its own ranks fails.
+  ///
+  /// Throws Error: kInvalidArgument for a wrong list, kMismatch on all ranks where lists differ;
+  /// neither closes this group.
+  [[nodiscard]] std::shared_ptr<ProcessGroup> new_group(std::span<const int> ranks,
+                                                        const GroupOptions& options = {});
+
+  /// The same for many groups at once, at the cost of one.
+  [[nodiscard]] std::vector<std::shared_ptr<ProcessGroup>> new_groups(
+      std::span<const std::vector<int>> lists, const GroupOptions& options = {});
+
+  /// Parts this group into groups of equal `colour`, in each by `key`, then by rank here. Null for
+  /// a negative colour.
+  [[nodiscard]] std::shared_ptr<ProcessGroup> split(int colour,
+                                                    int key,
+                                                    const GroupOptions& options = {});
 
   /// Memory that the node's ranks share, zeroed, 64-byte aligned: operations on it, and on parts of
   /// it, read and write it in place. A local call. The buffer's owner frees it.

@@ -7,7 +7,7 @@
 #include "unisono/comm/arguments.h"
 #include "unisono/comm/block_sizes.h"
 #include "unisono/comm/call.h"
-#include "unisono/comm/job.h"
+#include "unisono/comm/links.h"
 #include "unisono/comm/options.h"
 #include "unisono/engine/operation.h"
 #include "unisono/transport/descriptor.h"
@@ -17,13 +17,13 @@ namespace {
 
 using transport::OperationKind;
 
-Call checked(Job& job, engine::Operation operation, Deadline deadline) {
-  job.engine().check(operation);
+Call checked(Links& links, engine::Operation operation, Deadline deadline) {
+  links.engine().check(operation);
   return {.operation = std::move(operation), .deadline = deadline};
 }
 
 // `in` is empty where the blocks lie apart.
-Call reduce_scatter_call(Job& job,
+Call reduce_scatter_call(Links& links,
                          const Arguments& arguments,
                          const Buffer& in,
                          std::vector<Buffer> ins,
@@ -33,7 +33,7 @@ Call reduce_scatter_call(Job& job,
   arguments.check_count(out, "out", ins[static_cast<std::size_t>(rank)].count);
   arguments.check_apart(ins, std::span(&out, 1), rank, 0);
   const BlockSizes sizes = sizes_of(ins);
-  return checked(job,
+  return checked(links,
                  {.descriptor = {.kind = OperationKind::kReduceScatter,
                                  .dtype = out.dtype,
                                  .reduce = options.op.kind,
@@ -44,21 +44,21 @@ Call reduce_scatter_call(Job& job,
                   .out = out,
                   .ins = std::move(ins),
                   .label = options.label},
-                 arguments.deadline(options.timeout, job.timeout()));
+                 arguments.deadline(options.timeout, links.timeout()));
 }
 
 }  // namespace
 
-Call all_reduce_call(Job& job,
+Call all_reduce_call(Links& links,
                      const Buffer& in,
                      const Buffer& out,
                      const AllReduceOptions& options) {
-  const Arguments arguments = arguments_of(job, "all_reduce", options.label);
+  const Arguments arguments = arguments_of(links, "all_reduce", options.label);
   arguments.check_buffer(in, "in");
   arguments.check_dtype(out, "out", in.dtype);
   arguments.check_count(out, "out", in.count);
   arguments.check_same_or_apart(in, out);
-  return checked(job,
+  return checked(links,
                  {.descriptor = {.kind = OperationKind::kAllReduce,
                                  .dtype = in.dtype,
                                  .reduce = options.op.kind,
@@ -67,11 +67,11 @@ Call all_reduce_call(Job& job,
                   .in = in,
                   .out = out,
                   .label = options.label},
-                 arguments.deadline(options.timeout, job.timeout()));
+                 arguments.deadline(options.timeout, links.timeout()));
 }
 
-Call reduce_call(Job& job, const Buffer& in, const Buffer& out, const ReduceOptions& options) {
-  const Arguments arguments = arguments_of(job, "reduce", options.label);
+Call reduce_call(Links& links, const Buffer& in, const Buffer& out, const ReduceOptions& options) {
+  const Arguments arguments = arguments_of(links, "reduce", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(in, "in");
   const bool is_root = options.root == arguments.rank();
@@ -80,7 +80,7 @@ Call reduce_call(Job& job, const Buffer& in, const Buffer& out, const ReduceOpti
     arguments.check_count(out, "out", in.count);
     arguments.check_same_or_apart(in, out);
   }
-  return checked(job,
+  return checked(links,
                  {.descriptor = {.kind = OperationKind::kReduce,
                                  .dtype = in.dtype,
                                  .reduce = options.op.kind,
@@ -90,29 +90,29 @@ Call reduce_call(Job& job, const Buffer& in, const Buffer& out, const ReduceOpti
                   .in = in,
                   .out = is_root ? out : Buffer{.dtype = in.dtype},
                   .label = options.label},
-                 arguments.deadline(options.timeout, job.timeout()));
+                 arguments.deadline(options.timeout, links.timeout()));
 }
 
-Call reduce_scatter_call(Job& job,
+Call reduce_scatter_call(Links& links,
                          const Buffer& in,
                          const Buffer& out,
                          const ReduceScatterOptions& options) {
-  const Arguments arguments = arguments_of(job, "reduce_scatter", options.label);
+  const Arguments arguments = arguments_of(links, "reduce_scatter", options.label);
   arguments.check_buffer(out, "out");
   arguments.check_dtype(in, "in", out.dtype);
   return reduce_scatter_call(
-      job, arguments, in, arguments.blocks_of(in, "in", options.counts), out, options);
+      links, arguments, in, arguments.blocks_of(in, "in", options.counts), out, options);
 }
 
-Call reduce_scatter_call(Job& job,
+Call reduce_scatter_call(Links& links,
                          std::span<const Buffer> ins,
                          const Buffer& out,
                          const ReduceScatterOptions& options) {
-  const Arguments arguments = arguments_of(job, "reduce_scatter", options.label);
+  const Arguments arguments = arguments_of(links, "reduce_scatter", options.label);
   arguments.check_buffer(out, "out");
   arguments.check_list(ins, "in", out.dtype);
   arguments.check_list_counts(ins, "in", options.counts);
-  return reduce_scatter_call(job, arguments, {}, {ins.begin(), ins.end()}, out, options);
+  return reduce_scatter_call(links, arguments, {}, {ins.begin(), ins.end()}, out, options);
 }
 
 }  // namespace unisono::comm

@@ -2,37 +2,43 @@
 
 #include <pthread.h>
 
-#include <cstddef>
-#include <exception>
-#include <functional>
 #include <memory>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/fd.h"
-#include "unisono/net/io.h"
+#include "unisono/comm/links.h"
+#include "unisono/net/hello.h"
 #include "unisono/transport/shm/node.h"
-#include "unisono/transport/tcp/frame.h"
 #include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::comm {
+namespace {
+
+// The socket goes to the group that it is for.
+Doorkeeper::Deliver deliver_to(GroupRegistry& groups) {
+  return [&groups](const net::HelloInfo& visitor, Fd socket) {
+    auto shared = std::make_shared<Fd>(std::move(socket));
+    groups.notify(visitor.group, [rank = visitor.rank, shared](Links& links) {
+      links.deliver(rank, std::move(*shared));
+    });
+  };
+}
+
+}  // namespace
 
 Watcher::Watcher(const WatcherParts& parts)
-    : parts_(parts),
-      doorkeeper_(loop_,
-                  parts.data_listener,
-                  {.job = parts.roster.job,
-                   .purpose = tcp::kDataPurpose,
-                   .rank = parts.roster.rank,
-                   .group = 0},
-                  parts.secret,
-                  parts.roster.world_size(),
-                  parts.ranks.logger(),
-                  [this](int rank, Fd socket) { deliver(rank, std::move(socket)); }) {
-  for (const shm::NodePeer& peer : parts_.peers) {
-    watches_.push_back(std::make_unique<PeerWatch>(
-        loop_, peer, parts_.roster, parts_.ranks, parts_.failure, parts_.wake));
+    : doorkeeper_(
+          loop_,
+          parts.data_listener,
+          {.job = parts.roster.job, .purpose = tcp::kDataPurpose, .rank = parts.roster.rank},
+          parts.secret,
+          parts.roster.world_size(),
+          parts.logger,
+          deliver_to(parts.groups)) {
+  for (const shm::NodePeer& peer : parts.peers) {
+    const auto& member = parts.roster.members[static_cast<std::size_t>(peer.rank)];
+    watches_.push_back(std::make_unique<PeerWatch>(loop_, peer, member, parts.groups));
   }
   thread_ = std::thread([this] {
     ::pthread_setname_np(::pthread_self(), "unisono-watch");
@@ -43,29 +49,6 @@ Watcher::Watcher(const WatcherParts& parts)
 Watcher::~Watcher() {
   loop_.stop();
   thread_.join();
-}
-
-void Watcher::deliver(int rank, Fd socket) {
-  if (parts_.failure.is_set()) {
-    // It came after the others were told.
-    (void)net::write_some(socket.get(), tcp::encode_abort(parts_.failure.error()));
-    return;
-  }
-  parts_.mesh.deliver(rank, std::move(socket));
-}
-
-void Watcher::tell_peers(
-    const std::function<std::vector<std::byte>()>& encode_frame) const noexcept {
-  try {
-    const std::vector<std::byte> frame = encode_frame();
-    for (const shm::NodePeer& peer : parts_.peers) {
-      // A peer that can't take it has hundreds of such frames before it, or is gone.
-      (void)net::write_some(peer.socket.get(), frame);
-    }
-  } catch (const std::exception&) {
-    // Out of memory while giving up: the closed sockets have to say it.
-    return;
-  }
 }
 
 }  // namespace unisono::comm

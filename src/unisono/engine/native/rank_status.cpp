@@ -50,12 +50,8 @@ std::string process_state(std::int64_t pid) {
 
 }  // namespace
 
-RankStatus::RankStatus(const rendezvous::Roster& roster, Logger logger)
-    : roster_(roster), logger_(std::move(logger)) {}
-
-std::string RankStatus::prefix() const {
-  return fmt::format("[rank {}/{}]", roster_.rank, roster_.world_size());
-}
+RankStatus::RankStatus(const rendezvous::Roster& roster, std::string prefix, Logger logger)
+    : roster_(roster), prefix_(std::move(prefix)), logger_(std::move(logger)) {}
 
 std::string RankStatus::describe(int rank) const {
   return rendezvous::describe(roster_.members[static_cast<std::size_t>(rank)]);
@@ -69,7 +65,7 @@ std::string RankStatus::describe_late(std::span<const int> ranks) const {
     const std::string state = is_on_node ? ", " + process_state(member.pid) : "";
     text += fmt::format("{}rank {} (pid {} on {}{})",
                         text.empty() ? "" : " and ",
-                        rank,
+                        member.rank,
                         member.pid,
                         member.host,
                         state);

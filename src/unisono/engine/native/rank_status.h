@@ -13,14 +13,14 @@
 
 namespace unisono::engine {
 
-/// What is known of the other ranks, for messages about them. Thread-safe.
+/// What is known of the other ranks of a group, for messages about them. Thread-safe.
 class RankStatus {
  public:
   /// The roster outlives it.
-  RankStatus(const rendezvous::Roster& roster, Logger logger);
+  RankStatus(const rendezvous::Roster& roster, std::string prefix, Logger logger);
 
   /// "[rank 0/4]", as our messages begin.
-  [[nodiscard]] std::string prefix() const;
+  [[nodiscard]] const std::string& prefix() const { return prefix_; }
 
   /// "rank 1 (pid 123 on alpha)".
   [[nodiscard]] std::string describe(int rank) const;
@@ -40,6 +40,7 @@ class RankStatus {
 
  private:
   const rendezvous::Roster& roster_;
+  std::string prefix_;
   Logger logger_;
   mutable Mutex mutex_;
   std::set<int> departed_ UNISONO_GUARDED_BY(mutex_);

@@ -113,6 +113,18 @@ void Board::sync(WaitMode mode, transport::Patience& patience) {
       patience);
 }
 
+void Board::leave() {
+  for (const Member& peer : members_) {
+    // Release: what this rank read there, it has read.
+    peer.board->n_left.fetch_add(1, std::memory_order_release);
+  }
+}
+
+bool Board::have_all_left(const Arena& arena, std::int64_t offset_bytes, int local_world_size) {
+  const auto* const board = reinterpret_cast<const BoardMemory*>(arena.data() + offset_bytes);
+  return board->n_left.load(std::memory_order_acquire) == local_world_size;
+}
+
 void Board::ring_peers() const {
   for (const Member& peer : members_) {
     peer.board->doorbell.ring();

@@ -73,6 +73,7 @@ struct BoardMemory {
   std::array<Card, 2> cards;
   alignas(kCacheLine) std::atomic<std::uint64_t> stage;
   alignas(kCacheLine) Doorbell doorbell;
+  std::atomic<int> n_left;  ///< How many of the node's ranks have left.
   alignas(4096) std::array<std::array<std::byte, kSlotBytes>, 2> slots;
   alignas(4096) std::array<std::array<std::byte, kStagingBytes>, 2> staging_in;
   alignas(4096) std::array<std::array<std::byte, kStagingBytes>, 2> staging_out;
@@ -147,6 +148,15 @@ class Board {
 
   /// Waits until every rank of the node has called it as often as this one.
   void sync(WaitMode mode, transport::Patience& patience);
+
+  /// The last call: this rank looks at its peers' parts no more.
+  void leave();
+
+  /// Whether every rank of the node has left the board whose part lies at `offset_bytes` of
+  /// `arena`: then that memory is nobody else's.
+  [[nodiscard]] static bool have_all_left(const Arena& arena,
+                                          std::int64_t offset_bytes,
+                                          int local_world_size);
 
   /// Makes this rank's waits look again. Any thread.
   void wake() const { members_[self()].board->doorbell.ring(); }

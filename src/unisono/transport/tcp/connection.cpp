@@ -26,8 +26,8 @@
 
 namespace unisono::tcp {
 
-Connection::Connection(int rank, std::string name, Fd socket)
-    : rank_(rank), name_(std::move(name)), socket_(std::move(socket)) {}
+Connection::Connection(int rank, std::string name, std::uint32_t group, Fd socket)
+    : rank_(rank), name_(std::move(name)), group_(group), socket_(std::move(socket)) {}
 
 void Connection::begin(const OperationTag& tag) {
   tag_ = tag;
@@ -215,19 +215,20 @@ void Connection::finish_control_frame(const Frame& frame) {
     throw Error(ErrorCode::kPeerLost,
                 fmt::format("{} left the group, but this operation still needs it", name_));
   }
-  throw decode_abort(frame, control_, name_);
+  const Error reason = decode_abort(frame, control_);
+  throw Error(reason.code(), fmt::format("{} gave up: {}", name_, reason.what()));
 }
 
 void Connection::abort(const Error& reason) noexcept {
   // In the middle of a frame no other can begin: the closed connection has to say it all.
   if (n_sent_ == 0) {
-    write_control([&] { return encode_abort(reason); });
+    write_control([&] { return encode_abort(group_, reason); });
   }
   ::shutdown(socket_.get(), SHUT_WR);
 }
 
 void Connection::say_goodbye() noexcept {
-  write_control(encode_bye);
+  write_control([&] { return encode_bye(group_); });
 }
 
 void Connection::linger(Deadline deadline) noexcept {

@@ -28,7 +28,7 @@ struct OperationTag {
 class Connection {
  public:
   /// `name` stands for the peer in errors, e.g. "rank 3 (10.0.0.2:4123)".
-  Connection(int rank, std::string name, Fd socket);
+  Connection(int rank, std::string name, std::uint32_t group, Fd socket);
 
   [[nodiscard]] int rank() const { return rank_; }
 
@@ -84,6 +84,7 @@ class Connection {
 
   int rank_;
   std::string name_;
+  std::uint32_t group_;
   Fd socket_;
   OperationTag tag_{};
 

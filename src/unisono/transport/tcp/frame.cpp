@@ -66,31 +66,27 @@ std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> bytes) {
   return frame;
 }
 
-std::vector<std::byte> encode_abort(const Error& error) {
+std::vector<std::byte> encode_abort(std::uint32_t group, const Error& error) {
   const auto text =
       std::as_bytes(std::span(std::string_view(error.what()).substr(0, kMaxAbortBytes)));
   const FrameBytes header = encode({.kind = FrameKind::kAbort,
                                     .step = static_cast<std::uint32_t>(error.code()),
+                                    .sequence = group,
                                     .n_bytes = text.size()});
   std::vector<std::byte> bytes(header.begin(), header.end());
   bytes.insert(bytes.end(), text.begin(), text.end());
   return bytes;
 }
 
-std::vector<std::byte> encode_bye() {
-  const FrameBytes header = encode({.kind = FrameKind::kBye});
+std::vector<std::byte> encode_bye(std::uint32_t group) {
+  const FrameBytes header = encode({.kind = FrameKind::kBye, .sequence = group});
   return {header.begin(), header.end()};
 }
 
-Error decode_abort(const Frame& frame,
-                   std::span<const std::byte> payload,
-                   const std::string& sender) {
+Error decode_abort(const Frame& frame, std::span<const std::byte> payload) {
   const bool is_known = frame.step <= static_cast<std::uint32_t>(ErrorCode::kInternal);
-  return {
-      is_known ? static_cast<ErrorCode>(frame.step) : ErrorCode::kPeerLost,
-      fmt::format("{} gave up: {}",
-                  sender,
-                  std::string_view(reinterpret_cast<const char*>(payload.data()), payload.size()))};
+  return {is_known ? static_cast<ErrorCode>(frame.step) : ErrorCode::kPeerLost,
+          std::string(reinterpret_cast<const char*>(payload.data()), payload.size())};
 }
 
 }  // namespace unisono::tcp

@@ -25,7 +25,8 @@ struct Frame {
   FrameKind kind = FrameKind::kData;
   /// kData: which transfer of the operation between this pair, from 0. kAbort: the ErrorCode.
   std::uint32_t step = 0;
-  std::uint64_t sequence = 0;  ///< The operation's number in its group.
+  /// kData: the operation's number in its group. Else the group's number.
+  std::uint64_t sequence = 0;
   transport::Descriptor descriptor = {};
   std::uint64_t n_bytes = 0;  ///< Of the payload.
 };
@@ -42,14 +43,12 @@ using FrameBytes = std::array<std::byte, kFrameBytes>;
 [[nodiscard]] std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> bytes);
 
 /// A whole kAbort frame with the error.
-[[nodiscard]] std::vector<std::byte> encode_abort(const Error& error);
+[[nodiscard]] std::vector<std::byte> encode_abort(std::uint32_t group, const Error& error);
 
 /// A whole kBye frame.
-[[nodiscard]] std::vector<std::byte> encode_bye();
+[[nodiscard]] std::vector<std::byte> encode_bye(std::uint32_t group);
 
-/// The error of a kAbort frame: same code, and the text with `sender` before it.
-[[nodiscard]] Error decode_abort(const Frame& frame,
-                                 std::span<const std::byte> payload,
-                                 const std::string& sender);
+/// The error of a kAbort frame.
+[[nodiscard]] Error decode_abort(const Frame& frame, std::span<const std::byte> payload);
 
 }  // namespace unisono::tcp

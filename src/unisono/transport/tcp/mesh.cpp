@@ -60,8 +60,9 @@ Mesh::Mesh(std::vector<MeshMember> members, std::string secret, net::HelloInfo m
 Connection& Mesh::connection(int rank, transport::Patience& patience) {
   std::unique_ptr<Connection>& connection = connections_[rank];
   if (connection == nullptr) {
-    connection = make_connection(
-        rank, rank < mine_.rank ? connect(rank, patience) : await_delivery(rank, patience));
+    const bool connects = members_[static_cast<std::size_t>(rank)].job_rank < mine_.rank;
+    connection =
+        make_connection(rank, connects ? connect(rank, patience) : await_delivery(rank, patience));
   }
   return *connection;
 }
@@ -70,12 +71,12 @@ std::unique_ptr<Connection> Mesh::make_connection(int rank, Fd socket) const {
   net::set_no_delay(socket.get());
   net::set_liveness_timeout(socket.get(), kLivenessTimeout);
   return std::make_unique<Connection>(
-      rank, members_[static_cast<std::size_t>(rank)].name, std::move(socket));
+      rank, members_[static_cast<std::size_t>(rank)].name, mine_.group, std::move(socket));
 }
 
 Fd Mesh::connect(int rank, transport::Patience& patience) const {
   const auto late_ranks = [rank] { return std::vector<int>{rank}; };
-  const auto& [address, name] = members_[static_cast<std::size_t>(rank)];
+  const auto& [job_rank, address, name] = members_[static_cast<std::size_t>(rank)];
   const Deadline last_attempt = Deadline::after(kConnectTimeout);
   while (true) {
     patience.check(late_ranks);
@@ -90,7 +91,7 @@ Fd Mesh::connect(int rank, transport::Patience& patience) const {
     }
     net::set_liveness_timeout(socket.get(), kLivenessTimeout);
     const net::HelloInfo theirs = say_hello(socket.get(), rank, patience);
-    if (theirs.rank != rank || theirs.job != mine_.job) {
+    if (theirs.rank != job_rank || theirs.job != mine_.job) {
       throw Error(ErrorCode::kMismatch,
                   fmt::format("{} answered as rank {} of job {}, not as {} of job {}",
                               address.to_string(),
@@ -136,7 +137,7 @@ net::HelloInfo Mesh::say_hello(int fd, int rank, transport::Patience& patience) 
 
 Fd Mesh::await_delivery(int rank, transport::Patience& patience) {
   const auto late_ranks = [rank] { return std::vector<int>{rank}; };
-  const auto& [address, name] = members_[static_cast<std::size_t>(rank)];
+  const auto& [job_rank, address, name] = members_[static_cast<std::size_t>(rank)];
   auto next_look = Deadline::after(kFirstLook);
   auto until_next = 2 * kFirstLook;
   bool was_refused = false;

@@ -20,13 +20,15 @@ inline constexpr const char* kDataPurpose = "data";
 
 /// A rank as the mesh sees it.
 struct MeshMember {
+  int job_rank;          ///< By which ranks know each other in the hello.
   net::Address address;  ///< Of its data listener.
   std::string name;      ///< For messages: "rank 2 (pid 4123 on node-a)".
 };
 
 /// The connections of one group's rank to the ranks of other nodes: one per pair, opened when first
-/// needed, by the higher rank. All but deliver() and wake() belongs to the thread that drives the
-/// group. A lower rank that waits for a higher one looks now and then whether that still listens.
+/// needed, by the rank that is higher in the job. All but deliver() and wake() belongs to the
+/// thread that drives the group. A lower rank that waits for a higher one looks now and then
+/// whether that still listens.
 class Mesh {
  public:
   /// `members[r]` is rank r. `secret` and `mine` are for the hello.

@@ -1,0 +1,98 @@
+#include "unisono/comm/group_registry.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/mutex.h"
+#include "unisono/comm/links.h"
+
+namespace unisono::comm {
+namespace {
+
+// A rank that has not come to a number yet may hear from who has.
+constexpr std::uint32_t kFarthestNumber = 1 << 16;
+
+// Of one group that is yet to be made; a peer has one or two things to say of it.
+constexpr std::size_t kMaxEvents = 4096;
+
+}  // namespace
+
+std::uint32_t GroupRegistry::next_number() const {
+  const MutexLock lock(mutex_);
+  return next_number_;
+}
+
+void GroupRegistry::expect(std::uint32_t first, std::uint32_t count) {
+  const MutexLock lock(mutex_);
+  for (std::uint32_t number = first; number < first + count; ++number) {
+    expected_.try_emplace(number);
+  }
+  next_number_ = std::max(next_number_, first + count);
+}
+
+void GroupRegistry::add(std::uint32_t number, const std::shared_ptr<Links>& links) {
+  std::vector<Event> events;
+  {
+    const MutexLock lock(mutex_);
+    groups_[number] = links;
+    const auto expected = expected_.find(number);
+    if (expected != expected_.end()) {
+      events = std::move(expected->second);
+      expected_.erase(expected);
+    }
+  }
+  for (const Event& event : events) {
+    event(*links);
+  }
+}
+
+void GroupRegistry::remove(std::uint32_t number) {
+  std::shared_ptr<Links> ended;
+  const MutexLock lock(mutex_);
+  const auto group = groups_.find(number);
+  if (group != groups_.end()) {
+    ended = std::move(group->second);
+    groups_.erase(group);
+  }
+  expected_.erase(number);
+}
+
+void GroupRegistry::notify(std::uint32_t number, Event event) {
+  std::shared_ptr<Links> links;
+  {
+    const MutexLock lock(mutex_);
+    if (const auto group = groups_.find(number); group != groups_.end()) {
+      links = group->second;
+    } else {
+      const bool is_to_come = expected_.contains(number) ||
+                              (number >= next_number_ && number - next_number_ < kFarthestNumber);
+      if (is_to_come && expected_[number].size() < kMaxEvents) {
+        expected_[number].push_back(std::move(event));
+      }
+      return;
+    }
+  }
+  event(*links);
+}
+
+void GroupRegistry::notify_all(const Event& event) {
+  std::vector<std::shared_ptr<Links>> all;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [number, links] : groups_) {
+      all.push_back(links);
+    }
+    for (auto& [number, events] : expected_) {
+      events.push_back(event);
+    }
+  }
+  for (const std::shared_ptr<Links>& links : all) {
+    event(*links);
+  }
+}
+
+}  // namespace unisono::comm

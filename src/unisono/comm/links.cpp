@@ -1,0 +1,220 @@
+#include "unisono/comm/links.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/comm/job.h"
+#include "unisono/engine/native/native_engine.h"
+#include "unisono/net/address.h"
+#include "unisono/net/io.h"
+#include "unisono/rendezvous/meet.h"
+#include "unisono/rendezvous/roster.h"
+#include "unisono/transport/shm/board.h"
+#include "unisono/transport/tcp/frame.h"
+#include "unisono/transport/tcp/mesh.h"
+
+namespace unisono::comm {
+namespace {
+
+// What another rank has to say of a failure comes soon after it, or not at all.
+constexpr std::chrono::milliseconds kExplainTimeout{500};
+
+// What is told of failures must not make them last.
+constexpr std::chrono::seconds kSideStoreTimeout{1};
+
+std::vector<std::string> nodes_of(const rendezvous::Roster& roster) {
+  std::vector<std::string> nodes;
+  for (const rendezvous::Member& member : roster.members) {
+    nodes.push_back(member.node);
+  }
+  return nodes;
+}
+
+shm::Board make_board(const Job& job,
+                      const collective::Topology& topology,
+                      const GroupSetup& setup) {
+  std::vector<shm::Board::Seat> seats;
+  for (std::size_t index = 0; index < setup.board_offsets.size(); ++index) {
+    const int rank = topology.local_ranks()[index];
+    const int job_rank = setup.roster.members[static_cast<std::size_t>(rank)].rank;
+    seats.push_back({.rank = rank,
+                     .arena = job.arena_of(job_rank),
+                     .offset_bytes = setup.board_offsets[index]});
+  }
+  return {seats, topology.local_rank()};
+}
+
+std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster) {
+  std::vector<tcp::MeshMember> members;
+  for (const rendezvous::Member& member : roster.members) {
+    const std::optional<net::Address> address = net::Address::parse(member.address, member.port);
+    if (!address) {
+      throw Error(ErrorCode::kCorruptData,
+                  fmt::format("{} gave \"{}\" as its address, which is none",
+                              rendezvous::describe(member),
+                              member.address));
+    }
+    members.push_back(
+        {.job_rank = member.rank, .address = *address, .name = rendezvous::describe(member)});
+  }
+  return members;
+}
+
+// How this rank's messages begin: "[rank 5/8]", or "[rank 5/8, 1/2 in group 3]".
+std::string prefix_of(const Job& job, const GroupSetup& setup) {
+  const rendezvous::Roster& world = job.roster();
+  const std::string place =
+      setup.number == 0
+          ? ""
+          : fmt::format(
+                ", {}/{} in group {}", setup.roster.rank, setup.roster.world_size(), setup.number);
+  return fmt::format("[rank {}/{}{}]", world.rank, world.world_size(), place);
+}
+
+}  // namespace
+
+Links::Links(Job& job, GroupSetup setup)
+    : job_(job),
+      setup_(std::move(setup)),
+      topology_(setup_.roster.rank, nodes_of(setup_.roster)),
+      board_(make_board(job, topology_, setup_)),
+      mesh_(mesh_members(setup_.roster),
+            job.meeting().secret,
+            {.job = setup_.roster.job,
+             .purpose = tcp::kDataPurpose,
+             .rank = setup_.roster.self().rank,
+             .group = setup_.number}),
+      ranks_(setup_.roster, prefix_of(job, setup_), job.logger()),
+      side_store_([&job] { return rendezvous::connect_again(job.meeting(), kSideStoreTimeout); }),
+      failures_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
+      whereabouts_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
+      engine_(
+          std::make_unique<engine::NativeEngine>(engine::NativeParts{.topology = topology_,
+                                                                     .board = board_,
+                                                                     .mesh = mesh_,
+                                                                     .memory = job.memory(),
+                                                                     .failure = failure_,
+                                                                     .ranks = ranks_,
+                                                                     .whereabouts = whereabouts_,
+                                                                     .stall = job.stall()})) {
+  failure_.on_set([this] { wake(); });
+}
+
+void Links::wake() const {
+  board_.wake();
+  mesh_.wake();
+}
+
+void Links::fail(const Error& error) noexcept {
+  failure_.set(error);
+  if (std::exchange(has_told_, true)) {
+    return;
+  }
+  publish(error);
+  engine_->abort(error);
+  job_.tell_peers(setup_.roster, [&] { return tcp::encode_abort(setup_.number, error); });
+}
+
+void Links::publish(const Error& error) noexcept {
+  if (topology_.n_nodes() > 1 && !std::exchange(has_published_, true)) {
+    failures_.publish(error);
+  }
+}
+
+Error Links::explain(const Error& error) noexcept {
+  if (topology_.n_nodes() == 1) {
+    return error;
+  }
+  publish(error);
+  if (error.code() != ErrorCode::kPeerLost && error.code() != ErrorCode::kTimeout) {
+    return error;
+  }
+  const std::string others = failures_.read_others(error.what(), kExplainTimeout);
+  return others.empty()
+             ? error
+             : Error(error.code(), fmt::format("{}; other ranks say: {}", error.what(), others));
+}
+
+void Links::leave() noexcept {
+  const bool has_failed = failure_.is_set();
+  if (has_failed) {
+    fail(failure_.error());
+  }
+  engine_->leave();
+  if (!has_failed) {
+    job_.tell_peers(setup_.roster, [&] { return tcp::encode_bye(setup_.number); });
+  }
+  mesh_.close();
+  side_store_.give_up();
+  board_.leave();
+  // Where a rank failed, another may wake up late and still write there.
+  if (setup_.number != 0 && !has_failed) {
+    job_.retire_board(
+        {.offset = setup_.board_offsets[static_cast<std::size_t>(board_.local_rank())],
+         .local_world_size = board_.local_world_size()});
+  }
+  job_.end_group(setup_.number, has_failed && topology_.n_nodes() > 1);
+}
+
+int Links::rank_of(int job_rank) const {
+  const auto found = std::find_if(
+      setup_.roster.members.begin(),
+      setup_.roster.members.end(),
+      [job_rank](const rendezvous::Member& member) { return member.rank == job_rank; });
+  return found == setup_.roster.members.end()
+             ? -1
+             : static_cast<int>(found - setup_.roster.members.begin());
+}
+
+void Links::note_departure(int job_rank) {
+  if (const int rank = rank_of(job_rank); rank >= 0) {
+    ranks_.note_departure(rank);
+    wake();
+  }
+}
+
+void Links::note_abort(int job_rank, const Error& reason) {
+  if (const int rank = rank_of(job_rank); rank >= 0) {
+    failure_.set(
+        {reason.code(),
+         fmt::format("{} {} gave up: {}", ranks_.prefix(), ranks_.describe(rank), reason.what())});
+  }
+}
+
+void Links::note_death(int job_rank) {
+  const int rank = rank_of(job_rank);
+  if (rank < 0 || ranks_.find_departed(std::span(&rank, 1))) {
+    return;
+  }
+  failure_.set(
+      {ErrorCode::kPeerLost,
+       fmt::format(
+           "{} {} is gone: its process ended without leaving the group (killed, or crashed)",
+           ranks_.prefix(),
+           ranks_.describe(rank))});
+}
+
+void Links::deliver(int job_rank, Fd socket) {
+  if (failure_.is_set()) {
+    // It came after the others were told.
+    (void)net::write_some(socket.get(), tcp::encode_abort(setup_.number, failure_.error()));
+    return;
+  }
+  if (const int rank = rank_of(job_rank); rank >= 0) {
+    mesh_.deliver(rank, std::move(socket));
+  }
+}
+
+}  // namespace unisono::comm

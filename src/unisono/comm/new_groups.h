@@ -1,0 +1,33 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "unisono/comm/group.h"
+
+namespace unisono::comm {
+
+/// Makes groups of a group's ranks: one for each list in `lists`, which is alike on all ranks. A
+/// list has ranks of `parent`, in the order of their ranks in the new group.
+///
+/// All ranks of `parent` take part, as in one of its operations; returns null for lists without
+/// this rank. Two small all_gathers, however many groups; no request to the store.
+///
+/// Throws Error: kInvalidArgument for a wrong list, kMismatch on all ranks where lists differ, and
+/// what all_gather throws.
+[[nodiscard]] std::vector<std::unique_ptr<Group>> new_groups(
+    Group& parent,
+    std::span<const std::vector<int>> lists,
+    std::optional<std::chrono::milliseconds> timeout);
+
+/// Parts `parent` into groups of equal `colour`, each in the order of `key`, then of rank. Returns
+/// null for a negative colour. Throws as new_groups().
+[[nodiscard]] std::unique_ptr<Group> split(Group& parent,
+                                           int colour,
+                                           int key,
+                                           std::optional<std::chrono::milliseconds> timeout);
+
+}  // namespace unisono::comm

@@ -1,0 +1,248 @@
+// Groups of a group's ranks: who is in them, what they compute, that they do not get in each
+// other's way, and that nothing is left of them.
+#include <dirent.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
+
+#include "support/ranks.h"
+
+namespace unisono {
+namespace {
+
+using test::errors_of_ranks;
+using test::one_node;
+using test::run_ranks;
+using test::World;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::vector<World> kLayouts{
+    one_node(4), World{.nodes = {"a", "a", "b", "b"}}, World{.nodes = {"a", "b", "a", "b"}}};
+
+int sum_of(ProcessGroup& group, int value) {
+  group.all_reduce(as_buffer(std::span(&value, 1)));
+  return value;
+}
+
+TEST(NewGroup, ItsMembersSumAmongThemselvesAndTheOthersGetNone) {
+  for (const World& world : kLayouts) {
+    run_ranks(world, [](ProcessGroup& group) {
+      const auto inner = group.new_group(std::vector{0, 1});
+      ASSERT_EQ(inner != nullptr, group.rank() < 2);
+      if (inner != nullptr) {
+        EXPECT_EQ(inner->rank(), group.rank());
+        EXPECT_EQ(inner->world_size(), 2);
+        EXPECT_EQ(sum_of(*inner, 1), 2);
+        inner->destroy();
+      }
+      EXPECT_EQ(sum_of(group, 1), 4);
+    });
+  }
+}
+
+TEST(NewGroup, RanksAreNumberedInTheOrderOfTheList) {
+  for (const World& world : kLayouts) {
+    run_ranks(world, [](ProcessGroup& group) {
+      const auto inner = group.new_group(std::vector{3, 0, 2});
+      if (inner == nullptr) {
+        EXPECT_EQ(group.rank(), 1);
+        return;
+      }
+      const std::array<int, 4> expected{1, -1, 2, 0};
+      EXPECT_EQ(inner->rank(), expected[static_cast<std::size_t>(group.rank())]);
+      // Large enough for windows, and between nodes for several messages.
+      std::vector<int> values(300000, group.rank());
+      std::vector<int> all(3 * values.size());
+      inner->all_gather(as_buffer(std::span(values)), as_buffer(std::span(all)));
+      EXPECT_EQ(all.front(), 3);
+      EXPECT_EQ(all[values.size()], 0);
+      EXPECT_EQ(all.back(), 2);
+      inner->broadcast(as_buffer(std::span(values)), {.root = 0});
+      EXPECT_EQ(values.back(), 3);
+    });
+  }
+}
+
+TEST(NewGroup, ASplitIsByColourAndKey) {
+  for (const World& world : kLayouts) {
+    run_ranks(world, [](ProcessGroup& group) {
+      // Ranks 0 and 2, and ranks 3 and 1, the latter in reverse.
+      const bool is_odd = group.rank() % 2 == 1;
+      const auto part = group.split(is_odd ? 1 : 0, is_odd ? -group.rank() : 0);
+      ASSERT_NE(part, nullptr);
+      const std::array<int, 4> expected{0, 1, 1, 0};
+      EXPECT_EQ(part->rank(), expected[static_cast<std::size_t>(group.rank())]);
+      EXPECT_EQ(sum_of(*part, group.rank()), is_odd ? 4 : 2);
+      EXPECT_EQ(group.split(-1, 0), nullptr);
+    });
+  }
+}
+
+TEST(NewGroup, GroupsOfGroupsWork) {
+  run_ranks({.nodes = {"a", "a", "b", "b", "b"}}, [](ProcessGroup& group) {
+    const auto outer = group.split(group.rank() == 0 ? -1 : 0, 0);
+    if (outer == nullptr) {
+      return;
+    }
+    const auto inner = outer->split(outer->rank() / 2, 0);
+    EXPECT_EQ(inner->world_size(), 2);
+    EXPECT_EQ(sum_of(*inner, group.rank()), outer->rank() < 2 ? 1 + 2 : 3 + 4);
+    EXPECT_EQ(sum_of(*outer, 1), 4);
+  });
+}
+
+TEST(NewGroup, AsynchronousCallsInOppositeOrderOnTwoGroupsFinish) {
+  for (const World& world : {one_node(2), World{.nodes = {"a", "b"}}}) {
+    run_ranks(world, [](ProcessGroup& group) {
+      const std::vector<std::vector<int>> lists{{0, 1}, {1, 0}};
+      const auto groups = group.new_groups(lists);
+      const std::size_t first = group.rank() == 0 ? 0 : 1;
+      std::array<std::vector<float>, 2> values{std::vector<float>(100000, 1.0F),
+                                               std::vector<float>(100000, 2.0F)};
+      std::vector<Work> works;
+      for (const std::size_t which : {first, 1 - first}) {
+        works.push_back(groups[which]->all_reduce_async(as_buffer(std::span(values[which]))));
+      }
+      for (const Work& work : works) {
+        work.wait();
+      }
+      EXPECT_EQ(values[0].back(), 2.0F);
+      EXPECT_EQ(values[1].back(), 4.0F);
+    });
+  }
+}
+
+int n_entries(const char* folder) {
+  DIR* const directory = ::opendir(folder);
+  int n = 0;
+  while (directory != nullptr && ::readdir(directory) != nullptr) {
+    ++n;
+  }
+  ::closedir(directory);
+  return n;
+}
+
+std::int64_t resident_pages() {
+  std::ifstream file("/proc/self/statm");
+  std::int64_t total = 0;
+  std::int64_t resident = 0;
+  file >> total >> resident;
+  return resident;
+}
+
+TEST(NewGroup, AThousandLeaveNothingBehind) {
+  for (const World& world : {one_node(3), World{.nodes = {"a", "b", "a"}}}) {
+    run_ranks(world, [](ProcessGroup& group) {
+      const auto make_and_use = [&] {
+        const auto inner = group.new_group(std::vector{2, 0});
+        if (inner != nullptr) {
+          ASSERT_EQ(sum_of(*inner, 1), 2);
+          inner->destroy();
+        }
+      };
+      for (int round = 0; round < 20; ++round) {
+        make_and_use();
+      }
+      group.barrier();
+      const int n_descriptors = n_entries("/proc/self/fd");
+      const int n_threads = n_entries("/proc/self/task");
+      const std::int64_t n_pages = resident_pages();
+      group.barrier();
+      for (int round = 0; round < 1000; ++round) {
+        make_and_use();
+      }
+      group.barrier();
+      EXPECT_LE(n_entries("/proc/self/fd"), n_descriptors + 8);
+      EXPECT_LE(n_entries("/proc/self/task"), n_threads);
+      // A group touches some ten pages of each rank's arena, were they kept.
+      EXPECT_LE(resident_pages(), n_pages + 5000);
+      group.barrier();
+    });
+  }
+}
+
+TEST(NewGroup, WrongListsAreRefusedAndTheGroupGoesOn) {
+  run_ranks(one_node(3), [](ProcessGroup& group) {
+    const auto refuses = [&](const std::vector<int>& list, ErrorCode code, const char* says) {
+      try {
+        (void)group.new_group(list);
+        ADD_FAILURE() << "accepted";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), code);
+        EXPECT_THAT(error.what(), HasSubstr(says));
+      }
+    };
+    refuses({}, ErrorCode::kInvalidArgument, "new_group: a list of ranks is empty");
+    refuses({0, 3}, ErrorCode::kInvalidArgument, "rank 3 is outside a world of 3");
+    refuses({1, 1}, ErrorCode::kInvalidArgument, "rank 1 is in a list twice");
+    refuses({0, group.rank() == 1 ? 1 : 2},
+            ErrorCode::kMismatch,
+            "rank 1 gave other lists of ranks than rank 0");
+    EXPECT_EQ(sum_of(group, 1), 3);
+  });
+}
+
+TEST(NewGroup, AFailureInOneGroupLeavesTheOthersAlone) {
+  for (const World& world : kLayouts) {
+    run_ranks(world, [](ProcessGroup& group) {
+      const auto inner = group.split(group.rank() / 2, 0);
+      if (group.rank() < 2) {
+        std::vector<float> values(group.rank() + 1U);
+        try {
+          inner->all_reduce(as_buffer(std::span(values)));
+          ADD_FAILURE() << "a mismatch went unnoticed";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::kMismatch);
+          EXPECT_THAT(error.what(),
+                      AllOf(HasSubstr("[rank " + std::to_string(group.rank()) + "/4, "),
+                            HasSubstr("/2 in group "),
+                            HasSubstr("f32[1]"),
+                            HasSubstr("f32[2]")));
+        }
+      } else {
+        EXPECT_EQ(sum_of(*inner, 1), 2);
+      }
+      EXPECT_EQ(sum_of(group, 1), 4);
+    });
+  }
+}
+
+TEST(NewGroup, ItsErrorsGiveTheJobsRanks) {
+  const auto errors = errors_of_ranks(one_node(4), [](ProcessGroup& group) {
+    const auto inner = group.split(group.rank() < 2 ? -1 : 0, 0);
+    if (group.rank() == 2) {
+      inner->barrier({.timeout = std::chrono::milliseconds(200)});
+    }
+    group.barrier();
+  });
+  EXPECT_THAT(errors[2], HasSubstr("rank 3 (pid"));
+}
+
+TEST(NewGroup, OutlivesTheGroupItCameFrom) {
+  for (const World& world : kLayouts) {
+    run_ranks(world, [](ProcessGroup& group) {
+      const auto inner = group.split(group.rank() % 2, 0);
+      group.destroy();
+      EXPECT_EQ(sum_of(*inner, 1), 2);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace unisono
