@@ -14,6 +14,12 @@ const char* to_string(ReduceKind kind) noexcept {
       return "min";
     case ReduceKind::kMax:
       return "max";
+    case ReduceKind::kBand:
+      return "band";
+    case ReduceKind::kBor:
+      return "bor";
+    case ReduceKind::kBxor:
+      return "bxor";
   }
   return "unknown reduction";
 }

@@ -36,6 +36,10 @@ bool is_reducible(DType dtype, ReduceKind kind) {
     case ReduceKind::kMin:
     case ReduceKind::kMax:
       return !is_complex(dtype);
+    case ReduceKind::kBand:
+    case ReduceKind::kBor:
+    case ReduceKind::kBxor:
+      return !is_floating(dtype);
   }
   return false;
 }

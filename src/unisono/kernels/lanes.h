@@ -13,7 +13,7 @@ namespace unisono::kernels {
 struct Lanes {
   DType dtype;
   LaneOp op;
-  /// 2 for complex numbers.
+  /// 2 for complex numbers; an integer's bytes where bits are combined.
   int per_element;
 
   /// Bytes of a lane in an input or output.
@@ -40,13 +40,26 @@ struct Lanes {
       return LaneOp::kMin;
     case ReduceKind::kMax:
       return LaneOp::kMax;
+    case ReduceKind::kBand:
+      return is_bool ? LaneOp::kMin : LaneOp::kBand;
+    case ReduceKind::kBor:
+      return is_bool ? LaneOp::kMax : LaneOp::kBor;
+    case ReduceKind::kBxor:
+      return LaneOp::kBxor;
     default:
       return is_bool ? LaneOp::kMax : LaneOp::kSum;
   }
 }
 
+[[nodiscard]] inline bool is_bitwise(LaneOp op) {
+  return op == LaneOp::kBand || op == LaneOp::kBor || op == LaneOp::kBxor;
+}
+
 [[nodiscard]] inline Lanes lanes_of(DType dtype, ReduceKind kind) {
   const LaneOp op = lane_op(dtype, kind);
+  if (is_bitwise(op) && dtype != DType::kBool) {
+    return {.dtype = DType::kUInt8, .op = op, .per_element = static_cast<int>(size_of(dtype))};
+  }
   const bool is_complex = dtype == DType::kComplex64 || dtype == DType::kComplex128;
   if (is_complex && op == LaneOp::kSum) {
     const DType part = dtype == DType::kComplex64 ? DType::kFloat32 : DType::kFloat64;

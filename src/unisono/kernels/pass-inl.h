@@ -285,8 +285,9 @@ Pass float_pass(LaneOp op, int n_inputs) {
       return pass_of_one_or_two<In, Out, Extreme<true>>(n_inputs);
     case LaneOp::kMax:
       return pass_of_one_or_two<In, Out, Extreme<false>>(n_inputs);
+    default:
+      return nullptr;
   }
-  return nullptr;
 }
 
 }  // namespace unisono::kernels::HWY_NAMESPACE

@@ -7,8 +7,8 @@
 
 namespace unisono::kernels {
 
-/// What a pass does with two lanes. Averages are sums; "or" and "and" are kMax and kMin of bool.
-enum class LaneOp : std::uint8_t { kSum, kProduct, kMin, kMax };
+/// What a pass does with two lanes. Averages are sums; "or" and "and" of bool are kMax and kMin.
+enum class LaneOp : std::uint8_t { kSum, kProduct, kMin, kMax, kBand, kBor, kBxor };
 
 /// One sweep over memory: combines a few inputs of one representation, in the canonical tree's
 /// order, and stores the result to all outputs.
@@ -26,7 +26,8 @@ struct PassArgs {
 using Pass = void (*)(const PassArgs&);
 
 /// Sums of complex numbers are sums of their parts: only products know kComplex64 and kComplex128.
-/// A 16-bit float's partial values are f32; all other types are their own partials.
+/// Bits are combined as kUInt8, whatever the integer; of kBool there is kBxor alone. A 16-bit
+/// float's partial values are f32; all other types are their own partials.
 struct PassKey {
   DType dtype;
   LaneOp op;

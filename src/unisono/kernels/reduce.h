@@ -35,7 +35,8 @@ struct ReduceTask {
 };
 
 /// Throws Error(kInvalidArgument) when the kind has no meaning for the dtype: avg of integers and
-/// bool, min and max of complex numbers. A sum of bool is "or", a product "and".
+/// bool, min and max of complex numbers, bitwise kinds of anything but integers and bool. A sum of
+/// bool is "or", a product "and"; its bit is that it is true.
 void check_reduction(DType dtype, ReduceKind kind);
 
 /// Combines `count` elements of every input, element by element, in the order of the task's steps.

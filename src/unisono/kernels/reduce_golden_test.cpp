@@ -187,6 +187,37 @@ TEST_P(ReduceGolden, BoolIsOrAndAnd) {
   EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kBool, ReduceKind::kSum), {7}), 1);
 }
 
+TEST_P(ReduceGolden, BitsAreCombinedBitByBit) {
+  EXPECT_EQ(combine<std::int8_t>(task_of(DType::kInt8, ReduceKind::kBand), {-4, 7, 13}), 4);
+  EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kUInt8, ReduceKind::kBor), {0x81, 0x10, 0}), 0x91);
+  EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kUInt8, ReduceKind::kBxor), {0xFF, 0x0F}), 0xF0);
+  EXPECT_EQ(combine<std::int16_t>(task_of(DType::kInt16, ReduceKind::kBxor), {-1, 0x00FF}), -256);
+  EXPECT_EQ(combine<std::uint32_t>(task_of(DType::kUInt32, ReduceKind::kBand),
+                                   {0xF0F00F0FU, 0xFFFF0001U}),
+            0xF0F00001U);
+  EXPECT_EQ(combine<std::uint64_t>(task_of(DType::kUInt64, ReduceKind::kBxor), {1ULL << 63U, 1, 1}),
+            1ULL << 63U);
+  EXPECT_EQ(combine<std::int64_t>(task_of(DType::kInt64, ReduceKind::kBor),
+                                  {std::numeric_limits<std::int64_t>::min(), 1}),
+            std::numeric_limits<std::int64_t>::min() + 1);
+  EXPECT_EQ(combine<std::int32_t>(task_of(DType::kInt32, ReduceKind::kBand), {-7}), -7)
+      << "one input";
+}
+
+TEST_P(ReduceGolden, ABoolsBitIsThatItIsTrue) {
+  const ReduceTask band = task_of(DType::kBool, ReduceKind::kBand);
+  EXPECT_EQ(combine<std::uint8_t>(band, {4, 3}), 1) << "no bit in common";
+  EXPECT_EQ(combine<std::uint8_t>(band, {1, 0}), 0);
+  const ReduceTask bor = task_of(DType::kBool, ReduceKind::kBor);
+  EXPECT_EQ(combine<std::uint8_t>(bor, {4, 2}), 1) << "not 6";
+  EXPECT_EQ(combine<std::uint8_t>(bor, {0, 0}), 0);
+  const ReduceTask bxor = task_of(DType::kBool, ReduceKind::kBxor);
+  EXPECT_EQ(combine<std::uint8_t>(bxor, {4, 2}), 0) << "both are true";
+  EXPECT_EQ(combine<std::uint8_t>(bxor, {0, 255}), 1);
+  EXPECT_EQ(combine<std::uint8_t>(bxor, {1, 1, 8}), 1);
+  EXPECT_EQ(combine<std::uint8_t>(bxor, {8}), 1);
+}
+
 TEST_P(ReduceGolden, ComplexProductsFollowTheTextbook) {
   using Complex = std::complex<double>;
   const ReduceTask task = task_of(DType::kComplex128, ReduceKind::kProduct);

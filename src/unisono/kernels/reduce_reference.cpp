@@ -110,6 +110,18 @@ T maximum(T lhs, T rhs) {
 }
 
 template <class T>
+T bits(ReduceKind kind, T lhs, T rhs) {
+  switch (kind) {
+    case ReduceKind::kBand:
+      return static_cast<T>(lhs & rhs);
+    case ReduceKind::kBor:
+      return static_cast<T>(lhs | rhs);
+    default:
+      return static_cast<T>(lhs ^ rhs);
+  }
+}
+
+template <class T>
 struct IsComplex : std::false_type {};
 
 template <class T>
@@ -117,6 +129,11 @@ struct IsComplex<std::complex<T>> : std::true_type {};
 
 template <class T>
 T combine(ReduceKind kind, T lhs, T rhs) {
+  if constexpr (std::is_integral_v<T>) {
+    if (kind == ReduceKind::kBand || kind == ReduceKind::kBor || kind == ReduceKind::kBxor) {
+      return bits(kind, lhs, rhs);
+    }
+  }
   if constexpr (!IsComplex<T>::value) {
     if (kind == ReduceKind::kMin) {
       return minimum(lhs, rhs);
