@@ -20,6 +20,8 @@ const char* to_string(ReduceKind kind) noexcept {
       return "bor";
     case ReduceKind::kBxor:
       return "bxor";
+    case ReduceKind::kPremulSum:
+      return "premul_sum";
   }
   return "unknown reduction";
 }

@@ -32,6 +32,7 @@ bool is_reducible(DType dtype, ReduceKind kind) {
     case ReduceKind::kProduct:
       return true;
     case ReduceKind::kAvg:
+    case ReduceKind::kPremulSum:
       return is_floating(dtype);
     case ReduceKind::kMin:
     case ReduceKind::kMax:

@@ -21,8 +21,10 @@ struct Lanes {
     return size_of(is_partial ? accumulate_dtype(dtype) : dtype) / (is_complex() ? 2 : 1);
   }
 
-  /// Whether partial values are kept in another type than elements.
-  [[nodiscard]] bool is_widened() const { return accumulate_dtype(dtype) != dtype; }
+  /// Whether elements are something else than partial values: of another type, or not scaled yet.
+  [[nodiscard]] bool are_partials_apart() const {
+    return accumulate_dtype(dtype) != dtype || op == LaneOp::kScaledSum;
+  }
 
  private:
   // Only complex products keep their dtype.
@@ -46,6 +48,8 @@ struct Lanes {
       return is_bool ? LaneOp::kMax : LaneOp::kBor;
     case ReduceKind::kBxor:
       return LaneOp::kBxor;
+    case ReduceKind::kPremulSum:
+      return LaneOp::kScaledSum;
     default:
       return is_bool ? LaneOp::kMax : LaneOp::kSum;
   }
@@ -61,7 +65,7 @@ struct Lanes {
     return {.dtype = DType::kUInt8, .op = op, .per_element = static_cast<int>(size_of(dtype))};
   }
   const bool is_complex = dtype == DType::kComplex64 || dtype == DType::kComplex128;
-  if (is_complex && op == LaneOp::kSum) {
+  if (is_complex && op != LaneOp::kProduct) {
     const DType part = dtype == DType::kComplex64 ? DType::kFloat32 : DType::kFloat64;
     return {.dtype = part, .op = op, .per_element = 2};
   }

@@ -7,6 +7,11 @@
 namespace unisono::kernels {
 
 Pass find_pass(const PassKey& key) {
+  if (key.op == LaneOp::kScaledSum && key.is_input_partial) {
+    PassKey sum = key;
+    sum.op = LaneOp::kSum;
+    return find_pass(sum);
+  }
   switch (key.dtype) {
     case DType::kFloat16:
     case DType::kBFloat16:

@@ -7,8 +7,9 @@
 
 namespace unisono::kernels {
 
-/// What a pass does with two lanes. Averages are sums; "or" and "and" of bool are kMax and kMin.
-enum class LaneOp : std::uint8_t { kSum, kProduct, kMin, kMax, kBand, kBor, kBxor };
+/// What a pass does with two lanes. Averages are sums; "or" and "and" of bool are kMax and kMin. A
+/// scaled sum multiplies each element by the factor, then adds; partial values it only adds.
+enum class LaneOp : std::uint8_t { kSum, kProduct, kMin, kMax, kBand, kBor, kBxor, kScaledSum };
 
 /// One sweep over memory: combines a few inputs of one representation, in the canonical tree's
 /// order, and stores the result to all outputs.
@@ -19,13 +20,16 @@ struct PassArgs {
   std::int64_t count;
   /// Float sums: the result is divided by this; 1 divides nothing.
   int divisor = 1;
+  /// Scaled sums: what elements are multiplied by.
+  double factor = 1;
   /// Ends without a fence: whoever streams calls store_fence() before others may read.
   bool is_streaming = false;
 };
 
 using Pass = void (*)(const PassArgs&);
 
-/// Sums of complex numbers are sums of their parts: only products know kComplex64 and kComplex128.
+/// Sums of complex numbers, scaled or not, are sums of their parts: only products know kComplex64
+/// and kComplex128.
 /// Bits are combined as kUInt8, whatever the integer; of kBool there is kBxor alone. A 16-bit
 /// float's partial values are f32; all other types are their own partials.
 struct PassKey {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -49,6 +51,23 @@ std::vector<ReduceStep> any_steps(int n_inputs, Random& random) {
   }
 }
 
+// Some are rounded, flushed or infinite in f32.
+double random_factor(Random& random) {
+  constexpr double kFactors[] = {1,
+                                 0.1,
+                                 1.0 / 3,
+                                 -2.5,
+                                 -0.0,
+                                 0,
+                                 0x1.000001p0,
+                                 1e-42,
+                                 1e-310,
+                                 1e300,
+                                 std::numeric_limits<double>::infinity(),
+                                 std::numeric_limits<double>::quiet_NaN()};
+  return kFactors[static_cast<std::size_t>(pick(random, 0, std::size(kFactors) - 1))];
+}
+
 void add_outputs(Trial& trial, Random& random) {
   const std::size_t size = size_of(trial.output_dtype()) * static_cast<std::size_t>(trial.count);
   const int n_outputs = pick(random, 1, 3);
@@ -75,6 +94,7 @@ Trial make_trial(DType dtype, ReduceKind kind, int n_inputs, Random& random) {
   trial.shape.kind = kind;
   trial.shape.output_is_partial = one_in(random, 4);
   trial.shape.divisor = pick(random, 1, 12);
+  trial.shape.factor = random_factor(random);
   trial.shape.is_streaming = one_in(random, 2);
   trial.steps = any_steps(n_inputs, random);
   trial.count = one_in(random, 12) ? pick(random, 900, 2600) : pick(random, 0, 150);
@@ -95,7 +115,8 @@ std::string describe(const Trial& trial) {
   std::string text = "count " + std::to_string(trial.count) + ", outputs " +
                      std::to_string(trial.outputs.size()) + ", streaming " +
                      std::to_string(trial.shape.is_streaming) + ", partial output " +
-                     std::to_string(trial.shape.output_is_partial) + ", steps";
+                     std::to_string(trial.shape.output_is_partial) + ", factor " +
+                     std::to_string(trial.shape.factor) + ", steps";
   for (const ReduceStep step : trial.steps) {
     text += " " + std::to_string(step.lhs) + "+" + std::to_string(step.rhs);
   }

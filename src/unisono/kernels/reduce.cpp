@@ -48,7 +48,7 @@ Pass single_pass(const ReduceTask& task, const Lanes& lanes) {
   const auto is_like_first = [&](const ReduceInput& input) {
     return input.is_partial == is_partial;
   };
-  if (lanes.is_widened() && !std::ranges::all_of(task.inputs, is_like_first)) {
+  if (lanes.are_partials_apart() && !std::ranges::all_of(task.inputs, is_like_first)) {
     return nullptr;
   }
   if (!is_canonical(task)) {
@@ -78,6 +78,7 @@ void run_single_pass(Pass pass, const ReduceTask& task, std::int64_t n_lanes, bo
         .outputs = task.outputs,
         .count = n_lanes,
         .divisor = divisor_of(task),
+        .factor = task.factor,
         .is_streaming = is_streaming});
 }
 

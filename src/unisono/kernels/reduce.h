@@ -29,14 +29,20 @@ struct ReduceTask {
   bool output_is_partial = false;
   /// kAvg: what the sum is divided by, once, before the one rounding to dtype.
   int divisor = 1;
+  /// kPremulSum: what every element that is not partial is multiplied by before it is added, the
+  /// same on all ranks. It is rounded once to accumulate_dtype(dtype), or to the type of a complex
+  /// number's parts; each product is rounded to that type, then added (never fused). Complex
+  /// numbers are scaled part by part. NaN, infinities and the signs of zeros follow IEEE 754: 0
+  /// times infinity is NaN, -1 times 0 is -0.
+  double factor = 1;
   /// Store past the caches: faster for large outputs that nobody here reads soon. Ignored where an
   /// output is also an input, which is in a cache already.
   bool is_streaming = false;
 };
 
-/// Throws Error(kInvalidArgument) when the kind has no meaning for the dtype: avg of integers and
-/// bool, min and max of complex numbers, bitwise kinds of anything but integers and bool. A sum of
-/// bool is "or", a product "and"; its bit is that it is true.
+/// Throws Error(kInvalidArgument) when the kind has no meaning for the dtype: avg and premul_sum of
+/// integers and bool, min and max of complex numbers, bitwise kinds of anything but integers and
+/// bool. A sum of bool is "or", a product "and"; its bit is that it is true.
 void check_reduction(DType dtype, ReduceKind kind);
 
 /// Combines `count` elements of every input, element by element, in the order of the task's steps.

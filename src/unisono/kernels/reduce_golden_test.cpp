@@ -3,6 +3,7 @@
 #include <complex>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -125,6 +126,83 @@ TEST_P(ReduceGolden, PartialResultsAreNeitherRoundedNorDivided) {
   task.kind = ReduceKind::kSum;
   const auto sum = combine<float, std::uint16_t>(task, {2049, 1}, true);
   EXPECT_EQ(sum, 0x6801) << "2050";
+}
+
+TEST_P(ReduceGolden, PremulSumsScaleEveryInput) {
+  ReduceTask task = task_of(DType::kFloat32, ReduceKind::kPremulSum);
+  task.factor = 3;
+  EXPECT_EQ(combine<float>(task, {1, 2, 4}), 21);
+  EXPECT_EQ(combine<float>(task, {5}), 15) << "a world of one";
+  task.dtype = DType::kComplex128;
+  using Complex = std::complex<double>;
+  EXPECT_EQ(combine<Complex>(task, {Complex(1, 2), Complex(-4, 8)}), Complex(-9, 30));
+  task.dtype = DType::kBFloat16;
+  task.factor = 0.5;
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x3F80, 0x4040}), 0x4000) << "(1 + 3) / 2";
+}
+
+TEST_P(ReduceGolden, PremulSumsRoundFactorThenProductThenSum) {
+  ReduceTask task = task_of(DType::kFloat32, ReduceKind::kPremulSum);
+  {
+    const HostileMode mode;
+    task.factor = 0.7;
+    EXPECT_EQ(combine<float>(task, {9}), 0x1.933332p2F) << "0.7F * 9, not 0.7 * 9";
+    task.factor = 1e-42;
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(combine<float>(task, {1})), 714U) << "subnormal";
+  }
+  task.factor = 0x1.000002p0;
+  const auto fused = combine<float>(task, {-0x1.000002p0F, 0x1.000002p0F});
+  EXPECT_EQ(fused, 0) << "a fused addition leaves 2^-46";
+  task.factor = 1e300;
+  EXPECT_EQ(combine<float>(task, {-1}), -kInfinity) << "f32 has no such factor";
+  task.dtype = DType::kFloat64;
+  EXPECT_EQ(combine<double>(task, {-1}), -1e300);
+  task.dtype = DType::kFloat16;
+  task.factor = 0.1;
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x3C00, 0x3C00, 0x3C00}), 0x34CD)
+      << "0x34CC where factor or products are rounded to f16";
+}
+
+TEST_P(ReduceGolden, PartialPremulSumsAreScaledAlready) {
+  const float partial = 10;
+  ReduceTask task = task_of(DType::kFloat16, ReduceKind::kPremulSum);
+  task.factor = 3;
+  EXPECT_EQ((combine<float, std::uint16_t>(task, {partial, 2}, true)), 0x4A00) << "12";
+  task.output_is_partial = true;
+  EXPECT_EQ((combine<std::uint16_t, float>(task, {0x3C00, 0x4000})), 9);
+  EXPECT_EQ((combine<std::uint16_t, float>(task, {0x4000})), 6);
+  task.dtype = DType::kFloat32;
+  EXPECT_EQ(combine<float>(task, {partial}, true), 10);
+  EXPECT_EQ(combine<float>(task, {partial, 2, 1}, true), 13);
+  const float own = 2;
+  const ReduceInput mixed[] = {{.data = &partial, .is_partial = true},
+                               {.data = &own, .is_partial = false},
+                               {.data = &own, .is_partial = false}};
+  const std::vector<ReduceStep> steps = canonical_steps(3);
+  float result = 0;
+  void* const output = &result;
+  task.inputs = mixed;
+  task.steps = steps;
+  task.outputs = std::span(&output, 1);
+  GetParam()(task, 1);
+  EXPECT_EQ(result, 22);
+}
+
+TEST_P(ReduceGolden, PremulSumsFollowIeee754) {
+  ReduceTask task = task_of(DType::kFloat32, ReduceKind::kPremulSum);
+  task.factor = 0;
+  EXPECT_TRUE(std::isnan(combine<float>(task, {1, kInfinity})));
+  EXPECT_TRUE(std::isnan(combine<float>(task, {kNan, 1})));
+  EXPECT_FALSE(std::signbit(combine<float>(task, {1, -1}))) << "0 + -0";
+  EXPECT_TRUE(std::signbit(combine<float>(task, {-1, -1}))) << "-0 + -0";
+  task.factor = -1;
+  EXPECT_TRUE(std::signbit(combine<float>(task, {0})));
+  EXPECT_EQ(combine<float>(task, {kInfinity, 1}), -kInfinity);
+  EXPECT_TRUE(std::isnan(combine<float>(task, {kInfinity, -kInfinity})));
+  task.factor = double{kInfinity};
+  EXPECT_TRUE(std::isnan(combine<float>(task, {0})));
+  task.factor = double{kNan};
+  EXPECT_TRUE(std::isnan(combine<float>(task, {1, 2})));
 }
 
 TEST_P(ReduceGolden, IntegersWrapAround) {

@@ -156,6 +156,18 @@ T divide(T value, int divisor) {
   }
 }
 
+// A product of its own, rounded before anything is added to it.
+template <class T>
+T scale(T value, double factor) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return value * static_cast<T>(factor);
+  } else if constexpr (IsComplex<T>::value) {
+    return {scale(value.real(), factor), scale(value.imag(), factor)};
+  } else {
+    return value;
+  }
+}
+
 template <class Memory>
 Memory load(const void* from, std::size_t index) {
   Memory element;
@@ -196,8 +208,10 @@ void run(const ReduceTask& task, std::size_t count) {
     values.clear();
     for (const ReduceInput& input : task.inputs) {
       const bool is_value = input.is_partial && !std::is_same_v<Value, bool>;
-      values.push_back(is_value ? load<Value>(input.data, i)
-                                : Element::widen(load<Memory>(input.data, i)));
+      const Value value =
+          is_value ? load<Value>(input.data, i) : Element::widen(load<Memory>(input.data, i));
+      const bool is_scaled = task.kind == ReduceKind::kPremulSum && !input.is_partial;
+      values.push_back(is_scaled ? scale(value, task.factor) : value);
     }
     for (const ReduceStep step : task.steps) {
       const Value lhs = values[static_cast<std::size_t>(step.lhs)];
