@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <limits>
 #include <string>
@@ -68,6 +69,18 @@ double random_factor(Random& random) {
   return kFactors[static_cast<std::size_t>(pick(random, 0, std::size(kFactors) - 1))];
 }
 
+// Neither commutative nor associative, so that the order shows.
+auto byte_mixer(DType dtype) {
+  return [dtype](const void* lhs, const void* rhs, void* result, std::int64_t count) {
+    const std::size_t n_bytes = static_cast<std::size_t>(count) * size_of(dtype);
+    for (std::size_t i = 0; i < n_bytes; ++i) {
+      const unsigned left = static_cast<const std::uint8_t*>(lhs)[i];
+      const unsigned right = static_cast<const std::uint8_t*>(rhs)[i];
+      static_cast<std::uint8_t*>(result)[i] = static_cast<std::uint8_t>(3 * left + 5 * right + 1);
+    }
+  };
+}
+
 void add_outputs(Trial& trial, Random& random) {
   const std::size_t size = size_of(trial.output_dtype()) * static_cast<std::size_t>(trial.count);
   const int n_outputs = pick(random, 1, 3);
@@ -95,13 +108,14 @@ Trial make_trial(DType dtype, ReduceKind kind, int n_inputs, Random& random) {
   trial.shape.output_is_partial = one_in(random, 4);
   trial.shape.divisor = pick(random, 1, 12);
   trial.shape.factor = random_factor(random);
+  trial.user.combine = byte_mixer(dtype);
   trial.shape.is_streaming = one_in(random, 2);
   trial.steps = any_steps(n_inputs, random);
   trial.count = one_in(random, 12) ? pick(random, 900, 2600) : pick(random, 0, 150);
   const int partial_style = pick(random, 0, 3);
   for (int i = 0; i < n_inputs; ++i) {
     trial.is_partial.push_back(partial_style == 0 || (partial_style == 1 && one_in(random, 2)));
-    const DType type = trial.is_partial.back() ? accumulate_dtype(dtype) : dtype;
+    const DType type = trial.is_partial.back() ? partial_dtype(dtype, kind) : dtype;
     const std::size_t size = size_of(type) * static_cast<std::size_t>(trial.count);
     const int offset = one_in(random, 2) ? pick(random, 0, 63) : 0;
     trial.buffers.emplace_back(size, static_cast<std::size_t>(offset));

@@ -79,6 +79,7 @@ void run_single_pass(Pass pass, const ReduceTask& task, std::int64_t n_lanes, bo
         .count = n_lanes,
         .divisor = divisor_of(task),
         .factor = task.factor,
+        .user = task.user,
         .is_streaming = is_streaming});
 }
 
@@ -103,7 +104,7 @@ void reduce(const ReduceTask& task, std::int64_t count) {
   const FloatMode mode;
   if (const Pass pass = single_pass(task, lanes)) {
     run_single_pass(pass, task, n_lanes, is_streaming);
-  } else if (has_passes()) {
+  } else if (has_passes() || task.kind == ReduceKind::kUser) {
     run_blocks(task, lanes, n_lanes, is_streaming);
   } else {
     reduce_reference(task, count);

@@ -9,6 +9,7 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/base/reduce_kind.h"
+#include "unisono/base/user_reduction.h"
 #include "unisono/kernels/check_task.h"
 #include "unisono/kernels/float16.h"
 #include "unisono/kernels/float_mode.h"
@@ -222,6 +223,31 @@ void run(const ReduceTask& task, std::size_t count) {
   }
 }
 
+// Elements of any dtype, as bytes.
+void run_user(const ReduceTask& task, std::size_t count) {
+  struct alignas(16) Element {
+    std::byte bytes[16];
+  };
+
+  const std::size_t size = size_of(task.dtype);
+  std::vector<Element> values;
+  for (std::size_t i = 0; i < count; ++i) {
+    values.clear();
+    for (const ReduceInput& input : task.inputs) {
+      std::memcpy(
+          &values.emplace_back(), static_cast<const std::byte*>(input.data) + i * size, size);
+    }
+    for (const ReduceStep step : task.steps) {
+      const Element lhs = values[static_cast<std::size_t>(step.lhs)];
+      const Element rhs = values[static_cast<std::size_t>(step.rhs)];
+      task.user->combine(&lhs, &rhs, &values.emplace_back(), 1);
+    }
+    for (void* const output : task.outputs) {
+      std::memcpy(static_cast<std::byte*>(output) + i * size, &values.back(), size);
+    }
+  }
+}
+
 void dispatch(const ReduceTask& task, std::size_t count) {
   switch (task.dtype) {
     case DType::kInt8:
@@ -262,7 +288,11 @@ void dispatch(const ReduceTask& task, std::size_t count) {
 void reduce_reference(const ReduceTask& task, std::int64_t count) {
   check_task(task, count);
   const FloatMode mode;
-  dispatch(task, static_cast<std::size_t>(count));
+  if (task.kind == ReduceKind::kUser) {
+    run_user(task, static_cast<std::size_t>(count));
+  } else {
+    dispatch(task, static_cast<std::size_t>(count));
+  }
 }
 
 }  // namespace unisono::kernels
