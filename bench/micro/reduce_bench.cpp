@@ -11,6 +11,7 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/base/reduce_kind.h"
+#include "unisono/base/user_reduction.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/kernels/reduce_tree.h"
 
@@ -48,9 +49,21 @@ std::vector<ReduceStep> paired_steps(int n_inputs) {
   return steps;
 }
 
+// What a user would write.
+const UserReduction plain_sum{
+    .combine = [](const void* lhs, const void* rhs, void* result, std::int64_t count) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        static_cast<float*>(result)[i] =
+            static_cast<const float*>(lhs)[i] + static_cast<const float*>(rhs)[i];
+      }
+    }};
+
 // Outputs beyond the inputs' number, or all when `is_in_place` is not set, have memory of their
 // own.
-void run_reduce(benchmark::State& state, DType dtype, bool is_in_place) {
+void run_reduce(benchmark::State& state,
+                DType dtype,
+                bool is_in_place,
+                ReduceKind kind = ReduceKind::kSum) {
   const auto n_inputs = static_cast<int>(state.range(0));
   const auto n_outputs = static_cast<int>(state.range(1));
   const auto n_bytes = static_cast<std::size_t>(state.range(3));
@@ -67,10 +80,12 @@ void run_reduce(benchmark::State& state, DType dtype, bool is_in_place) {
   }
   const std::vector<ReduceStep> steps = paired_steps(n_inputs);
   const ReduceTask task{.dtype = dtype,
-                        .kind = ReduceKind::kSum,
+                        .kind = kind,
                         .inputs = inputs,
                         .steps = steps,
                         .outputs = outputs,
+                        .factor = 0.1,
+                        .user = &plain_sum,
                         .is_streaming = state.range(2) != 0};
   const auto count = static_cast<std::int64_t>(n_bytes / size_of(dtype));
   for (auto _ : state) {
@@ -94,6 +109,18 @@ void reduce_bf16(benchmark::State& state) {
 
 void reduce_f16(benchmark::State& state) {
   run_reduce(state, DType::kFloat16, false);
+}
+
+void reduce_f32_premul(benchmark::State& state) {
+  run_reduce(state, DType::kFloat32, false, ReduceKind::kPremulSum);
+}
+
+void reduce_f32_user(benchmark::State& state) {
+  run_reduce(state, DType::kFloat32, false, ReduceKind::kUser);
+}
+
+void reduce_bf16_premul(benchmark::State& state) {
+  run_reduce(state, DType::kBFloat16, false, ReduceKind::kPremulSum);
 }
 
 // copy_streaming has memcpy's parameters save for the count's sign.
@@ -148,6 +175,9 @@ BENCHMARK(reduce_f32)->Apply(smallest)->Apply(two_and_more);
 BENCHMARK(reduce_f32_in_place)->Apply(two_and_four);
 BENCHMARK(reduce_bf16)->Apply(two_and_four);
 BENCHMARK(reduce_f16)->Apply(two_and_four);
+BENCHMARK(reduce_f32_premul)->Apply(smallest)->Apply(two_and_more);
+BENCHMARK(reduce_f32_user)->Apply(two_and_four);
+BENCHMARK(reduce_bf16_premul)->Apply(two_and_four);
 
 }  // namespace
 }  // namespace unisono::kernels

@@ -17,6 +17,7 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
+#include "unisono/kernels/reduce.h"
 
 #include "reference.h"
 #include "support/ranks.h"
@@ -51,7 +52,7 @@ void check_all_reduce(ProcessGroup& group,
     std::copy(mine.begin(), mine.end(), static_cast<std::byte*>(buffer.data));
   }
   group.all_reduce(buffer, options);
-  ASSERT_EQ(bytes_of(buffer), expected.all_reduce(dtype, options.op.kind, count, seed))
+  ASSERT_EQ(bytes_of(buffer), expected.all_reduce(dtype, options.op, count, seed))
       << "rank " << group.rank() << " of " << group.world_size() << ": " << to_string(dtype) << "["
       << count << "] " << to_string(options.op.kind)
       << (memory == Memory::kSymmetric ? ", symmetric" : ", private");
@@ -63,6 +64,31 @@ const std::vector<std::int64_t> kCounts{
 
 // Many ranks on few cores, under a sanitizer, take long.
 constexpr std::int64_t kLargestForManyRanks = 70000;
+
+// "xor" of bytes, as a user may write it.
+const ReduceOp kUserXor =
+    user_reduction({.combine =
+                        [](const void* lhs, const void* rhs, void* result, std::int64_t count) {
+                          const auto* const a = static_cast<const std::uint8_t*>(lhs);
+                          const auto* const b = static_cast<const std::uint8_t*>(rhs);
+                          auto* const out = static_cast<std::uint8_t*>(result);
+                          for (std::int64_t index = 0; index < count; ++index) {
+                            out[index] = a[index] ^ b[index];
+                          }
+                        },
+                    .name = "xor of bytes"});
+
+const std::vector<ReduceOp> kOperations{
+    kSum, kAvg, kProduct, kMin, kMax, kBand, kBor, kBxor, premul_sum(0.3)};
+
+bool is_allowed(DType dtype, ReduceKind kind) {
+  try {
+    kernels::check_reduction(dtype, kind);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 class AllReduceWorlds : public ::testing::TestWithParam<int> {};
 
@@ -88,13 +114,9 @@ TEST_P(AllReduceWorlds, EveryDTypeAndReductionGivesTheReferencesBits) {
     run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
       unsigned seed = 100;
       for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
-        for (const ReduceOp op : {kSum, kAvg, kProduct, kMin, kMax}) {
-          const auto type = static_cast<DType>(dtype);
-          const bool is_complex = type == DType::kComplex64 || type == DType::kComplex128;
-          const bool is_float = is_complex || type == DType::kFloat16 || type == DType::kBFloat16 ||
-                                type == DType::kFloat32 || type == DType::kFloat64;
-          const bool is_min_max = op.kind == ReduceKind::kMin || op.kind == ReduceKind::kMax;
-          if ((is_complex && is_min_max) || (!is_float && op.kind == ReduceKind::kAvg)) {
+        const auto type = static_cast<DType>(dtype);
+        for (const ReduceOp& op : kOperations) {
+          if (!is_allowed(type, op.kind)) {
             continue;
           }
           check_all_reduce(group, type, 37, {.op = op}, Memory::kPrivate, ++seed, expected);
@@ -119,6 +141,19 @@ TEST_P(AllReduceWorlds, BothAlgorithmsGiveTheSameBits) {
                            7,
                            expected);
         }
+      }
+    });
+  }
+}
+
+TEST_P(AllReduceWorlds, AUsersOwnFunctionIsAppliedToEveryRanksElements) {
+  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
+    run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+      for (const std::int64_t count : {0, 1, 100, 4097, 70000}) {
+        auto mine = contribution(DType::kUInt8, count, group.rank(), 5);
+        const Buffer buffer{.data = mine.data(), .count = count, .dtype = DType::kUInt8};
+        group.all_reduce(buffer, {.op = kUserXor});
+        ASSERT_EQ(mine, expected_all_reduce(DType::kUInt8, kBxor, count, group.world_size(), 5));
       }
     });
   }
@@ -156,7 +191,7 @@ TEST(AllReduce, PartsOfSymmetricMemoryAtDifferentOffsetsAreReducedInPlace) {
     const auto mine = contribution(DType::kFloat32, count, group.rank(), 3);
     std::memcpy(part.data, mine.data(), mine.size());
     group.all_reduce(part);
-    EXPECT_EQ(bytes_of(part), expected_all_reduce(DType::kFloat32, ReduceKind::kSum, count, 3, 3));
+    EXPECT_EQ(bytes_of(part), expected_all_reduce(DType::kFloat32, kSum, count, 3, 3));
   });
 }
 
@@ -179,9 +214,9 @@ TEST(AllReduce, AsynchronousCallsEndInOrderWithTheirResults) {
         EXPECT_TRUE(works[index].is_completed()) << "a later blocking call has ended";
         works[index].wait();
         EXPECT_EQ(works[index].sequence_number(), index + 1);
-        EXPECT_EQ(buffers[index],
-                  expected_all_reduce(
-                      DType::kFloat64, ReduceKind::kSum, 1000 * index, group.world_size(), index));
+        EXPECT_EQ(
+            buffers[index],
+            expected_all_reduce(DType::kFloat64, kSum, 1000 * index, group.world_size(), index));
       }
     });
   }
@@ -221,6 +256,8 @@ TEST(AllReduce, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
     std::vector<std::int32_t> integers(4);
     const Buffer ints = as_buffer(std::span(integers));
     refuses(ints, ints, {.op = kAvg});
+    refuses(ints, ints, {.op = {.kind = ReduceKind::kUser}});
+    refuses(good, good, {.op = kBxor});
     std::vector<float> large(100000);
     const Buffer big = as_buffer(std::span(large));
     refuses(big, big, {.algorithm = Algorithm::kOneShot});

@@ -1,5 +1,7 @@
 // Ranks that call different things all hear of it, with both ranks and both calls.
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <functional>
 #include <span>
 #include <string>
@@ -58,6 +60,15 @@ void gather(ProcessGroup& group, std::size_t count) {
   group.gather(as_buffer(std::span(in)), group.rank() == 0 ? as_buffer(std::span(out)) : Buffer());
 }
 
+ReduceOp keep_first(const std::string& name) {
+  return user_reduction({.combine =
+                             [](const void* lhs, const void*, void* result, std::int64_t count) {
+                               std::memmove(
+                                   result, lhs, static_cast<std::size_t>(count) * sizeof(float));
+                             },
+                         .name = name});
+}
+
 class Mismatch : public ::testing::TestWithParam<Disagreement> {};
 
 TEST_P(Mismatch, IsAnErrorOnEveryRankThatNamesBothCalls) {
@@ -87,6 +98,16 @@ const std::vector<Disagreement> kDisagreements{
      [](ProcessGroup& g) { all_reduce(g, 4); },
      "all_reduce #2 (f32[4], max)",
      "all_reduce #2 (f32[4], sum)"},
+    {"factor",
+     [](ProcessGroup& g) { all_reduce(g, 4, premul_sum(0.5)); },
+     [](ProcessGroup& g) { all_reduce(g, 4, premul_sum(0.25)); },
+     "all_reduce #2 (f32[4], premul_sum 0.5)",
+     "all_reduce #2 (f32[4], premul_sum 0.25)"},
+    {"name_of_a_users_function",
+     [](ProcessGroup& g) { all_reduce(g, 4, keep_first("one")); },
+     [](ProcessGroup& g) { all_reduce(g, 4, keep_first("other")); },
+     "all_reduce #2 (f32[4], user ",
+     "all_reduce #2 (f32[4], user "},
     {"root",
      [](ProcessGroup& g) { reduce(g, 2); },
      [](ProcessGroup& g) { reduce(g, 0); },

@@ -10,7 +10,6 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
-#include "unisono/base/reduce_kind.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 
@@ -65,8 +64,7 @@ TEST_P(ReduceWorlds, TheRootGetsTheCanonicalTreeAndNoOtherBufferChanges) {
           group.reduce(in.buffer(), is_root ? out.buffer() : Buffer(), {.root = root});
           ASSERT_EQ(in.bytes(), mine) << "count " << count << " root " << root;
           if (is_root) {
-            ASSERT_EQ(out.bytes(),
-                      expected.all_reduce(DType::kFloat32, ReduceKind::kSum, count, seed))
+            ASSERT_EQ(out.bytes(), expected.all_reduce(DType::kFloat32, kSum, count, seed))
                 << "count " << count << " root " << root;
           }
         }
@@ -90,7 +88,7 @@ TEST_P(ReduceWorlds, EachRankGetsItsBlockOfTheCanonicalTree) {
           const TestMemory in(group, memory, DType::kBFloat16, mine);
           const TestMemory out(group, memory, count, DType::kBFloat16);
           group.reduce_scatter(in.buffer(), out.buffer(), {.op = kAvg});
-          const Bytes& whole = expected.all_reduce(DType::kBFloat16, ReduceKind::kAvg, total, seed);
+          const Bytes& whole = expected.all_reduce(DType::kBFloat16, kAvg, total, seed);
           ASSERT_EQ(out.bytes(), part_of(whole, DType::kBFloat16, group.rank() * count, count))
               << "count " << count;
           ASSERT_EQ(in.bytes(), mine);
@@ -117,7 +115,7 @@ TEST_P(ReduceWorlds, ReduceScatterTakesUnevenBlocksInABufferOrAList) {
           const std::int64_t total = sum(counts);
           const Bytes mine = contribution(DType::kFloat64, total, group.rank(), seed);
           const TestMemory in(group, memory, DType::kFloat64, mine);
-          const Bytes& whole = expected.all_reduce(DType::kFloat64, ReduceKind::kSum, total, seed);
+          const Bytes& whole = expected.all_reduce(DType::kFloat64, kSum, total, seed);
           const Bytes wanted = part_of(whole, DType::kFloat64, begin, counts[rank]);
           const TestMemory out(group, memory, counts[rank], DType::kFloat64);
           group.reduce_scatter(in.buffer(), out.buffer(), {.counts = counts});

@@ -12,6 +12,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/reduce_kind.h"
 #include "unisono/collective/canonical_tree.h"
+#include "unisono/comm/options.h"
 #include "unisono/kernels/reduce.h"
 
 namespace unisono::test {
@@ -66,7 +67,7 @@ std::vector<std::byte> contribution(DType dtype, std::int64_t count, int rank, u
 }
 
 std::vector<std::byte> expected_all_reduce(
-    DType dtype, ReduceKind kind, std::int64_t count, int world_size, unsigned seed) {
+    DType dtype, const ReduceOp& op, std::int64_t count, int world_size, unsigned seed) {
   std::vector<std::vector<std::byte>> contributions;
   std::vector<kernels::ReduceInput> inputs;
   std::vector<collective::RankRange> leaves;
@@ -79,23 +80,25 @@ std::vector<std::byte> expected_all_reduce(
   std::vector<std::byte> result(contributions.front().size());
   void* const output = result.data();
   kernels::reduce_reference({.dtype = dtype,
-                             .kind = kind,
+                             .kind = op.kind,
                              .inputs = inputs,
                              .steps = steps,
                              .outputs = std::span(&output, 1),
-                             .divisor = world_size},
+                             .divisor = world_size,
+                             .factor = op.factor,
+                             .user = op.user.get()},
                             count);
   return result;
 }
 
 const std::vector<std::byte>& Expected::all_reduce(DType dtype,
-                                                   ReduceKind kind,
+                                                   const ReduceOp& op,
                                                    std::int64_t count,
                                                    unsigned seed) {
   const std::scoped_lock lock(mutex_);
-  const auto [entry, is_new] = results_.try_emplace({dtype, kind, count, seed});
+  const auto [entry, is_new] = results_.try_emplace({dtype, op.kind, count, seed});
   if (is_new) {
-    entry->second = expected_all_reduce(dtype, kind, count, world_size_, seed);
+    entry->second = expected_all_reduce(dtype, op, count, world_size_, seed);
   }
   return entry->second;
 }

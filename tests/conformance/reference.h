@@ -10,6 +10,7 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/base/reduce_kind.h"
+#include "unisono/comm/options.h"
 
 namespace unisono::test {
 
@@ -22,16 +23,17 @@ namespace unisono::test {
 /// What all_reduce must give, bit for bit: the canonical tree over single ranks, from the kernels'
 /// plain reference.
 [[nodiscard]] std::vector<std::byte> expected_all_reduce(
-    DType dtype, ReduceKind kind, std::int64_t count, int world_size, unsigned seed);
+    DType dtype, const ReduceOp& op, std::int64_t count, int world_size, unsigned seed);
 
-/// Remembers expected results, as the ranks of a test all ask for the same ones. Thread-safe.
+/// Remembers expected results by kind of reduction, as the ranks of a test all ask for the same
+/// ones. Thread-safe.
 class Expected {
  public:
   explicit Expected(int world_size) : world_size_(world_size) {}
 
   /// expected_all_reduce() for the world.
   [[nodiscard]] const std::vector<std::byte>& all_reduce(DType dtype,
-                                                         ReduceKind kind,
+                                                         const ReduceOp& op,
                                                          std::int64_t count,
                                                          unsigned seed);
 

@@ -1,5 +1,7 @@
 #include "unisono/base/reduce_kind.h"
 
+#include "unisono/base/dtype.h"
+
 namespace unisono {
 
 const char* to_string(ReduceKind kind) noexcept {
@@ -14,8 +16,22 @@ const char* to_string(ReduceKind kind) noexcept {
       return "min";
     case ReduceKind::kMax:
       return "max";
+    case ReduceKind::kBand:
+      return "band";
+    case ReduceKind::kBor:
+      return "bor";
+    case ReduceKind::kBxor:
+      return "bxor";
+    case ReduceKind::kPremulSum:
+      return "premul_sum";
+    case ReduceKind::kUser:
+      return "user";
   }
   return "unknown reduction";
+}
+
+DType partial_dtype(DType dtype, ReduceKind kind) noexcept {
+  return kind == ReduceKind::kUser ? dtype : accumulate_dtype(dtype);
 }
 
 }  // namespace unisono

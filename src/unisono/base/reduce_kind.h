@@ -2,14 +2,31 @@
 
 #include <cstdint>
 
+#include "unisono/base/dtype.h"
+
 namespace unisono {
 
 /// How two elements become one. The values travel in descriptors: append only.
-enum class ReduceKind : std::uint8_t { kSum, kAvg, kProduct, kMin, kMax };
+enum class ReduceKind : std::uint8_t {
+  kSum,  ///< Of bool: or.
+  kAvg,
+  kProduct,  ///< Of bool: and.
+  kMin,
+  kMax,
+  kBand,  ///< Bit by bit; a bool is one bit.
+  kBor,
+  kBxor,
+  kPremulSum,  ///< The sum of elements times a factor.
+  kUser        ///< A function of the user's own: UserReduction.
+};
 
-inline constexpr int kReduceKindCount = 5;
+inline constexpr int kReduceKindCount = 10;
 
 /// "sum", "avg", ... as in messages.
 [[nodiscard]] const char* to_string(ReduceKind kind) noexcept;
+
+/// The type in which partial results are kept and travel: accumulate_dtype(dtype), save that a
+/// user's own function knows the dtype alone.
+[[nodiscard]] DType partial_dtype(DType dtype, ReduceKind kind) noexcept;
 
 }  // namespace unisono

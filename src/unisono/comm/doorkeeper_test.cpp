@@ -3,8 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <exception>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <thread>
 #include <utility>
@@ -51,14 +51,15 @@ class DoorkeeperTest : public ::testing::Test {
   std::vector<std::pair<int, std::uint32_t>> delivered_;  // Ranks and groups.
   Fd listener_ = net::listen_tcp(net::Address::parse("127.0.0.1", 0).value());
   net::EventLoop loop_;
-  Doorkeeper doorkeeper_{
-      loop_,
-      listener_.get(),
-      {.job = "job", .purpose = "data", .rank = 0, .group = 0},
-      "secret",
-      3,
-      Logger("test", LogLevel::kError),
-      [this](const net::HelloInfo& visitor, const Fd&) { delivered_.emplace_back(visitor.rank, visitor.group); }};
+  Doorkeeper doorkeeper_{loop_,
+                         listener_.get(),
+                         {.job = "job", .purpose = "data", .rank = 0, .group = 0},
+                         "secret",
+                         3,
+                         Logger("test", LogLevel::kError),
+                         [this](const net::HelloInfo& visitor, const Fd&) {
+                           delivered_.emplace_back(visitor.rank, visitor.group);
+                         }};
 };
 
 TEST_F(DoorkeeperTest, HigherRanksOfTheJobAreLetIn) {

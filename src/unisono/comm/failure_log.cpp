@@ -49,6 +49,7 @@ std::string FailureLog::read_others(const std::string& known,
       const std::optional<std::string> line =
           reasons.empty() ? store->get(key_of(number), deadline) : store->try_get(key_of(number));
       if (!line) {
+        store->set(read_key_of(std::to_string(rank_)), "");
         return reasons;
       }
       const std::string reason = line->substr(std::min(line->find('\t') + 1, line->size()));
@@ -59,6 +60,32 @@ std::string FailureLog::read_others(const std::string& known,
   } catch (const std::exception&) {
     return reasons;
   }
+}
+
+void FailureLog::wait_for_readers(std::chrono::milliseconds patience) noexcept {
+  store::Store* const store = store_.try_open();
+  if (store == nullptr) {
+    return;
+  }
+  const Deadline deadline = Deadline::after(patience);
+  try {
+    for (std::int64_t number = 1;; ++number) {
+      const std::optional<std::string> line = store->try_get(key_of(number));
+      if (!line) {
+        return;
+      }
+      const std::string rank = line->substr(0, line->find('\t'));
+      if (rank != std::to_string(rank_)) {
+        (void)store->get(read_key_of(rank), deadline);
+      }
+    }
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
+std::string FailureLog::read_key_of(const std::string& rank) const {
+  return fmt::format("{}/read/{}", key_, rank);
 }
 
 std::string FailureLog::key_of(std::int64_t number) const {

@@ -24,9 +24,15 @@ class FailureLog {
   [[nodiscard]] std::string read_others(const std::string& known,
                                         std::chrono::milliseconds patience) noexcept;
 
+  /// For the rank that serves the store, before it may end: waits up to `patience` until those that
+  /// wrote a reason have read.
+  void wait_for_readers(std::chrono::milliseconds patience) noexcept;
+
  private:
   // Where the reason that was written as the `number`th lies, from 1.
   [[nodiscard]] std::string key_of(std::int64_t number) const;
+  // There once the rank has read.
+  [[nodiscard]] std::string read_key_of(const std::string& rank) const;
 
   SideStore& store_;
   std::string key_;

@@ -142,6 +142,9 @@ Error Links::explain(const Error& error) noexcept {
     return error;
   }
   const std::string others = failures_.read_others(error.what(), kExplainTimeout);
+  if (job_.meeting().host != nullptr) {
+    failures_.wait_for_readers(kExplainTimeout);
+  }
   return others.empty()
              ? error
              : Error(error.code(), fmt::format("{}; other ranks say: {}", error.what(), others));

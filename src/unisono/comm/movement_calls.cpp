@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "unisono/base/buffer.h"
+#include "unisono/comm/agreement.h"
 #include "unisono/comm/arguments.h"
-#include "unisono/comm/block_sizes.h"
 #include "unisono/comm/call.h"
 #include "unisono/comm/links.h"
 #include "unisono/comm/options.h"

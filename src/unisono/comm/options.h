@@ -2,25 +2,45 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/algorithm.h"
 #include "unisono/base/reduce_kind.h"
+#include "unisono/base/user_reduction.h"
 
 namespace unisono {
 
-/// What all_reduce computes from the ranks' elements.
+/// What a reduction computes from the ranks' elements; docs/design/reductions.md says what that is
+/// for each dtype.
 struct ReduceOp {
   ReduceKind kind = ReduceKind::kSum;
+  double factor = 1;                                    ///< Of kPremulSum.
+  std::shared_ptr<const UserReduction> user = nullptr;  ///< Of kUser.
 };
 
-inline constexpr ReduceOp kSum{ReduceKind::kSum};
-inline constexpr ReduceOp kAvg{ReduceKind::kAvg};
-inline constexpr ReduceOp kProduct{ReduceKind::kProduct};
-inline constexpr ReduceOp kMin{ReduceKind::kMin};
-inline constexpr ReduceOp kMax{ReduceKind::kMax};
+inline const ReduceOp kSum{ReduceKind::kSum};
+inline const ReduceOp kAvg{ReduceKind::kAvg};
+inline const ReduceOp kProduct{ReduceKind::kProduct};
+inline const ReduceOp kMin{ReduceKind::kMin};
+inline const ReduceOp kMax{ReduceKind::kMax};
+inline const ReduceOp kBand{ReduceKind::kBand};
+inline const ReduceOp kBor{ReduceKind::kBor};
+inline const ReduceOp kBxor{ReduceKind::kBxor};
+
+/// The sum of the elements times `factor`, which is the same on all ranks.
+[[nodiscard]] inline ReduceOp premul_sum(double factor) {
+  return {.kind = ReduceKind::kPremulSum, .factor = factor};
+}
+
+/// A commutative and associative function of the user's own. Ranks whose names differ disagree.
+[[nodiscard]] inline ReduceOp user_reduction(UserReduction reduction) {
+  return {.kind = ReduceKind::kUser,
+          .user = std::make_shared<const UserReduction>(std::move(reduction))};
+}
 
 // In each: `timeout` for the whole operation, by default the group's; `label` names the caller's
 // object (a tensor, a parameter) in error messages.

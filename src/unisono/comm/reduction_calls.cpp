@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "unisono/base/buffer.h"
+#include "unisono/comm/agreement.h"
 #include "unisono/comm/arguments.h"
-#include "unisono/comm/block_sizes.h"
 #include "unisono/comm/call.h"
 #include "unisono/comm/links.h"
 #include "unisono/comm/options.h"
@@ -39,10 +39,12 @@ Call reduce_scatter_call(Links& links,
                                  .reduce = options.op.kind,
                                  .algorithm = options.algorithm,
                                  .count = sizes.total,
-                                 .detail = sizes.fingerprint},
+                                 .detail = sizes.fingerprint ^ fingerprint_of(options.op)},
                   .in = in,
                   .out = out,
                   .ins = std::move(ins),
+                  .factor = options.op.factor,
+                  .user = options.op.user,
                   .label = options.label},
                  arguments.deadline(options.timeout, links.timeout()));
 }
@@ -63,9 +65,12 @@ Call all_reduce_call(Links& links,
                                  .dtype = in.dtype,
                                  .reduce = options.op.kind,
                                  .algorithm = options.algorithm,
-                                 .count = in.count},
+                                 .count = in.count,
+                                 .detail = fingerprint_of(options.op)},
                   .in = in,
                   .out = out,
+                  .factor = options.op.factor,
+                  .user = options.op.user,
                   .label = options.label},
                  arguments.deadline(options.timeout, links.timeout()));
 }
@@ -86,9 +91,12 @@ Call reduce_call(Links& links, const Buffer& in, const Buffer& out, const Reduce
                                  .reduce = options.op.kind,
                                  .algorithm = options.algorithm,
                                  .root = options.root,
-                                 .count = in.count},
+                                 .count = in.count,
+                                 .detail = fingerprint_of(options.op)},
                   .in = in,
                   .out = is_root ? out : Buffer{.dtype = in.dtype},
+                  .factor = options.op.factor,
+                  .user = options.op.user,
                   .label = options.label},
                  arguments.deadline(options.timeout, links.timeout()));
 }

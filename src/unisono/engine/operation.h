@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "unisono/base/buffer.h"
+#include "unisono/base/user_reduction.h"
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::engine {
@@ -21,6 +23,8 @@ struct Operation {
   /// what comes from rank r (gather on the root, all_gather, all_to_all).
   std::vector<Buffer> ins = {};
   std::vector<Buffer> outs = {};
+  double factor = 1;                                    ///< Of kPremulSum.
+  std::shared_ptr<const UserReduction> user = nullptr;  ///< Of kUser.
   std::string label = {};  ///< What the caller calls its buffer, for messages.
 };
 

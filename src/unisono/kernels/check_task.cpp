@@ -1,5 +1,6 @@
 #include "unisono/kernels/check_task.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -7,6 +8,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/base/reduce_kind.h"
+#include "unisono/base/user_reduction.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/kernels/reduce_tree.h"
 
@@ -17,27 +19,52 @@ namespace {
   throw Error(ErrorCode::kInvalidArgument, "reduce: " + why);
 }
 
-bool is_complex(DType dtype) {
+constexpr bool is_complex(DType dtype) {
   return dtype == DType::kComplex64 || dtype == DType::kComplex128;
 }
 
-bool is_floating(DType dtype) {
+constexpr bool is_floating(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 ||
          dtype == DType::kFloat64 || is_complex(dtype);
 }
 
-bool is_reducible(DType dtype, ReduceKind kind) {
+constexpr bool is_meaningful(DType dtype, ReduceKind kind) {
   switch (kind) {
     case ReduceKind::kSum:
     case ReduceKind::kProduct:
+    case ReduceKind::kUser:
       return true;
     case ReduceKind::kAvg:
+    case ReduceKind::kPremulSum:
       return is_floating(dtype);
     case ReduceKind::kMin:
     case ReduceKind::kMax:
       return !is_complex(dtype);
+    case ReduceKind::kBand:
+    case ReduceKind::kBor:
+    case ReduceKind::kBxor:
+      return !is_floating(dtype);
   }
   return false;
+}
+
+// A bit for each dtype: operations of a few bytes ask as often as all others.
+constexpr auto kReducible = [] {
+  std::array<std::uint32_t, kReduceKindCount> bits{};
+  for (int kind = 0; kind < kReduceKindCount; ++kind) {
+    for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
+      const bool is_set = is_meaningful(static_cast<DType>(dtype), static_cast<ReduceKind>(kind));
+      bits[static_cast<std::size_t>(kind)] |= is_set ? 1U << static_cast<unsigned>(dtype) : 0U;
+    }
+  }
+  return bits;
+}();
+
+// Both may be any byte that a peer sent.
+bool is_reducible(DType dtype, ReduceKind kind) {
+  const auto row = static_cast<std::size_t>(kind);
+  const auto bit = static_cast<unsigned>(dtype);
+  return row < kReducible.size() && bit < kDTypeCount && (kReducible[row] >> bit & 1U) != 0;
 }
 
 void check_steps(const ReduceTask& task) {
@@ -60,7 +87,7 @@ void check_steps(const ReduceTask& task) {
 }  // namespace
 
 void check_reduction(DType dtype, ReduceKind kind) {
-  if (static_cast<int>(dtype) >= kDTypeCount || !is_reducible(dtype, kind)) {
+  if (!is_reducible(dtype, kind)) {
     refuse(std::string(to_string(kind)) + " has no meaning for elements of " + to_string(dtype));
   }
 }
@@ -76,6 +103,9 @@ void check_task(const ReduceTask& task, std::int64_t count) {
   }
   if (task.kind == ReduceKind::kAvg && task.divisor < 1) {
     refuse("an average of " + std::to_string(task.divisor) + " contributions");
+  }
+  if (task.kind == ReduceKind::kUser && (task.user == nullptr || !task.user->combine)) {
+    refuse("a reduction of the user's own needs a function that combines");
   }
 }
 

@@ -36,8 +36,14 @@ struct ComplexProduct {
 // Sums are what training does all day; they alone get the wide passes.
 template <class T>
 Pass real_pass(LaneOp op, int n_inputs) {
-  return op == LaneOp::kSum ? pass_of_up_to_eight<Plain<T>, Plain<T>, Sum>(n_inputs)
-                            : float_pass<Plain<T>, Plain<T>>(op, n_inputs);
+  switch (op) {
+    case LaneOp::kSum:
+      return pass_of_up_to_eight<Plain<T>, Plain<T>, Sum>(n_inputs);
+    case LaneOp::kScaledSum:
+      return scaled_pass<Plain<T>, Plain<T>>(n_inputs);
+    default:
+      return float_pass<Plain<T>, Plain<T>>(op, n_inputs);
+  }
 }
 
 Pass choose_float_pass(const PassKey& key) {

@@ -135,6 +135,10 @@ Pass half_pass(const PassKey& key) {
   if (key.is_input_partial) {
     return float_pass<Plain<float>, Half>(key.op, key.n_inputs);
   }
+  if (key.op == LaneOp::kScaledSum) {
+    return key.is_output_partial ? scaled_pass<Half, Plain<float>>(key.n_inputs)
+                                 : scaled_pass<Half, Half>(key.n_inputs);
+  }
   if (key.n_inputs > 1 && key.op != LaneOp::kSum) {
     return nullptr;
   }

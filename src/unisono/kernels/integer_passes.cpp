@@ -47,6 +47,33 @@ struct WideByte {
   }
 };
 
+struct BitAnd {
+  static constexpr std::size_t kUnit = 1;
+
+  template <class D, class V>
+  static HWY_INLINE V apply(D /*d*/, V a, V b) {
+    return hn::And(a, b);
+  }
+};
+
+struct BitOr {
+  static constexpr std::size_t kUnit = 1;
+
+  template <class D, class V>
+  static HWY_INLINE V apply(D /*d*/, V a, V b) {
+    return hn::Or(a, b);
+  }
+};
+
+struct BitXor {
+  static constexpr std::size_t kUnit = 1;
+
+  template <class D, class V>
+  static HWY_INLINE V apply(D /*d*/, V a, V b) {
+    return hn::Xor(a, b);
+  }
+};
+
 // Sums and products that wrap around have the same bits for both signs.
 template <class Signed, class Unsigned, class Factor = Plain<Unsigned>>
 Pass wrapping_pass(const PassKey& key, bool is_signed) {
@@ -64,20 +91,47 @@ Pass wrapping_pass(const PassKey& key, bool is_signed) {
     case LaneOp::kMax:
       return is_signed ? pass_of_one_or_two<SignedIn, SignedIn, Extreme<false>>(key.n_inputs)
                        : pass_of_one_or_two<In, In, Extreme<false>>(key.n_inputs);
+    default:
+      return nullptr;
   }
-  return nullptr;
+}
+
+Pass bit_pass(const PassKey& key) {
+  using Byte = Plain<std::uint8_t>;
+  switch (key.op) {
+    case LaneOp::kBand:
+      return pass_of_one_or_two<Byte, Byte, BitAnd>(key.n_inputs);
+    case LaneOp::kBor:
+      return pass_of_one_or_two<Byte, Byte, BitOr>(key.n_inputs);
+    case LaneOp::kBxor:
+      return pass_of_one_or_two<Byte, Byte, BitXor>(key.n_inputs);
+    default:
+      return nullptr;
+  }
 }
 
 Pass bool_pass(const PassKey& key) {
   using Out = Plain<std::uint8_t>;
-  return key.op == LaneOp::kMax ? pass_of_one_or_two<Bool, Out, Extreme<false>>(key.n_inputs)
-                                : pass_of_one_or_two<Bool, Out, Extreme<true>>(key.n_inputs);
+  switch (key.op) {
+    case LaneOp::kMin:
+      return pass_of_one_or_two<Bool, Out, Extreme<true>>(key.n_inputs);
+    case LaneOp::kMax:
+      return pass_of_one_or_two<Bool, Out, Extreme<false>>(key.n_inputs);
+    case LaneOp::kBxor:
+      return pass_of_one_or_two<Bool, Out, BitXor>(key.n_inputs);
+    default:
+      return nullptr;
+  }
 }
 
 Pass choose_integer_pass(const PassKey& key) {
   switch (key.dtype) {
-    case DType::kInt8:
     case DType::kUInt8:
+      if (const Pass pass = bit_pass(key)) {
+        return pass;
+      }
+      [[fallthrough]];
+    case DType::kInt8:
       return wrapping_pass<std::int8_t, std::uint8_t, WideByte>(key, key.dtype == DType::kInt8);
     case DType::kInt16:
     case DType::kUInt16:

@@ -71,6 +71,9 @@ struct Sum {
   }
 };
 
+// Its inputs are scaled as they are loaded.
+struct ScaledSum : Sum {};
+
 struct Product {
   static constexpr std::size_t kUnit = 1;
 
@@ -101,15 +104,23 @@ struct Extreme {
 
 // Inputs [From, To) as the left-balanced tree combines them.
 template <class In, class Op, int From, int To, class D>
-HWY_INLINE hn::Vec<D> combine_tree(D d, const std::uint8_t* const* inputs, std::size_t at) {
+HWY_INLINE hn::Vec<D> combine_tree(D d,
+                                   const std::uint8_t* const* inputs,
+                                   std::size_t at,
+                                   hn::TFromD<D> factor) {
   if constexpr (To - From == 1) {
-    return In::load(d, inputs[From] + at * sizeof(typename In::Memory));
+    const hn::Vec<D> loaded = In::load(d, inputs[From] + at * sizeof(typename In::Memory));
+    if constexpr (std::is_same_v<Op, ScaledSum>) {
+      return hn::Mul(loaded, hn::Set(d, factor));
+    } else {
+      return loaded;
+    }
   } else {
     constexpr int middle =
         From + static_cast<int>(std::bit_floor(static_cast<unsigned>(To - From - 1)));
     return Op::apply(d,
-                     combine_tree<In, Op, From, middle>(d, inputs, at),
-                     combine_tree<In, Op, middle, To>(d, inputs, at));
+                     combine_tree<In, Op, From, middle>(d, inputs, at, factor),
+                     combine_tree<In, Op, middle, To>(d, inputs, at, factor));
   }
 }
 
@@ -123,12 +134,13 @@ struct Sweep {
   std::size_t n_outputs;
   std::size_t n_lanes;
   Lane divisor;
+  Lane factor = 1;
   bool is_divided;
   bool is_streaming;
 
   template <class D>
   HWY_INLINE hn::Vec<D> result(D d, std::size_t at) const {
-    const hn::Vec<D> combined = combine_tree<In, Op, 0, Inputs>(d, inputs, at);
+    const hn::Vec<D> combined = combine_tree<In, Op, 0, Inputs>(d, inputs, at, factor);
     if constexpr (hwy::IsFloat<Lane>() && std::is_same_v<Op, Sum>) {
       return is_divided ? hn::Div(combined, hn::Set(d, divisor)) : combined;
     } else {
@@ -228,6 +240,9 @@ void run_pass(const PassArgs& args) {
   sweep.n_outputs = args.outputs.size();
   sweep.n_lanes = static_cast<std::size_t>(args.count);
   sweep.divisor = static_cast<typename In::Lane>(args.divisor);
+  if constexpr (std::is_same_v<Op, ScaledSum>) {
+    sweep.factor = static_cast<typename In::Lane>(args.factor);
+  }
   sweep.is_divided = args.divisor != 1;
   sweep.is_streaming = args.is_streaming;
   sweep.run();
@@ -275,6 +290,18 @@ Pass pass_of_up_to_eight(int n_inputs) {
 }
 
 template <class In, class Out>
+Pass scaled_pass(int n_inputs) {
+  switch (n_inputs) {
+    case 1:
+      return &run_pass<In, Out, ScaledSum, 1>;
+    case 2:
+      return &run_pass<In, Out, ScaledSum, 2>;
+    default:
+      return nullptr;
+  }
+}
+
+template <class In, class Out>
 Pass float_pass(LaneOp op, int n_inputs) {
   switch (op) {
     case LaneOp::kSum:
@@ -285,8 +312,9 @@ Pass float_pass(LaneOp op, int n_inputs) {
       return pass_of_one_or_two<In, Out, Extreme<true>>(n_inputs);
     case LaneOp::kMax:
       return pass_of_one_or_two<In, Out, Extreme<false>>(n_inputs);
+    default:
+      return nullptr;
   }
-  return nullptr;
 }
 
 }  // namespace unisono::kernels::HWY_NAMESPACE

@@ -7,6 +7,14 @@
 namespace unisono::kernels {
 
 Pass find_pass(const PassKey& key) {
+  if (key.op == LaneOp::kUser) [[unlikely]] {
+    return find_user_pass(key);
+  }
+  if (key.op == LaneOp::kScaledSum && key.is_input_partial) [[unlikely]] {
+    PassKey sum = key;
+    sum.op = LaneOp::kSum;
+    return find_pass(sum);
+  }
   switch (key.dtype) {
     case DType::kFloat16:
     case DType::kBFloat16:

@@ -88,7 +88,8 @@ class Planner {
   }
 
   [[nodiscard]] bool is_element(int value) const {
-    return lanes_.is_widened() && value < n_inputs_ && !task_.inputs[index(value)].is_partial;
+    return lanes_.are_partials_apart() && value < n_inputs_ &&
+           !task_.inputs[index(value)].is_partial;
   }
 
   [[nodiscard]] bool is_output_partial(int step) const {
@@ -140,7 +141,7 @@ class Planner {
     plan_.instructions.push_back(instruction);
   }
 
-  // Widens an input of elements at its first use.
+  // Makes a partial value of an input of elements at its first use.
   int place_of_partial(int value) {
     int& place = values_[index(value)].place;
     if (place == kNowhere) {

@@ -7,6 +7,7 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/base/reduce_kind.h"
+#include "unisono/base/user_reduction.h"
 #include "unisono/kernels/random_elements.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/kernels/reduce_tree.h"
@@ -19,6 +20,7 @@ struct Trial {
   static constexpr std::size_t kGuardBytes = 80;
 
   ReduceTask shape{};
+  UserReduction user;
   std::vector<ReduceStep> steps;
   std::vector<bool> is_partial;
   std::vector<OffsetBytes> buffers;
@@ -27,7 +29,7 @@ struct Trial {
   std::int64_t count = 0;
 
   [[nodiscard]] DType output_dtype() const {
-    return shape.output_is_partial ? accumulate_dtype(shape.dtype) : shape.dtype;
+    return shape.output_is_partial ? partial_dtype(shape.dtype, shape.kind) : shape.dtype;
   }
 
   void run(void (*reduction)(const ReduceTask&, std::int64_t)) {
@@ -45,6 +47,7 @@ struct Trial {
     task.inputs = inputs;
     task.steps = steps;
     task.outputs = to;
+    task.user = &user;
     reduction(task, count);
   }
 };

@@ -48,7 +48,7 @@ Pass single_pass(const ReduceTask& task, const Lanes& lanes) {
   const auto is_like_first = [&](const ReduceInput& input) {
     return input.is_partial == is_partial;
   };
-  if (lanes.is_widened() && !std::ranges::all_of(task.inputs, is_like_first)) {
+  if (lanes.are_partials_apart() && !std::ranges::all_of(task.inputs, is_like_first)) {
     return nullptr;
   }
   if (!is_canonical(task)) {
@@ -78,6 +78,8 @@ void run_single_pass(Pass pass, const ReduceTask& task, std::int64_t n_lanes, bo
         .outputs = task.outputs,
         .count = n_lanes,
         .divisor = divisor_of(task),
+        .factor = task.factor,
+        .user = task.user,
         .is_streaming = is_streaming});
 }
 
@@ -102,7 +104,7 @@ void reduce(const ReduceTask& task, std::int64_t count) {
   const FloatMode mode;
   if (const Pass pass = single_pass(task, lanes)) {
     run_single_pass(pass, task, n_lanes, is_streaming);
-  } else if (has_passes()) {
+  } else if (has_passes() || task.kind == ReduceKind::kUser) {
     run_blocks(task, lanes, n_lanes, is_streaming);
   } else {
     reduce_reference(task, count);

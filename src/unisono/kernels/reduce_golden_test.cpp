@@ -3,6 +3,7 @@
 #include <complex>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -127,6 +128,83 @@ TEST_P(ReduceGolden, PartialResultsAreNeitherRoundedNorDivided) {
   EXPECT_EQ(sum, 0x6801) << "2050";
 }
 
+TEST_P(ReduceGolden, PremulSumsScaleEveryInput) {
+  ReduceTask task = task_of(DType::kFloat32, ReduceKind::kPremulSum);
+  task.factor = 3;
+  EXPECT_EQ(combine<float>(task, {1, 2, 4}), 21);
+  EXPECT_EQ(combine<float>(task, {5}), 15) << "a world of one";
+  task.dtype = DType::kComplex128;
+  using Complex = std::complex<double>;
+  EXPECT_EQ(combine<Complex>(task, {Complex(1, 2), Complex(-4, 8)}), Complex(-9, 30));
+  task.dtype = DType::kBFloat16;
+  task.factor = 0.5;
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x3F80, 0x4040}), 0x4000) << "(1 + 3) / 2";
+}
+
+TEST_P(ReduceGolden, PremulSumsRoundFactorThenProductThenSum) {
+  ReduceTask task = task_of(DType::kFloat32, ReduceKind::kPremulSum);
+  {
+    const HostileMode mode;
+    task.factor = 0.7;
+    EXPECT_EQ(combine<float>(task, {9}), 0x1.933332p2F) << "0.7F * 9, not 0.7 * 9";
+    task.factor = 1e-42;
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(combine<float>(task, {1})), 714U) << "subnormal";
+  }
+  task.factor = 0x1.000002p0;
+  const auto fused = combine<float>(task, {-0x1.000002p0F, 0x1.000002p0F});
+  EXPECT_EQ(fused, 0) << "a fused addition leaves 2^-46";
+  task.factor = 1e300;
+  EXPECT_EQ(combine<float>(task, {-1}), -kInfinity) << "f32 has no such factor";
+  task.dtype = DType::kFloat64;
+  EXPECT_EQ(combine<double>(task, {-1}), -1e300);
+  task.dtype = DType::kFloat16;
+  task.factor = 0.1;
+  EXPECT_EQ(combine<std::uint16_t>(task, {0x3C00, 0x3C00, 0x3C00}), 0x34CD)
+      << "0x34CC where factor or products are rounded to f16";
+}
+
+TEST_P(ReduceGolden, PartialPremulSumsAreScaledAlready) {
+  const float partial = 10;
+  ReduceTask task = task_of(DType::kFloat16, ReduceKind::kPremulSum);
+  task.factor = 3;
+  EXPECT_EQ((combine<float, std::uint16_t>(task, {partial, 2}, true)), 0x4A00) << "12";
+  task.output_is_partial = true;
+  EXPECT_EQ((combine<std::uint16_t, float>(task, {0x3C00, 0x4000})), 9);
+  EXPECT_EQ((combine<std::uint16_t, float>(task, {0x4000})), 6);
+  task.dtype = DType::kFloat32;
+  EXPECT_EQ(combine<float>(task, {partial}, true), 10);
+  EXPECT_EQ(combine<float>(task, {partial, 2, 1}, true), 13);
+  const float own = 2;
+  const ReduceInput mixed[] = {{.data = &partial, .is_partial = true},
+                               {.data = &own, .is_partial = false},
+                               {.data = &own, .is_partial = false}};
+  const std::vector<ReduceStep> steps = canonical_steps(3);
+  float result = 0;
+  void* const output = &result;
+  task.inputs = mixed;
+  task.steps = steps;
+  task.outputs = std::span(&output, 1);
+  GetParam()(task, 1);
+  EXPECT_EQ(result, 22);
+}
+
+TEST_P(ReduceGolden, PremulSumsFollowIeee754) {
+  ReduceTask task = task_of(DType::kFloat32, ReduceKind::kPremulSum);
+  task.factor = 0;
+  EXPECT_TRUE(std::isnan(combine<float>(task, {1, kInfinity})));
+  EXPECT_TRUE(std::isnan(combine<float>(task, {kNan, 1})));
+  EXPECT_FALSE(std::signbit(combine<float>(task, {1, -1}))) << "0 + -0";
+  EXPECT_TRUE(std::signbit(combine<float>(task, {-1, -1}))) << "-0 + -0";
+  task.factor = -1;
+  EXPECT_TRUE(std::signbit(combine<float>(task, {0})));
+  EXPECT_EQ(combine<float>(task, {kInfinity, 1}), -kInfinity);
+  EXPECT_TRUE(std::isnan(combine<float>(task, {kInfinity, -kInfinity})));
+  task.factor = double{kInfinity};
+  EXPECT_TRUE(std::isnan(combine<float>(task, {0})));
+  task.factor = double{kNan};
+  EXPECT_TRUE(std::isnan(combine<float>(task, {1, 2})));
+}
+
 TEST_P(ReduceGolden, IntegersWrapAround) {
   constexpr auto sum_kind = ReduceKind::kSum;
   constexpr auto product_kind = ReduceKind::kProduct;
@@ -185,6 +263,37 @@ TEST_P(ReduceGolden, BoolIsOrAndAnd) {
     EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kBool, kind), {4, 3}), 1) << "no bit in common";
   }
   EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kBool, ReduceKind::kSum), {7}), 1);
+}
+
+TEST_P(ReduceGolden, BitsAreCombinedBitByBit) {
+  EXPECT_EQ(combine<std::int8_t>(task_of(DType::kInt8, ReduceKind::kBand), {-4, 7, 13}), 4);
+  EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kUInt8, ReduceKind::kBor), {0x81, 0x10, 0}), 0x91);
+  EXPECT_EQ(combine<std::uint8_t>(task_of(DType::kUInt8, ReduceKind::kBxor), {0xFF, 0x0F}), 0xF0);
+  EXPECT_EQ(combine<std::int16_t>(task_of(DType::kInt16, ReduceKind::kBxor), {-1, 0x00FF}), -256);
+  EXPECT_EQ(combine<std::uint32_t>(task_of(DType::kUInt32, ReduceKind::kBand),
+                                   {0xF0F00F0FU, 0xFFFF0001U}),
+            0xF0F00001U);
+  EXPECT_EQ(combine<std::uint64_t>(task_of(DType::kUInt64, ReduceKind::kBxor), {1ULL << 63U, 1, 1}),
+            1ULL << 63U);
+  EXPECT_EQ(combine<std::int64_t>(task_of(DType::kInt64, ReduceKind::kBor),
+                                  {std::numeric_limits<std::int64_t>::min(), 1}),
+            std::numeric_limits<std::int64_t>::min() + 1);
+  EXPECT_EQ(combine<std::int32_t>(task_of(DType::kInt32, ReduceKind::kBand), {-7}), -7)
+      << "one input";
+}
+
+TEST_P(ReduceGolden, ABoolsBitIsThatItIsTrue) {
+  const ReduceTask band = task_of(DType::kBool, ReduceKind::kBand);
+  EXPECT_EQ(combine<std::uint8_t>(band, {4, 3}), 1) << "no bit in common";
+  EXPECT_EQ(combine<std::uint8_t>(band, {1, 0}), 0);
+  const ReduceTask bor = task_of(DType::kBool, ReduceKind::kBor);
+  EXPECT_EQ(combine<std::uint8_t>(bor, {4, 2}), 1) << "not 6";
+  EXPECT_EQ(combine<std::uint8_t>(bor, {0, 0}), 0);
+  const ReduceTask bxor = task_of(DType::kBool, ReduceKind::kBxor);
+  EXPECT_EQ(combine<std::uint8_t>(bxor, {4, 2}), 0) << "both are true";
+  EXPECT_EQ(combine<std::uint8_t>(bxor, {0, 255}), 1);
+  EXPECT_EQ(combine<std::uint8_t>(bxor, {1, 1, 8}), 1);
+  EXPECT_EQ(combine<std::uint8_t>(bxor, {8}), 1);
 }
 
 TEST_P(ReduceGolden, ComplexProductsFollowTheTextbook) {

@@ -9,6 +9,7 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/base/reduce_kind.h"
+#include "unisono/base/user_reduction.h"
 #include "unisono/kernels/check_task.h"
 #include "unisono/kernels/float16.h"
 #include "unisono/kernels/float_mode.h"
@@ -110,6 +111,18 @@ T maximum(T lhs, T rhs) {
 }
 
 template <class T>
+T bits(ReduceKind kind, T lhs, T rhs) {
+  switch (kind) {
+    case ReduceKind::kBand:
+      return static_cast<T>(lhs & rhs);
+    case ReduceKind::kBor:
+      return static_cast<T>(lhs | rhs);
+    default:
+      return static_cast<T>(lhs ^ rhs);
+  }
+}
+
+template <class T>
 struct IsComplex : std::false_type {};
 
 template <class T>
@@ -117,6 +130,11 @@ struct IsComplex<std::complex<T>> : std::true_type {};
 
 template <class T>
 T combine(ReduceKind kind, T lhs, T rhs) {
+  if constexpr (std::is_integral_v<T>) {
+    if (kind == ReduceKind::kBand || kind == ReduceKind::kBor || kind == ReduceKind::kBxor) {
+      return bits(kind, lhs, rhs);
+    }
+  }
   if constexpr (!IsComplex<T>::value) {
     if (kind == ReduceKind::kMin) {
       return minimum(lhs, rhs);
@@ -134,6 +152,18 @@ T divide(T value, int divisor) {
     return value / static_cast<T>(divisor);
   } else if constexpr (IsComplex<T>::value) {
     return {divide(value.real(), divisor), divide(value.imag(), divisor)};
+  } else {
+    return value;
+  }
+}
+
+// A product of its own, rounded before anything is added to it.
+template <class T>
+T scale(T value, double factor) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return value * static_cast<T>(factor);
+  } else if constexpr (IsComplex<T>::value) {
+    return {scale(value.real(), factor), scale(value.imag(), factor)};
   } else {
     return value;
   }
@@ -179,8 +209,10 @@ void run(const ReduceTask& task, std::size_t count) {
     values.clear();
     for (const ReduceInput& input : task.inputs) {
       const bool is_value = input.is_partial && !std::is_same_v<Value, bool>;
-      values.push_back(is_value ? load<Value>(input.data, i)
-                                : Element::widen(load<Memory>(input.data, i)));
+      const Value value =
+          is_value ? load<Value>(input.data, i) : Element::widen(load<Memory>(input.data, i));
+      const bool is_scaled = task.kind == ReduceKind::kPremulSum && !input.is_partial;
+      values.push_back(is_scaled ? scale(value, task.factor) : value);
     }
     for (const ReduceStep step : task.steps) {
       const Value lhs = values[static_cast<std::size_t>(step.lhs)];
@@ -188,6 +220,31 @@ void run(const ReduceTask& task, std::size_t count) {
       values.push_back(combine(task.kind, lhs, rhs));
     }
     store_result<Element>(task, i, values.back());
+  }
+}
+
+// Elements of any dtype, as bytes.
+void run_user(const ReduceTask& task, std::size_t count) {
+  struct alignas(16) Element {
+    std::byte bytes[16];
+  };
+
+  const std::size_t size = size_of(task.dtype);
+  std::vector<Element> values;
+  for (std::size_t i = 0; i < count; ++i) {
+    values.clear();
+    for (const ReduceInput& input : task.inputs) {
+      std::memcpy(
+          &values.emplace_back(), static_cast<const std::byte*>(input.data) + i * size, size);
+    }
+    for (const ReduceStep step : task.steps) {
+      const Element lhs = values[static_cast<std::size_t>(step.lhs)];
+      const Element rhs = values[static_cast<std::size_t>(step.rhs)];
+      task.user->combine(&lhs, &rhs, &values.emplace_back(), 1);
+    }
+    for (void* const output : task.outputs) {
+      std::memcpy(static_cast<std::byte*>(output) + i * size, &values.back(), size);
+    }
   }
 }
 
@@ -231,7 +288,11 @@ void dispatch(const ReduceTask& task, std::size_t count) {
 void reduce_reference(const ReduceTask& task, std::int64_t count) {
   check_task(task, count);
   const FloatMode mode;
-  dispatch(task, static_cast<std::size_t>(count));
+  if (task.kind == ReduceKind::kUser) {
+    run_user(task, static_cast<std::size_t>(count));
+  } else {
+    dispatch(task, static_cast<std::size_t>(count));
+  }
 }
 
 }  // namespace unisono::kernels

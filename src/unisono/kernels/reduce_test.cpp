@@ -39,9 +39,21 @@ bool is_reducible(DType dtype, ReduceKind kind) {
 TEST(CheckReduction, KindsWithoutMeaningAreRefused) {
   EXPECT_FALSE(is_reducible(DType::kInt32, ReduceKind::kAvg));
   EXPECT_FALSE(is_reducible(DType::kBool, ReduceKind::kAvg));
+  EXPECT_FALSE(is_reducible(DType::kInt64, ReduceKind::kPremulSum));
+  EXPECT_FALSE(is_reducible(DType::kBool, ReduceKind::kPremulSum));
   EXPECT_FALSE(is_reducible(DType::kComplex64, ReduceKind::kMin));
   EXPECT_FALSE(is_reducible(DType::kComplex128, ReduceKind::kMax));
+  for (const ReduceKind kind : {ReduceKind::kBand, ReduceKind::kBor, ReduceKind::kBxor}) {
+    EXPECT_FALSE(is_reducible(DType::kFloat32, kind));
+    EXPECT_FALSE(is_reducible(DType::kBFloat16, kind));
+    EXPECT_FALSE(is_reducible(DType::kComplex64, kind));
+    EXPECT_TRUE(is_reducible(DType::kInt8, kind));
+    EXPECT_TRUE(is_reducible(DType::kUInt64, kind));
+    EXPECT_TRUE(is_reducible(DType::kBool, kind));
+  }
   EXPECT_TRUE(is_reducible(DType::kBool, ReduceKind::kProduct));
+  EXPECT_TRUE(is_reducible(DType::kComplex64, ReduceKind::kPremulSum));
+  EXPECT_TRUE(is_reducible(DType::kFloat16, ReduceKind::kPremulSum));
   EXPECT_TRUE(is_reducible(DType::kComplex64, ReduceKind::kAvg));
   EXPECT_TRUE(is_reducible(DType::kBFloat16, ReduceKind::kAvg));
   EXPECT_THAT(refusal([] { check_reduction(DType::kInt32, ReduceKind::kAvg); }),

@@ -78,8 +78,11 @@ class BlockRunner {
       for (std::size_t i = 0; i < static_cast<std::size_t>(instruction.n_operands); ++i) {
         operands[i] = operand(instruction.operands[i], at);
       }
-      PassArgs args{
-          .inputs = operands.data(), .outputs = {}, .count = static_cast<std::int64_t>(n_block)};
+      PassArgs args{.inputs = operands.data(),
+                    .outputs = {},
+                    .count = static_cast<std::int64_t>(n_block),
+                    .factor = task_.factor,
+                    .user = task_.user};
       if (instruction.result == kToOutputs) {
         for (std::size_t i = 0; i < outputs_.size(); ++i) {
           outputs_[i] = static_cast<std::byte*>(task_.outputs[i]) + at * output_lane_bytes_;

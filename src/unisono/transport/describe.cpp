@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cstdint>
 #include <string>
 
@@ -33,10 +34,24 @@ std::string describe_shape(const Descriptor& descriptor) {
   if (descriptor.count == kUneven) {
     return fmt::format("{}[blocks of any size]", dtype);
   }
-  return descriptor.detail == 0
-             ? fmt::format("{}[{}]", dtype, descriptor.count)
-             : fmt::format(
-                   "{}[{}] in blocks {:08x}", dtype, descriptor.count, descriptor.detail >> 32);
+  const bool has_blocks = descriptor.kind != OperationKind::kAllReduce &&
+                          descriptor.kind != OperationKind::kReduce && descriptor.detail != 0;
+  return has_blocks
+             ? fmt::format(
+                   "{}[{}] in blocks {:08x}", dtype, descriptor.count, descriptor.detail >> 32)
+             : fmt::format("{}[{}]", dtype, descriptor.count);
+}
+
+// "sum", "premul_sum 0.5", "user 1a2b3c4d".
+std::string describe_reduction(const Descriptor& descriptor) {
+  const char* const name = unisono::to_string(descriptor.reduce);
+  if (descriptor.reduce == ReduceKind::kPremulSum &&
+      descriptor.kind != OperationKind::kReduceScatter) {
+    return fmt::format("{} {}", name, std::bit_cast<double>(descriptor.detail));
+  }
+  return descriptor.reduce == ReduceKind::kUser
+             ? fmt::format("{} {:08x}", name, descriptor.detail >> 32)
+             : name;
 }
 
 }  // namespace
@@ -48,7 +63,7 @@ std::string describe(const Descriptor& descriptor, std::uint64_t sequence) {
   }
   text += fmt::format(" ({}", describe_shape(descriptor));
   if (reduces(descriptor.kind)) {
-    text += fmt::format(", {}", unisono::to_string(descriptor.reduce));
+    text += fmt::format(", {}", describe_reduction(descriptor));
   }
   if (has_root(descriptor.kind)) {
     text += fmt::format(", root {}", descriptor.root);

@@ -41,7 +41,8 @@ struct Descriptor {
   /// Elements of the vector (all_reduce, broadcast, reduce), of one rank's block (gather, scatter,
   /// all_to_all) or of all blocks (all_gather, reduce_scatter); or kUneven.
   std::int64_t count = 0;
-  /// What else must agree: of all_gather and reduce_scatter, a fingerprint of the blocks' sizes.
+  /// What else must agree: of all_gather and reduce_scatter a fingerprint of the blocks' sizes, of
+  /// premul_sum the factor's bits, of a user's reduction a fingerprint of its name. 0: nothing.
   std::uint64_t detail = 0;
 
   friend bool operator==(const Descriptor&, const Descriptor&) = default;

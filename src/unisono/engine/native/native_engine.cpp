@@ -255,6 +255,12 @@ void NativeEngine::check(const Operation& operation) const {
     return;
   }
   kernels::check_reduction(descriptor.dtype, descriptor.reduce);
+  if (descriptor.reduce == ReduceKind::kUser &&
+      (operation.user == nullptr || operation.user->combine == nullptr)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: the reduction is the user's own, but there is no function",
+                            transport::to_string(descriptor.kind)));
+  }
   const bool is_forced = descriptor.algorithm == Algorithm::kOneShot;
   if (is_forced && contribution_bytes(operation) > shm::kSlotBytes) {
     throw Error(ErrorCode::kInvalidArgument,

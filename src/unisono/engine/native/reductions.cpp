@@ -123,7 +123,9 @@ void reduce_in_slots(OperationContext& context,
                    .inputs = inputs,
                    .steps = steps,
                    .outputs = std::span(&output, 1),
-                   .divisor = context.topology.world_size()},
+                   .divisor = context.topology.world_size(),
+                   .factor = context.operation.factor,
+                   .user = context.operation.user.get()},
                   context.operation.out.count);
 }
 

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "unisono/base/dtype.h"
+#include "unisono/base/reduce_kind.h"
 #include "unisono/collective/canonical_tree.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/kernels/reduce.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/tcp/exchange.h"
 
 namespace unisono::engine {
@@ -38,7 +40,8 @@ void WindowReduction::run() {
 }
 
 std::int64_t WindowReduction::partial_bytes() const {
-  return static_cast<std::int64_t>(size_of(accumulate_dtype(context_.operation.descriptor.dtype)));
+  const transport::Descriptor& descriptor = context_.operation.descriptor;
+  return static_cast<std::int64_t>(size_of(partial_dtype(descriptor.dtype, descriptor.reduce)));
 }
 
 void WindowReduction::take_scratch() {
@@ -96,7 +99,9 @@ void WindowReduction::compute_partial(collective::RankRange subtree,
                    .inputs = inputs,
                    .steps = steps,
                    .outputs = std::span(&output, 1),
-                   .output_is_partial = true},
+                   .output_is_partial = true,
+                   .factor = context_.operation.factor,
+                   .user = context_.operation.user.get()},
                   place.count);
 }
 
@@ -153,6 +158,8 @@ void WindowReduction::combine(const ChunkPlan& chunk) {
                    .steps = chunk.steps,
                    .outputs = outputs,
                    .divisor = context_.topology.world_size(),
+                   .factor = context_.operation.factor,
+                   .user = context_.operation.user.get(),
                    .is_streaming = window_.is_streaming},
                   place.count);
 }

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "unisono/base/buffer.h"
+#include "unisono/comm/options.h"
 
 namespace unisono::comm {
 
@@ -16,5 +17,9 @@ struct BlockSizes {
 
 [[nodiscard]] BlockSizes sizes_of(std::span<const std::int64_t> counts);
 [[nodiscard]] BlockSizes sizes_of(std::span<const Buffer> blocks);
+
+/// What ranks must agree on of a reduction beyond its kind: the factor's bits, a hash of the name
+/// of a user's function; else 0.
+[[nodiscard]] std::uint64_t fingerprint_of(const ReduceOp& op);
 
 }  // namespace unisono::comm
