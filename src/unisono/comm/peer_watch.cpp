@@ -43,7 +43,8 @@ PeerWatch::PeerWatch(net::EventLoop& loop,
                      std::function<void()> wake)
     : loop_(loop), peer_(peer), ranks_(ranks), failure_(failure), wake_(std::move(wake)) {
   loop_.add(peer_.socket.get(), EPOLLIN, [this](std::uint32_t) { read_socket(); });
-  // A child of the peer may hold the socket open beyond its death; its process tells anyway.
+  // A child that the peer made by clone() may hold the socket open beyond its death; its process
+  // tells anyway.
   const std::int64_t pid = roster.members[static_cast<std::size_t>(peer.rank)].pid;
   if (pid != ::getpid()) {
     process_ = open_process(pid);
