@@ -2,6 +2,8 @@
 #   PYTHON=python3.12      the Python for .venv, or one that has the pinned torch already
 #   UNISONO_TORCH_DIR=DIR  a LibTorch to build against
 #   DEMO_ARGS=...          more arguments for the demo's program, as `--epochs 1`
+#   FUZZ_SECONDS=20        how long each fuzz target runs
+#   FUZZ_TARGETS=...       only these, as `idx hello`
 #   TEST_ARGS=...          more arguments for ctest, as `-R store`
 #   JOBS=2                 how many commands at once
 MAKEFLAGS += --no-print-directory
@@ -12,6 +14,8 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 DEMO_ARGS ?=
 TEST_ARGS ?=
+FUZZ_SECONDS ?= 20
+FUZZ_TARGETS ?=
 BIN := build/release/bin
 CTEST := ctest --preset release --parallel $(JOBS)
 
@@ -22,7 +26,7 @@ define core_tests
 endef
 
 .PHONY: help deps dev-deps build demo test test-all bench lint tidy format check-layers \
-        asan tsan clang install clean
+        asan tsan clang fuzz install clean
 
 help: ## List the targets
 	@echo "Unisono: make TARGET"
@@ -80,6 +84,10 @@ tsan: deps ## Run the core's tests under ThreadSanitizer
 clang: dev-deps ## Build the core with clang and its thread safety analysis
 	@cmake --preset clang
 	@cmake --build --preset clang --parallel $(JOBS)
+
+fuzz: dev-deps ## Run the fuzz targets on their corpus, then for FUZZ_SECONDS each
+	$(call core_tests,$@)
+	@tools/fuzz.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
 install: build ## Install to PREFIX
 	@cmake --install build/release --prefix "$(PREFIX)"

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <cstdio>
 #include <ostream>
 #include <string>
 #include <thread>
@@ -56,6 +57,14 @@ std::string name_of(Job& job, std::size_t rank) {
          " on ";
 }
 
+// The one that the rank has forked; it must have lived as long.
+void end_child(Job& job, std::size_t rank) {
+  const std::string& text = job.processes().output(rank);
+  const std::size_t at = text.find("child ");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(::kill(std::stoi(text.substr(at + 6)), SIGKILL), 0) << "it has ended before";
+}
+
 // Nobody has a connection to it whose end could tell.
 TEST(KilledBeforeItsFirstOperation, IsNamedOnAnotherNode) {
   Job job({.world_size = 2, .mode = {"meet", "bw"}, .nodes = {"a", "b"}});
@@ -85,25 +94,60 @@ TEST(KilledWhileItsNodeComputes, IsNamedOnAnotherNode) {
   EXPECT_EQ(job.processes().finish(kTimeToNotice)[2].exit_code, 1);
 }
 
-// What its child still holds open must not hide the rank's death.
-TEST(KilledWithAChild, TheOthersEndAndNameTheRank) {
-  Job job({.world_size = 2, .mode = {"stream", "with a child"}});
+struct ParentsDeath {
+  std::string name;
+  std::vector<std::string> nodes;
+  std::size_t victim;
+
+  friend std::ostream& operator<<(std::ostream& out, const ParentsDeath& death) {
+    return out << death.name;
+  }
+};
+
+// What its child could hold open must not hide the rank's death.
+class KilledWithAChild : public ::testing::TestWithParam<ParentsDeath> {};
+
+TEST_P(KilledWithAChild, TheOthersEndAndNameTheRank) {
+  const ParentsDeath& death = GetParam();
+  Job job({.world_size = 2, .mode = {"stream", "with a child"}, .nodes = death.nodes});
   job.start_all();
   if (!wait_until_streaming(job, 2)) {
     return;
   }
-  std::vector<pid_t> children;
-  for (std::size_t rank = 0; rank < 2; ++rank) {
-    const std::string& text = job.processes().output(rank);
-    children.push_back(std::stoi(text.substr(text.find("child ") + 6)));
+  const std::string dead = name_of(job, death.victim);
+  const std::size_t other = 1 - death.victim;
+  const auto killed = std::chrono::steady_clock::now();
+  job.processes().send_signal(death.victim, SIGKILL);
+  EXPECT_TRUE(job.processes().wait_for_output(other, dead));
+  const std::chrono::duration<double> until_named = std::chrono::steady_clock::now() - killed;
+  const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
+  end_child(job, 0);
+  end_child(job, 1);
+  std::printf("named after %.3f s\n", until_named.count());
+  EXPECT_LT(until_named, kTimeToNotice);
+  EXPECT_EQ(results[other].exit_code, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks,
+                         KilledWithAChild,
+                         ::testing::Values(ParentsDeath{"OnTheSameNode", {}, 1},
+                                           ParentsDeath{"OnAnotherNode", {"a", "b"}, 1},
+                                           ParentsDeath{"TheStoresHost", {"a", "b"}, 0}),
+                         [](const auto& case_info) { return case_info.param.name; });
+
+// Nobody has a connection to it: only its listener tells, which a child must not keep.
+TEST(KilledBeforeItsFirstOperation, IsNamedOnAnotherNodeThoughItsChildLives) {
+  Job job({.world_size = 2, .mode = {"meet_with_a_child", "bw"}, .nodes = {"a", "b"}});
+  job.start_all();
+  if (!wait_until_ready(job, 2)) {
+    return;
   }
   job.processes().send_signal(1, SIGKILL);
   const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
-  for (const pid_t child : children) {
-    EXPECT_EQ(::kill(child, SIGKILL), 0);
-  }
   EXPECT_EQ(results[0].exit_code, 1);
   EXPECT_THAT(results[0].err, HasSubstr(name_of(job, 1)));
+  end_child(job, 0);
+  end_child(job, 1);
 }
 
 class Killed : public ::testing::TestWithParam<Death> {};

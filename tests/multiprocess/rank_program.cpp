@@ -122,7 +122,7 @@ void broadcasts(const std::string&) {
   unisono::destroy_process_group();
 }
 
-// A process that holds all descriptors of this one open, until it is killed or half a minute
+// A process that holds open what it shares with this one, until it is killed or half a minute
 // passed.
 void fork_a_child() {
   const pid_t child = ::fork();
@@ -140,9 +140,6 @@ void fork_a_child() {
 // All-reduces of a MiB until any rank's stdin is closed.
 void stream(const std::string& memory) {
   const auto group = unisono::init_process_group();
-  if (memory == "with a child") {
-    fork_a_child();
-  }
   constexpr std::int64_t kCount = 1 << 18;
   std::vector<float> own(static_cast<std::size_t>(kCount));
   const unisono::Buffer buffer = memory == "symmetric"
@@ -158,6 +155,9 @@ void stream(const std::string& memory) {
       throw std::runtime_error("a wrong sum");
     }
     if (n == 10) {
+      if (memory == "with a child") {
+        fork_a_child();
+      }
       print("streaming\n");
     }
     if (values[0] != 0) {
@@ -198,6 +198,12 @@ void come_to_barrier(ProcessGroup& group, const std::string& roles) {
 
 void meet(const std::string& roles) {
   come_to_barrier(*unisono::init_process_group(), roles);
+}
+
+void meet_with_a_child(const std::string& roles) {
+  const auto group = unisono::init_process_group();
+  fork_a_child();
+  come_to_barrier(*group, roles);
 }
 
 // As meet(), by ranks that have talked to each other before.
@@ -263,15 +269,17 @@ void again(const std::string&) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, void (*)(const std::string&)> modes{{"hello", hello},
-                                                                  {"sizes", sizes},
-                                                                  {"broadcasts", broadcasts},
-                                                                  {"stream", stream},
-                                                                  {"absence", absence},
-                                                                  {"late", late},
-                                                                  {"meet", meet},
-                                                                  {"meet_again", meet_again},
-                                                                  {"again", again}};
+  const std::map<std::string, void (*)(const std::string&)> modes{
+      {"hello", hello},
+      {"sizes", sizes},
+      {"broadcasts", broadcasts},
+      {"stream", stream},
+      {"absence", absence},
+      {"late", late},
+      {"meet", meet},
+      {"meet_with_a_child", meet_with_a_child},
+      {"meet_again", meet_again},
+      {"again", again}};
   try {
     modes.at(argc > 1 ? argv[1] : "")(argc > 2 ? argv[2] : "");
   } catch (const std::exception& error) {

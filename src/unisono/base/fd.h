@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <utility>
 
 namespace unisono {
@@ -11,17 +12,27 @@ class Fd {
 
   explicit Fd(int fd) : fd_(fd) {}
 
+  /// Owns what `open` returns, which children of fork() get no share of: a child that lives on
+  /// without exec has a dead socket in its place, so that the other side sees when this process
+  /// closes it or ends. Children by vfork(), posix_spawn() and clone() are not meant.
+  ///
+  /// `open` returns a descriptor, or -1 with errno; forks of other threads wait for it. Not open,
+  /// with errno, when that fails.
+  [[nodiscard]] static Fd open_unshared(const std::function<int()>& open) noexcept;
+
   ~Fd() { reset(); }
 
   Fd(const Fd&) = delete;
   Fd& operator=(const Fd&) = delete;
 
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd(Fd&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), is_unshared_(std::exchange(other.is_unshared_, false)) {}
 
   Fd& operator=(Fd&& other) noexcept {
     if (this != &other) {
       reset();
       fd_ = std::exchange(other.fd_, -1);
+      is_unshared_ = std::exchange(other.is_unshared_, false);
     }
     return *this;
   }
@@ -30,13 +41,14 @@ class Fd {
 
   [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
 
-  /// Gives the descriptor up; the caller closes it.
-  [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
+  /// Gives the descriptor up; the caller closes it. Later children share it.
+  [[nodiscard]] int release() noexcept;
 
   void reset() noexcept;
 
  private:
   int fd_ = -1;
+  bool is_unshared_ = false;
 };
 
 }  // namespace unisono

@@ -39,7 +39,8 @@ PeerWatch::PeerWatch(net::EventLoop& loop,
                      GroupRegistry& groups)
     : loop_(loop), peer_(peer), groups_(groups) {
   loop_.add(peer_.socket.get(), EPOLLIN, [this](std::uint32_t) { read_socket(); });
-  // A child of the peer may hold the socket open beyond its death; its process tells anyway.
+  // A child that the peer made by clone() may hold the socket open beyond its death; its process
+  // tells anyway.
   if (member.pid != ::getpid()) {
     process_ = open_process(member.pid);
   }

@@ -39,7 +39,8 @@ void set_option(int fd, int level, int option, int value, const char* name) {
 }
 
 Fd open_tcp(int family) {
-  Fd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  Fd fd = Fd::open_unshared(
+      [&] { return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (!fd.is_open()) {
     throw system_error("open a TCP socket", errno);
   }
@@ -199,9 +200,10 @@ bool is_refused(const Address& address, Deadline deadline) {
 }
 
 Accepted accept_connection(int listener) noexcept {
-  const int fd = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  if (fd >= 0) {
-    return {.fd = Fd(fd)};
+  Fd fd = Fd::open_unshared(
+      [&] { return ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
+  if (fd.is_open()) {
+    return {.fd = std::move(fd)};
   }
   switch (errno) {
     // Errors of a connection that ended while it waited are not the listener's.

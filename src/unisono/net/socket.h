@@ -10,7 +10,7 @@
 
 namespace unisono::net {
 
-// All sockets made here are nonblocking and close-on-exec.
+// All sockets made here are nonblocking, close-on-exec, and not shared with children of fork().
 
 /// Listens on `address`; port 0 takes a free one, see local_address(). "::" takes IPv4 too.
 ///

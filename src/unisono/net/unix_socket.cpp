@@ -46,7 +46,8 @@ UnixAddress abstract_address(const std::string& name) {
 }
 
 Fd open_unix() {
-  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  Fd fd = Fd::open_unshared(
+      [] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (!fd.is_open()) {
     throw system_error("open a Unix socket", errno);
   }

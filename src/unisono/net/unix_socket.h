@@ -10,8 +10,8 @@
 namespace unisono::net {
 
 // Abstract Unix sockets: a name in the network namespace, no file, gone with its last descriptor.
-// Nonblocking and close-on-exec. Any user of the machine may connect to one: check
-// peer_credentials() and say the hello.
+// Nonblocking, close-on-exec, not shared with children of fork(). Any user of the machine may
+// connect to one: check peer_credentials() and say the hello.
 
 /// Longest name of an abstract socket, in bytes.
 inline constexpr int kMaxAbstractName = 107;

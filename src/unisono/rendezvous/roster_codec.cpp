@@ -37,6 +37,8 @@ class Fields {
 
   [[nodiscard]] bool is_good() const { return is_good_; }
 
+  [[nodiscard]] bool is_at_end() const { return reader_.rest().empty(); }
+
  private:
   ByteReader reader_;
   bool is_good_ = true;
@@ -57,6 +59,9 @@ std::optional<Entry> decode_entry(const std::string& text) {
     entry.member.address = fields.text();
     entry.member.port = fields.number<std::uint16_t>();
     entry.member.endpoint = fields.text();
+    if (!fields.is_at_end()) {
+      return std::nullopt;
+    }
   }
   return fields.is_good() ? std::optional(entry) : std::nullopt;
 }

@@ -56,10 +56,18 @@ TEST(RosterCodec, EveryTruncationIsRefused) {
   }
 }
 
+TEST(RosterCodec, BytesLeftOverInAnEntryAreRefused) {
+  std::string text = encode_entry(sample(0)) + "?";
+  text[0] = static_cast<char>(text.size() - 8);
+  EXPECT_FALSE(decode_entries(text).has_value());
+}
+
 TEST(RosterCodec, AnotherVersionGivesWhatItsMessagesNeed) {
   Entry other = sample(2);
   other.version = net::kProtocolVersion + 1;
-  const auto entries = decode_entries(encode_entry(other));
+  std::string text = encode_entry(other) + "more that it says";
+  text[0] = static_cast<char>(text.size() - 8);
+  const auto entries = decode_entries(text);
   ASSERT_TRUE(entries.has_value());
   EXPECT_EQ(entries->front().version, net::kProtocolVersion + 1);
   EXPECT_EQ(entries->front().member.rank, 2);

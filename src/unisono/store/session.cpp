@@ -115,7 +115,7 @@ void Session::execute(Request& request) {
     return;
   }
   // Only what was received can be added, so that the request's own size is a bound.
-  if (map_.n_bytes() + request.n_bytes > limits_.max_store_bytes && !request.values.empty()) {
+  if (map_.n_bytes() + request.n_bytes > limits_.max_store_bytes && may_grow_store(request)) {
     close("the store is full");
     return;
   }
@@ -128,7 +128,7 @@ void Session::execute(Request& request) {
       state_ = State::kServing;
       break;
     case Opcode::kPing:
-      output_.put(static_cast<std::uint32_t>(request.number));
+      reply_number(static_cast<std::uint32_t>(request.number));
       break;
     case Opcode::kWait:
       wait_for(request.keys);
@@ -145,6 +145,12 @@ void Session::execute(Request& request) {
       execute_map(request);
       break;
   }
+}
+
+// Counters that exist count on in a full store.
+bool Session::may_grow_store(const Request& request) const {
+  const bool is_count = request.opcode == Opcode::kAdd || request.opcode == Opcode::kBarrier;
+  return !request.values.empty() || (is_count && map_.find(request.keys[0]) == nullptr);
 }
 
 void Session::execute_map(Request& request) {
@@ -169,7 +175,7 @@ void Session::execute_map(Request& request) {
       reply_number(static_cast<std::int64_t>(map_.n_keys()));
       break;
     case Opcode::kDeleteKey:
-      reply_number(map_.erase(request.keys[0]) ? 1 : 0);
+      reply_number(std::int64_t{map_.erase(request.keys[0]) ? 1 : 0});
       break;
     case Opcode::kAppend:
       append(request.keys[0], request.values[0]);
@@ -227,7 +233,7 @@ void Session::end_wait(WaitReply result) {
 void Session::check(const std::vector<std::string>& keys) {
   const bool is_ready = std::all_of(
       keys.begin(), keys.end(), [this](const std::string& key) { return map_.has(key); });
-  output_.put(static_cast<std::uint8_t>(is_ready ? CheckReply::kReady : CheckReply::kNotReady));
+  reply_number(static_cast<std::uint8_t>(is_ready ? CheckReply::kReady : CheckReply::kNotReady));
 }
 
 void Session::add(const std::string& key, std::int64_t delta) {
@@ -269,15 +275,28 @@ void Session::barrier(const std::string& key, std::int64_t world_size) {
 }
 
 void Session::reply_wait(WaitReply reply) {
-  output_.put(static_cast<std::uint8_t>(reply));
+  reply_number(static_cast<std::uint8_t>(reply));
 }
 
 void Session::reply_text(const std::string& text) {
-  if (n_unsent_bytes_ + output_.bytes().size() + text.size() > limits_.max_unread_bytes) {
-    close(fmt::format("it leaves more than {} bytes unread", limits_.max_unread_bytes));
-    return;
+  if (has_room_for(sizeof(std::uint64_t) + text.size())) {
+    output_.put_string(text);
   }
-  output_.put_string(text);
+}
+
+template <class T>
+void Session::reply_number(T number) {
+  if (has_room_for(sizeof(number))) {
+    output_.put(number);
+  }
+}
+
+// Never again after a reply that found none: the client would take what follows for that one.
+bool Session::has_room_for(std::size_t n_bytes) {
+  if (n_unsent_bytes_ + output_.bytes().size() + n_bytes > limits_.max_unread_bytes) {
+    close(fmt::format("it leaves more than {} bytes unread", limits_.max_unread_bytes));
+  }
+  return problem_.empty();
 }
 
 void Session::reply_keys(const std::vector<std::string>& keys) {

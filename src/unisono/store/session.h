@@ -60,6 +60,7 @@ class Session {
   std::size_t feed_request(std::span<const std::byte> bytes);
   void handle(Request request);
   void execute(Request& request);
+  [[nodiscard]] bool may_grow_store(const Request& request) const;
   void execute_map(Request& request);
   void execute_queue(Request& request);
   void wait_for(const std::vector<std::string>& keys);
@@ -71,12 +72,14 @@ class Session {
   void get(const std::vector<std::string>& keys);
   void barrier(const std::string& key, std::int64_t world_size);
   void reply_wait(WaitReply reply);
-
-  void reply_number(std::int64_t number) { output_.put(number); }
-
   void reply_text(const std::string& text);
   void reply_keys(const std::vector<std::string>& keys);
 
+  // Of T's size on the wire.
+  template <class T>
+  void reply_number(T number);
+
+  [[nodiscard]] bool has_room_for(std::size_t n_bytes);
   void close(const std::string& problem);
 
   ClientId id_;

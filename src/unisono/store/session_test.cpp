@@ -225,6 +225,39 @@ TEST_F(SessionTest, RepliesThatNobodyReadsAreLimited) {
   EXPECT_THAT(session->problem(), HasSubstr("unread"));
 }
 
+TEST_F(SessionTest, NumbersThatNobodyReadsAreLimitedToo) {
+  const auto session = admitted({.max_unread_bytes = 40});
+  for (int i = 0; i < 5; ++i) {
+    session->feed(begin(Opcode::kNumKeys).bytes());
+  }
+  EXPECT_EQ(session->problem(), "");
+  session->feed(begin(Opcode::kNumKeys).bytes());
+  EXPECT_THAT(session->problem(), HasSubstr("unread"));
+  EXPECT_EQ(session->take_output().size(), 40U);
+}
+
+TEST_F(SessionTest, NoReplyTakesThePlaceOfOneThatWasTooLarge) {
+  const auto session = admitted({.max_unread_bytes = 100});
+  map_.set("/large", std::string(200, 'x'));
+  map_.set("/small", "1");
+  const std::vector<std::string> both{"large", "small"};
+  EXPECT_THAT(answer(*session, begin(Opcode::kMultiGet, both)), IsEmpty());
+  EXPECT_THAT(session->problem(), HasSubstr("unread"));
+}
+
+TEST_F(SessionTest, AFullStoreTakesNoNewCounters) {
+  const auto first = admitted({.max_store_bytes = 300});
+  EXPECT_NE(answer(*first, begin(Opcode::kAdd, "n", 1)), "");
+  (void)answer(*first, begin(Opcode::kSet, "k", std::string(50, 'x')));
+  EXPECT_NE(answer(*first, begin(Opcode::kAdd, "n", 1)), "") << first->problem();
+  EXPECT_EQ(answer(*first, begin(Opcode::kAdd, "n2", 1)), "");
+  EXPECT_THAT(first->problem(), HasSubstr("full"));
+  const auto second = admitted({.max_store_bytes = 300});
+  EXPECT_EQ(answer(*second, begin(Opcode::kBarrier, "b", 2)), "");
+  EXPECT_THAT(second->problem(), HasSubstr("full"));
+  EXPECT_EQ(map_.n_keys(), 2U);
+}
+
 TEST_F(SessionTest, RequestsBehindAWaitAreLimited) {
   const auto session = admitted();
   session->feed(begin(Opcode::kWait, keys("k")).bytes());

@@ -187,10 +187,12 @@ void Connection::match_data_frame(const Frame& frame) {
   if (frame.sequence != tag_.sequence || frame.descriptor != tag_.descriptor) {
     throw mismatch(frame);
   }
-  UNISONO_CHECK(
-      frame.step == receive_step_,
-      fmt::format(
-          "{} sent transfer {} where transfer {} was due", name_, frame.step, receive_step_));
+  if (frame.step != receive_step_) {
+    throw Error(
+        ErrorCode::kCorruptData,
+        fmt::format(
+            "{} sent transfer {} where transfer {} was due", name_, frame.step, receive_step_));
+  }
   // Blocks of any size: only now does it show what the peer gives.
   if (frame.n_bytes != receives_.front().size()) {
     throw Error(ErrorCode::kMismatch,

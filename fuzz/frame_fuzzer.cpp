@@ -1,0 +1,40 @@
+// The 48 bytes before each payload between nodes, and the payload of an abort frame.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "unisono/transport/describe.h"
+#include "unisono/transport/tcp/frame.h"
+
+#include "expect.h"
+#include "input.h"
+
+namespace unisono::fuzz {
+namespace {
+
+void read_frame(std::span<const std::byte> bytes) {
+  if (bytes.size() < tcp::kFrameBytes) {
+    return;
+  }
+  const auto header = bytes.first<tcp::kFrameBytes>();
+  const std::optional<tcp::Frame> frame = tcp::decode(header);
+  if (!frame) {
+    return;
+  }
+  expect(std::ranges::equal(tcp::encode(*frame), header), "a frame is encoded as it was read");
+  expect(!transport::describe(frame->descriptor, frame->sequence).empty(), "any frame has words");
+  const auto payload = bytes.subspan(tcp::kFrameBytes);
+  if (frame->kind == tcp::FrameKind::kAbort && payload.size() >= frame->n_bytes) {
+    (void)tcp::decode_abort(*frame, payload.first(frame->n_bytes));
+  }
+}
+
+}  // namespace
+}  // namespace unisono::fuzz
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  unisono::fuzz::read_frame(unisono::fuzz::Input(data, size).rest());
+  return 0;
+}

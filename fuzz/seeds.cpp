@@ -1,0 +1,288 @@
+// Writes the seed corpus, made by the library's own encoders: fuzz_seeds FOLDER. The same bytes
+// each time; fuzz/corpus holds them.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "unisono/base/bytes.h"
+#include "unisono/base/error.h"
+#include "unisono/data/testing/idx_writer.h"
+#include "unisono/launch/protocol.h"
+#include "unisono/net/hello.h"
+#include "unisono/rendezvous/roster_codec.h"
+#include "unisono/store/messages.h"
+#include "unisono/store/protocol.h"
+#include "unisono/transport/tcp/frame.h"
+
+#include "operation_tag.h"
+
+namespace unisono::fuzz {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Bytes bytes_of(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+Bytes join(std::initializer_list<Bytes> parts) {
+  Bytes all;
+  for (const Bytes& part : parts) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+Bytes numbers(std::initializer_list<unsigned> values) {
+  Bytes bytes;
+  for (const unsigned value : values) {
+    bytes.push_back(static_cast<std::byte>(value));
+  }
+  return bytes;
+}
+
+// One target's folder of seeds.
+class Corpus {
+ public:
+  Corpus(const std::filesystem::path& root, const char* target) : folder_(root / target) {
+    std::filesystem::create_directories(folder_);
+  }
+
+  void add(const char* name, const Bytes& bytes) const {
+    std::ofstream file(folder_ / name, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+    UNISONO_CHECK(file.flush().good(), (folder_ / name).string() + " can't be written");
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+Bytes data_frame(std::uint32_t step, const Bytes& payload) {
+  const tcp::OperationTag tag = operation_tag();
+  const tcp::FrameBytes header = tcp::encode({.kind = tcp::FrameKind::kData,
+                                              .step = step,
+                                              .sequence = tag.sequence,
+                                              .descriptor = tag.descriptor,
+                                              .n_bytes = payload.size()});
+  return join({Bytes(header.begin(), header.end()), payload});
+}
+
+void write_frames(const std::filesystem::path& root) {
+  const Bytes abort = tcp::encode_abort(0, Error(ErrorCode::kMismatch, "ranks disagree"));
+  const Bytes first = data_frame(0, bytes_of("0123456789ab"));
+  const Bytes second = data_frame(1, bytes_of("xyz"));
+  const Corpus frame(root, "frame");
+  frame.add("data", data_frame(0, {}));
+  frame.add("abort", abort);
+  frame.add("bye", tcp::encode_bye(0));
+  const Corpus connection(root, "connection");
+  connection.add("one_receive", join({numbers({1, 12}), first}));
+  connection.add("two_receives", join({numbers({2, 12, 3}), first, second}));
+  connection.add("cut", join({numbers({1, 12}), Bytes(first.begin(), first.end() - 5)}));
+  connection.add("abort_behind_data", join({numbers({2, 12, 3}), first, abort}));
+  connection.add("bye", join({numbers({1, 12}), tcp::encode_bye(0)}));
+  connection.add("nothing_posted", join({numbers({0}), first}));
+}
+
+// What a client says first; the nonce, which follows the 12 bytes of the prefix, is all zeros.
+Bytes greeting() {
+  net::Hello hello(
+      net::Hello::Side::kClient, "secret", {.job = "job", .purpose = "store", .rank = 1});
+  Bytes bytes = hello.take_output();
+  constexpr std::size_t kPrefixBytes = 12;
+  for (std::size_t i = 0; i < net::kNonceBytes; ++i) {
+    bytes.at(kPrefixBytes + i) = std::byte{0};
+  }
+  return bytes;
+}
+
+void write_hellos(const std::filesystem::path& root) {
+  const Corpus corpus(root, "hello");
+  const Bytes proof(net::kProofBytes);
+  corpus.add("to_server", join({numbers({1, 255}), greeting(), proof}));
+  corpus.add("to_server_by_byte", join({numbers({1, 1}), greeting(), proof}));
+  corpus.add("to_client", join({numbers({0, 255}), greeting(), numbers({0}), proof}));
+  corpus.add("refused_client", join({numbers({0, 255}), greeting(), numbers({1}), proof}));
+  corpus.add("nobody_between", numbers({2, 255}));
+  corpus.add("another_secret", numbers({6, 255}));
+  corpus.add("change_of_a_name", numbers({2, 7, 53, 1}));
+  corpus.add("change_of_the_proof", numbers({2, 7, 200, 1}));
+}
+
+Bytes validate() {
+  ByteWriter writer = store::begin(store::Opcode::kValidate);
+  writer.put(store::kValidateMagic);
+  return writer.bytes();
+}
+
+Bytes ping() {
+  ByteWriter writer = store::begin(store::Opcode::kPing);
+  writer.put(std::uint32_t{77});
+  return writer.bytes();
+}
+
+Bytes compare_set() {
+  ByteWriter writer = store::begin(store::Opcode::kCompareSet, "k", "old");
+  writer.put_string("new");
+  return writer.bytes();
+}
+
+Bytes multi_set() {
+  ByteWriter writer = store::begin(store::Opcode::kMultiSet);
+  writer.put<std::uint64_t>(2);
+  for (const char* key : {"a", "b"}) {
+    store::put_key(writer, key);
+    writer.put_string("value");
+  }
+  return writer.bytes();
+}
+
+Bytes with_keys(store::Opcode opcode) {
+  return store::begin(opcode, std::vector<std::string>{"a", "b"}).bytes();
+}
+
+struct NamedRequest {
+  const char* name;
+  Bytes bytes;
+};
+
+std::vector<NamedRequest> every_request() {
+  using store::begin;
+  using store::Opcode;
+  return {{"validate", validate()},
+          {"set", begin(Opcode::kSet, "k", "value").bytes()},
+          {"compare_set", compare_set()},
+          {"get", begin(Opcode::kGet, "k").bytes()},
+          {"add", begin(Opcode::kAdd, "n", 5).bytes()},
+          {"check", with_keys(Opcode::kCheck)},
+          {"wait", with_keys(Opcode::kWait)},
+          {"num_keys", begin(Opcode::kNumKeys).bytes()},
+          {"delete_key", begin(Opcode::kDeleteKey, "k").bytes()},
+          {"append", begin(Opcode::kAppend, "k", "more").bytes()},
+          {"multi_get", with_keys(Opcode::kMultiGet)},
+          {"multi_set", multi_set()},
+          {"cancel_wait", begin(Opcode::kCancelWait).bytes()},
+          {"ping", ping()},
+          {"queue_push", begin(Opcode::kQueuePush, "q", "value").bytes()},
+          {"queue_pop", begin(Opcode::kQueuePop, "q").bytes()},
+          {"queue_len", begin(Opcode::kQueueLen, "q").bytes()},
+          {"list_keys", begin(Opcode::kListKeys).bytes()},
+          {"barrier", begin(Opcode::kBarrier, "b", 2).bytes()}};
+}
+
+// What a connection of the session's target does: its number (with the target's bits), length,
+// bytes.
+Bytes step(unsigned connection, const Bytes& bytes) {
+  return join({numbers({connection, static_cast<unsigned>(bytes.size())}), bytes});
+}
+
+void write_store(const std::filesystem::path& root) {
+  using store::begin;
+  using store::Opcode;
+  const Corpus requests(root, "store_requests");
+  const Corpus session(root, "store_session");
+  for (const NamedRequest& request : every_request()) {
+    requests.add(request.name, join({numbers({255}), request.bytes}));
+    session.add(request.name, join({numbers({1}), step(0, request.bytes)}));
+  }
+  requests.add("in_parts", join({numbers({3}), multi_set(), ping()}));
+  session.add("plain_client", join({numbers({0}), step(0, join({validate(), ping()}))}));
+  session.add("hello", join({numbers({0}), step(0, greeting())}));
+  const Bytes wait = with_keys(Opcode::kWait);
+  const Bytes get = begin(Opcode::kGet, "a").bytes();
+  session.add("wait_and_set",
+              join({numbers({1}), step(0, join({wait, get})), step(1, multi_set())}));
+  session.add("wait_and_leave",
+              join({numbers({1}), step(0, wait), step(0x80, {}), step(1, multi_set())}));
+  session.add("wait_and_cancel",
+              join({numbers({1}), step(0, wait), step(0x40, begin(Opcode::kCancelWait).bytes())}));
+  Bytes counters;
+  for (const char* key : {"a", "b", "c", "d", "e"}) {
+    counters = join({counters, begin(Opcode::kAdd, key, 1).bytes()});
+  }
+  session.add("counters", join({numbers({1}), step(0, counters), step(1, counters)}));
+  const Bytes barrier = begin(Opcode::kBarrier, "b", 2).bytes();
+  session.add("barrier_of_two", join({numbers({1}), step(0, barrier), step(1, barrier)}));
+}
+
+void write_rosters(const std::filesystem::path& root) {
+  const auto entry = [](int rank, std::uint16_t version) {
+    return bytes_of(rendezvous::encode_entry({.version = version,
+                                              .nonce = 0x123456789ABCDEF0,
+                                              .member = {.rank = rank,
+                                                         .world_size = 4,
+                                                         .host = "node-a",
+                                                         .pid = 4123,
+                                                         .node = "left",
+                                                         .address = "10.0.0.2",
+                                                         .port = 4123,
+                                                         .endpoint = "unisono-1"}}));
+  };
+  const Corpus corpus(root, "roster");
+  corpus.add("one", entry(0, net::kProtocolVersion));
+  corpus.add("two", join({entry(0, net::kProtocolVersion), entry(3, net::kProtocolVersion)}));
+  corpus.add("doubled", join({entry(1, net::kProtocolVersion), entry(1, net::kProtocolVersion)}));
+  corpus.add("impossible", entry(-1, net::kProtocolVersion));
+  corpus.add("versions",
+             join({entry(0, net::kProtocolVersion), entry(1, net::kProtocolVersion + 1)}));
+}
+
+void write_launch(const std::filesystem::path& root) {
+  const Corpus corpus(root, "launch");
+  corpus.add("spawn", launch::encode(launch::Spawn{3, {"RANK=3", "EMPTY=", ""}}));
+  corpus.add("signal", launch::encode(launch::Signal{15}));
+  corpus.add("kill_all", launch::encode(launch::KillAll{}));
+  corpus.add("started", launch::encode(launch::Started{1, 4711}));
+  corpus.add("spawn_failed", launch::encode(launch::SpawnFailed{2, 13}));
+  corpus.add("exited", launch::encode(launch::Exited{0, 0x8b}));
+  corpus.add("idle", launch::encode(launch::Idle{}));
+  corpus.add("stuck", launch::encode(launch::Stuck{{5, 6}}));
+}
+
+void write_idx(const std::filesystem::path& root) {
+  using data::testing::gzip;
+  using data::testing::idx_bytes;
+  using data::testing::some_bytes;
+  const Corpus corpus(root, "idx");
+  const std::string images = idx_bytes(0x08, {2, 3, 4}, some_bytes(24));
+  corpus.add("u8", bytes_of(images));
+  corpus.add("i16", bytes_of(idx_bytes(0x0b, {3}, some_bytes(6))));
+  corpus.add("f64", bytes_of(idx_bytes(0x0e, {1, 2}, some_bytes(16))));
+  corpus.add("empty", bytes_of(idx_bytes(0x08, {0, 28, 28}, "")));
+  corpus.add("gzip", bytes_of(gzip(images)));
+  corpus.add("gzip_members", bytes_of(gzip(images.substr(0, 9)) + gzip(images.substr(9))));
+  corpus.add("truncated", bytes_of(images.substr(0, 20)));
+}
+
+}  // namespace
+}  // namespace unisono::fuzz
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: fuzz_seeds FOLDER\n");
+    return 2;
+  }
+  try {
+    unisono::fuzz::write_frames(argv[1]);
+    unisono::fuzz::write_hellos(argv[1]);
+    unisono::fuzz::write_store(argv[1]);
+    unisono::fuzz::write_rosters(argv[1]);
+    unisono::fuzz::write_launch(argv[1]);
+    unisono::fuzz::write_idx(argv[1]);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "fuzz_seeds: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,145 @@
+// The store's server: several connections to one map, without sockets.
+//
+// Input: u8 whether the store has a secret, then steps. Each is a u8 with the connection (modulo 4;
+// bit 7: it hangs up, and a new one takes its place; bit 6: it reads its answers), a u8 length and
+// as many bytes for it.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/net/hello.h"
+#include "unisono/store/limits.h"
+#include "unisono/store/protocol.h"
+#include "unisono/store/session.h"
+#include "unisono/store/store_map.h"
+
+#include "expect.h"
+#include "input.h"
+
+namespace unisono::fuzz {
+namespace {
+
+using store::ClientId;
+using store::Session;
+using store::StoreMap;
+
+// Small enough for inputs to come up against.
+constexpr store::Limits kLimits{.max_key_bytes = 64,
+                                .max_value_bytes = 256,
+                                .max_count = 2,
+                                .max_request_bytes = 1024,
+                                .max_unread_bytes = 512,
+                                .max_store_bytes = 512};
+
+// A request is counted by its bytes, what it leaves in the map by those and what a node costs.
+constexpr std::size_t kSlackOfARequest = kLimits.max_count * 128;
+
+class Server {
+ public:
+  explicit Server(std::string secret) : secret_(std::move(secret)) {}
+
+  void run(Input input) {
+    while (!input.rest().empty()) {
+      const std::uint8_t what = input.take_u8();
+      Client& client = clients_[what % clients_.size()];
+      const std::span<const std::byte> bytes = input.take(input.take_u8());
+      if (client.session == nullptr || (what & 0x80U) != 0) {
+        connect(client);
+      }
+      if ((what & 0x40U) != 0) {
+        client.n_unread = 0;
+      }
+      feed(client, bytes);
+      wake_clients();
+      expect(map_.n_bytes() <= kLimits.max_store_bytes + kSlackOfARequest,
+             "a full store takes no more");
+    }
+    for (Client& client : clients_) {
+      client.session.reset();
+    }
+    (void)map_.take_woken();
+    for (const std::string& key : map_.keys()) {
+      (void)map_.erase(key);
+    }
+  }
+
+ private:
+  struct Client {
+    ClientId id = 0;
+    std::unique_ptr<Session> session;
+    std::size_t n_unread = 0;
+  };
+
+  void connect(Client& client) {
+    client.session.reset();
+    client = {.id = next_id_, .session = nullptr, .n_unread = 0};
+    client.session = std::make_unique<Session>(next_id_++, map_, secret_, kLimits);
+    if (!secret_.empty()) {
+      introduce(*client.session);
+    }
+  }
+
+  void introduce(Session& session) {
+    net::Hello hello(net::Hello::Side::kClient,
+                     secret_,
+                     {.job = "", .purpose = store::kHelloPurpose, .rank = 1, .group = 0});
+    session.feed(hello.take_output());
+    (void)hello.feed(session.take_output());
+    session.feed(hello.take_output());
+    (void)hello.feed(session.take_output());
+    expect(hello.state() == net::Hello::State::kDone && session.is_admitted(),
+           "who knows the secret is let in");
+  }
+
+  void feed(Client& client, std::span<const std::byte> bytes) {
+    const bool had_problem = !client.session->problem().empty();
+    const std::size_t n_before = map_.n_bytes();
+    client.session->set_n_unsent_bytes(client.n_unread);
+    client.session->feed(bytes);
+    take_output(client);
+    expect(!had_problem || map_.n_bytes() == n_before, "nothing is served after a problem");
+    expect(client.session->is_admitted() || map_.n_bytes() == n_before,
+           "nothing is served to a stranger");
+  }
+
+  void take_output(Client& client) {
+    client.n_unread += client.session->take_output().size();
+    expect(client.n_unread <= kLimits.max_unread_bytes, "answers that nobody reads are limited");
+  }
+
+  // As the server does.
+  void wake_clients() {
+    for (std::vector<ClientId> woken = map_.take_woken(); !woken.empty();
+         woken = map_.take_woken()) {
+      for (const ClientId id : woken) {
+        for (Client& client : clients_) {
+          if (client.id == id) {
+            client.session->set_n_unsent_bytes(client.n_unread);
+            client.session->wake();
+            take_output(client);
+          }
+        }
+      }
+    }
+  }
+
+  std::string secret_;
+  StoreMap map_;
+  ClientId next_id_ = 1;
+  std::array<Client, 4> clients_;
+};
+
+}  // namespace
+}  // namespace unisono::fuzz
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  unisono::fuzz::Input input(data, size);
+  const bool has_secret = (input.take_u8() & 1U) != 0;
+  unisono::fuzz::Server(has_secret ? "secret" : "").run(input);
+  return 0;
+}
