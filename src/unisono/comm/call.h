@@ -73,5 +73,6 @@ struct Call {
                                    std::span<const Buffer> outs,
                                    const AllToAllOptions& options);
 [[nodiscard]] Call barrier_call(Links& links, const BarrierOptions& options);
+[[nodiscard]] Call monitored_barrier_call(Links& links, const BarrierOptions& options);
 
 }  // namespace unisono::comm

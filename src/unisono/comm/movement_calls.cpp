@@ -270,4 +270,10 @@ Call barrier_call(Links& links, const BarrierOptions& options) {
           .deadline = arguments.deadline(options.timeout, links.timeout())};
 }
 
+Call monitored_barrier_call(Links& links, const BarrierOptions& options) {
+  Call call = barrier_call(links, options);
+  call.operation.descriptor.kind = OperationKind::kMonitoredBarrier;
+  return call;
+}
+
 }  // namespace unisono::comm

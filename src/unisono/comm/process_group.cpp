@@ -198,6 +198,10 @@ Work ProcessGroup::barrier_async(const BarrierOptions& options) {
   return group_->submit(comm::barrier_call(group_->links(), options));
 }
 
+void ProcessGroup::monitored_barrier(const BarrierOptions& options) {
+  group_->run(comm::monitored_barrier_call(group_->links(), options));
+}
+
 std::shared_ptr<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
                                                       const GroupOptions& options) {
   const std::vector<int> list(ranks.begin(), ranks.end());

@@ -135,6 +135,10 @@ class ProcessGroup {
   void barrier(const BarrierOptions& options = {});
   Work barrier_async(const BarrierOptions& options = {});
 
+  /// A barrier to find out who is missing: give it a short timeout, whose error then names the
+  /// ranks that did not come. A rank that calls barrier() meanwhile is a mismatch.
+  void monitored_barrier(const BarrierOptions& options = {});
+
   /// A group of some of this group's ranks, in the order of the list; null on ranks that are not in
   /// it. All ranks of this group call it, with the same list, as one of its operations. The new
   /// group has ranks of its own, from 0; its operations go on beside this one's, and it is used and
