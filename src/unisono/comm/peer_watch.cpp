@@ -79,7 +79,7 @@ void PeerWatch::handle_frames() {
   while (received_.size() >= tcp::kFrameBytes) {
     const std::optional<tcp::Frame> frame =
         tcp::decode(std::span(received_).first<tcp::kFrameBytes>());
-    if (!frame || frame->kind == tcp::FrameKind::kData) {
+    if (!frame || (frame->kind != tcp::FrameKind::kAbort && frame->kind != tcp::FrameKind::kBye)) {
       failure_.set(Error(
           ErrorCode::kCorruptData,
           fmt::format(
