@@ -16,7 +16,8 @@ namespace unisono::comm {
 /// thread once that runs.
 class Doorkeeper {
  public:
-  using Deliver = std::function<void(int rank, Fd socket)>;
+  /// `theirs` says who is there, and for what.
+  using Deliver = std::function<void(const net::HelloInfo& theirs, Fd socket)>;
 
   /// `listener` and `loop` outlive it. `deliver` gets each connection after its hello.
   Doorkeeper(net::EventLoop& loop,
@@ -41,6 +42,7 @@ class Doorkeeper {
   void pause(const std::string& reason);
   void greet(int fd);
   void finish(int fd);
+  [[nodiscard]] bool is_member(const net::HelloInfo& theirs) const;
   void drop(int fd, const std::string& reason);
   void forget(int fd);
   [[nodiscard]] bool send_output(Visitor& visitor);

@@ -49,13 +49,14 @@ class DoorkeeperTest : public ::testing::Test {
   std::vector<int> delivered_;
   Fd listener_ = net::listen_tcp(net::Address::parse("127.0.0.1", 0).value());
   net::EventLoop loop_;
-  Doorkeeper doorkeeper_{loop_,
-                         listener_.get(),
-                         {.job = "job", .purpose = "data", .rank = 0, .group = 0},
-                         "secret",
-                         3,
-                         Logger("test", LogLevel::kError),
-                         [this](int rank, const Fd&) { delivered_.push_back(rank); }};
+  Doorkeeper doorkeeper_{
+      loop_,
+      listener_.get(),
+      {.job = "job", .purpose = "data", .rank = 0, .group = 0},
+      "secret",
+      3,
+      Logger("test", LogLevel::kError),
+      [this](const net::HelloInfo& theirs, const Fd&) { delivered_.push_back(theirs.rank); }};
 };
 
 TEST_F(DoorkeeperTest, HigherRanksOfTheJobAreLetIn) {

@@ -19,7 +19,9 @@
 
 namespace unisono::comm {
 
-Group::Group(std::unique_ptr<Job> job) : job_(std::move(job)) {}
+Group::Group(std::unique_ptr<Job> job) : job_(std::move(job)) {
+  job_->messenger().on_failure([this] { tell_failure(); });
+}
 
 Group::~Group() {
   destroy();

@@ -15,10 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
+#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/collective/topology.h"
+#include "unisono/comm/messenger.h"
 #include "unisono/engine/native/native_engine.h"
 #include "unisono/engine/native/symmetric_memory.h"
 #include "unisono/net/address.h"
@@ -30,9 +33,11 @@
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/mailbox.h"
 #include "unisono/transport/shm/node.h"
 #include "unisono/transport/tcp/frame.h"
 #include "unisono/transport/tcp/mesh.h"
+#include "unisono/transport/tcp/message_mesh.h"
 
 namespace unisono::comm {
 namespace {
@@ -165,6 +170,28 @@ shm::Board make_board(const collective::Topology& topology,
   return {std::move(arenas), {ranks.begin(), ranks.end()}, topology.local_rank(), kBoardOffset};
 }
 
+// `own` is the memory of this rank's mailbox, allocated as its node's peers have done: before any
+// other, so that it lies at the same offset in all arenas.
+shm::Mailbox make_mailbox(const rendezvous::Roster& roster,
+                          const collective::Topology& topology,
+                          const std::shared_ptr<const shm::Arena>& mine,
+                          const std::vector<shm::NodePeer>& peers,
+                          const Buffer& own) {
+  const std::int64_t offset_bytes = mine->offset_of(own.data, own.n_bytes()).value();
+  std::vector<shm::MailboxMember> members;
+  auto peer = peers.begin();
+  for (const int rank : topology.local_ranks()) {
+    const rendezvous::Member& member = roster.members[static_cast<std::size_t>(rank)];
+    members.push_back({.arena = rank == topology.rank() ? mine : (peer++)->arena,
+                       .offset_bytes = offset_bytes,
+                       .pid = static_cast<pid_t>(member.pid),
+                       .name = rendezvous::describe(member),
+                       .bell = member.endpoint + "-messages"});
+  }
+  const bool has_bell_socket = topology.n_nodes() > 1 && topology.local_world_size() > 1;
+  return {std::move(members), topology.local_rank(), has_bell_socket};
+}
+
 std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster) {
   std::vector<tcp::MeshMember> members;
   for (const rendezvous::Member& member : roster.members) {
@@ -208,6 +235,13 @@ Job::Job(const JobOptions& options, Deadline deadline)
       mesh_(mesh_members(roster_),
             meeting_.secret,
             {.job = roster_.job, .purpose = tcp::kDataPurpose, .rank = roster_.rank, .group = 0}),
+      mailbox_memory_(
+          memory_->allocate(shm::Mailbox::n_bytes(topology_.local_world_size()), DType::kUInt8)),
+      mailbox_(make_mailbox(roster_, topology_, memory_->arena(), peers_, mailbox_memory_)),
+      message_mesh_(
+          mesh_members(roster_),
+          meeting_.secret,
+          {.job = roster_.job, .purpose = tcp::kMessagePurpose, .rank = roster_.rank, .group = 0}),
       ranks_(roster_, rank_logger(options)),
       failures_(meeting_.store, roster_.job, roster_.rank),
       engine_(std::make_unique<engine::NativeEngine>(
@@ -217,7 +251,15 @@ Job::Job(const JobOptions& options, Deadline deadline)
                               .memory = memory_,
                               .failure = failure_,
                               .ranks = ranks_,
-                              .stall = options.config.stall})) {
+                              .stall = options.config.stall})),
+      messenger_(std::make_unique<Messenger>(
+          MessengerParts{.topology = topology_,
+                         .mailbox = mailbox_,
+                         .mesh = message_mesh_,
+                         .ranks = ranks_,
+                         .failure = failure_,
+                         .stall = options.config.stall,
+                         .explain = [this](const Error& error) { return explain(error); }})) {
   node_listener_.reset();
   failure_.on_set([this] { wake(); });
   watcher_ = std::make_unique<Watcher>(WatcherParts{.roster = roster_,
@@ -225,6 +267,7 @@ Job::Job(const JobOptions& options, Deadline deadline)
                                                     .data_listener = data_listener_.get(),
                                                     .peers = peers_,
                                                     .mesh = mesh_,
+                                                    .message_mesh = message_mesh_,
                                                     .ranks = ranks_,
                                                     .failure = failure_,
                                                     .wake = [this] { wake(); }});
@@ -233,6 +276,7 @@ Job::Job(const JobOptions& options, Deadline deadline)
 void Job::wake() const {
   board_.wake();
   mesh_.wake();
+  messenger_->wake();
 }
 
 void Job::fail(const Error& error) noexcept {
@@ -242,11 +286,12 @@ void Job::fail(const Error& error) noexcept {
   }
   publish(error);
   engine_->abort(error);
+  messenger_->abort(error);
   watcher_->tell_peers([&] { return tcp::encode_abort(error); });
 }
 
 void Job::publish(const Error& error) noexcept {
-  if (topology_.n_nodes() > 1 && !std::exchange(has_published_, true)) {
+  if (topology_.n_nodes() > 1 && !has_published_.exchange(true)) {
     failures_.publish(error);
   }
 }
@@ -266,15 +311,18 @@ Error Job::explain(const Error& error) noexcept {
 }
 
 void Job::leave() noexcept {
+  messenger_->finish();
   if (failure_.is_set()) {
     fail(failure_.error());
   }
   engine_->leave();
+  messenger_->leave();
   if (!failure_.is_set()) {
     watcher_->tell_peers(tcp::encode_bye);
   }
   watcher_.reset();
   mesh_.close();
+  message_mesh_.close();
   // The caller may hold the group for long, and a next one may need the port.
   meeting_.store.reset();
   failures_.close();

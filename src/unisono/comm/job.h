@@ -1,17 +1,20 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "unisono/base/buffer.h"
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/collective/topology.h"
 #include "unisono/comm/failure_log.h"
+#include "unisono/comm/messenger.h"
 #include "unisono/comm/watcher.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/native/rank_status.h"
@@ -21,8 +24,10 @@
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/mailbox.h"
 #include "unisono/transport/shm/node.h"
 #include "unisono/transport/tcp/mesh.h"
+#include "unisono/transport/tcp/message_mesh.h"
 
 namespace unisono::comm {
 
@@ -51,11 +56,14 @@ class Job {
 
   [[nodiscard]] engine::Engine& engine() { return *engine_; }
 
+  [[nodiscard]] Messenger& messenger() { return *messenger_; }
+
   /// Ends the job with its first error, and tells the other ranks, once. From the thread that
-  /// drives the engine, as explain() and leave().
+  /// drives the engine, as leave().
   void fail(const Error& error) noexcept;
 
   /// Tells the other nodes' ranks of the error, and returns it with what those say who failed too.
+  /// Any thread.
   [[nodiscard]] Error explain(const Error& error) noexcept;
 
   /// Tells the other ranks that this one leaves, and stops watching them.
@@ -80,12 +88,16 @@ class Job {
   std::vector<shm::NodePeer> peers_;
   shm::Board board_;
   tcp::Mesh mesh_;
+  Buffer mailbox_memory_;
+  shm::Mailbox mailbox_;
+  tcp::MessageMesh message_mesh_;
   engine::RankStatus ranks_;
   transport::Failure failure_;
   FailureLog failures_;
-  bool has_published_ = false;
+  std::atomic<bool> has_published_ = false;
   bool has_told_ = false;
   std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<Messenger> messenger_;
   std::unique_ptr<Watcher> watcher_;
 };
 

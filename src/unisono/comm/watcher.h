@@ -13,10 +13,12 @@
 #include "unisono/comm/peer_watch.h"
 #include "unisono/engine/native/rank_status.h"
 #include "unisono/net/event_loop.h"
+#include "unisono/net/hello.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/shm/node.h"
 #include "unisono/transport/tcp/mesh.h"
+#include "unisono/transport/tcp/message_mesh.h"
 
 namespace unisono::comm {
 
@@ -27,6 +29,7 @@ struct WatcherParts {
   int data_listener;
   const std::vector<shm::NodePeer>& peers;
   tcp::Mesh& mesh;
+  tcp::MessageMesh& message_mesh;
   engine::RankStatus& ranks;
   transport::Failure& failure;
   std::function<void()> wake;  ///< Makes the group's waits look again.
@@ -48,7 +51,7 @@ class Watcher {
   void tell_peers(const std::function<std::vector<std::byte>()>& encode_frame) const noexcept;
 
  private:
-  void deliver(int rank, Fd socket);
+  void deliver(const net::HelloInfo& theirs, Fd socket);
 
   WatcherParts parts_;
   net::EventLoop loop_;

@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/comm/arguments.h"
+#include "unisono/comm/group.h"
+#include "unisono/comm/job.h"
+#include "unisono/comm/message_request.h"
+#include "unisono/comm/messenger.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
+#include "unisono/engine/native/message.h"
+
+namespace unisono {
+namespace {
+
+using comm::MessageCall;
+using comm::MessageRequest;
+using std::chrono::milliseconds;
+
+static_assert(kAnySource == engine::kAnyRank);
+
+const char* name_of(const MessageCall& call) {
+  return call.is_send ? "send" : "recv";
+}
+
+// Returns how long the message may take.
+milliseconds check(const MessageCall& call,
+                   const comm::Job& job,
+                   const std::optional<milliseconds>& timeout) {
+  comm::check_buffer(call.buffer, name_of(call), call.label);
+  const int world_size = job.topology().world_size();
+  const bool is_any = !call.is_send && call.peer == kAnySource;
+  if (!is_any && (call.peer < 0 || call.peer >= world_size)) {
+    throw comm::invalid(name_of(call),
+                        call.label,
+                        fmt::format("rank {} is outside a world of {}", call.peer, world_size));
+  }
+  if (call.tag < 0) {
+    throw comm::invalid(
+        name_of(call), call.label, fmt::format("the tag is {}; they begin with 0", call.tag));
+  }
+  if (timeout && *timeout <= milliseconds::zero()) {
+    throw comm::invalid(
+        name_of(call), call.label, fmt::format("the timeout is {} ms", timeout->count()));
+  }
+  return timeout.value_or(job.timeout());
+}
+
+int run(comm::Job& job, const MessageCall& call, const std::optional<milliseconds>& timeout) {
+  MessageRequest request(call, check(call, job, timeout));
+  return job.messenger().run(request);
+}
+
+Work submit(comm::Job& job, const MessageCall& call, const std::optional<milliseconds>& timeout) {
+  comm::Messenger::Requests requests;
+  requests.push_back(std::make_unique<MessageRequest>(call, check(call, job, timeout)));
+  return job.messenger().submit(std::move(requests)).front();
+}
+
+MessageCall send_call(const Buffer& buffer, int to, const SendOptions& options) {
+  return {
+      .is_send = true, .peer = to, .tag = options.tag, .buffer = buffer, .label = options.label};
+}
+
+MessageCall recv_call(const Buffer& buffer, int from, const RecvOptions& options) {
+  return {
+      .is_send = false, .peer = from, .tag = options.tag, .buffer = buffer, .label = options.label};
+}
+
+}  // namespace
+
+void ProcessGroup::send(const Buffer& buffer, int to, const SendOptions& options) {
+  (void)run(group_->job(), send_call(buffer, to, options), options.timeout);
+}
+
+Work ProcessGroup::send_async(const Buffer& buffer, int to, const SendOptions& options) {
+  return submit(group_->job(), send_call(buffer, to, options), options.timeout);
+}
+
+int ProcessGroup::recv(const Buffer& buffer, int from, const RecvOptions& options) {
+  return run(group_->job(), recv_call(buffer, from, options), options.timeout);
+}
+
+Work ProcessGroup::recv_async(const Buffer& buffer, int from, const RecvOptions& options) {
+  return submit(group_->job(), recv_call(buffer, from, options), options.timeout);
+}
+
+std::vector<Work> ProcessGroup::batch(std::span<const PointToPointOperation> operations) {
+  comm::Job& job = group_->job();
+  comm::Messenger::Requests requests;
+  requests.reserve(operations.size());
+  for (const PointToPointOperation& operation : operations) {
+    const MessageCall call{.is_send = operation.kind == PointToPointOperation::Kind::kSend,
+                           .peer = operation.peer,
+                           .tag = operation.tag,
+                           .buffer = operation.buffer,
+                           .label = operation.label};
+    requests.push_back(std::make_unique<MessageRequest>(call, check(call, job, operation.timeout)));
+  }
+  return job.messenger().submit(std::move(requests));
+}
+
+}  // namespace unisono
