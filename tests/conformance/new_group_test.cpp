@@ -128,6 +128,26 @@ TEST(NewGroup, AsynchronousCallsInOppositeOrderOnTwoGroupsFinish) {
   }
 }
 
+TEST(NewGroup, MessagesGoByTheRanksOfTheGroup) {
+  for (const World& world : kLayouts) {
+    run_ranks(world, [](ProcessGroup& group) {
+      // In reverse, so that every pair's order differs from that in the job.
+      const auto inner = group.split(0, -group.rank());
+      ASSERT_EQ(inner->rank(), 3 - group.rank());
+      for (int step = 1; step < 4; ++step) {
+        const int to = (inner->rank() + step) % 4;
+        const int from = (inner->rank() + 4 - step) % 4;
+        std::vector<int> given(50000, group.rank());
+        std::vector<int> taken(given.size(), -1);
+        const Work sent = inner->send_async(as_buffer(std::span(given)), to, {.tag = step});
+        EXPECT_EQ(inner->recv(as_buffer(std::span(taken)), kAnySource, {.tag = step}), from);
+        EXPECT_EQ(taken, std::vector<int>(taken.size(), 3 - from));
+        sent.wait();
+      }
+    });
+  }
+}
+
 int n_entries(const char* folder) {
   DIR* const directory = ::opendir(folder);
   int n = 0;

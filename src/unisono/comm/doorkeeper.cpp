@@ -22,6 +22,7 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
+#include "unisono/transport/tcp/message_mesh.h"
 
 namespace unisono::comm {
 namespace {
@@ -142,9 +143,7 @@ void Doorkeeper::finish(int fd) {
     return;
   }
   const net::HelloInfo& theirs = visitor.hello.theirs();
-  const bool is_member = theirs.job == mine_.job && theirs.purpose == mine_.purpose &&
-                         theirs.rank > mine_.rank && theirs.rank < world_size_;
-  if (!is_member) {
+  if (!is_member(theirs)) {
     drop(fd,
          fmt::format("it is rank {} of job \"{}\", here for \"{}\"",
                      theirs.rank,
@@ -154,10 +153,20 @@ void Doorkeeper::finish(int fd) {
   }
   loop_.remove(fd);
   loop_.cancel_timer(visitor.timer);
-  const net::HelloInfo info = theirs;
+  const net::HelloInfo member = theirs;
   Fd socket = std::move(visitor.socket);
   visitors_.erase(fd);
-  deliver_(info, std::move(socket));
+  deliver_(member, std::move(socket));
+}
+
+bool Doorkeeper::is_member(const net::HelloInfo& theirs) const {
+  if (theirs.job != mine_.job || theirs.rank < 0 || theirs.rank >= world_size_) {
+    return false;
+  }
+  // Of each pair the higher rank connects; for messages whichever needs it first.
+  return theirs.purpose == tcp::kMessagePurpose
+             ? theirs.rank != mine_.rank
+             : theirs.purpose == mine_.purpose && theirs.rank > mine_.rank;
 }
 
 void Doorkeeper::drop(int fd, const std::string& reason) {

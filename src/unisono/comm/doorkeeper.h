@@ -42,6 +42,7 @@ class Doorkeeper {
   void pause(const std::string& reason);
   void greet(int fd);
   void finish(int fd);
+  [[nodiscard]] bool is_member(const net::HelloInfo& theirs) const;
   void drop(int fd, const std::string& reason);
   void forget(int fd);
   [[nodiscard]] bool send_output(Visitor& visitor);

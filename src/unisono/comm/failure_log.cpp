@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -20,7 +21,7 @@ FailureLog::FailureLog(SideStore& store, const std::string& prefix, int rank)
     : store_(store), key_(prefix + "/failures"), rank_(rank) {}
 
 void FailureLog::publish(const Error& error) noexcept {
-  store::Store* const store = store_.try_open();
+  const std::shared_ptr<store::Store> store = store_.try_open();
   if (store == nullptr) {
     return;  // Then the ends of the connections have to say it.
   }
@@ -36,7 +37,7 @@ void FailureLog::publish(const Error& error) noexcept {
 // the store, and end.
 std::string FailureLog::read_others(const std::string& known,
                                     std::chrono::milliseconds patience) noexcept {
-  store::Store* const store = store_.try_open();
+  const std::shared_ptr<store::Store> store = store_.try_open();
   if (store == nullptr) {
     return "";
   }
@@ -63,7 +64,7 @@ std::string FailureLog::read_others(const std::string& known,
 }
 
 void FailureLog::wait_for_readers(std::chrono::milliseconds patience) noexcept {
-  store::Store* const store = store_.try_open();
+  const std::shared_ptr<store::Store> store = store_.try_open();
   if (store == nullptr) {
     return;
   }

@@ -20,7 +20,9 @@
 namespace unisono::comm {
 
 Group::Group(std::shared_ptr<Job> job, std::shared_ptr<Links> links)
-    : job_(std::move(job)), links_(std::move(links)) {}
+    : job_(std::move(job)), links_(std::move(links)) {
+  links_->messenger().on_failure([this] { tell_failure(); });
+}
 
 Group::~Group() {
   destroy();

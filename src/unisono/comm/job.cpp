@@ -200,11 +200,10 @@ std::shared_ptr<Links> Job::make_world() {
   // The first thing in every rank's arena, never given back.
   const int n_local = local_world_size(roster_);
   UNISONO_CHECK(reserve_board(n_local) == 0, "the world's board is not at the begin of the arena");
-  return make_group(
-      {.number = 0,
-       .roster = roster_,
-       .timeout = timeout_,
-       .board_offsets = std::vector<std::int64_t>(static_cast<std::size_t>(n_local))});
+  return make_group({.number = 0,
+                     .roster = roster_,
+                     .timeout = timeout_,
+                     .offsets = std::vector<std::int64_t>(static_cast<std::size_t>(n_local))});
 }
 
 std::shared_ptr<Links> Job::make_group(GroupSetup setup) {
@@ -241,7 +240,7 @@ void Job::tell_peers(const rendezvous::Roster& members,
 std::int64_t Job::reserve_board(int local_world_size) {
   const MutexLock lock(mutex_);
   free_boards();
-  return memory_->reserve(shm::Board::n_bytes(local_world_size));
+  return memory_->reserve(Links::n_arena_bytes(local_world_size));
 }
 
 void Job::retire_board(RetiredBoard board) noexcept {

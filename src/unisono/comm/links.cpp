@@ -46,14 +46,38 @@ shm::Board make_board(const Job& job,
                       const collective::Topology& topology,
                       const GroupSetup& setup) {
   std::vector<shm::Board::Seat> seats;
-  for (std::size_t index = 0; index < setup.board_offsets.size(); ++index) {
+  for (std::size_t index = 0; index < setup.offsets.size(); ++index) {
     const int rank = topology.local_ranks()[index];
     const int job_rank = setup.roster.members[static_cast<std::size_t>(rank)].rank;
-    seats.push_back({.rank = rank,
-                     .arena = job.arena_of(job_rank),
-                     .offset_bytes = setup.board_offsets[index]});
+    seats.push_back(
+        {.rank = rank, .arena = job.arena_of(job_rank), .offset_bytes = setup.offsets[index]});
   }
   return {seats, topology.local_rank()};
+}
+
+constexpr std::int64_t kPage = 4096;
+
+// Where the mailbox begins in a group's part of an arena.
+std::int64_t mailbox_offset(int local_world_size) {
+  return (shm::Board::n_bytes(local_world_size) + kPage - 1) / kPage * kPage;
+}
+
+shm::Mailbox make_mailbox(const Job& job,
+                          const collective::Topology& topology,
+                          const GroupSetup& setup) {
+  std::vector<shm::MailboxMember> members;
+  for (std::size_t index = 0; index < setup.offsets.size(); ++index) {
+    const int rank = topology.local_ranks()[index];
+    const rendezvous::Member& member = setup.roster.members[static_cast<std::size_t>(rank)];
+    members.push_back(
+        {.arena = job.arena_of(member.rank),
+         .offset_bytes = setup.offsets[index] + mailbox_offset(topology.local_world_size()),
+         .pid = static_cast<pid_t>(member.pid),
+         .name = rendezvous::describe(member),
+         .bell = fmt::format("{}-messages-{}", member.endpoint, setup.number)});
+  }
+  const bool has_bell_socket = topology.n_nodes() > 1 && topology.local_world_size() > 1;
+  return {std::move(members), topology.local_rank(), has_bell_socket};
 }
 
 std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster) {
@@ -85,6 +109,10 @@ std::string prefix_of(const Job& job, const GroupSetup& setup) {
 
 }  // namespace
 
+std::int64_t Links::n_arena_bytes(int local_world_size) {
+  return mailbox_offset(local_world_size) + shm::Mailbox::n_bytes(local_world_size);
+}
+
 Links::Links(Job& job, GroupSetup setup)
     : job_(job),
       setup_(std::move(setup)),
@@ -96,6 +124,13 @@ Links::Links(Job& job, GroupSetup setup)
              .purpose = tcp::kDataPurpose,
              .rank = setup_.roster.self().rank,
              .group = setup_.number}),
+      mailbox_(make_mailbox(job, topology_, setup_)),
+      message_mesh_(mesh_members(setup_.roster),
+                    job.meeting().secret,
+                    {.job = setup_.roster.job,
+                     .purpose = tcp::kMessagePurpose,
+                     .rank = setup_.roster.self().rank,
+                     .group = setup_.number}),
       ranks_(setup_.roster, prefix_of(job, setup_), job.logger()),
       side_store_([&job] { return rendezvous::connect_again(job.meeting(), kSideStoreTimeout); }),
       failures_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
@@ -108,13 +143,22 @@ Links::Links(Job& job, GroupSetup setup)
                                                                      .failure = failure_,
                                                                      .ranks = ranks_,
                                                                      .whereabouts = whereabouts_,
-                                                                     .stall = job.stall()})) {
+                                                                     .stall = job.stall()})),
+      messenger_(std::make_unique<Messenger>(
+          MessengerParts{.topology = topology_,
+                         .mailbox = mailbox_,
+                         .mesh = message_mesh_,
+                         .ranks = ranks_,
+                         .failure = failure_,
+                         .stall = job.stall(),
+                         .explain = [this](const Error& error) { return explain(error); }})) {
   failure_.on_set([this] { wake(); });
 }
 
 void Links::wake() const {
   board_.wake();
   mesh_.wake();
+  messenger_->wake();
 }
 
 void Links::fail(const Error& error) noexcept {
@@ -124,11 +168,12 @@ void Links::fail(const Error& error) noexcept {
   }
   publish(error);
   engine_->abort(error);
+  messenger_->abort(error);
   job_.tell_peers(setup_.roster, [&] { return tcp::encode_abort(setup_.number, error); });
 }
 
 void Links::publish(const Error& error) noexcept {
-  if (topology_.n_nodes() > 1 && !std::exchange(has_published_, true)) {
+  if (topology_.n_nodes() > 1 && !has_published_.exchange(true)) {
     failures_.publish(error);
   }
 }
@@ -151,22 +196,24 @@ Error Links::explain(const Error& error) noexcept {
 }
 
 void Links::leave() noexcept {
+  messenger_->finish();
   const bool has_failed = failure_.is_set();
   if (has_failed) {
     fail(failure_.error());
   }
   engine_->leave();
+  messenger_->leave();
   if (!has_failed) {
     job_.tell_peers(setup_.roster, [&] { return tcp::encode_bye(setup_.number); });
   }
   mesh_.close();
+  message_mesh_.close();
   side_store_.give_up();
   board_.leave();
   // Where a rank failed, another may wake up late and still write there.
   if (setup_.number != 0 && !has_failed) {
-    job_.retire_board(
-        {.offset = setup_.board_offsets[static_cast<std::size_t>(board_.local_rank())],
-         .local_world_size = board_.local_world_size()});
+    job_.retire_board({.offset = setup_.offsets[static_cast<std::size_t>(board_.local_rank())],
+                       .local_world_size = board_.local_world_size()});
   }
   job_.end_group(setup_.number, has_failed && topology_.n_nodes() > 1);
 }
@@ -209,13 +256,20 @@ void Links::note_death(int job_rank) {
            ranks_.describe(rank))});
 }
 
-void Links::deliver(int job_rank, Fd socket) {
+void Links::deliver(const net::HelloInfo& visitor, Fd socket) {
+  const bool is_for_messages = visitor.purpose == tcp::kMessagePurpose;
   if (failure_.is_set()) {
+    if (is_for_messages) {
+      tcp::MessageMesh::welcome(socket.get());
+    }
     // It came after the others were told.
     (void)net::write_some(socket.get(), tcp::encode_abort(setup_.number, failure_.error()));
     return;
   }
-  if (const int rank = rank_of(job_rank); rank >= 0) {
+  const int rank = rank_of(visitor.rank);
+  if (rank >= 0 && is_for_messages) {
+    message_mesh_.deliver(rank, std::move(socket));
+  } else if (rank >= 0) {
     mesh_.deliver(rank, std::move(socket));
   }
 }

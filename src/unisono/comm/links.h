@@ -1,23 +1,29 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/collective/topology.h"
 #include "unisono/comm/failure_log.h"
+#include "unisono/comm/messenger.h"
 #include "unisono/comm/side_store.h"
 #include "unisono/comm/stored_whereabouts.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/native/rank_status.h"
+#include "unisono/net/hello.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/mailbox.h"
 #include "unisono/transport/tcp/mesh.h"
+#include "unisono/transport/tcp/message_mesh.h"
 
 namespace unisono::comm {
 
@@ -28,17 +34,20 @@ struct GroupSetup {
   std::uint32_t number = 0;   ///< The same on all its ranks; 0 is the world.
   rendezvous::Roster roster;  ///< Its members by rank in the group; they keep their job's ranks.
   std::chrono::milliseconds timeout;
-  /// Where each rank of this node has its part of the board, in order of rank in the group.
-  std::vector<std::int64_t> board_offsets;
+  /// Where each rank of this node has the group's part of its arena, in order of rank in the group.
+  std::vector<std::int64_t> offsets;
 };
 
 /// How the ranks of one group reach each other, and what is known of them; with the engine on it.
 /// Does not move: its parts know each other.
 ///
-/// fail(), explain() and leave() are for the thread that drives the group; what the watcher tells
-/// may come at any time.
+/// fail() and leave() are for the thread that drives the group; explain() and what the watcher
+/// tells may come from any.
 class Links {
  public:
+  /// Bytes of a group's part of a rank's arena: its board, and its mailbox behind that.
+  [[nodiscard]] static std::int64_t n_arena_bytes(int local_world_size);
+
   /// The job outlives it.
   Links(Job& job, GroupSetup setup);
 
@@ -54,6 +63,8 @@ class Links {
 
   [[nodiscard]] engine::Engine& engine() { return *engine_; }
 
+  [[nodiscard]] Messenger& messenger() { return *messenger_; }
+
   /// Ends the group with its first error, and tells the other ranks, once.
   void fail(const Error& error) noexcept;
 
@@ -67,7 +78,7 @@ class Links {
   void note_departure(int job_rank);
   void note_abort(int job_rank, const Error& reason);
   void note_death(int job_rank);
-  void deliver(int job_rank, Fd socket);
+  void deliver(const net::HelloInfo& visitor, Fd socket);
 
  private:
   // Makes waits look again. Any thread.
@@ -82,13 +93,16 @@ class Links {
   collective::Topology topology_;
   shm::Board board_;
   tcp::Mesh mesh_;
+  shm::Mailbox mailbox_;
+  tcp::MessageMesh message_mesh_;
   engine::RankStatus ranks_;
   transport::Failure failure_;
   SideStore side_store_;
   FailureLog failures_;
   StoredWhereabouts whereabouts_;
   std::unique_ptr<engine::Engine> engine_;
-  bool has_published_ = false;
+  std::unique_ptr<Messenger> messenger_;
+  std::atomic<bool> has_published_ = false;
   bool has_told_ = false;
 };
 

@@ -162,9 +162,9 @@ std::vector<std::unique_ptr<Group>> make(Group& parent,
     GroupSetup setup{.number = number,
                      .roster = roster_of(links, lists[index]),
                      .timeout = timeout.value_or(links.timeout()),
-                     .board_offsets = {}};
+                     .offsets = {}};
     for (const int member : local_members(links, lists[index])) {
-      setup.board_offsets.push_back(offsets[static_cast<std::size_t>(member) * n_lists + index]);
+      setup.offsets.push_back(offsets[static_cast<std::size_t>(member) * n_lists + index]);
     }
     groups[index] = std::make_unique<Group>(parent.job(), job.make_group(std::move(setup)));
   }

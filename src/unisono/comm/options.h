@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "unisono/base/algorithm.h"
+#include "unisono/base/buffer.h"
 #include "unisono/base/reduce_kind.h"
 #include "unisono/base/user_reduction.h"
 
@@ -109,6 +110,36 @@ struct GroupOptions {
 };
 
 struct BarrierOptions {
+  std::optional<std::chrono::milliseconds> timeout = {};
+  std::string label = {};
+};
+
+/// As the rank to receive from: whichever sends first.
+inline constexpr int kAnySource = -1;
+
+// In both: `tag`, from 0, tells apart the messages between two ranks: a receive takes the first
+// message with its tag.
+
+struct SendOptions {
+  int tag = 0;
+  std::optional<std::chrono::milliseconds> timeout = {};
+  std::string label = {};
+};
+
+struct RecvOptions {
+  int tag = 0;
+  std::optional<std::chrono::milliseconds> timeout = {};
+  std::string label = {};
+};
+
+/// One message of a batch.
+struct PointToPointOperation {
+  enum class Kind : std::uint8_t { kSend, kRecv };
+
+  Kind kind;
+  Buffer buffer;
+  int peer;  ///< The rank to send to, or to receive from.
+  int tag = 0;
   std::optional<std::chrono::milliseconds> timeout = {};
   std::string label = {};
 };

@@ -75,7 +75,7 @@ void PeerWatch::handle_frames() {
   while (received_.size() >= tcp::kFrameBytes) {
     const std::optional<tcp::Frame> frame =
         tcp::decode(std::span(received_).first<tcp::kFrameBytes>());
-    if (!frame || frame->kind == tcp::FrameKind::kData) {
+    if (!frame || (frame->kind != tcp::FrameKind::kAbort && frame->kind != tcp::FrameKind::kBye)) {
       const Error error(ErrorCode::kCorruptData, "it sent bytes that are no frame");
       groups_.notify_all(
           [rank = peer_.rank, error](Links& links) { links.note_abort(rank, error); });

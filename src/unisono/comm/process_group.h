@@ -158,6 +158,25 @@ class ProcessGroup {
   [[nodiscard]] std::shared_ptr<ProcessGroup> split(int colour,
                                                     int key,
                                                     const GroupOptions& options = {});
+  /// Sends the buffer's elements to a rank, which receives them with a buffer of the same count and
+  /// dtype. Messages are not in the order of the group's other operations: they go on beside them,
+  /// and beside each other; those between two ranks with the same tag arrive in the order they were
+  /// sent. A rank may send to itself.
+  ///
+  /// Returns when the memory may be used again: a small message may not have been received then, a
+  /// large one has. So that ranks which all send first do not wait for each other, use the
+  /// asynchronous form. A message that does not fit its receive is kMismatch on both ranks.
+  void send(const Buffer& buffer, int to, const SendOptions& options = {});
+  Work send_async(const Buffer& buffer, int to, const SendOptions& options = {});
+
+  /// Receives the first message from rank `from`, or from any (kAnySource), that has the tag.
+  /// Returns the rank it came from; of the asynchronous form, Work::source_rank() does.
+  int recv(const Buffer& buffer, int from, const RecvOptions& options = {});
+  Work recv_async(const Buffer& buffer, int from, const RecvOptions& options = {});
+
+  /// Begins all of them, in their order, before any is waited for. When an argument of one is wrong
+  /// none is begun.
+  [[nodiscard]] std::vector<Work> batch(std::span<const PointToPointOperation> operations);
 
   /// Memory that the node's ranks share, zeroed, 64-byte aligned: operations on it, and on parts of
   /// it, read and write it in place. A local call. The buffer's owner frees it.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,7 +30,7 @@ std::string StoredWhereabouts::key_of(int rank) const {
 }
 
 void StoredWhereabouts::tell(std::span<const CallRecord> calls) noexcept {
-  store::Store* const store = store_.try_open();
+  const std::shared_ptr<store::Store> store = store_.try_open();
   if (store == nullptr) {
     return;
   }
@@ -43,7 +44,7 @@ void StoredWhereabouts::tell(std::span<const CallRecord> calls) noexcept {
 
 std::vector<CallRecord> StoredWhereabouts::ask(int rank) noexcept {
   std::vector<CallRecord> calls;
-  store::Store* const store = store_.try_open();
+  const std::shared_ptr<store::Store> store = store_.try_open();
   if (store == nullptr) {
     return calls;
   }

@@ -19,9 +19,8 @@ namespace {
 Doorkeeper::Deliver deliver_to(GroupRegistry& groups) {
   return [&groups](const net::HelloInfo& visitor, Fd socket) {
     auto shared = std::make_shared<Fd>(std::move(socket));
-    groups.notify(visitor.group, [rank = visitor.rank, shared](Links& links) {
-      links.deliver(rank, std::move(*shared));
-    });
+    groups.notify(visitor.group,
+                  [visitor, shared](Links& links) { links.deliver(visitor, std::move(*shared)); });
   };
 }
 

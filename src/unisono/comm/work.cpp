@@ -55,7 +55,7 @@ void Work::on_completion(std::function<void(std::exception_ptr)> callback) const
 }
 
 int Work::source_rank() const {
-  return -1;
+  return is_completed() && state_ != nullptr ? state_->source() : -1;
 }
 
 std::uint64_t Work::sequence_number() const {

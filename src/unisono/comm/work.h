@@ -39,7 +39,7 @@ class Work {
   /// A callback must not throw and must not wait for another operation of the same group.
   void on_completion(std::function<void(std::exception_ptr)> callback) const;
 
-  /// The rank a message came from; -1 for operations without one.
+  /// The rank a received message came from, once it has; -1 before that, and for other operations.
   [[nodiscard]] int source_rank() const;
 
   /// The operation's number in its group, from 1.

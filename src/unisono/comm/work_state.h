@@ -33,9 +33,15 @@ class WorkState {
 
   [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
 
+  /// For a receive: the rank its message came from. Known once it has ended.
+  [[nodiscard]] int source() const { return source_.load(std::memory_order_relaxed); }
+
+  void set_source(int rank) { source_.store(rank, std::memory_order_relaxed); }
+
  private:
   const std::uint64_t sequence_;
   std::atomic<bool> is_completed_ = false;
+  std::atomic<int> source_ = -1;  // Ordered by is_completed_.
   Mutex mutex_;
   Condition completed_;
   std::exception_ptr error_ UNISONO_GUARDED_BY(mutex_);

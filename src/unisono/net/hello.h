@@ -22,7 +22,7 @@ inline constexpr std::byte kHelloByte{0xF5};
 /// What one side says of itself.
 struct HelloInfo {
   std::string job;      ///< Name of the job; at most kMaxJobBytes.
-  std::string purpose;  ///< What the connection is for: "store", "data", "node".
+  std::string purpose;  ///< What the connection is for: "store", "data", "node", "messages".
   std::int32_t rank = -1;
   std::uint32_t group = 0;
 

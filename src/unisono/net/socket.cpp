@@ -67,26 +67,16 @@ struct Attempt {
 Attempt try_connect(const Address& address, Deadline deadline) {
   // A lost SYN is sent again after 1 and 3 s; after that another address may be the better bet.
   constexpr auto kPatience = std::chrono::seconds(5);
-  Fd fd = open_tcp(address.family());
-  int error_number = 0;
-  if (::connect(fd.get(), address.data(), address.size()) != 0) {
-    error_number = errno;
-    if (error_number == EINPROGRESS || error_number == EINTR) {
-      const bool is_over =
-          wait_for(fd.get(), POLLOUT, earlier(deadline, Deadline::after(kPatience)));
-      error_number = is_over ? pending_error(fd.get()) : ETIMEDOUT;
-    }
-  }
-  // On loopback a socket can connect to itself when the port is in the ephemeral range.
-  if (error_number == 0 && local_address(fd.get()) == address) {
-    error_number = ECONNREFUSED;
+  auto [fd, error_number] = begin_connect(address);
+  if (error_number == 0) {
+    const bool is_over = wait_for(fd.get(), POLLOUT, earlier(deadline, Deadline::after(kPatience)));
+    error_number = is_over ? end_connect(fd.get(), address) : ETIMEDOUT;
   }
   if (error_number != 0) {
     return {.fd = Fd(),
             .reason = address.to_string() + ": " + errno_text(error_number),
             .error_number = error_number};
   }
-  set_no_delay(fd.get());
   return {.fd = std::move(fd), .reason = {}};
 }
 
@@ -193,6 +183,27 @@ Fd connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline) {
   return connect_until(fmt::format("{} port {}", host, port), deadline, [&] {
     return try_connect_host(host, port, deadline);
   });
+}
+
+Connecting begin_connect(const Address& address) {
+  Connecting connecting{.fd = open_tcp(address.family())};
+  if (::connect(connecting.fd.get(), address.data(), address.size()) != 0 && errno != EINPROGRESS &&
+      errno != EINTR) {
+    connecting.error_number = errno;
+  }
+  return connecting;
+}
+
+int end_connect(int fd, const Address& address) {
+  if (const int error_number = pending_error(fd); error_number != 0) {
+    return error_number;
+  }
+  // On loopback a socket can connect to itself when the port is in the ephemeral range.
+  if (local_address(fd) == address) {
+    return ECONNREFUSED;
+  }
+  set_no_delay(fd);
+  return 0;
 }
 
 bool is_refused(const Address& address, Deadline deadline) {

@@ -26,6 +26,19 @@ namespace unisono::net {
 /// later than its users. Tries all of its addresses.
 [[nodiscard]] Fd connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline);
 
+/// A connection that is being made.
+struct Connecting {
+  Fd fd;
+  int error_number = 0;  ///< Not 0 when it failed at once.
+};
+
+/// Begins to connect and does not wait: once the socket is writable, end_connect() says how it
+/// went. Throws Error(kSystem) when there is no socket.
+[[nodiscard]] Connecting begin_connect(const Address& address);
+
+/// 0 when the socket is connected, else the errno that says why not. Sets TCP_NODELAY.
+[[nodiscard]] int end_connect(int fd, const Address& address);
+
 /// Whether the address's host says that nobody listens there. Looks once: false, too, when no
 /// answer comes by the deadline.
 [[nodiscard]] bool is_refused(const Address& address, Deadline deadline);

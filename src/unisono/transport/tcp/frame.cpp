@@ -21,6 +21,20 @@ namespace {
 // "UNI1", so that bytes out of step are seen at once.
 constexpr std::uint32_t kMagic = 0x31494E55;
 
+// The longest payload of such a frame.
+std::uint64_t limit_of(FrameKind kind) {
+  switch (kind) {
+    case FrameKind::kData:
+    case FrameKind::kPacket:
+      return kMaxPayloadBytes;
+    case FrameKind::kAbort:
+      return kMaxAbortBytes;
+    case FrameKind::kBye:
+      break;
+  }
+  return 0;
+}
+
 }  // namespace
 
 // u32 magic, u8 kind, 3 zero bytes, u32 step, u64 sequence, descriptor (u8 kind, dtype, reduce,
@@ -52,18 +66,12 @@ std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> bytes) {
   frame.n_bytes = tail.get<std::uint64_t>().value_or(0);
   const std::uint32_t padding = tail.get<std::uint32_t>().value_or(1);
   const bool is_known = kind >= static_cast<std::uint32_t>(FrameKind::kData) &&
-                        kind <= static_cast<std::uint32_t>(FrameKind::kBye);
+                        kind <= static_cast<std::uint32_t>(FrameKind::kPacket);
   if (magic != kMagic || !is_known || padding != 0) {
     return std::nullopt;
   }
   frame.kind = static_cast<FrameKind>(kind);
-  const std::uint64_t limit = frame.kind == FrameKind::kData    ? kMaxPayloadBytes
-                              : frame.kind == FrameKind::kAbort ? kMaxAbortBytes
-                                                                : 0;
-  if (frame.n_bytes > limit) {
-    return std::nullopt;
-  }
-  return frame;
+  return frame.n_bytes <= limit_of(frame.kind) ? std::optional(frame) : std::nullopt;
 }
 
 std::vector<std::byte> encode_abort(std::uint32_t group, const Error& error) {

@@ -17,13 +17,15 @@ namespace unisono::tcp {
 enum class FrameKind : std::uint8_t {
   kData = 1,   ///< Bytes of an operation.
   kAbort = 2,  ///< The sender's group failed; the payload says why.
-  kBye = 3     ///< The sender leaves in good order; nothing follows.
+  kBye = 3,    ///< The sender leaves in good order; nothing follows.
+  kPacket = 4  ///< A packet of point-to-point messages; the payload begins with its fields.
 };
 
 /// What stands before each payload on a connection between nodes.
 struct Frame {
   FrameKind kind = FrameKind::kData;
   /// kData: which transfer of the operation between this pair, from 0. kAbort: the ErrorCode.
+  /// kPacket: bytes of the label, which follows the fields.
   std::uint32_t step = 0;
   /// kData: the operation's number in its group. Else the group's number.
   std::uint64_t sequence = 0;

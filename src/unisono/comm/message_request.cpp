@@ -1,0 +1,93 @@
+#include "unisono/comm/message_request.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/engine/native/message.h"
+#include "unisono/transport/patience.h"
+
+namespace unisono::comm {
+
+transport::Patience& MessageRequest::patience(const MessageWaiting& waiting) {
+  if (!patience_) {
+    waiting_ = &waiting;
+    patience_.emplace(Deadline::after(timeout_),
+                      waiting.stall,
+                      waiting.failure,
+                      static_cast<const transport::WaitReporter&>(*this));
+  }
+  return *patience_;
+}
+
+Deadline MessageRequest::next_check(const MessageWaiting& waiting) {
+  return patience(waiting).next_check();
+}
+
+void MessageRequest::check(const MessageWaiting& waiting) {
+  bool is_first = true;
+  try {
+    patience(waiting).check([&] {
+      if (!is_first) {
+        waiting.look_again();
+      }
+      is_first = false;
+      return has_ended ? std::vector<int>{} : std::vector<int>{peer};
+    });
+  } catch (const Error& problem) {
+    if (waiting.failure.is_set()) {
+      throw;
+    }
+    throw Error(problem.code(), fmt::format("{}: {}", describe(*this), problem.what()));
+  }
+}
+
+std::string MessageRequest::describe_late() const {
+  return peer == engine::kAnyRank ? "a message from any rank"
+                                  : waiting_->ranks.describe_late(std::span(&peer, 1));
+}
+
+Error MessageRequest::timed_out(std::span<const int> /*late_ranks*/) const {
+  return {ErrorCode::kTimeout, fmt::format("timed out waiting for {}", describe_late())};
+}
+
+bool MessageRequest::has_departed(int rank) const {
+  return waiting_->has_left(rank) || waiting_->ranks.find_departed(std::span(&rank, 1));
+}
+
+std::optional<Error> MessageRequest::departed(std::span<const int> /*late_ranks*/) const {
+  if (peer != engine::kAnyRank) {
+    if (!has_departed(peer)) {
+      return std::nullopt;
+    }
+    return Error(ErrorCode::kPeerLost,
+                 fmt::format("{} left the group, but this operation still needs it",
+                             waiting_->ranks.describe(peer)));
+  }
+  if (waiting_->world_size == 1) {
+    return std::nullopt;  // It may send to itself.
+  }
+  for (int rank = 0; rank < waiting_->world_size; ++rank) {
+    if (rank != waiting_->rank && !has_departed(rank)) {
+      return std::nullopt;
+    }
+  }
+  return Error(ErrorCode::kPeerLost, "all other ranks left the group");
+}
+
+void MessageRequest::stalled(std::chrono::milliseconds waited,
+                             std::span<const int> /*late_ranks*/) const {
+  waiting_->ranks.logger().warning(fmt::format("{} {} waits since {:.0f} s for {}",
+                                               waiting_->ranks.prefix(),
+                                               describe(*this),
+                                               static_cast<double>(waited.count()) / 1000,
+                                               describe_late()));
+}
+
+}  // namespace unisono::comm

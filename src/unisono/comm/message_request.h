@@ -1,0 +1,89 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/comm/work_state.h"
+#include "unisono/engine/native/message.h"
+#include "unisono/engine/native/rank_status.h"
+#include "unisono/transport/failure.h"
+#include "unisono/transport/patience.h"
+
+namespace unisono::comm {
+
+/// What a send or receive waits with. The references outlive it.
+struct MessageWaiting {
+  const engine::RankStatus& ranks;
+  const transport::Failure& failure;
+  int rank;
+  int world_size;
+  std::chrono::milliseconds stall;
+  /// Whether a rank of another node has said that it leaves.
+  std::function<bool(int rank)> has_left;
+  /// Takes up what has come in the meantime.
+  std::function<void()> look_again;
+};
+
+/// What a caller asks for.
+struct MessageCall {
+  bool is_send;
+  int peer;
+  int tag;
+  const Buffer& buffer;
+  const std::string& label;
+};
+
+/// A send or receive with what its caller is told: how long it may wait, and who is late.
+class MessageRequest final : public engine::Message, private transport::WaitReporter {
+ public:
+  MessageRequest(const MessageCall& call, std::chrono::milliseconds timeout)
+      : engine::Message{.is_send = call.is_send,
+                        .peer = call.peer,
+                        .tag = call.tag,
+                        .buffer = call.buffer,
+                        .label = call.label},
+        timeout_(timeout) {}
+
+  /// When check() is to be called next, at the latest. Time begins with the first call of the two.
+  [[nodiscard]] Deadline next_check(const MessageWaiting& waiting);
+
+  /// Throws the request's error when it can't go on: its time is up, or its peer has left. Reports
+  /// a stall if one is due.
+  void check(const MessageWaiting& waiting);
+
+  /// For an asynchronous one; null when a thread waits in the call.
+  std::shared_ptr<WorkState> state;
+
+  /// Why it failed.
+  std::optional<Error> error;
+
+  /// Its place among those that have not ended.
+  std::optional<std::size_t> place;
+
+ private:
+  [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override;
+  [[nodiscard]] std::optional<Error> departed(std::span<const int> late_ranks) const override;
+
+  // Messages have no order that ranks could disagree on.
+  void look_into(std::span<const int> /*late_ranks*/) const override {}
+
+  void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const override;
+
+  transport::Patience& patience(const MessageWaiting& waiting);
+  [[nodiscard]] std::string describe_late() const;
+  [[nodiscard]] bool has_departed(int rank) const;
+
+  std::chrono::milliseconds timeout_;
+  const MessageWaiting* waiting_ = nullptr;
+  std::optional<transport::Patience> patience_;
+};
+
+}  // namespace unisono::comm

@@ -1,0 +1,286 @@
+#include "unisono/comm/messenger.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/cores.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
+#include "unisono/comm/message_request.h"
+#include "unisono/comm/work.h"
+#include "unisono/comm/work_state.h"
+#include "unisono/engine/native/message.h"
+#include "unisono/transport/tcp/packet_stream.h"
+
+namespace unisono::comm {
+namespace {
+
+// Time for the peers to read why this rank gave up, or to answer what is no longer needed.
+constexpr std::chrono::milliseconds kLinger{250};
+
+}  // namespace
+
+Messenger::Messenger(const MessengerParts& parts)
+    : parts_(parts),
+      waiting_{.ranks = parts.ranks,
+               .failure = parts.failure,
+               .rank = parts.topology.rank(),
+               .world_size = parts.topology.world_size(),
+               .stall = parts.stall,
+               .has_left = [this](int rank)
+                               UNISONO_REQUIRES(mutex_) { return messages_.has_left(rank); },
+               .look_again = [this]() UNISONO_REQUIRES(mutex_) { (void)advance(); }},
+      has_cores_(parts.topology.local_world_size() <= available_cores()),
+      messages_({.topology = parts.topology,
+                 .mailbox = parts.mailbox,
+                 .mesh = parts.mesh,
+                 .ranks = parts.ranks}) {}
+
+Messenger::~Messenger() {
+  finish();
+}
+
+int Messenger::run(MessageRequest& request) {
+  throw_if_closed();
+  bool has_ended = false;
+  {
+    const MutexLock lock(mutex_);
+    throw_if_stopping();
+    ++n_messages_;
+    post(request);
+    has_ended = request.has_ended && finished_.empty();
+    if (!has_ended) {
+      begin_spinning();
+    }
+  }
+  if (!has_ended) {
+    drive([&] { return request.has_ended; }, mode_of(request));
+  }
+  if (request.error) [[unlikely]] {
+    throw Error(*request.error);
+  }
+  return request.source;
+}
+
+std::vector<Work> Messenger::submit(Requests requests) {
+  throw_if_closed();
+  std::vector<Work> works;
+  Requests finished;
+  {
+    const MutexLock lock(mutex_);
+    throw_if_stopping();
+    // First of all: without the thread no message must begin.
+    start_progress();
+    for (std::unique_ptr<MessageRequest>& request : requests) {
+      request->state = std::make_shared<WorkState>(++n_messages_);
+      works.emplace_back(request->state);
+      // finish_request() owns it again.
+      post(*request.release());
+    }
+    finished.swap(finished_);
+    if (n_async_ > 0) {
+      wake_watch();
+      changed_.notify_all();
+    }
+  }
+  complete(std::move(finished));
+  return works;
+}
+
+// Also tells the other ranks of a failure that was found between two operations.
+void Messenger::throw_if_closed() {
+  if (parts_.failure.is_set()) [[unlikely]] {
+    tell_();
+    throw Error(
+        ErrorCode::kClosed,
+        fmt::format("the process group is closed since: {}", parts_.failure.error().what()));
+  }
+}
+
+void Messenger::throw_if_stopping() const {
+  if (is_stopping_) {
+    throw Error(ErrorCode::kClosed, "the process group was destroyed");
+  }
+}
+
+void Messenger::post(MessageRequest& request) {
+  guard([&]() UNISONO_REQUIRES(mutex_) {
+    messages_.post(request);
+    return true;
+  });
+  if (!request.has_ended) {
+    enroll(request);
+    (void)guard([&]() UNISONO_REQUIRES(mutex_) { return messages_.progress(n_networked_ > 0); });
+  }
+  take_ended();
+}
+
+// Moves what can be moved. Returns whether anything was.
+bool Messenger::advance() {
+  if (parts_.failure.is_set()) [[unlikely]] {
+    end_all();
+    return true;
+  }
+  const bool has_moved =
+      guard([&]() UNISONO_REQUIRES(mutex_) { return messages_.progress(n_networked_ > 0); });
+  take_ended();
+  return has_moved;
+}
+
+// Unless the messages have failed; notes how they do.
+template <class Step>
+bool Messenger::guard(Step step) {
+  if (error_) [[unlikely]] {
+    return false;
+  }
+  try {
+    return step();
+  } catch (const Error& error) {
+    note(error);
+  } catch (const std::exception& error) {
+    // Out of memory, say: this rank can't take part any more, and the others must know.
+    note(Error(ErrorCode::kInternal, error.what()));
+  }
+  return false;
+}
+
+void Messenger::take_ended() {
+  if (messages_.ended().empty()) {
+    return;
+  }
+  for (engine::Message* const message : messages_.ended()) {
+    finish_request(static_cast<MessageRequest&>(*message));
+  }
+  messages_.clear_ended();
+}
+
+void Messenger::enroll(MessageRequest& request) {
+  request.place = requests_.size();
+  requests_.push_back(&request);
+  n_async_ += request.state != nullptr ? 1 : 0;
+  n_networked_ += needs_network(request) ? 1 : 0;
+}
+
+void Messenger::finish_request(MessageRequest& request) {
+  if (request.place) {
+    MessageRequest* const last = requests_.back();
+    requests_[*request.place] = last;
+    last->place = request.place;
+    requests_.pop_back();
+    n_async_ -= request.state != nullptr ? 1 : 0;
+    n_networked_ -= needs_network(request) ? 1 : 0;
+  }
+  if (request.state != nullptr) {
+    finished_.emplace_back(&request);
+  }
+}
+
+void Messenger::note(const Error& error) {
+  if (!error_) {
+    error_.emplace(error.code(), fmt::format("{} {}", parts_.ranks.prefix(), error.what()));
+  }
+}
+
+// The group has failed, and with it all that is under way.
+void Messenger::end_all() {
+  const Error error = parts_.failure.error();
+  abort_streams(error);
+  messages_.abandon();
+  error_ = error;
+  while (!requests_.empty()) {
+    MessageRequest& request = *requests_.back();
+    request.error = error;
+    request.has_ended = true;
+    finish_request(request);
+  }
+}
+
+void Messenger::check_requests() {
+  // From the back, as checks may end some: then the last takes its place.
+  for (std::size_t i = requests_.size(); i-- > 0;) {
+    if (i < requests_.size() && !error_) {
+      try {
+        requests_[i]->check(waiting_);
+      } catch (const Error& error) {
+        note(error);
+      }
+    }
+  }
+}
+
+void Messenger::wake() const noexcept {
+  parts_.mailbox.wake();
+  parts_.mesh.wake();
+}
+
+void Messenger::abort(const Error& reason) noexcept {
+  const MutexLock lock(mutex_);
+  abort_streams(reason);
+}
+
+void Messenger::abort_streams(const Error& reason) noexcept {
+  if (std::exchange(has_aborted_, true)) {
+    return;
+  }
+  try {
+    // Ranks that this one never talked to hear of its end, too.
+    (void)parts_.mesh.progress();
+  } catch (const std::exception&) {
+    // One can't be reached: it can't be told.
+  }
+  for (tcp::PacketStream* const stream : parts_.mesh.streams()) {
+    stream->abort(reason);
+  }
+}
+
+void Messenger::finish() {
+  std::thread progress;
+  {
+    const MutexLock lock(mutex_);
+    is_stopping_ = true;
+    progress = std::move(progress_thread_);
+  }
+  changed_.notify_all();
+  wake();
+  if (progress.joinable()) {
+    progress.join();
+  }
+  const MutexLock lock(mutex_);
+  while (!requests_.empty()) {
+    changed_.wait(mutex_);  // Until the threads in run() have ended.
+  }
+}
+
+void Messenger::leave() noexcept {
+  const MutexLock lock(mutex_);
+  try {
+    (void)parts_.mesh.progress();
+    parts_.mesh.finish_dials(Deadline::after(kLinger));
+  } catch (const std::exception&) {
+    // One can't be reached: it can't be told.
+  }
+  const auto streams = parts_.mesh.streams();
+  for (tcp::PacketStream* const stream : streams) {
+    if (!has_aborted_) {
+      stream->say_goodbye();
+    }
+  }
+  const Deadline deadline =
+      Deadline::after(has_aborted_ ? kLinger : std::chrono::milliseconds::zero());
+  for (tcp::PacketStream* const stream : streams) {
+    stream->linger(deadline);
+  }
+}
+
+}  // namespace unisono::comm

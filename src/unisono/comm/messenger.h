@@ -1,0 +1,153 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
+#include "unisono/collective/topology.h"
+#include "unisono/comm/message_request.h"
+#include "unisono/comm/work.h"
+#include "unisono/engine/native/message.h"
+#include "unisono/engine/native/messages.h"
+#include "unisono/engine/native/rank_status.h"
+#include "unisono/transport/failure.h"
+#include "unisono/transport/shm/mailbox.h"
+#include "unisono/transport/tcp/message_mesh.h"
+
+namespace unisono::comm {
+
+/// What a Messenger works with. The references outlive it.
+struct MessengerParts {
+  const collective::Topology& topology;
+  shm::Mailbox& mailbox;
+  tcp::MessageMesh& mesh;
+  const engine::RankStatus& ranks;
+  transport::Failure& failure;
+  std::chrono::milliseconds stall;
+  /// Adds to an error what other ranks say of it. Any thread.
+  std::function<Error(const Error&)> explain;
+};
+
+/// Runs a group's messages beside its other operations. Thread-safe.
+///
+/// Whoever waits drives: threads in run() and, for asynchronous messages, the progress thread,
+/// which starts with the first of them. They look in turn, each for all; of those that have looked
+/// in vain one sleeps where peers can wake it, and wakes the others when it has to.
+class Messenger {
+ public:
+  explicit Messenger(const MessengerParts& parts);
+
+  /// As finish().
+  ~Messenger();
+
+  Messenger(const Messenger&) = delete;
+  Messenger& operator=(const Messenger&) = delete;
+  Messenger(Messenger&&) = delete;
+  Messenger& operator=(Messenger&&) = delete;
+
+  /// `tell` is called, by any thread and without a lock, when messages have set the group's
+  /// failure: it makes it known to the other ranks.
+  void on_failure(std::function<void()> tell) { tell_ = std::move(tell); }
+
+  using Requests = std::vector<std::unique_ptr<MessageRequest>>;
+
+  /// Runs the message and returns when it has ended: for a receive, the rank that it came from.
+  /// Throws its error.
+  int run(MessageRequest& request) UNISONO_EXCLUDES(mutex_);
+
+  /// Begins all of the messages before it goes on with any.
+  [[nodiscard]] std::vector<Work> submit(Requests requests) UNISONO_EXCLUDES(mutex_);
+
+  /// Makes waits look again. Any thread.
+  void wake() const noexcept;
+
+  /// Tells the ranks of other nodes that this rank's group failed, and why.
+  void abort(const Error& reason) noexcept UNISONO_EXCLUDES(mutex_);
+
+  /// Waits for the messages in flight, and takes no more.
+  void finish() UNISONO_EXCLUDES(mutex_);
+
+  /// After finish(): tells the ranks of other nodes that this one leaves in good order, unless it
+  /// has aborted.
+  void leave() noexcept UNISONO_EXCLUDES(mutex_);
+
+ private:
+  void throw_if_closed() UNISONO_EXCLUDES(mutex_);
+  void throw_if_stopping() const UNISONO_REQUIRES(mutex_);
+  void post(MessageRequest& request) UNISONO_REQUIRES(mutex_);
+  bool advance() UNISONO_REQUIRES(mutex_);
+  void take_ended() UNISONO_REQUIRES(mutex_);
+  template <class Step>
+  bool guard(Step step) UNISONO_REQUIRES(mutex_);
+  void enroll(MessageRequest& request) UNISONO_REQUIRES(mutex_);
+  void finish_request(MessageRequest& request) UNISONO_REQUIRES(mutex_);
+  void end_all() UNISONO_REQUIRES(mutex_);
+  void note(const Error& error) UNISONO_REQUIRES(mutex_);
+  void check_requests() UNISONO_REQUIRES(mutex_);
+  void abort_streams(const Error& reason) noexcept UNISONO_REQUIRES(mutex_);
+
+  // messenger_waiting.cpp
+  /// Asked with the lock held.
+  using IsDone = std::function<bool()>;
+
+  // How a wait begins. The sleep comes after it.
+  struct Mode {
+    int n_spins;   // Looks in a tight loop.
+    int n_yields;  // Looks with a sched_yield in between.
+  };
+
+  void drive(const IsDone& is_done, Mode mode) UNISONO_EXCLUDES(mutex_);
+  bool look(const IsDone& is_done, int n_spins) UNISONO_EXCLUDES(mutex_);
+  bool sleep(const IsDone& is_done, bool is_newcomer) UNISONO_EXCLUDES(mutex_);
+  void watch() UNISONO_REQUIRES(mutex_);
+  void sleep_until(Deadline deadline, std::uint32_t rings) UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] Deadline next_check() UNISONO_REQUIRES(mutex_);
+  void begin_spinning() UNISONO_REQUIRES(mutex_);
+  void end_spinning() UNISONO_REQUIRES(mutex_);
+  void wake_watch() UNISONO_REQUIRES(mutex_);
+  void start_progress() UNISONO_REQUIRES(mutex_);
+  void make_progress() UNISONO_EXCLUDES(mutex_);
+  void settle_failure() UNISONO_EXCLUDES(mutex_);
+  static void complete(Requests finished);
+  [[nodiscard]] Mode mode_of(const MessageRequest& request) const;
+  [[nodiscard]] bool needs_network(const MessageRequest& request) const;
+
+  MessengerParts parts_;
+  MessageWaiting waiting_;
+  bool has_cores_;  // For each of the node's ranks.
+  std::function<void()> tell_;
+
+  Mutex mutex_;
+  Condition changed_;
+  engine::Messages messages_ UNISONO_GUARDED_BY(mutex_);
+  // Those that have not ended.
+  std::vector<MessageRequest*> requests_ UNISONO_GUARDED_BY(mutex_);
+  std::size_t n_async_ UNISONO_GUARDED_BY(mutex_) = 0;
+  std::size_t n_networked_ UNISONO_GUARDED_BY(mutex_) = 0;
+  // Ended asynchronous ones whose handles have not been told.
+  Requests finished_ UNISONO_GUARDED_BY(mutex_);
+  // What ended the messages, until it is the group's failure.
+  std::optional<Error> error_ UNISONO_GUARDED_BY(mutex_);
+  bool is_settling_ UNISONO_GUARDED_BY(mutex_) = false;
+  bool has_aborted_ UNISONO_GUARDED_BY(mutex_) = false;
+  bool is_stopping_ UNISONO_GUARDED_BY(mutex_) = false;
+  std::uint64_t n_messages_ UNISONO_GUARDED_BY(mutex_) = 0;
+  // A thread sleeps for all, or is about to; in poll(2) if `is_polling_`.
+  bool is_watched_ UNISONO_GUARDED_BY(mutex_) = false;
+  bool is_polling_ UNISONO_GUARDED_BY(mutex_) = false;
+  // Threads that look without a pause, so that nobody needs to wake the sleeper.
+  int n_spinning_ UNISONO_GUARDED_BY(mutex_) = 0;
+  // When they have ended.
+  bool must_wake_watch_ UNISONO_GUARDED_BY(mutex_) = false;
+  std::thread progress_thread_ UNISONO_GUARDED_BY(mutex_);
+};
+
+}  // namespace unisono::comm

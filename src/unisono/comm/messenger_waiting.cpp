@@ -1,0 +1,296 @@
+#include <fmt/format.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
+#include "unisono/comm/message_request.h"
+#include "unisono/comm/messenger.h"
+#include "unisono/comm/work_state.h"
+#include "unisono/engine/native/message.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace unisono::comm {
+namespace {
+
+// Looks before a wait goes to the next stage. Spins take some 50 ns each, yields some 500 ns.
+constexpr int kSpins = 2000;
+constexpr int kYields = 200;
+
+// Others that want the lock wait for less than a microsecond.
+constexpr int kSpinsPerLock = 16;
+
+// Where a look costs a system call, or a thread runs beside the rank's computation.
+constexpr int kFewYields = 20;
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+bool Messenger::needs_network(const MessageRequest& request) const {
+  const collective::Topology& topology = parts_.topology;
+  return topology.n_nodes() > 1 &&
+         (request.peer == engine::kAnyRank || topology.node_of(request.peer) != topology.node());
+}
+
+Messenger::Mode Messenger::mode_of(const MessageRequest& request) const {
+  if (needs_network(request)) {
+    return {.n_spins = 1, .n_yields = kFewYields};
+  }
+  return {.n_spins = has_cores_ ? kSpins : 1, .n_yields = kYields};
+}
+
+// After begin_spinning(): until `is_done`.
+void Messenger::drive(const IsDone& is_done, Mode mode) {
+  bool is_over = false;
+  for (int n = 0; n < mode.n_spins && !is_over; n += kSpinsPerLock) {
+    is_over = look(is_done, std::min(mode.n_spins, kSpinsPerLock));
+  }
+  for (int n = 0; n < mode.n_yields && !is_over; ++n) {
+    is_over = look(is_done, 1);
+    if (!is_over) {
+      ::sched_yield();
+    }
+  }
+  if (!is_over) {
+    Requests finished;
+    {
+      const MutexLock lock(mutex_);
+      end_spinning();
+      finished.swap(finished_);
+    }
+    complete(std::move(finished));
+  }
+  for (bool is_newcomer = true; !is_over; is_newcomer = false) {
+    is_over = sleep(is_done, is_newcomer);
+  }
+}
+
+// Looks up to `n_spins` times. True, and the spinning is over, once `is_done`.
+bool Messenger::look(const IsDone& is_done, int n_spins) {
+  Requests finished;
+  bool is_over = false;
+  bool has_failed = false;
+  {
+    const MutexLock lock(mutex_);
+    for (int n = 0; n < n_spins && !is_over && finished_.empty() && !has_failed; ++n) {
+      if (n > 0) {
+        pause_briefly();
+      }
+      (void)advance();
+      is_over = is_done();
+      has_failed = error_.has_value();
+    }
+    if (is_over) {
+      end_spinning();
+    }
+    finished.swap(finished_);
+  }
+  complete(std::move(finished));
+  if (has_failed) [[unlikely]] {
+    settle_failure();
+  }
+  return is_over;
+}
+
+// Sleeps once, for all if nobody else does. Who does must know what a newcomer waits for.
+bool Messenger::sleep(const IsDone& is_done, bool is_newcomer) {
+  Requests finished;
+  bool is_over = false;
+  bool has_failed = false;
+  {
+    const MutexLock lock(mutex_);
+    if (!is_done()) {
+      if (is_watched_) {
+        if (is_newcomer) {
+          wake_watch();
+        }
+        changed_.wait(mutex_);
+      } else {
+        is_watched_ = true;
+        watch();
+        is_watched_ = false;
+        // Those whose messages have ended, and who sleeps next.
+        changed_.notify_all();
+      }
+    }
+    is_over = is_done();
+    has_failed = error_.has_value();
+    finished.swap(finished_);
+  }
+  complete(std::move(finished));
+  if (has_failed) [[unlikely]] {
+    settle_failure();
+  }
+  return is_over;
+}
+
+// Announces a sleep, looks once more, and sleeps if there was nothing.
+void Messenger::watch() {
+  is_polling_ = n_networked_ > 0;
+  const std::size_t n_before = requests_.size();
+  const std::uint32_t rings = parts_.mailbox.prepare(is_polling_);
+  if (is_polling_) {
+    parts_.mesh.clear_wakeups();
+  }
+  bool has_moved = advance();
+  if (!has_moved) {
+    check_requests();
+    has_moved = requests_.size() != n_before;
+  }
+  // A failure or message that comes after this look rings.
+  const bool must_settle = error_.has_value() && !parts_.failure.is_set() && !is_settling_;
+  if (!has_moved && !must_settle) {
+    sleep_until(next_check(), rings);
+  }
+  parts_.mailbox.stay();
+  (void)advance();
+}
+
+void Messenger::sleep_until(Deadline deadline, std::uint32_t rings) {
+  if (!is_polling_) {
+    mutex_.unlock();
+    parts_.mailbox.sleep(rings, deadline);
+    mutex_.lock();
+    return;
+  }
+  std::vector<pollfd> polls;
+  parts_.mesh.add_polls(polls);
+  polls.push_back({.fd = parts_.mailbox.bell_fd(), .events = POLLIN, .revents = 0});
+  deadline = earlier(deadline, parts_.mesh.next_try());
+  mutex_.unlock();
+  (void)::poll(polls.data(), polls.size(), deadline.poll_timeout_ms());
+  mutex_.lock();
+}
+
+Deadline Messenger::next_check() {
+  Deadline next = Deadline::never();
+  for (MessageRequest* const request : requests_) {
+    next = earlier(next, request->next_check(waiting_));
+  }
+  return next;
+}
+
+// A thread that looks all the time makes up for one that sleeps: peers need not wake that.
+void Messenger::begin_spinning() {
+  if (n_spinning_++ == 0 && is_watched_) {
+    parts_.mailbox.stay();
+  }
+}
+
+void Messenger::end_spinning() {
+  if (--n_spinning_ > 0 || !is_watched_) {
+    return;
+  }
+  (void)parts_.mailbox.prepare(is_polling_);
+  (void)advance();
+  changed_.notify_all();
+  if (std::exchange(must_wake_watch_, false)) {
+    wake();
+  }
+}
+
+// There is a new message, for which the sleeper may have to wake earlier, or look at another
+// connection.
+void Messenger::wake_watch() {
+  if (!is_watched_) {
+    return;
+  }
+  if (n_spinning_ > 0) {
+    must_wake_watch_ = true;
+  } else {
+    wake();
+  }
+}
+
+void Messenger::start_progress() {
+  if (progress_thread_.joinable()) {
+    return;
+  }
+  try {
+    progress_thread_ = std::thread([this] { make_progress(); });
+  } catch (const std::system_error& error) {
+    throw Error(ErrorCode::kSystem,
+                fmt::format("rank {} can't start the progress thread of its messages: {}; raise "
+                            "the limit of processes (ulimit -u)",
+                            parts_.topology.rank(),
+                            error.what()));
+  }
+}
+
+void Messenger::make_progress() {
+  ::pthread_setname_np(::pthread_self(), "unisono-message");
+  while (true) {
+    {
+      const MutexLock lock(mutex_);
+      while (n_async_ == 0 && !is_stopping_) {
+        changed_.wait(mutex_);
+      }
+      if (n_async_ == 0) {
+        return;
+      }
+      begin_spinning();
+    }
+    drive([this]() UNISONO_REQUIRES(mutex_) { return n_async_ == 0; },
+          {.n_spins = 0, .n_yields = kFewYields});
+  }
+}
+
+// The first thread that comes here makes the messages' error the group's.
+void Messenger::settle_failure() {
+  std::optional<Error> error;
+  {
+    const MutexLock lock(mutex_);
+    if (is_settling_ || parts_.failure.is_set()) {
+      return;
+    }
+    is_settling_ = true;
+    error = error_;
+  }
+  // Wakes all waits, which then end.
+  (void)parts_.failure.set(parts_.explain(*error));
+  Requests finished;
+  {
+    const MutexLock lock(mutex_);
+    (void)advance();
+    changed_.notify_all();
+    finished.swap(finished_);
+  }
+  tell_();
+  complete(std::move(finished));
+}
+
+void Messenger::complete(Requests finished) {
+  for (const std::unique_ptr<MessageRequest>& request : finished) {
+    const std::shared_ptr<WorkState> state = std::move(request->state);
+    state->set_source(request->source);
+    const std::exception_ptr error =
+        request->error ? std::make_exception_ptr(*request->error) : nullptr;
+    // The buffers are the caller's again before it hears of the end.
+    request->buffer = {};
+    state->complete(error);
+  }
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,109 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/comm/arguments.h"
+#include "unisono/comm/group.h"
+#include "unisono/comm/links.h"
+#include "unisono/comm/message_request.h"
+#include "unisono/comm/messenger.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
+#include "unisono/engine/native/message.h"
+
+namespace unisono {
+namespace {
+
+using comm::MessageCall;
+using comm::MessageRequest;
+using std::chrono::milliseconds;
+
+static_assert(kAnySource == engine::kAnyRank);
+
+const char* name_of(const MessageCall& call) {
+  return call.is_send ? "send" : "recv";
+}
+
+// Returns how long the message may take.
+milliseconds check(const MessageCall& call,
+                   const comm::Links& links,
+                   const std::optional<milliseconds>& timeout) {
+  const comm::Arguments arguments = comm::arguments_of(links, name_of(call), call.label);
+  arguments.check_buffer(call.buffer, "the buffer");
+  const int world_size = arguments.world_size();
+  const bool is_any = !call.is_send && call.peer == kAnySource;
+  if (!is_any && (call.peer < 0 || call.peer >= world_size)) {
+    throw arguments.invalid(fmt::format("rank {} is outside a world of {}", call.peer, world_size));
+  }
+  if (call.tag < 0) {
+    throw arguments.invalid(fmt::format("the tag is {}; they begin with 0", call.tag));
+  }
+  (void)arguments.deadline(timeout, links.timeout());
+  return timeout.value_or(links.timeout());
+}
+
+int run(comm::Links& links, const MessageCall& call, const std::optional<milliseconds>& timeout) {
+  MessageRequest request(call, check(call, links, timeout));
+  return links.messenger().run(request);
+}
+
+Work submit(comm::Links& links,
+            const MessageCall& call,
+            const std::optional<milliseconds>& timeout) {
+  comm::Messenger::Requests requests;
+  requests.push_back(std::make_unique<MessageRequest>(call, check(call, links, timeout)));
+  return links.messenger().submit(std::move(requests)).front();
+}
+
+MessageCall send_call(const Buffer& buffer, int to, const SendOptions& options) {
+  return {
+      .is_send = true, .peer = to, .tag = options.tag, .buffer = buffer, .label = options.label};
+}
+
+MessageCall recv_call(const Buffer& buffer, int from, const RecvOptions& options) {
+  return {
+      .is_send = false, .peer = from, .tag = options.tag, .buffer = buffer, .label = options.label};
+}
+
+}  // namespace
+
+void ProcessGroup::send(const Buffer& buffer, int to, const SendOptions& options) {
+  (void)run(group_->links(), send_call(buffer, to, options), options.timeout);
+}
+
+Work ProcessGroup::send_async(const Buffer& buffer, int to, const SendOptions& options) {
+  return submit(group_->links(), send_call(buffer, to, options), options.timeout);
+}
+
+int ProcessGroup::recv(const Buffer& buffer, int from, const RecvOptions& options) {
+  return run(group_->links(), recv_call(buffer, from, options), options.timeout);
+}
+
+Work ProcessGroup::recv_async(const Buffer& buffer, int from, const RecvOptions& options) {
+  return submit(group_->links(), recv_call(buffer, from, options), options.timeout);
+}
+
+std::vector<Work> ProcessGroup::batch(std::span<const PointToPointOperation> operations) {
+  comm::Links& links = group_->links();
+  comm::Messenger::Requests requests;
+  requests.reserve(operations.size());
+  for (const PointToPointOperation& operation : operations) {
+    const MessageCall call{.is_send = operation.kind == PointToPointOperation::Kind::kSend,
+                           .peer = operation.peer,
+                           .tag = operation.tag,
+                           .buffer = operation.buffer,
+                           .label = operation.label};
+    requests.push_back(
+        std::make_unique<MessageRequest>(call, check(call, links, operation.timeout)));
+  }
+  return links.messenger().submit(std::move(requests));
+}
+
+}  // namespace unisono

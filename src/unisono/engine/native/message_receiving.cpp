@@ -1,0 +1,305 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
+#include "unisono/engine/native/message.h"
+#include "unisono/engine/native/message_peer.h"
+#include "unisono/engine/native/messages.h"
+#include "unisono/transport/packet.h"
+
+namespace unisono::engine {
+namespace {
+
+using transport::Packet;
+using transport::PacketKind;
+using transport::PacketMemory;
+
+// Packets of one peer in a row, before the others have their turn.
+constexpr int kPacketsPerLook = 32;
+
+// From this size both ranks copy a half, where each can reach the other's memory.
+constexpr std::int64_t kMinSharedBytes = 128 << 10;
+
+}  // namespace
+
+void Messages::post_receive(Message& message) {
+  if (message.peer != kAnyRank) {
+    MessagePeer& peer = peers_[static_cast<std::size_t>(message.peer)];
+    if (take_parked(peer, message)) {
+      return;
+    }
+    if (peer.channel == nullptr) {
+      parts_.mesh.open(peer.rank);
+    }
+  } else {
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      const std::size_t rank = (first_ + i) % peers_.size();
+      if (take_parked(peers_[rank], message)) {
+        first_ = rank + 1;
+        return;
+      }
+    }
+  }
+  posted_.push_back(&message);
+}
+
+// The first of the peer's parked messages that has the tag.
+bool Messages::take_parked(MessagePeer& peer, Message& message) {
+  const auto found = std::find_if(peer.parked.begin(), peer.parked.end(), [&](const auto& parked) {
+    return parked.packet.tag == message.tag;
+  });
+  if (found == peer.parked.end()) {
+    return false;
+  }
+  const ParkedMessage parked = std::move(*found);
+  peer.parked.erase(found);
+  message.source = peer.rank;
+  check_shape(peer, message, parked.packet, parked.label);
+  if (parked.packet.kind == PacketKind::kAnnounce) {
+    begin_announced(peer, message, parked.packet);
+    return true;
+  }
+  std::copy(parked.data.begin(), parked.data.end(), message.bytes().begin());
+  peer.n_parked_bytes -= parked.packet.n_bytes + kParkedOverheadBytes;
+  end_part(message);
+  settle(peer, parked.packet.n_bytes);
+  return true;
+}
+
+bool Messages::read(MessagePeer& peer) {
+  bool has_moved = false;
+  for (int n = 0; n < kPacketsPerLook; ++n) {
+    const Packet* const packet = peer.channel->peek();
+    if (packet == nullptr) {
+      return has_moved;
+    }
+    if (!peer.is_taking) {
+      choose_target(peer, *packet);
+      peer.is_taking = true;
+    }
+    const Packet taken = *packet;
+    if (!peer.channel->take(peer.target)) {
+      return has_moved;
+    }
+    has_moved = true;
+    peer.is_taking = false;
+    finish_arrival(peer, taken);
+    // What comes next has no receive yet, and would be copied twice.
+    if (!ended_.empty() && posted_.empty()) {
+      return true;
+    }
+  }
+  return has_moved;
+}
+
+void Messages::choose_target(MessagePeer& peer, const Packet& packet) {
+  peer.taker = nullptr;
+  peer.target = {};
+  switch (packet.kind) {
+    case PacketKind::kMessage:
+    case PacketKind::kAnnounce:
+      peer.taker = match(peer.rank, packet.tag);
+      if (peer.taker == nullptr) {
+        park(peer);
+      } else {
+        check_shape(peer, *peer.taker, packet, peer.channel->label());
+        peer.target = peer.taker->bytes().first(packet.n_bytes);
+      }
+      return;
+    case PacketKind::kData: {
+      const auto found = peer.receiving.find(packet.number);
+      if (found == peer.receiving.end() ||
+          found->second->buffer.n_bytes() - found->second->n_moved_bytes < packet.n_bytes) {
+        throw corrupt(peer, "sent data that nobody asked for");
+      }
+      peer.taker = found->second;
+      peer.target = peer.taker->bytes().subspan(static_cast<std::size_t>(peer.taker->n_moved_bytes),
+                                                packet.n_bytes);
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+void Messages::finish_arrival(MessagePeer& peer, const Packet& packet) {
+  Message* const taker = std::exchange(peer.taker, nullptr);
+  switch (packet.kind) {
+    case PacketKind::kMessage:
+      if (taker != nullptr) {
+        end_part(*taker);
+        settle(peer, packet.n_bytes);
+        return;
+      }
+      [[fallthrough]];
+    case PacketKind::kAnnounce:
+      if (taker != nullptr) {
+        begin_announced(peer, *taker, packet);
+        return;
+      }
+      peer.parked.push_back(std::move(peer.arriving));
+      // A receive may have been posted while it came.
+      if (Message* const late = match(peer.rank, packet.tag); late != nullptr) {
+        (void)take_parked(peer, *late);
+      }
+      return;
+    case PacketKind::kData:
+      taker->n_moved_bytes += packet.n_bytes;
+      if (taker->n_moved_bytes == taker->buffer.n_bytes()) {
+        end_part(take_waiting(peer, peer.receiving, packet.number));
+      }
+      return;
+    case PacketKind::kClear:
+      answer_clear(peer, packet);
+      return;
+    case PacketKind::kTaken:
+      end_part(take_waiting(peer, peer.announced, packet.number));
+      return;
+    case PacketKind::kDelivered:
+      end_part(take_waiting(peer, peer.receiving, packet.number));
+      return;
+    case PacketKind::kSettle:
+      if (packet.count > peer.n_unsettled_bytes) {
+        throw corrupt(peer, "received more than was sent");
+      }
+      peer.n_unsettled_bytes -= packet.count;
+      return;
+    case PacketKind::kNone:
+      return;
+  }
+}
+
+// The first receive that takes a message, which then is no longer posted.
+Message* Messages::match(int source, int tag) {
+  const auto found = std::find_if(posted_.begin(), posted_.end(), [&](const Message* receive) {
+    return receive->tag == tag && (receive->peer == source || receive->peer == kAnyRank);
+  });
+  if (found == posted_.end()) {
+    return nullptr;
+  }
+  Message* const message = *found;
+  posted_.erase(found);
+  message->source = source;
+  if (message->peer == kAnyRank) {
+    first_ = static_cast<std::size_t>(source) + 1;
+  }
+  return message;
+}
+
+void Messages::park(MessagePeer& peer) {
+  const Packet& packet = *peer.channel->peek();
+  peer.arriving = {.packet = packet, .label = std::string(peer.channel->label()), .data = {}};
+  if (packet.kind == PacketKind::kAnnounce) {
+    return;  // Its sender keeps the data.
+  }
+  peer.n_parked_bytes += packet.n_bytes + kParkedOverheadBytes;
+  if (peer.n_parked_bytes > kParkedBytes) {
+    throw corrupt(peer, "sent more small messages than it may before they are received");
+  }
+  peer.arriving.data.resize(packet.n_bytes);
+  peer.target = peer.arriving.data;
+}
+
+// `message` is the receive of an announced message.
+void Messages::begin_announced(MessagePeer& peer, Message& message, const Packet& packet) {
+  message.number = packet.number;
+  const std::int64_t n_bytes = message.buffer.n_bytes();
+  if (n_bytes == 0) {
+    peer.outgoing.push_back({.packet = {.kind = PacketKind::kTaken, .number = packet.number},
+                             .message = &message,
+                             .ends_message = true});
+    flush(peer);
+    return;
+  }
+  const bool is_on_node = peer.arena != nullptr;
+  const bool is_in_arena = is_on_node && packet.memory == PacketMemory::kArena;
+  if (is_in_arena && (packet.place < 0 || packet.place > peer.arena->n_bytes() - n_bytes)) {
+    throw corrupt(peer, "announced data outside its shared memory");
+  }
+  Copy copy{.peer = &peer,
+            .message = &message,
+            .to = message.bytes().data(),
+            .from = is_in_arena ? peer.arena->data() + packet.place
+                                : reinterpret_cast<const std::byte*>(
+                                      static_cast<std::uintptr_t>(packet.place)),
+            .is_of_process = !is_in_arena,
+            .n_bytes = n_bytes,
+            .end = PacketKind::kTaken};
+  const auto offset = is_on_node ? arena_.offset_of(message.buffer.data, n_bytes) : std::nullopt;
+  const bool is_shared = is_in_arena && offset && n_bytes >= kMinSharedBytes;
+  if (is_shared) {
+    message.n_parts = 2;
+    copy.n_bytes = n_bytes / 2;
+  } else if (is_in_arena || (is_on_node && !offset && peer.process->is_readable())) {
+    copies_.push_back(copy);
+    return;
+  }
+  if (!peer.receiving.emplace(packet.number, &message).second) {
+    throw corrupt(peer, "announced two messages under one number");
+  }
+  peer.outgoing.push_back(
+      {.packet = {.kind = PacketKind::kClear,
+                  .memory = offset ? PacketMemory::kArena : PacketMemory::kPrivate,
+                  .number = packet.number,
+                  .count = is_shared ? copy.n_bytes : 0,
+                  .place = offset.value_or(0)},
+       .message = &message});
+  flush(peer);
+  if (is_shared) {
+    copies_.push_back(copy);
+  }
+}
+
+void Messages::check_shape(const MessagePeer& peer,
+                           const Message& message,
+                           const Packet& packet,
+                           std::string_view label) const {
+  if (packet.dtype == message.buffer.dtype && packet.count == message.buffer.count) [[likely]] {
+    return;
+  }
+  Message sent;
+  sent.is_send = true;
+  sent.peer = parts_.topology.rank();
+  sent.tag = packet.tag;
+  sent.buffer.count = packet.count;
+  sent.buffer.dtype = packet.dtype;
+  sent.label = label;
+  throw Error(ErrorCode::kMismatch,
+              fmt::format("ranks called different operations: {} called {}, {} called {}",
+                          parts_.ranks.describe(peer.rank),
+                          describe(sent),
+                          parts_.ranks.describe(parts_.topology.rank()),
+                          describe(message)));
+}
+
+Message& Messages::find_waiting(MessagePeer& peer,
+                                const std::map<std::uint32_t, Message*>& waiting,
+                                std::uint32_t number) const {
+  const auto found = waiting.find(number);
+  if (found == waiting.end()) {
+    throw corrupt(peer, "answered a message that does not wait for it");
+  }
+  return *found->second;
+}
+
+Message& Messages::take_waiting(MessagePeer& peer,
+                                std::map<std::uint32_t, Message*>& waiting,
+                                std::uint32_t number) {
+  Message& message = find_waiting(peer, waiting, number);
+  waiting.erase(number);
+  return message;
+}
+
+Error Messages::corrupt(const MessagePeer& peer, std::string_view problem) const {
+  return {ErrorCode::kCorruptData, fmt::format("{} {}", parts_.ranks.describe(peer.rank), problem)};
+}
+
+}  // namespace unisono::engine

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/collective/topology.h"
+#include "unisono/engine/native/message.h"
+#include "unisono/engine/native/message_peer.h"
+#include "unisono/engine/native/rank_status.h"
+#include "unisono/transport/packet.h"
+#include "unisono/transport/packet_channel.h"
+#include "unisono/transport/shm/mailbox.h"
+#include "unisono/transport/tcp/message_mesh.h"
+
+namespace unisono::engine {
+
+/// What Messages works with. The references outlive it.
+struct MessageParts {
+  const collective::Topology& topology;
+  shm::Mailbox& mailbox;
+  tcp::MessageMesh& mesh;
+  const RankStatus& ranks;
+};
+
+/// Matches the messages between this rank and the others, and moves them. Never blocks. One thread
+/// at a time. Its errors end all of it: abandon() then.
+///
+/// A message goes to the first receive, in the order of their posts, that takes its source and has
+/// its tag. Small ones go with their data, large ones are announced, and move when their receive is
+/// there: read or written where they lie if the ranks share memory, else in segments.
+class Messages {
+ public:
+  explicit Messages(MessageParts parts);
+
+  /// Begins a send or receive, and takes it as far as it comes at once. The message and its memory
+  /// stay until it has ended.
+  ///
+  /// Throws Error: kMismatch, and what progress() throws.
+  void post(Message& message);
+
+  /// Moves what can be moved on this node, and between nodes too with `with_network`. Returns
+  /// whether anything was.
+  ///
+  /// Throws Error: kMismatch when a message does not fit its receive, kPeerLost, kCorruptData, and
+  /// a peer's own error when its group failed.
+  bool progress(bool with_network);
+
+  /// The messages that have ended since clear_ended().
+  [[nodiscard]] const std::vector<Message*>& ended() const { return ended_; }
+
+  void clear_ended() { ended_.clear(); }
+
+  /// Whether a rank of another node has said that it leaves.
+  [[nodiscard]] bool has_left(int rank) const;
+
+  /// Forgets all that is under way.
+  void abandon();
+
+ private:
+  // A copy between this rank's memory and that of a rank of its node.
+  struct Copy {
+    MessagePeer* peer;
+    Message* message;
+    // One of the two is the message's own memory; with `is_of_process`, `from` is an address of
+    // the peer's process.
+    std::byte* to;
+    const std::byte* from;
+    bool is_of_process;
+    std::int64_t n_bytes;
+    transport::PacketKind end;  // What the peer is told then.
+  };
+
+  // message_sending.cpp
+  void post_send(Message& message);
+  bool flush(MessagePeer& peer);
+  void finish_packet(MessagePeer& peer, const OutgoingPacket& sent);
+  void queue_segment(MessagePeer& peer, Message& message);
+  void answer_clear(MessagePeer& peer, const transport::Packet& packet);
+  bool move_copies();
+  void copy_step(const Copy& copy, std::size_t n_bytes) const;
+  void settle(MessagePeer& peer, std::int64_t n_bytes);
+
+  // message_receiving.cpp
+  void post_receive(Message& message);
+  bool take_parked(MessagePeer& peer, Message& message);
+  bool read(MessagePeer& peer);
+  void choose_target(MessagePeer& peer, const transport::Packet& packet);
+  void finish_arrival(MessagePeer& peer, const transport::Packet& packet);
+  [[nodiscard]] Message* match(int source, int tag);
+  void park(MessagePeer& peer);
+  void begin_announced(MessagePeer& peer, Message& message, const transport::Packet& packet);
+  void check_shape(const MessagePeer& peer,
+                   const Message& message,
+                   const transport::Packet& packet,
+                   std::string_view label) const;
+  [[nodiscard]] Message& find_waiting(MessagePeer& peer,
+                                      const std::map<std::uint32_t, Message*>& waiting,
+                                      std::uint32_t number) const;
+  [[nodiscard]] Message& take_waiting(MessagePeer& peer,
+                                      std::map<std::uint32_t, Message*>& waiting,
+                                      std::uint32_t number);
+  [[nodiscard]] Error corrupt(const MessagePeer& peer, std::string_view problem) const;
+
+  void end_part(Message& message);
+  void connect(int rank);
+
+  MessageParts parts_;
+  const shm::Arena& arena_;  // This rank's own.
+  std::vector<std::unique_ptr<transport::PacketChannel>> lanes_;
+  std::vector<MessagePeer> peers_;     // By rank.
+  std::vector<MessagePeer*> on_node_;  // This rank among them.
+  std::vector<MessagePeer*> connected_;
+  std::deque<Message*> posted_;  // Receives without a message.
+  std::deque<Copy> copies_;
+  std::vector<Message*> ended_;
+  // The rank whose parked messages are looked at first: behind the one that was served last. Each
+  // look takes a packet of every peer, so none of them waits forever.
+  std::size_t first_ = 0;
+};
+
+}  // namespace unisono::engine

@@ -1,0 +1,40 @@
+#include "unisono/transport/packet.h"
+
+#include <cstdint>
+#include <limits>
+
+#include "unisono/base/dtype.h"
+
+namespace unisono::transport {
+
+bool is_plausible(const Packet& packet) noexcept {
+  if (static_cast<int>(packet.dtype) >= kDTypeCount || packet.memory > PacketMemory::kArena ||
+      packet.count < 0) {
+    return false;
+  }
+  const auto element_bytes = static_cast<std::int64_t>(size_of(packet.dtype));
+  switch (packet.kind) {
+    case PacketKind::kMessage:
+      return packet.count <= kMaxSmallBytes && packet.n_bytes <= kMaxSmallBytes &&
+             packet.count * element_bytes == packet.n_bytes;
+    case PacketKind::kAnnounce:
+      return packet.n_bytes == 0 &&
+             packet.count <= std::numeric_limits<std::int64_t>::max() / element_bytes;
+    case PacketKind::kData:
+      return packet.n_bytes > 0 && packet.n_bytes <= kMaxSegmentBytes;
+    case PacketKind::kClear:
+    case PacketKind::kTaken:
+    case PacketKind::kDelivered:
+    case PacketKind::kSettle:
+      return packet.n_bytes == 0;
+    case PacketKind::kNone:
+      break;
+  }
+  return false;
+}
+
+std::int64_t message_bytes(const Packet& packet) noexcept {
+  return packet.count * static_cast<std::int64_t>(size_of(packet.dtype));
+}
+
+}  // namespace unisono::transport

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "unisono/base/dtype.h"
+
+namespace unisono::transport {
+
+/// What a packet between two ranks is for. The values travel: append only.
+enum class PacketKind : std::uint8_t {
+  kNone,
+  kMessage,    ///< A small message with its data.
+  kAnnounce,   ///< A message whose data stays with its sender until it is asked for.
+  kClear,      ///< From the receiver of an announced message: send its data.
+  kData,       ///< A segment of it, in order.
+  kTaken,      ///< From its receiver: the data was read where it lay.
+  kDelivered,  ///< From its sender: the data was written where it belongs.
+  kSettle      ///< So many bytes of small messages have found their receives.
+};
+
+/// Where an announced message's data lies, or is wanted.
+enum class PacketMemory : std::uint8_t {
+  kPrivate,  ///< `place` is an address of the process.
+  kArena     ///< `place` is an offset in the rank's arena.
+};
+
+/// What ranks tell each other about a message, with its data or without.
+struct Packet {
+  PacketKind kind = PacketKind::kNone;
+  DType dtype = DType::kInt8;
+  PacketMemory memory = PacketMemory::kPrivate;
+  std::int32_t tag = 0;
+  /// Which announced message, by its sender's count for this receiver.
+  std::uint32_t number = 0;
+  std::uint32_t n_bytes = 0;  ///< Of the payload that comes with it.
+  std::int64_t count = 0;     ///< Elements of the message. kSettle: the bytes.
+  std::int64_t place = 0;
+};
+
+/// Messages up to this size can travel with their data at once.
+inline constexpr std::int64_t kMaxSmallBytes = 64 << 10;
+
+/// The largest payload of a kData packet.
+inline constexpr std::int64_t kMaxSegmentBytes = 1 << 20;
+
+/// What is kept of a label on its way to the other rank's error messages.
+inline constexpr std::size_t kMaxLabelBytes = 120;
+
+/// False for what no correct sender would send.
+[[nodiscard]] bool is_plausible(const Packet& packet) noexcept;
+
+/// Bytes of `count` elements; the packet is plausible.
+[[nodiscard]] std::int64_t message_bytes(const Packet& packet) noexcept;
+
+}  // namespace unisono::transport

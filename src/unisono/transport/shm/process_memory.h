@@ -1,0 +1,43 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace unisono::shm {
+
+/// Shows the other ranks of the node that a process is the one they take it for. Lies in shared
+/// memory, zeroed at first.
+struct ProcessProof {
+  /// What lies at `address` of the process: random, never 0. Written last.
+  std::atomic<std::uint64_t> value;
+  std::uint64_t address;
+};
+
+/// Reads the private memory of another process of this node, where the system allows it.
+class ProcessMemory {
+ public:
+  /// `pid` is what the process calls itself; `proof` lies in its arena.
+  ProcessMemory(pid_t pid, const ProcessProof& proof) : pid_(pid), proof_(proof) {}
+
+  /// Whether reading works. Looks at the first call.
+  [[nodiscard]] bool is_readable() noexcept;
+
+  /// Fills `into` from an address of the process. False, with errno, when that fails.
+  [[nodiscard]] bool read(std::uint64_t address, std::span<std::byte> into) const noexcept;
+
+ private:
+  enum class State : std::uint8_t { kUnknown, kReadable, kNot };
+
+  // A pid may mean another process here, in a pid namespace of its own.
+  [[nodiscard]] bool is_that_process() const noexcept;
+
+  pid_t pid_;
+  const ProcessProof& proof_;
+  State state_ = State::kUnknown;
+};
+
+}  // namespace unisono::shm

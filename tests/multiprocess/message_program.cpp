@@ -1,0 +1,218 @@
+// One rank of the multi-process tests of messages: message_program MODE [ARGUMENT].
+
+#include <poll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <map>
+#include <set>
+#include <span>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
+
+namespace {
+
+using unisono::Buffer;
+using unisono::ProcessGroup;
+
+[[gnu::format(printf, 1, 2)]] void print(const char* format, ...) {
+  std::va_list arguments;
+  va_start(arguments, format);
+  std::vprintf(format, arguments);
+  va_end(arguments);
+  std::fflush(stdout);
+}
+
+double seconds_of(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+void wait_for_end_of_stdin() {
+  char byte = 0;
+  while (::read(STDIN_FILENO, &byte, 1) > 0) {
+  }
+}
+
+// Established connections to the ranks' data ports, each counted once: where it was accepted.
+int n_connections(const ProcessGroup& group) {
+  std::set<int> ports;
+  for (const auto& member : group.roster().members) {
+    ports.insert(member.port);
+  }
+  std::ifstream file("/proc/net/tcp");
+  std::string line;
+  std::getline(file, line);
+  int n = 0;
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    std::string number;
+    std::string local;
+    std::string remote;
+    std::string state;
+    words >> number >> local >> remote >> state;
+    const int port = std::stoi(local.substr(local.find(':') + 1), nullptr, 16);
+    n += state == "01" && ports.contains(port) ? 1 : 0;
+  }
+  return n;
+}
+
+// A token once around the ring: when it is back, all ranks have come here.
+void pass_token(ProcessGroup& group) {
+  const int next = (group.rank() + 1) % group.world_size();
+  const int previous = (group.rank() + group.world_size() - 1) % group.world_size();
+  std::int32_t token = 0;
+  const Buffer buffer = unisono::as_buffer(std::span(&token, 1));
+  if (group.rank() == 0) {
+    group.send(buffer, next);
+  }
+  group.recv(buffer, previous);
+  if (group.rank() != 0) {
+    group.send(buffer, next);
+  }
+}
+
+// How many connections there are before and after messages between all pairs, or along the ring.
+void connections(const std::string& who) {
+  const auto group = unisono::init_process_group();
+  if (group->rank() == 0) {
+    print("before: %d\n", n_connections(*group));
+  }
+  wait_for_end_of_stdin();
+  if (who == "pairs") {
+    std::vector<std::int32_t> values(static_cast<std::size_t>(group->world_size()), group->rank());
+    std::vector<unisono::Work> works;
+    for (int peer = 0; peer < group->world_size(); ++peer) {
+      if (peer != group->rank()) {
+        std::int32_t& value = values[static_cast<std::size_t>(peer)];
+        works.push_back(group->send_async(unisono::as_buffer(std::span(&value, 1)), peer));
+      }
+    }
+    for (int peer = 0; peer < group->world_size(); ++peer) {
+      std::int32_t value = -1;
+      if (peer != group->rank()) {
+        group->recv(unisono::as_buffer(std::span(&value, 1)), peer);
+      }
+    }
+    for (const unisono::Work& work : works) {
+      work.wait();
+    }
+  }
+  pass_token(*group);
+  pass_token(*group);
+  if (group->rank() == 0) {
+    print("after: %d\n", n_connections(*group));
+  }
+  pass_token(*group);
+  unisono::destroy_process_group();
+}
+
+// Large messages around the ring of all ranks, with bytes that tell where they come from.
+void ring(const std::string&) {
+  const auto group = unisono::init_process_group();
+  const int next = (group->rank() + 1) % group->world_size();
+  const int previous = (group->rank() + group->world_size() - 1) % group->world_size();
+  for (const std::size_t count : {1UL, 1000UL, 100'000UL, 16'000'000UL}) {
+    std::vector<std::uint32_t> sent(count);
+    std::vector<std::uint32_t> received(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      sent[i] = static_cast<std::uint32_t>(i * 7) + static_cast<std::uint32_t>(group->rank());
+    }
+    const auto work = group->send_async(unisono::as_buffer(std::span(sent)), next);
+    group->recv(unisono::as_buffer(std::span(received)), previous);
+    work.wait();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (received[i] != static_cast<std::uint32_t>(i * 7) + static_cast<std::uint32_t>(previous)) {
+        throw std::runtime_error("a wrong element");
+      }
+    }
+    print("%zu: right\n", count);
+  }
+  unisono::destroy_process_group();
+}
+
+// Rank 0 sends a second late; the wait itself is what is tested.
+void late(const std::string&) {
+  const auto group = unisono::init_process_group();
+  std::int32_t value = 0;
+  const Buffer buffer = unisono::as_buffer(std::span(&value, 1));
+  pass_token(*group);
+  if (group->rank() == 0) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    for (int to = 1; to < group->world_size(); ++to) {
+      group->send(buffer, to);
+    }
+  } else {
+    const double begin = seconds_of(CLOCK_MONOTONIC);
+    const double used = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+    group->recv(buffer, 0);
+    const double cpu_seconds = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - used;
+    print("waited %.6f cpu %.6f\n", seconds_of(CLOCK_MONOTONIC) - begin, cpu_seconds);
+  }
+  unisono::destroy_process_group();
+}
+
+// Messages of a MiB between all ranks, without end.
+void stream(const std::string&) {
+  const auto group = unisono::init_process_group();
+  std::vector<std::byte> in(1 << 20);
+  std::vector<std::byte> out(1 << 20);
+  for (int round = 0;; ++round) {
+    for (int shift = 1; shift < group->world_size(); ++shift) {
+      const int to = (group->rank() + shift) % group->world_size();
+      const int from = (group->rank() + group->world_size() - shift) % group->world_size();
+      const Buffer sent{.data = out.data(), .count = 1 << 20, .dtype = unisono::DType::kUInt8};
+      const Buffer received{.data = in.data(), .count = 1 << 20, .dtype = unisono::DType::kUInt8};
+      const auto work = group->send_async(sent, to);
+      group->recv(received, from);
+      work.wait();
+    }
+    if (round == 3) {
+      print("streaming\n");
+    }
+  }
+}
+
+// All but rank `absent` wait for a message of it, which never comes.
+void absence(const std::string& absent) {
+  const auto group = unisono::init_process_group();
+  if (group->rank() == std::stoi(absent)) {
+    print("ready\n");
+    wait_for_end_of_stdin();
+    return;
+  }
+  std::int32_t value = 0;
+  print("ready\n");
+  group->recv(unisono::as_buffer(std::span(&value, 1)), std::stoi(absent), {.tag = 3});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::map<std::string, void (*)(const std::string&)> modes{{"connections", connections},
+                                                                  {"ring", ring},
+                                                                  {"late", late},
+                                                                  {"stream", stream},
+                                                                  {"absence", absence}};
+  try {
+    modes.at(argc > 1 ? argv[1] : "")(argc > 2 ? argv[2] : "");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "message_program: %s\n", error.what());
+    return 1;
+  }
+}

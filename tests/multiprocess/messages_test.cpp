@@ -1,0 +1,160 @@
+// Messages between real processes: what passes, over which connections, and what is said of ranks
+// that die or stay away.
+#include <signal.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "multiprocess/job.h"
+
+namespace unisono::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Nodes = std::vector<std::string>;
+
+// What a spec of ten seconds leaves for a loaded machine.
+constexpr std::chrono::seconds kTimeToNotice{10};
+
+std::string name_of(Job& job, std::size_t rank) {
+  return "rank " + std::to_string(rank) + " (pid " + std::to_string(job.processes().pid(rank)) +
+         " on ";
+}
+
+bool wait_for_all(Job& job, std::size_t world_size, const std::string& text) {
+  for (std::size_t rank = 0; rank < world_size; ++rank) {
+    if (!job.processes().wait_for_output(rank, text)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+struct Talk {
+  std::string who;
+  Nodes nodes;
+  int n_connections;
+
+  friend std::ostream& operator<<(std::ostream& out, const Talk& talk) {
+    return out << talk.who << " on " << ::testing::PrintToString(talk.nodes);
+  }
+};
+
+class Connections : public ::testing::TestWithParam<Talk> {};
+
+TEST_P(Connections, AreOpenedByThePairsThatTalkAndByNoOthers) {
+  const Talk& talk = GetParam();
+  Job job({.world_size = 4, .mode = {"connections", talk.who}, .nodes = talk.nodes});
+  job.start_all();
+  if (!job.processes().wait_for_output(0, "before: 0\n")) {
+    return;
+  }
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    job.processes().close_stdin(rank);
+  }
+  const std::vector<ProcessResult> results = job.processes().finish();
+  for (const ProcessResult& result : results) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+  }
+  EXPECT_THAT(results[0].out, HasSubstr("after: " + std::to_string(talk.n_connections) + "\n"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Talks,
+                         Connections,
+                         ::testing::Values(Talk{"pairs", {"a", "b", "c", "d"}, 6},
+                                           Talk{"ring", {"a", "b", "c", "d"}, 4},
+                                           Talk{"pairs", {"a", "a", "b", "b"}, 4},
+                                           Talk{"pairs", {"a", "a", "a", "a"}, 0}));
+
+class Ring : public ::testing::TestWithParam<Nodes> {};
+
+TEST_P(Ring, MessagesOfEachSizeArrive) {
+  const std::vector<ProcessResult> results =
+      run_job({.world_size = 3, .mode = {"ring"}, .nodes = GetParam()});
+  for (const ProcessResult& result : results) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.out, "1: right\n1000: right\n100000: right\n16000000: right\n");
+    EXPECT_EQ(result.err, "");
+  }
+}
+
+TEST_P(Ring, AWaitTakesLittleOfTheProcessor) {
+  const std::vector<ProcessResult> results =
+      run_job({.world_size = 3, .mode = {"late"}, .nodes = GetParam()});
+  for (std::size_t rank = 1; rank < results.size(); ++rank) {
+    double waited = 0;
+    double cpu = 0;
+    ASSERT_EQ(std::sscanf(results[rank].out.c_str(), "waited %lf cpu %lf", &waited, &cpu), 2)
+        << results[rank].out << results[rank].err;
+    std::printf("waited %.3f s with %.1f ms of CPU\n", waited, 1e3 * cpu);
+    EXPECT_LT(cpu, 0.1);
+  }
+}
+
+TEST_P(Ring, OthersEndAndNameARankThatIsKilledInMidTransfer) {
+  Job job({.world_size = 3, .mode = {"stream"}, .nodes = GetParam()});
+  job.start_all();
+  if (!wait_for_all(job, 3, "streaming\n")) {
+    return;
+  }
+  const std::string dead = name_of(job, 1);
+  job.processes().send_signal(1, SIGKILL);
+  const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
+  for (const std::size_t rank : {0U, 2U}) {
+    EXPECT_EQ(results[rank].exit_code, 1) << "rank " << rank;
+    EXPECT_THAT(results[rank].err,
+                AllOf(HasSubstr("[rank " + std::to_string(rank) + "/3]"), HasSubstr(dead)));
+  }
+}
+
+TEST_P(Ring, OthersEndAndNameARankThatIsKilledBeforeItSent) {
+  Job job({.world_size = 3, .mode = {"absence", "1"}, .nodes = GetParam()});
+  job.start_all();
+  if (!wait_for_all(job, 3, "ready\n")) {
+    return;
+  }
+  const std::string dead = name_of(job, 1);
+  job.processes().send_signal(1, SIGKILL);
+  const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
+  for (const std::size_t rank : {0U, 2U}) {
+    EXPECT_EQ(results[rank].exit_code, 1) << "rank " << rank;
+    EXPECT_THAT(results[rank].err, HasSubstr(dead));
+  }
+}
+
+TEST_P(Ring, OthersSayForWhomTheyWaitAndThatItLeft) {
+  Job job({.world_size = 3,
+           .mode = {"absence", "1"},
+           .nodes = GetParam(),
+           .variables = {{"UNISONO_STALL_SECONDS", "0.3"}}});
+  job.start_all();
+  const std::string absent = name_of(job, 1);
+  const bool is_told = job.processes().wait_for_output(0, "waits since") &&
+                       job.processes().wait_for_output(2, "waits since");
+  job.processes().close_stdin(1);
+  const std::vector<ProcessResult> results = job.processes().finish();
+  EXPECT_TRUE(is_told);
+  for (const std::size_t rank : {0U, 2U}) {
+    EXPECT_EQ(results[rank].exit_code, 1) << "rank " << rank;
+    EXPECT_THAT(
+        results[rank].err,
+        AllOf(HasSubstr("recv (i32[1], from rank 1, tag 3) waits since"), HasSubstr(absent)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Nodes,
+                         Ring,
+                         ::testing::Values(Nodes{}, Nodes{"a", "b", "c"}, Nodes{"a", "a", "b"}));
+
+}  // namespace
+}  // namespace unisono::test
