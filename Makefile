@@ -21,8 +21,8 @@ define core_tests
 @ctest --preset $(1) --parallel $(JOBS) -LE slow $(TEST_ARGS)
 endef
 
-.PHONY: help deps dev-deps bench-deps build demo test test-all bench bench-full lint tidy format \
-        check-layers asan tsan clang install clean
+.PHONY: help deps dev-deps bench-deps build demo test test-all bench lint tidy format check-layers \
+        asan tsan clang install clean
 
 help: ## List the targets
 	@echo "Unisono: make TARGET"
@@ -62,10 +62,6 @@ test-all: build ## Build all and run every test
 bench: bench-deps build ## Measure: collectives beside MPI and Gloo, a training step beside Gloo
 	@cmake --preset release
 	@cmake --build --preset release --target bench
-
-bench-full: bench-deps build ## As bench, but the collectives with every size
-	@cmake --preset release
-	@cmake --build --preset release --target bench_collectives_full
 
 lint: dev-deps ## Check all sources: format, ruff, spelling, layers, text rules
 	@tools/lint.sh --all
