@@ -140,8 +140,7 @@ class Output {
     }
     json_.open(json_path);
     if (!json_) {
-      throw Error(ErrorCode::kSystem,
-                  fmt::format("bench: cannot write {}: {}", json_path, std::strerror(errno)));
+      throw system_error("bench: cannot write " + json_path, errno);
     }
   }
 
@@ -161,7 +160,7 @@ class Output {
     fmt::print("{}\n", table_row(result));
     std::fflush(stdout);
     if (json_.is_open()) {
-      json_ << json_line(result) << std::endl;
+      json_ << json_line(result) << '\n' << std::flush;
     }
   }
 
