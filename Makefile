@@ -25,7 +25,7 @@ define core_tests
 @ctest --preset $(1) --parallel $(JOBS) -LE slow $(TEST_ARGS)
 endef
 
-.PHONY: help deps dev-deps build demo test test-all bench lint tidy format check-layers \
+.PHONY: help deps dev-deps bench-deps build demo test test-all bench lint tidy format check-layers \
         asan tsan clang fuzz install clean
 
 help: ## List the targets
@@ -39,6 +39,9 @@ deps: ## Install what the build needs: system packages, torch in .venv
 
 dev-deps: ## As deps, and what the checks need: clang, formatters, pre-commit
 	@tools/install_deps.sh --dev
+
+bench-deps: ## As deps, and the peers that the benchmarks compare with: Open MPI, MPICH
+	@tools/install_deps.sh --bench
 
 # Configuring takes a second, so that it happens again only if another LibTorch may be asked for.
 ifneq ($(UNISONO_TORCH_DIR)$(PYTHON),)
@@ -60,7 +63,8 @@ test: build ## Build all and run the tests, but not the slow ones
 test-all: build ## Build all and run every test
 	@$(CTEST) $(TEST_ARGS)
 
-bench: build ## Measure: training step with Unisono, and with PyTorch's DDP over Gloo
+bench: bench-deps build ## Measure: collectives beside MPI and Gloo, a training step beside Gloo
+	@cmake --preset release
 	@cmake --build --preset release --target bench
 
 lint: dev-deps ## Check all sources: format, ruff, spelling, layers, text rules

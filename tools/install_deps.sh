@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs, or says what to type: `make deps`; with --dev also what the checks
-# of .ci/run need: `make dev-deps`. Does nothing, quickly, when all is there.
+# of .ci/run need: `make dev-deps`; with --bench the peers that the benchmarks compare with:
+# `make bench-deps`. Does nothing, quickly, when all is there.
 #
 # UNISONO_TORCH_DIR  a LibTorch to use: then no torch is installed
 # PYTHON             the Python for .venv; one that has the pinned torch already is used as it is
@@ -12,9 +13,11 @@ readonly packages=(
   libgmock-dev libbenchmark-dev python3 python3-venv dataset-fashion-mnist)
 readonly dev_packages=(
   clang-16 libclang-rt-16-dev clang-tidy-19 gdb git iproute2 mold)
+readonly bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev)
 readonly python=${PYTHON:-python3}
 readonly log=$PWD/build/deps.log
 dev=no
+bench=no
 
 say() { printf 'deps: %s\n' "$*" >&2; }
 
@@ -46,6 +49,7 @@ missing_packages() {
 install_packages() {
   local wanted=("${packages[@]}") missing sudo=()
   [[ $dev == no ]] || wanted+=("${dev_packages[@]}")
+  [[ $bench == no ]] || wanted+=("${bench_packages[@]}")
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     say "no apt here; the build needs these Debian packages' counterparts: ${wanted[*]}"
     return
@@ -119,7 +123,8 @@ main() {
   case ${1:-} in
     "") ;;
     --dev) dev=yes ;;
-    *) die "unknown option $1; there is --dev" ;;
+    --bench) bench=yes ;;
+    *) die "unknown option $1; there are --dev and --bench" ;;
   esac
   mkdir -p build
   exec 9>build/deps.lock

@@ -6,15 +6,17 @@ holds medians over the rounds of each run's median step; ratios are taken within
 """
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchlib import describe_machine, has_gloo, print_table
 
 SOURCE = Path(__file__).resolve().parent
 BATCH_SIZE = 64
@@ -44,11 +46,6 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=30, help="of each kind, in each run")
     return parser.parse_args()
-
-
-def has_gloo(python):
-    check = "import torch.distributed as d; raise SystemExit(not d.is_gloo_available())"
-    return bool(python) and subprocess.run([python, "-c", check], check=False).returncode == 0
 
 
 def commands(options, model, steps, rendezvous):
@@ -130,26 +127,6 @@ def row(rounds, model, name):
     return [*cells, ratio]
 
 
-def print_table(rows):
-    widths = [max(len(r[i]) for r in [COLUMNS, *rows]) for i in range(len(COLUMNS))]
-    for cells in [COLUMNS, ["-" * width for width in widths], *rows]:
-        line = " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        print(f"| {line} |")
-
-
-def cpu_model():
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
-
-
-def commit():
-    git = ["git", "-C", str(SOURCE), "describe", "--always", "--dirty", "--exclude", "*"]
-    done = subprocess.run(git, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
 def main():
     options = parse_arguments()
     if not has_gloo(options.torch_python):
@@ -157,12 +134,9 @@ def main():
         options.torch_python = None
     load_before = os.getloadavg()[0]
     rounds = run_rounds(options)
-    print(
-        f"{cpu_model()}, {len(os.sched_getaffinity(0))} cores, load {load_before:.1f} at the start"
-    )
-    print(f"commit {commit()}, {datetime.date.today()}")
+    print(describe_machine(load_before))
     print(f"{options.rounds} rounds of {options.steps} steps, {BATCH_SIZE} samples a step and rank")
-    print_table([row(rounds, model, name) for model, name in rounds[0]])
+    print_table(COLUMNS, [row(rounds, model, name) for model, name in rounds[0]])
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ struct Command {
 };
 
 int run_command(int argc, char** argv);
+int bench_command(int argc, char** argv);
 int config_command(int argc, char** argv);
 
 }  // namespace unisono::cli

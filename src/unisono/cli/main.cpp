@@ -21,6 +21,7 @@ constexpr int kFailed = 1;
 // A new command is one line here.
 constexpr std::array kCommands{
     Command{"run", "Run a program as several ranks that train together", run_command},
+    Command{"bench", "Measure collective operations", bench_command},
     Command{"config", "Print the settings that the environment may have", config_command},
 };
 

@@ -129,7 +129,7 @@ void Arguments::check_list_counts(std::span<const Buffer> list,
 }
 
 void Arguments::check_absent(const Buffer& buffer, const std::string& name) const {
-  if (buffer.data != nullptr || buffer.count != 0) {
+  if (buffer.count != 0) {
     throw invalid(fmt::format("{} is for the root alone; pass Buffer() on rank {}", name, rank_));
   }
 }

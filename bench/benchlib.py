@@ -1,0 +1,44 @@
+"""What the scripts of the benchmarks share: where a result was measured, and tables."""
+
+import datetime
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parent
+
+
+def cpu_model():
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def commit():
+    git = ["git", "-C", str(SOURCE), "describe", "--always", "--dirty", "--exclude", "*"]
+    done = subprocess.run(git, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def describe_machine(load_before):
+    """Where and when, in two lines; `load_before` is the load average before the measurement."""
+    cores = len(os.sched_getaffinity(0))
+    return (
+        f"{cpu_model()}, {cores} cores, load {load_before:.1f} at the start\n"
+        f"commit {commit()}, {datetime.date.today()}"
+    )
+
+
+def has_gloo(python):
+    check = "import torch.distributed as d; raise SystemExit(not d.is_gloo_available())"
+    return bool(python) and subprocess.run([python, "-c", check], check=False).returncode == 0
+
+
+def print_table(columns, rows):
+    """A table of Markdown."""
+    widths = [max(len(r[i]) for r in [columns, *rows]) for i in range(len(columns))]
+    for cells in [columns, ["-" * width for width in widths], *rows]:
+        line = " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        print(f"| {line} |")

@@ -1,0 +1,159 @@
+#include <fmt/format.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <fstream>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "unisono/base/config.h"
+#include "unisono/base/error.h"
+#include "unisono/cli/bench_job.h"
+#include "unisono/cli/bench_operations.h"
+#include "unisono/cli/bench_parse.h"
+#include "unisono/cli/commands.h"
+#include "unisono/cli/parse.h"
+#include "unisono/launch/run.h"
+#include "unisono/rendezvous/env.h"
+
+namespace unisono::cli {
+namespace {
+
+// As the command line has it.
+struct BenchArguments {
+  std::string operation;
+  std::string n_ranks;
+  int n_nodes = 1;
+  std::string sizes = "8,1K,16K,256K,1M,4M,16M,64M";
+  std::string dtype = "f32";
+  std::string memory = "private";
+  std::string algorithm = "auto";
+  bool is_checked = false;
+  std::string json_path;
+  double seconds = 0.5;
+};
+
+Error invalid(const std::string& problem) {
+  return {ErrorCode::kInvalidArgument, "bench: " + problem};
+}
+
+std::string operation_names() {
+  std::string names;
+  for (const bench::Operation& operation : bench::operation_table()) {
+    names += operation.name + std::string(", ");
+  }
+  return names + "all";
+}
+
+void add_options(CLI::App& app, BenchArguments& arguments) {
+  constexpr double kMaxSeconds = 1e6;
+  app.add_option("OP", arguments.operation, "What to measure: " + operation_names())->required();
+  app.add_option("-n,--nproc-per-node,--nproc_per_node",
+                 arguments.n_ranks,
+                 "Number of ranks to start (default: one per core); not needed in a job that was "
+                 "started already");
+  app.add_option("--nodes",
+                 arguments.n_nodes,
+                 "Let equal blocks of ranks act as nodes of their own, which reach each other by "
+                 "tcp (default 1)");
+  app.add_option(
+      "--sizes", arguments.sizes, "Bytes: 8,1K,3M, or 8:64M:x4 (default " + arguments.sizes + ")");
+  app.add_option("--dtype", arguments.dtype, "f32, f64, bf16, i64, ... (default f32)");
+  app.add_option("--memory", arguments.memory, "private or symmetric (default private)");
+  app.add_option("--algorithm", arguments.algorithm, "auto, one_shot, two_shot (default auto)");
+  app.add_flag("--check", arguments.is_checked, "Compare every element with what it must be");
+  app.add_option(
+      "--json", arguments.json_path, "Write the results to FILE too, a line of JSON each");
+  app.add_option("--seconds", arguments.seconds, "Time for each size, about (default 0.5)")
+      ->check(CLI::Range(0.0, kMaxSeconds));
+}
+
+bench::BenchOptions make_options(const BenchArguments& arguments) {
+  bench::BenchOptions options;
+  options.algorithm = bench::parse_algorithm(arguments.algorithm);
+  options.operations = bench::find_operations(arguments.operation, options.algorithm);
+  options.n_pretend_nodes = arguments.n_nodes;
+  options.sizes = bench::parse_sizes(arguments.sizes);
+  options.dtype = bench::parse_dtype(arguments.dtype);
+  options.memory = bench::parse_memory(arguments.memory);
+  options.is_checked = arguments.is_checked;
+  options.json_path = arguments.json_path;
+  options.seconds = std::chrono::duration<double>(arguments.seconds);
+  return options;
+}
+
+// The ranks there will be, or are.
+int count_ranks(const BenchArguments& arguments, const Environment& environment, bool is_in_job) {
+  const std::string n_ranks = arguments.n_ranks.empty() ? "auto" : arguments.n_ranks;
+  if (!is_in_job) {
+    return launch::parse_worker_count(n_ranks);
+  }
+  const int world_size = rendezvous::read_env(environment).world_size;
+  if (!arguments.n_ranks.empty() && launch::parse_worker_count(n_ranks) != world_size) {
+    throw invalid(fmt::format(
+        "-n {}, but this is a rank of a job of {} (WORLD_SIZE)", arguments.n_ranks, world_size));
+  }
+  return world_size;
+}
+
+std::string own_path() {
+  std::array<char, PATH_MAX> path{};
+  const ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
+  if (size < 0 || static_cast<std::size_t>(size) == path.size()) {
+    throw system_error("bench: where is this program? /proc/self/exe", errno);
+  }
+  return {path.data(), static_cast<std::size_t>(size)};
+}
+
+// This very command, as the ranks of a job.
+int start_ranks(int n_ranks, std::span<char*> arguments) {
+  launch::RunOptions run;
+  run.n_workers = n_ranks;
+  run.program.argv = {own_path(), "bench"};
+  run.program.argv.insert(run.program.argv.end(), arguments.begin(), arguments.end());
+  run.program.no_python = true;
+  return launch::run(run);
+}
+
+}  // namespace
+
+int bench_command(int argc, char** argv) {
+  CLI::App app(
+      "Measures collective operations: time, and bandwidth as nccl-tests counts it:\n"
+      "unisono bench OP -n RANKS [OPTIONS]",
+      "unisono bench");
+  BenchArguments arguments;
+  add_options(app, arguments);
+  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+    return *exit_code;
+  }
+  const bench::BenchOptions options = make_options(arguments);
+  const Environment environment = process_environment();
+  const bool is_in_job = environment("RANK") || environment("WORLD_SIZE");
+  const int n_ranks = count_ranks(arguments, environment, is_in_job);
+  if (options.n_pretend_nodes < 1 || options.n_pretend_nodes > n_ranks) {
+    throw invalid(fmt::format(
+        "--nodes {}: {} ranks make 1 to {} nodes", arguments.n_nodes, n_ranks, n_ranks));
+  }
+  if (arguments.operation != "all" && n_ranks < options.operations.front().min_ranks) {
+    throw invalid(fmt::format(
+        "{} needs {} ranks", arguments.operation, options.operations.front().min_ranks));
+  }
+  if (is_in_job) {
+    return bench::run_in_job(options);
+  }
+  return start_ranks(n_ranks, {argv + 1, static_cast<std::size_t>(argc) - 1});
+}
+
+}  // namespace unisono::cli

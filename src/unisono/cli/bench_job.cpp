@@ -1,0 +1,234 @@
+#include "unisono/cli/bench_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/config.h"
+#include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
+#include "unisono/cli/bench_operations.h"
+#include "unisono/cli/bench_report.h"
+#include "unisono/cli/bench_sampling.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/rendezvous/env.h"
+#include "unisono/rendezvous/node_id.h"
+#include "unisono/rendezvous/roster.h"
+
+namespace unisono::cli::bench {
+namespace {
+
+constexpr int kWrongResults = 1;
+
+class TimedGroup final : public TimedRanks {
+ public:
+  TimedGroup(ProcessGroup& group, const Operation& operation, const Call& call)
+      : group_(group), operation_(operation), call_(call) {}
+
+  void barrier() override { group_.barrier(); }
+
+  void repeat(int n_calls) override {
+    for (int i = 0; i < n_calls; ++i) {
+      operation_.call(group_, call_);
+    }
+  }
+
+  void max_of_ranks(std::span<double> values) override {
+    group_.all_reduce(as_buffer(values), {.op = kMax});
+  }
+
+ private:
+  ProcessGroup& group_;
+  const Operation& operation_;
+  const Call& call_;
+};
+
+// Zeros, written one by one, so that every page is there before the first call, and sums in place
+// stay finite.
+Buffer make_buffer(ProcessGroup& group, Memory memory, std::int64_t count, DType dtype) {
+  constexpr std::size_t kPageBytes = 4096;
+  Buffer buffer{.data = nullptr, .count = count, .dtype = dtype};
+  if (memory == Memory::kSymmetric) {
+    buffer = group.allocate(count, dtype);
+  } else {
+    const std::size_t n_pages = static_cast<std::size_t>(buffer.n_bytes()) / kPageBytes + 1;
+    // NOLINTNEXTLINE(cppcoreguidelines-no-malloc): owned by the next line.
+    buffer.data = std::aligned_alloc(kPageBytes, n_pages * kPageBytes);
+    if (buffer.data == nullptr) {
+      throw Error(ErrorCode::kSystem,
+                  fmt::format("bench: no memory for a buffer of {} bytes", buffer.n_bytes()));
+    }
+    buffer.owner = std::shared_ptr<void>(buffer.data, std::free);
+  }
+  if (count > 0) {
+    std::memset(buffer.data, 0, static_cast<std::size_t>(buffer.n_bytes()));
+  }
+  return buffer;
+}
+
+class Measurement {
+ public:
+  Measurement(ProcessGroup& group, const BenchOptions& options) : group_(group), options_(options) {
+    std::set<std::string_view> nodes;
+    for (const rendezvous::Member& member : group.roster().members) {
+      nodes.insert(member.node);
+    }
+    n_nodes_ = static_cast<int>(nodes.size());
+  }
+
+  [[nodiscard]] int n_nodes() const { return n_nodes_; }
+
+  // A collective call; every rank gets the result.
+  [[nodiscard]] Result measure(const Operation& operation, std::int64_t n_bytes) {
+    const Place place{.rank = group_.rank(), .world_size = group_.world_size()};
+    const std::int64_t n_elems =
+        count_elements(operation, n_bytes, options_.dtype, place.world_size);
+    const Call call = make_call(operation, operation.counts(place, n_elems));
+    TimedGroup ranks(group_, operation, call);
+    Summary time = sample(ranks, options_.seconds);
+    for (double* value : {&time.median, &time.min, &time.p99}) {
+      *value /= operation.n_transfers;
+    }
+    return {.op = operation.name,
+            .n_ranks = place.world_size,
+            .n_nodes = n_nodes_,
+            .n_bytes = n_elems * static_cast<std::int64_t>(size_of(options_.dtype)),
+            .dtype = to_string(options_.dtype),
+            .memory = to_string(options_.memory),
+            .algorithm = to_string(call.algorithm),
+            .time = time,
+            .bus_factor = operation.bus_factor(place.world_size),
+            .n_wrong = options_.is_checked ? check(group_, operation, call) : std::nullopt};
+  }
+
+ private:
+  [[nodiscard]] Call make_call(const Operation& operation, Counts counts) {
+    Call call{.in = {},
+              .out = make_buffer(group_, options_.memory, counts.out, options_.dtype),
+              .algorithm = operation.has_algorithm ? options_.algorithm : Algorithm::kAuto};
+    call.in = operation.is_in_place
+                  ? call.out
+                  : make_buffer(group_, options_.memory, counts.in, options_.dtype);
+    return call;
+  }
+
+  ProcessGroup& group_;
+  const BenchOptions& options_;
+  int n_nodes_ = 1;
+};
+
+// Where rank 0 writes; the other ranks have none.
+class Output {
+ public:
+  explicit Output(const std::string& json_path) {
+    if (json_path.empty()) {
+      return;
+    }
+    json_.open(json_path);
+    if (!json_) {
+      throw system_error("bench: cannot write " + json_path, errno);
+    }
+  }
+
+  void begin(const ProcessGroup& group, int n_nodes, const BenchOptions& options) {
+    fmt::print("# {} rank{} on {} node{}, {} memory, {}; times of the slowest rank\n{}\n",
+               group.world_size(),
+               group.world_size() == 1 ? "" : "s",
+               n_nodes,
+               n_nodes == 1 ? "" : "s",
+               to_string(options.memory),
+               to_string(options.dtype),
+               table_header());
+    std::fflush(stdout);
+  }
+
+  void add(const Result& result) {
+    fmt::print("{}\n", table_row(result));
+    std::fflush(stdout);
+    if (json_.is_open()) {
+      json_ << json_line(result) << '\n' << std::flush;
+    }
+  }
+
+ private:
+  std::ofstream json_;
+};
+
+// True when every result that was checked is right.
+bool measure_all(ProcessGroup& group, const BenchOptions& options, Output* output) {
+  Measurement measurement(group, options);
+  if (output != nullptr) {
+    output->begin(group, measurement.n_nodes(), options);
+  }
+  bool is_right = true;
+  for (const Operation& operation : options.operations) {
+    if (group.world_size() < operation.min_ranks) {
+      continue;
+    }
+    const std::size_t n_sizes = operation.extent == Extent::kNone ? 1 : options.sizes.size();
+    for (const std::int64_t n_bytes : std::span(options.sizes).first(n_sizes)) {
+      const Result result = measurement.measure(operation, n_bytes);
+      is_right = is_right && result.n_wrong.value_or(0) == 0;
+      if (output != nullptr) {
+        output->add(result);
+      }
+    }
+  }
+  return is_right;
+}
+
+}  // namespace
+
+Environment pretend_nodes(const Environment& base, int n_nodes) {
+  const rendezvous::EnvAssignment assignment = rendezvous::read_env(base);
+  const int node = assignment.rank * n_nodes / assignment.world_size;
+  // Behind the name of the real node, so that ranks of two machines never count as one node.
+  const std::string name = fmt::format("{}/bench{}", rendezvous::node_id(read_config(base)), node);
+  return [base, name](const char* variable) -> std::optional<std::string> {
+    return std::string_view(variable) == "UNISONO_NODE_ID" ? name : base(variable);
+  };
+}
+
+int run_in_job(const BenchOptions& options) {
+  Environment environment = process_environment();
+  if (options.n_pretend_nodes > 1) {
+    environment = pretend_nodes(environment, options.n_pretend_nodes);
+  }
+  std::optional<Output> output;
+  if (rendezvous::read_env(environment).rank == 0) {
+    output.emplace(options.json_path);
+  }
+  const std::shared_ptr<ProcessGroup> group = create_process_group({.environment = environment});
+  bool is_right = true;
+  try {
+    is_right = measure_all(*group, options, output ? &*output : nullptr);
+  } catch (const Error& error) {
+    // Every rank was refused the same arguments; one says so.
+    if (error.code() == ErrorCode::kInvalidArgument && !output) {
+      return 0;
+    }
+    throw;
+  }
+  group->destroy();
+  if (!is_right && output) {
+    fmt::print(stderr, "[unisono] error: bench: results were wrong; see the table\n");
+    return kWrongResults;
+  }
+  return 0;
+}
+
+}  // namespace unisono::cli::bench

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/base/algorithm.h"
+#include "unisono/base/config.h"
+#include "unisono/base/dtype.h"
+#include "unisono/cli/bench_operations.h"
+#include "unisono/cli/bench_parse.h"
+
+namespace unisono::cli::bench {
+
+/// What `unisono bench` was asked for.
+struct BenchOptions {
+  std::span<const Operation> operations;
+  int n_pretend_nodes = 1;
+  std::vector<std::int64_t> sizes;
+  DType dtype = DType::kFloat32;
+  Memory memory = Memory::kPrivate;
+  Algorithm algorithm = Algorithm::kAuto;
+  bool is_checked = false;
+  std::string json_path;  ///< Empty: no file.
+  std::chrono::duration<double> seconds{};
+};
+
+/// An environment as `base`, but that makes this rank one of a node of its block of ranks,
+/// `n_nodes` blocks in all: ranks of different blocks reach each other by tcp.
+[[nodiscard]] Environment pretend_nodes(const Environment& base, int n_nodes);
+
+/// Measures as one rank of the job that the environment describes; rank 0 writes the table to
+/// stdout and the lines of JSON. Returns the exit code: 1 on rank 0 when results were wrong.
+///
+/// Throws Error.
+[[nodiscard]] int run_in_job(const BenchOptions& options);
+
+}  // namespace unisono::cli::bench

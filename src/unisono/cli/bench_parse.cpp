@@ -1,0 +1,147 @@
+#include "unisono/cli/bench_parse.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "unisono/base/algorithm.h"
+#include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
+
+namespace unisono::cli::bench {
+namespace {
+
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40;
+constexpr std::array kAlgorithms{Algorithm::kAuto, Algorithm::kOneShot, Algorithm::kTwoShot};
+constexpr std::array kMemories{Memory::kPrivate, Memory::kSymmetric};
+
+std::optional<std::int64_t> parse_number(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0 ||
+      number > kMaxBytes) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+// "8", "1K", "3M".
+std::optional<std::int64_t> parse_bytes(std::string_view text) {
+  int shift = 0;
+  if (!text.empty()) {
+    const std::size_t unit = std::string_view("KMG").find(text.back());
+    if (unit != std::string_view::npos) {
+      shift = 10 * (static_cast<int>(unit) + 1);
+      text.remove_suffix(1);
+    }
+  }
+  const std::optional<std::int64_t> number = parse_number(text);
+  if (!number || *number > kMaxBytes >> shift) {
+    return std::nullopt;
+  }
+  return *number << shift;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) {
+      return parts;
+    }
+    text.remove_prefix(end + 1);
+  }
+}
+
+// What one item of the list stands for; nothing when it can't be read.
+std::vector<std::int64_t> parse_item(std::string_view item) {
+  const std::vector<std::string_view> parts = split(item, ':');
+  const std::optional<std::int64_t> first = parse_bytes(parts.front());
+  if (!first || parts.size() > 3) {
+    return {};
+  }
+  if (parts.size() == 1) {
+    return {*first};
+  }
+  const std::optional<std::int64_t> last = parse_bytes(parts[1]);
+  std::optional<std::int64_t> factor = 2;
+  if (parts.size() == 3) {
+    factor = parts[2].starts_with('x') ? parse_number(parts[2].substr(1)) : std::nullopt;
+  }
+  if (!last || !factor || *factor < 2 || *first < 1) {
+    return {};
+  }
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = *first; size <= *last; size *= *factor) {
+    sizes.push_back(size);
+    if (size > kMaxBytes / *factor) {
+      break;
+    }
+  }
+  return sizes;
+}
+
+// The value whose name `text` is.
+template <class T>
+T parse_name(const char* what, const std::string& text, std::span<const T> values) {
+  std::vector<std::string> names;
+  for (const T value : values) {
+    if (text == to_string(value)) {
+      return value;
+    }
+    names.emplace_back(to_string(value));
+  }
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      fmt::format(
+          "bench: there is no {} \"{}\"; there are {}", what, text, fmt::join(names, ", ")));
+}
+
+}  // namespace
+
+const char* to_string(Memory memory) noexcept {
+  return memory == Memory::kPrivate ? "private" : "symmetric";
+}
+
+std::vector<std::int64_t> parse_sizes(const std::string& text) {
+  std::vector<std::int64_t> sizes;
+  for (const std::string_view item : split(text, ',')) {
+    const std::vector<std::int64_t> parsed = parse_item(item);
+    if (parsed.empty()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("bench: \"{}\" in --sizes is no number of bytes; write 8,1K,3M, or "
+                              "8:64M:x2 for powers of 2 (K, M, G: powers of 1024; at most 1024G)",
+                              item));
+    }
+    sizes.insert(sizes.end(), parsed.begin(), parsed.end());
+  }
+  return sizes;
+}
+
+DType parse_dtype(const std::string& text) {
+  std::vector<DType> dtypes;
+  for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
+    dtypes.push_back(static_cast<DType>(dtype));
+  }
+  return parse_name<DType>("dtype", text, dtypes);
+}
+
+Memory parse_memory(const std::string& text) {
+  return parse_name<Memory>("memory", text, kMemories);
+}
+
+Algorithm parse_algorithm(const std::string& text) {
+  return parse_name<Algorithm>("algorithm", text, kAlgorithms);
+}
+
+}  // namespace unisono::cli::bench

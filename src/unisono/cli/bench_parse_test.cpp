@@ -1,0 +1,78 @@
+#include "unisono/cli/bench_parse.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/algorithm.h"
+#include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
+
+namespace unisono::cli::bench {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string refusal(const std::function<void()>& parse) {
+  try {
+    parse();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(BenchParse, SizesAreBytesWithUnitsOfPowersOf1024) {
+  EXPECT_THAT(parse_sizes("8,1K,3M,2G,0,1000"),
+              ElementsAre(8, 1024, 3 << 20, std::int64_t{2} << 30, 0, 1000));
+}
+
+TEST(BenchParse, ARangeIsItsPowers) {
+  EXPECT_THAT(parse_sizes("8:64"), ElementsAre(8, 16, 32, 64));
+  EXPECT_THAT(parse_sizes("1K:64K:x8"), ElementsAre(1024, 8192, 65536));
+  EXPECT_THAT(parse_sizes("8:100:x3,1M"), ElementsAre(8, 24, 72, 1 << 20));
+  EXPECT_THAT(parse_sizes("512G:1024G:x1000"), ElementsAre(std::int64_t{1} << 39));
+}
+
+TEST(BenchParse, WhatIsNoSizeIsNamed) {
+  for (const std::string item : {"",
+                                 "x",
+                                 "-1",
+                                 "1.5K",
+                                 "1KB",
+                                 "K",
+                                 "1025G",
+                                 "99999999999999999999",
+                                 "8:",
+                                 "64:8",
+                                 "0:8",
+                                 "8:64:2",
+                                 "8:64:x1",
+                                 "8:64:x2:x2"}) {
+    const std::string text = refusal([&] { (void)parse_sizes("8," + item); });
+    EXPECT_THAT(text, HasSubstr("bench: \"" + item + "\" in --sizes is no number of bytes"));
+  }
+}
+
+TEST(BenchParse, NamesAreThoseOfMessages) {
+  EXPECT_EQ(parse_dtype("f32"), DType::kFloat32);
+  EXPECT_EQ(parse_dtype("bool"), DType::kBool);
+  EXPECT_EQ(parse_memory("symmetric"), Memory::kSymmetric);
+  EXPECT_EQ(parse_algorithm("two_shot"), Algorithm::kTwoShot);
+}
+
+TEST(BenchParse, AnUnknownNameIsAnsweredWithTheKnownOnes) {
+  EXPECT_THAT(refusal([] { (void)parse_dtype("float"); }),
+              HasSubstr("no dtype \"float\"; there are i8, u8,"));
+  EXPECT_THAT(refusal([] { (void)parse_memory(""); }), HasSubstr("private, symmetric"));
+  EXPECT_THAT(refusal([] { (void)parse_algorithm("ring"); }),
+              HasSubstr("auto, one_shot, two_shot"));
+}
+
+}  // namespace
+}  // namespace unisono::cli::bench
