@@ -256,7 +256,7 @@ TEST(AllReduce, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
     std::vector<std::int32_t> integers(4);
     const Buffer ints = as_buffer(std::span(integers));
     refuses(ints, ints, {.op = kAvg});
-    refuses(ints, ints, {.op = {.kind = ReduceKind::kUser}});
+    refuses(ints, ints, {.op = ReduceOp(ReduceKind::kUser)});
     refuses(good, good, {.op = kBxor});
     std::vector<float> large(100000);
     const Buffer big = as_buffer(std::span(large));

@@ -52,7 +52,7 @@ struct Operation {
   bool is_in_place;
   bool adds_up;        ///< The result is a sum over ranks.
   bool has_algorithm;  ///< The caller may choose one.
-  int min_ranks = 1;       ///< Fewer can't call it.
+  int min_ranks = 1;   ///< Fewer can't call it.
   int n_transfers;     ///< A call's time is divided by this.
   /// Bus bandwidth / algorithm bandwidth, as nccl-tests has it.
   double (*bus_factor)(double world_size);

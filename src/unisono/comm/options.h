@@ -18,9 +18,14 @@ namespace unisono {
 /// What a reduction computes from the ranks' elements; docs/design/reductions.md says what that is
 /// for each dtype.
 struct ReduceOp {
+  // Not an aggregate: within options made in a call, GCC 12 takes one for uninitialized.
+  ReduceOp() {}
+
+  explicit ReduceOp(ReduceKind reduce_kind) : kind(reduce_kind) {}
+
   ReduceKind kind = ReduceKind::kSum;
-  double factor = 1;                                    ///< Of kPremulSum.
-  std::shared_ptr<const UserReduction> user = nullptr;  ///< Of kUser.
+  double factor = 1;                          ///< Of kPremulSum.
+  std::shared_ptr<const UserReduction> user;  ///< Of kUser.
 };
 
 inline const ReduceOp kSum{ReduceKind::kSum};
@@ -34,13 +39,16 @@ inline const ReduceOp kBxor{ReduceKind::kBxor};
 
 /// The sum of the elements times `factor`, which is the same on all ranks.
 [[nodiscard]] inline ReduceOp premul_sum(double factor) {
-  return {.kind = ReduceKind::kPremulSum, .factor = factor};
+  ReduceOp op(ReduceKind::kPremulSum);
+  op.factor = factor;
+  return op;
 }
 
 /// A commutative and associative function of the user's own. Ranks whose names differ disagree.
 [[nodiscard]] inline ReduceOp user_reduction(UserReduction reduction) {
-  return {.kind = ReduceKind::kUser,
-          .user = std::make_shared<const UserReduction>(std::move(reduction))};
+  ReduceOp op(ReduceKind::kUser);
+  op.user = std::make_shared<const UserReduction>(std::move(reduction));
+  return op;
 }
 
 // In each: `timeout` for the whole operation, by default the group's; `label` names the caller's

@@ -44,14 +44,6 @@ constexpr std::array<std::pair<at::ScalarType, DType>, kDTypeCount> kTypes{{
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
-// An operation writes past autograd's back; with the version it can see that a saved tensor
-// changed.
-void bump_version(const at::Tensor& written) {
-  if (!written.is_inference()) {
-    written.unsafeGetTensorImpl()->bump_version();
-  }
-}
-
 }  // namespace
 
 DType dtype_of(at::ScalarType type) {
@@ -108,6 +100,12 @@ Buffer as_buffer(const at::Tensor& tensor) {
           .count = tensor.numel(),
           .dtype = dtype,
           .owner = std::make_shared<at::Tensor>(tensor)};
+}
+
+void bump_version(const at::Tensor& written) {
+  if (!written.is_inference()) {
+    written.unsafeGetTensorImpl()->bump_version();
+  }
 }
 
 void all_reduce(ProcessGroup& group, const at::Tensor& in_out, const AllReduceOptions& options) {

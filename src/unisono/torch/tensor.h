@@ -29,6 +29,10 @@ namespace unisono {
 /// CPU memory.
 [[nodiscard]] Buffer as_buffer(const at::Tensor& tensor);
 
+/// Tells autograd that an operation has written, or is about to write, past its back: so it can see
+/// that a saved tensor changed.
+void bump_version(const at::Tensor& written);
+
 // ProcessGroup's operations on tensors. Each says what it does to the tensor's elements; the
 // gradient does not flow through it. The Work of an asynchronous one keeps the tensors alive.
 
