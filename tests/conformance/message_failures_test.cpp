@@ -4,6 +4,7 @@
 #include <future>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -93,6 +94,8 @@ TEST_P(MessageFailures, ATimeoutNamesTheRank) {
     }
     float value = 0;
     const Work other = group.recv_async(as_buffer(std::span(&value, 1)), 2);
+    // Time for the progress thread to fall asleep with a later deadline than what comes.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     const auto start = std::chrono::steady_clock::now();
     try {
       group.recv(as_buffer(std::span(&value, 1)),

@@ -414,42 +414,37 @@ TEST_P(Messages, OfSeveralThreadsPassBesideCollectives) {
   });
 }
 
-// Whatever the sleeping threads of a rank wait for: without a wake-up they would look again only
-// when the first stall is due, after five seconds.
+// Whatever the sleeping thread of a rank waits for: without a wake-up it would look again only when
+// the first stall is due, after five seconds.
 TEST_P(Messages, WakeARankThatSleepsForOthersToo) {
   run_ranks(GetParam(), [](ProcessGroup& group) {
-    constexpr int kRounds = 5;
     std::int32_t value = 0;
     const Buffer buffer = as_buffer(std::span(&value, 1));
-    if (group.rank() != 0) {
-      for (int round = 0; round < kRounds; ++round) {
-        group.recv(buffer, 0, {.tag = 1});
-        // Time for rank 0 to fall asleep; whether it does changes nothing for what is right.
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-        group.send(buffer, 0, {.tag = 2});
+    // Time to fall asleep; whether they do changes nothing for what is right.
+    const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+    for (const int last : {1, 2, 3}) {
+      if (group.rank() == 0) {
+        const auto start = std::chrono::steady_clock::now();
+        std::int32_t late = 0;
+        const Work pending = group.recv_async(as_buffer(std::span(&late, 1)), last, {.tag = 3});
+        pause();
+        for (const int peer : {1, 2, 3}) {
+          group.send(buffer, peer, {.tag = 1});
+          group.recv(buffer, peer, {.tag = 2});
+        }
+        group.send(buffer, last, {.tag = 4});
+        pending.wait();
+        EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+        continue;
       }
-      group.send(buffer, 0, {.tag = 3});
-      return;
-    }
-    const auto start = std::chrono::steady_clock::now();
-    std::vector<std::int32_t> late(4, 0);
-    std::vector<Work> pending;
-    for (const int first : {3, 1, 2}) {
-      pending.push_back(
-          group.recv_async(as_buffer(std::span(late).subspan(static_cast<std::size_t>(first), 1)),
-                           first,
-                           {.tag = 3}));
-    }
-    for (int round = 0; round < kRounds; ++round) {
-      for (const int peer : {1, 2, 3}) {
-        group.send(buffer, peer, {.tag = 1});
-        group.recv(buffer, peer, {.tag = 2});
+      group.recv(buffer, 0, {.tag = 1});
+      pause();
+      group.send(buffer, 0, {.tag = 2});
+      if (group.rank() == last) {
+        group.recv(buffer, 0, {.tag = 4});
+        group.send(buffer, 0, {.tag = 3});
       }
     }
-    for (const Work& work : pending) {
-      work.wait();
-    }
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
   });
 }
 

@@ -94,7 +94,7 @@ std::vector<Work> Messenger::submit(Requests requests) {
       changed_.notify_all();
     }
   }
-  complete(std::move(finished));
+  complete(finished);
   return works;
 }
 
@@ -233,14 +233,20 @@ void Messenger::abort_streams(const Error& reason) noexcept {
   if (std::exchange(has_aborted_, true)) {
     return;
   }
-  try {
-    // Ranks that this one never talked to hear of its end, too.
-    (void)parts_.mesh.progress();
-  } catch (const std::exception&) {
-    // One can't be reached: it can't be told.
-  }
+  adopt_delivered(std::chrono::milliseconds::zero());
   for (tcp::PacketStream* const stream : parts_.mesh.streams()) {
     stream->abort(reason);
+  }
+}
+
+// Ranks that this one never talked to hear of its end, too.
+void Messenger::adopt_delivered(std::chrono::milliseconds linger) noexcept {
+  try {
+    (void)parts_.mesh.progress();
+    parts_.mesh.finish_dials(Deadline::after(linger));
+  } catch (const std::exception&) {
+    // One can't be reached: it can't be told.
+    return;
   }
 }
 
@@ -264,12 +270,7 @@ void Messenger::finish() {
 
 void Messenger::leave() noexcept {
   const MutexLock lock(mutex_);
-  try {
-    (void)parts_.mesh.progress();
-    parts_.mesh.finish_dials(Deadline::after(kLinger));
-  } catch (const std::exception&) {
-    // One can't be reached: it can't be told.
-  }
+  adopt_delivered(kLinger);
   const auto streams = parts_.mesh.streams();
   for (tcp::PacketStream* const stream : streams) {
     if (!has_aborted_) {

@@ -93,6 +93,7 @@ class Messenger {
   void note(const Error& error) UNISONO_REQUIRES(mutex_);
   void check_requests() UNISONO_REQUIRES(mutex_);
   void abort_streams(const Error& reason) noexcept UNISONO_REQUIRES(mutex_);
+  void adopt_delivered(std::chrono::milliseconds linger) noexcept UNISONO_REQUIRES(mutex_);
 
   // messenger_waiting.cpp
   /// Asked with the lock held.
@@ -116,7 +117,7 @@ class Messenger {
   void start_progress() UNISONO_REQUIRES(mutex_);
   void make_progress() UNISONO_EXCLUDES(mutex_);
   void settle_failure() UNISONO_EXCLUDES(mutex_);
-  static void complete(Requests finished);
+  static void complete(const Requests& finished);
   [[nodiscard]] Mode mode_of(const MessageRequest& request) const;
   [[nodiscard]] bool needs_network(const MessageRequest& request) const;
 

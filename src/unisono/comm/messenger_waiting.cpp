@@ -80,7 +80,7 @@ void Messenger::drive(const IsDone& is_done, Mode mode) {
       end_spinning();
       finished.swap(finished_);
     }
-    complete(std::move(finished));
+    complete(finished);
   }
   for (bool is_newcomer = true; !is_over; is_newcomer = false) {
     is_over = sleep(is_done, is_newcomer);
@@ -107,7 +107,7 @@ bool Messenger::look(const IsDone& is_done, int n_spins) {
     }
     finished.swap(finished_);
   }
-  complete(std::move(finished));
+  complete(finished);
   if (has_failed) [[unlikely]] {
     settle_failure();
   }
@@ -139,7 +139,7 @@ bool Messenger::sleep(const IsDone& is_done, bool is_newcomer) {
     has_failed = error_.has_value();
     finished.swap(finished_);
   }
-  complete(std::move(finished));
+  complete(finished);
   if (has_failed) [[unlikely]] {
     settle_failure();
   }
@@ -268,6 +268,9 @@ void Messenger::settle_failure() {
     is_settling_ = true;
     error = error_;
   }
+  if (!error) {
+    return;
+  }
   // Wakes all waits, which then end.
   (void)parts_.failure.set(parts_.explain(*error));
   Requests finished;
@@ -278,18 +281,18 @@ void Messenger::settle_failure() {
     finished.swap(finished_);
   }
   tell_();
-  complete(std::move(finished));
+  complete(finished);
 }
 
-void Messenger::complete(Requests finished) {
+void Messenger::complete(const Requests& finished) {
   for (const std::unique_ptr<MessageRequest>& request : finished) {
     const std::shared_ptr<WorkState> state = std::move(request->state);
     state->set_source(request->source);
-    const std::exception_ptr error =
-        request->error ? std::make_exception_ptr(*request->error) : nullptr;
+    const std::optional<Error>& error = request->error;
+    const std::exception_ptr exception = error ? std::make_exception_ptr(*error) : nullptr;
     // The buffers are the caller's again before it hears of the end.
     request->buffer = {};
-    state->complete(error);
+    state->complete(exception);
   }
 }
 

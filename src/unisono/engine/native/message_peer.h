@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,7 +47,7 @@ struct MessagePeer {
 
   /// For a rank of this node.
   const shm::Arena* arena = nullptr;
-  std::optional<shm::ProcessMemory> process = {};
+  std::unique_ptr<shm::ProcessMemory> process = {};
 
   std::deque<OutgoingPacket> outgoing = {};
   std::int64_t n_unsettled_bytes = 0;

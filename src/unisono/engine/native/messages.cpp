@@ -1,6 +1,7 @@
 #include "unisono/engine/native/messages.h"
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "unisono/engine/native/message.h"
@@ -22,7 +23,7 @@ Messages::Messages(MessageParts parts)
     lanes_.push_back(parts_.mailbox.channel(local_rank));
     peer.channel = lanes_.back().get();
     peer.arena = &parts_.mailbox.arena(local_rank);
-    peer.process.emplace(parts_.mailbox.process_memory(local_rank));
+    peer.process = std::make_unique<shm::ProcessMemory>(parts_.mailbox.process_memory(local_rank));
     on_node_.push_back(&peer);
   }
 }

@@ -116,6 +116,18 @@ TEST(Lane, IsFullAtItsLimitsAndTheReaderHearsWhoWaits) {
   }
 }
 
+TEST(Lane, GivesAllRoomBackBeforeItsReaderWaits) {
+  Ends lane;
+  const std::vector<std::byte> payload = bytes_of(100, 1);
+  std::vector<std::byte> taken(100);
+  ASSERT_TRUE(lane.writer.write(message_of(100, 0), "", payload));
+  ASSERT_NE(lane.reader.peek(), nullptr);
+  lane.reader.take(taken);
+  EXPECT_EQ(lane.reader.peek(), nullptr);
+  EXPECT_EQ(lane.memory.n_cells_taken.load(), 1U);
+  EXPECT_EQ(lane.memory.n_bytes_taken.load(), 100U);
+}
+
 // What another process may have written by mistake must not lead the reader astray.
 TEST(Lane, RefusesWhatIsNoPacket) {
   const auto expect_refused = [](const auto& spoil) {

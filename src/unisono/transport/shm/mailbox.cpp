@@ -149,7 +149,9 @@ void Mailbox::stay() noexcept {
   mine.doorbell.stay();
   if (mine.is_polling.load(std::memory_order_relaxed) != 0) {
     mine.is_polling.store(0, std::memory_order_relaxed);
-    bell_->clear();
+    if (bell_) {
+      bell_->clear();
+    }
   }
 }
 

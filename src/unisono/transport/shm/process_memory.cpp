@@ -28,7 +28,7 @@ bool ProcessMemory::is_that_process() const noexcept {
 bool ProcessMemory::read(std::uint64_t address, std::span<std::byte> into) const noexcept {
   while (!into.empty()) {
     const iovec local{.iov_base = into.data(), .iov_len = into.size()};
-    // The address means something in the other process only.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): it is an address of the other process.
     const iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = into.size()};
     const ssize_t n_bytes = ::process_vm_readv(pid_, &local, 1, &remote, 1, 0);
     if (n_bytes <= 0) {

@@ -84,7 +84,7 @@ void MessageMesh::begin(int rank, Dial& dial) {
   dial.is_connected = false;
   dial.next_try = Deadline::never();
   net::set_liveness_timeout(dial.socket.get(), kLivenessTimeout);
-  dial.hello.emplace(net::Hello::Side::kClient, secret_, mine_);
+  dial.hello = std::make_unique<net::Hello>(net::Hello::Side::kClient, secret_, mine_);
   dial.output = dial.hello->take_output();
 }
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -79,7 +78,7 @@ class MessageMesh {
   struct Dial {
     Fd socket;  // Not open between two tries.
     bool is_connected = false;
-    std::optional<net::Hello> hello;
+    std::unique_ptr<net::Hello> hello;
     std::vector<std::byte> output;
     Deadline next_try = Deadline::never();
     std::chrono::milliseconds pause{};

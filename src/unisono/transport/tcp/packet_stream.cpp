@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -115,13 +116,13 @@ bool PacketStream::send(const Packet& packet,
 
 const Packet* PacketStream::peek() {
   while (!has_packet_ && !has_left_) {
-    if (!read_head()) {
+    if (!read_head() || !frame_) {
       return nullptr;
     }
     if (frame_->kind == FrameKind::kPacket) {
-      take_packet_fields();
+      take_packet_fields(*frame_);
     } else {
-      finish_control_frame();
+      finish_control_frame(*frame_);
     }
   }
   return has_packet_ ? &packet_ : nullptr;
@@ -184,44 +185,31 @@ void PacketStream::take_frame_header() {
   fields_.resize(frame_->kind == FrameKind::kPacket ? kFieldBytes + frame_->step : frame_->n_bytes);
 }
 
-void PacketStream::take_packet_fields() {
+void PacketStream::take_packet_fields(const Frame& frame) {
   packet_ = decode_fields(fields_);
   if (!transport::is_plausible(packet_) ||
-      frame_->n_bytes != kFieldBytes + frame_->step + packet_.n_bytes) {
+      frame.n_bytes != kFieldBytes + frame.step + packet_.n_bytes) {
     throw Error(ErrorCode::kCorruptData, fmt::format("{} sent bytes that are no packet", name_));
   }
-  label_.assign(reinterpret_cast<const char*>(fields_.data()) + kFieldBytes, frame_->step);
+  label_.assign(reinterpret_cast<const char*>(fields_.data()) + kFieldBytes, frame.step);
   has_packet_ = true;
 }
 
-void PacketStream::finish_control_frame() {
-  if (frame_->kind == FrameKind::kAbort) {
-    const Error reason = decode_abort(*frame_, fields_);
+void PacketStream::finish_control_frame(const Frame& frame) {
+  if (frame.kind == FrameKind::kAbort) {
+    const Error reason = decode_abort(frame, fields_);
     throw Error(reason.code(), fmt::format("{} gave up: {}", name_, reason.what()));
   }
   has_left_ = true;
 }
 
 void PacketStream::abort(const Error& reason) noexcept {
-  // In the middle of a frame no other can begin: the closed connection has to say it all.
-  if (outgoing_head_.empty() || n_sent_ == 0) {
-    try {
-      write_control(encode_abort(0, reason));
-    } catch (const std::exception&) {
-      // Out of memory while giving up: the same.
-    }
-  }
+  write_control([&] { return encode_abort(0, reason); });
   ::shutdown(socket_.get(), SHUT_WR);
 }
 
 void PacketStream::say_goodbye() noexcept {
-  try {
-    if (outgoing_head_.empty() || n_sent_ == 0) {
-      write_control(encode_bye(0));
-    }
-  } catch (const std::exception&) {
-    return;
-  }
+  write_control([] { return encode_bye(0); });
 }
 
 void PacketStream::linger(Deadline deadline) noexcept {
@@ -237,8 +225,17 @@ void PacketStream::linger(Deadline deadline) noexcept {
   }
 }
 
-void PacketStream::write_control(std::span<const std::byte> frame) noexcept {
-  (void)net::write_some(socket_.get(), frame);
+// In the middle of a frame no other can begin: the closed connection has to say it all.
+void PacketStream::write_control(
+    const std::function<std::vector<std::byte>()>& encode_frame) noexcept {
+  try {
+    if (outgoing_head_.empty() || n_sent_ == 0) {
+      (void)net::write_some(socket_.get(), encode_frame());
+    }
+  } catch (const std::exception&) {
+    // Out of memory while giving up.
+    return;
+  }
 }
 
 }  // namespace unisono::tcp

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,9 +56,9 @@ class PacketStream final : public transport::PacketChannel {
   [[nodiscard]] bool read(std::span<std::byte> into, std::size_t& n_read);
   [[nodiscard]] bool read_head();
   void take_frame_header();
-  void take_packet_fields();
-  void finish_control_frame();
-  void write_control(std::span<const std::byte> frame) noexcept;
+  void take_packet_fields(const Frame& frame);
+  void finish_control_frame(const Frame& frame);
+  void write_control(const std::function<std::vector<std::byte>()>& encode_frame) noexcept;
 
   std::string name_;
   Fd socket_;
