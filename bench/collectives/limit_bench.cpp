@@ -4,7 +4,9 @@
 //     limit_bench all_reduce 8:64M:x2 0.5
 
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -121,6 +123,10 @@ void run(int argc, char** argv) {
   const pid_t child = ::fork();
   if (child < 0) {
     throw unisono::system_error("limit_bench: fork", errno);
+  }
+  if (child == 0) {
+    // Waits have no end, so that of rank 0 must be the end of rank 1.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   }
   run_rank(arguments, shared, buffer_bytes, child == 0 ? 1 : 0);
   if (child == 0) {
