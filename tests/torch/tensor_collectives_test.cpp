@@ -1,5 +1,3 @@
-#include "unisono/torch/collectives.h"
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +7,7 @@
 
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/torch/collectives.h"
 
 #include "rank_threads.h"
 

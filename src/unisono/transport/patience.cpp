@@ -22,15 +22,27 @@ Patience::Patience(Deadline deadline,
                    const Failure& failure,
                    const WaitReporter& reporter)
     : deadline_(deadline),
-      begin_(Deadline::Clock::now()),
       look_(kFirstLook),
-      next_look_(Deadline::after(kFirstLook)),
       stall_(first_stall),
-      next_stall_(Deadline::after(first_stall)),
       failure_(failure),
       reporter_(reporter) {}
 
+void Patience::begin() {
+  if (!has_begun_) {
+    has_begun_ = true;
+    begin_ = Deadline::Clock::now();
+    next_look_ = Deadline::at(begin_ + look_);
+    next_stall_ = Deadline::at(begin_ + stall_);
+  }
+}
+
+Deadline Patience::next_check() {
+  begin();
+  return earlier(earlier(deadline_, next_stall_), next_look_);
+}
+
 void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
+  begin();
   failure_.throw_if_set();
   std::vector<int> late = late_ranks();
   if (reporter_.departed(late)) {

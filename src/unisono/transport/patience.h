@@ -36,7 +36,8 @@ class WaitReporter {
   virtual void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const = 0;
 };
 
-/// How long one operation may wait, and what happens meanwhile.
+/// How long one operation may wait, and what happens meanwhile. Time begins with the first call of
+/// next_check() or check(): an operation that need not sleep asks no clock.
 class Patience {
  public:
   /// Reports a stall after `first_stall`, and again each time the wait has doubled.
@@ -50,9 +51,7 @@ class Patience {
   [[nodiscard]] const Failure& failure() const { return failure_; }
 
   /// When a sleeping wait must call check() next, at the latest.
-  [[nodiscard]] Deadline next_check() const {
-    return earlier(earlier(deadline_, next_stall_), next_look_);
-  }
+  [[nodiscard]] Deadline next_check();
 
   /// Throws the group's failure, the departure of a rank that is waited for, or the timeout if the
   /// deadline has passed; reports a stall if one is due. `late_ranks` says for whom the caller
@@ -60,12 +59,15 @@ class Patience {
   void check(const std::function<std::vector<int>()>& late_ranks);
 
  private:
+  void begin();
+
   Deadline deadline_;
+  bool has_begun_ = false;
   Deadline::Clock::time_point begin_;
   std::chrono::milliseconds look_;
-  Deadline next_look_;
+  Deadline next_look_ = Deadline::never();
   std::chrono::milliseconds stall_;
-  Deadline next_stall_;
+  Deadline next_stall_ = Deadline::never();
   const Failure& failure_;
   const WaitReporter& reporter_;
 };

@@ -215,7 +215,8 @@ void NativeEngine::execute(const Operation& operation, Deadline deadline, Caller
                            .exchange = tcp::Exchange(parts_.mesh, tag, patience),
                            .mode = caller == Caller::kUser ? user_mode_ : progress_mode_,
                            .patience = patience,
-                           .scratch = scratch_};
+                           .scratch = scratch_,
+                           .inputs = inputs_};
   try {
     run(context);
   } catch (const Error& error) {

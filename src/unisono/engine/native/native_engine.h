@@ -13,6 +13,7 @@
 #include "unisono/engine/native/reduce_plans.h"
 #include "unisono/engine/native/symmetric_memory.h"
 #include "unisono/engine/native/whereabouts.h"
+#include "unisono/kernels/reduce.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/tcp/mesh.h"
@@ -54,6 +55,7 @@ class NativeEngine final : public Engine {
   shm::WaitMode user_mode_;
   shm::WaitMode progress_mode_;
   std::vector<std::byte> scratch_;
+  std::vector<kernels::ReduceInput> inputs_;
   // The last calls, oldest first; kept where there are several nodes.
   std::vector<CallRecord> calls_;
   bool has_aborted_ = false;

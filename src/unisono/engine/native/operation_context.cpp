@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "unisono/base/error.h"
@@ -17,9 +19,18 @@ namespace unisono::engine {
 void OperationContext::enter() {
   shm::Card& mine = board.my_card(operation.sequence);
   const shm::Arena& arena = board.arena(self());
-  mine.descriptor = operation.descriptor;
   mine.placement.in_offset = arena.offset_of(in_bytes(), operation.in.n_bytes()).value_or(-1);
   mine.placement.out_offset = arena.offset_of(out_bytes(), operation.out.n_bytes()).value_or(-1);
+  show_card_and_wait();
+}
+
+void OperationContext::enter_with(std::span<const std::byte> payload) {
+  std::copy(payload.begin(), payload.end(), board.my_card(operation.sequence).payload.begin());
+  show_card_and_wait();
+}
+
+void OperationContext::show_card_and_wait() {
+  board.my_card(operation.sequence).descriptor = operation.descriptor;
   board.enter(operation.sequence, mode, patience);
   check_cards();
 }

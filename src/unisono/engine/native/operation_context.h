@@ -2,12 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/operation.h"
+#include "unisono/kernels/reduce.h"
 #include "unisono/transport/patience.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/tcp/exchange.h"
@@ -22,11 +24,16 @@ struct OperationContext {
   tcp::Exchange exchange;
   shm::WaitMode mode;
   transport::Patience& patience;
+  // Of the engine, so that small operations allocate nothing.
   std::vector<std::byte>& scratch;
+  std::vector<kernels::ReduceInput>& inputs;
 
   /// Shows this rank's card, waits for those of the node's ranks, and checks that all called the
   /// same.
   void enter();
+
+  /// The same, with up to shm::kInlineBytes that the node's ranks find in the card.
+  void enter_with(std::span<const std::byte> payload);
 
   /// Waits until every rank of the node has called it as often as this one.
   void sync() { board.sync(mode, patience); }
@@ -61,6 +68,7 @@ struct OperationContext {
   [[nodiscard]] std::byte* out_bytes() const { return static_cast<std::byte*>(operation.out.data); }
 
  private:
+  void show_card_and_wait();
   void check_cards() const;
 };
 

@@ -103,24 +103,31 @@ void reduce_between_nodes(OperationContext& context, const ReducePlan& plan) {
 void reduce_in_slots(OperationContext& context,
                      const ReducePlan& plan,
                      kernels::ReduceSteps steps) {
-  copy_into_slot(context);
-  context.enter();
+  const std::int64_t n_bytes = context.operation.in.n_bytes();
+  const bool is_inline = n_bytes <= shm::kInlineBytes && context.operation.ins.empty();
+  if (is_inline) {
+    context.enter_with({context.in_bytes(), static_cast<std::size_t>(n_bytes)});
+  } else {
+    copy_into_slot(context);
+    context.enter();
+  }
   const bool is_scattered = plan.receivers.kind == Receivers::Kind::kOwner;
   const int rank = context.topology.rank();
   if (!plan.receivers.include(rank, is_scattered ? rank : 0)) {
     return;
   }
   const std::int64_t offset = is_scattered ? bytes_before(context.operation.ins, rank) : 0;
-  std::vector<kernels::ReduceInput> inputs;
-  inputs.reserve(static_cast<std::size_t>(context.n_local()));
+  context.inputs.clear();
   for (int peer = 0; peer < context.n_local(); ++peer) {
-    inputs.push_back({.data = context.board.slot(peer, context.operation.sequence) + offset,
-                      .is_partial = false});
+    const std::byte* const data =
+        is_inline ? context.card(peer).payload.data()
+                  : context.board.slot(peer, context.operation.sequence) + offset;
+    context.inputs.push_back({.data = data, .is_partial = false});
   }
   void* const output = context.out_bytes();
   kernels::reduce({.dtype = context.operation.descriptor.dtype,
                    .kind = context.operation.descriptor.reduce,
-                   .inputs = inputs,
+                   .inputs = context.inputs,
                    .steps = steps,
                    .outputs = std::span(&output, 1),
                    .divisor = context.topology.world_size(),

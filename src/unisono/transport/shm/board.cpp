@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,11 @@
 namespace unisono::shm {
 namespace {
 
+// Between these the spinning of a wait adapts. The least is a meeting of ranks that have a core
+// each; the most is half of what a sleep and its end cost.
+constexpr int kMinSpins = 32;
+constexpr int kMaxSpins = 2000;
+
 void pause_briefly() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -34,7 +40,8 @@ std::int64_t Board::n_bytes(int local_world_size) {
                                    2 * sizeof(Lane) * static_cast<std::size_t>(local_world_size));
 }
 
-Board::Board(const std::vector<Seat>& seats, int local_rank) : local_rank_(local_rank) {
+Board::Board(const std::vector<Seat>& seats, int local_rank)
+    : local_rank_(local_rank), spin_limit_(kMaxSpins) {
   const std::int64_t size = n_bytes(static_cast<int>(seats.size()));
   for (const Seat& seat : seats) {
     UNISONO_CHECK(seat.offset_bytes >= 0 && seat.offset_bytes <= seat.arena->n_bytes() - size,
@@ -56,14 +63,17 @@ void Board::wait_for_all(HasArrived has_arrived, WaitMode mode, transport::Patie
     }
     return next == members_.size();
   };
-  for (int spin = 0; spin < mode.n_spins; ++spin) {
+  const int n_spins = std::min(mode.n_spins, spin_limit_);
+  for (int spin = 0; spin < n_spins; ++spin) {
     if (all_have_arrived()) {
+      spin_limit_ = std::min(2 * spin_limit_, kMaxSpins);
       return;
     }
     pause_briefly();
   }
   for (int yield = 0; yield < mode.n_yields; ++yield) {
     if (all_have_arrived()) {
+      spin_limit_ = std::max(spin_limit_ / 2, kMinSpins);
       return;
     }
     ::sched_yield();

@@ -59,8 +59,15 @@ struct alignas(kCacheLine) Card {
   /// Written last, so whoever sees an operation's number sees the rest of its card.
   std::atomic<std::uint64_t> sequence;
   transport::Descriptor descriptor;
-  Placement placement;
+
+  union {
+    Placement placement;
+    /// Instead, the contribution itself: it comes with the line that says that it is there.
+    std::array<std::byte, sizeof(Placement)> payload;
+  };
 };
+
+inline constexpr auto kInlineBytes = static_cast<std::int64_t>(sizeof(Placement));
 
 static_assert(sizeof(Card) == kCacheLine);
 
@@ -183,6 +190,8 @@ class Board {
   std::vector<Member> members_;
   int local_rank_;
   std::uint64_t stage_ = 0;
+  // Falls where yielding the core is what brings the peers here: they are waiting for this one.
+  int spin_limit_;
 };
 
 }  // namespace unisono::shm
