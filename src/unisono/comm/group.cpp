@@ -163,7 +163,7 @@ void Group::make_progress() {
       queue_.pop_front();
       is_driven_ = true;
     }
-    const std::exception_ptr error = drive(pending.call, engine::Caller::kProgress);
+    std::exception_ptr error = drive(pending.call, engine::Caller::kProgress);
     {
       const MutexLock lock(mutex_);
       is_driven_ = false;
@@ -171,7 +171,7 @@ void Group::make_progress() {
     changed_.notify_all();
     // The buffers are the caller's again before it hears of the end.
     pending.call.operation = {};
-    pending.state->complete(error);
+    pending.state->complete(std::move(error));
   }
 }
 

@@ -288,11 +288,13 @@ void Messenger::complete(const Requests& finished) {
   for (const std::unique_ptr<MessageRequest>& request : finished) {
     const std::shared_ptr<WorkState> state = std::move(request->state);
     state->set_source(request->source);
+    // An error of its own, whose text no other thread shares.
     const std::optional<Error>& error = request->error;
-    const std::exception_ptr exception = error ? std::make_exception_ptr(*error) : nullptr;
+    std::exception_ptr exception =
+        error ? std::make_exception_ptr(Error(error->code(), error->what())) : nullptr;
     // The buffers are the caller's again before it hears of the end.
     request->buffer = {};
-    state->complete(exception);
+    state->complete(std::move(exception));
   }
 }
 

@@ -11,17 +11,18 @@
 
 namespace unisono::comm {
 
-void WorkState::complete(const std::exception_ptr& error) {
+void WorkState::complete(std::exception_ptr error) {
   std::vector<std::function<void(std::exception_ptr)>> callbacks;
   {
     const MutexLock lock(mutex_);
-    error_ = error;
+    // Moved: once others can see it, this thread has no share in it.
+    error_ = std::move(error);
     callbacks = std::exchange(callbacks_, {});
     is_completed_.store(true, std::memory_order_release);
   }
   completed_.notify_all();
   for (const auto& callback : callbacks) {
-    callback(error);
+    callback(this->error());
   }
 }
 

@@ -17,7 +17,7 @@ class WorkState {
   explicit WorkState(std::uint64_t sequence) : sequence_(sequence) {}
 
   /// Ends the operation, with null for success; calls the callbacks on this thread. Once.
-  void complete(const std::exception_ptr& error) UNISONO_EXCLUDES(mutex_);
+  void complete(std::exception_ptr error) UNISONO_EXCLUDES(mutex_);
 
   /// False if the operation has not ended by then.
   [[nodiscard]] bool wait_until(Deadline deadline) UNISONO_EXCLUDES(mutex_);

@@ -12,8 +12,19 @@
 #include "unisono/base/error.h"
 
 namespace unisono::net {
+namespace {
+
+// A program may end without destroying its groups: then their threads run to the very end, and must
+// find OpenSSL's tables, which it would free at exit.
+void keep_openssl_until_the_end() {
+  static const bool is_kept = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1;
+  UNISONO_CHECK(is_kept, "OpenSSL can't be initialized");
+}
+
+}  // namespace
 
 Nonce make_nonce() {
+  keep_openssl_until_the_end();
   Nonce nonce{};
   if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), static_cast<int>(nonce.size())) !=
       1) {
@@ -23,6 +34,7 @@ Nonce make_nonce() {
 }
 
 Proof hmac_sha256(std::string_view secret, std::span<const std::byte> message) {
+  keep_openssl_until_the_end();
   Proof proof{};
   std::size_t size = 0;
   // An empty key must still be a pointer, else OpenSSL takes it for "the key of the last call".
