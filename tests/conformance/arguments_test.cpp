@@ -1,6 +1,7 @@
 // Wrong arguments of any operation are refused with a text that names the argument, before anything
 // is sent; the group goes on.
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -36,7 +37,9 @@ struct Fixture {
   [[nodiscard]] Buffer other_dtype() { return as_buffer(std::span(doubles)); }
 
   // The block of a rank within whole().
-  [[nodiscard]] Buffer part(int rank) { return as_buffer(std::span(four).subspan(2 * rank, 2)); }
+  [[nodiscard]] Buffer part(int rank) {
+    return as_buffer(std::span(four).subspan(2 * static_cast<std::size_t>(rank), 2));
+  }
 };
 
 struct WrongCall {

@@ -36,7 +36,8 @@ std::vector<std::byte> TestMemory::bytes() const {
 std::vector<std::int64_t> uneven_counts(int world_size, std::int64_t scale, unsigned seed) {
   std::vector<std::int64_t> counts;
   for (int rank = 0; rank < world_size; ++rank) {
-    counts.push_back((rank + seed) % 3 * scale + (seed % 2 == 0 ? rank + 1 : 0));
+    counts.push_back((rank + static_cast<std::int64_t>(seed)) % 3 * scale +
+                     (seed % 2 == 0 ? rank + 1 : 0));
   }
   return counts;
 }

@@ -208,7 +208,7 @@ TEST_P(MovementWorlds, AllToAllTakesUnevenBlocksInABufferOrAList) {
     std::vector<std::int64_t> in_counts;
     std::vector<std::int64_t> out_counts;
     const auto count_of = [&](int from, int to) {
-      return (from + 2 * to + trial.seed) % 3 * trial.count + from;
+      return (from + 2 * to + static_cast<std::int64_t>(trial.seed)) % 3 * trial.count + from;
     };
     for (int rank = 0; rank < group.world_size(); ++rank) {
       in_counts.push_back(count_of(group.rank(), rank));

@@ -276,7 +276,8 @@ TEST_P(Messages, InGreatNumberEndInAnyOrderOfWaiting) {
     }
     std::vector<std::size_t> order(works.size());
     std::iota(order.begin(), order.end(), 0U);
-    std::shuffle(order.begin(), order.end(), std::minstd_rand(42U + group.rank()));
+    std::shuffle(
+        order.begin(), order.end(), std::minstd_rand(42U + static_cast<unsigned>(group.rank())));
     for (const std::size_t i : order) {
       works[i].wait();
       EXPECT_TRUE(works[i].is_completed());

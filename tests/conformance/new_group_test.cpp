@@ -223,7 +223,7 @@ TEST(NewGroup, AFailureInOneGroupLeavesTheOthersAlone) {
     run_ranks(world, [](ProcessGroup& group) {
       const auto inner = group.split(group.rank() / 2, 0);
       if (group.rank() < 2) {
-        std::vector<float> values(group.rank() + 1U);
+        std::vector<float> values(static_cast<std::size_t>(group.rank()) + 1);
         try {
           inner->all_reduce(as_buffer(std::span(values)));
           ADD_FAILURE() << "a mismatch went unnoticed";

@@ -113,7 +113,10 @@ struct Pair {
   // Until nothing moves any more.
   void run() {
     int n_looks = 0;
-    while (ranks[0]->progress() | ranks[1]->progress()) {
+    bool has_moved = true;
+    while (has_moved) {
+      has_moved = ranks[0]->progress();
+      has_moved = ranks[1]->progress() || has_moved;
       ASSERT_LT(++n_looks, 100'000);
     }
   }
