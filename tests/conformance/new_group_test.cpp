@@ -158,12 +158,18 @@ int n_entries(const char* folder) {
   return n;
 }
 
-std::int64_t resident_pages() {
-  std::ifstream file("/proc/self/statm");
-  std::int64_t total = 0;
-  std::int64_t resident = 0;
-  file >> total >> resident;
-  return resident;
+// Of the arenas, which are this process's only shared memory.
+std::int64_t resident_arena_kib() {
+  std::ifstream file("/proc/self/status");
+  for (std::string word; file >> word;) {
+    if (word == "RssShmem:") {
+      std::int64_t kib = 0;
+      file >> kib;
+      return kib;
+    }
+  }
+  ADD_FAILURE() << "/proc/self/status has no RssShmem";
+  return 0;
 }
 
 TEST(NewGroup, AThousandLeaveNothingBehind) {
@@ -182,7 +188,7 @@ TEST(NewGroup, AThousandLeaveNothingBehind) {
       group.barrier();
       const int n_descriptors = n_entries("/proc/self/fd");
       const int n_threads = n_entries("/proc/self/task");
-      const std::int64_t n_pages = resident_pages();
+      const std::int64_t n_kib = resident_arena_kib();
       group.barrier();
       for (int round = 0; round < 1000; ++round) {
         make_and_use();
@@ -190,8 +196,8 @@ TEST(NewGroup, AThousandLeaveNothingBehind) {
       group.barrier();
       EXPECT_LE(n_entries("/proc/self/fd"), n_descriptors + 8);
       EXPECT_LE(n_entries("/proc/self/task"), n_threads);
-      // A group touches some ten pages of each rank's arena, were they kept.
-      EXPECT_LE(resident_pages(), n_pages + 5000);
+      // A thousand boards that were kept would be some 40 MiB.
+      EXPECT_LE(resident_arena_kib(), n_kib + 8192);
       group.barrier();
     });
   }

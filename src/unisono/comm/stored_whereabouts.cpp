@@ -51,7 +51,9 @@ std::vector<CallRecord> StoredWhereabouts::ask(int rank) noexcept {
   try {
     const std::string bytes = store->try_get(key_of(rank)).value_or("");
     calls.resize(bytes.size() / sizeof(CallRecord));
-    std::memcpy(calls.data(), bytes.data(), calls.size() * sizeof(CallRecord));
+    if (!calls.empty()) {
+      std::memcpy(calls.data(), bytes.data(), calls.size() * sizeof(CallRecord));
+    }
   } catch (const std::exception&) {
     store_.give_up();
   }

@@ -17,7 +17,7 @@ void copy_to_all(const void* from,
                  std::size_t n_bytes) {
   for (void* const output : outputs) {
     void* const to = static_cast<std::byte*>(output) + offset;
-    if (to != from) {
+    if (to != from && n_bytes > 0) {
       std::memcpy(to, from, n_bytes);
     }
   }
