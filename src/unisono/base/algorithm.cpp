@@ -10,6 +10,16 @@ const char* to_string(Algorithm algorithm) noexcept {
       return "one_shot";
     case Algorithm::kTwoShot:
       return "two_shot";
+    case Algorithm::kTree:
+      return "tree";
+    case Algorithm::kHalvingDoubling:
+      return "halving_doubling";
+    case Algorithm::kRing:
+      return "ring";
+    case Algorithm::kChunkedRing:
+      return "chunked_ring";
+    case Algorithm::kParameterServer:
+      return "parameter_server";
   }
   return "unknown algorithm";
 }

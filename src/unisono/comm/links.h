@@ -24,6 +24,7 @@
 #include "unisono/transport/shm/mailbox.h"
 #include "unisono/transport/tcp/mesh.h"
 #include "unisono/transport/tcp/message_mesh.h"
+#include "unisono/transport/traffic.h"
 
 namespace unisono::comm {
 
@@ -60,6 +61,8 @@ class Links {
   [[nodiscard]] std::chrono::milliseconds timeout() const { return setup_.timeout; }
 
   [[nodiscard]] const transport::Failure& failure() const { return failure_; }
+
+  [[nodiscard]] std::vector<RankTraffic> traffic() const { return mesh_.traffic().read(); }
 
   [[nodiscard]] engine::Engine& engine() { return *engine_; }
 

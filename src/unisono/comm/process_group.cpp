@@ -42,6 +42,10 @@ const rendezvous::Roster& ProcessGroup::roster() const {
   return group_->links().roster();
 }
 
+std::vector<RankTraffic> ProcessGroup::traffic() const {
+  return group_->links().traffic();
+}
+
 void ProcessGroup::all_reduce(const Buffer& in,
                               const Buffer& out,
                               const AllReduceOptions& options) {

@@ -13,6 +13,7 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/work.h"
 #include "unisono/rendezvous/roster.h"
+#include "unisono/transport/traffic.h"
 
 namespace unisono {
 
@@ -183,6 +184,9 @@ class ProcessGroup {
   ///
   /// Throws Error(kInvalidArgument) when the arena (UNISONO_ARENA_BYTES) has no room for it.
   [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype);
+
+  /// What this rank's collectives have exchanged with each rank of other nodes so far.
+  [[nodiscard]] std::vector<RankTraffic> traffic() const;
 
   /// Waits for the operations in flight (at most until their timeouts), tells the other ranks that
   /// this one leaves, and lets go of threads, sockets and the store; memory of allocate() stays

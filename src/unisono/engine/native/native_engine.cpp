@@ -18,12 +18,14 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/collective/canonical_tree.h"
-#include "unisono/collective/choose.h"
 #include "unisono/collective/reduce_plan.h"
+#include "unisono/collective/step_plan.h"
 #include "unisono/collective/topology.h"
+#include "unisono/engine/native/algorithm_choice.h"
 #include "unisono/engine/native/data_movement.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/reductions.h"
+#include "unisono/engine/native/step_reduction.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
@@ -50,28 +52,10 @@ shm::WaitMode user_wait_mode(int local_world_size) {
   return {.n_spins = has_cores ? kSpins : 1, .n_yields = kYields};
 }
 
-collective::Receivers receivers_of(const Operation& operation) {
-  using Kind = collective::Receivers::Kind;
-  switch (operation.descriptor.kind) {
-    case transport::OperationKind::kReduce:
-      return {.kind = Kind::kRoot, .root = operation.descriptor.root};
-    case transport::OperationKind::kReduceScatter:
-      return {.kind = Kind::kOwner};
-    default:
-      return {.kind = Kind::kAll};
-  }
-}
-
 bool reduces(transport::OperationKind kind) {
   return kind == transport::OperationKind::kAllReduce ||
          kind == transport::OperationKind::kReduce ||
          kind == transport::OperationKind::kReduceScatter;
-}
-
-// What a rank contributes to a reduction.
-std::int64_t contribution_bytes(const Operation& operation) {
-  return operation.descriptor.count *
-         static_cast<std::int64_t>(size_of(operation.descriptor.dtype));
 }
 
 // Says who waits for whom in which operation.
@@ -152,6 +136,7 @@ class OperationReporter final : public transport::WaitReporter {
 NativeEngine::NativeEngine(NativeParts parts)
     : parts_(std::move(parts)),
       plans_(parts_.topology),
+      choice_(parts_.topology, parts_.ranks),
       user_mode_(user_wait_mode(parts_.topology.local_world_size())),
       progress_mode_{.n_spins = 1, .n_yields = 20} {}
 
@@ -184,14 +169,17 @@ void NativeEngine::run(OperationContext& context) {
 
 void NativeEngine::reduce(OperationContext& context) {
   const collective::Receivers receivers = receivers_of(context.operation);
-  const collective::ReducePlan& two_shot = plans_.two_shot(receivers);
-  if (!is_one_shot(context.operation)) {
-    reduce_two_shot(context, two_shot);
+  const Algorithm algorithm = choice_.choose(context.operation);
+  if (collective::goes_in_steps(algorithm)) {
+    reduce_in_steps(context, plans_.in_steps(algorithm));
+  } else if (algorithm == Algorithm::kTwoShot) {
+    reduce_two_shot(context, plans_.two_shot(receivers));
   } else if (parts_.topology.n_nodes() == 1) {
-    reduce_in_slots(context, two_shot, plans_.whole_tree());
+    reduce_in_slots(context, plans_.two_shot(receivers), plans_.whole_tree());
   } else {
     reduce_one_shot(context, plans_.one_shot(receivers));
   }
+  choice_.learn(context);
 }
 
 void NativeEngine::remember(const Operation& operation) {
@@ -232,24 +220,6 @@ void NativeEngine::execute(const Operation& operation, Deadline deadline, Caller
   }
 }
 
-bool NativeEngine::is_one_shot(const Operation& operation) const {
-  // Between nodes a rank that is owed one block only has no use for the others.
-  if (operation.descriptor.kind == transport::OperationKind::kReduceScatter &&
-      parts_.topology.n_nodes() > 1) {
-    return false;
-  }
-  switch (operation.descriptor.algorithm) {
-    case Algorithm::kOneShot:
-      return true;
-    case Algorithm::kTwoShot:
-      return false;
-    case Algorithm::kAuto:
-      break;
-  }
-  return collective::is_one_shot_cheaper(
-      contribution_bytes(operation), parts_.topology, shm::kSlotBytes);
-}
-
 void NativeEngine::check(const Operation& operation) const {
   const transport::Descriptor& descriptor = operation.descriptor;
   if (!reduces(descriptor.kind)) {
@@ -262,14 +232,7 @@ void NativeEngine::check(const Operation& operation) const {
                 fmt::format("{}: the reduction is the user's own, but there is no function",
                             transport::to_string(descriptor.kind)));
   }
-  const bool is_forced = descriptor.algorithm == Algorithm::kOneShot;
-  if (is_forced && contribution_bytes(operation) > shm::kSlotBytes) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: algorithm one_shot takes at most {} bytes, not {}",
-                            transport::to_string(descriptor.kind),
-                            shm::kSlotBytes,
-                            contribution_bytes(operation)));
-  }
+  AlgorithmChoice::check(operation);
 }
 
 Buffer NativeEngine::allocate(std::int64_t count, DType dtype) {

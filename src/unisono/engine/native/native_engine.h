@@ -8,6 +8,7 @@
 
 #include "unisono/collective/topology.h"
 #include "unisono/engine/engine.h"
+#include "unisono/engine/native/algorithm_choice.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/rank_status.h"
 #include "unisono/engine/native/reduce_plans.h"
@@ -47,11 +48,11 @@ class NativeEngine final : public Engine {
   void run(OperationContext& context);
   void reduce(OperationContext& context);
   void remember(const Operation& operation);
-  [[nodiscard]] bool is_one_shot(const Operation& operation) const;
   void adopt_delivered() noexcept;
 
   NativeParts parts_;
   ReducePlans plans_;
+  AlgorithmChoice choice_;
   shm::WaitMode user_mode_;
   shm::WaitMode progress_mode_;
   std::vector<std::byte> scratch_;

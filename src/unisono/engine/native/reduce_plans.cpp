@@ -2,8 +2,10 @@
 
 #include <vector>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/collective/canonical_tree.h"
 #include "unisono/collective/reduce_plan.h"
+#include "unisono/collective/step_plan.h"
 #include "unisono/collective/topology.h"
 
 namespace unisono::engine {
@@ -37,6 +39,17 @@ const ReducePlan& ReducePlans::one_shot(Receivers receivers) {
 
 const ReducePlan& ReducePlans::two_shot(Receivers receivers) {
   return find_or_make(two_shot_[receivers.kind], topology_, receivers, collective::two_shot_plan);
+}
+
+const collective::StepPlan& ReducePlans::in_steps(Algorithm algorithm) {
+  auto found = in_steps_.find(algorithm);
+  if (found == in_steps_.end()) {
+    found = in_steps_
+                .emplace(algorithm,
+                         collective::step_plan(algorithm, topology_.rank(), topology_.world_size()))
+                .first;
+  }
+  return found->second;
 }
 
 }  // namespace unisono::engine

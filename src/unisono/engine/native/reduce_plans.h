@@ -3,7 +3,9 @@
 #include <map>
 #include <vector>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/collective/reduce_plan.h"
+#include "unisono/collective/step_plan.h"
 #include "unisono/collective/topology.h"
 #include "unisono/kernels/reduce_tree.h"
 
@@ -18,6 +20,8 @@ class ReducePlans {
   [[nodiscard]] const collective::ReducePlan& one_shot(collective::Receivers receivers);
   [[nodiscard]] const collective::ReducePlan& two_shot(collective::Receivers receivers);
 
+  [[nodiscard]] const collective::StepPlan& in_steps(Algorithm algorithm);
+
   /// The canonical tree over all ranks' own elements.
   [[nodiscard]] kernels::ReduceSteps whole_tree() const { return whole_tree_; }
 
@@ -29,6 +33,7 @@ class ReducePlans {
   std::vector<kernels::ReduceStep> whole_tree_;
   std::map<collective::Receivers::Kind, PlansOfKind> one_shot_;
   std::map<collective::Receivers::Kind, PlansOfKind> two_shot_;
+  std::map<Algorithm, collective::StepPlan> in_steps_;
 };
 
 }  // namespace unisono::engine

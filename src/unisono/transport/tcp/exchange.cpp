@@ -44,6 +44,16 @@ void Exchange::run(std::span<const Outgoing> sends, std::span<const Incoming> re
   for (const Incoming& incoming : receives) {
     connection(incoming.rank).post_receive(incoming.data);
   }
+  move_all();
+  for (const Outgoing& outgoing : sends) {
+    mesh_.traffic().count_sent(outgoing.rank, outgoing.data.size());
+  }
+  for (const Incoming& incoming : receives) {
+    mesh_.traffic().count_received(incoming.rank, incoming.data.size());
+  }
+}
+
+void Exchange::move_all() {
   int n_idle = 0;
   while (std::any_of(connections_.begin(), connections_.end(), is_busy)) {
     bool has_moved = false;

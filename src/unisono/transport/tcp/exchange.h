@@ -36,6 +36,7 @@ class Exchange {
 
  private:
   Connection& connection(int rank);
+  void move_all();
   void wait();
   [[nodiscard]] std::vector<int> late_ranks() const;
 

@@ -49,6 +49,7 @@ constexpr std::chrono::seconds kLivenessTimeout{20};
 
 Mesh::Mesh(std::vector<MeshMember> members, std::string secret, net::HelloInfo mine)
     : members_(std::move(members)),
+      traffic_(members_.size()),
       secret_(std::move(secret)),
       mine_(std::move(mine)),
       wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {

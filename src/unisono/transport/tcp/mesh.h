@@ -13,6 +13,7 @@
 #include "unisono/net/hello.h"
 #include "unisono/transport/patience.h"
 #include "unisono/transport/tcp/connection.h"
+#include "unisono/transport/traffic.h"
 
 namespace unisono::tcp {
 
@@ -56,6 +57,11 @@ class Mesh {
   /// Forgets the wake-ups so far.
   void clear_wakeups() const noexcept;
 
+  /// What went through the connections.
+  [[nodiscard]] transport::TrafficCounters& traffic() { return traffic_; }
+
+  [[nodiscard]] const transport::TrafficCounters& traffic() const { return traffic_; }
+
   /// The connections that exist.
   [[nodiscard]] std::vector<Connection*> open_connections() const;
 
@@ -68,6 +74,7 @@ class Mesh {
   void wait(int fd, Deadline deadline) const;
 
   std::vector<MeshMember> members_;
+  transport::TrafficCounters traffic_;
   std::string secret_;
   net::HelloInfo mine_;
   Fd wakeup_;

@@ -1,0 +1,135 @@
+#include "unisono/engine/native/algorithm_choice.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstdint>
+#include <string>
+
+#include "unisono/base/algorithm.h"
+#include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/collective/choose.h"
+#include "unisono/collective/link_costs.h"
+#include "unisono/collective/reduce_plan.h"
+#include "unisono/collective/step_plan.h"
+#include "unisono/engine/native/link_measurement.h"
+#include "unisono/transport/describe.h"
+#include "unisono/transport/descriptor.h"
+#include "unisono/transport/shm/board.h"
+
+namespace unisono::engine {
+namespace {
+
+constexpr double kMicro = 1e6;
+
+// What links cost decides nothing for less: fewest steps win.
+constexpr std::int64_t kLeastBytesToLearnFrom = shm::kInlineBytes + 1;
+
+std::string describe(const collective::Topology& topology, const collective::LinkCosts& links) {
+  std::string text;
+  if (topology.local_world_size() > 1) {
+    text += fmt::format(
+        ", a meeting {:.2f} us, {:.1f} GB/s", links.meeting * kMicro, 1e-9 / links.local_byte);
+  }
+  if (topology.n_nodes() > 1) {
+    text += fmt::format(", between nodes {:.1f} us, each further message {:.1f} us, {:.2f} GB/s",
+                        links.latency * kMicro,
+                        links.message * kMicro,
+                        1e-9 / links.remote_byte);
+  }
+  return text;
+}
+
+}  // namespace
+
+collective::Receivers receivers_of(const Operation& operation) {
+  using Kind = collective::Receivers::Kind;
+  switch (operation.descriptor.kind) {
+    case transport::OperationKind::kReduce:
+      return {.kind = Kind::kRoot, .root = operation.descriptor.root};
+    case transport::OperationKind::kReduceScatter:
+      return {.kind = Kind::kOwner};
+    default:
+      return {.kind = Kind::kAll};
+  }
+}
+
+std::int64_t contribution_bytes(const Operation& operation) {
+  return operation.descriptor.count *
+         static_cast<std::int64_t>(size_of(operation.descriptor.dtype));
+}
+
+AlgorithmChoice::AlgorithmChoice(const collective::Topology& topology, const RankStatus& ranks)
+    : topology_(topology), ranks_(ranks), chooser_(topology, {}, shm::kSlotBytes) {}
+
+void AlgorithmChoice::check(const Operation& operation) {
+  const transport::Descriptor& descriptor = operation.descriptor;
+  const char* const kind = transport::to_string(descriptor.kind);
+  const char* const algorithm = to_string(descriptor.algorithm);
+  const std::int64_t n_bytes = contribution_bytes(operation);
+  if (descriptor.algorithm == Algorithm::kOneShot && n_bytes > shm::kSlotBytes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: algorithm {} takes at most {} bytes, not {}",
+                            kind,
+                            algorithm,
+                            shm::kSlotBytes,
+                            n_bytes));
+  }
+  if (collective::goes_in_steps(descriptor.algorithm) &&
+      descriptor.kind != transport::OperationKind::kAllReduce) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "{}: algorithm {} is for all_reduce; use auto, one_shot or two_shot", kind, algorithm));
+  }
+}
+
+Algorithm AlgorithmChoice::choose(const Operation& operation) {
+  const collective::Receivers receivers = receivers_of(operation);
+  Algorithm algorithm = operation.descriptor.algorithm;
+  if (algorithm == Algorithm::kAuto) {
+    algorithm = chooser_.choose(receivers.kind, contribution_bytes(operation));
+    if (topology_.rank() == 0 && ranks_.logger().is_enabled(LogLevel::kDebug)) [[unlikely]] {
+      explain(operation, receivers);
+    }
+  }
+  // Between nodes a rank that is owed one block only has no use for the others.
+  const bool is_scattered = receivers.kind == collective::Receivers::Kind::kOwner;
+  return is_scattered && topology_.n_nodes() > 1 ? Algorithm::kTwoShot : algorithm;
+}
+
+void AlgorithmChoice::explain(const Operation& operation, const collective::Receivers& receivers) {
+  const std::int64_t n_bytes = contribution_bytes(operation);
+  const auto magnitude = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n_bytes)));
+  if (!explained_.emplace(receivers.kind, magnitude).second) {
+    return;
+  }
+  std::string text;
+  for (const auto& [algorithm, seconds] : chooser_.estimates(receivers.kind, n_bytes)) {
+    text += fmt::format(
+        "{}{} {:.1f} us", text.empty() ? "" : ", ", to_string(algorithm), seconds * kMicro);
+  }
+  ranks_.logger().debug(
+      fmt::format("{} {}, {} bytes: estimated {}; the first is taken; links: {}{}",
+                  ranks_.prefix(),
+                  transport::describe(operation.descriptor, operation.sequence),
+                  n_bytes,
+                  text,
+                  measured_ ? "measured" : "not measured",
+                  describe(topology_, measured_.value_or(collective::LinkCosts{}))));
+}
+
+void AlgorithmChoice::learn(OperationContext& context) {
+  const bool is_worth_it = context.operation.descriptor.algorithm == Algorithm::kAuto &&
+                           contribution_bytes(context.operation) >= kLeastBytesToLearnFrom;
+  if (measured_ || !is_worth_it || !collective::Chooser::depends_on_links(topology_)) {
+    return;
+  }
+  measured_ = measure_links(context);
+  chooser_ = collective::Chooser(topology_, *measured_, shm::kSlotBytes);
+  explained_.clear();
+}
+
+}  // namespace unisono::engine

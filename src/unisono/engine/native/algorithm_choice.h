@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "unisono/base/algorithm.h"
+#include "unisono/collective/choose.h"
+#include "unisono/collective/link_costs.h"
+#include "unisono/collective/reduce_plan.h"
+#include "unisono/collective/topology.h"
+#include "unisono/engine/native/operation_context.h"
+#include "unisono/engine/native/rank_status.h"
+#include "unisono/engine/operation.h"
+
+namespace unisono::engine {
+
+/// Which ranks an operation that reduces leaves a result on.
+[[nodiscard]] collective::Receivers receivers_of(const Operation& operation);
+
+/// What each rank contributes to it.
+[[nodiscard]] std::int64_t contribution_bytes(const Operation& operation);
+
+/// How a group's reductions are carried out: as the caller says, else as costs least. All ranks
+/// choose the same. The debug log of rank 0 says what was chosen and why, once for each kind and
+/// magnitude.
+class AlgorithmChoice {
+ public:
+  /// Both outlive it.
+  AlgorithmChoice(const collective::Topology& topology, const RankStatus& ranks);
+
+  /// Throws Error(kInvalidArgument) if the algorithm that the caller asks for can't carry it out.
+  /// Thread-safe.
+  static void check(const Operation& operation);
+
+  [[nodiscard]] Algorithm choose(const Operation& operation);
+
+  /// After an operation: measures what links cost, if choices depend on it and it is not known.
+  void learn(OperationContext& context);
+
+ private:
+  void explain(const Operation& operation, const collective::Receivers& receivers);
+
+  const collective::Topology& topology_;
+  const RankStatus& ranks_;
+  // Measured, unless nothing depends on it; before that what is usual.
+  std::optional<collective::LinkCosts> measured_;
+  collective::Chooser chooser_;
+  // Receivers and magnitudes of size that were explained.
+  std::set<std::pair<collective::Receivers::Kind, int>> explained_;
+};
+
+}  // namespace unisono::engine

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "unisono/collective/link_costs.h"
+#include "unisono/engine/native/operation_context.h"
+
+namespace unisono::engine {
+
+/// Measures what passing data costs between this group's ranks: some meetings and copies in each
+/// node, and messages between the lowest ranks of the nodes: about twenty round trips. Every rank
+/// takes part, after an operation that all of them called, and all get the same: what is slowest on
+/// any of them counts.
+[[nodiscard]] collective::LinkCosts measure_links(OperationContext& context);
+
+}  // namespace unisono::engine

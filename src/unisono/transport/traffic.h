@@ -1,0 +1,54 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace unisono {
+
+/// What a rank's collectives exchanged with one rank of another node: payload, without headers.
+struct RankTraffic {
+  std::int64_t sent_bytes = 0;
+  std::int64_t received_bytes = 0;
+
+  friend bool operator==(const RankTraffic&, const RankTraffic&) = default;
+};
+
+namespace transport {
+
+/// Counts by rank. One thread counts, any may look.
+class TrafficCounters {
+ public:
+  explicit TrafficCounters(std::size_t world_size) : counters_(world_size) {}
+
+  void count_sent(int rank, std::size_t n_bytes) { add(at(rank).sent, n_bytes); }
+
+  void count_received(int rank, std::size_t n_bytes) { add(at(rank).received, n_bytes); }
+
+  [[nodiscard]] std::vector<RankTraffic> read() const {
+    std::vector<RankTraffic> traffic;
+    for (const Counter& counter : counters_) {
+      traffic.push_back({.sent_bytes = counter.sent.load(std::memory_order_relaxed),
+                         .received_bytes = counter.received.load(std::memory_order_relaxed)});
+    }
+    return traffic;
+  }
+
+ private:
+  struct Counter {
+    std::atomic<std::int64_t> sent = 0;
+    std::atomic<std::int64_t> received = 0;
+  };
+
+  Counter& at(int rank) { return counters_[static_cast<std::size_t>(rank)]; }
+
+  static void add(std::atomic<std::int64_t>& counter, std::size_t n_bytes) {
+    counter.fetch_add(static_cast<std::int64_t>(n_bytes), std::memory_order_relaxed);
+  }
+
+  std::vector<Counter> counters_;
+};
+
+}  // namespace transport
+}  // namespace unisono
