@@ -40,7 +40,7 @@ deps: ## Install what the build needs: system packages, torch in .venv
 dev-deps: ## As deps, and what the checks need: clang, formatters, pre-commit
 	@tools/install_deps.sh --dev
 
-bench-deps: ## As deps, and the peers that the benchmarks compare with: Open MPI, MPICH
+bench-deps: ## As deps, and what the benchmarks compare with: Open MPI, MPICH, iperf3
 	@tools/install_deps.sh --bench
 
 # Configuring takes a second, so that it happens again only if another LibTorch may be asked for.
@@ -63,7 +63,7 @@ test: build ## Build all and run the tests, but not the slow ones
 test-all: build ## Build all and run every test
 	@$(CTEST) $(TEST_ARGS)
 
-bench: bench-deps build ## Measure: collectives beside MPI and Gloo, a training step beside Gloo
+bench: bench-deps build ## Measure: collectives beside MPI, Gloo and iperf3, a training step beside Gloo
 	@cmake --preset release
 	@cmake --build --preset release --target bench
 

@@ -13,7 +13,7 @@ readonly packages=(
   libgmock-dev libbenchmark-dev python3 python3-venv dataset-fashion-mnist)
 readonly dev_packages=(
   clang-16 libclang-rt-16-dev clang-tidy-19 gdb git iproute2 mold)
-readonly bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev)
+readonly bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev iperf3 iproute2)
 readonly python=${PYTHON:-python3}
 readonly log=$PWD/build/deps.log
 dev=no
