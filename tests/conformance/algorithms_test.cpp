@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <mutex>
 #include <numeric>
 #include <random>
@@ -214,6 +216,124 @@ TEST(Algorithms, OfAllReduceAreRefusedElsewhere) {
     }
   });
 }
+
+// How far `result` is from the exact sum of the ranks' values, in parts of the largest magnitude
+// that any partial sum may have.
+double relative_error(const std::vector<std::vector<float>>& inputs,
+                      const std::vector<float>& result) {
+  double largest = 0;
+  for (std::size_t index = 0; index < result.size(); ++index) {
+    double sum = 0;
+    double magnitude = 0;
+    for (const std::vector<float>& input : inputs) {
+      sum += input[index];
+      magnitude += std::abs(input[index]);
+    }
+    largest = std::max(largest, std::abs(result[index] - sum) / magnitude);
+  }
+  return largest;
+}
+
+std::vector<float> uniform_values(int rank, std::size_t count) {
+  std::mt19937 random(static_cast<unsigned>(rank) + 40);
+  std::uniform_real_distribution<float> magnitude(0.5F, 1.0F);
+  std::vector<float> values(count);
+  for (float& value : values) {
+    value = random() % 2 == 0 ? magnitude(random) : -magnitude(random);
+  }
+  return values;
+}
+
+class Compressed : public ::testing::TestWithParam<Algorithm> {};
+
+// docs/design/algorithms.md states the bounds.
+TEST_P(Compressed, SumsAreWithinTheStatedErrorAndTheSameOnAllRanks) {
+  const double rounding = GetParam() == Algorithm::kTwoShotBFloat16 ? 1.0 / 256 : 1.0 / 16;
+  for (const int world_size : {2, 3, 4, 6}) {
+    for (const std::vector<std::string>& nodes : test::layouts_of(world_size)) {
+      for (const std::size_t count : {1U, 1000U, 70001U}) {
+        std::mutex mutex;
+        std::vector<std::vector<float>> inputs(static_cast<std::size_t>(world_size));
+        std::vector<std::vector<float>> results;
+        run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+          std::vector<float> values = uniform_values(group.rank(), count);
+          const std::vector<float> input = values;
+          group.all_reduce(as_buffer(std::span(values)), {.algorithm = GetParam()});
+          const std::lock_guard lock(mutex);
+          inputs[static_cast<std::size_t>(group.rank())] = input;
+          results.push_back(values);
+        });
+        ASSERT_THAT(results, ::testing::Each(results.front()));
+        // A partial result is rounded once, and the result once more.
+        EXPECT_LE(relative_error(inputs, results.front()), 2.1 * rounding) << count;
+      }
+    }
+  }
+}
+
+TEST_P(Compressed, FewerBytesGoBetweenNodes) {
+  const auto plain = sent_elements(2, Algorithm::kTwoShot, 4096);
+  const auto packed = sent_elements(2, GetParam(), 4096);
+  const double share = GetParam() == Algorithm::kTwoShotBFloat16 ? 0.5 : 0.26;
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_LE(static_cast<double>(sum_of(packed[rank])),
+              share * static_cast<double>(sum_of(plain[rank])));
+  }
+}
+
+TEST_P(Compressed, NothingIsLostInsideANodeOrOfWhatIsNoNumber) {
+  test::Expected expected(4);
+  run_ranks(test::one_node(4), [&](ProcessGroup& group) {
+    auto mine = contribution(DType::kFloat32, 5000, group.rank(), 3);
+    group.all_reduce({.data = mine.data(), .count = 5000, .dtype = DType::kFloat32},
+                     {.algorithm = GetParam()});
+    ASSERT_EQ(mine, expected.all_reduce(DType::kFloat32, kSum, 5000, 3));
+  });
+  run_ranks({.nodes = {"a", "b"}}, [](ProcessGroup& group) {
+    std::vector<float> values(1000, 1.0F);
+    if (group.rank() == 1) {
+      values[500] = std::numeric_limits<float>::infinity();
+    }
+    group.all_reduce(as_buffer(std::span(values)), {.algorithm = GetParam()});
+    EXPECT_FALSE(std::isfinite(values[500]));
+    EXPECT_EQ(values[0], 2.0F);
+  });
+}
+
+TEST_P(Compressed, HalvesTravelCompressedToo) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    std::mutex mutex;
+    std::vector<std::vector<std::byte>> results;
+    run_ranks({.nodes = {"a", "b", "c"}}, [&](ProcessGroup& group) {
+      auto mine = contribution(dtype, 1001, group.rank(), 3);
+      group.all_reduce({.data = mine.data(), .count = 1001, .dtype = dtype},
+                       {.op = kAvg, .algorithm = GetParam()});
+      const std::lock_guard lock(mutex);
+      results.push_back(mine);
+    });
+    EXPECT_THAT(results, ::testing::Each(results.front()));
+  }
+}
+
+TEST_P(Compressed, OtherElementsAndReductionsAreRefused) {
+  run_ranks(test::one_node(2), [](ProcessGroup& group) {
+    std::vector<float> floats(10, 1.0F);
+    std::vector<double> doubles(10, 1.0);
+    std::vector<std::int32_t> integers(10, 1);
+    const auto refuses = [&](const Buffer& buffer, const ReduceOp& op) {
+      EXPECT_THAT([&] { group.all_reduce(buffer, {.op = op, .algorithm = GetParam()}); },
+                  ::testing::ThrowsMessage<Error>(
+                      ::testing::HasSubstr("is for sum, avg and premul_sum of f32")));
+    };
+    refuses(as_buffer(std::span(floats)), kMax);
+    refuses(as_buffer(std::span(doubles)), kSum);
+    refuses(as_buffer(std::span(integers)), kSum);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats,
+                         Compressed,
+                         ::testing::Values(Algorithm::kTwoShotBFloat16, Algorithm::kTwoShotFloat8));
 
 bool is_allowed(DType dtype, ReduceKind kind) {
   try {

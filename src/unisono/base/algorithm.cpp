@@ -20,6 +20,10 @@ const char* to_string(Algorithm algorithm) noexcept {
       return "chunked_ring";
     case Algorithm::kParameterServer:
       return "parameter_server";
+    case Algorithm::kTwoShotBFloat16:
+      return "two_shot_bf16";
+    case Algorithm::kTwoShotFloat8:
+      return "two_shot_fp8";
   }
   return "unknown algorithm";
 }

@@ -14,9 +14,12 @@ enum class Algorithm : std::uint8_t {
   kTree,             ///< To rank 0 and back along a binomial tree: few messages, for many nodes.
   kHalvingDoubling,  ///< Halves of halves to ranks ever farther away, and back.
   // These combine in another order. They are never chosen, and are there to compare with.
-  kRing,            ///< Whole buffers go once round all ranks.
-  kChunkedRing,     ///< Chunks go twice round all ranks.
-  kParameterServer  ///< Rank 0 takes in all buffers and sends the result to all.
+  kRing,             ///< Whole buffers go once round all ranks.
+  kChunkedRing,      ///< Chunks go twice round all ranks.
+  kParameterServer,  ///< Rank 0 takes in all buffers and sends the result to all.
+  // As kTwoShot, but with fewer bits between nodes. Never chosen: the result loses some, too.
+  kTwoShotBFloat16,  ///< 16 bits for each element.
+  kTwoShotFloat8     ///< 8 bits for each element, and a scale for each block.
 };
 
 inline constexpr std::array kAlgorithms{Algorithm::kAuto,
@@ -26,7 +29,9 @@ inline constexpr std::array kAlgorithms{Algorithm::kAuto,
                                         Algorithm::kHalvingDoubling,
                                         Algorithm::kRing,
                                         Algorithm::kChunkedRing,
-                                        Algorithm::kParameterServer};
+                                        Algorithm::kParameterServer,
+                                        Algorithm::kTwoShotBFloat16,
+                                        Algorithm::kTwoShotFloat8};
 
 /// "auto", "one_shot", ... as in messages.
 [[nodiscard]] const char* to_string(Algorithm algorithm) noexcept;

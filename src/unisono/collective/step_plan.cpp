@@ -226,8 +226,9 @@ StepPlan parameter_server_plan(int rank, int world_size) {
 }
 
 bool goes_in_steps(Algorithm algorithm) {
-  return algorithm != Algorithm::kAuto && algorithm != Algorithm::kOneShot &&
-         algorithm != Algorithm::kTwoShot;
+  return algorithm == Algorithm::kTree || algorithm == Algorithm::kHalvingDoubling ||
+         algorithm == Algorithm::kRing || algorithm == Algorithm::kChunkedRing ||
+         algorithm == Algorithm::kParameterServer;
 }
 
 StepPlan step_plan(Algorithm algorithm, int rank, int world_size) {
@@ -242,9 +243,7 @@ StepPlan step_plan(Algorithm algorithm, int rank, int world_size) {
       return chunked_ring_plan(rank, world_size);
     case Algorithm::kParameterServer:
       return parameter_server_plan(rank, world_size);
-    case Algorithm::kAuto:
-    case Algorithm::kOneShot:
-    case Algorithm::kTwoShot:
+    default:
       break;
   }
   UNISONO_CHECK(false, "an algorithm does not go step by step");

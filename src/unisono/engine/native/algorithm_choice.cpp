@@ -10,11 +10,13 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
+#include "unisono/base/reduce_kind.h"
 #include "unisono/collective/choose.h"
 #include "unisono/collective/link_costs.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/collective/step_plan.h"
 #include "unisono/engine/native/link_measurement.h"
+#include "unisono/kernels/compress.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/shm/board.h"
@@ -26,6 +28,15 @@ constexpr double kMicro = 1e6;
 
 // What links cost decides nothing for less: fewest steps win.
 constexpr std::int64_t kLeastBytesToLearnFrom = shm::kInlineBytes + 1;
+
+// What training averages: numbers that are combined in f32, where a small error is no other
+// meaning.
+bool is_compressible(const transport::Descriptor& descriptor) {
+  const bool adds_up = descriptor.reduce == ReduceKind::kSum ||
+                       descriptor.reduce == ReduceKind::kAvg ||
+                       descriptor.reduce == ReduceKind::kPremulSum;
+  return adds_up && partial_dtype(descriptor.dtype, descriptor.reduce) == DType::kFloat32;
+}
 
 std::string describe(const collective::Topology& topology, const collective::LinkCosts& links) {
   std::string text;
@@ -61,6 +72,17 @@ std::int64_t contribution_bytes(const Operation& operation) {
          static_cast<std::int64_t>(size_of(operation.descriptor.dtype));
 }
 
+kernels::Compression compression_of(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kTwoShotBFloat16:
+      return kernels::Compression::kBFloat16;
+    case Algorithm::kTwoShotFloat8:
+      return kernels::Compression::kFloat8;
+    default:
+      return kernels::Compression::kNone;
+  }
+}
+
 AlgorithmChoice::AlgorithmChoice(const collective::Topology& topology, const RankStatus& ranks)
     : topology_(topology), ranks_(ranks), chooser_(topology, {}, shm::kSlotBytes) {}
 
@@ -77,7 +99,17 @@ void AlgorithmChoice::check(const Operation& operation) {
                             shm::kSlotBytes,
                             n_bytes));
   }
-  if (collective::goes_in_steps(descriptor.algorithm) &&
+  const bool is_compressed = compression_of(descriptor.algorithm) != kernels::Compression::kNone;
+  if (is_compressed && !is_compressible(descriptor)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: algorithm {} is for sum, avg and premul_sum of f32, f16 and bf16, "
+                            "not for {} of {}",
+                            kind,
+                            algorithm,
+                            to_string(descriptor.reduce),
+                            to_string(descriptor.dtype)));
+  }
+  if ((is_compressed || collective::goes_in_steps(descriptor.algorithm)) &&
       descriptor.kind != transport::OperationKind::kAllReduce) {
     throw Error(
         ErrorCode::kInvalidArgument,

@@ -13,6 +13,7 @@
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/rank_status.h"
 #include "unisono/engine/operation.h"
+#include "unisono/kernels/compress.h"
 
 namespace unisono::engine {
 
@@ -21,6 +22,9 @@ namespace unisono::engine {
 
 /// What each rank contributes to it.
 [[nodiscard]] std::int64_t contribution_bytes(const Operation& operation);
+
+/// What an algorithm does to elements on their way to other nodes.
+[[nodiscard]] kernels::Compression compression_of(Algorithm algorithm);
 
 /// How a group's reductions are carried out: as the caller says, else as costs least. All ranks
 /// choose the same. The debug log of rank 0 says what was chosen and why, once for each kind and

@@ -172,8 +172,8 @@ void NativeEngine::reduce(OperationContext& context) {
   const Algorithm algorithm = choice_.choose(context.operation);
   if (collective::goes_in_steps(algorithm)) {
     reduce_in_steps(context, plans_.in_steps(algorithm));
-  } else if (algorithm == Algorithm::kTwoShot) {
-    reduce_two_shot(context, plans_.two_shot(receivers));
+  } else if (algorithm != Algorithm::kOneShot) {
+    reduce_two_shot(context, plans_.two_shot(receivers), compression_of(algorithm));
   } else if (parts_.topology.n_nodes() == 1) {
     reduce_in_slots(context, plans_.two_shot(receivers), plans_.whole_tree());
   } else {

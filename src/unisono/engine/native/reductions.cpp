@@ -12,6 +12,7 @@
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/reduction_windows.h"
 #include "unisono/engine/native/window_reduction.h"
+#include "unisono/kernels/compress.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/kernels/reduce_tree.h"
 #include "unisono/transport/shm/board.h"
@@ -79,19 +80,21 @@ void reduce_pipelined(OperationContext& context,
 }
 
 // The size of a window must not depend on how the buffers lie in memory: that differs by node.
-void reduce_between_nodes(OperationContext& context, const ReducePlan& plan) {
+void reduce_between_nodes(OperationContext& context,
+                          const ReducePlan& plan,
+                          kernels::Compression compression) {
   const auto windows = make_windows(context, plan, shm::kStagingBytes);
   const bool is_symmetric = windows->is_symmetric();
   for (std::int64_t index = 0; index < windows->n_windows(); ++index) {
     if (is_symmetric) {
       const Window window = windows->symmetric(index);
-      WindowReduction(context, plan, window).run();
+      WindowReduction(context, plan, window, compression).run();
       continue;
     }
     windows->copy_in(index);
     context.sync();
     const Window window = windows->staged(index);
-    WindowReduction(context, plan, window).run();
+    WindowReduction(context, plan, window, compression).run();
     context.sync();
     windows->copy_out(index);
   }
@@ -156,10 +159,12 @@ void reduce_one_shot(OperationContext& context, const ReducePlan& plan) {
   }
 }
 
-void reduce_two_shot(OperationContext& context, const ReducePlan& plan) {
+void reduce_two_shot(OperationContext& context,
+                     const ReducePlan& plan,
+                     kernels::Compression compression) {
   context.enter();
   if (context.topology.n_nodes() > 1) {
-    reduce_between_nodes(context, plan);
+    reduce_between_nodes(context, plan, compression);
     return;
   }
   const auto whole = make_windows(context, plan, std::int64_t{1} << 62);

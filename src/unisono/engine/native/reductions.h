@@ -4,6 +4,7 @@
 
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/engine/native/operation_context.h"
+#include "unisono/kernels/compress.h"
 #include "unisono/kernels/reduce_tree.h"
 
 namespace unisono::engine {
@@ -19,7 +20,10 @@ void reduce_in_slots(OperationContext& context,
 /// One-shot between nodes, for what fits into the slots.
 void reduce_one_shot(OperationContext& context, const collective::ReducePlan& plan);
 
-/// Each rank combines its chunk, and passes the result on to its receivers.
-void reduce_two_shot(OperationContext& context, const collective::ReducePlan& plan);
+/// Each rank combines its chunk, and passes the result on to its receivers. Between nodes what is
+/// f32 goes compressed.
+void reduce_two_shot(OperationContext& context,
+                     const collective::ReducePlan& plan,
+                     kernels::Compression compression);
 
 }  // namespace unisono::engine

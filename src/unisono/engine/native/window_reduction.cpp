@@ -10,6 +10,7 @@
 #include "unisono/base/reduce_kind.h"
 #include "unisono/collective/canonical_tree.h"
 #include "unisono/collective/reduce_plan.h"
+#include "unisono/kernels/compress.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/tcp/exchange.h"
@@ -26,6 +27,10 @@ std::span<std::byte> take_front(std::span<std::byte>& memory, std::int64_t n_byt
   return front;
 }
 
+std::int64_t n_floats(std::span<const std::byte> elements) {
+  return static_cast<std::int64_t>(elements.size() / sizeof(float));
+}
+
 }  // namespace
 
 void WindowReduction::run() {
@@ -39,48 +44,94 @@ void WindowReduction::run() {
   exchange_results();
 }
 
-std::int64_t WindowReduction::partial_bytes() const {
+DType WindowReduction::partial_type() const {
   const transport::Descriptor& descriptor = context_.operation.descriptor;
-  return static_cast<std::int64_t>(size_of(partial_dtype(descriptor.dtype, descriptor.reduce)));
+  return partial_dtype(descriptor.dtype, descriptor.reduce);
+}
+
+std::int64_t WindowReduction::partial_bytes() const {
+  return static_cast<std::int64_t>(size_of(partial_type()));
+}
+
+bool WindowReduction::is_compressed(DType dtype) const {
+  return compression_ != kernels::Compression::kNone && dtype == DType::kFloat32;
+}
+
+std::span<const std::byte> WindowReduction::pack(std::span<const std::byte> elements, DType dtype) {
+  if (!is_compressed(dtype)) {
+    return elements;
+  }
+  const std::int64_t count = n_floats(elements);
+  const std::span<std::byte> packed =
+      take_front(packed_, kernels::compressed_bytes(compression_, count));
+  kernels::compress(compression_, elements.data(), count, packed.data());
+  return packed;
+}
+
+std::span<std::byte> WindowReduction::room_for(std::span<std::byte> elements, DType dtype) {
+  return is_compressed(dtype)
+             ? take_front(packed_, kernels::compressed_bytes(compression_, n_floats(elements)))
+             : elements;
+}
+
+void WindowReduction::unpack(std::span<const std::byte> packed,
+                             std::span<std::byte> elements) const {
+  if (packed.data() != elements.data()) {
+    kernels::decompress(compression_, packed.data(), n_floats(elements), elements.data());
+  }
 }
 
 void WindowReduction::take_scratch() {
   std::int64_t n_bytes = 0;
+  std::int64_t n_packed = 0;
   for (const ChunkPlan& chunk : plan_.chunks) {
     std::size_t n_partials = chunk.partials.size() + 1;
     for (const collective::Partials& from : chunk.partials_from) {
       n_partials += from.subtrees.size();
     }
-    n_bytes += static_cast<std::int64_t>(n_partials) * place_of(chunk).count * partial_bytes();
+    const auto n_parts = static_cast<std::int64_t>(n_partials);
+    const std::int64_t count = place_of(chunk).count;
+    n_bytes += n_parts * count * partial_bytes();
+    if (compression_ != kernels::Compression::kNone) {
+      n_packed += n_parts * kernels::compressed_bytes(compression_, count);
+    }
   }
   const bool is_used = context_.topology.n_nodes() > 1;
-  if (is_used && context_.scratch.size() < static_cast<std::size_t>(n_bytes)) {
-    context_.scratch.resize(static_cast<std::size_t>(n_bytes));
+  const auto n_scratch = static_cast<std::size_t>(n_bytes + n_packed);
+  if (is_used && context_.scratch.size() < n_scratch) {
+    context_.scratch.resize(n_scratch);
   }
   scratch_ = context_.scratch;
+  packed_ = is_used ? scratch_.subspan(static_cast<std::size_t>(n_bytes)) : scratch_;
 }
 
 void WindowReduction::exchange_partials() {
   std::vector<tcp::Outgoing> sends;
   std::vector<tcp::Incoming> receives;
+  std::vector<std::span<std::byte>> partials;
   for (const ChunkPlan& chunk : plan_.chunks) {
     const ChunkPlace& place = place_of(chunk);
     for (const collective::RankRange subtree : chunk.partials) {
       const std::span<std::byte> partial = take_front(scratch_, place.count * partial_bytes());
       compute_partial(subtree, place, partial.data());
+      const std::span<const std::byte> packed = pack(partial, partial_type());
       for (const int to : chunk.partials_to) {
-        sends.push_back({.rank = to, .data = partial});
+        sends.push_back({.rank = to, .data = packed});
       }
     }
     for (const collective::Partials& from : chunk.partials_from) {
       for (std::size_t index = 0; index < from.subtrees.size(); ++index) {
         const std::span<std::byte> partial = take_front(scratch_, place.count * partial_bytes());
-        receives.push_back({.rank = from.rank, .data = partial});
+        receives.push_back({.rank = from.rank, .data = room_for(partial, partial_type())});
+        partials.push_back(partial);
         received_.push_back(partial.data());
       }
     }
   }
   context_.exchange.run(sends, receives);
+  for (std::size_t index = 0; index < partials.size(); ++index) {
+    unpack(receives[index].data, partials[index]);
+  }
 }
 
 void WindowReduction::compute_partial(collective::RankRange subtree,
@@ -168,23 +219,37 @@ void WindowReduction::exchange_results() {
   std::vector<tcp::Outgoing> sends;
   std::vector<tcp::Incoming> receives;
   for (const ChunkPlan& chunk : plan_.chunks) {
-    for (const int to : chunk.result_to) {
-      sends.push_back({.rank = to, .data = landing_of(chunk)});
+    const DType dtype = context_.operation.descriptor.dtype;
+    if (!chunk.result_to.empty()) {
+      const std::span<const std::byte> packed = pack(landing_of(chunk), dtype);
+      for (const int to : chunk.result_to) {
+        sends.push_back({.rank = to, .data = packed});
+      }
+      // This rank has the result, but is to have what the others get.
+      if (is_compressed(dtype)) {
+        deliver(chunk, packed);
+      }
     }
     if (chunk.result_from >= 0) {
-      receives.push_back({.rank = chunk.result_from, .data = landing_of(chunk)});
+      receives.push_back({.rank = chunk.result_from, .data = room_for(landing_of(chunk), dtype)});
     }
   }
   context_.exchange.run(sends, receives);
+  std::size_t n_delivered = 0;
   for (const ChunkPlan& chunk : plan_.chunks) {
-    if (chunk.result_from < 0) {
-      continue;
+    if (chunk.result_from >= 0) {
+      deliver(chunk, receives[n_delivered++].data);
     }
-    const std::span<const std::byte> result = landing_of(chunk);
-    for (std::byte* const out : outputs_of(chunk)) {
-      if (out != result.data()) {
-        std::copy(result.begin(), result.end(), out);
-      }
+  }
+}
+
+// To the ranks of this node.
+void WindowReduction::deliver(const ChunkPlan& chunk, std::span<const std::byte> packed) {
+  const std::span<std::byte> result = landing_of(chunk);
+  unpack(packed, result);
+  for (std::byte* const out : outputs_of(chunk)) {
+    if (out != result.data()) {
+      std::copy(result.begin(), result.end(), out);
     }
   }
 }

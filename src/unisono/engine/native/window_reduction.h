@@ -6,9 +6,11 @@
 #include <span>
 #include <vector>
 
+#include "unisono/base/dtype.h"
 #include "unisono/collective/canonical_tree.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/engine/native/operation_context.h"
+#include "unisono/kernels/compress.h"
 
 namespace unisono::engine {
 
@@ -35,8 +37,9 @@ class WindowReduction {
  public:
   WindowReduction(OperationContext& context,
                   const collective::ReducePlan& plan,
-                  const Window& window)
-      : context_(context), plan_(plan), window_(window) {}
+                  const Window& window,
+                  kernels::Compression compression = kernels::Compression::kNone)
+      : context_(context), plan_(plan), window_(window), compression_(compression) {}
 
   void run();
 
@@ -46,6 +49,7 @@ class WindowReduction {
   void compute_partial(collective::RankRange subtree, const ChunkPlace& place, std::byte* partial);
   void combine(const collective::ChunkPlan& chunk);
   void exchange_results();
+  void deliver(const collective::ChunkPlan& chunk, std::span<const std::byte> packed);
   [[nodiscard]] std::span<std::byte> landing_of(const collective::ChunkPlan& chunk);
   [[nodiscard]] std::vector<std::byte*> outputs_of(const collective::ChunkPlan& chunk) const;
 
@@ -53,14 +57,24 @@ class WindowReduction {
     return window_.chunks[static_cast<std::size_t>(chunk.chunk)];
   }
 
+  [[nodiscard]] DType partial_type() const;
   [[nodiscard]] std::int64_t partial_bytes() const;
+
+  // Elements as they go between nodes: themselves, unless they are f32 and to be compressed.
+  [[nodiscard]] bool is_compressed(DType dtype) const;
+  [[nodiscard]] std::span<const std::byte> pack(std::span<const std::byte> elements, DType dtype);
+  [[nodiscard]] std::span<std::byte> room_for(std::span<std::byte> elements, DType dtype);
+  void unpack(std::span<const std::byte> packed, std::span<std::byte> elements) const;
 
   OperationContext& context_;
   const collective::ReducePlan& plan_;
   const Window& window_;
+  kernels::Compression compression_;
   // Of the scratch memory: partial results in the order of the plan, then a result that no rank of
   // this node gets.
   std::span<std::byte> scratch_;
+  // Also of it: what is compressed.
+  std::span<std::byte> packed_;
   // Partial results of other nodes for the chunk that this rank combines, in the plan's order.
   std::vector<const std::byte*> received_;
 };
