@@ -1,17 +1,16 @@
 #include "unisono/comm/group.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <exception>
 #include <memory>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
+#include "unisono/base/thread.h"
 #include "unisono/comm/work.h"
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/engine.h"
@@ -115,15 +114,10 @@ void Group::start_progress() {
   if (progress_thread_.joinable()) {
     return;
   }
-  try {
-    progress_thread_ = std::thread([this] { make_progress(); });
-  } catch (const std::system_error& error) {
-    throw Error(ErrorCode::kSystem,
-                fmt::format("rank {} can't start its progress thread: {}; raise the limit of "
-                            "processes (ulimit -u)",
-                            links_->topology().rank(),
-                            error.what()));
-  }
+  progress_thread_ = start_thread(
+      "unisono-group",
+      fmt::format("rank {} can't start its progress thread", links_->topology().rank()),
+      [this] { make_progress(); });
 }
 
 std::exception_ptr Group::drive(const Call& call, engine::Caller caller) {
@@ -148,7 +142,6 @@ std::exception_ptr Group::drive(const Call& call, engine::Caller caller) {
 }
 
 void Group::make_progress() {
-  ::pthread_setname_np(::pthread_self(), "unisono-group");
   while (true) {
     Pending pending{.call = {.operation = {}, .deadline = Deadline::never()}, .state = nullptr};
     {

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -8,14 +7,13 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
+#include "unisono/base/thread.h"
 #include "unisono/comm/message_request.h"
 #include "unisono/comm/messenger.h"
 #include "unisono/comm/work_state.h"
@@ -228,19 +226,14 @@ void Messenger::start_progress() {
   if (progress_thread_.joinable()) {
     return;
   }
-  try {
-    progress_thread_ = std::thread([this] { make_progress(); });
-  } catch (const std::system_error& error) {
-    throw Error(ErrorCode::kSystem,
-                fmt::format("rank {} can't start the progress thread of its messages: {}; raise "
-                            "the limit of processes (ulimit -u)",
-                            parts_.topology.rank(),
-                            error.what()));
-  }
+  progress_thread_ =
+      start_thread("unisono-message",
+                   fmt::format("rank {} can't start the progress thread of its messages",
+                               parts_.topology.rank()),
+                   [this] { make_progress(); });
 }
 
 void Messenger::make_progress() {
-  ::pthread_setname_np(::pthread_self(), "unisono-message");
   while (true) {
     {
       const MutexLock lock(mutex_);

@@ -1,12 +1,12 @@
 #include "unisono/comm/watcher.h"
 
-#include <pthread.h>
+#include <fmt/format.h>
 
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "unisono/base/fd.h"
+#include "unisono/base/thread.h"
 #include "unisono/comm/links.h"
 #include "unisono/net/hello.h"
 #include "unisono/transport/shm/node.h"
@@ -39,10 +39,10 @@ Watcher::Watcher(const WatcherParts& parts)
     const auto& member = parts.roster.members[static_cast<std::size_t>(peer.rank)];
     watches_.push_back(std::make_unique<PeerWatch>(loop_, peer, member, parts.groups));
   }
-  thread_ = std::thread([this] {
-    ::pthread_setname_np(::pthread_self(), "unisono-watch");
-    loop_.run();
-  });
+  thread_ = start_thread(
+      "unisono-watch",
+      fmt::format("rank {} can't start the thread that watches its peers", parts.roster.rank),
+      [this] { loop_.run(); });
 }
 
 Watcher::~Watcher() {

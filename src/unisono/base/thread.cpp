@@ -1,0 +1,29 @@
+#include "unisono/base/thread.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <functional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "unisono/base/error.h"
+
+namespace unisono {
+
+std::thread start_thread(const char* name, const std::string& failure, std::function<void()> body) {
+  try {
+    return std::thread([name, body = std::move(body)] {
+      ::pthread_setname_np(::pthread_self(), name);
+      body();
+    });
+  } catch (const std::system_error& error) {
+    throw Error(
+        ErrorCode::kSystem,
+        fmt::format("{}: {}; raise the limit of processes (ulimit -u)", failure, error.what()));
+  }
+}
+
+}  // namespace unisono

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <thread>
+
+namespace unisono {
+
+/// Runs `body`, which does not throw, on a thread of its own. `name` is what the kernel calls it:
+/// at most 15 characters.
+///
+/// Throws Error(kSystem) when there can be no more threads; `failure` is how its message begins,
+/// e.g. "rank 3 can't start its progress thread".
+[[nodiscard]] std::thread start_thread(const char* name,
+                                       const std::string& failure,
+                                       std::function<void()> body);
+
+}  // namespace unisono
