@@ -1,9 +1,6 @@
 #include "unisono/net/event_loop.h"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/types.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -15,20 +12,12 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/base/mutex.h"
 
 namespace unisono::net {
 namespace {
 
 constexpr std::uint64_t kWakeupId = 0;
-
-Fd checked(int fd, const char* what) {
-  if (fd < 0) {
-    throw system_error(what, errno);
-  }
-  return Fd(fd);
-}
 
 void control(int epoll, int operation, int fd, std::uint32_t events, std::uint64_t id) {
   epoll_event event{};
@@ -41,10 +30,11 @@ void control(int epoll, int operation, int fd, std::uint32_t events, std::uint64
 
 }  // namespace
 
-EventLoop::EventLoop()
-    : epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
-      wakeup_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
-  control(epoll_.get(), EPOLL_CTL_ADD, wakeup_.get(), EPOLLIN, kWakeupId);
+EventLoop::EventLoop() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+  if (!epoll_.is_open()) {
+    throw system_error("epoll_create1", errno);
+  }
+  control(epoll_.get(), EPOLL_CTL_ADD, wakeup_.fd(), EPOLLIN, kWakeupId);
 }
 
 void EventLoop::add(int fd, std::uint32_t events, FdCallback callback) {
@@ -121,9 +111,7 @@ void EventLoop::post(Task task) {
 }
 
 void EventLoop::wake() {
-  constexpr std::uint64_t kOne = 1;
-  // Fails only when the counter is full, and then the loop wakes anyway.
-  [[maybe_unused]] const ssize_t n = ::write(wakeup_.get(), &kOne, sizeof(kOne));
+  wakeup_.wake();
 }
 
 void EventLoop::stop() {
@@ -150,8 +138,7 @@ void EventLoop::run_timers() {
 }
 
 void EventLoop::run_posts() {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t n = ::read(wakeup_.get(), &count, sizeof(count));
+  wakeup_.clear();
   std::vector<Task> posts;
   {
     const MutexLock lock(mutex_);

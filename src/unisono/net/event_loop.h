@@ -11,6 +11,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/mutex.h"
+#include "unisono/net/wakeup.h"
 
 namespace unisono::net {
 
@@ -69,7 +70,7 @@ class EventLoop {
   void run_posts();
 
   Fd epoll_;
-  Fd wakeup_;
+  Wakeup wakeup_;
   // Events carry the id, not the descriptor: the number of a closed descriptor comes back soon.
   std::uint64_t next_id_ = 1;
   std::unordered_map<int, std::uint64_t> ids_;

@@ -2,16 +2,11 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/types.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
@@ -51,12 +46,7 @@ Mesh::Mesh(std::vector<MeshMember> members, std::string secret, net::HelloInfo m
     : members_(std::move(members)),
       traffic_(members_.size()),
       secret_(std::move(secret)),
-      mine_(std::move(mine)),
-      wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!wakeup_.is_open()) {
-    throw system_error("creating an eventfd", errno);
-  }
-}
+      mine_(std::move(mine)) {}
 
 Connection& Mesh::connection(int rank, transport::Patience& patience) {
   std::unique_ptr<Connection>& connection = connections_[rank];
@@ -160,7 +150,7 @@ Fd Mesh::await_delivery(int rank, transport::Patience& patience) {
       next_look = Deadline::after(is_refused ? kSecondLook : until_next);
       until_next *= 2;
     }
-    (void)net::wait_for(wakeup_.get(), POLLIN, earlier(patience.next_check(), next_look));
+    (void)net::wait_for(wakeup_.fd(), POLLIN, earlier(patience.next_check(), next_look));
   }
 }
 
@@ -178,7 +168,7 @@ Fd Mesh::take_delivered(int rank) {
 // Until `fd` can be read, or somebody calls wake().
 void Mesh::wait(int fd, Deadline deadline) const {
   std::array<pollfd, 2> polls{{{.fd = fd, .events = POLLIN, .revents = 0},
-                               {.fd = wakeup_.get(), .events = POLLIN, .revents = 0}}};
+                               {.fd = wakeup_.fd(), .events = POLLIN, .revents = 0}}};
   (void)::poll(polls.data(), polls.size(), deadline.poll_timeout_ms());
   if (polls[1].revents != 0) {
     clear_wakeups();
@@ -211,16 +201,6 @@ void Mesh::deliver(int rank, Fd socket) {
     delivered_.insert_or_assign(rank, std::move(socket));
   }
   wake();
-}
-
-void Mesh::wake() const noexcept {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(wakeup_.get(), &one, sizeof(one));
-}
-
-void Mesh::clear_wakeups() const noexcept {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t n_read = ::read(wakeup_.get(), &count, sizeof(count));
 }
 
 std::vector<Connection*> Mesh::open_connections() const {

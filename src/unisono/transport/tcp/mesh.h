@@ -11,6 +11,7 @@
 #include "unisono/base/mutex.h"
 #include "unisono/net/address.h"
 #include "unisono/net/hello.h"
+#include "unisono/net/wakeup.h"
 #include "unisono/transport/patience.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/traffic.h"
@@ -49,13 +50,13 @@ class Mesh {
   void close() UNISONO_EXCLUDES(mutex_);
 
   /// Makes waits look again. Any thread.
-  void wake() const noexcept;
+  void wake() const noexcept { wakeup_.wake(); }
 
   /// Becomes readable on deliver() and wake().
-  [[nodiscard]] int wakeup_fd() const { return wakeup_.get(); }
+  [[nodiscard]] int wakeup_fd() const { return wakeup_.fd(); }
 
   /// Forgets the wake-ups so far.
-  void clear_wakeups() const noexcept;
+  void clear_wakeups() const noexcept { wakeup_.clear(); }
 
   /// What went through the connections.
   [[nodiscard]] transport::TrafficCounters& traffic() { return traffic_; }
@@ -77,7 +78,7 @@ class Mesh {
   transport::TrafficCounters traffic_;
   std::string secret_;
   net::HelloInfo mine_;
-  Fd wakeup_;
+  net::Wakeup wakeup_;
   std::map<int, std::unique_ptr<Connection>> connections_;
   Mutex mutex_;
   std::map<int, Fd> delivered_ UNISONO_GUARDED_BY(mutex_);

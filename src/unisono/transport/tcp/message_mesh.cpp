@@ -2,16 +2,12 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/types.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -52,12 +48,7 @@ constexpr int kMaxRefusals = 3;
 MessageMesh::MessageMesh(std::vector<MeshMember> members, std::string secret, net::HelloInfo mine)
     : members_(std::move(members)),
       secret_(std::move(secret)),
-      mine_(std::move(mine)),
-      wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!wakeup_.is_open()) {
-    throw system_error("creating an eventfd", errno);
-  }
-}
+      mine_(std::move(mine)) {}
 
 PacketStream* MessageMesh::find(int rank) const {
   const auto found = streams_.find(rank);
@@ -274,7 +265,7 @@ void MessageMesh::add_dial_polls(std::vector<pollfd>& polls) const {
 }
 
 void MessageMesh::add_polls(std::vector<pollfd>& polls) const {
-  polls.push_back({.fd = wakeup_.get(), .events = POLLIN, .revents = 0});
+  polls.push_back({.fd = wakeup_.fd(), .events = POLLIN, .revents = 0});
   add_dial_polls(polls);
   for (const auto& [rank, stream] : streams_) {
     if (!stream->has_left()) {
@@ -292,16 +283,6 @@ Deadline MessageMesh::next_try() const {
     next = earlier(next, dial.next_try);
   }
   return next;
-}
-
-void MessageMesh::wake() const noexcept {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(wakeup_.get(), &one, sizeof(one));
-}
-
-void MessageMesh::clear_wakeups() const noexcept {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t n_read = ::read(wakeup_.get(), &count, sizeof(count));
 }
 
 std::vector<PacketStream*> MessageMesh::streams() const {

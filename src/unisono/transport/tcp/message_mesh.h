@@ -14,6 +14,7 @@
 #include "unisono/base/fd.h"
 #include "unisono/base/mutex.h"
 #include "unisono/net/hello.h"
+#include "unisono/net/wakeup.h"
 #include "unisono/transport/tcp/mesh.h"
 #include "unisono/transport/tcp/packet_stream.h"
 
@@ -59,10 +60,10 @@ class MessageMesh {
   [[nodiscard]] Deadline next_try() const;
 
   /// Makes a poll(2) that waits look again. Any thread.
-  void wake() const noexcept;
+  void wake() const noexcept { wakeup_.wake(); }
 
   /// Forgets the wake-ups so far.
-  void clear_wakeups() const noexcept;
+  void clear_wakeups() const noexcept { wakeup_.clear(); }
 
   /// The connections that exist.
   [[nodiscard]] std::vector<PacketStream*> streams() const;
@@ -106,7 +107,7 @@ class MessageMesh {
   std::vector<MeshMember> members_;
   std::string secret_;
   net::HelloInfo mine_;
-  Fd wakeup_;
+  net::Wakeup wakeup_;
   std::map<int, std::unique_ptr<PacketStream>> streams_;
   std::map<int, Dial> dials_;
   Mutex mutex_;
