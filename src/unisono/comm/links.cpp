@@ -18,10 +18,10 @@
 #include "unisono/comm/job.h"
 #include "unisono/engine/native/native_engine.h"
 #include "unisono/net/address.h"
-#include "unisono/net/io.h"
 #include "unisono/rendezvous/meet.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/shm/board.h"
+#include "unisono/transport/tcp/farewell.h"
 #include "unisono/transport/tcp/frame.h"
 #include "unisono/transport/tcp/mesh.h"
 
@@ -263,7 +263,7 @@ void Links::deliver(const net::HelloInfo& visitor, Fd socket) {
       tcp::MessageMesh::welcome(socket.get());
     }
     // It came after the others were told.
-    (void)net::write_some(socket.get(), tcp::encode_abort(setup_.number, failure_.error()));
+    tcp::send_abort(socket.get(), setup_.number, failure_.error());
     return;
   }
   const int rank = rank_of(visitor.rank);

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <span>
@@ -131,6 +132,18 @@ void write_all(int fd,
       wait_or_throw(fd, POLLOUT, deadline, peer, progress);
     } else if (result.status != IoStatus::kDone) {
       throw_lost(peer, result, progress);
+    }
+  }
+}
+
+void discard_until_closed(int fd, Deadline deadline) noexcept {
+  std::array<std::byte, 4096> discarded{};
+  while (true) {
+    const IoResult result = read_some(fd, discarded);
+    const bool is_over = result.status == IoStatus::kClosed || result.status == IoStatus::kError;
+    const bool is_empty = result.status == IoStatus::kWouldBlock;
+    if (is_over || (is_empty && !wait_for(fd, POLLIN, deadline))) {
+      return;
     }
   }
 }

@@ -48,4 +48,9 @@ void write_all(int fd,
                                             Deadline deadline,
                                             const std::string& peer);
 
+/// Takes and drops what is there, and what comes until the other side hangs up or the deadline
+/// passes. Closing a socket with unread bytes resets it, and the other side would lose what was
+/// sent last.
+void discard_until_closed(int fd, Deadline deadline) noexcept;
+
 }  // namespace unisono::net

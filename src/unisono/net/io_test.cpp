@@ -101,5 +101,24 @@ TEST(Io, SomeReadsTellNothingNowFromTheEnd) {
   EXPECT_EQ(read_some(-1, bytes).status, IoStatus::kError);
 }
 
+TEST(Io, WhatIsThereIsDiscardedEvenWhenTimeIsUp) {
+  auto [left, right] = socket_pair();
+  const std::vector<std::byte> many(50'000);
+  write_all(left.get(), many, soon(), "right");
+  discard_until_closed(right.get(), Deadline::after(milliseconds(0)));
+  std::array<std::byte, 4> bytes{};
+  EXPECT_EQ(read_some(right.get(), bytes).status, IoStatus::kWouldBlock);
+}
+
+TEST(Io, WhatComesIsDiscardedUntilTheOtherSideHangsUp) {
+  auto [left, right] = socket_pair();
+  const std::vector<std::byte> many(3'000'000);
+  const std::jthread writer(
+      [&, fd = std::move(left)] { write_all(fd.get(), many, soon(), "right"); });
+  discard_until_closed(right.get(), Deadline::never());
+  std::array<std::byte, 4> bytes{};
+  EXPECT_EQ(read_some(right.get(), bytes).status, IoStatus::kClosed);
+}
+
 }  // namespace
 }  // namespace unisono::net

@@ -1,7 +1,6 @@
 #include "unisono/transport/tcp/connection.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -10,19 +9,17 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <exception>
-#include <functional>
 #include <span>
 #include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
 #include "unisono/transport/describe.h"
+#include "unisono/transport/tcp/farewell.h"
 
 namespace unisono::tcp {
 
@@ -224,36 +221,17 @@ void Connection::finish_control_frame(const Frame& frame) {
 void Connection::abort(const Error& reason) noexcept {
   // In the middle of a frame no other can begin: the closed connection has to say it all.
   if (n_sent_ == 0) {
-    write_control([&] { return encode_abort(group_, reason); });
+    send_abort(socket_.get(), group_, reason);
   }
   ::shutdown(socket_.get(), SHUT_WR);
 }
 
 void Connection::say_goodbye() noexcept {
-  write_control([&] { return encode_bye(group_); });
+  send_bye(socket_.get(), group_);
 }
 
 void Connection::linger(Deadline deadline) noexcept {
-  std::array<std::byte, 4096> discarded{};
-  while (true) {
-    const net::IoResult result = net::read_some(socket_.get(), discarded);
-    const bool is_over =
-        result.status == net::IoStatus::kClosed || result.status == net::IoStatus::kError;
-    const bool is_empty = result.status == net::IoStatus::kWouldBlock;
-    if (is_over || (is_empty && !net::wait_for(socket_.get(), POLLIN, deadline))) {
-      return;
-    }
-  }
-}
-
-void Connection::write_control(
-    const std::function<std::vector<std::byte>()>& encode_frame) noexcept {
-  try {
-    (void)net::write_some(socket_.get(), encode_frame());
-  } catch (const std::exception&) {
-    // Out of memory while giving up.
-    return;
-  }
+  net::discard_until_closed(socket_.get(), deadline);
 }
 
 }  // namespace unisono::tcp

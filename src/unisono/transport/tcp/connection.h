@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -63,8 +62,7 @@ class Connection {
   /// Tells the peer that this rank leaves in good order. Does not block, does not throw.
   void say_goodbye() noexcept;
 
-  /// Takes and drops what still comes, until the peer hangs up or the deadline passes. Closing a
-  /// socket with unread bytes resets it, and the peer would lose what was sent last.
+  /// Takes and drops what still comes, until the peer hangs up or the deadline passes.
   void linger(Deadline deadline) noexcept;
 
  private:
@@ -80,7 +78,6 @@ class Connection {
   void match_data_frame(const Frame& frame);
   [[nodiscard]] Error mismatch(const Frame& frame) const;
   [[noreturn]] void finish_control_frame(const Frame& frame);
-  void write_control(const std::function<std::vector<std::byte>()>& encode_frame) noexcept;
 
   int rank_;
   std::string name_;

@@ -1,7 +1,6 @@
 #include "unisono/transport/tcp/packet_stream.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -11,8 +10,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +25,7 @@
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
 #include "unisono/transport/packet.h"
+#include "unisono/transport/tcp/farewell.h"
 #include "unisono/transport/tcp/frame.h"
 
 namespace unisono::tcp {
@@ -204,38 +202,25 @@ void PacketStream::finish_control_frame(const Frame& frame) {
 }
 
 void PacketStream::abort(const Error& reason) noexcept {
-  write_control([&] { return encode_abort(0, reason); });
+  if (can_begin_frame()) {
+    send_abort(socket_.get(), 0, reason);
+  }
   ::shutdown(socket_.get(), SHUT_WR);
 }
 
 void PacketStream::say_goodbye() noexcept {
-  write_control([] { return encode_bye(0); });
+  if (can_begin_frame()) {
+    send_bye(socket_.get(), 0);
+  }
 }
 
 void PacketStream::linger(Deadline deadline) noexcept {
-  std::array<std::byte, 4096> discarded{};
-  while (true) {
-    const net::IoResult result = net::read_some(socket_.get(), discarded);
-    const bool is_over =
-        result.status == net::IoStatus::kClosed || result.status == net::IoStatus::kError;
-    const bool is_empty = result.status == net::IoStatus::kWouldBlock;
-    if (is_over || (is_empty && !net::wait_for(socket_.get(), POLLIN, deadline))) {
-      return;
-    }
-  }
+  net::discard_until_closed(socket_.get(), deadline);
 }
 
 // In the middle of a frame no other can begin: the closed connection has to say it all.
-void PacketStream::write_control(
-    const std::function<std::vector<std::byte>()>& encode_frame) noexcept {
-  try {
-    if (outgoing_head_.empty() || n_sent_ == 0) {
-      (void)net::write_some(socket_.get(), encode_frame());
-    }
-  } catch (const std::exception&) {
-    // Out of memory while giving up.
-    return;
-  }
+bool PacketStream::can_begin_frame() const {
+  return outgoing_head_.empty() || n_sent_ == 0;
 }
 
 }  // namespace unisono::tcp

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,8 +47,7 @@ class PacketStream final : public transport::PacketChannel {
   /// Tells the peer that this rank leaves in good order. Does not block, does not throw.
   void say_goodbye() noexcept;
 
-  /// Takes and drops what still comes, until the peer hangs up or the deadline passes. Closing a
-  /// socket with unread bytes resets it, and the peer would lose what was sent last.
+  /// Takes and drops what still comes, until the peer hangs up or the deadline passes.
   void linger(Deadline deadline) noexcept;
 
  private:
@@ -58,7 +56,7 @@ class PacketStream final : public transport::PacketChannel {
   void take_frame_header();
   void take_packet_fields(const Frame& frame);
   void finish_control_frame(const Frame& frame);
-  void write_control(const std::function<std::vector<std::byte>()>& encode_frame) noexcept;
+  [[nodiscard]] bool can_begin_frame() const;
 
   std::string name_;
   Fd socket_;
