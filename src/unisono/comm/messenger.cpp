@@ -54,6 +54,7 @@ Messenger::~Messenger() {
 int Messenger::run(MessageRequest& request) {
   throw_if_closed();
   bool has_ended = false;
+  Mode mode{};
   {
     const MutexLock lock(mutex_);
     throw_if_stopping();
@@ -62,10 +63,11 @@ int Messenger::run(MessageRequest& request) {
     has_ended = request.has_ended && finished_.empty();
     if (!has_ended) {
       begin_spinning();
+      mode = mode_of(request);
     }
   }
   if (!has_ended) {
-    drive([&] { return request.has_ended; }, mode_of(request));
+    drive([&] { return request.has_ended; }, mode);
   }
   if (request.error) [[unlikely]] {
     throw Error(*request.error);

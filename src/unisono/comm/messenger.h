@@ -12,6 +12,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
+#include "unisono/base/spin.h"
 #include "unisono/collective/topology.h"
 #include "unisono/comm/message_request.h"
 #include "unisono/comm/work.h"
@@ -101,8 +102,9 @@ class Messenger {
 
   // How a wait begins. The sleep comes after it.
   struct Mode {
-    int n_spins;   // Looks in a tight loop.
-    int n_yields;  // Looks with a sched_yield in between.
+    int n_spins;               // Looks in a tight loop.
+    int n_yields;              // Looks with a sched_yield in between.
+    bool is_adaptive = false;  // How it ends changes how much later ones spin.
   };
 
   void drive(const IsDone& is_done, Mode mode) UNISONO_EXCLUDES(mutex_);
@@ -118,7 +120,8 @@ class Messenger {
   void make_progress() UNISONO_EXCLUDES(mutex_);
   void settle_failure() UNISONO_EXCLUDES(mutex_);
   static void complete(const Requests& finished);
-  [[nodiscard]] Mode mode_of(const MessageRequest& request) const;
+  [[nodiscard]] Mode mode_of(const MessageRequest& request) const UNISONO_REQUIRES(mutex_);
+  void adapt_spinning(bool was_spin) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] bool needs_network(const MessageRequest& request) const;
 
   MessengerParts parts_;
@@ -148,6 +151,7 @@ class Messenger {
   int n_spinning_ UNISONO_GUARDED_BY(mutex_) = 0;
   // When they have ended.
   bool must_wake_watch_ UNISONO_GUARDED_BY(mutex_) = false;
+  SpinLimit spin_limit_ UNISONO_GUARDED_BY(mutex_);
   std::thread progress_thread_ UNISONO_GUARDED_BY(mutex_);
 };
 

@@ -13,21 +13,17 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
+#include "unisono/base/spin.h"
 #include "unisono/base/thread.h"
 #include "unisono/comm/message_request.h"
 #include "unisono/comm/messenger.h"
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/native/message.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace unisono::comm {
 namespace {
 
-// Looks before a wait goes to the next stage. Spins take some 50 ns each, yields some 500 ns.
-constexpr int kSpins = 2000;
+// Looks with a yield before a wait goes to sleep, some 500 ns each; a spin takes some 50 ns.
 constexpr int kYields = 200;
 
 // Others that want the lock wait for less than a microsecond.
@@ -35,14 +31,6 @@ constexpr int kSpinsPerLock = 16;
 
 // Where a look costs a system call, or a thread runs beside the rank's computation.
 constexpr int kFewYields = 20;
-
-void pause_briefly() {
-#if defined(__x86_64__)
-  _mm_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 }  // namespace
 
@@ -56,7 +44,20 @@ Messenger::Mode Messenger::mode_of(const MessageRequest& request) const {
   if (needs_network(request)) {
     return {.n_spins = 1, .n_yields = kFewYields};
   }
-  return {.n_spins = has_cores_ ? kSpins : 1, .n_yields = kYields};
+  if (!has_cores_) {
+    return {.n_spins = 1, .n_yields = kYields};
+  }
+  return {.n_spins = spin_limit_.n_spins(), .n_yields = kYields, .is_adaptive = true};
+}
+
+// Of a wait that ended before it slept: by a spin, or else by a yield.
+void Messenger::adapt_spinning(bool was_spin) {
+  const MutexLock lock(mutex_);
+  if (was_spin) {
+    spin_limit_.note_spun();
+  } else {
+    spin_limit_.note_yielded();
+  }
 }
 
 // After begin_spinning(): until `is_done`.
@@ -65,11 +66,16 @@ void Messenger::drive(const IsDone& is_done, Mode mode) {
   for (int n = 0; n < mode.n_spins && !is_over; n += kSpinsPerLock) {
     is_over = look(is_done, std::min(mode.n_spins, kSpinsPerLock));
   }
+  const bool was_spin = is_over;
   for (int n = 0; n < mode.n_yields && !is_over; ++n) {
     is_over = look(is_done, 1);
     if (!is_over) {
       ::sched_yield();
     }
+  }
+  // At the limit there is nothing to learn from a spin, and most waits end by the first.
+  if (is_over && mode.is_adaptive && !(was_spin && mode.n_spins == SpinLimit::kMost)) {
+    adapt_spinning(was_spin);
   }
   if (!is_over) {
     Requests finished;

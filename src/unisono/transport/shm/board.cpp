@@ -11,37 +11,17 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/spin.h"
 #include "unisono/transport/patience.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace unisono::shm {
-namespace {
-
-// Between these the spinning of a wait adapts. The least is a meeting of ranks that have a core
-// each; the most is half of what a sleep and its end cost.
-constexpr int kMinSpins = 32;
-constexpr int kMaxSpins = 2000;
-
-void pause_briefly() {
-#if defined(__x86_64__)
-  _mm_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-}  // namespace
 
 std::int64_t Board::n_bytes(int local_world_size) {
   return static_cast<std::int64_t>(sizeof(BoardMemory) +
                                    2 * sizeof(Lane) * static_cast<std::size_t>(local_world_size));
 }
 
-Board::Board(const std::vector<Seat>& seats, int local_rank)
-    : local_rank_(local_rank), spin_limit_(kMaxSpins) {
+Board::Board(const std::vector<Seat>& seats, int local_rank) : local_rank_(local_rank) {
   const std::int64_t size = n_bytes(static_cast<int>(seats.size()));
   for (const Seat& seat : seats) {
     UNISONO_CHECK(seat.offset_bytes >= 0 && seat.offset_bytes <= seat.arena->n_bytes() - size,
@@ -63,17 +43,17 @@ void Board::wait_for_all(HasArrived has_arrived, WaitMode mode, transport::Patie
     }
     return next == members_.size();
   };
-  const int n_spins = std::min(mode.n_spins, spin_limit_);
+  const int n_spins = std::min(mode.n_spins, spin_limit_.n_spins());
   for (int spin = 0; spin < n_spins; ++spin) {
     if (all_have_arrived()) {
-      spin_limit_ = std::min(2 * spin_limit_, kMaxSpins);
+      spin_limit_.note_spun();
       return;
     }
     pause_briefly();
   }
   for (int yield = 0; yield < mode.n_yields; ++yield) {
     if (all_have_arrived()) {
-      spin_limit_ = std::max(spin_limit_ / 2, kMinSpins);
+      spin_limit_.note_yielded();
       return;
     }
     ::sched_yield();

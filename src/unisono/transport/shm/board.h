@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "unisono/base/spin.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/patience.h"
 #include "unisono/transport/shm/arena.h"
@@ -190,8 +191,7 @@ class Board {
   std::vector<Member> members_;
   int local_rank_;
   std::uint64_t stage_ = 0;
-  // Falls where yielding the core is what brings the peers here: they are waiting for this one.
-  int spin_limit_;
+  SpinLimit spin_limit_;
 };
 
 }  // namespace unisono::shm

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <algorithm>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace unisono {
+
+/// Between two looks at what another core is to write: leaves the core's units to its sibling.
+inline void pause_briefly() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// How often a wait looks in a tight loop before it yields the core, learned from the waits before
+/// it. Falls where yielding is what brings the peers: they are waiting for this core.
+class SpinLimit {
+ public:
+  /// A meeting of ranks that have a core each.
+  static constexpr int kLeast = 32;
+  /// Half of what a sleep and its end cost.
+  static constexpr int kMost = 2000;
+
+  [[nodiscard]] int n_spins() const { return n_spins_; }
+
+  /// The peers came while this thread spun.
+  void note_spun() { n_spins_ = std::min(2 * n_spins_, kMost); }
+
+  /// They came when it yielded.
+  void note_yielded() { n_spins_ = std::max(n_spins_ / 2, kLeast); }
+
+ private:
+  int n_spins_ = kMost;
+};
+
+}  // namespace unisono
