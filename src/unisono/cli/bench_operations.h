@@ -49,11 +49,11 @@ struct Origin {
 struct Operation {
   const char* name;
   Extent extent;
-  bool is_in_place;
-  bool adds_up;        ///< The result is a sum over ranks.
-  bool has_algorithm;  ///< The caller may choose one.
-  int min_ranks = 1;   ///< Fewer can't call it.
-  int n_transfers;     ///< A call's time is divided by this.
+  bool is_in_place = false;
+  bool adds_up = false;        ///< The result is a sum over ranks.
+  bool has_algorithm = false;  ///< The caller may choose one.
+  int min_ranks = 1;           ///< Fewer can't call it.
+  int n_transfers = 1;         ///< A call's time is divided by this.
   /// Bus bandwidth / algorithm bandwidth, as nccl-tests has it.
   double (*bus_factor)(double world_size);
   /// Elements of this rank's buffers, where a size stands for `n_elems` in all.
