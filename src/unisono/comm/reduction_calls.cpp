@@ -17,7 +17,19 @@ namespace {
 
 using transport::OperationKind;
 
-Call checked(Links& links, engine::Operation operation, Deadline deadline) {
+// With what every reduction's options have. Throws what the engine says of it.
+template <class Options>
+Call make_call(Links& links,
+               const Arguments& arguments,
+               const Options& options,
+               engine::Operation operation) {
+  const Deadline deadline = arguments.deadline(options.timeout, links.timeout());
+  operation.descriptor.reduce = options.op.kind;
+  operation.descriptor.algorithm = options.algorithm;
+  operation.descriptor.detail ^= fingerprint_of(options.op);
+  operation.factor = options.op.factor;
+  operation.user = options.op.user;
+  operation.label = options.label;
   links.engine().check(operation);
   return {.operation = std::move(operation), .deadline = deadline};
 }
@@ -33,20 +45,16 @@ Call reduce_scatter_call(Links& links,
   arguments.check_count(out, "out", ins[static_cast<std::size_t>(rank)].count);
   arguments.check_apart(ins, std::span(&out, 1), rank, 0);
   const BlockSizes sizes = sizes_of(ins);
-  return checked(links,
-                 {.descriptor = {.kind = OperationKind::kReduceScatter,
-                                 .dtype = out.dtype,
-                                 .reduce = options.op.kind,
-                                 .algorithm = options.algorithm,
-                                 .count = sizes.total,
-                                 .detail = sizes.fingerprint ^ fingerprint_of(options.op)},
-                  .in = in,
-                  .out = out,
-                  .ins = std::move(ins),
-                  .factor = options.op.factor,
-                  .user = options.op.user,
-                  .label = options.label},
-                 arguments.deadline(options.timeout, links.timeout()));
+  return make_call(links,
+                   arguments,
+                   options,
+                   {.descriptor = {.kind = OperationKind::kReduceScatter,
+                                   .dtype = out.dtype,
+                                   .count = sizes.total,
+                                   .detail = sizes.fingerprint},
+                    .in = in,
+                    .out = out,
+                    .ins = std::move(ins)});
 }
 
 }  // namespace
@@ -60,19 +68,13 @@ Call all_reduce_call(Links& links,
   arguments.check_dtype(out, "out", in.dtype);
   arguments.check_count(out, "out", in.count);
   arguments.check_same_or_apart(in, out);
-  return checked(links,
-                 {.descriptor = {.kind = OperationKind::kAllReduce,
-                                 .dtype = in.dtype,
-                                 .reduce = options.op.kind,
-                                 .algorithm = options.algorithm,
-                                 .count = in.count,
-                                 .detail = fingerprint_of(options.op)},
-                  .in = in,
-                  .out = out,
-                  .factor = options.op.factor,
-                  .user = options.op.user,
-                  .label = options.label},
-                 arguments.deadline(options.timeout, links.timeout()));
+  return make_call(
+      links,
+      arguments,
+      options,
+      {.descriptor = {.kind = OperationKind::kAllReduce, .dtype = in.dtype, .count = in.count},
+       .in = in,
+       .out = out});
 }
 
 Call reduce_call(Links& links, const Buffer& in, const Buffer& out, const ReduceOptions& options) {
@@ -85,20 +87,15 @@ Call reduce_call(Links& links, const Buffer& in, const Buffer& out, const Reduce
     arguments.check_count(out, "out", in.count);
     arguments.check_same_or_apart(in, out);
   }
-  return checked(links,
-                 {.descriptor = {.kind = OperationKind::kReduce,
-                                 .dtype = in.dtype,
-                                 .reduce = options.op.kind,
-                                 .algorithm = options.algorithm,
-                                 .root = options.root,
-                                 .count = in.count,
-                                 .detail = fingerprint_of(options.op)},
-                  .in = in,
-                  .out = is_root ? out : Buffer{.dtype = in.dtype},
-                  .factor = options.op.factor,
-                  .user = options.op.user,
-                  .label = options.label},
-                 arguments.deadline(options.timeout, links.timeout()));
+  return make_call(links,
+                   arguments,
+                   options,
+                   {.descriptor = {.kind = OperationKind::kReduce,
+                                   .dtype = in.dtype,
+                                   .root = options.root,
+                                   .count = in.count},
+                    .in = in,
+                    .out = is_root ? out : Buffer{.dtype = in.dtype}});
 }
 
 Call reduce_scatter_call(Links& links,
