@@ -77,16 +77,10 @@ void move(OperationContext& context, const Transfers& transfers) {
   exchange_between_nodes(context, transfers);
 }
 
-// The blocks that a rank has after the exchange between nodes, and passes on to its node: its own,
-// and those of other nodes' ranks for which it is the deputy.
-std::vector<int> blocks_of(const collective::Topology& topology, int rank) {
-  std::vector<int> blocks;
-  for (int block = 0; block < topology.world_size(); ++block) {
-    if (collective::deputy_for(topology, topology.node_of(rank), block) == rank) {
-      blocks.push_back(block);
-    }
-  }
-  return blocks;
+// The rank of this node that has a block after the exchange between nodes, and passes it on to its
+// node: each has its own, and those of other nodes' ranks for which it is the deputy.
+int holder_of(const collective::Topology& topology, int block) {
+  return collective::deputy_for(topology, topology.node(), block);
 }
 
 // Each block goes to one rank of every other node, in the order of blocks: so both ends of a pair
@@ -95,19 +89,19 @@ void exchange_blocks(OperationContext& context) {
   const collective::Topology& topology = context.topology;
   std::vector<tcp::Outgoing> sends;
   std::vector<tcp::Incoming> receives;
-  for (const int block : blocks_of(topology, topology.rank())) {
-    if (block != topology.rank()) {
+  for (int block = 0; block < topology.world_size(); ++block) {
+    if (block == topology.rank()) {
+      for (int node = 0; node < topology.n_nodes(); ++node) {
+        if (node != topology.node()) {
+          const int deputy = collective::deputy_for(topology, node, block);
+          sends.push_back({.rank = deputy, .data = bytes_of(context.operation.in)});
+          receives.push_back({.rank = deputy, .data = {}});
+        }
+      }
+    } else if (holder_of(topology, block) == topology.rank()) {
       const Buffer& out = context.operation.outs[static_cast<std::size_t>(block)];
       receives.push_back({.rank = block, .data = bytes_of(out)});
       sends.push_back({.rank = block, .data = {}});
-      continue;
-    }
-    for (int node = 0; node < topology.n_nodes(); ++node) {
-      if (node != topology.node()) {
-        const int deputy = collective::deputy_for(topology, node, block);
-        sends.push_back({.rank = deputy, .data = bytes_of(context.operation.in)});
-        receives.push_back({.rank = deputy, .data = {}});
-      }
     }
   }
   context.exchange.run(sends, receives);
@@ -119,19 +113,20 @@ void all_gather(OperationContext& context) {
   const Operation& operation = context.operation;
   const collective::Topology& topology = context.topology;
   const bool is_one_node = topology.n_nodes() == 1;
-  LocalTransfers transfers{.lanes = {{}}, .lane_to = {}, .from = {}, .is_ready = is_one_node};
-  for (const int block : blocks_of(topology, topology.rank())) {
-    const bool is_own = block == topology.rank();
-    const Buffer& buffer = is_own ? operation.in : operation.outs[static_cast<std::size_t>(block)];
-    transfers.lanes.front().emplace_back(bytes_of(buffer));
-  }
-  for (const int rank : topology.local_ranks()) {
-    LocalTransfers::Sink sink;
-    for (const int block : blocks_of(topology, rank)) {
-      sink.push_back(bytes_of(operation.outs[static_cast<std::size_t>(block)]));
+  const auto n_local = static_cast<std::size_t>(topology.local_world_size());
+  LocalTransfers transfers{.lanes = {{}},
+                           .lane_to = std::vector<int>(n_local, 0),
+                           .from = std::vector<LocalTransfers::Sink>(n_local),
+                           .is_ready = is_one_node};
+  for (int block = 0; block < topology.world_size(); ++block) {
+    const Buffer& out = operation.outs[static_cast<std::size_t>(block)];
+    const int holder = holder_of(topology, block);
+    const auto local_holder = static_cast<std::size_t>(topology.local_rank_of(holder));
+    transfers.from[local_holder].push_back(bytes_of(out));
+    if (holder == topology.rank()) {
+      const bool is_own = block == topology.rank();
+      transfers.lanes.front().emplace_back(bytes_of(is_own ? operation.in : out));
     }
-    transfers.from.push_back(std::move(sink));
-    transfers.lane_to.push_back(0);
   }
   LocalExchange local(context, std::move(transfers));
   local.offer();
