@@ -260,6 +260,24 @@ INSTANTIATE_TEST_SUITE_P(SeveralNodes,
                          ::testing::Values(std::vector<std::string>{"a", "a", "b"},
                                            std::vector<std::string>{"a", "b", "c"}));
 
+TEST(BytesThatAreNoFrame, EndTheGroupAndNameTheirSender) {
+  Job job({.world_size = 3, .mode = {"babble", "1"}});
+  job.start_all();
+  for (const std::size_t rank : {0U, 2U}) {
+    if (!job.processes().wait_for_output(rank, "rank_program: ")) {
+      return;
+    }
+  }
+  job.processes().close_stdin(1);
+  const std::string sender = name_of(job, 1);
+  const std::vector<ProcessResult> results = job.processes().finish();
+  for (const std::size_t rank : {0U, 2U}) {
+    EXPECT_EQ(results[rank].exit_code, 1);
+    EXPECT_THAT(results[rank].err,
+                AllOf(HasSubstr(sender), HasSubstr(") sent bytes that are no frame")));
+  }
+}
+
 TEST(NeverStarted, ATimeoutNamesTheRank) {
   Job job({.world_size = 3, .variables = {{"UNISONO_TIMEOUT_SECONDS", "1"}}});
   job.start(0);

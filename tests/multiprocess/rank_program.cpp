@@ -3,6 +3,8 @@
 
 #include <dirent.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -178,6 +180,31 @@ void absence(const std::string& absent) {
   group->barrier({.timeout = std::chrono::milliseconds(1000)});
 }
 
+// What no rank sends, to all ranks of the node.
+void send_junk() {
+  constexpr int kManyDescriptors = 256;
+  const std::string junk(1000, '?');
+  for (int fd = STDERR_FILENO + 1; fd < kManyDescriptors; ++fd) {
+    sockaddr_un peer{};
+    socklen_t size = sizeof(peer);
+    const bool is_connected = ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+    if (is_connected && peer.sun_family == AF_UNIX) {
+      (void)::send(fd, junk.data(), junk.size(), MSG_NOSIGNAL);
+    }
+  }
+}
+
+// Rank `babbler` sends junk, the others wait for it in a barrier.
+void babble(const std::string& babbler) {
+  const auto group = unisono::init_process_group();
+  if (group->rank() == std::stoi(babbler)) {
+    send_junk();
+    wait_for_end_of_stdin();
+    return;
+  }
+  group->barrier();
+}
+
 // A barrier, to which ranks come at once ('b') or when their stdin is closed ('w'). When it fails,
 // a rank of role 'k' keeps the group until it is killed.
 void come_to_barrier(ProcessGroup& group, const std::string& roles) {
@@ -275,6 +302,7 @@ int main(int argc, char** argv) {
       {"broadcasts", broadcasts},
       {"stream", stream},
       {"absence", absence},
+      {"babble", babble},
       {"late", late},
       {"meet", meet},
       {"meet_with_a_child", meet_with_a_child},

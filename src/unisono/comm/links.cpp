@@ -236,11 +236,7 @@ void Links::note_departure(int job_rank) {
 }
 
 void Links::note_abort(int job_rank, const Error& reason) {
-  if (const int rank = rank_of(job_rank); rank >= 0) {
-    failure_.set(
-        {reason.code(),
-         fmt::format("{} {} gave up: {}", ranks_.prefix(), ranks_.describe(rank), reason.what())});
-  }
+  note_failure(job_rank, reason.code(), fmt::format("gave up: {}", reason.what()));
 }
 
 void Links::note_death(int job_rank) {
@@ -248,12 +244,15 @@ void Links::note_death(int job_rank) {
   if (rank < 0 || ranks_.find_departed(std::span(&rank, 1))) {
     return;
   }
-  failure_.set(
-      {ErrorCode::kPeerLost,
-       fmt::format(
-           "{} {} is gone: its process ended without leaving the group (killed, or crashed)",
-           ranks_.prefix(),
-           ranks_.describe(rank))});
+  note_failure(job_rank,
+               ErrorCode::kPeerLost,
+               "is gone: its process ended without leaving the group (killed, or crashed)");
+}
+
+void Links::note_failure(int job_rank, ErrorCode code, const std::string& what) {
+  if (const int rank = rank_of(job_rank); rank >= 0) {
+    failure_.set({code, fmt::format("{} {} {}", ranks_.prefix(), ranks_.describe(rank), what)});
+  }
 }
 
 void Links::deliver(const net::HelloInfo& visitor, Fd socket) {

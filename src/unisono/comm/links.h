@@ -81,6 +81,8 @@ class Links {
   void note_departure(int job_rank);
   void note_abort(int job_rank, const Error& reason);
   void note_death(int job_rank);
+  /// The message is the rank's name and `what` it did.
+  void note_failure(int job_rank, ErrorCode code, const std::string& what);
   void deliver(const net::HelloInfo& visitor, Fd socket);
 
  private:

@@ -76,9 +76,9 @@ void PeerWatch::handle_frames() {
     const std::optional<tcp::Frame> frame =
         tcp::decode(std::span(received_).first<tcp::kFrameBytes>());
     if (!frame || (frame->kind != tcp::FrameKind::kAbort && frame->kind != tcp::FrameKind::kBye)) {
-      const Error error(ErrorCode::kCorruptData, "it sent bytes that are no frame");
-      groups_.notify_all(
-          [rank = peer_.rank, error](Links& links) { links.note_abort(rank, error); });
+      groups_.notify_all([rank = peer_.rank](Links& links) {
+        links.note_failure(rank, ErrorCode::kCorruptData, "sent bytes that are no frame");
+      });
       stop_watching();
       return;
     }
