@@ -1,9 +1,7 @@
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,23 +17,20 @@
 #include "unisono/comm/work.h"
 #include "unisono/kernels/reduce.h"
 
+#include "blocks.h"
 #include "reference.h"
 #include "support/ranks.h"
 
 namespace unisono {
 namespace {
 
+using test::bytes_of;
 using test::contribution;
 using test::expected_all_reduce;
+using test::Memory;
 using test::one_node;
 using test::run_ranks;
-
-enum class Memory { kPrivate, kSymmetric };
-
-std::vector<std::byte> bytes_of(const Buffer& buffer) {
-  const auto* const data = static_cast<const std::byte*>(buffer.data);
-  return {data, data + buffer.n_bytes()};
-}
+using test::TestMemory;
 
 // One all_reduce on this rank, its result checked bit for bit.
 void check_all_reduce(ProcessGroup& group,
@@ -45,14 +40,9 @@ void check_all_reduce(ProcessGroup& group,
                       Memory memory,
                       unsigned seed,
                       test::Expected& expected) {
-  std::vector<std::byte> mine = contribution(dtype, count, group.rank(), seed);
-  Buffer buffer{.data = mine.data(), .count = count, .dtype = dtype};
-  if (memory == Memory::kSymmetric) {
-    buffer = group.allocate(count, dtype);
-    std::copy(mine.begin(), mine.end(), static_cast<std::byte*>(buffer.data));
-  }
-  group.all_reduce(buffer, options);
-  ASSERT_EQ(bytes_of(buffer), expected.all_reduce(dtype, options.op, count, seed))
+  const TestMemory values(group, memory, dtype, contribution(dtype, count, group.rank(), seed));
+  group.all_reduce(values.buffer(), options);
+  ASSERT_EQ(values.bytes(), expected.all_reduce(dtype, options.op, count, seed))
       << "rank " << group.rank() << " of " << group.world_size() << ": " << to_string(dtype) << "["
       << count << "] " << to_string(options.op.kind)
       << (memory == Memory::kSymmetric ? ", symmetric" : ", private");

@@ -11,6 +11,11 @@
 
 namespace unisono::test {
 
+std::vector<std::byte> bytes_of(const Buffer& buffer) {
+  const auto* const data = static_cast<const std::byte*>(buffer.data);
+  return {data, data + buffer.n_bytes()};
+}
+
 TestMemory::TestMemory(ProcessGroup& group, Memory memory, std::int64_t count, DType dtype) {
   if (memory == Memory::kSymmetric) {
     buffer_ = group.allocate(count, dtype);
@@ -26,11 +31,6 @@ TestMemory::TestMemory(ProcessGroup& group,
                        const std::vector<std::byte>& bytes)
     : TestMemory(group, memory, static_cast<std::int64_t>(bytes.size() / size_of(dtype)), dtype) {
   std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(buffer_.data));
-}
-
-std::vector<std::byte> TestMemory::bytes() const {
-  const auto* const data = static_cast<const std::byte*>(buffer_.data);
-  return {data, data + buffer_.n_bytes()};
 }
 
 std::vector<std::int64_t> uneven_counts(int world_size, std::int64_t scale, unsigned seed) {

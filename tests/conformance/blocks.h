@@ -12,6 +12,9 @@ namespace unisono::test {
 /// Where a test's buffers lie.
 enum class Memory { kPrivate, kSymmetric };
 
+/// What the buffer holds.
+[[nodiscard]] std::vector<std::byte> bytes_of(const Buffer& buffer);
+
 /// Memory for `count` elements, of either kind.
 class TestMemory {
  public:
@@ -21,7 +24,7 @@ class TestMemory {
 
   [[nodiscard]] const Buffer& buffer() const { return buffer_; }
 
-  [[nodiscard]] std::vector<std::byte> bytes() const;
+  [[nodiscard]] std::vector<std::byte> bytes() const { return bytes_of(buffer_); }
 
  private:
   std::vector<std::byte> bytes_;
