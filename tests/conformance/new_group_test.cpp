@@ -1,7 +1,5 @@
 // Groups of a group's ranks: who is in them, what they compute, that they do not get in each
 // other's way, and that nothing is left of them.
-#include <dirent.h>
-
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -20,12 +18,14 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
 
+#include "support/process.h"
 #include "support/ranks.h"
 
 namespace unisono {
 namespace {
 
 using test::errors_of_ranks;
+using test::n_entries;
 using test::one_node;
 using test::run_ranks;
 using test::World;
@@ -146,16 +146,6 @@ TEST(NewGroup, MessagesGoByTheRanksOfTheGroup) {
       }
     });
   }
-}
-
-int n_entries(const char* folder) {
-  DIR* const directory = ::opendir(folder);
-  int n = 0;
-  while (directory != nullptr && ::readdir(directory) != nullptr) {
-    ++n;
-  }
-  ::closedir(directory);
-  return n;
 }
 
 // Of the arenas, which are this process's only shared memory.

@@ -1,11 +1,8 @@
 // One rank of the multi-process tests of messages: message_program MODE [ARGUMENT].
 
-#include <poll.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -24,30 +21,15 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
 
+#include "support/process.h"
+
 namespace {
 
 using unisono::Buffer;
 using unisono::ProcessGroup;
-
-[[gnu::format(printf, 1, 2)]] void print(const char* format, ...) {
-  std::va_list arguments;
-  va_start(arguments, format);
-  std::vprintf(format, arguments);
-  va_end(arguments);
-  std::fflush(stdout);
-}
-
-double seconds_of(clockid_t clock) {
-  timespec now{};
-  ::clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-void wait_for_end_of_stdin() {
-  char byte = 0;
-  while (::read(STDIN_FILENO, &byte, 1) > 0) {
-  }
-}
+using unisono::test::print;
+using unisono::test::seconds_of;
+using unisono::test::wait_for_end_of_stdin;
 
 // Established connections to the ranks' data ports, each counted once: where it was accepted.
 int n_connections(const ProcessGroup& group) {

@@ -1,7 +1,6 @@
 // One rank of the multi-process tests: rank_program MODE [ARGUMENT]. What it is in the job, its
 // environment says.
 
-#include <dirent.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -9,7 +8,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -24,33 +22,15 @@
 
 #include "unisono/comm/process_group.h"
 
+#include "support/process.h"
+
 namespace {
 
 using unisono::ProcessGroup;
-
-[[gnu::format(printf, 1, 2)]] void print(const char* format, ...) {
-  std::va_list arguments;
-  va_start(arguments, format);
-  std::vprintf(format, arguments);
-  va_end(arguments);
-  std::fflush(stdout);
-}
-
-double seconds_of(clockid_t clock) {
-  timespec now{};
-  ::clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-int n_entries(const char* folder) {
-  DIR* const directory = ::opendir(folder);
-  int n = 0;
-  while (directory != nullptr && ::readdir(directory) != nullptr) {
-    ++n;
-  }
-  ::closedir(directory);
-  return n;
-}
+using unisono::test::n_entries;
+using unisono::test::print;
+using unisono::test::seconds_of;
+using unisono::test::wait_for_end_of_stdin;
 
 bool maps_a_file_of_dev_shm() {
   std::ifstream maps("/proc/self/maps");
@@ -65,12 +45,6 @@ bool maps_a_file_of_dev_shm() {
 bool is_stdin_closed() {
   pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
   return ::poll(&input, 1, 0) == 1;
-}
-
-void wait_for_end_of_stdin() {
-  char byte = 0;
-  while (::read(STDIN_FILENO, &byte, 1) > 0) {
-  }
 }
 
 float sum_of_ones(ProcessGroup& group, std::size_t count) {

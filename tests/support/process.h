@@ -1,0 +1,19 @@
+#pragma once
+
+#include <time.h>
+
+namespace unisono::test {
+
+/// As printf(), and seen at once by who reads this process's output.
+[[gnu::format(printf, 1, 2)]] void print(const char* format, ...);
+
+/// Until the test closes this process's stdin.
+void wait_for_end_of_stdin();
+
+/// What a clock shows.
+[[nodiscard]] double seconds_of(clockid_t clock);
+
+/// How many names a folder has, "." and ".." included: of /proc/self/fd, /proc/self/task.
+[[nodiscard]] int n_entries(const char* folder);
+
+}  // namespace unisono::test
