@@ -28,13 +28,23 @@ class SpinLimit {
 
   [[nodiscard]] int n_spins() const { return n_spins_; }
 
-  /// The peers came while this thread spun.
+  /// The peers came while this thread spun. Not for peers that were there at once: that tells
+  /// nothing, and happens every other time on a shared core.
   void note_spun() { n_spins_ = std::min(2 * n_spins_, kMost); }
 
-  /// They came when it yielded.
-  void note_yielded() { n_spins_ = std::max(n_spins_ / 2, kLeast); }
+  /// The peers came after so many yields. A few have brought them; where it took more, or none,
+  /// they run on cores of their own, and it could as well have spun.
+  void note_yielded(int n_yields) {
+    if (n_yields >= 1 && n_yields <= kFewYields) {
+      n_spins_ = std::max(n_spins_ / 2, kLeast);
+    } else {
+      note_spun();
+    }
+  }
 
  private:
+  static constexpr int kFewYields = 4;
+
   int n_spins_ = kMost;
 };
 

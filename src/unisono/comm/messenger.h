@@ -121,7 +121,7 @@ class Messenger {
   void settle_failure() UNISONO_EXCLUDES(mutex_);
   static void complete(const Requests& finished);
   [[nodiscard]] Mode mode_of(const MessageRequest& request) const UNISONO_REQUIRES(mutex_);
-  void adapt_spinning(bool was_spin) UNISONO_EXCLUDES(mutex_);
+  void adapt_spinning(bool was_spin, int n_yields) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] bool needs_network(const MessageRequest& request) const;
 
   MessengerParts parts_;

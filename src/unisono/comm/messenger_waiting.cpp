@@ -50,13 +50,13 @@ Messenger::Mode Messenger::mode_of(const MessageRequest& request) const {
   return {.n_spins = spin_limit_.n_spins(), .n_yields = kYields, .is_adaptive = true};
 }
 
-// Of a wait that ended before it slept: by a spin, or else by a yield.
-void Messenger::adapt_spinning(bool was_spin) {
+// From a wait that ended before it slept.
+void Messenger::adapt_spinning(bool was_spin, int n_yields) {
   const MutexLock lock(mutex_);
   if (was_spin) {
     spin_limit_.note_spun();
   } else {
-    spin_limit_.note_yielded();
+    spin_limit_.note_yielded(n_yields);
   }
 }
 
@@ -67,15 +67,17 @@ void Messenger::drive(const IsDone& is_done, Mode mode) {
     is_over = look(is_done, std::min(mode.n_spins, kSpinsPerLock));
   }
   const bool was_spin = is_over;
-  for (int n = 0; n < mode.n_yields && !is_over; ++n) {
+  int n_yields = 0;
+  while (n_yields < mode.n_yields && !is_over) {
     is_over = look(is_done, 1);
     if (!is_over) {
       ::sched_yield();
+      ++n_yields;
     }
   }
   // At the limit there is nothing to learn from a spin, and most waits end by the first.
   if (is_over && mode.is_adaptive && !(was_spin && mode.n_spins == SpinLimit::kMost)) {
-    adapt_spinning(was_spin);
+    adapt_spinning(was_spin, n_yields);
   }
   if (!is_over) {
     Requests finished;

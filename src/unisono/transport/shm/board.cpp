@@ -46,14 +46,16 @@ void Board::wait_for_all(HasArrived has_arrived, WaitMode mode, transport::Patie
   const int n_spins = std::min(mode.n_spins, spin_limit_.n_spins());
   for (int spin = 0; spin < n_spins; ++spin) {
     if (all_have_arrived()) {
-      spin_limit_.note_spun();
+      if (spin > 0) {
+        spin_limit_.note_spun();
+      }
       return;
     }
     pause_briefly();
   }
   for (int yield = 0; yield < mode.n_yields; ++yield) {
     if (all_have_arrived()) {
-      spin_limit_.note_yielded();
+      spin_limit_.note_yielded(yield);
       return;
     }
     ::sched_yield();
