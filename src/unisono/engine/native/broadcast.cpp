@@ -16,22 +16,22 @@ namespace {
 
 using collective::ElementRange;
 
-// The one lane of the node's root, for all.
+// The one offer of the node's root, for all.
 void broadcast_in_node(OperationContext& context, int root_local_rank) {
   const bool is_root = context.self() == root_local_rank;
   const std::span buffer(context.out_bytes(),
                          static_cast<std::size_t>(context.operation.out.n_bytes()));
   LocalTransfers transfers;
   if (is_root) {
-    transfers.lanes.push_back({buffer});
+    transfers.offers.push_back({buffer});
   }
   for (int peer = 0; peer < context.n_local(); ++peer) {
-    transfers.lane_to.push_back(is_root ? 0 : -1);
+    transfers.offer_to.push_back(is_root ? 0 : -1);
     const bool takes = peer == root_local_rank;
     transfers.from.push_back(takes ? LocalTransfers::Sink{buffer} : LocalTransfers::Sink{});
   }
   LocalExchange local(context, transfers);
-  local.offer();
+  local.show();
   context.enter();
   local.take();
 }

@@ -38,14 +38,14 @@ LocalTransfers local_part(const OperationContext& context, const Transfers& tran
   for (const int rank : context.topology.local_ranks()) {
     const std::optional<Source>& gives = transfers.gives[static_cast<std::size_t>(rank)];
     const std::optional<Sink>& takes = transfers.takes[static_cast<std::size_t>(rank)];
-    // What all get is one lane.
-    const bool is_as_before = gives && !local.lanes.empty() &&
-                              local.lanes.back().front().data() == gives->data() &&
-                              local.lanes.back().front().size() == gives->size();
+    // What all get is one offer.
+    const bool is_as_before = gives && !local.offers.empty() &&
+                              local.offers.back().front().data() == gives->data() &&
+                              local.offers.back().front().size() == gives->size();
     if (gives && !is_as_before) {
-      local.lanes.push_back({*gives});
+      local.offers.push_back({*gives});
     }
-    local.lane_to.push_back(gives ? static_cast<int>(local.lanes.size()) - 1 : -1);
+    local.offer_to.push_back(gives ? static_cast<int>(local.offers.size()) - 1 : -1);
     local.from.push_back(takes ? LocalTransfers::Sink{*takes} : LocalTransfers::Sink{});
   }
   return local;
@@ -71,7 +71,7 @@ void exchange_between_nodes(OperationContext& context, const Transfers& transfer
 
 void move(OperationContext& context, const Transfers& transfers) {
   LocalExchange local(context, local_part(context, transfers));
-  local.offer();
+  local.show();
   context.enter();
   local.take();
   exchange_between_nodes(context, transfers);
@@ -114,8 +114,8 @@ void all_gather(OperationContext& context) {
   const collective::Topology& topology = context.topology;
   const bool is_one_node = topology.n_nodes() == 1;
   const auto n_local = static_cast<std::size_t>(topology.local_world_size());
-  LocalTransfers transfers{.lanes = {{}},
-                           .lane_to = std::vector<int>(n_local, 0),
+  LocalTransfers transfers{.offers = {{}},
+                           .offer_to = std::vector<int>(n_local, 0),
                            .from = std::vector<LocalTransfers::Sink>(n_local),
                            .is_ready = is_one_node};
   for (int block = 0; block < topology.world_size(); ++block) {
@@ -125,11 +125,11 @@ void all_gather(OperationContext& context) {
     transfers.from[local_holder].push_back(bytes_of(out));
     if (holder == topology.rank()) {
       const bool is_own = block == topology.rank();
-      transfers.lanes.front().emplace_back(bytes_of(is_own ? operation.in : out));
+      transfers.offers.front().emplace_back(bytes_of(is_own ? operation.in : out));
     }
   }
   LocalExchange local(context, std::move(transfers));
-  local.offer();
+  local.show();
   context.enter();
   if (!is_one_node) {
     exchange_blocks(context);

@@ -89,92 +89,92 @@ std::size_t index(int value) {
 
 LocalExchange::LocalExchange(OperationContext& context, LocalTransfers transfers)
     : context_(context), transfers_(std::move(transfers)) {
-  for (const LocalTransfers::Source& lane : transfers_.lanes) {
-    lane_bytes_.push_back(n_bytes_of(lane));
+  for (const LocalTransfers::Source& offer : transfers_.offers) {
+    offer_bytes_.push_back(n_bytes_of(offer));
   }
-  lane_offsets_.assign(transfers_.lanes.size(), 0);
+  offer_offsets_.assign(transfers_.offers.size(), 0);
 }
 
-void LocalExchange::offer() {
-  std::vector<int> lanes;
-  for (int lane = 0; lane < static_cast<int>(transfers_.lanes.size()); ++lane) {
-    if (is_for_others(lane)) {
-      lanes.push_back(lane);
+void LocalExchange::show() {
+  std::vector<int> offers;
+  for (int offer = 0; offer < static_cast<int>(transfers_.offers.size()); ++offer) {
+    if (is_for_others(offer)) {
+      offers.push_back(offer);
     }
   }
   mine().n_windows = 0;
-  mine().exposure = choose_exposure(lanes);
-  describe_lanes();
+  mine().exposure = choose_exposure(offers);
+  describe_offers();
   if (mine().exposure == Exposure::kSlot) {
     std::byte* const slot = context_.board.slot(context_.self(), context_.operation.sequence);
-    for (const int lane : lanes) {
-      copy_out(transfers_.lanes[index(lane)],
+    for (const int offer : offers) {
+      copy_out(transfers_.offers[index(offer)],
                0,
-               lane_bytes_[index(lane)],
-               slot + lane_offsets_[index(lane)]);
+               offer_bytes_[index(offer)],
+               slot + offer_offsets_[index(offer)]);
     }
   }
 }
 
-bool LocalExchange::is_for_others(int lane) const {
+bool LocalExchange::is_for_others(int offer) const {
   for (int taker = 0; taker < context_.n_local(); ++taker) {
-    if (taker != context_.self() && transfers_.lane_to[index(taker)] == lane) {
-      return lane_bytes_[index(lane)] > 0;
+    if (taker != context_.self() && transfers_.offer_to[index(taker)] == offer) {
+      return offer_bytes_[index(offer)] > 0;
     }
   }
   return false;
 }
 
-Exposure LocalExchange::choose_exposure(const std::vector<int>& lanes) {
+Exposure LocalExchange::choose_exposure(const std::vector<int>& offers) {
   std::int64_t total = 0;
   std::int64_t largest = 0;
-  for (const int lane : lanes) {
-    lane_offsets_[index(lane)] = total;
-    total += lane_bytes_[index(lane)];
-    largest = std::max(largest, lane_bytes_[index(lane)]);
+  for (const int offer : offers) {
+    offer_offsets_[index(offer)] = total;
+    total += offer_bytes_[index(offer)];
+    largest = std::max(largest, offer_bytes_[index(offer)]);
   }
-  if (lanes.empty()) {
+  if (offers.empty()) {
     return Exposure::kNothing;
   }
   if (transfers_.is_ready && total <= shm::kSlotBytes) {
     return Exposure::kSlot;
   }
   const shm::Arena& arena = context_.board.arena(context_.self());
-  const auto lie_in_arena = [&](int lane) {
-    const LocalTransfers::Source& source = transfers_.lanes[index(lane)];
+  const auto lie_in_arena = [&](int offer) {
+    const LocalTransfers::Source& source = transfers_.offers[index(offer)];
     const std::optional<std::int64_t> offset =
-        source.size() == 1 ? arena.offset_of(source.front().data(), lane_bytes_[index(lane)])
+        source.size() == 1 ? arena.offset_of(source.front().data(), offer_bytes_[index(offer)])
                            : std::nullopt;
-    lane_offsets_[index(lane)] = offset.value_or(-1);
+    offer_offsets_[index(offer)] = offset.value_or(-1);
     return offset.has_value();
   };
-  if (std::all_of(lanes.begin(), lanes.end(), lie_in_arena)) {
+  if (std::all_of(offers.begin(), offers.end(), lie_in_arena)) {
     return Exposure::kArena;
   }
   constexpr auto kGrain = static_cast<std::int64_t>(shm::kCacheLine);
-  const auto n_lanes = static_cast<std::int64_t>(lanes.size());
+  const auto n_offers = static_cast<std::int64_t>(offers.size());
   const std::int64_t share =
-      std::max(shm::kSegmentBytes / n_lanes / kGrain, std::int64_t{1}) * kGrain;
-  UNISONO_CHECK(share * n_lanes <= shm::kStagingBytes, "too many ranks on a node");
-  for (std::size_t position = 0; position < lanes.size(); ++position) {
-    lane_offsets_[index(lanes[position])] = static_cast<std::int64_t>(position) * share;
+      std::max(shm::kSegmentBytes / n_offers / kGrain, std::int64_t{1}) * kGrain;
+  UNISONO_CHECK(share * n_offers <= shm::kStagingBytes, "too many ranks on a node");
+  for (std::size_t position = 0; position < offers.size(); ++position) {
+    offer_offsets_[index(offers[position])] = static_cast<std::int64_t>(position) * share;
   }
   mine().share_bytes = share;
   mine().n_windows = static_cast<std::uint32_t>((largest + share - 1) / share);
   return Exposure::kStaged;
 }
 
-void LocalExchange::describe_lanes() {
+void LocalExchange::describe_offers() {
   for (int peer = 0; peer < context_.n_local(); ++peer) {
-    const int lane = transfers_.lane_to[index(peer)];
-    context_.board.lane(context_.self(), peer, context_.operation.sequence) = {
-        .n_bytes = lane < 0 ? 0 : lane_bytes_[index(lane)],
-        .offset = lane < 0 ? 0 : lane_offsets_[index(lane)],
+    const int offer = transfers_.offer_to[index(peer)];
+    context_.board.offer(context_.self(), peer, context_.operation.sequence) = {
+        .n_bytes = offer < 0 ? 0 : offer_bytes_[index(offer)],
+        .offset = offer < 0 ? 0 : offer_offsets_[index(offer)],
         .n_bytes_taken = n_bytes_of(transfers_.from[index(peer)])};
   }
 }
 
-// All see the same lanes, so all come to the same words. Where ranks agree on a count, they agree
+// All see the same offers, so all come to the same words. Where ranks agree on a count, they agree
 // on all sizes.
 void LocalExchange::check_sizes() const {
   if (context_.operation.descriptor.count != transport::kUneven) {
@@ -183,8 +183,8 @@ void LocalExchange::check_sizes() const {
   const std::uint64_t sequence = context_.operation.sequence;
   for (int from = 0; from < context_.n_local(); ++from) {
     for (int to = 0; to < context_.n_local(); ++to) {
-      const std::int64_t given = context_.board.lane(from, to, sequence).n_bytes;
-      const std::int64_t taken = context_.board.lane(to, from, sequence).n_bytes_taken;
+      const std::int64_t given = context_.board.offer(from, to, sequence).n_bytes;
+      const std::int64_t taken = context_.board.offer(to, from, sequence).n_bytes_taken;
       if (given != taken) {
         throw Error(ErrorCode::kMismatch,
                     fmt::format("rank {} gives {} elements to rank {}, which takes {}",
@@ -200,8 +200,8 @@ void LocalExchange::check_sizes() const {
 void LocalExchange::take() {
   check_sizes();
   const int self = context_.self();
-  if (const int lane = transfers_.lane_to[index(self)]; lane >= 0) {
-    copy_own(transfers_.lanes[index(lane)], transfers_.from[index(self)]);
+  if (const int offer = transfers_.offer_to[index(self)]; offer >= 0) {
+    copy_own(transfers_.offers[index(offer)], transfers_.from[index(self)]);
   }
   // Each rank begins with its neighbour, so that not all read from the same one.
   std::uint32_t n_windows = mine().n_windows;
@@ -233,40 +233,43 @@ void LocalExchange::take() {
 
 void LocalExchange::take_at_once(int giver) {
   const std::uint64_t sequence = context_.operation.sequence;
-  const shm::Lane& lane = context_.board.lane(giver, context_.self(), sequence);
+  const shm::Offer& offer = context_.board.offer(giver, context_.self(), sequence);
   const Exposure exposure = context_.card(giver).placement.exposure;
-  if (lane.n_bytes == 0) {
+  if (offer.n_bytes == 0) {
     return;
   }
   if (exposure == Exposure::kSlot) {
-    copy_in(context_.board.slot(giver, sequence) + lane.offset,
+    copy_in(context_.board.slot(giver, sequence) + offer.offset,
             transfers_.from[index(giver)],
             0,
-            lane.n_bytes);
+            offer.n_bytes);
   } else if (exposure == Exposure::kArena) {
-    copy_in(context_.board.at(giver, lane.offset), transfers_.from[index(giver)], 0, lane.n_bytes);
+    copy_in(
+        context_.board.at(giver, offer.offset), transfers_.from[index(giver)], 0, offer.n_bytes);
   }
 }
 
 void LocalExchange::stage(std::int64_t window) {
   const std::int64_t share = mine().share_bytes;
   std::byte* const staging = context_.board.staging_in(context_.self(), window);
-  for (int lane = 0; lane < static_cast<int>(transfers_.lanes.size()); ++lane) {
+  for (int offer = 0; offer < static_cast<int>(transfers_.offers.size()); ++offer) {
     const std::int64_t begin = window * share;
-    const std::int64_t size = std::min(share, lane_bytes_[index(lane)] - begin);
-    if (size > 0 && is_for_others(lane)) {
-      copy_out(transfers_.lanes[index(lane)], begin, size, staging + lane_offsets_[index(lane)]);
+    const std::int64_t size = std::min(share, offer_bytes_[index(offer)] - begin);
+    if (size > 0 && is_for_others(offer)) {
+      copy_out(
+          transfers_.offers[index(offer)], begin, size, staging + offer_offsets_[index(offer)]);
     }
   }
 }
 
 void LocalExchange::take_staged(int giver, std::int64_t window) {
   const shm::Placement& theirs = context_.card(giver).placement;
-  const shm::Lane& lane = context_.board.lane(giver, context_.self(), context_.operation.sequence);
+  const shm::Offer& offer =
+      context_.board.offer(giver, context_.self(), context_.operation.sequence);
   const std::int64_t begin = window * theirs.share_bytes;
-  const std::int64_t size = std::min(theirs.share_bytes, lane.n_bytes - begin);
+  const std::int64_t size = std::min(theirs.share_bytes, offer.n_bytes - begin);
   if (theirs.exposure == Exposure::kStaged && size > 0) {
-    copy_in(context_.board.staging_in(giver, window) + lane.offset,
+    copy_in(context_.board.staging_in(giver, window) + offer.offset,
             transfers_.from[index(giver)],
             begin,
             size);

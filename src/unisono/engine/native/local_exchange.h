@@ -16,10 +16,10 @@ struct LocalTransfers {
   using Source = std::vector<std::span<const std::byte>>;
   using Sink = std::vector<std::span<std::byte>>;
 
-  std::vector<Source> lanes;
-  std::vector<int> lane_to;  ///< By local rank: which of `lanes` is for it, or -1.
-  std::vector<Sink> from;    ///< By local rank; as large as what that rank gives this one.
-  /// Whether the bytes of `lanes` are there when offer() is called, not only when take() is.
+  std::vector<Source> offers;
+  std::vector<int> offer_to;  ///< By local rank: which of `offers` is for it, or -1.
+  std::vector<Sink> from;     ///< By local rank; as large as what that rank gives this one.
+  /// Whether the bytes of `offers` are there when show() is called, not only when take() is.
   bool is_ready = true;
 };
 
@@ -27,21 +27,21 @@ struct LocalTransfers {
 /// takes its own: from a slot if it is little, straight out of the giver's arena if it lies there,
 /// else window by window through staging buffers, two of them in turn.
 ///
-/// All ranks of the node take part: offer() before they enter the operation, take() after it.
+/// All ranks of the node take part: show() before they enter the operation, take() after it.
 class LocalExchange {
  public:
   LocalExchange(OperationContext& context, LocalTransfers transfers);
 
-  void offer();
+  void show();
 
   /// Throws Error(kMismatch), the same on all ranks of the node, where a rank gives another more or
   /// less than that takes.
   void take();
 
  private:
-  void describe_lanes();
-  [[nodiscard]] bool is_for_others(int lane) const;
-  [[nodiscard]] shm::Exposure choose_exposure(const std::vector<int>& lanes);
+  void describe_offers();
+  [[nodiscard]] bool is_for_others(int offer) const;
+  [[nodiscard]] shm::Exposure choose_exposure(const std::vector<int>& offers);
   void check_sizes() const;
   void take_at_once(int giver);
   void stage(std::int64_t window);
@@ -53,8 +53,8 @@ class LocalExchange {
 
   OperationContext& context_;
   LocalTransfers transfers_;
-  std::vector<std::int64_t> lane_bytes_;
-  std::vector<std::int64_t> lane_offsets_;
+  std::vector<std::int64_t> offer_bytes_;
+  std::vector<std::int64_t> offer_offsets_;
 };
 
 }  // namespace unisono::engine

@@ -18,7 +18,7 @@ namespace unisono::shm {
 
 std::int64_t Board::n_bytes(int local_world_size) {
   return static_cast<std::int64_t>(sizeof(BoardMemory) +
-                                   2 * sizeof(Lane) * static_cast<std::size_t>(local_world_size));
+                                   2 * sizeof(Offer) * static_cast<std::size_t>(local_world_size));
 }
 
 Board::Board(const std::vector<Seat>& seats, int local_rank) : local_rank_(local_rank) {
@@ -29,7 +29,7 @@ Board::Board(const std::vector<Seat>& seats, int local_rank) : local_rank_(local
     std::byte* const begin = seat.arena->data() + seat.offset_bytes;
     members_.push_back({.arena = seat.arena,
                         .board = reinterpret_cast<BoardMemory*>(begin),
-                        .lanes = reinterpret_cast<Lane*>(begin + sizeof(BoardMemory)),
+                        .offers = reinterpret_cast<Offer*>(begin + sizeof(BoardMemory)),
                         .rank = seat.rank});
   }
 }

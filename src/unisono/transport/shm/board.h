@@ -36,7 +36,7 @@ enum class Exposure : std::uint32_t {
 };
 
 /// What a rank gives one other rank of its node.
-struct Lane {
+struct Offer {
   std::int64_t n_bytes;
   /// Where it begins: in the slot, in the arena, or in each staging buffer.
   std::int64_t offset;
@@ -49,7 +49,7 @@ struct Placement {
   /// In its arena, or -1.
   std::int64_t in_offset;
   std::int64_t out_offset;
-  /// Of its lanes: bytes of a lane in one window of kStaged, and how many windows there are.
+  /// Of its offers: bytes of an offer in one window of kStaged, and how many windows there are.
   std::int64_t share_bytes;
   std::uint32_t n_windows;
   Exposure exposure;
@@ -72,10 +72,10 @@ inline constexpr auto kInlineBytes = static_cast<std::int64_t>(sizeof(Placement)
 
 static_assert(sizeof(Card) == kCacheLine);
 
-/// A group's part of one rank's arena. All zero at first. Two rows of lanes follow it, with a lane
-/// for each rank of the node.
+/// A group's part of one rank's arena. All zero at first. Two rows of offers follow it, with an
+/// offer for each rank of the node.
 struct BoardMemory {
-  // Operations alternate between two cards, two slots and two rows of lanes. A rank can be one
+  // Operations alternate between two cards, two slots and two rows of offers. A rank can be one
   // operation ahead of a peer that still reads, but never two: entering an operation needs every
   // rank's card for it.
   std::array<Card, 2> cards;
@@ -126,9 +126,9 @@ class Board {
   }
 
   /// What rank `from` gives rank `to`: written by `from` before enter().
-  [[nodiscard]] Lane& lane(int from, int to, std::uint64_t sequence) const {
+  [[nodiscard]] Offer& offer(int from, int to, std::uint64_t sequence) const {
     const std::size_t row = sequence % 2 * members_.size();
-    return member(from).lanes[row + static_cast<std::size_t>(to)];
+    return member(from).offers[row + static_cast<std::size_t>(to)];
   }
 
   /// A rank's slot for one-shot contributions: written before enter(), read by all after it.
@@ -173,7 +173,7 @@ class Board {
   struct Member {
     std::shared_ptr<const Arena> arena;
     BoardMemory* board;
-    Lane* lanes;
+    Offer* offers;
     int rank;
   };
 
