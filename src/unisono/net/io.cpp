@@ -4,6 +4,7 @@
 #include <sys/poll.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include <array>
 #include <cerrno>
@@ -71,6 +72,21 @@ IoResult read_some(int fd, std::span<std::byte> bytes) noexcept {
 
 IoResult write_some(int fd, std::span<const std::byte> bytes) noexcept {
   const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  return n < 0 ? failure(errno) : IoResult{.n_bytes = static_cast<std::size_t>(n)};
+}
+
+IoResult write_some(int fd,
+                    std::span<const std::byte> first,
+                    std::span<const std::byte> second) noexcept {
+  // const_cast: iovec serves reads too, and sendmsg() does not write.
+  std::array<iovec, 2> parts{{
+      {.iov_base = const_cast<std::byte*>(first.data()), .iov_len = first.size()},
+      {.iov_base = const_cast<std::byte*>(second.data()), .iov_len = second.size()},
+  }};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  const ssize_t n = ::sendmsg(fd, &message, MSG_NOSIGNAL);
   return n < 0 ? failure(errno) : IoResult{.n_bytes = static_cast<std::size_t>(n)};
 }
 

@@ -27,6 +27,11 @@ struct IoResult {
 /// Writes what fits, without blocking and without SIGPIPE.
 [[nodiscard]] IoResult write_some(int fd, std::span<const std::byte> bytes) noexcept;
 
+/// The same for `first` and, behind it, `second`.
+[[nodiscard]] IoResult write_some(int fd,
+                                  std::span<const std::byte> first,
+                                  std::span<const std::byte> second) noexcept;
+
 /// Waits until one of poll(2)'s `events` (or an error) is there; false when the deadline passed.
 [[nodiscard]] bool wait_for(int fd, short events, Deadline deadline);
 

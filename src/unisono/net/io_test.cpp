@@ -101,6 +101,23 @@ TEST(Io, SomeReadsTellNothingNowFromTheEnd) {
   EXPECT_EQ(read_some(-1, bytes).status, IoStatus::kError);
 }
 
+TEST(Io, TwoPartsGoOneBehindTheOther) {
+  auto [left, right] = socket_pair();
+  const std::array<std::byte, 3> first{std::byte{1}, std::byte{2}, std::byte{3}};
+  const std::array<std::byte, 2> second{std::byte{4}, std::byte{5}};
+  EXPECT_EQ(write_some(left.get(), first, second).n_bytes, 5U);
+  EXPECT_EQ(write_some(left.get(), {}, second).n_bytes, 2U);
+  std::vector<std::byte> received(7);
+  read_exact(right.get(), received, soon(), "left");
+  std::vector<int> values;
+  for (const std::byte byte : received) {
+    values.push_back(std::to_integer<int>(byte));
+  }
+  EXPECT_THAT(values, ::testing::ElementsAre(1, 2, 3, 4, 5, 4, 5));
+  right.reset();
+  EXPECT_EQ(write_some(left.get(), first, second).status, IoStatus::kError);
+}
+
 TEST(Io, WhatIsThereIsDiscardedEvenWhenTimeIsUp) {
   auto [left, right] = socket_pair();
   const std::vector<std::byte> many(50'000);

@@ -2,12 +2,8 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <sys/types.h>
-#include <sys/uio.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -62,31 +58,22 @@ bool Connection::progress_sends() {
     const std::size_t n_header_sent = std::min(n_sent_, kFrameBytes);
     const std::span<const std::byte> header = std::span(send.header).subspan(n_header_sent);
     const std::span<const std::byte> data = send.data.subspan(n_sent_ - n_header_sent);
-    // const_cast: iovec serves reads too, and sendmsg() does not write.
-    std::array<iovec, 2> parts{{
-        {.iov_base = const_cast<std::byte*>(header.data()), .iov_len = header.size()},
-        {.iov_base = const_cast<std::byte*>(data.data()), .iov_len = data.size()},
-    }};
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    const ssize_t n_bytes = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n_bytes < 0) {
-      if (errno == EAGAIN || errno == EINTR) {
-        return has_moved;
-      }
+    const net::IoResult result = net::write_some(socket_.get(), header, data);
+    if (result.status == net::IoStatus::kWouldBlock) {
+      return has_moved;
+    }
+    if (result.status == net::IoStatus::kError) {
       // The reason may lie in the receive queue, as an abort frame: that says more than a reset.
-      const int error_number = errno;
       progress_receives();
       throw Error(ErrorCode::kPeerLost,
                   fmt::format("{} is gone: {} after {} of {} bytes were sent",
                               name_,
-                              std::generic_category().message(error_number),
+                              std::generic_category().message(result.error_number),
                               n_sent_,
                               kFrameBytes + send.data.size()));
     }
     has_moved = true;
-    n_sent_ += static_cast<std::size_t>(n_bytes);
+    n_sent_ += result.n_bytes;
     if (n_sent_ == kFrameBytes + send.data.size()) {
       sends_.pop_front();
       n_sent_ = 0;

@@ -2,12 +2,8 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <sys/types.h>
-#include <sys/uio.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -91,21 +87,13 @@ bool PacketStream::send(const Packet& packet,
     const std::size_t n_head_sent = std::min(n_sent_, outgoing_head_.size());
     const std::span<const std::byte> head = std::span(outgoing_head_).subspan(n_head_sent);
     const std::span<const std::byte> rest = payload.subspan(n_sent_ - n_head_sent);
-    // const_cast: iovec serves reads too, and sendmsg() does not write.
-    std::array<iovec, 2> parts{{
-        {.iov_base = const_cast<std::byte*>(head.data()), .iov_len = head.size()},
-        {.iov_base = const_cast<std::byte*>(rest.data()), .iov_len = rest.size()},
-    }};
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    const ssize_t n_bytes = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n_bytes < 0) {
-      is_blocked_ = errno == EAGAIN || errno == EINTR;
-      send_error_ = is_blocked_ ? 0 : errno;
+    const net::IoResult result = net::write_some(socket_.get(), head, rest);
+    if (result.status != net::IoStatus::kDone) {
+      is_blocked_ = result.status == net::IoStatus::kWouldBlock;
+      send_error_ = result.error_number;
       return false;
     }
-    n_sent_ += static_cast<std::size_t>(n_bytes);
+    n_sent_ += result.n_bytes;
   }
   outgoing_head_.clear();
   is_blocked_ = false;
