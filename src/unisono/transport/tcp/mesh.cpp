@@ -42,6 +42,18 @@ constexpr std::chrono::seconds kLivenessTimeout{20};
 
 }  // namespace
 
+void check_answer(const MeshMember& member, const net::HelloInfo& theirs, const std::string& job) {
+  if (theirs.rank != member.job_rank || theirs.job != job) {
+    throw Error(ErrorCode::kMismatch,
+                fmt::format("{} answered as rank {} of job {}, not as {} of job {}",
+                            member.address.to_string(),
+                            theirs.rank,
+                            theirs.job,
+                            member.name,
+                            job));
+  }
+}
+
 Mesh::Mesh(std::vector<MeshMember> members, std::string secret, net::HelloInfo mine)
     : members_(std::move(members)),
       traffic_(members_.size()),
@@ -67,30 +79,24 @@ std::unique_ptr<Connection> Mesh::make_connection(int rank, Fd socket) const {
 
 Fd Mesh::connect(int rank, transport::Patience& patience) const {
   const auto late_ranks = [rank] { return std::vector<int>{rank}; };
-  const auto& [job_rank, address, name] = members_[static_cast<std::size_t>(rank)];
+  const MeshMember& member = members_[static_cast<std::size_t>(rank)];
   const Deadline last_attempt = Deadline::after(kConnectTimeout);
   while (true) {
     patience.check(late_ranks);
     Fd socket;
     try {
-      socket = net::connect_tcp(address, earlier(patience.deadline(), Deadline::after(kAttempt)));
+      socket =
+          net::connect_tcp(member.address, earlier(patience.deadline(), Deadline::after(kAttempt)));
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kTimeout && !last_attempt.has_passed()) {
         continue;
       }
-      throw Error(ErrorCode::kPeerLost, fmt::format("{} can't be reached: {}", name, error.what()));
+      throw Error(ErrorCode::kPeerLost,
+                  fmt::format("{} can't be reached: {}", member.name, error.what()));
     }
     net::set_liveness_timeout(socket.get(), kLivenessTimeout);
     const net::HelloInfo theirs = say_hello(socket.get(), rank, patience);
-    if (theirs.rank != job_rank || theirs.job != mine_.job) {
-      throw Error(ErrorCode::kMismatch,
-                  fmt::format("{} answered as rank {} of job {}, not as {} of job {}",
-                              address.to_string(),
-                              theirs.rank,
-                              theirs.job,
-                              name,
-                              mine_.job));
-    }
+    check_answer(member, theirs, mine_.job);
     return socket;
   }
 }

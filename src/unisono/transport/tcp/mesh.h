@@ -27,6 +27,10 @@ struct MeshMember {
   std::string name;      ///< For messages: "rank 2 (pid 4123 on node-a)".
 };
 
+/// Throws Error(kMismatch) unless the other side of a hello with `member`, in this job, is that
+/// rank.
+void check_answer(const MeshMember& member, const net::HelloInfo& theirs, const std::string& job);
+
 /// The connections of one group's rank to the ranks of other nodes: one per pair, opened when first
 /// needed, by the rank that is higher in the job. All but deliver() and wake() belongs to the
 /// thread that drives the group. A lower rank that waits for a higher one looks now and then

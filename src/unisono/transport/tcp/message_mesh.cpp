@@ -24,6 +24,7 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
+#include "unisono/transport/tcp/mesh.h"
 #include "unisono/transport/tcp/packet_stream.h"
 
 namespace unisono::tcp {
@@ -46,9 +47,7 @@ constexpr int kMaxRefusals = 3;
 }  // namespace
 
 MessageMesh::MessageMesh(std::vector<MeshMember> members, std::string secret, net::HelloInfo mine)
-    : members_(std::move(members)),
-      secret_(std::move(secret)),
-      mine_(std::move(mine)) {}
+    : members_(std::move(members)), secret_(std::move(secret)), mine_(std::move(mine)) {}
 
 PacketStream* MessageMesh::find(int rank) const {
   const auto found = streams_.find(rank);
@@ -170,7 +169,7 @@ bool MessageMesh::exchange_hello(int rank, Dial& dial) {
       return false;
     }
     if (dial.hello->state() == net::Hello::State::kDone) {
-      check_answer(rank, dial);
+      check_answer(member(rank), dial.hello->theirs(), mine_.job);
       return true;
     }
     const std::size_t n_wanted = std::min(buffer.size(), dial.hello->n_bytes_wanted());
@@ -184,19 +183,6 @@ bool MessageMesh::exchange_hello(int rank, Dial& dial) {
     }
     (void)dial.hello->feed(std::span(buffer).first(read.n_bytes));
     dial.output = dial.hello->take_output();
-  }
-}
-
-void MessageMesh::check_answer(int rank, const Dial& dial) const {
-  const net::HelloInfo& theirs = dial.hello->theirs();
-  if (theirs.rank != member(rank).job_rank || theirs.job != mine_.job) {
-    throw Error(ErrorCode::kMismatch,
-                fmt::format("{} answered as rank {} of job {}, not as {} of job {}",
-                            member(rank).address.to_string(),
-                            theirs.rank,
-                            theirs.job,
-                            member(rank).name,
-                            mine_.job));
   }
 }
 

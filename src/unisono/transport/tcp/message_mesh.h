@@ -94,7 +94,6 @@ class MessageMesh {
   bool advance(int rank, Dial& dial);
   void finish_connect(int rank, Dial& dial);
   [[nodiscard]] bool exchange_hello(int rank, Dial& dial);
-  void check_answer(int rank, const Dial& dial) const;
   static void try_again_later(Dial& dial);
   void adopt(int rank, Fd socket);
   void add_dial_polls(std::vector<pollfd>& polls) const;
