@@ -63,15 +63,17 @@ TEST(BenchParse, NamesAreThoseOfMessages) {
   EXPECT_EQ(parse_dtype("f32"), DType::kFloat32);
   EXPECT_EQ(parse_dtype("bool"), DType::kBool);
   EXPECT_EQ(parse_memory("symmetric"), Memory::kSymmetric);
-  EXPECT_EQ(parse_algorithm("two_shot"), Algorithm::kTwoShot);
+  for (const Algorithm algorithm : kAlgorithms) {
+    EXPECT_EQ(parse_algorithm(to_string(algorithm)), algorithm);
+  }
 }
 
 TEST(BenchParse, AnUnknownNameIsAnsweredWithTheKnownOnes) {
   EXPECT_THAT(refusal([] { (void)parse_dtype("float"); }),
               HasSubstr("no dtype \"float\"; there are i8, u8,"));
   EXPECT_THAT(refusal([] { (void)parse_memory(""); }), HasSubstr("private, symmetric"));
-  EXPECT_THAT(refusal([] { (void)parse_algorithm("ring"); }),
-              HasSubstr("auto, one_shot, two_shot"));
+  EXPECT_THAT(refusal([] { (void)parse_algorithm("rings"); }),
+              HasSubstr("no algorithm \"rings\"; there are auto, one_shot, two_shot, tree,"));
 }
 
 }  // namespace

@@ -24,6 +24,15 @@ std::uint64_t hash_of(const Values& values) {
   return hash | 1U;
 }
 
+std::vector<std::int64_t> counts_of(std::span<const Buffer> buffers) {
+  std::vector<std::int64_t> counts;
+  counts.reserve(buffers.size());
+  for (const Buffer& buffer : buffers) {
+    counts.push_back(buffer.count);
+  }
+  return counts;
+}
+
 }  // namespace
 
 BlockSizes sizes_of(std::span<const std::int64_t> counts) {
@@ -34,12 +43,11 @@ BlockSizes sizes_of(std::span<const std::int64_t> counts) {
 }
 
 BlockSizes sizes_of(std::span<const Buffer> blocks) {
-  std::vector<std::int64_t> counts;
-  counts.reserve(blocks.size());
-  for (const Buffer& block : blocks) {
-    counts.push_back(block.count);
-  }
-  return sizes_of(counts);
+  return sizes_of(counts_of(blocks));
+}
+
+std::uint64_t fingerprint_of(std::span<const Buffer> buffers) {
+  return hash_of(counts_of(buffers));
 }
 
 std::uint64_t fingerprint_of(const ReduceOp& op) {

@@ -18,6 +18,9 @@ struct BlockSizes {
 [[nodiscard]] BlockSizes sizes_of(std::span<const std::int64_t> counts);
 [[nodiscard]] BlockSizes sizes_of(std::span<const Buffer> blocks);
 
+/// Differs where the sizes of `buffers` do, or their number.
+[[nodiscard]] std::uint64_t fingerprint_of(std::span<const Buffer> buffers);
+
 /// What ranks must agree on of a reduction beyond its kind: the factor's bits, a hash of the name
 /// of a user's function; else 0.
 [[nodiscard]] std::uint64_t fingerprint_of(const ReduceOp& op);

@@ -37,6 +37,17 @@ struct Call {
                                        std::span<const Buffer> ins,
                                        const Buffer& out,
                                        const ReduceScatterOptions& options);
+[[nodiscard]] Call all_reduce_coalesced_call(Links& links,
+                                             std::span<const Buffer> buffers,
+                                             const AllReduceOptions& options);
+[[nodiscard]] Call all_gather_coalesced_call(Links& links,
+                                             std::span<const Buffer> ins,
+                                             std::span<const Buffer> outs,
+                                             const AllGatherOptions& options);
+[[nodiscard]] Call reduce_scatter_coalesced_call(Links& links,
+                                                 std::span<const Buffer> ins,
+                                                 std::span<const Buffer> outs,
+                                                 const ReduceScatterOptions& options);
 [[nodiscard]] Call broadcast_call(Links& links,
                                   const Buffer& buffer,
                                   const BroadcastOptions& options);

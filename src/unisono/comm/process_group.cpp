@@ -66,6 +66,40 @@ Work ProcessGroup::all_reduce_async(const Buffer& in_out, const AllReduceOptions
   return all_reduce_async(in_out, in_out, options);
 }
 
+void ProcessGroup::all_reduce_coalesced(std::span<const Buffer> in_out,
+                                        const AllReduceOptions& options) {
+  group_->run(comm::all_reduce_coalesced_call(group_->links(), in_out, options));
+}
+
+Work ProcessGroup::all_reduce_coalesced_async(std::span<const Buffer> in_out,
+                                              const AllReduceOptions& options) {
+  return group_->submit(comm::all_reduce_coalesced_call(group_->links(), in_out, options));
+}
+
+void ProcessGroup::reduce_scatter_coalesced(std::span<const Buffer> ins,
+                                            std::span<const Buffer> outs,
+                                            const ReduceScatterOptions& options) {
+  group_->run(comm::reduce_scatter_coalesced_call(group_->links(), ins, outs, options));
+}
+
+Work ProcessGroup::reduce_scatter_coalesced_async(std::span<const Buffer> ins,
+                                                  std::span<const Buffer> outs,
+                                                  const ReduceScatterOptions& options) {
+  return group_->submit(comm::reduce_scatter_coalesced_call(group_->links(), ins, outs, options));
+}
+
+void ProcessGroup::all_gather_coalesced(std::span<const Buffer> ins,
+                                        std::span<const Buffer> outs,
+                                        const AllGatherOptions& options) {
+  group_->run(comm::all_gather_coalesced_call(group_->links(), ins, outs, options));
+}
+
+Work ProcessGroup::all_gather_coalesced_async(std::span<const Buffer> ins,
+                                              std::span<const Buffer> outs,
+                                              const AllGatherOptions& options) {
+  return group_->submit(comm::all_gather_coalesced_call(group_->links(), ins, outs, options));
+}
+
 void ProcessGroup::reduce(const Buffer& in, const Buffer& out, const ReduceOptions& options) {
   group_->run(comm::reduce_call(group_->links(), in, out, options));
 }

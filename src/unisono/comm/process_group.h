@@ -64,8 +64,30 @@ class ProcessGroup {
   Work all_reduce_async(const Buffer& in, const Buffer& out, const AllReduceOptions& options = {});
   Work all_reduce_async(const Buffer& in_out, const AllReduceOptions& options = {});
 
-  /// The same, but only the root gets the result: the other ranks' `out` is not looked at, and may
-  /// be empty. No rank's `in` changes, unless the root's is its `out`.
+  /// Many at once, of one dtype, at the cost of one: for small buffers, which are put together. All
+  /// ranks pass buffers of the same sizes in the same order.
+  void all_reduce_coalesced(std::span<const Buffer> in_out, const AllReduceOptions& options = {});
+  Work all_reduce_coalesced_async(std::span<const Buffer> in_out,
+                                  const AllReduceOptions& options = {});
+
+  /// reduce_scatter() of each of `ins` into each of `outs`, in the same way. Blocks are equal.
+  void reduce_scatter_coalesced(std::span<const Buffer> ins,
+                                std::span<const Buffer> outs,
+                                const ReduceScatterOptions& options = {});
+  Work reduce_scatter_coalesced_async(std::span<const Buffer> ins,
+                                      std::span<const Buffer> outs,
+                                      const ReduceScatterOptions& options = {});
+
+  /// all_gather() of each of `ins` into each of `outs`, in the same way. Blocks are equal.
+  void all_gather_coalesced(std::span<const Buffer> ins,
+                            std::span<const Buffer> outs,
+                            const AllGatherOptions& options = {});
+  Work all_gather_coalesced_async(std::span<const Buffer> ins,
+                                  std::span<const Buffer> outs,
+                                  const AllGatherOptions& options = {});
+
+  /// As all_reduce(), but only the root gets the result: the other ranks' `out` is not looked at,
+  /// and may be empty. No rank's `in` changes, unless the root's is its `out`.
   void reduce(const Buffer& in, const Buffer& out, const ReduceOptions& options = {});
   Work reduce_async(const Buffer& in, const Buffer& out, const ReduceOptions& options = {});
 

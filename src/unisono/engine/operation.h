@@ -20,7 +20,8 @@ struct Operation {
   Buffer in = {};
   Buffer out = {};
   /// In blocks, by rank: what is for rank r (scatter on the root, all_to_all, reduce_scatter), and
-  /// what comes from rank r (gather on the root, all_gather, all_to_all).
+  /// what comes from rank r (gather on the root, all_gather, all_to_all). Of a coalesced operation:
+  /// the buffers of each, and `in` and `out` are empty.
   std::vector<Buffer> ins = {};
   std::vector<Buffer> outs = {};
   double factor = 1;                                    ///< Of kPremulSum.

@@ -19,11 +19,6 @@ bool has_root(OperationKind kind) {
          kind == OperationKind::kGather || kind == OperationKind::kScatter;
 }
 
-bool reduces(OperationKind kind) {
-  return kind == OperationKind::kAllReduce || kind == OperationKind::kReduce ||
-         kind == OperationKind::kReduceScatter;
-}
-
 bool has_elements(OperationKind kind) {
   return kind != OperationKind::kNone && kind != OperationKind::kBarrier &&
          kind != OperationKind::kMonitoredBarrier;
@@ -45,8 +40,9 @@ std::string describe_shape(const Descriptor& descriptor) {
 // "sum", "premul_sum 0.5", "user 1a2b3c4d".
 std::string describe_reduction(const Descriptor& descriptor) {
   const char* const name = unisono::to_string(descriptor.reduce);
-  if (descriptor.reduce == ReduceKind::kPremulSum &&
-      descriptor.kind != OperationKind::kReduceScatter) {
+  const bool has_factor =
+      descriptor.kind == OperationKind::kAllReduce || descriptor.kind == OperationKind::kReduce;
+  if (descriptor.reduce == ReduceKind::kPremulSum && has_factor) {
     return fmt::format("{} {}", name, std::bit_cast<double>(descriptor.detail));
   }
   return descriptor.reduce == ReduceKind::kUser

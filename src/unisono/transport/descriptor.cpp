@@ -26,6 +26,12 @@ const char* to_string(OperationKind kind) noexcept {
       return "all_to_all";
     case OperationKind::kMonitoredBarrier:
       return "monitored_barrier";
+    case OperationKind::kAllReduceCoalesced:
+      return "all_reduce_coalesced";
+    case OperationKind::kAllGatherCoalesced:
+      return "all_gather_coalesced";
+    case OperationKind::kReduceScatterCoalesced:
+      return "reduce_scatter_coalesced";
   }
   return "unknown operation";
 }

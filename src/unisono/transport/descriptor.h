@@ -21,11 +21,22 @@ enum class OperationKind : std::uint8_t {
   kGather,
   kScatter,
   kAllToAll,
-  kMonitoredBarrier
+  kMonitoredBarrier,
+  // Many buffers at once.
+  kAllReduceCoalesced,
+  kAllGatherCoalesced,
+  kReduceScatterCoalesced
 };
 
 /// Descriptor::count where blocks differ in size, and a rank knows only the sizes of its own.
 inline constexpr std::int64_t kUneven = -1;
+
+/// Whether ranks' elements are combined.
+[[nodiscard]] constexpr bool reduces(OperationKind kind) {
+  return kind == OperationKind::kAllReduce || kind == OperationKind::kReduce ||
+         kind == OperationKind::kReduceScatter || kind == OperationKind::kAllReduceCoalesced ||
+         kind == OperationKind::kReduceScatterCoalesced;
+}
 
 /// "all_reduce", ... as in messages.
 [[nodiscard]] const char* to_string(OperationKind kind) noexcept;

@@ -61,6 +61,7 @@ collective::Receivers receivers_of(const Operation& operation) {
     case transport::OperationKind::kReduce:
       return {.kind = Kind::kRoot, .root = operation.descriptor.root};
     case transport::OperationKind::kReduceScatter:
+    case transport::OperationKind::kReduceScatterCoalesced:
       return {.kind = Kind::kOwner};
     default:
       return {.kind = Kind::kAll};
@@ -110,7 +111,7 @@ void AlgorithmChoice::check(const Operation& operation) {
                             to_string(descriptor.dtype)));
   }
   if ((is_compressed || collective::goes_in_steps(descriptor.algorithm)) &&
-      descriptor.kind != transport::OperationKind::kAllReduce) {
+      receivers_of(operation).kind != collective::Receivers::Kind::kAll) {
     throw Error(
         ErrorCode::kInvalidArgument,
         fmt::format(

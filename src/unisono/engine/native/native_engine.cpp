@@ -22,6 +22,7 @@
 #include "unisono/collective/step_plan.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/native/algorithm_choice.h"
+#include "unisono/engine/native/coalescing.h"
 #include "unisono/engine/native/data_movement.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/reductions.h"
@@ -50,12 +51,6 @@ constexpr std::chrono::milliseconds kAbortLinger{250};
 shm::WaitMode user_wait_mode(int local_world_size) {
   const bool has_cores = local_world_size <= available_cores();
   return {.n_spins = has_cores ? kSpins : 1, .n_yields = kYields};
-}
-
-bool reduces(transport::OperationKind kind) {
-  return kind == transport::OperationKind::kAllReduce ||
-         kind == transport::OperationKind::kReduce ||
-         kind == transport::OperationKind::kReduceScatter;
 }
 
 // Says who waits for whom in which operation.
@@ -152,8 +147,11 @@ void NativeEngine::run(OperationContext& context) {
     case transport::OperationKind::kAllReduce:
     case transport::OperationKind::kReduce:
     case transport::OperationKind::kReduceScatter:
+    case transport::OperationKind::kAllReduceCoalesced:
+    case transport::OperationKind::kReduceScatterCoalesced:
       return reduce(context);
     case transport::OperationKind::kAllGather:
+    case transport::OperationKind::kAllGatherCoalesced:
       return all_gather(context);
     case transport::OperationKind::kGather:
       return gather(context);
@@ -197,7 +195,11 @@ void NativeEngine::execute(const Operation& operation, Deadline deadline, Caller
       operation, parts_.topology, parts_.ranks, parts_.whereabouts, calls_);
   transport::Patience patience(deadline, parts_.stall, parts_.failure, reporter);
   const tcp::OperationTag tag{.sequence = operation.sequence, .descriptor = operation.descriptor};
-  OperationContext context{.operation = operation,
+  std::optional<Operation> packed;
+  if (Coalescing::is_coalesced(operation)) {
+    packed = coalescing_.pack(operation, parts_.topology.world_size());
+  }
+  OperationContext context{.operation = packed ? *packed : operation,
                            .topology = parts_.topology,
                            .board = parts_.board,
                            .exchange = tcp::Exchange(parts_.mesh, tag, patience),
@@ -207,6 +209,9 @@ void NativeEngine::execute(const Operation& operation, Deadline deadline, Caller
                            .inputs = inputs_};
   try {
     run(context);
+    if (packed) {
+      Coalescing::unpack(*packed, operation);
+    }
   } catch (const Error& error) {
     // A failure that another thread knew first says what it is about already.
     if (parts_.failure.is_set()) {
@@ -222,7 +227,7 @@ void NativeEngine::execute(const Operation& operation, Deadline deadline, Caller
 
 void NativeEngine::check(const Operation& operation) const {
   const transport::Descriptor& descriptor = operation.descriptor;
-  if (!reduces(descriptor.kind)) {
+  if (!transport::reduces(descriptor.kind)) {
     return;
   }
   kernels::check_reduction(descriptor.dtype, descriptor.reduce);

@@ -9,6 +9,7 @@
 #include "unisono/collective/topology.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/native/algorithm_choice.h"
+#include "unisono/engine/native/coalescing.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/rank_status.h"
 #include "unisono/engine/native/reduce_plans.h"
@@ -55,6 +56,7 @@ class NativeEngine final : public Engine {
   AlgorithmChoice choice_;
   shm::WaitMode user_mode_;
   shm::WaitMode progress_mode_;
+  Coalescing coalescing_;
   std::vector<std::byte> scratch_;
   std::vector<kernels::ReduceInput> inputs_;
   // The last calls, oldest first; kept where there are several nodes.

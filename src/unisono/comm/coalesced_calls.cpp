@@ -1,0 +1,115 @@
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/dtype.h"
+#include "unisono/comm/agreement.h"
+#include "unisono/comm/arguments.h"
+#include "unisono/comm/call.h"
+#include "unisono/comm/links.h"
+#include "unisono/comm/options.h"
+#include "unisono/engine/operation.h"
+#include "unisono/transport/descriptor.h"
+
+namespace unisono::comm {
+namespace {
+
+using transport::OperationKind;
+using Buffers = std::span<const Buffer>;
+
+DType dtype_of(Buffers buffers) {
+  return buffers.empty() ? DType::kFloat32 : buffers.front().dtype;
+}
+
+// As many as `like` has, of this dtype, each `factor` times as large as its counterpart.
+void check_buffers(const Arguments& arguments,
+                   Buffers buffers,
+                   const char* name,
+                   Buffers like,
+                   std::int64_t factor) {
+  if (buffers.size() != like.size()) {
+    throw arguments.invalid("in and out have different numbers of buffers: " +
+                            std::to_string(like.size()) + " and " + std::to_string(buffers.size()));
+  }
+  for (std::size_t index = 0; index < buffers.size(); ++index) {
+    const std::string full_name = std::string(name) + "[" + std::to_string(index) + "]";
+    arguments.check_buffer(buffers[index], full_name);
+    arguments.check_dtype(buffers[index], full_name, dtype_of(like));
+    arguments.check_count(buffers[index], full_name, factor * like[index].count);
+  }
+}
+
+engine::Operation operation_of(
+    OperationKind kind, Buffers ins, Buffers outs, Buffers counted, std::string label) {
+  return {.descriptor = {.kind = kind,
+                         .dtype = dtype_of(ins),
+                         .count = sizes_of(counted).total,
+                         .detail = fingerprint_of(counted)},
+          .ins = {ins.begin(), ins.end()},
+          .outs = {outs.begin(), outs.end()},
+          .label = std::move(label)};
+}
+
+template <class Options>
+void reduce_as(engine::Operation& operation, const Options& options) {
+  operation.descriptor.reduce = options.op.kind;
+  operation.descriptor.algorithm = options.algorithm;
+  operation.descriptor.detail ^= fingerprint_of(options.op);
+  operation.factor = options.op.factor;
+  operation.user = options.op.user;
+}
+
+}  // namespace
+
+Call all_reduce_coalesced_call(Links& links, Buffers buffers, const AllReduceOptions& options) {
+  const Arguments arguments = arguments_of(links, "all_reduce_coalesced", options.label);
+  check_buffers(arguments, buffers, "buffers", buffers, 1);
+  arguments.check_apart({}, buffers, -1, -1);
+  engine::Operation operation =
+      operation_of(OperationKind::kAllReduceCoalesced, buffers, buffers, buffers, options.label);
+  reduce_as(operation, options);
+  links.engine().check(operation);
+  return {.operation = std::move(operation),
+          .deadline = arguments.deadline(options.timeout, links.timeout())};
+}
+
+Call all_gather_coalesced_call(Links& links,
+                               Buffers ins,
+                               Buffers outs,
+                               const AllGatherOptions& options) {
+  const Arguments arguments = arguments_of(links, "all_gather_coalesced", options.label);
+  if (!options.counts.empty()) {
+    throw arguments.invalid("blocks of different sizes can't be coalesced: counts must be empty");
+  }
+  check_buffers(arguments, ins, "in", ins, 1);
+  check_buffers(arguments, outs, "out", ins, arguments.world_size());
+  arguments.check_apart(ins, outs, -1, -1);
+  return {
+      .operation = operation_of(OperationKind::kAllGatherCoalesced, ins, outs, outs, options.label),
+      .deadline = arguments.deadline(options.timeout, links.timeout())};
+}
+
+Call reduce_scatter_coalesced_call(Links& links,
+                                   Buffers ins,
+                                   Buffers outs,
+                                   const ReduceScatterOptions& options) {
+  const Arguments arguments = arguments_of(links, "reduce_scatter_coalesced", options.label);
+  if (!options.counts.empty()) {
+    throw arguments.invalid("blocks of different sizes can't be coalesced: counts must be empty");
+  }
+  check_buffers(arguments, outs, "out", outs, 1);
+  check_buffers(arguments, ins, "in", outs, arguments.world_size());
+  arguments.check_apart(ins, outs, -1, -1);
+  engine::Operation operation =
+      operation_of(OperationKind::kReduceScatterCoalesced, ins, outs, ins, options.label);
+  reduce_as(operation, options);
+  links.engine().check(operation);
+  return {.operation = std::move(operation),
+          .deadline = arguments.deadline(options.timeout, links.timeout())};
+}
+
+}  // namespace unisono::comm
