@@ -1,11 +1,12 @@
 #include "support/process.h"
 
-#include <dirent.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cstdarg>
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
 
 namespace unisono::test {
 
@@ -30,15 +31,8 @@ double seconds_of(clockid_t clock) {
 }
 
 int n_entries(const char* folder) {
-  DIR* const directory = ::opendir(folder);
-  int n = 0;
-  while (directory != nullptr && ::readdir(directory) != nullptr) {
-    ++n;
-  }
-  if (directory != nullptr) {
-    ::closedir(directory);
-  }
-  return n;
+  using std::filesystem::directory_iterator;
+  return static_cast<int>(std::distance(directory_iterator(folder), directory_iterator()));
 }
 
 }  // namespace unisono::test

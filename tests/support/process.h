@@ -13,7 +13,7 @@ void wait_for_end_of_stdin();
 /// What a clock shows.
 [[nodiscard]] double seconds_of(clockid_t clock);
 
-/// How many names a folder has, "." and ".." included: of /proc/self/fd, /proc/self/task.
+/// How many names a folder has: /proc/self/fd, /proc/self/task.
 [[nodiscard]] int n_entries(const char* folder);
 
 }  // namespace unisono::test
