@@ -1,0 +1,184 @@
+// Killed at any moment, a job leaves nothing behind: no process, no file, no shared memory.
+#include <signal.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/deadline.h"
+
+#include "multiprocess/spawn.h"
+#include "support/temporary_folder.h"
+
+namespace unisono::test {
+namespace {
+
+using ::testing::IsEmpty;
+
+namespace fs = std::filesystem;
+
+// From the start of a job through its rendezvous, its operations and its end to the next one.
+constexpr std::chrono::microseconds kLatest{150'000};
+
+std::set<std::string> names_in(const std::string& folder) {
+  std::set<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    names.insert(entry.path().filename());
+  }
+  return names;
+}
+
+// Of living processes that satisfy `is_wanted`, which is called with their folders in /proc.
+std::vector<pid_t> find_processes(const std::function<bool(const std::string&)>& is_wanted) {
+  std::vector<pid_t> pids;
+  for (const std::string& name : names_in("/proc")) {
+    const std::string folder = "/proc/" + name;
+    if (std::isdigit(static_cast<unsigned char>(name.front())) == 0 || !is_wanted(folder)) {
+      continue;
+    }
+    const std::string stat = read_file(folder + "/stat");
+    const std::size_t name_end = stat.rfind(')');
+    if (name_end != std::string::npos && stat.compare(name_end + 2, 1, "Z") != 0) {
+      pids.push_back(std::stoi(name));
+    }
+  }
+  return pids;
+}
+
+// What is new in /dev/shm and used by nobody: other programs may come and go meanwhile.
+std::vector<std::string> orphans_in_shm(const std::set<std::string>& before) {
+  std::vector<std::string> orphans;
+  for (const std::string& name : names_in("/dev/shm")) {
+    const std::string path = "/dev/shm/" + name;
+    if (!before.contains(name) && find_processes([&](const std::string& folder) {
+                                    return read_file(folder + "/maps").find(path) !=
+                                           std::string::npos;
+                                  }).empty()) {
+      orphans.push_back(name);
+    }
+  }
+  return orphans;
+}
+
+// Jobs of two ranks with folders of their own, which end at random moments.
+class Victims {
+ public:
+  explicit Victims(std::uint32_t seed) : random_(seed), shm_(names_in("/dev/shm")) {}
+
+  // Lets the ranks be killed together, without a launcher.
+  void kill_ranks() {
+    const ReservedPort port;
+    Processes processes;
+    for (const char* const rank : {"0", "1"}) {
+      Variables variables = environment();
+      variables.insert({{"RANK", rank},
+                        {"WORLD_SIZE", "2"},
+                        {"MASTER_ADDR", "127.0.0.1"},
+                        {"MASTER_PORT", port.text()}});
+      (void)processes.start({UNISONO_CHURN_PROGRAM}, variables);
+    }
+    wait_a_while();
+    processes.send_signal(0, SIGKILL);
+    processes.send_signal(1, SIGKILL);
+    expect_killed(processes);
+  }
+
+  // Kills the launcher; what it started must end by itself.
+  void kill_launcher() {
+    Processes processes;
+    (void)processes.start({UNISONO_PROGRAM, "run", "-n", "2", UNISONO_CHURN_PROGRAM},
+                          environment());
+    wait_a_while();
+    processes.send_signal(0, SIGKILL);
+    expect_killed(processes);
+  }
+
+  // After all have been killed.
+  void expect_nothing_left() {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(10));
+    std::vector<pid_t> left = marked();
+    while (!left.empty() && !deadline.has_passed()) {
+      std::this_thread::yield();
+      left = marked();
+    }
+    EXPECT_THAT(left, IsEmpty()) << moments();
+    EXPECT_THAT(home_.names(), IsEmpty()) << moments();
+    EXPECT_THAT(orphans_in_shm(shm_), IsEmpty()) << moments();
+  }
+
+  [[nodiscard]] int n_lived_once() const { return n_lived_once_; }
+
+ private:
+  [[nodiscard]] Variables environment() const {
+    return {{"HOME", home_.path()},
+            {"TMPDIR", home_.path()},
+            {"XDG_RUNTIME_DIR", home_.path()},
+            {"UNISONO_TEST_MARK", home_.path()}};
+  }
+
+  // The moment is what is tested.
+  void wait_a_while() {
+    moment_ = std::chrono::microseconds(
+        std::uniform_int_distribution<std::int64_t>(0, kLatest.count())(random_));
+    std::this_thread::sleep_for(moment_);
+  }
+
+  [[nodiscard]] std::string moments() const {
+    return "killed after " + std::to_string(moment_.count()) + " us";
+  }
+
+  [[nodiscard]] std::vector<pid_t> marked() const {
+    const std::string mark = "UNISONO_TEST_MARK=" + home_.path();
+    return find_processes([&](const std::string& folder) {
+      return read_file(folder + "/environ").find(mark) != std::string::npos;
+    });
+  }
+
+  void expect_killed(Processes& processes) {
+    bool has_lived_once = false;
+    for (const ProcessResult& result : processes.finish()) {
+      EXPECT_EQ(result.exit_code, 128 + SIGKILL) << moments() << result.out << result.err;
+      has_lived_once = has_lived_once || result.out.find("lived once") != std::string::npos;
+    }
+    n_lived_once_ += has_lived_once ? 1 : 0;
+  }
+
+  std::mt19937 random_;
+  std::set<std::string> shm_;
+  TemporaryFolder home_;
+  std::chrono::microseconds moment_{};
+  int n_lived_once_ = 0;
+};
+
+TEST(Killed, AJobLeavesNothingBehind) {
+  const std::uint32_t seed = std::random_device()();
+  std::printf("seed %u\n", seed);
+  Victims victims(seed);
+  for (int n = 0; n < UNISONO_N_MOMENTS / 2 && !::testing::Test::HasFailure(); ++n) {
+    victims.kill_ranks();
+    victims.expect_nothing_left();
+    victims.kill_launcher();
+    victims.expect_nothing_left();
+  }
+  std::printf("%d of %d jobs had ended once before\n", victims.n_lived_once(), UNISONO_N_MOMENTS);
+}
+
+}  // namespace
+}  // namespace unisono::test
