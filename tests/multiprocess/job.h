@@ -8,6 +8,16 @@
 
 namespace unisono::test {
 
+/// What sanitizers add to memory and time is not ours.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+
+/// The processor's time that a rank may use while it waits a second for a late one.
+inline constexpr double kMaxWaitingSeconds = kIsSanitized ? 0.1 : 0.02;
+
 struct JobSetup {
   int world_size = 2;
   std::vector<std::string> mode = {"hello"};  ///< The rank program's arguments.

@@ -129,7 +129,7 @@ void ring(const std::string&) {
 }
 
 // Rank 0 sends a second late; the wait itself is what is tested.
-void late(const std::string&) {
+void late(const std::string& operation) {
   const auto group = unisono::init_process_group();
   std::int32_t value = 0;
   const Buffer buffer = unisono::as_buffer(std::span(&value, 1));
@@ -142,7 +142,11 @@ void late(const std::string&) {
   } else {
     const double begin = seconds_of(CLOCK_MONOTONIC);
     const double used = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
-    group->recv(buffer, 0);
+    if (operation == "recv") {
+      group->recv(buffer, 0);
+    } else {
+      group->recv_async(buffer, 0).wait();
+    }
     const double cpu_seconds = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - used;
     print("waited %.6f cpu %.6f\n", seconds_of(CLOCK_MONOTONIC) - begin, cpu_seconds);
   }

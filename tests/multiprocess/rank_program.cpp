@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <functional>
 #include <latch>
 #include <map>
 #include <span>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
 
 #include "support/process.h"
 
@@ -214,18 +216,36 @@ void meet_again(const std::string& roles) {
   come_to_barrier(*group, roles);
 }
 
-// Rank 0 comes to the barrier a second after the others; the wait itself is what is tested.
-void late(const std::string&) {
+// Rank 0 comes a second after the others; the wait itself is what is tested.
+void late(const std::string& operation) {
   const auto group = unisono::init_process_group();
-  group->barrier();
+  std::vector<float> values(1000);
+  const unisono::Buffer buffer = unisono::as_buffer(std::span(values));
+  const std::map<std::string, std::function<void()>> operations{
+      {"barrier", [&] { group->barrier(); }},
+      {"all_reduce", [&] { group->all_reduce(buffer); }},
+      {"all_reduce_async", [&] { group->all_reduce_async(buffer).wait(); }}};
+  // The first time connections are made, and threads.
+  operations.at(operation)();
   if (group->rank() == 0) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }
   const double entered = seconds_of(CLOCK_MONOTONIC);
   const double used = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
-  group->barrier();
+  operations.at(operation)();
   const double cpu_seconds = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - used;
   print("entered %.6f left %.6f cpu %.6f\n", entered, seconds_of(CLOCK_MONOTONIC), cpu_seconds);
+  unisono::destroy_process_group();
+}
+
+// What the process has in memory once it has done one thing with another rank.
+void idle(const std::string&) {
+  const auto group = unisono::init_process_group();
+  (void)sum_of_ones(*group, 1000);
+  std::ifstream memory("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(memory, line);) {
+    print("%s\n", line.c_str());
+  }
   unisono::destroy_process_group();
 }
 
@@ -278,6 +298,7 @@ int main(int argc, char** argv) {
       {"absence", absence},
       {"babble", babble},
       {"late", late},
+      {"idle", idle},
       {"meet", meet},
       {"meet_with_a_child", meet_with_a_child},
       {"meet_again", meet_again},
