@@ -110,7 +110,9 @@ constexpr std::array<ConfigRow, 7> kRows{{
     {"UNISONO_LOG",
      "level",
      "info",
-     "Least level of log lines: debug, info, warning, error.",
+     "Least level of log lines: debug, info, warning, error. With debug a rank that others wait "
+     "for "
+     "shows where its threads are.",
      parse_level},
     {"UNISONO_TIMEOUT_SECONDS",
      "seconds",

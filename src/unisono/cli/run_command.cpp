@@ -90,7 +90,8 @@ int run_command(int argc, char** argv) {
                  arguments.grace_seconds,
                  "Seconds between asking ranks to end and killing them (default 5)")
       ->check(CLI::Range(0.0, kMaxGraceSeconds));
-  app.add_flag("--verbose", options.verbose, "Say what the launcher does");
+  app.add_flag(
+      "--verbose", options.verbose, "Say what the launcher does, and let ranks log debug lines");
   if (const std::optional<int> exit_code = parse(app, argc, argv)) {
     return *exit_code;
   }

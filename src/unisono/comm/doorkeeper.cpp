@@ -18,6 +18,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
+#include "unisono/comm/inquirer.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
@@ -163,8 +164,8 @@ bool Doorkeeper::is_member(const net::HelloInfo& theirs) const {
   if (theirs.job != mine_.job || theirs.rank < 0 || theirs.rank >= world_size_) {
     return false;
   }
-  // Of each pair the higher rank connects; for messages whichever needs it first.
-  return theirs.purpose == tcp::kMessagePurpose
+  // Of each pair the higher rank connects; for messages and inquiries whichever needs it first.
+  return theirs.purpose == tcp::kMessagePurpose || theirs.purpose == kInquiryPurpose
              ? theirs.rank != mine_.rank
              : theirs.purpose == mine_.purpose && theirs.rank > mine_.rank;
 }

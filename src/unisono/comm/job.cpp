@@ -21,6 +21,7 @@
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/comm/links.h"
+#include "unisono/comm/stack_show.h"
 #include "unisono/comm/watcher.h"
 #include "unisono/engine/native/symmetric_memory.h"
 #include "unisono/net/address.h"
@@ -34,6 +35,7 @@
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/shm/node.h"
+#include "unisono/transport/tcp/frame.h"
 
 namespace unisono::comm {
 namespace {
@@ -168,11 +170,13 @@ Job::Job(const JobOptions& options, Deadline deadline)
                             roster_.job,
                             meeting_.secret,
                             deadline)),
+      stacks_(std::make_unique<StackShow>(logger())),
       watcher_(std::make_unique<Watcher>(WatcherParts{.roster = roster_,
                                                       .secret = meeting_.secret,
                                                       .data_listener = data_listener_.get(),
                                                       .peers = peers_,
                                                       .groups = groups_,
+                                                      .stacks = *stacks_,
                                                       .logger = logger()})) {
   node_listener_.reset();
 }
@@ -234,6 +238,18 @@ void Job::tell_peers(const rendezvous::Roster& members,
   } catch (const std::exception&) {
     // Out of memory while giving up: the closed sockets have to say it.
     return;
+  }
+}
+
+void Job::ask_for_stacks(int job_rank) const noexcept {
+  try {
+    for (const shm::NodePeer& peer : peers_) {
+      if (peer.rank == job_rank) {
+        (void)net::write_some(peer.socket.get(), tcp::encode_ask());
+      }
+    }
+  } catch (const std::exception&) {
+    return;  // Out of memory, say: the report goes without.
   }
 }
 

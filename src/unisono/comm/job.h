@@ -14,6 +14,7 @@
 #include "unisono/base/mutex.h"
 #include "unisono/comm/group_registry.h"
 #include "unisono/comm/links.h"
+#include "unisono/comm/stack_show.h"
 #include "unisono/comm/watcher.h"
 #include "unisono/engine/native/symmetric_memory.h"
 #include "unisono/rendezvous/env.h"
@@ -74,6 +75,12 @@ class Job {
   void tell_peers(const rendezvous::Roster& members,
                   const std::function<std::vector<std::byte>()>& encode_frame) const noexcept;
 
+  /// Has a rank of this node show where its threads are.
+  void ask_for_stacks(int job_rank) const noexcept;
+
+  /// Shows where this rank's threads are.
+  [[nodiscard]] StackShow& stacks() { return *stacks_; }
+
   /// Memory for a group's board, zeroed.
   [[nodiscard]] std::int64_t reserve_board(int local_world_size) UNISONO_EXCLUDES(mutex_);
 
@@ -102,6 +109,7 @@ class Job {
   rendezvous::Roster roster_;
   std::vector<shm::NodePeer> peers_;
   GroupRegistry groups_;
+  std::unique_ptr<StackShow> stacks_;
   std::unique_ptr<Watcher> watcher_;
 
   mutable Mutex mutex_;

@@ -15,11 +15,14 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/log.h"
+#include "unisono/comm/inquirer.h"
 #include "unisono/comm/job.h"
 #include "unisono/engine/native/native_engine.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/meet.h"
 #include "unisono/rendezvous/roster.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/tcp/farewell.h"
 #include "unisono/transport/tcp/frame.h"
@@ -131,7 +134,19 @@ Links::Links(Job& job, GroupSetup setup)
                      .purpose = tcp::kMessagePurpose,
                      .rank = setup_.roster.self().rank,
                      .group = setup_.number}),
-      ranks_(setup_.roster, prefix_of(job, setup_), job.logger()),
+      inquirer_(mesh_members(setup_.roster),
+                job.meeting().secret,
+                {.job = setup_.roster.job,
+                 .purpose = kInquiryPurpose,
+                 .rank = setup_.roster.self().rank,
+                 .group = setup_.number},
+                prefix_of(job, setup_),
+                job.logger()),
+      ranks_(setup_.roster,
+             prefix_of(job, setup_),
+             job.logger(),
+             {.look = [this](int rank) { return board_.standing(topology_.local_rank_of(rank)); },
+              .ask = [this](int rank) { ask(rank); }}),
       side_store_([&job] { return rendezvous::connect_again(job.meeting(), kSideStoreTimeout); }),
       failures_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
       whereabouts_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
@@ -159,6 +174,15 @@ void Links::wake() const {
   board_.wake();
   mesh_.wake();
   messenger_->wake();
+}
+
+void Links::ask(int rank) noexcept {
+  const auto job_rank = setup_.roster.members[static_cast<std::size_t>(rank)].rank;
+  if (topology_.node_of(rank) != topology_.node()) {
+    inquirer_.ask(rank);
+  } else if (ranks_.logger().is_enabled(LogLevel::kDebug)) {
+    job_.ask_for_stacks(job_rank);
+  }
 }
 
 void Links::fail(const Error& error) noexcept {
@@ -209,6 +233,7 @@ void Links::leave() noexcept {
   mesh_.close();
   message_mesh_.close();
   side_store_.give_up();
+  inquirer_.finish();
   board_.leave();
   // Where a rank failed, another may wake up late and still write there.
   if (setup_.number != 0 && !has_failed) {
@@ -256,6 +281,12 @@ void Links::note_failure(int job_rank, ErrorCode code, const std::string& what) 
 }
 
 void Links::deliver(const net::HelloInfo& visitor, Fd socket) {
+  if (visitor.purpose == kInquiryPurpose) {
+    const transport::Standing standing = board_.standing(board_.local_rank());
+    (void)net::write_some(socket.get(), tcp::encode_standing(standing));
+    job_.stacks().show(visitor.rank);
+    return;
+  }
   const bool is_for_messages = visitor.purpose == tcp::kMessagePurpose;
   if (failure_.is_set()) {
     if (is_for_messages) {

@@ -12,6 +12,7 @@
 #include "unisono/base/fd.h"
 #include "unisono/collective/topology.h"
 #include "unisono/comm/failure_log.h"
+#include "unisono/comm/inquirer.h"
 #include "unisono/comm/messenger.h"
 #include "unisono/comm/side_store.h"
 #include "unisono/comm/stored_whereabouts.h"
@@ -90,6 +91,9 @@ class Links {
   void wake() const;
   void publish(const Error& error) noexcept;
 
+  // Asks a late rank what it does.
+  void ask(int rank) noexcept;
+
   // Rank in the group, or -1.
   [[nodiscard]] int rank_of(int job_rank) const;
 
@@ -100,6 +104,7 @@ class Links {
   tcp::Mesh mesh_;
   shm::Mailbox mailbox_;
   tcp::MessageMesh message_mesh_;
+  Inquirer inquirer_;
   engine::RankStatus ranks_;
   transport::Failure failure_;
   SideStore side_store_;

@@ -83,11 +83,9 @@ std::optional<Error> MessageRequest::departed(std::span<const int> /*late_ranks*
 
 void MessageRequest::stalled(std::chrono::milliseconds waited,
                              std::span<const int> /*late_ranks*/) const {
-  waiting_->ranks.logger().warning(fmt::format("{} {} waits since {:.0f} s for {}",
-                                               waiting_->ranks.prefix(),
-                                               describe(*this),
-                                               static_cast<double>(waited.count()) / 1000,
-                                               describe_late()));
+  const bool is_from_any = peer == engine::kAnyRank;
+  waiting_->ranks.report_stall(
+      describe(*this), waited, describe_late(), std::span(&peer, is_from_any ? 0 : 1));
 }
 
 }  // namespace unisono::comm

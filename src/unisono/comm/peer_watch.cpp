@@ -17,6 +17,7 @@
 #include "unisono/base/fd.h"
 #include "unisono/comm/group_registry.h"
 #include "unisono/comm/links.h"
+#include "unisono/comm/stack_show.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/io.h"
 #include "unisono/rendezvous/roster.h"
@@ -31,13 +32,19 @@ Fd open_process(std::int64_t pid) {
   return Fd(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
 }
 
+bool is_for_watchers(tcp::FrameKind kind) {
+  return kind == tcp::FrameKind::kAbort || kind == tcp::FrameKind::kBye ||
+         kind == tcp::FrameKind::kAsk;
+}
+
 }  // namespace
 
 PeerWatch::PeerWatch(net::EventLoop& loop,
                      const shm::NodePeer& peer,
                      const rendezvous::Member& member,
-                     GroupRegistry& groups)
-    : loop_(loop), peer_(peer), groups_(groups) {
+                     GroupRegistry& groups,
+                     StackShow& stacks)
+    : loop_(loop), peer_(peer), groups_(groups), stacks_(stacks) {
   loop_.add(peer_.socket.get(), EPOLLIN, [this](std::uint32_t) { read_socket(); });
   // A child that the peer made by clone() may hold the socket open beyond its death; its process
   // tells anyway.
@@ -75,7 +82,7 @@ void PeerWatch::handle_frames() {
   while (received_.size() >= tcp::kFrameBytes) {
     const std::optional<tcp::Frame> frame =
         tcp::decode(std::span(received_).first<tcp::kFrameBytes>());
-    if (!frame || (frame->kind != tcp::FrameKind::kAbort && frame->kind != tcp::FrameKind::kBye)) {
+    if (!frame || !is_for_watchers(frame->kind)) {
       groups_.notify_all([rank = peer_.rank](Links& links) {
         links.note_failure(rank, ErrorCode::kCorruptData, "sent bytes that are no frame");
       });
@@ -89,6 +96,8 @@ void PeerWatch::handle_frames() {
     const auto number = static_cast<std::uint32_t>(frame->sequence);
     if (frame->kind == tcp::FrameKind::kBye) {
       groups_.notify(number, [rank = peer_.rank](Links& links) { links.note_departure(rank); });
+    } else if (frame->kind == tcp::FrameKind::kAsk) {
+      stacks_.show(peer_.rank);
     } else {
       const auto text = std::span(received_).subspan(tcp::kFrameBytes, frame->n_bytes);
       const Error error = tcp::decode_abort(*frame, text);

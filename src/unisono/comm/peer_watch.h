@@ -5,6 +5,7 @@
 
 #include "unisono/base/fd.h"
 #include "unisono/comm/group_registry.h"
+#include "unisono/comm/stack_show.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/shm/node.h"
@@ -18,7 +19,8 @@ class PeerWatch {
   PeerWatch(net::EventLoop& loop,
             const shm::NodePeer& peer,
             const rendezvous::Member& member,
-            GroupRegistry& groups);
+            GroupRegistry& groups,
+            StackShow& stacks);
 
  private:
   void read_socket();
@@ -29,6 +31,7 @@ class PeerWatch {
   net::EventLoop& loop_;
   const shm::NodePeer& peer_;
   GroupRegistry& groups_;
+  StackShow& stacks_;
   Fd process_;
   bool is_watching_ = true;
   std::vector<std::byte> received_;

@@ -37,7 +37,8 @@ Watcher::Watcher(const WatcherParts& parts)
           deliver_to(parts.groups)) {
   for (const shm::NodePeer& peer : parts.peers) {
     const auto& member = parts.roster.members[static_cast<std::size_t>(peer.rank)];
-    watches_.push_back(std::make_unique<PeerWatch>(loop_, peer, member, parts.groups));
+    watches_.push_back(
+        std::make_unique<PeerWatch>(loop_, peer, member, parts.groups, parts.stacks));
   }
   thread_ = start_thread(
       "unisono-watch",

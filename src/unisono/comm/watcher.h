@@ -9,6 +9,7 @@
 #include "unisono/comm/doorkeeper.h"
 #include "unisono/comm/group_registry.h"
 #include "unisono/comm/peer_watch.h"
+#include "unisono/comm/stack_show.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/shm/node.h"
@@ -22,11 +23,13 @@ struct WatcherParts {
   int data_listener;
   const std::vector<shm::NodePeer>& peers;
   GroupRegistry& groups;
+  StackShow& stacks;
   Logger logger;
 };
 
 /// A rank's thread beside its computation: lets in the connections of other nodes' ranks, and sees
-/// when a rank of this node leaves a group, fails in one, or dies.
+/// when a rank of this node leaves a group, fails in one, or dies. Answers ranks that ask where
+/// this one is.
 class Watcher {
  public:
   explicit Watcher(const WatcherParts& parts);

@@ -47,6 +47,9 @@ std::vector<std::string> worker_environment(const JobLayout& job, int local_rank
   if (job.omp_threads) {
     variables.push_back(fmt::format("OMP_NUM_THREADS={}", *job.omp_threads));
   }
+  if (job.log_debug) {
+    variables.emplace_back("UNISONO_LOG=debug");
+  }
   return variables;
 }
 

@@ -22,6 +22,7 @@ struct JobLayout {
   bool agent_hosts_store = false;  ///< Rank 0 is then a client of the store, too.
   std::string secret;              ///< Empty: the ranks already have one.
   std::optional<int> omp_threads;  ///< Nothing: the user's own setting stays.
+  bool log_debug = false;          ///< Not where the user set a level.
 };
 
 /// The variables that `unisono run` sets for a rank, as "NAME=value", under the names that torchrun

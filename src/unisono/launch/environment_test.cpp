@@ -44,10 +44,17 @@ TEST(WorkerEnvironment, IsTheGoldenTable) {
   EXPECT_EQ(worker_environment(job, 1), golden);
 }
 
+TEST(WorkerEnvironment, HasADebugLogWhereThatIsAskedFor) {
+  JobLayout job;
+  job.log_debug = true;
+  EXPECT_THAT(worker_environment(job, 0), ::testing::Contains("UNISONO_LOG=debug"));
+}
+
 TEST(WorkerEnvironment, LeavesSecretAndThreadsOfTheUserAlone) {
   for (const std::string& entry : worker_environment(JobLayout{}, 0)) {
     EXPECT_THAT(entry, ::testing::Not(::testing::StartsWith("UNISONO_SECRET")));
     EXPECT_THAT(entry, ::testing::Not(::testing::StartsWith("OMP_NUM_THREADS")));
+    EXPECT_THAT(entry, ::testing::Not(::testing::StartsWith("UNISONO_LOG")));
   }
 }
 

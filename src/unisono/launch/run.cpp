@@ -68,6 +68,7 @@ JobLayout make_layout(const RunOptions& options,
   if (!environment("OMP_NUM_THREADS")) {
     job.omp_threads = std::max(1, available_cores() / options.n_workers);
   }
+  job.log_debug = options.verbose && !environment("UNISONO_LOG");
   return job;
 }
 

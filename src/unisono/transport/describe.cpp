@@ -70,4 +70,13 @@ std::string describe(const Descriptor& descriptor, std::uint64_t sequence) {
   return text + ")";
 }
 
+std::string describe(const Standing& standing) {
+  if (standing.sequence == 0) {
+    return "has called nothing yet";
+  }
+  const std::string operation = describe(standing.descriptor, standing.sequence);
+  return standing.has_finished ? fmt::format("has finished {} and called nothing since", operation)
+                               : fmt::format("is in {}", operation);
+}
+
 }  // namespace unisono::transport

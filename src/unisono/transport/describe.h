@@ -10,4 +10,8 @@ namespace unisono::transport {
 /// An operation in one phrase, e.g. "all_reduce #42 (f32[1048576], sum)".
 [[nodiscard]] std::string describe(const Descriptor& descriptor, std::uint64_t sequence);
 
+/// What a rank does, in a phrase that follows its name: "has finished barrier #3 and called nothing
+/// since", "is in barrier #3".
+[[nodiscard]] std::string describe(const Standing& standing);
+
 }  // namespace unisono::transport

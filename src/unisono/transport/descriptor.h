@@ -62,4 +62,11 @@ struct Descriptor {
 // It is copied byte by byte into shared memory and frames.
 static_assert(sizeof(Descriptor) == 24 && std::is_trivially_copyable_v<Descriptor>);
 
+/// Where a rank is in its group's operations.
+struct Standing {
+  std::uint64_t sequence = 0;  ///< Of the operation that it began last; 0: none yet.
+  Descriptor descriptor = {};
+  bool has_finished = false;
+};
+
 }  // namespace unisono::transport

@@ -106,11 +106,7 @@ class OperationReporter final : public transport::WaitReporter {
   }
 
   void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const override {
-    ranks_.logger().warning(fmt::format("{} {} waits since {:.0f} s for {}",
-                                        ranks_.prefix(),
-                                        describe(operation_),
-                                        static_cast<double>(waited.count()) / 1000,
-                                        ranks_.describe_late(late_ranks)));
+    ranks_.report_stall(describe(operation_), waited, ranks_.describe_late(late_ranks), late_ranks);
   }
 
   [[nodiscard]] static std::string describe(const Operation& operation) {
@@ -212,6 +208,7 @@ void NativeEngine::execute(const Operation& operation, Deadline deadline, Caller
     if (packed) {
       Coalescing::unpack(*packed, operation);
     }
+    parts_.board.note_finished(operation.sequence);
   } catch (const Error& error) {
     // A failure that another thread knew first says what it is about already.
     if (parts_.failure.is_set()) {

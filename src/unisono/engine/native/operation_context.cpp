@@ -30,24 +30,24 @@ void OperationContext::enter_with(std::span<const std::byte> payload) {
 }
 
 void OperationContext::show_card_and_wait() {
-  board.my_card(operation.sequence).descriptor = operation.descriptor;
+  board.my_card(operation.sequence).set_descriptor(operation.descriptor);
   board.enter(operation.sequence, mode, patience);
   check_cards();
 }
 
 // All ranks of the node see the same cards, so all come to the same words.
 void OperationContext::check_cards() const {
-  const transport::Descriptor& first = card(0).descriptor;
+  const shm::Card& first = card(0);
   for (int peer = 1; peer < n_local(); ++peer) {
-    const transport::Descriptor& other = card(peer).descriptor;
-    if (!(first == other)) [[unlikely]] {
+    const shm::Card& other = card(peer);
+    if (!first.agrees_with(other)) [[unlikely]] {
       throw Error(
           ErrorCode::kMismatch,
           fmt::format("ranks called different operations: rank {} called {}, rank {} called {}",
                       rank_at(0),
-                      transport::describe(first, operation.sequence),
+                      transport::describe(first.descriptor(), operation.sequence),
                       rank_at(peer),
-                      transport::describe(other, operation.sequence)));
+                      transport::describe(other.descriptor(), operation.sequence)));
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
@@ -10,17 +11,22 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/rendezvous/roster.h"
+#include "unisono/transport/describe.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono::engine {
 namespace {
 
+constexpr std::string_view kStopped = "stopped";
+
 // What the process is doing, as the kernel says; for a process of this machine.
-std::string process_state(std::int64_t pid) {
+std::string_view process_state(std::int64_t pid) {
   const std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::stringstream text;
   text << file.rdbuf();
@@ -39,7 +45,7 @@ std::string process_state(std::int64_t pid) {
       return "waiting for the system";
     case 'T':
     case 't':
-      return "stopped";
+      return kStopped;
     case 'Z':
     case 'X':
       return "gone";
@@ -50,8 +56,14 @@ std::string process_state(std::int64_t pid) {
 
 }  // namespace
 
-RankStatus::RankStatus(const rendezvous::Roster& roster, std::string prefix, Logger logger)
-    : roster_(roster), prefix_(std::move(prefix)), logger_(std::move(logger)) {}
+RankStatus::RankStatus(const rendezvous::Roster& roster,
+                       std::string prefix,
+                       Logger logger,
+                       RankSources sources)
+    : roster_(roster),
+      prefix_(std::move(prefix)),
+      logger_(std::move(logger)),
+      sources_(std::move(sources)) {}
 
 std::string RankStatus::describe(int rank) const {
   return rendezvous::describe(roster_.members[static_cast<std::size_t>(rank)]);
@@ -59,18 +71,46 @@ std::string RankStatus::describe(int rank) const {
 
 std::string RankStatus::describe_late(std::span<const int> ranks) const {
   std::string text;
+  bool ends_a_clause = false;
   for (const int rank : ranks) {
     const rendezvous::Member& member = roster_.members[static_cast<std::size_t>(rank)];
     const bool is_on_node = member.node == roster_.self().node;
-    const std::string state = is_on_node ? ", " + process_state(member.pid) : "";
+    const std::string state = is_on_node ? fmt::format(", {}", process_state(member.pid)) : "";
+    const char* const separator = ends_a_clause ? ", and " : " and ";
     text += fmt::format("{}rank {} (pid {} on {}{})",
-                        text.empty() ? "" : " and ",
+                        text.empty() ? "" : separator,
                         member.rank,
                         member.pid,
                         member.host,
                         state);
+    ends_a_clause = is_on_node && sources_.look != nullptr;
+    if (ends_a_clause) {
+      text += ", which " + transport::describe(sources_.look(rank));
+    }
   }
   return text;
+}
+
+void RankStatus::report_stall(const std::string& operation,
+                              std::chrono::milliseconds waited,
+                              const std::string& late,
+                              std::span<const int> ranks) const {
+  logger_.warning(fmt::format("{} {} waits since {:.0f} s for {}",
+                              prefix_,
+                              operation,
+                              static_cast<double>(waited.count()) / 1000,
+                              late));
+  if (sources_.ask == nullptr) {
+    return;
+  }
+  for (const int rank : ranks) {
+    const rendezvous::Member& member = roster_.members[static_cast<std::size_t>(rank)];
+    if (member.node == roster_.self().node && process_state(member.pid) == kStopped) {
+      logger_.debug(fmt::format("{} is stopped, and so can't show its stack", describe(rank)));
+    } else if (rank != roster_.rank) {
+      sources_.ask(rank);
+    }
+  }
 }
 
 void RankStatus::note_departure(int rank) {

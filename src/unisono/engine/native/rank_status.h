@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -10,14 +11,26 @@
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/rendezvous/roster.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono::engine {
+
+/// How a RankStatus learns what ranks do. Called by any thread.
+struct RankSources {
+  /// Where a rank of this node is in the group's operations.
+  std::function<transport::Standing(int rank)> look;
+  /// Asks a rank what it does. Does not wait: the answer goes to the log.
+  std::function<void(int rank)> ask;
+};
 
 /// What is known of the other ranks of a group, for messages about them. Thread-safe.
 class RankStatus {
  public:
-  /// The roster outlives it.
-  RankStatus(const rendezvous::Roster& roster, std::string prefix, Logger logger);
+  /// The roster outlives it. Without `sources` it knows nothing of what ranks do.
+  RankStatus(const rendezvous::Roster& roster,
+             std::string prefix,
+             Logger logger,
+             RankSources sources = {});
 
   /// "[rank 0/4]", as our messages begin.
   [[nodiscard]] const std::string& prefix() const { return prefix_; }
@@ -25,9 +38,15 @@ class RankStatus {
   /// "rank 1 (pid 123 on alpha)".
   [[nodiscard]] std::string describe(int rank) const;
 
-  /// "rank 1 (pid 123 on alpha, stopped) and rank 3 (...)": for ranks on this node with what /proc
-  /// tells.
+  /// "rank 1 (pid 123 on alpha, stopped), which has called nothing yet, and rank 3 (...)": for
+  /// ranks on this node with what /proc tells, and where they are in the group's operations.
   [[nodiscard]] std::string describe_late(std::span<const int> ranks) const;
+
+  /// Logs that `operation` waits for `late`, in words, and asks `ranks` what they do.
+  void report_stall(const std::string& operation,
+                    std::chrono::milliseconds waited,
+                    const std::string& late,
+                    std::span<const int> ranks) const;
 
   /// Notes that a rank has left in good order.
   void note_departure(int rank) UNISONO_EXCLUDES(mutex_);
@@ -42,6 +61,7 @@ class RankStatus {
   const rendezvous::Roster& roster_;
   std::string prefix_;
   Logger logger_;
+  RankSources sources_;
   mutable Mutex mutex_;
   std::set<int> departed_ UNISONO_GUARDED_BY(mutex_);
 };

@@ -105,6 +105,28 @@ void Board::sync(WaitMode mode, transport::Patience& patience) {
       patience);
 }
 
+transport::Standing Board::standing(int local_rank) const {
+  const BoardMemory& board = *member(local_rank).board;
+  transport::Standing standing;
+  // A rank in the middle of things changes its cards while they are read.
+  constexpr int kTries = 100;
+  for (int n = 0; n < kTries; ++n) {
+    const bool is_second = board.cards[1].sequence.load(std::memory_order_acquire) >
+                           board.cards[0].sequence.load(std::memory_order_acquire);
+    const Card& newest = board.cards[is_second ? 1 : 0];
+    const Card& other = board.cards[is_second ? 0 : 1];
+    standing.sequence = newest.sequence.load(std::memory_order_acquire);
+    standing.descriptor = newest.descriptor();
+    standing.has_finished = board.finished.load(std::memory_order_relaxed) == standing.sequence;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    // A card is filled in anew only after the other one was shown.
+    if (other.sequence.load(std::memory_order_relaxed) <= standing.sequence) {
+      break;
+    }
+  }
+  return standing;
+}
+
 void Board::leave() {
   for (const Member& peer : members_) {
     // Release: what this rank read there, it has read.

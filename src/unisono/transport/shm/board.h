@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -59,13 +60,39 @@ struct Placement {
 struct alignas(kCacheLine) Card {
   /// Written last, so whoever sees an operation's number sees the rest of its card.
   std::atomic<std::uint64_t> sequence;
-  transport::Descriptor descriptor;
+  /// The operation's descriptor. In words, as who reports a stall may look at any time.
+  std::array<std::atomic<std::uint64_t>, 3> words;
 
   union {
     Placement placement;
     /// Instead, the contribution itself: it comes with the line that says that it is there.
     std::array<std::byte, sizeof(Placement)> payload;
   };
+
+  void set_descriptor(const transport::Descriptor& descriptor) {
+    const auto values = std::bit_cast<std::array<std::uint64_t, 3>>(descriptor);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      words[i].store(values[i], std::memory_order_relaxed);
+    }
+  }
+
+  /// Whether both have the same descriptor.
+  [[nodiscard]] bool agrees_with(const Card& other) const {
+    std::uint64_t difference = 0;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      difference |=
+          words[i].load(std::memory_order_relaxed) ^ other.words[i].load(std::memory_order_relaxed);
+    }
+    return difference == 0;
+  }
+
+  [[nodiscard]] transport::Descriptor descriptor() const {
+    std::array<std::uint64_t, 3> values{};
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = words[i].load(std::memory_order_relaxed);
+    }
+    return std::bit_cast<transport::Descriptor>(values);
+  }
 };
 
 inline constexpr auto kInlineBytes = static_cast<std::int64_t>(sizeof(Placement));
@@ -82,6 +109,9 @@ struct BoardMemory {
   alignas(kCacheLine) std::atomic<std::uint64_t> stage;
   alignas(kCacheLine) Doorbell doorbell;
   std::atomic<int> n_left;  ///< How many of the node's ranks have left.
+  /// The last operation that the rank has finished. Peers look at this line only when they wait
+  /// for long, so that it stays in the rank's own cache.
+  alignas(kCacheLine) std::atomic<std::uint64_t> finished;
   alignas(4096) std::array<std::array<std::byte, kSlotBytes>, 2> slots;
   alignas(4096) std::array<std::array<std::byte, kStagingBytes>, 2> staging_in;
   alignas(4096) std::array<std::array<std::byte, kStagingBytes>, 2> staging_out;
@@ -156,6 +186,14 @@ class Board {
 
   /// Waits until every rank of the node has called it as often as this one.
   void sync(WaitMode mode, transport::Patience& patience);
+
+  /// This rank's part of the operation is done.
+  void note_finished(std::uint64_t sequence) {
+    members_[self()].board->finished.store(sequence, std::memory_order_relaxed);
+  }
+
+  /// Where a rank of the node is, by its cards. Any thread.
+  [[nodiscard]] transport::Standing standing(int local_rank) const;
 
   /// The last call: this rank looks at its peers' parts no more.
   void leave();

@@ -153,7 +153,7 @@ std::size_t Connection::receive_some(std::span<std::byte> into) {
 
 void Connection::take_header() {
   frame_ = decode(header_);
-  if (!frame_ || frame_->kind == FrameKind::kPacket) {
+  if (!frame_ || frame_->kind > FrameKind::kBye) {
     throw Error(ErrorCode::kCorruptData, fmt::format("{} sent bytes that are no frame", name_));
   }
   control_.assign(frame_->kind == FrameKind::kAbort ? frame_->n_bytes : 0, std::byte{0});

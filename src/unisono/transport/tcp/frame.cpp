@@ -30,6 +30,8 @@ std::uint64_t limit_of(FrameKind kind) {
     case FrameKind::kAbort:
       return kMaxAbortBytes;
     case FrameKind::kBye:
+    case FrameKind::kStanding:
+    case FrameKind::kAsk:
       break;
   }
   return 0;
@@ -66,7 +68,7 @@ std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> bytes) {
   frame.n_bytes = tail.get<std::uint64_t>().value_or(0);
   const std::uint32_t padding = tail.get<std::uint32_t>().value_or(1);
   const bool is_known = kind >= static_cast<std::uint32_t>(FrameKind::kData) &&
-                        kind <= static_cast<std::uint32_t>(FrameKind::kPacket);
+                        kind <= static_cast<std::uint32_t>(FrameKind::kAsk);
   if (magic != kMagic || !is_known || padding != 0) {
     return std::nullopt;
   }
@@ -84,6 +86,24 @@ std::vector<std::byte> encode_abort(std::uint32_t group, const Error& error) {
   std::vector<std::byte> bytes(header.begin(), header.end());
   bytes.insert(bytes.end(), text.begin(), text.end());
   return bytes;
+}
+
+std::vector<std::byte> encode_standing(const transport::Standing& standing) {
+  const FrameBytes header = encode({.kind = FrameKind::kStanding,
+                                    .step = standing.has_finished ? 1U : 0U,
+                                    .sequence = standing.sequence,
+                                    .descriptor = standing.descriptor});
+  return {header.begin(), header.end()};
+}
+
+transport::Standing decode_standing(const Frame& frame) {
+  return {
+      .sequence = frame.sequence, .descriptor = frame.descriptor, .has_finished = frame.step != 0};
+}
+
+std::vector<std::byte> encode_ask() {
+  const FrameBytes header = encode({.kind = FrameKind::kAsk});
+  return {header.begin(), header.end()};
 }
 
 std::vector<std::byte> encode_bye(std::uint32_t group) {

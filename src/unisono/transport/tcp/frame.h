@@ -15,19 +15,21 @@ namespace unisono::tcp {
 
 /// The values travel: append only.
 enum class FrameKind : std::uint8_t {
-  kData = 1,   ///< Bytes of an operation.
-  kAbort = 2,  ///< The sender's group failed; the payload says why.
-  kBye = 3,    ///< The sender leaves in good order; nothing follows.
-  kPacket = 4  ///< A packet of point-to-point messages; the payload begins with its fields.
+  kData = 1,      ///< Bytes of an operation.
+  kAbort = 2,     ///< The sender's group failed; the payload says why.
+  kBye = 3,       ///< The sender leaves in good order; nothing follows.
+  kPacket = 4,    ///< A packet of point-to-point messages; the payload begins with its fields.
+  kStanding = 5,  ///< Where the sender is in its group's operations.
+  kAsk = 6        ///< The sender waits for this rank, which may say what it does.
 };
 
 /// What stands before each payload on a connection between nodes.
 struct Frame {
   FrameKind kind = FrameKind::kData;
   /// kData: which transfer of the operation between this pair, from 0. kAbort: the ErrorCode.
-  /// kPacket: bytes of the label, which follows the fields.
+  /// kPacket: bytes of the label, which follows the fields. kStanding: 1 if the operation is done.
   std::uint32_t step = 0;
-  /// kData: the operation's number in its group. Else the group's number.
+  /// kData, kStanding: the operation's number in its group. Else the group's number.
   std::uint64_t sequence = 0;
   transport::Descriptor descriptor = {};
   std::uint64_t n_bytes = 0;  ///< Of the payload.
@@ -46,6 +48,15 @@ using FrameBytes = std::array<std::byte, kFrameBytes>;
 
 /// A whole kAbort frame with the error.
 [[nodiscard]] std::vector<std::byte> encode_abort(std::uint32_t group, const Error& error);
+
+/// A whole kStanding frame.
+[[nodiscard]] std::vector<std::byte> encode_standing(const transport::Standing& standing);
+
+/// What a kStanding frame says.
+[[nodiscard]] transport::Standing decode_standing(const Frame& frame);
+
+/// A whole kAsk frame.
+[[nodiscard]] std::vector<std::byte> encode_ask();
 
 /// A whole kBye frame.
 [[nodiscard]] std::vector<std::byte> encode_bye(std::uint32_t group);

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -54,6 +56,20 @@ TEST(Frame, PayloadsOverTheLimitAreRefused) {
   frame.kind = FrameKind::kBye;
   frame.n_bytes = 1;
   EXPECT_FALSE(decode(encode(frame)).has_value());
+}
+
+TEST(Frame, AStandingIsReadAsItWasWritten) {
+  const transport::Standing standing{
+      .sequence = 7, .descriptor = sample().descriptor, .has_finished = true};
+  const std::vector<std::byte> bytes = encode_standing(standing);
+  ASSERT_EQ(bytes.size(), kFrameBytes);
+  const auto frame = decode(std::span(bytes).first<kFrameBytes>());
+  ASSERT_TRUE(frame.has_value());
+  EXPECT_EQ(frame->kind, FrameKind::kStanding);
+  const transport::Standing read = decode_standing(*frame);
+  EXPECT_EQ(read.sequence, 7U);
+  EXPECT_EQ(read.descriptor, standing.descriptor);
+  EXPECT_TRUE(read.has_finished);
 }
 
 }  // namespace

@@ -162,7 +162,7 @@ bool PacketStream::read(std::span<std::byte> into, std::size_t& n_read) {
 void PacketStream::take_frame_header() {
   frame_ = decode(header_);
   const bool is_known =
-      frame_ && frame_->kind != FrameKind::kData &&
+      frame_ && frame_->kind != FrameKind::kData && frame_->kind <= FrameKind::kPacket &&
       (frame_->kind != FrameKind::kPacket || (frame_->step <= transport::kMaxLabelBytes &&
                                               frame_->n_bytes >= kFieldBytes + frame_->step));
   if (!is_known) {

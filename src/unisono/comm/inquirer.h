@@ -1,0 +1,61 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "unisono/base/log.h"
+#include "unisono/base/mutex.h"
+#include "unisono/net/hello.h"
+#include "unisono/transport/tcp/mesh.h"
+
+namespace unisono::comm {
+
+/// What the hello of an inquiry says it is for.
+inline constexpr const char* kInquiryPurpose = "inquiry";
+
+/// Asks ranks of other nodes where they are in a group's operations: their watchers answer,
+/// whatever the rank itself does. Thread-safe.
+class Inquirer {
+ public:
+  /// `members[r]` is rank r of the group. `secret` and `mine` are for the hello.
+  Inquirer(std::vector<tcp::MeshMember> members,
+           std::string secret,
+           net::HelloInfo mine,
+           std::string prefix,
+           Logger logger);
+
+  /// As finish().
+  ~Inquirer();
+
+  Inquirer(const Inquirer&) = delete;
+  Inquirer& operator=(const Inquirer&) = delete;
+  Inquirer(Inquirer&&) = delete;
+  Inquirer& operator=(Inquirer&&) = delete;
+
+  /// Asks `rank`, on a thread of its own; the answer goes to the log. Ranks that are asked while
+  /// others are take their turn.
+  void ask(int rank) noexcept UNISONO_EXCLUDES(mutex_);
+
+  /// Asks no more. Takes a second at most, where a rank does not answer.
+  void finish() noexcept UNISONO_EXCLUDES(mutex_);
+
+ private:
+  void work_off() UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] std::string inquire(const tcp::MeshMember& member) const;
+
+  std::vector<tcp::MeshMember> members_;
+  std::string secret_;
+  net::HelloInfo mine_;
+  std::string prefix_;
+  Logger logger_;
+
+  Mutex mutex_;
+  std::vector<int> ranks_ UNISONO_GUARDED_BY(mutex_);
+  bool is_working_ UNISONO_GUARDED_BY(mutex_) = false;
+  bool is_finished_ UNISONO_GUARDED_BY(mutex_) = false;
+  std::thread thread_ UNISONO_GUARDED_BY(mutex_);
+};
+
+}  // namespace unisono::comm

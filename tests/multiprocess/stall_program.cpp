@@ -1,0 +1,51 @@
+// A rank of the tests of stall reports: rank 1 does something else while the others wait for it, as
+// the argument says, in an all_reduce or for a message.
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/comm/process_group.h"
+
+// Exported, for its name is looked for in the rank's stack.
+[[gnu::noinline, gnu::visibility("default")]] int sit_in_the_program();
+
+int sit_in_the_program() {
+  char byte = 0;
+  int n = 0;
+  while (::read(STDIN_FILENO, &byte, 1) > 0) {
+    ++n;
+  }
+  return n;
+}
+
+int main(int argc, char** argv) {
+  const std::string how = argc > 1 ? argv[1] : "";
+  try {
+    const auto group = unisono::init_process_group();
+    std::vector<float> values(8, 1.0F);
+    const unisono::Buffer buffer = unisono::as_buffer(std::span(values));
+    group->barrier();
+    group->all_reduce(buffer);
+    if (group->rank() == 1) {
+      std::puts("sitting");
+      std::fflush(stdout);
+      std::printf("%d bytes\n", sit_in_the_program());
+    }
+    if (how == "all_reduce") {
+      group->all_reduce(buffer);
+    } else if (group->rank() == 1) {
+      group->send(buffer, 0);
+    } else {
+      group->recv(buffer, 1);
+    }
+    unisono::destroy_process_group();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "stall_program: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,106 @@
+// What is said of a rank that others wait for: what it does, and where its threads are.
+#include <signal.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "multiprocess/job.h"
+
+namespace unisono::test {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+struct Wait {
+  std::string name;
+  std::string how;
+  std::vector<std::string> nodes;
+
+  friend std::ostream& operator<<(std::ostream& out, const Wait& wait) { return out << wait.name; }
+};
+
+// What rank 1 has done until it sits.
+constexpr const char* kStanding =
+    "has finished all_reduce #2 (f32[8], sum) and called nothing since";
+
+class Stalled : public ::testing::TestWithParam<Wait> {
+ protected:
+  [[nodiscard]] static JobSetup setup(const std::string& log_level) {
+    return {.world_size = 2,
+            .mode = {GetParam().how},
+            .nodes = GetParam().nodes,
+            .variables = {{"UNISONO_STALL_SECONDS", "0.3"}, {"UNISONO_LOG", log_level}}};
+  }
+
+  [[nodiscard]] static bool is_on_one_node() { return GetParam().nodes.empty(); }
+
+  // Rank 1 goes on, and all is well.
+  static std::vector<ProcessResult> finish(Job& job) {
+    job.processes().close_stdin(1);
+    const std::vector<ProcessResult> results = job.processes().finish();
+    for (const ProcessResult& result : results) {
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+    }
+    return results;
+  }
+};
+
+TEST_P(Stalled, TheReportSaysWhatTheLateRankDoes) {
+  Job job(setup("info"));
+  job.start_all();
+  (void)job.processes().wait_for_output(0, kStanding);
+  const std::vector<ProcessResult> results = finish(job);
+  const std::string late = "rank 1 (pid " + std::to_string(job.processes().pid(1)) + " on ";
+  EXPECT_THAT(results[0].err, HasSubstr("waits since 0 s for " + late));
+  EXPECT_THAT(results[0].err, HasSubstr(is_on_one_node() ? ", sleeping), which " : " is running "));
+  EXPECT_EQ(results[1].err, "");
+}
+
+TEST_P(Stalled, InDebugTheLateRankShowsItsStack) {
+  Job job(setup("debug"));
+  job.start_all();
+  (void)job.processes().wait_for_output(1, "sit_in_the_program");
+  const std::vector<ProcessResult> results = finish(job);
+  EXPECT_THAT(results[0].err, HasSubstr(kStanding));
+  EXPECT_THAT(results[1].err,
+              ContainsRegex("\\[unisono rank 1\\] debug: stack of thread " +
+                            std::to_string(job.processes().pid(1)) +
+                            " \\(stall_program\\), asked for by rank 0:\n  #0 "));
+  EXPECT_THAT(results[1].err, ContainsRegex("#[1-9] sit_in_the_program\\(\\) in .*stall_program"));
+  // It was in a system call, which went on.
+  EXPECT_THAT(results[1].out, HasSubstr("0 bytes\n"));
+}
+
+TEST_P(Stalled, AStoppedRankHasNoStack) {
+  Job job(setup("debug"));
+  job.start_all();
+  if (!job.processes().wait_for_output(1, "sitting\n")) {
+    return;
+  }
+  job.processes().send_signal(1, SIGSTOP);
+  (void)job.processes().wait_for_output(
+      0, is_on_one_node() ? "is stopped, and so can't show its stack" : "does not answer within");
+  job.processes().send_signal(1, SIGCONT);
+  const std::vector<ProcessResult> results = finish(job);
+  if (is_on_one_node()) {
+    EXPECT_THAT(results[0].err, HasSubstr(std::string(", stopped), which ") + kStanding));
+  } else {
+    EXPECT_THAT(results[0].err, HasSubstr("its process is stopped or gone"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Waits,
+                         Stalled,
+                         ::testing::Values(Wait{"Operation", "all_reduce", {}},
+                                           Wait{"Message", "message", {}},
+                                           Wait{"OperationBetweenNodes", "all_reduce", {"a", "b"}},
+                                           Wait{"MessageBetweenNodes", "message", {"a", "b"}}),
+                         [](const auto& case_info) { return case_info.param.name; });
+
+}  // namespace
+}  // namespace unisono::test
