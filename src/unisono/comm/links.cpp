@@ -20,6 +20,7 @@
 #include "unisono/comm/job.h"
 #include "unisono/engine/native/native_engine.h"
 #include "unisono/net/address.h"
+#include "unisono/net/io.h"
 #include "unisono/rendezvous/meet.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/descriptor.h"
