@@ -117,6 +117,7 @@ class Messenger {
   void end_spinning() UNISONO_REQUIRES(mutex_);
   void wake_watch() UNISONO_REQUIRES(mutex_);
   void start_progress() UNISONO_REQUIRES(mutex_);
+  void take_all() UNISONO_REQUIRES(mutex_);
   void make_progress() UNISONO_EXCLUDES(mutex_);
   void settle_failure() UNISONO_EXCLUDES(mutex_);
   static void complete(const Requests& finished);

@@ -48,6 +48,9 @@ void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
   if (reporter_.departed(late)) {
     // It may have done its part and left since.
     late = late_ranks();
+    if (late.empty()) {
+      return;
+    }
     if (const std::optional<Error> departure = reporter_.departed(late)) {
       throw Error(*departure);
     }

@@ -21,9 +21,8 @@ class AllLeft final : public WaitReporter {
     return {ErrorCode::kTimeout, "time is up"};
   }
 
-  [[nodiscard]] std::optional<Error> departed(std::span<const int> late_ranks) const override {
-    return late_ranks.empty() ? std::nullopt
-                              : std::optional<Error>({ErrorCode::kPeerLost, "it left"});
+  [[nodiscard]] std::optional<Error> departed(std::span<const int>) const override {
+    return Error(ErrorCode::kPeerLost, "it left");
   }
 
   void look_into(std::span<const int>) const override {}
