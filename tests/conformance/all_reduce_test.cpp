@@ -84,8 +84,8 @@ class AllReduceWorlds : public ::testing::TestWithParam<int> {};
 
 TEST_P(AllReduceWorlds, SumsAreTheCanonicalTreesOnAnyLayoutAndMemory) {
   test::Expected expected(GetParam());
-  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
-    run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+  for (const test::World& world : test::worlds_of(GetParam())) {
+    run_ranks(world, [&](ProcessGroup& group) {
       unsigned seed = 1;
       for (const std::int64_t count : kCounts) {
         if (count > kLargestForManyRanks && group.world_size() > 4) {
@@ -100,8 +100,8 @@ TEST_P(AllReduceWorlds, SumsAreTheCanonicalTreesOnAnyLayoutAndMemory) {
 
 TEST_P(AllReduceWorlds, EveryDTypeAndReductionGivesTheReferencesBits) {
   test::Expected expected(GetParam());
-  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
-    run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+  for (const test::World& world : test::worlds_of(GetParam())) {
+    run_ranks(world, [&](ProcessGroup& group) {
       unsigned seed = 100;
       for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
         const auto type = static_cast<DType>(dtype);
@@ -119,8 +119,8 @@ TEST_P(AllReduceWorlds, EveryDTypeAndReductionGivesTheReferencesBits) {
 
 TEST_P(AllReduceWorlds, BothAlgorithmsGiveTheSameBits) {
   test::Expected expected(GetParam());
-  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
-    run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+  for (const test::World& world : test::worlds_of(GetParam())) {
+    run_ranks(world, [&](ProcessGroup& group) {
       for (const Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kTwoShot}) {
         for (const std::int64_t count : {0, 1, 100, 4096}) {
           check_all_reduce(group,
@@ -137,8 +137,8 @@ TEST_P(AllReduceWorlds, BothAlgorithmsGiveTheSameBits) {
 }
 
 TEST_P(AllReduceWorlds, AUsersOwnFunctionIsAppliedToEveryRanksElements) {
-  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
-    run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+  for (const test::World& world : test::worlds_of(GetParam())) {
+    run_ranks(world, [&](ProcessGroup& group) {
       for (const std::int64_t count : {0, 1, 100, 4097, 70000}) {
         auto mine = contribution(DType::kUInt8, count, group.rank(), 5);
         const Buffer buffer{.data = mine.data(), .count = count, .dtype = DType::kUInt8};

@@ -24,8 +24,8 @@ using test::run_ranks;
 class BroadcastWorlds : public ::testing::TestWithParam<int> {};
 
 TEST_P(BroadcastWorlds, EveryRankGetsEveryRootsBytes) {
-  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
-    run_ranks({.nodes = nodes}, [](ProcessGroup& group) {
+  for (const test::World& world : test::worlds_of(GetParam())) {
+    run_ranks(world, [](ProcessGroup& group) {
       for (const std::int64_t count : {0, 1, 24, 16384, 16385, 300000}) {
         for (int root = 0; root < group.world_size(); ++root) {
           const auto wanted =
@@ -43,8 +43,8 @@ TEST_P(BroadcastWorlds, EveryRankGetsEveryRootsBytes) {
 }
 
 TEST_P(BroadcastWorlds, SymmetricMemoryWorksToo) {
-  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
-    run_ranks({.nodes = nodes}, [](ProcessGroup& group) {
+  for (const test::World& world : test::worlds_of(GetParam())) {
+    run_ranks(world, [](ProcessGroup& group) {
       const std::int64_t count = 1048576 + 17;
       const int root = group.world_size() - 1;
       const Buffer buffer = group.allocate(count, DType::kFloat32);

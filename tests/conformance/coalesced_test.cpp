@@ -62,8 +62,8 @@ std::vector<Bytes> contributions(DType dtype,
 class CoalescedWorlds : public ::testing::TestWithParam<int> {};
 
 TEST_P(CoalescedWorlds, AllReduceIsThatOfEachBuffer) {
-  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
-    run_ranks({.nodes = nodes}, [](ProcessGroup& group) {
+  for (const test::World& world : test::worlds_of(GetParam())) {
+    run_ranks(world, [](ProcessGroup& group) {
       for (const std::vector<std::int64_t>& counts : kLists) {
         for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
           for (const ReduceOp& op : {kSum, kAvg, premul_sum(0.3)}) {
@@ -82,8 +82,8 @@ TEST_P(CoalescedWorlds, AllReduceIsThatOfEachBuffer) {
 }
 
 TEST_P(CoalescedWorlds, ReduceScatterIsThatOfEachBuffer) {
-  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
-    run_ranks({.nodes = nodes}, [](ProcessGroup& group) {
+  for (const test::World& world : test::worlds_of(GetParam())) {
+    run_ranks(world, [](ProcessGroup& group) {
       for (const std::vector<std::int64_t>& counts : kLists) {
         std::vector<Bytes> ins =
             contributions(DType::kFloat32, counts, group.world_size(), group.rank());
@@ -104,8 +104,8 @@ TEST_P(CoalescedWorlds, ReduceScatterIsThatOfEachBuffer) {
 }
 
 TEST_P(CoalescedWorlds, AllGatherIsThatOfEachBuffer) {
-  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
-    run_ranks({.nodes = nodes}, [](ProcessGroup& group) {
+  for (const test::World& world : test::worlds_of(GetParam())) {
+    run_ranks(world, [](ProcessGroup& group) {
       for (const std::vector<std::int64_t>& counts : kLists) {
         std::vector<Bytes> ins = contributions(DType::kInt16, counts, 1, group.rank());
         std::vector<Bytes> together = contributions(DType::kInt16, counts, group.world_size(), 99);

@@ -47,8 +47,8 @@ class MovementWorlds : public ::testing::TestWithParam<int> {
  protected:
   // Runs `check` on every rank, for each layout, count and kind of memory.
   static void on_all_layouts(const std::function<void(ProcessGroup&, const Trial&)>& check) {
-    for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
-      run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+    for (const test::World& world : test::worlds_of(GetParam())) {
+      run_ranks(world, [&](ProcessGroup& group) {
         unsigned seed = 0;
         for (const std::int64_t count : kCounts) {
           for (const Memory memory : {Memory::kPrivate, Memory::kSymmetric}) {

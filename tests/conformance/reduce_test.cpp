@@ -48,8 +48,8 @@ class ReduceWorlds : public ::testing::TestWithParam<int> {};
 
 TEST_P(ReduceWorlds, TheRootGetsTheCanonicalTreeAndNoOtherBufferChanges) {
   test::Expected expected(GetParam());
-  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
-    run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+  for (const test::World& world : test::worlds_of(GetParam())) {
+    run_ranks(world, [&](ProcessGroup& group) {
       unsigned seed = 0;
       for (const std::int64_t count : kCounts) {
         for (const Memory memory : {Memory::kPrivate, Memory::kSymmetric}) {
@@ -75,8 +75,8 @@ TEST_P(ReduceWorlds, TheRootGetsTheCanonicalTreeAndNoOtherBufferChanges) {
 
 TEST_P(ReduceWorlds, EachRankGetsItsBlockOfTheCanonicalTree) {
   test::Expected expected(GetParam());
-  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
-    run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+  for (const test::World& world : test::worlds_of(GetParam())) {
+    run_ranks(world, [&](ProcessGroup& group) {
       unsigned seed = 100;
       for (const std::int64_t count : kCounts) {
         for (const Memory memory : {Memory::kPrivate, Memory::kSymmetric}) {
@@ -100,8 +100,8 @@ TEST_P(ReduceWorlds, EachRankGetsItsBlockOfTheCanonicalTree) {
 
 TEST_P(ReduceWorlds, ReduceScatterTakesUnevenBlocksInABufferOrAList) {
   test::Expected expected(GetParam());
-  for (const std::vector<std::string>& nodes : test::layouts_of(GetParam())) {
-    run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+  for (const test::World& world : test::worlds_of(GetParam())) {
+    run_ranks(world, [&](ProcessGroup& group) {
       unsigned seed = 200;
       for (const std::int64_t scale : kCounts) {
         for (const Memory memory : {Memory::kPrivate, Memory::kSymmetric}) {

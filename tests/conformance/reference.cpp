@@ -119,4 +119,17 @@ std::vector<std::vector<std::string>> layouts_of(int world_size) {
   return layouts;
 }
 
+std::vector<World> worlds_of(int world_size) {
+  std::vector<World> worlds;
+  for (const std::vector<std::string>& nodes : layouts_of(world_size)) {
+    worlds.push_back({.nodes = nodes});
+  }
+  for (const char* const single_copy : {"off", "always"}) {
+    World world = one_node(world_size);
+    world.environment["UNISONO_SINGLE_COPY"] = single_copy;
+    worlds.push_back(world);
+  }
+  return worlds;
+}
+
 }  // namespace unisono::test

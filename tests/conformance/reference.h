@@ -12,6 +12,8 @@
 #include "unisono/base/reduce_kind.h"
 #include "unisono/comm/options.h"
 
+#include "support/ranks.h"
+
 namespace unisono::test {
 
 /// The elements that a rank contributes: pseudo-random bytes that are finite numbers of the dtype.
@@ -42,6 +44,10 @@ class Expected {
   std::mutex mutex_;
   std::map<std::tuple<DType, ReduceKind, std::int64_t, unsigned>, std::vector<std::byte>> results_;
 };
+
+/// A world for each layout, and two more on one node: where ranks never read each other's private
+/// memory, and where they always do.
+[[nodiscard]] std::vector<World> worlds_of(int world_size);
 
 /// Layouts of a world over nodes: all in one, each on its own, two halves, round robin, random.
 [[nodiscard]] std::vector<std::vector<std::string>> layouts_of(int world_size);

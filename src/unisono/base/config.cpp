@@ -78,10 +78,24 @@ bool parse_level(const std::string& text, Config& config) {
   return false;
 }
 
+bool parse_single_copy(const std::string& text, Config& config) {
+  constexpr std::array<std::string_view, 3> kNames{"auto", "off", "always"};
+  for (std::size_t choice = 0; choice < kNames.size(); ++choice) {
+    if (text == kNames[choice]) {
+      config.single_copy = static_cast<SingleCopy>(choice);
+      return true;
+    }
+  }
+  return false;
+}
+
 // What a value of a row's type must be, for messages.
 std::string_view rule_of(std::string_view type) {
   if (type == "level") {
     return "one of debug, info, warning, error";
+  }
+  if (type == "switch") {
+    return "auto, off or always";
   }
   if (type == "seconds") {
     return "a number of seconds above 0";
@@ -89,7 +103,7 @@ std::string_view rule_of(std::string_view type) {
   return type == "bytes" ? "a number of bytes, like 512M or 2G, of at most 64T" : type;
 }
 
-constexpr std::array<ConfigRow, 7> kRows{{
+constexpr std::array<ConfigRow, 8> kRows{{
     {"UNISONO_SECRET",
      "text",
      "",
@@ -130,6 +144,12 @@ constexpr std::array<ConfigRow, 7> kRows{{
      "Address space of a rank's shared memory (K, M, G, T allowed); 0: as much as the machine has "
      "memory. Pages are taken when first used.",
      parse_arena_bytes},
+    {"UNISONO_SINGLE_COPY",
+     "switch",
+     "auto",
+     "Whether ranks of a node read each other's private memory (process_vm_readv): auto, where the "
+     "system allows it and it is faster; off; always.",
+     parse_single_copy},
 }};
 
 }  // namespace

@@ -17,6 +17,13 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 /// The environment of this process.
 [[nodiscard]] Environment process_environment();
 
+/// Whether ranks of a node read each other's private memory.
+enum class SingleCopy {
+  kAuto,   ///< Where the system allows it, and it is faster.
+  kOff,    ///< Never.
+  kAlways  ///< Where the system allows it.
+};
+
 /// The settings of this library, one member per row of config_table().
 struct Config {
   std::string secret;
@@ -26,12 +33,13 @@ struct Config {
   std::chrono::milliseconds timeout{};
   std::chrono::milliseconds stall{};
   std::int64_t arena_bytes = 0;
+  SingleCopy single_copy = SingleCopy::kAuto;
 };
 
 /// One setting: the table of these makes the environment's reading and its documentation.
 struct ConfigRow {
   const char* name;           ///< Environment variable.
-  const char* type;           ///< "text", "path", "seconds", "bytes" or "level".
+  const char* type;           ///< "text", "path", "seconds", "bytes", "level" or "switch".
   const char* default_value;  ///< As a user would write it; "" for none.
   const char* help;
   /// Puts a text into its member; false when the text is no value of the type.

@@ -152,6 +152,7 @@ Job::Job(const JobOptions& options) : Job(options, Deadline::after(options.timeo
 Job::Job(const JobOptions& options, Deadline deadline)
     : timeout_(options.timeout),
       stall_(options.config.stall),
+      single_copy_(options.config.single_copy),
       log_level_(options.config.log_level),
       meeting_(meet(options, deadline)),
       endpoint_(random_endpoint_name()),

@@ -65,6 +65,9 @@ class Job {
 
   [[nodiscard]] std::chrono::milliseconds stall() const { return stall_; }
 
+  /// Whether ranks of a node may read each other's private memory.
+  [[nodiscard]] SingleCopy single_copy() const { return single_copy_; }
+
   /// Of a rank of this node.
   [[nodiscard]] std::shared_ptr<const shm::Arena> arena_of(int job_rank) const;
 
@@ -100,6 +103,7 @@ class Job {
   // In the order in which ranks come to know each other: each member is made from those above it.
   std::chrono::milliseconds timeout_;
   std::chrono::milliseconds stall_;
+  SingleCopy single_copy_;
   LogLevel log_level_;
   rendezvous::Meeting meeting_;
   std::string endpoint_;

@@ -81,7 +81,10 @@ shm::Mailbox make_mailbox(const Job& job,
          .bell = fmt::format("{}-messages-{}", member.endpoint, setup.number)});
   }
   const bool has_bell_socket = topology.n_nodes() > 1 && topology.local_world_size() > 1;
-  return {std::move(members), topology.local_rank(), has_bell_socket};
+  return {std::move(members),
+          topology.local_rank(),
+          has_bell_socket,
+          job.single_copy() != SingleCopy::kOff};
 }
 
 std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster) {
@@ -109,6 +112,15 @@ std::string prefix_of(const Job& job, const GroupSetup& setup) {
           : fmt::format(
                 ", {}/{} in group {}", setup.roster.rank, setup.roster.world_size(), setup.number);
   return fmt::format("[rank {}/{}{}]", world.rank, world.world_size(), place);
+}
+
+std::vector<shm::ProcessMemory> processes_of(const shm::Mailbox& mailbox,
+                                             const collective::Topology& topology) {
+  std::vector<shm::ProcessMemory> processes;
+  for (int peer = 0; peer < topology.local_world_size(); ++peer) {
+    processes.push_back(mailbox.process_memory(peer));
+  }
+  return processes;
 }
 
 }  // namespace
@@ -151,15 +163,17 @@ Links::Links(Job& job, GroupSetup setup)
       side_store_([&job] { return rendezvous::connect_again(job.meeting(), kSideStoreTimeout); }),
       failures_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
       whereabouts_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
-      engine_(
-          std::make_unique<engine::NativeEngine>(engine::NativeParts{.topology = topology_,
-                                                                     .board = board_,
-                                                                     .mesh = mesh_,
-                                                                     .memory = job.memory(),
-                                                                     .failure = failure_,
-                                                                     .ranks = ranks_,
-                                                                     .whereabouts = whereabouts_,
-                                                                     .stall = job.stall()})),
+      engine_(std::make_unique<engine::NativeEngine>(
+          engine::NativeParts{.topology = topology_,
+                              .board = board_,
+                              .mesh = mesh_,
+                              .memory = job.memory(),
+                              .failure = failure_,
+                              .processes = processes_of(mailbox_, topology_),
+                              .single_copy = job.single_copy(),
+                              .ranks = ranks_,
+                              .whereabouts = whereabouts_,
+                              .stall = job.stall()})),
       messenger_(std::make_unique<Messenger>(
           MessengerParts{.topology = topology_,
                          .mailbox = mailbox_,

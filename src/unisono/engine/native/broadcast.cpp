@@ -22,6 +22,7 @@ void broadcast_in_node(OperationContext& context, int root_local_rank) {
   const std::span buffer(context.out_bytes(),
                          static_cast<std::size_t>(context.operation.out.n_bytes()));
   LocalTransfers transfers;
+  transfers.is_one_sided = true;
   if (is_root) {
     transfers.offers.push_back({buffer});
   }
@@ -181,7 +182,7 @@ void broadcast(OperationContext& context) {
     broadcast_in_node(context, context.topology.local_rank_of(context.operation.descriptor.root));
     return;
   }
-  context.enter();
+  context.enter_with_buffers();
   BroadcastBetweenNodes(context).run();
 }
 

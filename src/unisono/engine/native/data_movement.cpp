@@ -33,8 +33,11 @@ struct Transfers {
   std::vector<std::optional<Sink>> takes;
 };
 
-LocalTransfers local_part(const OperationContext& context, const Transfers& transfers) {
+LocalTransfers local_part(const OperationContext& context,
+                          const Transfers& transfers,
+                          bool is_one_sided) {
   LocalTransfers local;
+  local.is_one_sided = is_one_sided;
   for (const int rank : context.topology.local_ranks()) {
     const std::optional<Source>& gives = transfers.gives[static_cast<std::size_t>(rank)];
     const std::optional<Sink>& takes = transfers.takes[static_cast<std::size_t>(rank)];
@@ -69,8 +72,8 @@ void exchange_between_nodes(OperationContext& context, const Transfers& transfer
   context.exchange.run(sends, receives);
 }
 
-void move(OperationContext& context, const Transfers& transfers) {
-  LocalExchange local(context, local_part(context, transfers));
+void move(OperationContext& context, const Transfers& transfers, bool is_one_sided) {
+  LocalExchange local(context, local_part(context, transfers, is_one_sided));
   local.show();
   context.enter();
   local.take();
@@ -145,7 +148,7 @@ void gather(OperationContext& context) {
   for (std::size_t rank = 0; rank < context.operation.outs.size(); ++rank) {
     transfers.takes[rank] = bytes_of(context.operation.outs[rank]);
   }
-  move(context, transfers);
+  move(context, transfers, true);
 }
 
 void scatter(OperationContext& context) {
@@ -155,7 +158,7 @@ void scatter(OperationContext& context) {
   for (std::size_t rank = 0; rank < context.operation.ins.size(); ++rank) {
     transfers.gives[rank] = bytes_of(context.operation.ins[rank]);
   }
-  move(context, transfers);
+  move(context, transfers, true);
 }
 
 void all_to_all(OperationContext& context) {
@@ -164,7 +167,7 @@ void all_to_all(OperationContext& context) {
     transfers.gives[rank] = bytes_of(context.operation.ins[rank]);
     transfers.takes[rank] = bytes_of(context.operation.outs[rank]);
   }
-  move(context, transfers);
+  move(context, transfers, false);
 }
 
 }  // namespace unisono::engine

@@ -21,6 +21,13 @@ namespace {
 
 using shm::Exposure;
 
+// Where several ranks take the same, staging copies it once for all of them, and from then on it is
+// in a cache.
+constexpr std::int64_t kMostForMany = 128 << 10;
+
+// Where one side has nothing else to do, staging lets both work at the same time.
+constexpr std::int64_t kMostOneSided = 1 << 20;
+
 template <class Bytes>
 std::int64_t n_bytes_of(const std::vector<Bytes>& pieces) {
   return std::accumulate(
@@ -85,6 +92,11 @@ std::size_t index(int value) {
   return static_cast<std::size_t>(value);
 }
 
+// What is read where it lies must not change before all have read it.
+bool stays(Exposure exposure) {
+  return exposure == Exposure::kArena || exposure == Exposure::kProcess;
+}
+
 }  // namespace
 
 LocalExchange::LocalExchange(OperationContext& context, LocalTransfers transfers)
@@ -116,13 +128,27 @@ void LocalExchange::show() {
   }
 }
 
-bool LocalExchange::is_for_others(int offer) const {
+int LocalExchange::n_takers(int offer) const {
+  int n = 0;
   for (int taker = 0; taker < context_.n_local(); ++taker) {
-    if (taker != context_.self() && transfers_.offer_to[index(taker)] == offer) {
-      return offer_bytes_[index(offer)] > 0;
-    }
+    n += taker != context_.self() && transfers_.offer_to[index(taker)] == offer ? 1 : 0;
   }
-  return false;
+  return n;
+}
+
+bool LocalExchange::is_for_others(int offer) const {
+  return offer_bytes_[index(offer)] > 0 && n_takers(offer) > 0;
+}
+
+// Rather than read out of the process.
+bool LocalExchange::is_better_staged(const std::vector<int>& offers, std::int64_t n_bytes) const {
+  if (context_.peers.is_forced()) {
+    return false;
+  }
+  const bool has_many_takers =
+      std::any_of(offers.begin(), offers.end(), [&](int offer) { return n_takers(offer) > 1; });
+  return (has_many_takers && n_bytes > kMostForMany) ||
+         (transfers_.is_one_sided && n_bytes > kMostOneSided);
 }
 
 Exposure LocalExchange::choose_exposure(const std::vector<int>& offers) {
@@ -140,16 +166,24 @@ Exposure LocalExchange::choose_exposure(const std::vector<int>& offers) {
     return Exposure::kSlot;
   }
   const shm::Arena& arena = context_.board.arena(context_.self());
-  const auto lie_in_arena = [&](int offer) {
-    const LocalTransfers::Source& source = transfers_.offers[index(offer)];
+  const auto lies_in_arena = [&](int offer) {
+    const std::byte* const data = only_piece(offer);
     const std::optional<std::int64_t> offset =
-        source.size() == 1 ? arena.offset_of(source.front().data(), offer_bytes_[index(offer)])
-                           : std::nullopt;
+        data == nullptr ? std::nullopt : arena.offset_of(data, offer_bytes_[index(offer)]);
     offer_offsets_[index(offer)] = offset.value_or(-1);
     return offset.has_value();
   };
-  if (std::all_of(offers.begin(), offers.end(), lie_in_arena)) {
+  if (std::all_of(offers.begin(), offers.end(), lies_in_arena)) {
     return Exposure::kArena;
+  }
+  const auto is_one_piece = [&](int offer) {
+    const auto address = reinterpret_cast<std::uintptr_t>(only_piece(offer));
+    offer_offsets_[index(offer)] = static_cast<std::int64_t>(address);
+    return address != 0;
+  };
+  if (context_.peers.is_shared() && !is_better_staged(offers, total) &&
+      std::all_of(offers.begin(), offers.end(), is_one_piece)) {
+    return Exposure::kProcess;
   }
   constexpr auto kGrain = static_cast<std::int64_t>(shm::kCacheLine);
   const auto n_offers = static_cast<std::int64_t>(offers.size());
@@ -162,6 +196,11 @@ Exposure LocalExchange::choose_exposure(const std::vector<int>& offers) {
   mine().share_bytes = share;
   mine().n_windows = static_cast<std::uint32_t>((largest + share - 1) / share);
   return Exposure::kStaged;
+}
+
+const std::byte* LocalExchange::only_piece(int offer) const {
+  const LocalTransfers::Source& source = transfers_.offers[index(offer)];
+  return source.size() == 1 ? source.front().data() : nullptr;
 }
 
 void LocalExchange::describe_offers() {
@@ -205,15 +244,15 @@ void LocalExchange::take() {
   }
   // Each rank begins with its neighbour, so that not all read from the same one.
   std::uint32_t n_windows = mine().n_windows;
-  bool is_arena_read = mine().exposure == Exposure::kArena;
+  bool must_stay = stays(mine().exposure);
   for (int step = 1; step < context_.n_local(); ++step) {
     const int giver = (self + step) % context_.n_local();
-    const shm::Placement& theirs = context_.card(giver).placement;
+    const shm::OfferPlacement& theirs = context_.card(giver).offers;
     n_windows = std::max(n_windows, theirs.n_windows);
-    is_arena_read = is_arena_read || theirs.exposure == Exposure::kArena;
+    must_stay = must_stay || stays(theirs.exposure);
     take_at_once(giver);
   }
-  if (n_windows == 0 && is_arena_read) {
+  if (n_windows == 0 && must_stay) {
     context_.sync();
   }
   // In step k a rank puts window k where the others can read it, and takes their windows k - 1: so
@@ -229,12 +268,15 @@ void LocalExchange::take() {
       context_.sync();
     }
   }
+  if (n_windows > 0) {
+    context_.peers.learn();
+  }
 }
 
 void LocalExchange::take_at_once(int giver) {
   const std::uint64_t sequence = context_.operation.sequence;
   const shm::Offer& offer = context_.board.offer(giver, context_.self(), sequence);
-  const Exposure exposure = context_.card(giver).placement.exposure;
+  const Exposure exposure = context_.card(giver).offers.exposure;
   if (offer.n_bytes == 0) {
     return;
   }
@@ -246,6 +288,13 @@ void LocalExchange::take_at_once(int giver) {
   } else if (exposure == Exposure::kArena) {
     copy_in(
         context_.board.at(giver, offer.offset), transfers_.from[index(giver)], 0, offer.n_bytes);
+  } else if (exposure == Exposure::kProcess) {
+    for_each_part(transfers_.from[index(giver)],
+                  0,
+                  offer.n_bytes,
+                  [&](std::span<std::byte> part, std::int64_t at) {
+                    context_.peers.read(giver, static_cast<std::uint64_t>(offer.offset + at), part);
+                  });
   }
 }
 
@@ -263,7 +312,7 @@ void LocalExchange::stage(std::int64_t window) {
 }
 
 void LocalExchange::take_staged(int giver, std::int64_t window) {
-  const shm::Placement& theirs = context_.card(giver).placement;
+  const shm::OfferPlacement& theirs = context_.card(giver).offers;
   const shm::Offer& offer =
       context_.board.offer(giver, context_.self(), context_.operation.sequence);
   const std::int64_t begin = window * theirs.share_bytes;

@@ -21,11 +21,14 @@ struct LocalTransfers {
   std::vector<Sink> from;     ///< By local rank; as large as what that rank gives this one.
   /// Whether the bytes of `offers` are there when show() is called, not only when take() is.
   bool is_ready = true;
+  /// Some ranks only give, or only take.
+  bool is_one_sided = false;
 };
 
 /// Moves bytes between the ranks of a node. Each rank shows the others what it gives, and each
 /// takes its own: from a slot if it is little, straight out of the giver's arena if it lies there,
-/// else window by window through staging buffers, two of them in turn.
+/// or out of its process if that pays; else window by window through staging buffers, two of them
+/// in turn.
 ///
 /// All ranks of the node take part: show() before they enter the operation, take() after it.
 class LocalExchange {
@@ -41,15 +44,20 @@ class LocalExchange {
  private:
   void describe_offers();
   [[nodiscard]] bool is_for_others(int offer) const;
+  [[nodiscard]] int n_takers(int offer) const;
+  [[nodiscard]] bool is_better_staged(const std::vector<int>& offers, std::int64_t n_bytes) const;
   [[nodiscard]] shm::Exposure choose_exposure(const std::vector<int>& offers);
   void check_sizes() const;
   void take_at_once(int giver);
   void stage(std::int64_t window);
   void take_staged(int giver, std::int64_t window);
 
-  [[nodiscard]] shm::Placement& mine() {
-    return context_.board.my_card(context_.operation.sequence).placement;
+  [[nodiscard]] shm::OfferPlacement& mine() {
+    return context_.board.my_card(context_.operation.sequence).offers;
   }
+
+  // The source of an offer, if it is in one piece.
+  [[nodiscard]] const std::byte* only_piece(int offer) const;
 
   OperationContext& context_;
   LocalTransfers transfers_;

@@ -128,6 +128,8 @@ NativeEngine::NativeEngine(NativeParts parts)
     : parts_(std::move(parts)),
       plans_(parts_.topology),
       choice_(parts_.topology, parts_.ranks),
+      peers_(
+          parts_.processes, parts_.single_copy == SingleCopy::kAlways, parts_.board, parts_.ranks),
       user_mode_(user_wait_mode(parts_.topology.local_world_size())),
       progress_mode_{.n_spins = 1, .n_yields = 20} {}
 
@@ -167,7 +169,8 @@ void NativeEngine::reduce(OperationContext& context) {
   if (collective::goes_in_steps(algorithm)) {
     reduce_in_steps(context, plans_.in_steps(algorithm));
   } else if (algorithm != Algorithm::kOneShot) {
-    reduce_two_shot(context, plans_.two_shot(receivers), compression_of(algorithm));
+    reduce_two_shot(
+        context, plans_.two_shot(receivers), plans_.whole_tree(), compression_of(algorithm));
   } else if (parts_.topology.n_nodes() == 1) {
     reduce_in_slots(context, plans_.two_shot(receivers), plans_.whole_tree());
   } else {
@@ -201,6 +204,7 @@ void NativeEngine::execute(const Operation& operation, Deadline deadline, Caller
                            .exchange = tcp::Exchange(parts_.mesh, tag, patience),
                            .mode = caller == Caller::kUser ? user_mode_ : progress_mode_,
                            .patience = patience,
+                           .peers = peers_,
                            .scratch = scratch_,
                            .inputs = inputs_};
   try {

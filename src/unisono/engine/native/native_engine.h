@@ -6,11 +6,13 @@
 #include <memory>
 #include <vector>
 
+#include "unisono/base/config.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/native/algorithm_choice.h"
 #include "unisono/engine/native/coalescing.h"
 #include "unisono/engine/native/operation_context.h"
+#include "unisono/engine/native/peer_memory.h"
 #include "unisono/engine/native/rank_status.h"
 #include "unisono/engine/native/reduce_plans.h"
 #include "unisono/engine/native/symmetric_memory.h"
@@ -18,6 +20,7 @@
 #include "unisono/kernels/reduce.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/process_memory.h"
 #include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::engine {
@@ -29,6 +32,9 @@ struct NativeParts {
   tcp::Mesh& mesh;
   std::shared_ptr<SymmetricMemory> memory;
   const transport::Failure& failure;
+  /// Of the node's ranks, by local rank.
+  std::vector<shm::ProcessMemory> processes;
+  SingleCopy single_copy;
   const RankStatus& ranks;
   Whereabouts& whereabouts;
   std::chrono::milliseconds stall;
@@ -54,6 +60,7 @@ class NativeEngine final : public Engine {
   NativeParts parts_;
   ReducePlans plans_;
   AlgorithmChoice choice_;
+  PeerMemory peers_;
   shm::WaitMode user_mode_;
   shm::WaitMode progress_mode_;
   Coalescing coalescing_;

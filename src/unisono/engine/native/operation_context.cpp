@@ -16,11 +16,17 @@
 
 namespace unisono::engine {
 
-void OperationContext::enter() {
-  shm::Card& mine = board.my_card(operation.sequence);
+void OperationContext::enter_with_buffers() {
   const shm::Arena& arena = board.arena(self());
-  mine.placement.in_offset = arena.offset_of(in_bytes(), operation.in.n_bytes()).value_or(-1);
-  mine.placement.out_offset = arena.offset_of(out_bytes(), operation.out.n_bytes()).value_or(-1);
+  const auto address_of = [](const std::byte* data) {
+    return reinterpret_cast<std::uintptr_t>(data);
+  };
+  const bool is_shared = peers.is_shared_for_reductions();
+  board.my_card(operation.sequence).placement = {
+      .in_offset = arena.offset_of(in_bytes(), operation.in.n_bytes()).value_or(-1),
+      .out_offset = arena.offset_of(out_bytes(), operation.out.n_bytes()).value_or(-1),
+      .in_address = is_shared ? address_of(in_bytes()) : 0,
+      .out_address = is_shared ? address_of(out_bytes()) : 0};
   show_card_and_wait();
 }
 

@@ -8,6 +8,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/collective/topology.h"
+#include "unisono/engine/native/peer_memory.h"
 #include "unisono/engine/operation.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/transport/patience.h"
@@ -24,13 +25,17 @@ struct OperationContext {
   tcp::Exchange exchange;
   shm::WaitMode mode;
   transport::Patience& patience;
+  PeerMemory& peers;
   // Of the engine, so that small operations allocate nothing.
   std::vector<std::byte>& scratch;
   std::vector<kernels::ReduceInput>& inputs;
 
   /// Shows this rank's card, waits for those of the node's ranks, and checks that all called the
   /// same.
-  void enter();
+  void enter() { show_card_and_wait(); }
+
+  /// The same, after it has written into the card where `in` and `out` are.
+  void enter_with_buffers();
 
   /// The same, with up to shm::kInlineBytes that the node's ranks find in the card.
   void enter_with(std::span<const std::byte> payload);

@@ -10,6 +10,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/engine/native/operation_context.h"
+#include "unisono/engine/native/reading_reduction.h"
 #include "unisono/engine/native/reduction_windows.h"
 #include "unisono/engine/native/window_reduction.h"
 #include "unisono/kernels/compress.h"
@@ -161,8 +162,9 @@ void reduce_one_shot(OperationContext& context, const ReducePlan& plan) {
 
 void reduce_two_shot(OperationContext& context,
                      const ReducePlan& plan,
+                     kernels::ReduceSteps steps,
                      kernels::Compression compression) {
-  context.enter();
+  context.enter_with_buffers();
   if (context.topology.n_nodes() > 1) {
     reduce_between_nodes(context, plan, compression);
     return;
@@ -175,7 +177,12 @@ void reduce_two_shot(OperationContext& context,
     context.sync();
     return;
   }
+  if (can_reduce_by_reading(context, plan)) {
+    reduce_by_reading(context, plan, steps);
+    return;
+  }
   reduce_pipelined(context, plan, *make_windows(context, plan, shm::kSegmentBytes));
+  context.peers.learn();
 }
 
 }  // namespace unisono::engine

@@ -21,9 +21,10 @@ void reduce_in_slots(OperationContext& context,
 void reduce_one_shot(OperationContext& context, const collective::ReducePlan& plan);
 
 /// Each rank combines its chunk, and passes the result on to its receivers. Between nodes what is
-/// f32 goes compressed.
+/// f32 goes compressed. `steps` is the canonical tree over all ranks.
 void reduce_two_shot(OperationContext& context,
                      const collective::ReducePlan& plan,
+                     kernels::ReduceSteps steps,
                      kernels::Compression compression);
 
 }  // namespace unisono::engine

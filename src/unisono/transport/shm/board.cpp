@@ -127,6 +127,12 @@ transport::Standing Board::standing(int local_rank) const {
   return standing;
 }
 
+bool Board::do_all_read_peers() const {
+  return std::all_of(members_.begin(), members_.end(), [](const Member& member) {
+    return member.board->reads_peers.load(std::memory_order_relaxed) != 0;
+  });
+}
+
 void Board::leave() {
   for (const Member& peer : members_) {
     // Release: what this rank read there, it has read.

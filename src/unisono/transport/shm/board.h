@@ -33,13 +33,14 @@ enum class Exposure : std::uint32_t {
   kNothing,  ///< It gives them nothing.
   kSlot,     ///< In its slot, all of it.
   kArena,    ///< Where it lies in its arena; it must stay until all have read it.
+  kProcess,  ///< Where it lies in its private memory, by address; it must stay, too.
   kStaged    ///< Window by window in its staging buffers.
 };
 
 /// What a rank gives one other rank of its node.
 struct Offer {
   std::int64_t n_bytes;
-  /// Where it begins: in the slot, in the arena, or in each staging buffer.
+  /// Where it begins: in the slot, in the arena, in the process, or in each staging buffer.
   std::int64_t offset;
   /// What the rank takes from that other rank.
   std::int64_t n_bytes_taken;
@@ -50,7 +51,14 @@ struct Placement {
   /// In its arena, or -1.
   std::int64_t in_offset;
   std::int64_t out_offset;
-  /// Of its offers: bytes of an offer in one window of kStaged, and how many windows there are.
+  /// In its process, if its peers may read it there; else 0.
+  std::uint64_t in_address;
+  std::uint64_t out_address;
+};
+
+/// Where what a rank gives its peers is.
+struct OfferPlacement {
+  /// Bytes of an offer in one window of kStaged, and how many windows there are.
   std::int64_t share_bytes;
   std::uint32_t n_windows;
   Exposure exposure;
@@ -65,6 +73,7 @@ struct alignas(kCacheLine) Card {
 
   union {
     Placement placement;
+    OfferPlacement offers;
     /// Instead, the contribution itself: it comes with the line that says that it is there.
     std::array<std::byte, sizeof(Placement)> payload;
   };
@@ -108,7 +117,8 @@ struct BoardMemory {
   std::array<Card, 2> cards;
   alignas(kCacheLine) std::atomic<std::uint64_t> stage;
   alignas(kCacheLine) Doorbell doorbell;
-  std::atomic<int> n_left;  ///< How many of the node's ranks have left.
+  std::atomic<int> n_left;       ///< How many of the node's ranks have left.
+  std::atomic<int> reads_peers;  ///< 1 once the rank knows that it reads its peers' memory.
   /// The last operation that the rank has finished. Peers look at this line only when they wait
   /// for long, so that it stays in the rank's own cache.
   alignas(kCacheLine) std::atomic<std::uint64_t> finished;
@@ -144,6 +154,8 @@ class Board {
   [[nodiscard]] int local_world_size() const { return static_cast<int>(members_.size()); }
 
   [[nodiscard]] int local_rank() const { return local_rank_; }
+
+  [[nodiscard]] int rank_of(int local_rank) const { return member(local_rank).rank; }
 
   /// The card to fill in for operation `sequence` before enter().
   [[nodiscard]] Card& my_card(std::uint64_t sequence) {
@@ -194,6 +206,14 @@ class Board {
 
   /// Where a rank of the node is, by its cards. Any thread.
   [[nodiscard]] transport::Standing standing(int local_rank) const;
+
+  /// This rank can and wants to read its peers' private memory.
+  void note_reading_peers() const {
+    members_[self()].board->reads_peers.store(1, std::memory_order_relaxed);
+  }
+
+  /// Whether all ranks of the node do.
+  [[nodiscard]] bool do_all_read_peers() const;
 
   /// The last call: this rank looks at its peers' parts no more.
   void leave();

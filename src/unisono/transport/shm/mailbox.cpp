@@ -75,9 +75,13 @@ class LaneChannel final : public transport::PacketChannel {
 
 }  // namespace
 
-Mailbox::Mailbox(std::vector<MailboxMember> members, int local_rank, bool has_bell_socket)
+Mailbox::Mailbox(std::vector<MailboxMember> members,
+                 int local_rank,
+                 bool has_bell_socket,
+                 bool has_single_copy)
     : members_(std::move(members)),
       local_rank_(local_rank),
+      has_single_copy_(has_single_copy),
       proof_value_(std::make_unique<const std::uint64_t>(random_value())) {
   const std::int64_t size = n_bytes(static_cast<int>(members_.size()));
   for (const MailboxMember& peer : members_) {
@@ -116,7 +120,7 @@ std::unique_ptr<transport::PacketChannel> Mailbox::channel(int local_rank) {
 }
 
 ProcessMemory Mailbox::process_memory(int local_rank) const {
-  return {member(local_rank).pid, memory(local_rank).proof};
+  return {member(local_rank).pid, memory(local_rank).proof, has_single_copy_};
 }
 
 void Mailbox::ring(int local_rank) const noexcept {

@@ -44,8 +44,12 @@ struct MailboxMember {
 class Mailbox {
  public:
   /// `members` are those of the node, in order of rank. With `has_bell_socket` this rank can sleep
-  /// in poll(2), too. Throws Error(kSystem).
-  Mailbox(std::vector<MailboxMember> members, int local_rank, bool has_bell_socket);
+  /// in poll(2), too. `has_single_copy` says whether ranks may read each other's private memory.
+  /// Throws Error(kSystem).
+  Mailbox(std::vector<MailboxMember> members,
+          int local_rank,
+          bool has_bell_socket,
+          bool has_single_copy = true);
 
   /// What each rank's mailbox takes of its arena. Pages that no message touches cost nothing.
   [[nodiscard]] static std::int64_t n_bytes(int local_world_size);
@@ -88,6 +92,7 @@ class Mailbox {
 
   std::vector<MailboxMember> members_;
   int local_rank_;
+  bool has_single_copy_;
   // At an address that the others can look at.
   std::unique_ptr<const std::uint64_t> proof_value_;
   std::optional<BellSocket> bell_;

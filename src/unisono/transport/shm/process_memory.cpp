@@ -10,6 +10,21 @@
 
 namespace unisono::shm {
 
+bool read_process(pid_t pid, std::uint64_t address, std::span<std::byte> into) noexcept {
+  while (!into.empty()) {
+    const iovec local{.iov_base = into.data(), .iov_len = into.size()};
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): it is an address of the other process.
+    const iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = into.size()};
+    const ssize_t n_bytes = ::process_vm_readv(pid, &local, 1, &remote, 1, 0);
+    if (n_bytes <= 0) {
+      return false;
+    }
+    into = into.subspan(static_cast<std::size_t>(n_bytes));
+    address += static_cast<std::uint64_t>(n_bytes);
+  }
+  return true;
+}
+
 bool ProcessMemory::is_readable() noexcept {
   if (state_ == State::kUnknown) {
     state_ = is_that_process() ? State::kReadable : State::kNot;
@@ -26,18 +41,7 @@ bool ProcessMemory::is_that_process() const noexcept {
 }
 
 bool ProcessMemory::read(std::uint64_t address, std::span<std::byte> into) const noexcept {
-  while (!into.empty()) {
-    const iovec local{.iov_base = into.data(), .iov_len = into.size()};
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): it is an address of the other process.
-    const iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = into.size()};
-    const ssize_t n_bytes = ::process_vm_readv(pid_, &local, 1, &remote, 1, 0);
-    if (n_bytes <= 0) {
-      return false;
-    }
-    into = into.subspan(static_cast<std::size_t>(n_bytes));
-    address += static_cast<std::uint64_t>(n_bytes);
-  }
-  return true;
+  return read_process(pid_, address, into);
 }
 
 }  // namespace unisono::shm

@@ -17,11 +17,18 @@ struct ProcessProof {
   std::uint64_t address;
 };
 
+/// Fills `into` from an address of a process. False, with errno, when that fails.
+[[nodiscard]] bool read_process(pid_t pid,
+                                std::uint64_t address,
+                                std::span<std::byte> into) noexcept;
+
 /// Reads the private memory of another process of this node, where the system allows it.
 class ProcessMemory {
  public:
-  /// `pid` is what the process calls itself; `proof` lies in its arena.
-  ProcessMemory(pid_t pid, const ProcessProof& proof) : pid_(pid), proof_(proof) {}
+  /// `pid` is what the process calls itself; `proof` lies in its arena. Unless `is_allowed`, it
+  /// is not readable.
+  ProcessMemory(pid_t pid, const ProcessProof& proof, bool is_allowed)
+      : pid_(pid), proof_(proof), state_(is_allowed ? State::kUnknown : State::kNot) {}
 
   /// Whether reading works. Looks at the first call.
   [[nodiscard]] bool is_readable() noexcept;
@@ -37,7 +44,7 @@ class ProcessMemory {
 
   pid_t pid_;
   const ProcessProof& proof_;
-  State state_ = State::kUnknown;
+  State state_;
 };
 
 }  // namespace unisono::shm

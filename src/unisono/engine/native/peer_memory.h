@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "unisono/engine/native/rank_status.h"
+#include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/process_memory.h"
+
+namespace unisono::engine {
+
+/// The private memory of the node's other ranks, to be read in one copy where the system allows it
+/// and that is faster than two copies by way of a staging buffer. One thread at a time.
+class PeerMemory {
+ public:
+  /// `processes` by local rank. `is_forced`: it need not be faster. The references outlive it.
+  PeerMemory(std::vector<shm::ProcessMemory> processes,
+             bool is_forced,
+             shm::Board& board,
+             const RankStatus& ranks);
+
+  [[nodiscard]] bool is_forced() const { return is_forced_; }
+
+  /// Whether all ranks of the node have found that they can and had better. They may come to know
+  /// it at different times, so who offers memory in this way says so.
+  [[nodiscard]] bool is_shared();
+
+  /// The same, and each rank has a core of its own: else reductions gain nothing.
+  [[nodiscard]] bool is_shared_for_reductions() {
+    return (has_cores_ || is_forced_) && is_shared();
+  }
+
+  /// After an operation in which memory was staged: finds out whether this rank can read its
+  /// peers', and whether that is faster; tells them. Does nothing the second time.
+  void learn();
+
+  /// Fills `into` from an address of a rank. Throws Error(kSystem), or kPeerLost if its process is
+  /// gone.
+  void read(int local_rank, std::uint64_t address, std::span<std::byte> into) const;
+
+ private:
+  [[nodiscard]] bool can_read_all();
+
+  std::vector<shm::ProcessMemory> processes_;
+  shm::Board& board_;
+  const RankStatus& ranks_;
+  bool is_forced_;
+  bool has_cores_;
+  bool has_learnt_ = false;
+  bool is_shared_ = false;
+};
+
+}  // namespace unisono::engine
