@@ -52,27 +52,18 @@ Inquirer::~Inquirer() {
 }
 
 void Inquirer::ask(int rank) noexcept {
+  const MutexLock lock(mutex_);
+  const bool is_asked = std::find(ranks_.begin(), ranks_.end(), rank) != ranks_.end();
+  if (is_finished_ || is_asked || ranks_.size() >= kMaxRanks) {
+    return;
+  }
   try {
-    std::thread before;
-    {
-      const MutexLock lock(mutex_);
-      const bool is_asked = std::find(ranks_.begin(), ranks_.end(), rank) != ranks_.end();
-      if (is_finished_ || is_asked || ranks_.size() >= kMaxRanks) {
-        return;
-      }
-      ranks_.push_back(rank);
-      if (is_working_) {
-        return;
-      }
-      before = std::exchange(thread_, std::thread([this] { work_off(); }));
-      is_working_ = true;
+    if (!thread_.joinable()) {
+      thread_ = std::thread([this] { work_off(); });
     }
-    if (before.joinable()) {
-      before.join();  // It has ended, or is about to.
-    }
+    ranks_.push_back(rank);
+    changed_.notify_all();
   } catch (const std::exception& error) {
-    const MutexLock lock(mutex_);
-    std::erase(ranks_, rank);
     logger_.debug(fmt::format("{} can't ask rank {}: {}", prefix_, rank, error.what()));
   }
 }
@@ -82,9 +73,9 @@ void Inquirer::finish() noexcept {
   {
     const MutexLock lock(mutex_);
     is_finished_ = true;
-    ranks_.clear();
     thread = std::move(thread_);
   }
+  changed_.notify_all();
   if (thread.joinable()) {
     thread.join();
   }
@@ -96,8 +87,10 @@ void Inquirer::work_off() {
     int rank = -1;
     {
       const MutexLock lock(mutex_);
-      if (ranks_.empty()) {
-        is_working_ = false;
+      while (ranks_.empty() && !is_finished_) {
+        changed_.wait(mutex_);
+      }
+      if (is_finished_) {
         return;
       }
       rank = ranks_.front();
@@ -113,6 +106,9 @@ void Inquirer::work_off() {
 std::string Inquirer::inquire(const tcp::MeshMember& member) const {
   const Deadline deadline = Deadline::after(kAnswerTimeout);
   try {
+    if (net::is_refused(member.address, deadline)) {
+      return "has left, or is gone";
+    }
     const Fd socket = net::connect_tcp(member.address, deadline);
     (void)net::connect_hello(socket.get(), secret_, mine_, deadline);
     tcp::FrameBytes bytes{};

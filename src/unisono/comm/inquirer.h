@@ -34,8 +34,8 @@ class Inquirer {
   Inquirer(Inquirer&&) = delete;
   Inquirer& operator=(Inquirer&&) = delete;
 
-  /// Asks `rank`, on a thread of its own; the answer goes to the log. Ranks that are asked while
-  /// others are take their turn.
+  /// Asks `rank`, on a thread that starts with the first call; the answer goes to the log. Ranks
+  /// that are asked while others are take their turn.
   void ask(int rank) noexcept UNISONO_EXCLUDES(mutex_);
 
   /// Asks no more. Takes a second at most, where a rank does not answer.
@@ -52,8 +52,8 @@ class Inquirer {
   Logger logger_;
 
   Mutex mutex_;
+  Condition changed_;
   std::vector<int> ranks_ UNISONO_GUARDED_BY(mutex_);
-  bool is_working_ UNISONO_GUARDED_BY(mutex_) = false;
   bool is_finished_ UNISONO_GUARDED_BY(mutex_) = false;
   std::thread thread_ UNISONO_GUARDED_BY(mutex_);
 };

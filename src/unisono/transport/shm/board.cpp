@@ -118,7 +118,6 @@ transport::Standing Board::standing(int local_rank) const {
     standing.sequence = newest.sequence.load(std::memory_order_acquire);
     standing.descriptor = newest.descriptor();
     standing.has_finished = board.finished.load(std::memory_order_relaxed) == standing.sequence;
-    std::atomic_thread_fence(std::memory_order_acquire);
     // A card is filled in anew only after the other one was shown.
     if (other.sequence.load(std::memory_order_relaxed) <= standing.sequence) {
       break;

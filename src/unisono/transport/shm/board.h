@@ -95,10 +95,11 @@ struct alignas(kCacheLine) Card {
     return difference == 0;
   }
 
+  /// Acquire: what is read after it is not older.
   [[nodiscard]] transport::Descriptor descriptor() const {
     std::array<std::uint64_t, 3> values{};
     for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = words[i].load(std::memory_order_relaxed);
+      values[i] = words[i].load(std::memory_order_acquire);
     }
     return std::bit_cast<transport::Descriptor>(values);
   }
