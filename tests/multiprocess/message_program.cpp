@@ -174,6 +174,29 @@ void stream(const std::string&) {
   }
 }
 
+// Rank 0 sends what rank 1 does not expect, and hears of it without a further call: the next one
+// fails, though it would not wait for anybody.
+void mismatch(const std::string&) {
+  const auto group = unisono::init_process_group();
+  pass_token(*group);
+  std::int32_t value = 0;
+  std::vector<double> others(2);
+  if (group->rank() == 1) {
+    try {
+      group->recv(unisono::as_buffer(std::span(others)), 0);
+    } catch (const std::exception&) {
+      print("failed\n");
+      wait_for_end_of_stdin();
+      throw;
+    }
+  }
+  group->send(unisono::as_buffer(std::span(&value, 1)), 1);
+  print("sent\n");
+  wait_for_end_of_stdin();
+  group->send(unisono::as_buffer(std::span(&value, 1)), 1);
+  print("sent again\n");
+}
+
 // All but rank `absent` wait for a message of it, which never comes.
 void absence(const std::string& absent) {
   const auto group = unisono::init_process_group();
@@ -193,6 +216,7 @@ int main(int argc, char** argv) {
   const std::map<std::string, void (*)(const std::string&)> modes{{"connections", connections},
                                                                   {"ring", ring},
                                                                   {"late", late},
+                                                                  {"mismatch", mismatch},
                                                                   {"stream", stream},
                                                                   {"absence", absence}};
   try {

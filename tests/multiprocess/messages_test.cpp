@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <ostream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -153,6 +154,29 @@ TEST_P(Ring, OthersSayForWhomTheyWaitAndThatItLeft) {
         AllOf(HasSubstr("recv (i32[1], from rank 1, tag 3) waits since"), HasSubstr(absent)));
   }
 }
+
+class Misfit : public ::testing::TestWithParam<Nodes> {};
+
+TEST_P(Misfit, ClosesTheGroupOfASenderThatIsDone) {
+  Job job({.world_size = 2, .mode = {"mismatch"}, .nodes = GetParam()});
+  job.start_all();
+  const bool has_failed = job.processes().wait_for_output(0, "sent\n") &&
+                          job.processes().wait_for_output(1, "failed\n");
+  // That it needs no call, only time, is what is tested.
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  job.processes().close_stdin(0);
+  const bool has_closed = job.processes().wait_for_output(0, "message_program: ");
+  job.processes().close_stdin(1);
+  const std::vector<ProcessResult> results = job.processes().finish();
+  EXPECT_TRUE(has_failed && has_closed);
+  for (const ProcessResult& result : results) {
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("i32[1]"), HasSubstr("f64[2]")));
+  }
+  EXPECT_EQ(results[0].out, "sent\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Nodes, Misfit, ::testing::Values(Nodes{}, Nodes{"a", "b"}));
 
 INSTANTIATE_TEST_SUITE_P(Nodes,
                          Ring,

@@ -79,13 +79,30 @@ void GroupRegistry::notify(std::uint32_t number, Event event) {
   event(*links);
 }
 
+std::vector<std::shared_ptr<Links>> GroupRegistry::present() const {
+  std::vector<std::shared_ptr<Links>> all;
+  for (const auto& [number, links] : groups_) {
+    all.push_back(links);
+  }
+  return all;
+}
+
+void GroupRegistry::notify_present(const Event& event) {
+  std::vector<std::shared_ptr<Links>> all;
+  {
+    const MutexLock lock(mutex_);
+    all = present();
+  }
+  for (const std::shared_ptr<Links>& links : all) {
+    event(*links);
+  }
+}
+
 void GroupRegistry::notify_all(const Event& event) {
   std::vector<std::shared_ptr<Links>> all;
   {
     const MutexLock lock(mutex_);
-    for (const auto& [number, links] : groups_) {
-      all.push_back(links);
-    }
+    all = present();
     for (auto& [number, events] : expected_) {
       events.push_back(event);
     }

@@ -34,10 +34,15 @@ class GroupRegistry {
   /// Calls `event` for the group, now or when it is made; not at all if it has ended.
   void notify(std::uint32_t number, Event event) UNISONO_EXCLUDES(mutex_);
 
+  /// Calls `event` for every group that there is.
+  void notify_present(const Event& event) UNISONO_EXCLUDES(mutex_);
+
   /// Calls `event` for every group that there is, or that is expected.
   void notify_all(const Event& event) UNISONO_EXCLUDES(mutex_);
 
  private:
+  [[nodiscard]] std::vector<std::shared_ptr<Links>> present() const UNISONO_REQUIRES(mutex_);
+
   mutable Mutex mutex_;
   std::uint32_t next_number_ UNISONO_GUARDED_BY(mutex_) = 1;
   std::map<std::uint32_t, std::shared_ptr<Links>> groups_ UNISONO_GUARDED_BY(mutex_);

@@ -29,6 +29,9 @@ namespace {
 // Time for the peers to read why this rank gave up, or to answer what is no longer needed.
 constexpr std::chrono::milliseconds kLinger{250};
 
+// Of each rank. What comes unasked for waits in memory.
+constexpr int kPacketsPerListening = 16;
+
 }  // namespace
 
 Messenger::Messenger(const MessengerParts& parts)
@@ -231,6 +234,28 @@ void Messenger::check_requests() {
 void Messenger::wake() const noexcept {
   parts_.mailbox.wake();
   parts_.mesh.wake();
+}
+
+void Messenger::listen() noexcept {
+  std::optional<Error> error;
+  {
+    const MutexLock lock(mutex_);
+    if (n_networked_ > 0 || is_stopping_ || is_settling_ || parts_.failure.is_set()) {
+      return;  // Somebody else looks, or there is nothing to hear any more.
+    }
+    for (int n = 0; n < kPacketsPerListening; ++n) {
+      const bool has_moved =
+          guard([&]() UNISONO_REQUIRES(mutex_) { return messages_.progress_between_nodes(); });
+      if (!has_moved) {
+        break;
+      }
+    }
+    error = error_;
+  }
+  // The next call tells the other ranks.
+  if (error) {
+    (void)parts_.failure.set(*error);
+  }
 }
 
 void Messenger::abort(const Error& reason) noexcept {

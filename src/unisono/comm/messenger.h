@@ -70,6 +70,11 @@ class Messenger {
   /// Makes waits look again. Any thread.
   void wake() const noexcept;
 
+  /// Hears what ranks of other nodes have said while this rank waited for none of them: that their
+  /// group failed, say, over a message that this rank has sent long since. For the watcher, now and
+  /// then.
+  void listen() noexcept UNISONO_EXCLUDES(mutex_);
+
   /// Tells the ranks of other nodes that this rank's group failed, and why.
   void abort(const Error& reason) noexcept UNISONO_EXCLUDES(mutex_);
 

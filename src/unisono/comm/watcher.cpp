@@ -2,13 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <utility>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/thread.h"
 #include "unisono/comm/links.h"
 #include "unisono/net/hello.h"
+#include "unisono/rendezvous/roster.h"
 #include "unisono/transport/shm/node.h"
 #include "unisono/transport/tcp/mesh.h"
 
@@ -24,10 +28,21 @@ Doorkeeper::Deliver deliver_to(GroupRegistry& groups) {
   };
 }
 
+// Between looks at the connections that nobody waits for.
+constexpr std::chrono::seconds kListening{1};
+
+bool has_several_nodes(const rendezvous::Roster& roster) {
+  return std::any_of(
+      roster.members.begin(), roster.members.end(), [&](const rendezvous::Member& member) {
+        return member.node != roster.self().node;
+      });
+}
+
 }  // namespace
 
 Watcher::Watcher(const WatcherParts& parts)
-    : doorkeeper_(
+    : groups_(parts.groups),
+      doorkeeper_(
           loop_,
           parts.data_listener,
           {.job = parts.roster.job, .purpose = tcp::kDataPurpose, .rank = parts.roster.rank},
@@ -40,10 +55,21 @@ Watcher::Watcher(const WatcherParts& parts)
     watches_.push_back(
         std::make_unique<PeerWatch>(loop_, peer, member, parts.groups, parts.stacks));
   }
+  if (has_several_nodes(parts.roster)) {
+    listen_later();
+  }
   thread_ = start_thread(
       "unisono-watch",
       fmt::format("rank {} can't start the thread that watches its peers", parts.roster.rank),
       [this] { loop_.run(); });
+}
+
+// Nobody else reads what other nodes say to a rank that computes.
+void Watcher::listen_later() {
+  (void)loop_.add_timer(Deadline::after(kListening), [this] {
+    groups_.notify_present([](Links& links) { links.messenger().listen(); });
+    listen_later();
+  });
 }
 
 Watcher::~Watcher() {

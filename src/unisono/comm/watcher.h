@@ -41,7 +41,10 @@ class Watcher {
   Watcher& operator=(Watcher&&) = delete;
 
  private:
+  void listen_later();
+
   net::EventLoop loop_;
+  GroupRegistry& groups_;
   Doorkeeper doorkeeper_;
   std::vector<std::unique_ptr<PeerWatch>> watches_;
   std::thread thread_;

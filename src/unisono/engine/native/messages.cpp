@@ -37,22 +37,25 @@ void Messages::post(Message& message) {
 }
 
 bool Messages::progress(bool with_network) {
-  bool has_moved = false;
-  if (with_network && parts_.topology.n_nodes() > 1) {
-    for (const int rank : parts_.mesh.progress()) {
-      connect(rank);
-      has_moved = true;
-    }
-    for (MessagePeer* const peer : connected_) {
-      has_moved = flush(*peer) || has_moved;
-      has_moved = read(*peer) || has_moved;
-    }
-  }
+  bool has_moved = with_network && parts_.topology.n_nodes() > 1 && progress_between_nodes();
   for (MessagePeer* const peer : on_node_) {
     has_moved = flush(*peer) || has_moved;
     has_moved = read(*peer) || has_moved;
   }
   return move_copies() || has_moved;
+}
+
+bool Messages::progress_between_nodes() {
+  bool has_moved = false;
+  for (const int rank : parts_.mesh.progress()) {
+    connect(rank);
+    has_moved = true;
+  }
+  for (MessagePeer* const peer : connected_) {
+    has_moved = flush(*peer) || has_moved;
+    has_moved = read(*peer) || has_moved;
+  }
+  return has_moved;
 }
 
 void Messages::connect(int rank) {

@@ -51,6 +51,10 @@ class Messages {
   /// a peer's own error when its group failed.
   bool progress(bool with_network);
 
+  /// Moves what can be moved between nodes only, with the same errors. Where this rank waits for
+  /// nothing there, no message ends.
+  bool progress_between_nodes();
+
   /// The messages that have ended since clear_ended().
   [[nodiscard]] const std::vector<Message*>& ended() const { return ended_; }
 
