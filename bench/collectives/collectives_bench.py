@@ -66,7 +66,7 @@ def cases(is_quick):
     return [
         *(Case("all_reduce, 2 ranks", "all_reduce", 2, tuple(part)) for part in parts),
         Case("all_reduce, 4 ranks", "all_reduce", 4, tuple(many)),
-        Case("half a ping-pong, 2 ranks", "sendrecv", 2, (8, 4 * MIB)),
+        Case("half a ping-pong, 2 ranks", "sendrecv", 2, (4, 8, 4 * MIB, 64 * MIB)),
         Case("barrier, 2 ranks", "barrier", 2, (0,)),
         *(
             Case(f"{op}, 2 ranks", op, 2, large)

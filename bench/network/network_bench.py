@@ -3,8 +3,9 @@
 
 Two network namespaces stand for the nodes, joined by a virtual cable that `tc tbf` slows down to 1
 and 10 Gbit/s: an all_reduce of 64 MiB between two ranks, which sends 64 MiB in each direction,
-beside `iperf3 --bidir`, in turns. Then 8 bytes over loopback beside a bare socket's round trip.
-Namespaces take root; without it that part says so and is left out.
+beside `iperf3 --bidir`, in turns. Then 8 bytes over loopback beside a bare socket's round trip, and
+the algorithms that are there by name. Namespaces take root; without it that part says so and is
+left out.
 """
 
 import argparse
@@ -29,6 +30,9 @@ ADDRESSES = ["10.213.78.1", "10.213.78.2"]
 PORT = 29500
 IPERF_SECONDS = 2
 TIMEOUT_S = 120
+NAMED = ["auto", "halving_doubling", "chunked_ring", "ring", "parameter_server"]
+NAMED_BYTES = 16 << 20
+RANKS = [2, 4, 8]
 
 
 def parse_arguments():
@@ -164,20 +168,38 @@ def measure_links(options):
     print_table(["link", "Unisono", "iperf3 --bidir", "ratio"], rows)
 
 
-def measure_loopback(options):
-    def ours():
-        with tempfile.TemporaryDirectory() as folder:
-            result = Path(folder) / "result.jsonl"
-            run(
-                *(options.unisono, "bench", "all_reduce", "-n", "2", "--nodes", "2"),
-                *("--sizes", "8", "--seconds", "0.3", "--json", str(result)),
-            )
-            return json.loads(result.read_text())["median_us"]
+def all_reduce_us(options, ranks, n_bytes, algorithm):
+    """Every rank is a node of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "result.jsonl"
+        run(
+            *(options.unisono, "bench", "all_reduce", "-n", str(ranks), "--nodes", str(ranks)),
+            *("--sizes", str(n_bytes), "--algorithm", algorithm),
+            *("--seconds", "0.3", "--json", str(result)),
+        )
+        return json.loads(result.read_text())["median_us"]
 
+
+def measure_algorithms(options):
+    rows = []
+    for ranks in RANKS:
+        rounds = [
+            [all_reduce_us(options, ranks, NAMED_BYTES, name) for name in NAMED]
+            for _ in range(options.rounds)
+        ]
+        medians = [statistics.median(times) / 1e3 for times in zip(*rounds, strict=True)]
+        rows.append([str(ranks), *(f"{median:.1f}" for median in medians)])
+    print("\n### all_reduce of 16 MiB by algorithm, every rank a node, over loopback, ms\n")
+    print_table(["ranks", *NAMED], rows)
+
+
+def measure_loopback(options):
     def bare(*how):
         return json.loads(run(options.round_trip, *how))["median_us"]
 
-    rounds = [(ours(), bare(), bare("spin")) for _ in range(options.rounds)]
+    rounds = [
+        (all_reduce_us(options, 2, 8, "auto"), bare(), bare("spin")) for _ in range(options.rounds)
+    ]
     ours_us, asleep_us, spinning_us = zip(*rounds, strict=True)
     print("\n### all_reduce of 8 bytes, 2 nodes over loopback, us\n")
     print_table(
@@ -198,6 +220,7 @@ def main():
     print(f"{options.rounds} rounds; medians, ratio (lowest to highest round)")
     measure_links(options)
     measure_loopback(options)
+    measure_algorithms(options)
 
 
 if __name__ == "__main__":

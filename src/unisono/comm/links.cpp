@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
@@ -34,6 +35,9 @@ namespace {
 
 // What another rank has to say of a failure comes soon after it, or not at all.
 constexpr std::chrono::milliseconds kExplainTimeout{500};
+
+// The watcher is a thread of this process.
+constexpr std::chrono::milliseconds kWatcherTimeout{100};
 
 // What is told of failures must not make them last.
 constexpr std::chrono::seconds kSideStoreTimeout{1};
@@ -218,6 +222,13 @@ void Links::publish(const Error& error) noexcept {
 }
 
 Error Links::explain(const Error& error) noexcept {
+  // Who finds a rank of its node gone may have come upon one that gave up because of another: the
+  // watcher hears the reason at the same time.
+  const bool has_local_peers = topology_.local_world_size() > 1;
+  if (error.code() == ErrorCode::kPeerLost && has_local_peers &&
+      failure_.wait_until_set(Deadline::after(kWatcherTimeout))) {
+    return failure_.error();
+  }
   if (topology_.n_nodes() == 1) {
     return error;
   }

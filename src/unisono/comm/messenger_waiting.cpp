@@ -106,17 +106,17 @@ bool Messenger::look(const IsDone& is_done, int n_spins) {
       }
       (void)advance();
       is_over = is_done();
-      has_failed = error_.has_value();
+      has_failed = error_.has_value() || parts_.failure.is_set();
     }
     if (is_over) {
       end_spinning();
     }
     finished.swap(finished_);
   }
-  complete(finished);
   if (has_failed) [[unlikely]] {
     settle_failure();
   }
+  complete(finished);
   return is_over;
 }
 
@@ -142,13 +142,13 @@ bool Messenger::sleep(const IsDone& is_done, bool is_newcomer) {
       }
     }
     is_over = is_done();
-    has_failed = error_.has_value();
+    has_failed = error_.has_value() || parts_.failure.is_set();
     finished.swap(finished_);
   }
-  complete(finished);
   if (has_failed) [[unlikely]] {
     settle_failure();
   }
+  complete(finished);
   return is_over;
 }
 
@@ -258,24 +258,21 @@ void Messenger::make_progress() {
   }
 }
 
-// The first thread that comes here makes the messages' error the group's.
+// The first thread that comes here makes the messages' error the group's, unless that has failed
+// already; and tells the other ranks before any caller hears of it and may end the process.
 void Messenger::settle_failure() {
   std::optional<Error> error;
   {
     const MutexLock lock(mutex_);
-    if (is_settling_ || parts_.failure.is_set()) {
+    if (std::exchange(is_settling_, true)) {
       return;
     }
-    is_settling_ = true;
     error = error_;
   }
-  if (!error) {
-    return;
-  }
-  // Wakes all waits, which then end.
-  (void)parts_.failure.set(parts_.explain(*error));
   Requests finished;
-  {
+  if (error && !parts_.failure.is_set()) {
+    // Wakes all waits, which then end.
+    (void)parts_.failure.set(parts_.explain(*error));
     const MutexLock lock(mutex_);
     (void)advance();
     changed_.notify_all();

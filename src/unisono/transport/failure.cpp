@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 
@@ -20,6 +21,7 @@ bool Failure::set(const Error& error) {
     error_.push_back(error);
     wakes = std::exchange(wakes_, {});
     is_set_.store(true, std::memory_order_release);
+    changed_.notify_all();
   }
   for (const std::function<void()>& wake : wakes) {
     wake();
@@ -31,6 +33,14 @@ Error Failure::error() const {
   const MutexLock lock(mutex_);
   UNISONO_CHECK(!error_.empty(), "a failure is asked for that did not happen");
   return error_.front();
+}
+
+bool Failure::wait_until_set(Deadline deadline) const {
+  const MutexLock lock(mutex_);
+  while (error_.empty() && !deadline.has_passed()) {
+    (void)changed_.wait_until(mutex_, deadline.time());
+  }
+  return !error_.empty();
 }
 
 void Failure::on_set(std::function<void()> wake) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 
@@ -25,6 +26,9 @@ class Failure {
   /// The error that was set; throws Error(kInternal) when there is none.
   [[nodiscard]] Error error() const UNISONO_EXCLUDES(mutex_);
 
+  /// Waits for it; whether it was set by then.
+  [[nodiscard]] bool wait_until_set(Deadline deadline) const UNISONO_EXCLUDES(mutex_);
+
   /// Throws the error if there is one.
   void throw_if_set() const {
     if (is_set()) [[unlikely]] {
@@ -39,6 +43,7 @@ class Failure {
  private:
   std::atomic<bool> is_set_ = false;
   mutable Mutex mutex_;
+  mutable Condition changed_;
   std::vector<Error> error_ UNISONO_GUARDED_BY(mutex_);
   std::vector<std::function<void()>> wakes_ UNISONO_GUARDED_BY(mutex_);
 };
