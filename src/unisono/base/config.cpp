@@ -89,13 +89,21 @@ bool parse_single_copy(const std::string& text, Config& config) {
   return false;
 }
 
+bool parse_checks_buffers(const std::string& text, Config& config) {
+  config.checks_buffers = text == "on";
+  return text == "on" || text == "off";
+}
+
 // What a value of a row's type must be, for messages.
 std::string_view rule_of(std::string_view type) {
   if (type == "level") {
     return "one of debug, info, warning, error";
   }
-  if (type == "switch") {
+  if (type == "auto|off|always") {
     return "auto, off or always";
+  }
+  if (type == "off|on") {
+    return "off or on";
   }
   if (type == "seconds") {
     return "a number of seconds above 0";
@@ -103,7 +111,7 @@ std::string_view rule_of(std::string_view type) {
   return type == "bytes" ? "a number of bytes, like 512M or 2G, of at most 64T" : type;
 }
 
-constexpr std::array<ConfigRow, 8> kRows{{
+constexpr std::array<ConfigRow, 9> kRows{{
     {"UNISONO_SECRET",
      "text",
      "",
@@ -145,11 +153,18 @@ constexpr std::array<ConfigRow, 8> kRows{{
      "memory. Pages are taken when first used.",
      parse_arena_bytes},
     {"UNISONO_SINGLE_COPY",
-     "switch",
+     "auto|off|always",
      "auto",
      "Whether ranks of a node read each other's private memory (process_vm_readv): auto, where the "
      "system allows it and it is faster; off; always.",
      parse_single_copy},
+    {"UNISONO_CHECK_BUFFERS",
+     "off|on",
+     "off",
+     "Whether the wait for an asynchronous send or receive fails if its buffer was written to "
+     "before "
+     "it: to find such errors, as each message is read twice more.",
+     parse_checks_buffers},
 }};
 
 }  // namespace

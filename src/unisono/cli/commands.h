@@ -12,6 +12,7 @@ struct Command {
 
 int run_command(int argc, char** argv);
 int bench_command(int argc, char** argv);
+int backends_command(int argc, char** argv);
 int config_command(int argc, char** argv);
 
 }  // namespace unisono::cli

@@ -12,6 +12,7 @@
 #include "unisono/comm/group.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/engine/backends.h"
 #include "unisono/rendezvous/env.h"
 
 namespace unisono {
@@ -54,12 +55,21 @@ std::pair<Config, rendezvous::EnvAssignment> read_environment(const InitOptions&
   return result;
 }
 
+void check_backend(const std::string& name) {
+  try {
+    (void)engine::find_backend(name);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("init_process_group: {}", error.what()));
+  }
+}
+
 std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t generation) {
   if (options.init_method != "env://") {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("init_process_group: init_method is \"{}\"; this version knows env://",
                             options.init_method));
   }
+  check_backend(options.backend);
   const auto [config, assignment] = read_environment(options);
   const std::chrono::milliseconds timeout = options.timeout.value_or(config.timeout);
   if (timeout <= std::chrono::milliseconds::zero()) {

@@ -68,6 +68,9 @@ class Job {
   /// Whether ranks of a node may read each other's private memory.
   [[nodiscard]] SingleCopy single_copy() const { return single_copy_; }
 
+  /// Whether a wait for a message looks whether its buffer was written to before.
+  [[nodiscard]] bool checks_buffers() const { return checks_buffers_; }
+
   /// Of a rank of this node.
   [[nodiscard]] std::shared_ptr<const shm::Arena> arena_of(int job_rank) const;
 
@@ -104,6 +107,7 @@ class Job {
   std::chrono::milliseconds timeout_;
   std::chrono::milliseconds stall_;
   SingleCopy single_copy_;
+  bool checks_buffers_;
   LogLevel log_level_;
   rendezvous::Meeting meeting_;
   std::string endpoint_;

@@ -185,6 +185,7 @@ Links::Links(Job& job, GroupSetup setup)
                          .ranks = ranks_,
                          .failure = failure_,
                          .stall = job.stall(),
+                         .checks_buffers = job.checks_buffers(),
                          .explain = [this](const Error& error) { return explain(error); }})) {
   failure_.on_set([this] { wake(); });
 }

@@ -17,6 +17,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
+#include "unisono/comm/buffer_check.h"
 #include "unisono/comm/message_request.h"
 #include "unisono/comm/work.h"
 #include "unisono/comm/work_state.h"
@@ -96,6 +97,9 @@ std::vector<Work> Messenger::submit(Requests requests) {
     start_progress();
     for (std::unique_ptr<MessageRequest>& request : requests) {
       request->state = std::make_shared<WorkState>(++n_messages_);
+      if (parts_.checks_buffers && request->is_send) {
+        request->state->set_check(unchanged_check(request->buffer, name_of(*request)));
+      }
       works.emplace_back(request->state);
       // finish_request() owns it again.
       post(*request.release());
@@ -196,6 +200,10 @@ void Messenger::finish_request(MessageRequest& request) {
   if (request.state != nullptr) {
     finished_.emplace_back(&request);
   }
+}
+
+std::string Messenger::name_of(const MessageRequest& request) const {
+  return fmt::format("{} {}", parts_.ranks.prefix(), describe(request));
 }
 
 void Messenger::note(const Error& error) {

@@ -33,6 +33,8 @@ struct MessengerParts {
   const engine::RankStatus& ranks;
   transport::Failure& failure;
   std::chrono::milliseconds stall;
+  /// Whether waits look whether buffers were written to before them.
+  bool checks_buffers;
   /// Adds to an error what other ranks say of it. Any thread.
   std::function<Error(const Error&)> explain;
 };
@@ -90,6 +92,7 @@ class Messenger {
   void throw_if_stopping() const UNISONO_REQUIRES(mutex_);
   void post(MessageRequest& request) UNISONO_REQUIRES(mutex_);
   bool advance() UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] std::string name_of(const MessageRequest& request) const;
   void take_ended() UNISONO_REQUIRES(mutex_);
   template <class Step>
   bool guard(Step step) UNISONO_REQUIRES(mutex_);
@@ -125,7 +128,7 @@ class Messenger {
   void take_all() UNISONO_REQUIRES(mutex_);
   void make_progress() UNISONO_EXCLUDES(mutex_);
   void settle_failure() UNISONO_EXCLUDES(mutex_);
-  static void complete(const Requests& finished);
+  void complete(const Requests& finished) const;
   [[nodiscard]] Mode mode_of(const MessageRequest& request) const UNISONO_REQUIRES(mutex_);
   void adapt_spinning(bool was_spin, int n_yields) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] bool needs_network(const MessageRequest& request) const;

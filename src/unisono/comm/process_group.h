@@ -220,6 +220,8 @@ class ProcessGroup {
 };
 
 struct InitOptions {
+  /// What carries the operations out: `unisono backends` lists them.
+  std::string backend = "unisono";
   /// How ranks meet. "env://": MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK.
   std::string init_method = "env://";
   /// Instead of RANK and WORLD_SIZE when not negative.

@@ -16,6 +16,9 @@ void throw_error_of(comm::WorkState& state) {
   if (const std::exception_ptr error = state.error()) {
     std::rethrow_exception(error);
   }
+  if (const std::function<void()> check = state.take_check()) {
+    check();
+  }
 }
 
 }  // namespace

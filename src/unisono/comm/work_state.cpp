@@ -56,4 +56,14 @@ void WorkState::on_completion(std::function<void(std::exception_ptr)> callback) 
   callback(error);
 }
 
+void WorkState::set_check(std::function<void()> check) {
+  const MutexLock lock(mutex_);
+  check_ = std::move(check);
+}
+
+std::function<void()> WorkState::take_check() {
+  const MutexLock lock(mutex_);
+  return std::exchange(check_, nullptr);
+}
+
 }  // namespace unisono::comm

@@ -31,6 +31,12 @@ class WorkState {
 
   void on_completion(std::function<void(std::exception_ptr)> callback) UNISONO_EXCLUDES(mutex_);
 
+  /// What the first wait that finds the operation ended calls, and throws.
+  void set_check(std::function<void()> check) UNISONO_EXCLUDES(mutex_);
+
+  /// Null if there is none, or it was taken.
+  [[nodiscard]] std::function<void()> take_check() UNISONO_EXCLUDES(mutex_);
+
   [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
 
   /// For a receive: the rank its message came from. Known once it has ended.
@@ -45,6 +51,7 @@ class WorkState {
   Mutex mutex_;
   Condition completed_;
   std::exception_ptr error_ UNISONO_GUARDED_BY(mutex_);
+  std::function<void()> check_ UNISONO_GUARDED_BY(mutex_);
   std::vector<std::function<void(std::exception_ptr)>> callbacks_ UNISONO_GUARDED_BY(mutex_);
 };
 

@@ -1,0 +1,124 @@
+// UNISONO_CHECK_BUFFERS: programs that touch a message's buffer before they wait for it are told.
+#include <cstddef>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
+
+#include "support/ranks.h"
+
+namespace unisono {
+namespace {
+
+using test::run_ranks;
+using test::World;
+
+// Few enough to go at once, and so many that the receive has to be there first.
+constexpr std::size_t kSizes[] = {8, 300000};
+
+World checking(std::vector<std::string> nodes) {
+  return {.nodes = std::move(nodes), .environment = {{"UNISONO_CHECK_BUFFERS", "on"}}};
+}
+
+// What the wait says; empty if it is content.
+std::string complaint_of(const Work& work) {
+  try {
+    work.wait();
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+}
+
+class BufferCheck : public ::testing::TestWithParam<World> {};
+
+TEST_P(BufferCheck, AWriteAfterASendBeganIsReportedAndTheGroupGoesOn) {
+  run_ranks(GetParam(), [](ProcessGroup& group) {
+    for (const std::size_t size : kSizes) {
+      std::vector<float> values(size, 1.0F);
+      const Buffer buffer = as_buffer(std::span(values));
+      if (group.rank() == 0) {
+        const Work work = group.send_async(buffer, 1, {.tag = 7});
+        values[size / 2] = 2.0F;
+        group.barrier();
+        EXPECT_EQ(complaint_of(work),
+                  "[rank 0/2] send (f32[" + std::to_string(size) +
+                      "], to rank 1, tag 7): the buffer was written to before wait()");
+        EXPECT_EQ(complaint_of(work), "") << "said once";
+      } else {
+        group.barrier();
+        group.recv(buffer, 0, {.tag = 7});
+      }
+    }
+  });
+}
+
+TEST_P(BufferCheck, AWriteIntoWhatWasReceivedIsReported) {
+  run_ranks(GetParam(), [](ProcessGroup& group) {
+    for (const std::size_t size : kSizes) {
+      std::vector<float> values(size, 1.0F);
+      const Buffer buffer = as_buffer(std::span(values));
+      if (group.rank() == 0) {
+        group.send(buffer, 1);
+      } else {
+        const Work work = group.recv_async(buffer, 0);
+        while (!work.is_completed()) {
+          std::this_thread::yield();
+        }
+        values[size / 2] = 2.0F;
+        EXPECT_EQ(complaint_of(work),
+                  "[rank 1/2] recv (f32[" + std::to_string(size) +
+                      "], from rank 0, tag 0): the buffer was written to before wait()");
+      }
+    }
+  });
+}
+
+TEST_P(BufferCheck, ThoseThatWaitFirstHearNothing) {
+  run_ranks(GetParam(), [](ProcessGroup& group) {
+    for (const std::size_t size : kSizes) {
+      std::vector<float> values(size, static_cast<float>(group.rank()));
+      std::vector<float> received(size);
+      const int peer = 1 - group.rank();
+      const Work receive = group.recv_async(as_buffer(std::span(received)), peer);
+      const Work send = group.send_async(as_buffer(std::span(values)), peer);
+      receive.wait();
+      EXPECT_EQ(received, std::vector<float>(size, static_cast<float>(peer)));
+      received.assign(size, 5.0F);
+      send.wait();
+      values.assign(size, 6.0F);
+      EXPECT_EQ(complaint_of(receive), "");
+      EXPECT_EQ(complaint_of(send), "");
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Nodes,
+                         BufferCheck,
+                         ::testing::Values(checking({"a", "a"}), checking({"a", "b"})));
+
+TEST(BufferCheckOff, NobodyLooks) {
+  run_ranks(test::one_node(2), [](ProcessGroup& group) {
+    std::vector<float> values(8, 1.0F);
+    if (group.rank() == 0) {
+      const Work work = group.send_async(as_buffer(std::span(values)), 1);
+      values[0] = 2.0F;
+      EXPECT_EQ(complaint_of(work), "");
+    } else {
+      group.recv(as_buffer(std::span(values)), 0);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace unisono

@@ -1,0 +1,133 @@
+// What `unisono backends` says of each operation and device is so.
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/engine/backends.h"
+
+#include "support/ranks.h"
+
+namespace unisono {
+namespace {
+
+// `block` has one element, `whole` one for each rank.
+using CallOperation =
+    std::function<void(ProcessGroup& group, const Buffer& block, const Buffer& whole)>;
+
+Buffer for_root(const ProcessGroup& group, const Buffer& whole) {
+  return group.rank() == 0 ? whole : Buffer{};
+}
+
+const std::map<std::string_view, CallOperation> kCalls{
+    {"all_reduce", [](auto& group, auto& block, auto&) { group.all_reduce(block); }},
+    {"all_reduce_coalesced",
+     [](auto& group, auto& block, auto&) {
+       group.all_reduce_coalesced(std::vector<Buffer>{block});
+     }},
+    {"reduce", [](auto& group, auto& block, auto&) { group.reduce(block, block); }},
+    {"reduce_scatter",
+     [](auto& group, auto& block, auto& whole) { group.reduce_scatter(whole, block); }},
+    {"reduce_scatter_coalesced",
+     [](auto& group, auto& block, auto& whole) {
+       group.reduce_scatter_coalesced(std::vector<Buffer>{whole}, std::vector<Buffer>{block});
+     }},
+    {"broadcast", [](auto& group, auto& block, auto&) { group.broadcast(block); }},
+    {"all_gather", [](auto& group, auto& block, auto& whole) { group.all_gather(block, whole); }},
+    {"all_gather_coalesced",
+     [](auto& group, auto& block, auto& whole) {
+       group.all_gather_coalesced(std::vector<Buffer>{block}, std::vector<Buffer>{whole});
+     }},
+    {"gather",
+     [](auto& group, auto& block, auto& whole) { group.gather(block, for_root(group, whole)); }},
+    {"scatter",
+     [](auto& group, auto& block, auto& whole) { group.scatter(for_root(group, whole), block); }},
+    {"all_to_all",
+     [](auto& group, auto&, auto& whole) {
+       std::vector<float> out(2);
+       Buffer buffer = as_buffer(std::span(out));
+       buffer.device = whole.device;
+       group.all_to_all(whole, buffer);
+     }},
+    {"barrier", [](auto& group, auto&, auto&) { group.barrier(); }},
+    {"monitored_barrier", [](auto& group, auto&, auto&) { group.monitored_barrier(); }},
+    {"send",
+     [](auto& group, auto& block, auto&) {
+       // To itself: so that a rank whose buffer is refused leaves nobody waiting.
+       const Work received = group.recv_async(block, group.rank());
+       group.send(block, group.rank());
+       received.wait();
+     }},
+    {"recv",
+     [](auto& group, auto& block, auto&) {
+       const Work sent = group.send_async(block, group.rank());
+       group.recv(block, group.rank());
+       sent.wait();
+     }},
+    {"batch",
+     [](auto& group, auto& block, auto&) {
+       using Kind = PointToPointOperation::Kind;
+       const std::vector<PointToPointOperation> both{
+           {.kind = Kind::kSend, .buffer = block, .peer = group.rank()},
+           {.kind = Kind::kRecv, .buffer = block, .peer = group.rank()}};
+       for (const Work& work : group.batch(both)) {
+         work.wait();
+       }
+     }},
+};
+
+TEST(Capabilities, OfEveryOperationThereIsACall) {
+  EXPECT_EQ(kCalls.size(), engine::operation_names().size());
+  for (const std::string_view name : engine::operation_names()) {
+    EXPECT_TRUE(kCalls.contains(name)) << name;
+  }
+}
+
+TEST(Capabilities, EachOperationWorksOnADeviceOrIsRefusedAsTheTableSays) {
+  const engine::Backend& backend = engine::find_backend("unisono");
+  test::run_ranks(test::one_node(2), [&](ProcessGroup& group) {
+    for (const auto& [name, call] : kCalls) {
+      for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
+        std::vector<float> one(1, 1.0F);
+        std::vector<float> all(2, 1.0F);
+        Buffer block = as_buffer(std::span(one));
+        Buffer whole = as_buffer(std::span(all));
+        block.device.type = device;
+        whole.device.type = device;
+        // What has no buffer has no device.
+        const bool is_barrier = name == "barrier" || name == "monitored_barrier";
+        if (backend.has(device) || is_barrier) {
+          EXPECT_NO_THROW(call(group, block, whole)) << name;
+        } else {
+          EXPECT_THAT([&] { call(group, block, whole); },
+                      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("CUDA device")))
+              << name;
+        }
+      }
+    }
+  });
+}
+
+TEST(Capabilities, AGroupIsOfTheBackendThatIsAskedFor) {
+  for (const std::string name : {"gloo", "mpi", "nccl"}) {
+    EXPECT_THAT([&] { (void)create_process_group({.backend = name}); },
+                ::testing::ThrowsMessage<Error>(
+                    ::testing::HasSubstr("backend " + name + " is not built in")));
+  }
+  EXPECT_THAT([] { (void)create_process_group({.backend = "smoke signals"}); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr(
+                  "init_process_group: there is no backend \"smoke signals\"")));
+}
+
+}  // namespace
+}  // namespace unisono
