@@ -19,6 +19,12 @@ namespace {
 constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
 constexpr std::int64_t kBlockBytes = kFloat8Block * kFloatBytes;
 
+// Both may be null where there are none.
+void copy_floats(const void* from, std::int64_t count, void* to) {
+  std::copy_n(
+      static_cast<const std::byte*>(from), count * kFloatBytes, static_cast<std::byte*>(to));
+}
+
 // "Reducing" one input converts it.
 void convert_bfloat16(const void* from, bool to_float, std::int64_t count, void* to) {
   const ReduceInput input{.data = from, .is_partial = !to_float};
@@ -95,7 +101,7 @@ std::int64_t compressed_bytes(Compression compression, std::int64_t count) {
 void compress(Compression compression, const void* floats, std::int64_t count, void* bytes) {
   switch (compression) {
     case Compression::kNone:
-      std::memcpy(bytes, floats, static_cast<std::size_t>(count * kFloatBytes));
+      copy_floats(floats, count, bytes);
       return;
     case Compression::kBFloat16:
       return convert_bfloat16(floats, false, count, bytes);
@@ -108,7 +114,7 @@ void compress(Compression compression, const void* floats, std::int64_t count, v
 void decompress(Compression compression, const void* bytes, std::int64_t count, void* floats) {
   switch (compression) {
     case Compression::kNone:
-      std::memcpy(floats, bytes, static_cast<std::size_t>(count * kFloatBytes));
+      copy_floats(bytes, count, floats);
       return;
     case Compression::kBFloat16:
       return convert_bfloat16(bytes, true, count, floats);
