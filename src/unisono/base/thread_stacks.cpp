@@ -63,6 +63,7 @@ int this_thread() {
 void* interrupted_at([[maybe_unused]] const void* context) {
 #if defined(__x86_64__)
   const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): it is an address.
   return reinterpret_cast<void*>(registers[REG_RIP]);
 #elif defined(__aarch64__)
   return reinterpret_cast<void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.pc);
@@ -136,7 +137,7 @@ std::string describe_address(const void* address) {
   }
   const auto offset =
       reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(info.dli_fbase);
-  const std::string place = fmt::format("{}(+0x{:x})", info.dli_fname, offset);
+  std::string place = fmt::format("{}(+0x{:x})", info.dli_fname, offset);
   if (info.dli_sname == nullptr) {
     return place;
   }

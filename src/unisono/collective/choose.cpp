@@ -151,7 +151,7 @@ Cost cost_of(Algorithm algorithm, const Topology& topology, const LinkCosts& lin
 
 Chooser::Chooser(const Topology& topology, const LinkCosts& links, std::int64_t slot_bytes)
     : slot_bytes_(slot_bytes), has_one_node_(topology.n_nodes() == 1) {
-  std::vector<Algorithm> algorithms{Algorithm::kOneShot, Algorithm::kTwoShot};
+  std::vector<Algorithm> algorithms{Algorithm::kTwoShot, Algorithm::kOneShot};
   // With fewer nodes both take at least as many steps as one of those, and bytes as the other.
   if (topology.n_nodes() > 2) {
     algorithms.insert(algorithms.end(), {Algorithm::kTree, Algorithm::kHalvingDoubling});
@@ -191,10 +191,10 @@ std::vector<Chooser::Estimate> Chooser::estimates(Receivers::Kind receivers,
 }
 
 Algorithm Chooser::choose(Receivers::Kind receivers, std::int64_t n_bytes) const {
-  const Candidate* best = nullptr;
+  const Candidate* best = &candidates_.front();  // Which is always possible.
   for (const Candidate& candidate : candidates_) {
     if (is_possible(candidate.algorithm, receivers, n_bytes) &&
-        (best == nullptr || candidate.cost.at(n_bytes) < best->cost.at(n_bytes))) {
+        candidate.cost.at(n_bytes) < best->cost.at(n_bytes)) {
       best = &candidate;
     }
   }
