@@ -43,6 +43,12 @@ void check_buffers(const Arguments& arguments,
   }
 }
 
+void check_blocks_are_equal(const Arguments& arguments, std::span<const std::int64_t> counts) {
+  if (!counts.empty()) {
+    throw arguments.invalid("blocks of different sizes can't be coalesced: counts must be empty");
+  }
+}
+
 engine::Operation operation_of(
     OperationKind kind, Buffers ins, Buffers outs, Buffers counted, std::string label) {
   return {.descriptor = {.kind = kind,
@@ -82,9 +88,7 @@ Call all_gather_coalesced_call(Links& links,
                                Buffers outs,
                                const AllGatherOptions& options) {
   const Arguments arguments = arguments_of(links, "all_gather_coalesced", options.label);
-  if (!options.counts.empty()) {
-    throw arguments.invalid("blocks of different sizes can't be coalesced: counts must be empty");
-  }
+  check_blocks_are_equal(arguments, options.counts);
   check_buffers(arguments, ins, "in", ins, 1);
   check_buffers(arguments, outs, "out", ins, arguments.world_size());
   arguments.check_apart(ins, outs, -1, -1);
@@ -98,9 +102,7 @@ Call reduce_scatter_coalesced_call(Links& links,
                                    Buffers outs,
                                    const ReduceScatterOptions& options) {
   const Arguments arguments = arguments_of(links, "reduce_scatter_coalesced", options.label);
-  if (!options.counts.empty()) {
-    throw arguments.invalid("blocks of different sizes can't be coalesced: counts must be empty");
-  }
+  check_blocks_are_equal(arguments, options.counts);
   check_buffers(arguments, outs, "out", outs, 1);
   check_buffers(arguments, ins, "in", outs, arguments.world_size());
   arguments.check_apart(ins, outs, -1, -1);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -12,6 +11,7 @@
 
 #include "unisono/collective/link_costs.h"
 #include "unisono/engine/native/operation_context.h"
+#include "unisono/engine/native/seconds_of.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/tcp/exchange.h"
 
@@ -29,13 +29,6 @@ constexpr int kSmallExchanges = 8;
 constexpr int kLargeExchanges = 2;
 constexpr std::size_t kCopiedBytes = 64 << 10;
 constexpr std::size_t kSentBytes = 256 << 10;
-
-template <class Action>
-double seconds_of(Action action) {
-  const auto start = std::chrono::steady_clock::now();
-  action();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // Of one of `n` in a row, each of which waits for another rank's last one: a single one takes no
 // time on a rank that comes late.

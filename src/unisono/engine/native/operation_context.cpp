@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
+#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/base/reduce_kind.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/shm/arena.h"
@@ -75,6 +78,14 @@ void OperationContext::meet_other_nodes() {
     exchange.run(sends, receives);
   }
   sync();
+}
+
+std::int64_t OperationContext::elements_per_line() const {
+  return std::max<std::int64_t>(static_cast<std::int64_t>(shm::kCacheLine) / element_bytes(), 1);
+}
+
+DType OperationContext::partial_type() const {
+  return partial_dtype(operation.descriptor.dtype, operation.descriptor.reduce);
 }
 
 }  // namespace unisono::engine

@@ -11,6 +11,7 @@
 #include "unisono/engine/native/peer_memory.h"
 #include "unisono/engine/operation.h"
 #include "unisono/kernels/reduce.h"
+#include "unisono/kernels/reduce_tree.h"
 #include "unisono/transport/patience.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/tcp/exchange.h"
@@ -62,6 +63,30 @@ struct OperationContext {
 
   [[nodiscard]] std::int64_t element_bytes() const {
     return static_cast<std::int64_t>(size_of(operation.descriptor.dtype));
+  }
+
+  /// Elements of a cache line, or 1: ranks that write chunks of whole ones share none.
+  [[nodiscard]] std::int64_t elements_per_line() const;
+
+  /// Of the reduction's partial results.
+  [[nodiscard]] DType partial_type() const;
+
+  [[nodiscard]] std::int64_t partial_bytes() const {
+    return static_cast<std::int64_t>(size_of(partial_type()));
+  }
+
+  /// The operation's reduction, of these inputs to these outputs.
+  [[nodiscard]] kernels::ReduceTask reduce_task(std::span<const kernels::ReduceInput> task_inputs,
+                                                kernels::ReduceSteps steps,
+                                                std::span<void* const> outputs) const {
+    return {.dtype = operation.descriptor.dtype,
+            .kind = operation.descriptor.reduce,
+            .inputs = task_inputs,
+            .steps = steps,
+            .outputs = outputs,
+            .divisor = topology.world_size(),
+            .factor = operation.factor,
+            .user = operation.user.get()};
   }
 
   [[nodiscard]] std::int64_t count() const { return operation.descriptor.count; }

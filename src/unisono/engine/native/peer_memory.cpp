@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -18,6 +17,7 @@
 #include "unisono/base/cores.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
+#include "unisono/engine/native/seconds_of.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/shm/process_memory.h"
 
@@ -36,13 +36,6 @@ struct CopyTimes {
   // process can't show.
   [[nodiscard]] bool is_once_faster() const { return once < 1.5 * twice; }
 };
-
-template <class Action>
-double seconds_of(Action action) {
-  const auto start = std::chrono::steady_clock::now();
-  action();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // Out of this very process: the kernel does the same for any other.
 CopyTimes measure_copies() {

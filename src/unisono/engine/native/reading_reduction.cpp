@@ -60,8 +60,7 @@ class ReadingReduction {
   // The elements of the ranks' inputs that a rank reduces.
   [[nodiscard]] ElementRange chunk_of(int local_rank) const {
     if (!is_scattered_) {
-      const std::int64_t grain = std::max<std::int64_t>(
-          static_cast<std::int64_t>(shm::kCacheLine) / context_.element_bytes(), 1);
+      const std::int64_t grain = context_.elements_per_line();
       return collective::chunk_of(
           {.begin = 0, .end = context_.count()}, context_.n_local(), local_rank, grain);
     }
@@ -94,14 +93,7 @@ class ReadingReduction {
     const std::int64_t skipped =
         is_scattered_ ? chunk_of(context_.self()).begin * context_.element_bytes() : 0;
     void* const output = context_.out_bytes() + offset - skipped;
-    kernels::reduce({.dtype = context_.operation.descriptor.dtype,
-                     .kind = context_.operation.descriptor.reduce,
-                     .inputs = context_.inputs,
-                     .steps = steps_,
-                     .outputs = std::span(&output, 1),
-                     .divisor = context_.topology.world_size(),
-                     .factor = context_.operation.factor,
-                     .user = context_.operation.user.get()},
+    kernels::reduce(context_.reduce_task(context_.inputs, steps_, std::span(&output, 1)),
                     range.count());
   }
 

@@ -17,10 +17,6 @@ using collective::ElementRange;
 // Stores past the caches pay when the whole buffer does not fit in them.
 constexpr std::int64_t kStreamingBytes = 8 << 20;
 
-std::int64_t granularity(std::int64_t element_bytes) {
-  return std::max<std::int64_t>(static_cast<std::int64_t>(shm::kCacheLine) / element_bytes, 1);
-}
-
 }  // namespace
 
 VectorWindows::VectorWindows(OperationContext& context,
@@ -56,8 +52,8 @@ std::vector<ChunkPlace> VectorWindows::chunks(std::int64_t index) const {
   std::vector<ChunkPlace> places;
   places.reserve(static_cast<std::size_t>(plan().n_chunks));
   for (int chunk = 0; chunk < plan().n_chunks; ++chunk) {
-    const ElementRange elements = collective::chunk_of(
-        window, plan().n_chunks, chunk, granularity(context().element_bytes()));
+    const ElementRange elements =
+        collective::chunk_of(window, plan().n_chunks, chunk, context().elements_per_line());
     places.push_back(
         {.in_begin = elements.begin, .out_begin = elements.begin, .count = elements.count()});
   }

@@ -50,8 +50,7 @@ std::unique_ptr<ReductionWindows> make_windows(OperationContext& context,
   if (plan.receivers.kind != Receivers::Kind::kOwner) {
     return std::make_unique<VectorWindows>(context, plan, window_elements);
   }
-  const std::int64_t grain = std::max<std::int64_t>(
-      static_cast<std::int64_t>(shm::kCacheLine) / context.element_bytes(), 1);
+  const std::int64_t grain = context.elements_per_line();
   const std::int64_t share = window_elements / plan.n_chunks / grain * grain;
   return std::make_unique<BlockWindows>(context, plan, std::max(share, grain));
 }
@@ -129,14 +128,7 @@ void reduce_in_slots(OperationContext& context,
     context.inputs.push_back({.data = data, .is_partial = false});
   }
   void* const output = context.out_bytes();
-  kernels::reduce({.dtype = context.operation.descriptor.dtype,
-                   .kind = context.operation.descriptor.reduce,
-                   .inputs = context.inputs,
-                   .steps = steps,
-                   .outputs = std::span(&output, 1),
-                   .divisor = context.topology.world_size(),
-                   .factor = context.operation.factor,
-                   .user = context.operation.user.get()},
+  kernels::reduce(context.reduce_task(context.inputs, steps, std::span(&output, 1)),
                   context.operation.out.count);
 }
 

@@ -58,17 +58,9 @@ class StepWindow {
     }
   }
 
-  [[nodiscard]] static std::int64_t partial_bytes(const OperationContext& context) {
-    const transport::Descriptor& descriptor = context.operation.descriptor;
-    return static_cast<std::int64_t>(size_of(partial_dtype(descriptor.dtype, descriptor.reduce)));
-  }
-
  private:
-  [[nodiscard]] std::int64_t partial_bytes() const { return partial_bytes(context_); }
-
   [[nodiscard]] collective::ElementRange elements(ChunkRange chunks) const {
-    const std::int64_t grain = std::max<std::int64_t>(
-        static_cast<std::int64_t>(shm::kCacheLine) / context_.element_bytes(), 1);
+    const std::int64_t grain = context_.elements_per_line();
     const collective::ElementRange window{.begin = 0, .end = range_.count()};
     const auto bound = [&](int chunk) {
       return collective::chunk_of(window, plan_.n_chunks, chunk, grain).begin;
@@ -90,17 +82,12 @@ class StepWindow {
     return context_.out_bytes() + range_.begin * context_.element_bytes();
   }
 
-  [[nodiscard]] kernels::ReduceTask task(std::span<const kernels::ReduceInput> inputs,
-                                         kernels::ReduceSteps steps,
-                                         std::span<void* const> outputs) const {
-    return {.dtype = context_.operation.descriptor.dtype,
-            .kind = context_.operation.descriptor.reduce,
-            .inputs = inputs,
-            .steps = steps,
-            .outputs = outputs,
-            .output_is_partial = true,
-            .factor = context_.operation.factor,
-            .user = context_.operation.user.get()};
+  [[nodiscard]] kernels::ReduceTask partial_task(std::span<const kernels::ReduceInput> inputs,
+                                                 kernels::ReduceSteps steps,
+                                                 std::span<void* const> outputs) const {
+    kernels::ReduceTask task = context_.reduce_task(inputs, steps, outputs);
+    task.output_is_partial = true;
+    return task;
   }
 
   void take_own() const {
@@ -110,7 +97,7 @@ class StepWindow {
     if (plan_.passing == Passing::kArrived) {
       outputs.push_back(passed_on(context_.self(), 0));
     }
-    kernels::reduce(task(std::span(&input, 1), {}, outputs), range_.count());
+    kernels::reduce(partial_task(std::span(&input, 1), {}, outputs), range_.count());
   }
 
   // The transfers of a step: what this rank's peers are to read or get lies at `from(peer)`, and
@@ -164,34 +151,37 @@ class StepWindow {
       return passes_on ? passed_on(peer, number) : combined(peer);
     };
     transfer(step,
-             partial_bytes(),
+             context_.partial_bytes(),
              from,
              [&](const collective::StepReceive& receive, const std::byte* data) {
                const collective::ElementRange range = elements(receive.chunks);
                if (passes_on) {
-                 std::copy_n(
-                     data, range.count() * partial_bytes(), passed_on(context_.self(), number + 1));
+                 std::copy_n(data,
+                             range.count() * context_.partial_bytes(),
+                             passed_on(context_.self(), number + 1));
                }
-               std::byte* const mine = combined(context_.self()) + range.begin * partial_bytes();
+               std::byte* const mine =
+                   combined(context_.self()) + range.begin * context_.partial_bytes();
                const std::array<kernels::ReduceInput, 2> inputs{
                    {{.data = receive.is_left ? data : mine, .is_partial = true},
                     {.data = receive.is_left ? mine : data, .is_partial = true}}};
                void* const output = mine;
-               kernels::reduce(task(inputs, kOneStep, std::span(&output, 1)), range.count());
+               kernels::reduce(partial_task(inputs, kOneStep, std::span(&output, 1)),
+                               range.count());
              });
   }
 
   void finish() const {
     const collective::ElementRange range = elements(plan_.finished);
     const kernels::ReduceInput input{
-        .data = combined(context_.self()) + range.begin * partial_bytes(), .is_partial = true};
+        .data = combined(context_.self()) + range.begin * context_.partial_bytes(),
+        .is_partial = true};
     std::byte* const results = plan_.passing == Passing::kArrived
                                    ? output()
                                    : context_.board.staging_out(context_.self(), index_);
     void* const result = results + range.begin * context_.element_bytes();
-    kernels::ReduceTask last = task(std::span(&input, 1), {}, std::span(&result, 1));
+    kernels::ReduceTask last = partial_task(std::span(&input, 1), {}, std::span(&result, 1));
     last.output_is_partial = false;
-    last.divisor = context_.topology.world_size();
     kernels::reduce(last, range.count());
   }
 
@@ -220,7 +210,7 @@ void reduce_in_steps(OperationContext& context, const StepPlan& plan) {
   context.enter();
   // What is passed on has half a staging buffer.
   const std::int64_t n_halves = plan.passing == Passing::kArrived ? 2 : 1;
-  const std::int64_t capacity = shm::kStagingBytes / n_halves / StepWindow::partial_bytes(context);
+  const std::int64_t capacity = shm::kStagingBytes / n_halves / context.partial_bytes();
   std::int64_t index = 0;
   for (std::int64_t begin = 0; index == 0 || begin < context.count(); begin += capacity) {
     const std::int64_t end = std::min(begin + capacity, context.count());

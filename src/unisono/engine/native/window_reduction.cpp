@@ -44,15 +44,6 @@ void WindowReduction::run() {
   exchange_results();
 }
 
-DType WindowReduction::partial_type() const {
-  const transport::Descriptor& descriptor = context_.operation.descriptor;
-  return partial_dtype(descriptor.dtype, descriptor.reduce);
-}
-
-std::int64_t WindowReduction::partial_bytes() const {
-  return static_cast<std::int64_t>(size_of(partial_type()));
-}
-
 bool WindowReduction::is_compressed(DType dtype) const {
   return compression_ != kernels::Compression::kNone && dtype == DType::kFloat32;
 }
@@ -91,7 +82,7 @@ void WindowReduction::take_scratch() {
     }
     const auto n_parts = static_cast<std::int64_t>(n_partials);
     const std::int64_t count = place_of(chunk).count;
-    n_bytes += n_parts * count * partial_bytes();
+    n_bytes += n_parts * count * context_.partial_bytes();
     if (compression_ != kernels::Compression::kNone) {
       n_packed += n_parts * kernels::compressed_bytes(compression_, count);
     }
@@ -112,17 +103,19 @@ void WindowReduction::exchange_partials() {
   for (const ChunkPlan& chunk : plan_.chunks) {
     const ChunkPlace& place = place_of(chunk);
     for (const collective::RankRange subtree : chunk.partials) {
-      const std::span<std::byte> partial = take_front(scratch_, place.count * partial_bytes());
+      const std::span<std::byte> partial =
+          take_front(scratch_, place.count * context_.partial_bytes());
       compute_partial(subtree, place, partial.data());
-      const std::span<const std::byte> packed = pack(partial, partial_type());
+      const std::span<const std::byte> packed = pack(partial, context_.partial_type());
       for (const int to : chunk.partials_to) {
         sends.push_back({.rank = to, .data = packed});
       }
     }
     for (const collective::Partials& from : chunk.partials_from) {
       for (std::size_t index = 0; index < from.subtrees.size(); ++index) {
-        const std::span<std::byte> partial = take_front(scratch_, place.count * partial_bytes());
-        receives.push_back({.rank = from.rank, .data = room_for(partial, partial_type())});
+        const std::span<std::byte> partial =
+            take_front(scratch_, place.count * context_.partial_bytes());
+        receives.push_back({.rank = from.rank, .data = room_for(partial, context_.partial_type())});
         partials.push_back(partial);
         received_.push_back(partial.data());
       }
@@ -145,15 +138,9 @@ void WindowReduction::compute_partial(collective::RankRange subtree,
   }
   const auto steps = collective::reduce_steps(collective::leaves_of(subtree), subtree);
   void* const output = partial;
-  kernels::reduce({.dtype = context_.operation.descriptor.dtype,
-                   .kind = context_.operation.descriptor.reduce,
-                   .inputs = inputs,
-                   .steps = steps,
-                   .outputs = std::span(&output, 1),
-                   .output_is_partial = true,
-                   .factor = context_.operation.factor,
-                   .user = context_.operation.user.get()},
-                  place.count);
+  kernels::ReduceTask task = context_.reduce_task(inputs, steps, std::span(&output, 1));
+  task.output_is_partial = true;
+  kernels::reduce(task, place.count);
 }
 
 std::vector<std::byte*> WindowReduction::outputs_of(const ChunkPlan& chunk) const {
@@ -203,16 +190,9 @@ void WindowReduction::combine(const ChunkPlan& chunk) {
   if (outputs.empty()) {
     outputs.push_back(landing_of(chunk).data());
   }
-  kernels::reduce({.dtype = context_.operation.descriptor.dtype,
-                   .kind = context_.operation.descriptor.reduce,
-                   .inputs = inputs,
-                   .steps = chunk.steps,
-                   .outputs = outputs,
-                   .divisor = context_.topology.world_size(),
-                   .factor = context_.operation.factor,
-                   .user = context_.operation.user.get(),
-                   .is_streaming = window_.is_streaming},
-                  place.count);
+  kernels::ReduceTask task = context_.reduce_task(inputs, chunk.steps, outputs);
+  task.is_streaming = window_.is_streaming;
+  kernels::reduce(task, place.count);
 }
 
 void WindowReduction::exchange_results() {

@@ -57,9 +57,6 @@ class WindowReduction {
     return window_.chunks[static_cast<std::size_t>(chunk.chunk)];
   }
 
-  [[nodiscard]] DType partial_type() const;
-  [[nodiscard]] std::int64_t partial_bytes() const;
-
   // Elements as they go between nodes: themselves, unless they are f32 and to be compressed.
   [[nodiscard]] bool is_compressed(DType dtype) const;
   [[nodiscard]] std::span<const std::byte> pack(std::span<const std::byte> elements, DType dtype);
