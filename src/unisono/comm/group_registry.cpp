@@ -34,19 +34,24 @@ void GroupRegistry::expect(std::uint32_t first, std::uint32_t count) {
   next_number_ = std::max(next_number_, first + count);
 }
 
+// What comes meanwhile is kept too, so that a group hears everything in order.
 void GroupRegistry::add(std::uint32_t number, const std::shared_ptr<Links>& links) {
-  std::vector<Event> events;
-  {
-    const MutexLock lock(mutex_);
-    groups_[number] = links;
-    const auto expected = expected_.find(number);
-    if (expected != expected_.end()) {
-      events = std::move(expected->second);
-      expected_.erase(expected);
+  while (true) {
+    std::vector<Event> events;
+    {
+      const MutexLock lock(mutex_);
+      if (const auto expected = expected_.find(number); expected != expected_.end()) {
+        events.swap(expected->second);
+      }
+      if (events.empty()) {
+        groups_[number] = links;
+        expected_.erase(number);
+        return;
+      }
     }
-  }
-  for (const Event& event : events) {
-    event(*links);
+    for (const Event& event : events) {
+      event(*links);
+    }
   }
 }
 

@@ -1,0 +1,64 @@
+#include "unisono/comm/group_registry.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/comm/links.h"
+
+namespace unisono::comm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Nobody here looks at what a group is made of.
+std::shared_ptr<Links> make_links() {
+  using Place = std::aligned_storage_t<sizeof(Links), alignof(Links)>;
+  const auto place = std::make_shared<Place>();
+  return {place, reinterpret_cast<Links*>(place.get())};
+}
+
+constexpr std::uint32_t kWorld = 0;
+
+TEST(GroupRegistry, WhatComesBeforeAGroupIsMadeIsKeptForIt) {
+  GroupRegistry registry;
+  std::vector<std::string> heard;
+  registry.notify(kWorld, [&](Links&) { heard.emplace_back("bye"); });
+  registry.notify_all([&](Links&) { heard.emplace_back("closed"); });
+  EXPECT_THAT(heard, IsEmpty());
+  registry.add(kWorld, make_links());
+  EXPECT_THAT(heard, ElementsAre("bye", "closed"));
+  registry.notify(kWorld, [&](Links&) { heard.emplace_back("at once"); });
+  EXPECT_THAT(heard, ElementsAre("bye", "closed", "at once"));
+}
+
+TEST(GroupRegistry, WhatComesWhileAGroupHearsOfEarlierThingsWaitsItsTurn) {
+  GroupRegistry registry;
+  std::vector<std::string> heard;
+  registry.notify(kWorld, [&](Links&) {
+    // As from another thread, at this moment: a rank left, and then its socket closed.
+    registry.notify_all([&](Links&) { heard.emplace_back("closed"); });
+    heard.emplace_back("bye");
+  });
+  registry.add(kWorld, make_links());
+  EXPECT_THAT(heard, ElementsAre("bye", "closed"));
+}
+
+TEST(GroupRegistry, AGroupThatEndedHearsNothing) {
+  GroupRegistry registry;
+  std::vector<std::string> heard;
+  registry.add(kWorld, make_links());
+  registry.remove(kWorld);
+  registry.notify(kWorld, [&](Links&) { heard.emplace_back("bye"); });
+  registry.notify_all([&](Links&) { heard.emplace_back("closed"); });
+  EXPECT_THAT(heard, IsEmpty());
+}
+
+}  // namespace
+}  // namespace unisono::comm
