@@ -170,21 +170,27 @@ struct Sweep {
   template <class D>
   HWY_INLINE void several_vectors(D d, std::size_t at) const {
     const std::size_t lanes = hn::Lanes(d);
+    const std::size_t vector_bytes = lanes * sizeof(typename Out::Memory);
+    // Read once: a store through a byte pointer might change either.
+    const bool is_streamed = is_streaming;
+    const std::size_t n = n_outputs;
     const hn::Vec<D> v0 = result(d, at);
     const hn::Vec<D> v1 = result(d, at + lanes);
     if constexpr (kVectors == 2) {
-      for (std::size_t i = 0; i < n_outputs; ++i) {
-        Out::store(v0, d, output(i, at), is_streaming);
-        Out::store(v1, d, output(i, at + lanes), is_streaming);
+      for (std::size_t i = 0; i < n; ++i) {
+        std::uint8_t* const out = output(i, at);
+        Out::store(v0, d, out, is_streamed);
+        Out::store(v1, d, out + vector_bytes, is_streamed);
       }
     } else {
       const hn::Vec<D> v2 = result(d, at + 2 * lanes);
       const hn::Vec<D> v3 = result(d, at + 3 * lanes);
-      for (std::size_t i = 0; i < n_outputs; ++i) {
-        Out::store(v0, d, output(i, at), is_streaming);
-        Out::store(v1, d, output(i, at + lanes), is_streaming);
-        Out::store(v2, d, output(i, at + 2 * lanes), is_streaming);
-        Out::store(v3, d, output(i, at + 3 * lanes), is_streaming);
+      for (std::size_t i = 0; i < n; ++i) {
+        std::uint8_t* const out = output(i, at);
+        Out::store(v0, d, out, is_streamed);
+        Out::store(v1, d, out + vector_bytes, is_streamed);
+        Out::store(v2, d, out + 2 * vector_bytes, is_streamed);
+        Out::store(v3, d, out + 3 * vector_bytes, is_streamed);
       }
     }
   }
