@@ -185,6 +185,28 @@ TEST(AllReduce, PartsOfSymmetricMemoryAtDifferentOffsetsAreReducedInPlace) {
   });
 }
 
+// Who can be reached is reached only if all can, and writes over its input when it is done.
+TEST(AllReduce, SomeRanksMayUseSymmetricMemoryAndOthersTheirOwn) {
+  constexpr int kWorldSize = 3;
+  test::Expected expected(kWorldSize);
+  run_ranks(one_node(kWorldSize), [&](ProcessGroup& group) {
+    const Buffer symmetric = group.allocate(10000, DType::kFloat32);
+    for (unsigned round = 0; round < 200; ++round) {
+      const std::int64_t count = 100 + 37 * (round % 100);
+      const unsigned symmetric_ranks = round % (1U << kWorldSize);
+      auto mine = contribution(DType::kFloat32, count, group.rank(), round % 10);
+      Buffer buffer{.data = mine.data(), .count = count};
+      if ((symmetric_ranks >> static_cast<unsigned>(group.rank()) & 1U) != 0) {
+        std::memcpy(symmetric.data, mine.data(), mine.size());
+        buffer.data = symmetric.data;
+      }
+      group.all_reduce(buffer);
+      ASSERT_EQ(bytes_of(buffer), expected.all_reduce(DType::kFloat32, kSum, count, round % 10))
+          << count << " elements, symmetric on ranks " << symmetric_ranks;
+    }
+  });
+}
+
 TEST(AllReduce, AsynchronousCallsEndInOrderWithTheirResults) {
   for (const test::World& world : {one_node(2), test::World{.nodes = {"a", "b", "a"}}}) {
     run_ranks(world, [](ProcessGroup& group) {

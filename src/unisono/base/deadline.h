@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <ratio>
 
 namespace unisono {
@@ -61,6 +62,25 @@ class Deadline {
   explicit Deadline(Clock::time_point time) : time_(time) {}
 
   Clock::time_point time_;
+};
+
+/// How long something may take, from when somebody first asks for the deadline: who need not wait
+/// asks no clock.
+class TimeLimit {
+ public:
+  explicit TimeLimit(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+
+  /// The same each time. The first call begins it.
+  [[nodiscard]] Deadline deadline() {
+    if (!deadline_) {
+      deadline_ = Deadline::after(timeout_);
+    }
+    return *deadline_;
+  }
+
+ private:
+  std::chrono::milliseconds timeout_;
+  std::optional<Deadline> deadline_;
 };
 
 }  // namespace unisono

@@ -42,5 +42,20 @@ TEST(Deadline, EarlierPicksTheFirst) {
   EXPECT_EQ(earlier(Deadline::never(), late).time(), late.time());
 }
 
+TEST(TimeLimit, BeginsWhenItIsFirstAskedFor) {
+  TimeLimit limit(hours(1));
+  const Deadline::Clock::time_point before = Deadline::Clock::now();
+  const Deadline deadline = limit.deadline();
+  EXPECT_GE(deadline.time(), before + hours(1));
+  EXPECT_EQ(limit.deadline().time(), deadline.time());
+}
+
+TEST(TimeLimit, CopiesOfOneThatHasBegunEndWithIt) {
+  TimeLimit limit(hours(1));
+  const Deadline deadline = limit.deadline();
+  TimeLimit copy = limit;
+  EXPECT_EQ(copy.deadline().time(), deadline.time());
+}
+
 }  // namespace
 }  // namespace unisono

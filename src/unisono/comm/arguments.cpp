@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/deadline.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 
@@ -228,12 +227,12 @@ void Arguments::check_apart(std::span<const Buffer> ins,
   }
 }
 
-Deadline Arguments::deadline(std::optional<std::chrono::milliseconds> timeout,
-                             std::chrono::milliseconds default_timeout) const {
+std::chrono::milliseconds Arguments::timeout(std::optional<std::chrono::milliseconds> timeout,
+                                             std::chrono::milliseconds default_timeout) const {
   if (timeout && *timeout <= std::chrono::milliseconds::zero()) {
     throw invalid(fmt::format("the timeout is {} ms", timeout->count()));
   }
-  return Deadline::after(timeout.value_or(default_timeout));
+  return timeout.value_or(default_timeout);
 }
 
 Arguments arguments_of(const Links& links, const char* operation, const std::string& label) {

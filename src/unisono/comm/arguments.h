@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/links.h"
 
@@ -63,8 +62,8 @@ class Arguments {
                    int own_in,
                    int own_out) const;
 
-  [[nodiscard]] Deadline deadline(std::optional<std::chrono::milliseconds> timeout,
-                                  std::chrono::milliseconds default_timeout) const;
+  [[nodiscard]] std::chrono::milliseconds timeout(std::optional<std::chrono::milliseconds> timeout,
+                                                  std::chrono::milliseconds default_timeout) const;
 
   [[nodiscard]] int rank() const { return rank_; }
 

@@ -16,8 +16,15 @@ namespace unisono::comm {
 /// What a call comes to once its arguments are checked.
 struct Call {
   engine::Operation operation;
-  Deadline deadline;
+  TimeLimit limit;  ///< Begun if it is to wait for its turn.
 };
+
+/// The buffer for a caller that keeps its memory alive itself, as who waits for the end does: to
+/// count an owner more and less takes longer than to pass a few bytes.
+[[nodiscard]] inline Buffer lend(const Buffer& buffer) {
+  return {
+      .data = buffer.data, .count = buffer.count, .dtype = buffer.dtype, .device = buffer.device};
+}
 
 // Each throws Error(kInvalidArgument) that names operation, label, argument and what is wrong.
 

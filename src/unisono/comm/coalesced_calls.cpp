@@ -80,7 +80,7 @@ Call all_reduce_coalesced_call(Links& links, Buffers buffers, const AllReduceOpt
   reduce_as(operation, options);
   links.engine().check(operation);
   return {.operation = std::move(operation),
-          .deadline = arguments.deadline(options.timeout, links.timeout())};
+          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
 }
 
 Call all_gather_coalesced_call(Links& links,
@@ -94,7 +94,7 @@ Call all_gather_coalesced_call(Links& links,
   arguments.check_apart(ins, outs, -1, -1);
   return {
       .operation = operation_of(OperationKind::kAllGatherCoalesced, ins, outs, outs, options.label),
-      .deadline = arguments.deadline(options.timeout, links.timeout())};
+      .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
 }
 
 Call reduce_scatter_coalesced_call(Links& links,
@@ -111,7 +111,7 @@ Call reduce_scatter_coalesced_call(Links& links,
   reduce_as(operation, options);
   links.engine().check(operation);
   return {.operation = std::move(operation),
-          .deadline = arguments.deadline(options.timeout, links.timeout())};
+          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
 }
 
 }  // namespace unisono::comm

@@ -104,6 +104,7 @@ std::shared_ptr<WorkState> Group::enqueue(Call call) {
   // First of all: without the thread the operation must not be in the queue.
   start_progress();
   call.operation.sequence = ++n_operations_;
+  (void)call.limit.deadline();
   auto state = std::make_shared<WorkState>(call.operation.sequence);
   queue_.push_back({std::move(call), state});
   changed_.notify_all();
@@ -127,7 +128,7 @@ std::exception_ptr Group::drive(const Call& call, engine::Caller caller) {
     return std::make_exception_ptr(links_->failure().error());
   }
   try {
-    links_->engine().execute(call.operation, call.deadline, caller);
+    links_->engine().execute(call.operation, call.limit, caller);
     return nullptr;
   } catch (const Error& error) {
     const Error explained = links_->explain(error);
@@ -143,7 +144,7 @@ std::exception_ptr Group::drive(const Call& call, engine::Caller caller) {
 
 void Group::make_progress() {
   while (true) {
-    Pending pending{.call = {.operation = {}, .deadline = Deadline::never()}, .state = nullptr};
+    Pending pending{.call = {.operation = {}, .limit = TimeLimit({})}, .state = nullptr};
     {
       const MutexLock lock(mutex_);
       while (is_driven_ || (queue_.empty() && !is_stopping_)) {

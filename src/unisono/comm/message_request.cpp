@@ -18,7 +18,7 @@ namespace unisono::comm {
 transport::Patience& MessageRequest::patience(const MessageWaiting& waiting) {
   if (!patience_) {
     waiting_ = &waiting;
-    patience_.emplace(Deadline::after(timeout_),
+    patience_.emplace(TimeLimit(timeout_),
                       waiting.stall,
                       waiting.failure,
                       static_cast<const transport::WaitReporter&>(*this));

@@ -57,7 +57,7 @@ Call all_gather_call(Links& links,
                         .in = in,
                         .outs = std::move(outs),
                         .label = options.label},
-          .deadline = arguments.deadline(options.timeout, links.timeout())};
+          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
 }
 
 Call gather_call(Links& links,
@@ -78,7 +78,7 @@ Call gather_call(Links& links,
                         .in = in,
                         .outs = std::move(outs),
                         .label = options.label},
-          .deadline = arguments.deadline(options.timeout, links.timeout())};
+          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
 }
 
 Call scatter_call(Links& links,
@@ -99,7 +99,7 @@ Call scatter_call(Links& links,
                         .out = out,
                         .ins = std::move(ins),
                         .label = options.label},
-          .deadline = arguments.deadline(options.timeout, links.timeout())};
+          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
 }
 
 Call all_to_all_call(Links& links,
@@ -118,7 +118,7 @@ Call all_to_all_call(Links& links,
                         .ins = std::move(ins),
                         .outs = std::move(outs),
                         .label = options.label},
-          .deadline = arguments.deadline(options.timeout, links.timeout())};
+          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
 }
 
 }  // namespace
@@ -134,7 +134,7 @@ Call broadcast_call(Links& links, const Buffer& buffer, const BroadcastOptions& 
                         .in = buffer,
                         .out = buffer,
                         .label = options.label},
-          .deadline = arguments.deadline(options.timeout, links.timeout())};
+          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
 }
 
 Call all_gather_call(Links& links,
@@ -267,7 +267,7 @@ Call all_to_all_call(Links& links,
 Call barrier_call(Links& links, const BarrierOptions& options) {
   const Arguments arguments = arguments_of(links, "barrier", options.label);
   return {.operation = {.descriptor = {.kind = OperationKind::kBarrier}, .label = options.label},
-          .deadline = arguments.deadline(options.timeout, links.timeout())};
+          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
 }
 
 Call monitored_barrier_call(Links& links, const BarrierOptions& options) {

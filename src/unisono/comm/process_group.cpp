@@ -18,6 +18,8 @@
 
 namespace unisono {
 
+using comm::lend;
+
 ProcessGroup::ProcessGroup(std::unique_ptr<comm::Group> group) : group_(std::move(group)) {}
 
 ProcessGroup::~ProcessGroup() = default;
@@ -49,7 +51,7 @@ std::vector<RankTraffic> ProcessGroup::traffic() const {
 void ProcessGroup::all_reduce(const Buffer& in,
                               const Buffer& out,
                               const AllReduceOptions& options) {
-  group_->run(comm::all_reduce_call(group_->links(), in, out, options));
+  group_->run(comm::all_reduce_call(group_->links(), lend(in), lend(out), options));
 }
 
 Work ProcessGroup::all_reduce_async(const Buffer& in,
@@ -101,7 +103,7 @@ Work ProcessGroup::all_gather_coalesced_async(std::span<const Buffer> ins,
 }
 
 void ProcessGroup::reduce(const Buffer& in, const Buffer& out, const ReduceOptions& options) {
-  group_->run(comm::reduce_call(group_->links(), in, out, options));
+  group_->run(comm::reduce_call(group_->links(), lend(in), lend(out), options));
 }
 
 Work ProcessGroup::reduce_async(const Buffer& in, const Buffer& out, const ReduceOptions& options) {
@@ -111,7 +113,7 @@ Work ProcessGroup::reduce_async(const Buffer& in, const Buffer& out, const Reduc
 void ProcessGroup::reduce_scatter(const Buffer& in,
                                   const Buffer& out,
                                   const ReduceScatterOptions& options) {
-  group_->run(comm::reduce_scatter_call(group_->links(), in, out, options));
+  group_->run(comm::reduce_scatter_call(group_->links(), lend(in), lend(out), options));
 }
 
 Work ProcessGroup::reduce_scatter_async(const Buffer& in,
@@ -123,7 +125,7 @@ Work ProcessGroup::reduce_scatter_async(const Buffer& in,
 void ProcessGroup::reduce_scatter(std::span<const Buffer> ins,
                                   const Buffer& out,
                                   const ReduceScatterOptions& options) {
-  group_->run(comm::reduce_scatter_call(group_->links(), ins, out, options));
+  group_->run(comm::reduce_scatter_call(group_->links(), ins, lend(out), options));
 }
 
 Work ProcessGroup::reduce_scatter_async(std::span<const Buffer> ins,
@@ -133,7 +135,7 @@ Work ProcessGroup::reduce_scatter_async(std::span<const Buffer> ins,
 }
 
 void ProcessGroup::broadcast(const Buffer& buffer, const BroadcastOptions& options) {
-  group_->run(comm::broadcast_call(group_->links(), buffer, options));
+  group_->run(comm::broadcast_call(group_->links(), lend(buffer), options));
 }
 
 Work ProcessGroup::broadcast_async(const Buffer& buffer, const BroadcastOptions& options) {
@@ -143,7 +145,7 @@ Work ProcessGroup::broadcast_async(const Buffer& buffer, const BroadcastOptions&
 void ProcessGroup::all_gather(const Buffer& in,
                               const Buffer& out,
                               const AllGatherOptions& options) {
-  group_->run(comm::all_gather_call(group_->links(), in, out, options));
+  group_->run(comm::all_gather_call(group_->links(), lend(in), lend(out), options));
 }
 
 Work ProcessGroup::all_gather_async(const Buffer& in,
@@ -155,7 +157,7 @@ Work ProcessGroup::all_gather_async(const Buffer& in,
 void ProcessGroup::all_gather(const Buffer& in,
                               std::span<const Buffer> outs,
                               const AllGatherOptions& options) {
-  group_->run(comm::all_gather_call(group_->links(), in, outs, options));
+  group_->run(comm::all_gather_call(group_->links(), lend(in), outs, options));
 }
 
 Work ProcessGroup::all_gather_async(const Buffer& in,
@@ -165,7 +167,7 @@ Work ProcessGroup::all_gather_async(const Buffer& in,
 }
 
 void ProcessGroup::gather(const Buffer& in, const Buffer& out, const GatherOptions& options) {
-  group_->run(comm::gather_call(group_->links(), in, out, options));
+  group_->run(comm::gather_call(group_->links(), lend(in), lend(out), options));
 }
 
 Work ProcessGroup::gather_async(const Buffer& in, const Buffer& out, const GatherOptions& options) {
@@ -175,7 +177,7 @@ Work ProcessGroup::gather_async(const Buffer& in, const Buffer& out, const Gathe
 void ProcessGroup::gather(const Buffer& in,
                           std::span<const Buffer> outs,
                           const GatherOptions& options) {
-  group_->run(comm::gather_call(group_->links(), in, outs, options));
+  group_->run(comm::gather_call(group_->links(), lend(in), outs, options));
 }
 
 Work ProcessGroup::gather_async(const Buffer& in,
@@ -185,7 +187,7 @@ Work ProcessGroup::gather_async(const Buffer& in,
 }
 
 void ProcessGroup::scatter(const Buffer& in, const Buffer& out, const ScatterOptions& options) {
-  group_->run(comm::scatter_call(group_->links(), in, out, options));
+  group_->run(comm::scatter_call(group_->links(), lend(in), lend(out), options));
 }
 
 Work ProcessGroup::scatter_async(const Buffer& in,
@@ -197,7 +199,7 @@ Work ProcessGroup::scatter_async(const Buffer& in,
 void ProcessGroup::scatter(std::span<const Buffer> ins,
                            const Buffer& out,
                            const ScatterOptions& options) {
-  group_->run(comm::scatter_call(group_->links(), ins, out, options));
+  group_->run(comm::scatter_call(group_->links(), ins, lend(out), options));
 }
 
 Work ProcessGroup::scatter_async(std::span<const Buffer> ins,
@@ -207,7 +209,7 @@ Work ProcessGroup::scatter_async(std::span<const Buffer> ins,
 }
 
 void ProcessGroup::all_to_all(const Buffer& in, const Buffer& out, const AllToAllOptions& options) {
-  group_->run(comm::all_to_all_call(group_->links(), in, out, options));
+  group_->run(comm::all_to_all_call(group_->links(), lend(in), lend(out), options));
 }
 
 Work ProcessGroup::all_to_all_async(const Buffer& in,

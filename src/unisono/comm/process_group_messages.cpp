@@ -9,6 +9,7 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/comm/arguments.h"
+#include "unisono/comm/call.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/links.h"
 #include "unisono/comm/message_request.h"
@@ -21,6 +22,7 @@
 namespace unisono {
 namespace {
 
+using comm::lend;
 using comm::MessageCall;
 using comm::MessageRequest;
 using std::chrono::milliseconds;
@@ -45,8 +47,7 @@ milliseconds check(const MessageCall& call,
   if (call.tag < 0) {
     throw arguments.invalid(fmt::format("the tag is {}; they begin with 0", call.tag));
   }
-  (void)arguments.deadline(timeout, links.timeout());
-  return timeout.value_or(links.timeout());
+  return arguments.timeout(timeout, links.timeout());
 }
 
 int run(comm::Links& links, const MessageCall& call, const std::optional<milliseconds>& timeout) {
@@ -75,7 +76,7 @@ MessageCall recv_call(const Buffer& buffer, int from, const RecvOptions& options
 }  // namespace
 
 void ProcessGroup::send(const Buffer& buffer, int to, const SendOptions& options) {
-  (void)run(group_->links(), send_call(buffer, to, options), options.timeout);
+  (void)run(group_->links(), send_call(lend(buffer), to, options), options.timeout);
 }
 
 Work ProcessGroup::send_async(const Buffer& buffer, int to, const SendOptions& options) {
@@ -83,7 +84,7 @@ Work ProcessGroup::send_async(const Buffer& buffer, int to, const SendOptions& o
 }
 
 int ProcessGroup::recv(const Buffer& buffer, int from, const RecvOptions& options) {
-  return run(group_->links(), recv_call(buffer, from, options), options.timeout);
+  return run(group_->links(), recv_call(lend(buffer), from, options), options.timeout);
 }
 
 Work ProcessGroup::recv_async(const Buffer& buffer, int from, const RecvOptions& options) {

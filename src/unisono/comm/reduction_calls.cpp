@@ -23,7 +23,7 @@ Call make_call(Links& links,
                const Arguments& arguments,
                const Options& options,
                engine::Operation operation) {
-  const Deadline deadline = arguments.deadline(options.timeout, links.timeout());
+  const TimeLimit limit(arguments.timeout(options.timeout, links.timeout()));
   operation.descriptor.reduce = options.op.kind;
   operation.descriptor.algorithm = options.algorithm;
   operation.descriptor.detail ^= fingerprint_of(options.op);
@@ -31,7 +31,7 @@ Call make_call(Links& links,
   operation.user = options.op.user;
   operation.label = options.label;
   links.engine().check(operation);
-  return {.operation = std::move(operation), .deadline = deadline};
+  return {.operation = std::move(operation), .limit = limit};
 }
 
 // `in` is empty where the blocks lie apart.

@@ -28,7 +28,7 @@ class Engine {
   /// Carries out one operation; returns when this rank's part in it has ended.
   ///
   /// Throws Error; the group is then to be closed, as ranks no longer agree on where they are.
-  virtual void execute(const Operation& operation, Deadline deadline, Caller caller) = 0;
+  virtual void execute(const Operation& operation, TimeLimit limit, Caller caller) = 0;
 
   /// Memory on which operations are fastest. Thread-safe.
   [[nodiscard]] virtual Buffer allocate(std::int64_t count, DType dtype) = 0;

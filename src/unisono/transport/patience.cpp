@@ -17,11 +17,11 @@ constexpr std::chrono::milliseconds kFirstLook{200};
 
 }  // namespace
 
-Patience::Patience(Deadline deadline,
+Patience::Patience(TimeLimit limit,
                    std::chrono::milliseconds first_stall,
                    const Failure& failure,
                    const WaitReporter& reporter)
-    : deadline_(deadline),
+    : limit_(limit),
       look_(kFirstLook),
       stall_(first_stall),
       failure_(failure),
@@ -31,6 +31,7 @@ void Patience::begin() {
   if (!has_begun_) {
     has_begun_ = true;
     begin_ = Deadline::Clock::now();
+    (void)limit_.deadline();
     next_look_ = Deadline::at(begin_ + look_);
     next_stall_ = Deadline::at(begin_ + stall_);
   }
@@ -38,7 +39,7 @@ void Patience::begin() {
 
 Deadline Patience::next_check() {
   begin();
-  return earlier(earlier(deadline_, next_stall_), next_look_);
+  return earlier(earlier(limit_.deadline(), next_stall_), next_look_);
 }
 
 void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
@@ -63,7 +64,7 @@ void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
     next_look_ = Deadline::after(look_);
     reporter_.look_into(late);
   }
-  if (deadline_.has_passed()) {
+  if (limit_.deadline().has_passed()) {
     throw reporter_.timed_out(late);
   }
   if (next_stall_.has_passed()) {

@@ -37,16 +37,16 @@ class WaitReporter {
 };
 
 /// How long one operation may wait, and what happens meanwhile. Time begins with the first call of
-/// next_check() or check(): an operation that need not sleep asks no clock.
+/// any, unless the limit has begun: an operation that need not sleep asks no clock.
 class Patience {
  public:
   /// Reports a stall after `first_stall`, and again each time the wait has doubled.
-  Patience(Deadline deadline,
+  Patience(TimeLimit limit,
            std::chrono::milliseconds first_stall,
            const Failure& failure,
            const WaitReporter& reporter);
 
-  [[nodiscard]] Deadline deadline() const { return deadline_; }
+  [[nodiscard]] Deadline deadline() { return limit_.deadline(); }
 
   [[nodiscard]] const Failure& failure() const { return failure_; }
 
@@ -61,7 +61,7 @@ class Patience {
  private:
   void begin();
 
-  Deadline deadline_;
+  TimeLimit limit_;
   bool has_begun_ = false;
   Deadline::Clock::time_point begin_;
   std::chrono::milliseconds look_;

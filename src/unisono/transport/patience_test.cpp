@@ -44,7 +44,7 @@ ErrorCode code_of(Patience& patience, const std::function<std::vector<int>()>& l
 TEST(Patience, ARankThatLeftWithoutItsPartIsAnError) {
   const Failure failure;
   const AllLeft reporter;
-  Patience patience(Deadline::never(), std::chrono::hours(1), failure, reporter);
+  Patience patience(TimeLimit(std::chrono::hours(1)), std::chrono::hours(1), failure, reporter);
   EXPECT_EQ(code_of(patience, [] { return std::vector<int>{3}; }), ErrorCode::kPeerLost);
 }
 
@@ -53,7 +53,7 @@ TEST(Patience, ARankThatDidItsPartAndLeftMeanwhileIsNone) {
   const AllLeft reporter;
   // No time left either: but nobody is late any more.
   Patience patience(
-      Deadline::after(std::chrono::seconds(0)), std::chrono::milliseconds(0), failure, reporter);
+      TimeLimit(std::chrono::seconds(0)), std::chrono::milliseconds(0), failure, reporter);
   int n_looks = 0;
   EXPECT_NO_THROW(
       patience.check([&] { return ++n_looks == 1 ? std::vector<int>{3} : std::vector<int>{}; }));
@@ -86,14 +86,14 @@ TEST(Patience, StallsAreReportedAndTheDeadlineEndsTheWait) {
   } const reporter;
 
   const auto late_ranks = [] { return std::vector<int>{3}; };
-  Patience stalls(Deadline::never(), std::chrono::milliseconds(0), failure, reporter);
+  Patience stalls(
+      TimeLimit(std::chrono::hours(1)), std::chrono::milliseconds(0), failure, reporter);
   stalls.check(late_ranks);
   EXPECT_EQ(reporter.n_reports, 1);
-  Patience is_over(
-      Deadline::after(std::chrono::seconds(0)), std::chrono::hours(1), failure, reporter);
+  Patience is_over(TimeLimit(std::chrono::seconds(0)), std::chrono::hours(1), failure, reporter);
   EXPECT_EQ(code_of(is_over, late_ranks), ErrorCode::kTimeout);
   EXPECT_EQ(reporter.n_looks, 0) << "it is early yet";
-  Patience looks(Deadline::never(), std::chrono::hours(1), failure, reporter);
+  Patience looks(TimeLimit(std::chrono::hours(1)), std::chrono::hours(1), failure, reporter);
   const Deadline limit = Deadline::after(std::chrono::seconds(30));
   while (reporter.n_looks == 0 && !limit.has_passed()) {
     looks.check(late_ranks);

@@ -48,8 +48,7 @@ constexpr std::size_t kRememberedCalls = 64;
 constexpr std::chrono::milliseconds kAbortLinger{250};
 
 // A rank whose peers have no core of their own must give way at once.
-shm::WaitMode user_wait_mode(int local_world_size) {
-  const bool has_cores = local_world_size <= available_cores();
+shm::WaitMode user_wait_mode(bool has_cores) {
   return {.n_spins = has_cores ? kSpins : 1, .n_yields = kYields};
 }
 
@@ -130,7 +129,8 @@ NativeEngine::NativeEngine(NativeParts parts)
       choice_(parts_.topology, parts_.ranks),
       peers_(
           parts_.processes, parts_.single_copy == SingleCopy::kAlways, parts_.board, parts_.ranks),
-      user_mode_(user_wait_mode(parts_.topology.local_world_size())),
+      has_cores_(parts_.topology.local_world_size() <= available_cores()),
+      user_mode_(user_wait_mode(has_cores_)),
       progress_mode_{.n_spins = 1, .n_yields = 20} {}
 
 void NativeEngine::run(OperationContext& context) {
@@ -186,32 +186,37 @@ void NativeEngine::remember(const Operation& operation) {
   calls_.push_back({.sequence = operation.sequence, .descriptor = operation.descriptor});
 }
 
-void NativeEngine::execute(const Operation& operation, Deadline deadline, Caller caller) {
+void NativeEngine::execute(const Operation& operation, TimeLimit limit, Caller caller) {
+  if (!Coalescing::is_coalesced(operation)) {
+    carry_out(operation, limit, caller);
+    return;
+  }
+  const Operation packed = coalescing_.pack(operation, parts_.topology.world_size());
+  carry_out(packed, limit, caller);
+  Coalescing::unpack(packed, operation);
+}
+
+void NativeEngine::carry_out(const Operation& operation, TimeLimit limit, Caller caller) {
   if (parts_.topology.n_nodes() > 1) {
     remember(operation);
   }
   const OperationReporter reporter(
       operation, parts_.topology, parts_.ranks, parts_.whereabouts, calls_);
-  transport::Patience patience(deadline, parts_.stall, parts_.failure, reporter);
+  transport::Patience patience(limit, parts_.stall, parts_.failure, reporter);
   const tcp::OperationTag tag{.sequence = operation.sequence, .descriptor = operation.descriptor};
-  std::optional<Operation> packed;
-  if (Coalescing::is_coalesced(operation)) {
-    packed = coalescing_.pack(operation, parts_.topology.world_size());
-  }
-  OperationContext context{.operation = packed ? *packed : operation,
+  OperationContext context{.operation = operation,
                            .topology = parts_.topology,
                            .board = parts_.board,
                            .exchange = tcp::Exchange(parts_.mesh, tag, patience),
                            .mode = caller == Caller::kUser ? user_mode_ : progress_mode_,
+                           .has_cores = has_cores_,
                            .patience = patience,
                            .peers = peers_,
                            .scratch = scratch_,
-                           .inputs = inputs_};
+                           .inputs = inputs_,
+                           .outputs = outputs_};
   try {
     run(context);
-    if (packed) {
-      Coalescing::unpack(*packed, operation);
-    }
     parts_.board.note_finished(operation.sequence);
   } catch (const Error& error) {
     // A failure that another thread knew first says what it is about already.

@@ -45,13 +45,14 @@ class NativeEngine final : public Engine {
  public:
   explicit NativeEngine(NativeParts parts);
 
-  void execute(const Operation& operation, Deadline deadline, Caller caller) override;
+  void execute(const Operation& operation, TimeLimit limit, Caller caller) override;
   [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype) override;
   void check(const Operation& operation) const override;
   void abort(const Error& reason) noexcept override;
   void leave() noexcept override;
 
  private:
+  void carry_out(const Operation& operation, TimeLimit limit, Caller caller);
   void run(OperationContext& context);
   void reduce(OperationContext& context);
   void remember(const Operation& operation);
@@ -61,11 +62,13 @@ class NativeEngine final : public Engine {
   ReducePlans plans_;
   AlgorithmChoice choice_;
   PeerMemory peers_;
+  bool has_cores_;
   shm::WaitMode user_mode_;
   shm::WaitMode progress_mode_;
   Coalescing coalescing_;
   std::vector<std::byte> scratch_;
   std::vector<kernels::ReduceInput> inputs_;
+  std::vector<void*> outputs_;
   // The last calls, oldest first; kept where there are several nodes.
   std::vector<CallRecord> calls_;
   bool has_aborted_ = false;

@@ -19,17 +19,25 @@
 
 namespace unisono::engine {
 
-void OperationContext::enter_with_buffers() {
+shm::Placement OperationContext::place_in_arena() const {
   const shm::Arena& arena = board.arena(self());
-  const auto address_of = [](const std::byte* data) {
-    return reinterpret_cast<std::uintptr_t>(data);
-  };
-  const bool is_shared = peers.is_shared_for_reductions();
-  board.my_card(operation.sequence).placement = {
-      .in_offset = arena.offset_of(in_bytes(), operation.in.n_bytes()).value_or(-1),
-      .out_offset = arena.offset_of(out_bytes(), operation.out.n_bytes()).value_or(-1),
-      .in_address = is_shared ? address_of(in_bytes()) : 0,
-      .out_address = is_shared ? address_of(out_bytes()) : 0};
+  return {.in_offset = arena.offset_of(in_bytes(), operation.in.n_bytes()).value_or(-1),
+          .out_offset = arena.offset_of(out_bytes(), operation.out.n_bytes()).value_or(-1),
+          .in_address = 0,
+          .out_address = 0};
+}
+
+void OperationContext::enter_with_buffers() {
+  shm::Placement placement = place_in_arena();
+  if (peers.is_shared_for_reductions()) {
+    placement.in_address = reinterpret_cast<std::uintptr_t>(in_bytes());
+    placement.out_address = reinterpret_cast<std::uintptr_t>(out_bytes());
+  }
+  enter_with(placement);
+}
+
+void OperationContext::enter_with(const shm::Placement& placement) {
+  board.my_card(operation.sequence).placement = placement;
   show_card_and_wait();
 }
 
@@ -44,21 +52,29 @@ void OperationContext::show_card_and_wait() {
   check_cards();
 }
 
-// All ranks of the node see the same cards, so all come to the same words.
+// Not with this rank's own card: its line is on the way to the peers, and waiting for it would take
+// as long as a quarter of a meeting.
 void OperationContext::check_cards() const {
-  const shm::Card& first = card(0);
-  for (int peer = 1; peer < n_local(); ++peer) {
-    const shm::Card& other = card(peer);
-    if (!first.agrees_with(other)) [[unlikely]] {
-      throw Error(
-          ErrorCode::kMismatch,
-          fmt::format("ranks called different operations: rank {} called {}, rank {} called {}",
-                      rank_at(0),
-                      transport::describe(first.descriptor(), operation.sequence),
-                      rank_at(peer),
-                      transport::describe(other.descriptor(), operation.sequence)));
+  for (int peer = 0; peer < n_local(); ++peer) {
+    if (peer != self() && !card(peer).has_descriptor(operation.descriptor)) [[unlikely]] {
+      throw mismatch();
     }
   }
+}
+
+// All ranks of the node see the same cards, so all come to the same words.
+Error OperationContext::mismatch() const {
+  const transport::Descriptor first = card(0).descriptor();
+  int peer = 1;
+  while (peer + 1 < n_local() && card(peer).has_descriptor(first)) {
+    ++peer;
+  }
+  return {ErrorCode::kMismatch,
+          fmt::format("ranks called different operations: rank {} called {}, rank {} called {}",
+                      rank_at(0),
+                      transport::describe(first, operation.sequence),
+                      rank_at(peer),
+                      transport::describe(card(peer).descriptor(), operation.sequence))};
 }
 
 void OperationContext::meet_other_nodes() {

@@ -25,11 +25,13 @@ struct OperationContext {
   shm::Board& board;
   tcp::Exchange exchange;
   shm::WaitMode mode;
+  bool has_cores;  ///< The node has a core for each of its ranks.
   transport::Patience& patience;
   PeerMemory& peers;
   // Of the engine, so that small operations allocate nothing.
   std::vector<std::byte>& scratch;
   std::vector<kernels::ReduceInput>& inputs;
+  std::vector<void*>& outputs;
 
   /// Shows this rank's card, waits for those of the node's ranks, and checks that all called the
   /// same.
@@ -37,6 +39,12 @@ struct OperationContext {
 
   /// The same, after it has written into the card where `in` and `out` are.
   void enter_with_buffers();
+
+  /// Where they are in this rank's arena, if they lie there.
+  [[nodiscard]] shm::Placement place_in_arena() const;
+
+  /// Enters with a card that shows `placement`.
+  void enter_with(const shm::Placement& placement);
 
   /// The same, with up to shm::kInlineBytes that the node's ranks find in the card.
   void enter_with(std::span<const std::byte> payload);
@@ -68,6 +76,11 @@ struct OperationContext {
   /// Elements of a cache line, or 1: ranks that write chunks of whole ones share none.
   [[nodiscard]] std::int64_t elements_per_line() const;
 
+  /// Whether results had better be stored past the caches: the whole buffer does not fit in them.
+  [[nodiscard]] bool is_streaming() const {
+    return operation.in.n_bytes() >= (std::int64_t{8} << 20);
+  }
+
   /// Of the reduction's partial results.
   [[nodiscard]] DType partial_type() const;
 
@@ -78,12 +91,12 @@ struct OperationContext {
   /// The operation's reduction, of these inputs to these outputs.
   [[nodiscard]] kernels::ReduceTask reduce_task(std::span<const kernels::ReduceInput> task_inputs,
                                                 kernels::ReduceSteps steps,
-                                                std::span<void* const> outputs) const {
+                                                std::span<void* const> task_outputs) const {
     return {.dtype = operation.descriptor.dtype,
             .kind = operation.descriptor.reduce,
             .inputs = task_inputs,
             .steps = steps,
-            .outputs = outputs,
+            .outputs = task_outputs,
             .divisor = topology.world_size(),
             .factor = operation.factor,
             .user = operation.user.get()};
@@ -100,6 +113,7 @@ struct OperationContext {
  private:
   void show_card_and_wait();
   void check_cards() const;
+  [[nodiscard]] Error mismatch() const;
 };
 
 }  // namespace unisono::engine

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "unisono/collective/reduce_plan.h"
+#include "unisono/engine/native/node_chunk.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/kernels/reduce_tree.h"
@@ -35,10 +36,11 @@ class ReadingReduction {
                    kernels::ReduceSteps steps)
       : context_(context),
         steps_(steps),
-        is_scattered_(plan.receivers.kind == Receivers::Kind::kOwner) {}
+        receivers_(plan.receivers.kind),
+        is_scattered_(receivers_ == Receivers::Kind::kOwner) {}
 
   void run() {
-    const ElementRange mine = chunk_of(context_.self());
+    const ElementRange mine = own_chunk(context_.self());
     const std::int64_t n_peers = std::max(context_.n_local() - 1, 1);
     const std::int64_t piece =
         std::max<std::int64_t>(kPieceBytes / n_peers / context_.element_bytes(), 1);
@@ -57,19 +59,8 @@ class ReadingReduction {
     return context_.card(peer).placement;
   }
 
-  // The elements of the ranks' inputs that a rank reduces.
-  [[nodiscard]] ElementRange chunk_of(int local_rank) const {
-    if (!is_scattered_) {
-      const std::int64_t grain = context_.elements_per_line();
-      return collective::chunk_of(
-          {.begin = 0, .end = context_.count()}, context_.n_local(), local_rank, grain);
-    }
-    const std::vector<Buffer>& blocks = context_.operation.ins;
-    std::int64_t begin = 0;
-    for (int block = 0; block < local_rank; ++block) {
-      begin += blocks[static_cast<std::size_t>(block)].count;
-    }
-    return {.begin = begin, .end = begin + blocks[static_cast<std::size_t>(local_rank)].count};
+  [[nodiscard]] ElementRange own_chunk(int local_rank) const {
+    return node_chunk(context_, receivers_, local_rank);
   }
 
   void reduce_piece(ElementRange range) {
@@ -91,7 +82,7 @@ class ReadingReduction {
       context_.inputs.push_back({.data = data, .is_partial = false});
     }
     const std::int64_t skipped =
-        is_scattered_ ? chunk_of(context_.self()).begin * context_.element_bytes() : 0;
+        is_scattered_ ? own_chunk(context_.self()).begin * context_.element_bytes() : 0;
     void* const output = context_.out_bytes() + offset - skipped;
     kernels::reduce(context_.reduce_task(context_.inputs, steps_, std::span(&output, 1)),
                     range.count());
@@ -100,7 +91,7 @@ class ReadingReduction {
   void take_results() {
     for (int step = 1; step < context_.n_local(); ++step) {
       const int peer = (context_.self() + step) % context_.n_local();
-      const ElementRange range = chunk_of(peer);
+      const ElementRange range = own_chunk(peer);
       const std::int64_t offset = range.begin * context_.element_bytes();
       const auto n_bytes = static_cast<std::size_t>(range.count() * context_.element_bytes());
       context_.peers.read(peer,
@@ -111,6 +102,7 @@ class ReadingReduction {
 
   OperationContext& context_;
   kernels::ReduceSteps steps_;
+  Receivers::Kind receivers_;
   bool is_scattered_;
 };
 

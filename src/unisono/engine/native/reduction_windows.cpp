@@ -10,14 +10,8 @@
 #include "unisono/transport/shm/board.h"
 
 namespace unisono::engine {
-namespace {
 
 using collective::ElementRange;
-
-// Stores past the caches pay when the whole buffer does not fit in them.
-constexpr std::int64_t kStreamingBytes = 8 << 20;
-
-}  // namespace
 
 VectorWindows::VectorWindows(OperationContext& context,
                              const collective::ReducePlan& plan,
@@ -61,10 +55,8 @@ std::vector<ChunkPlace> VectorWindows::chunks(std::int64_t index) const {
 }
 
 Window VectorWindows::symmetric(std::int64_t index) const {
-  Window window{.chunks = chunks(index),
-                .in = {},
-                .out = {},
-                .is_streaming = context().operation.in.n_bytes() >= kStreamingBytes};
+  Window window{
+      .chunks = chunks(index), .in = {}, .out = {}, .is_streaming = context().is_streaming()};
   const std::int64_t offset = range(index).begin * context().element_bytes();
   for (int peer = 0; peer < context().n_local(); ++peer) {
     const shm::Placement& placement = context().card(peer).placement;
@@ -144,10 +136,7 @@ std::int64_t BlockWindows::n_elements(int block, std::int64_t index) const {
 }
 
 Window BlockWindows::symmetric(std::int64_t index) const {
-  Window window{.chunks = {},
-                .in = {},
-                .out = {},
-                .is_streaming = context().operation.in.n_bytes() >= kStreamingBytes};
+  Window window{.chunks = {}, .in = {}, .out = {}, .is_streaming = context().is_streaming()};
   std::int64_t begin = index * share_elements_;
   for (int block = 0; block < plan().n_chunks; ++block) {
     window.chunks.push_back({.in_begin = begin,

@@ -7,11 +7,13 @@
 #include <span>
 #include <vector>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/reading_reduction.h"
 #include "unisono/engine/native/reduction_windows.h"
+#include "unisono/engine/native/symmetric_reduction.h"
 #include "unisono/engine/native/window_reduction.h"
 #include "unisono/kernels/compress.h"
 #include "unisono/kernels/reduce.h"
@@ -23,6 +25,13 @@ namespace {
 
 using collective::Receivers;
 using collective::ReducePlan;
+
+constexpr shm::Placement kNowhere{
+    .in_offset = -1, .out_offset = -1, .in_address = 0, .out_address = 0};
+
+// With less, a copy takes less than a second meeting, which takes longer where ranks share a core.
+constexpr std::int64_t kLeastReached = 1 << 10;
+constexpr std::int64_t kLeastReachedOnSharedCore = 4 << 10;
 
 std::int64_t bytes_before(const std::vector<Buffer>& blocks, int rank) {
   std::int64_t n_bytes = 0;
@@ -40,6 +49,45 @@ void copy_into_slot(OperationContext& context) {
   for (const Buffer& part : parts) {
     slot = std::copy_n(static_cast<const std::byte*>(part.data), part.n_bytes(), slot);
   }
+}
+
+std::int64_t n_bytes_of(const OperationContext& context) {
+  return context.count() * context.element_bytes();
+}
+
+// Whether a contribution is so large that ranks had better reach for each other's than copy it, if
+// they can. All ranks come to the same.
+bool may_be_reached(const OperationContext& context) {
+  return n_bytes_of(context) >= kLeastReached &&
+         context.operation.descriptor.algorithm != Algorithm::kOneShot;
+}
+
+// Ranks that others can reach copy nothing, unless there is a rank that others can't reach. Returns
+// whether all can be reached.
+bool enter_with_slot_or_buffers(OperationContext& context, Receivers receivers) {
+  const bool is_worth_it = context.has_cores || n_bytes_of(context) >= kLeastReachedOnSharedCore;
+  const shm::Placement placement = is_worth_it ? context.place_in_arena() : kNowhere;
+  const bool is_own_reachable = is_reachable(context, receivers, context.self(), placement);
+  if (!is_own_reachable) {
+    copy_into_slot(context);
+  }
+  context.enter_with(is_own_reachable ? placement : kNowhere);
+  int n_reachable = is_own_reachable ? 1 : 0;
+  for (int peer = 0; peer < context.n_local(); ++peer) {
+    const bool is_other = peer != context.self();
+    n_reachable +=
+        is_other && is_reachable(context, receivers, peer, context.card(peer).placement) ? 1 : 0;
+  }
+  if (n_reachable == context.n_local()) {
+    return true;
+  }
+  if (n_reachable > 0) {
+    if (is_own_reachable) {
+      copy_into_slot(context);
+    }
+    context.sync();
+  }
+  return false;
 }
 
 // Segments of staged windows are sized so that they are in the cache still when they are read.
@@ -110,9 +158,12 @@ void reduce_in_slots(OperationContext& context,
   const bool is_inline = n_bytes <= shm::kInlineBytes && context.operation.ins.empty();
   if (is_inline) {
     context.enter_with({context.in_bytes(), static_cast<std::size_t>(n_bytes)});
-  } else {
+  } else if (!may_be_reached(context)) {
     copy_into_slot(context);
     context.enter();
+  } else if (enter_with_slot_or_buffers(context, plan.receivers)) {
+    reduce_symmetric(context, plan.receivers, steps);
+    return;
   }
   const bool is_scattered = plan.receivers.kind == Receivers::Kind::kOwner;
   const int rank = context.topology.rank();
@@ -161,12 +212,8 @@ void reduce_two_shot(OperationContext& context,
     reduce_between_nodes(context, plan, compression);
     return;
   }
-  const auto whole = make_windows(context, plan, std::int64_t{1} << 62);
-  if (whole->is_symmetric()) {
-    // Each rank reads its chunk of all ranks' buffers and writes the result where it belongs.
-    const Window window = whole->symmetric(0);
-    WindowReduction(context, plan, window).run();
-    context.sync();
+  if (is_symmetric(context, plan.receivers)) {
+    reduce_symmetric(context, plan.receivers, steps);
     return;
   }
   if (can_reduce_by_reading(context, plan)) {

@@ -4,17 +4,26 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/spin.h"
 #include "unisono/transport/patience.h"
+#include "unisono/transport/shm/asymmetric_fence.h"
 
 namespace unisono::shm {
+namespace {
+
+// Between looks of a rank whose peers may not have heard that it sleeps.
+constexpr std::chrono::milliseconds kUnheardSleep{1};
+
+}  // namespace
 
 std::int64_t Board::n_bytes(int local_world_size) {
   return static_cast<std::int64_t>(sizeof(BoardMemory) +
@@ -32,13 +41,17 @@ Board::Board(const std::vector<Seat>& seats, int local_rank) : local_rank_(local
                         .offers = reinterpret_cast<Offer*>(begin + sizeof(BoardMemory)),
                         .rank = seat.rank});
   }
+  if (members_.size() > 1) {
+    join_asymmetric_fences();
+  }
 }
 
 template <class HasArrived>
 void Board::wait_for_all(HasArrived has_arrived, WaitMode mode, transport::Patience& patience) {
   std::size_t next = 0;
+  // Its own line is on the way to the peers: it does not look at it.
   const auto all_have_arrived = [&] {
-    while (next < members_.size() && has_arrived(*members_[next].board)) {
+    while (next < members_.size() && (next == self() || has_arrived(*members_[next].board))) {
       ++next;
     }
     return next == members_.size();
@@ -72,22 +85,24 @@ void Board::wait_for_all(HasArrived has_arrived, WaitMode mode, transport::Patie
   Doorbell& doorbell = members_[self()].board->doorbell;
   while (true) {
     const std::uint32_t rings = doorbell.prepare();
+    const bool is_heard = asymmetric_fence_heavy();
     if (all_have_arrived()) {
       doorbell.stay();
       return;
     }
     // A failure that comes after this look rings the doorbell.
     patience.check(late_ranks);
-    doorbell.sleep(rings, patience.next_check());
+    const Deadline next_look = is_heard ? Deadline::never() : Deadline::after(kUnheardSleep);
+    doorbell.sleep(rings, earlier(patience.next_check(), next_look));
   }
 }
 
 void Board::enter(std::uint64_t sequence, WaitMode mode, transport::Patience& patience) {
-  my_card(sequence).sequence.store(sequence, std::memory_order_seq_cst);
+  my_card(sequence).sequence.store(sequence, std::memory_order_release);
   ring_peers();
   wait_for_all(
       [sequence](const BoardMemory& board) {
-        return board.cards[sequence % 2].sequence.load(std::memory_order_seq_cst) == sequence;
+        return board.cards[sequence % 2].sequence.load(std::memory_order_acquire) == sequence;
       },
       mode,
       patience);
@@ -95,11 +110,11 @@ void Board::enter(std::uint64_t sequence, WaitMode mode, transport::Patience& pa
 
 void Board::sync(WaitMode mode, transport::Patience& patience) {
   const std::uint64_t stage = ++stage_;
-  members_[self()].board->stage.store(stage, std::memory_order_seq_cst);
+  members_[self()].board->stage.store(stage, std::memory_order_release);
   ring_peers();
   wait_for_all(
       [stage](const BoardMemory& board) {
-        return board.stage.load(std::memory_order_seq_cst) >= stage;
+        return board.stage.load(std::memory_order_acquire) >= stage;
       },
       mode,
       patience);
@@ -144,9 +159,13 @@ bool Board::have_all_left(const Arena& arena, std::int64_t offset_bytes, int loc
   return board->n_left.load(std::memory_order_acquire) == local_world_size;
 }
 
+// After a store that they wait for.
 void Board::ring_peers() const {
-  for (const Member& peer : members_) {
-    peer.board->doorbell.ring();
+  asymmetric_fence_light();
+  for (std::size_t peer = 0; peer < members_.size(); ++peer) {
+    if (peer != self()) {
+      members_[peer].board->doorbell.ring();
+    }
   }
 }
 

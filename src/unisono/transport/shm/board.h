@@ -85,12 +85,11 @@ struct alignas(kCacheLine) Card {
     }
   }
 
-  /// Whether both have the same descriptor.
-  [[nodiscard]] bool agrees_with(const Card& other) const {
+  [[nodiscard]] bool has_descriptor(const transport::Descriptor& expected) const {
+    const auto values = std::bit_cast<std::array<std::uint64_t, 3>>(expected);
     std::uint64_t difference = 0;
-    for (std::size_t i = 0; i < words.size(); ++i) {
-      difference |=
-          words[i].load(std::memory_order_relaxed) ^ other.words[i].load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      difference |= words[i].load(std::memory_order_relaxed) ^ values[i];
     }
     return difference == 0;
   }

@@ -11,8 +11,9 @@ namespace unisono::shm {
 /// shared memory, zeroed at first.
 ///
 /// No wake-up is lost: the sleeper sets `is_sleeping_` before it looks once more at what it waits
-/// for; the ringer writes that before it looks at `is_sleeping_`; all four are sequentially
-/// consistent.
+/// for; the ringer writes that before it looks at `is_sleeping_`. What is waited for is read and
+/// written sequentially consistent, as the doorbell's own words are, or there are asymmetric
+/// fences.
 class Doorbell {
  public:
   /// Wakes the owner if it sleeps or is about to. Costs one load if it does not.

@@ -1,0 +1,36 @@
+#include "unisono/transport/shm/asymmetric_fence.h"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace unisono::shm {
+namespace {
+
+bool membarrier(int command) noexcept {
+  return ::syscall(SYS_membarrier, command, 0, 0) == 0;
+}
+
+}  // namespace
+
+namespace internal {
+
+std::atomic<bool> are_light_fences_full = true;
+
+}  // namespace internal
+
+void join_asymmetric_fences() noexcept {
+  static const bool has_joined = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
+  if (has_joined) {
+    internal::are_light_fences_full.store(false, std::memory_order_relaxed);
+  }
+}
+
+bool asymmetric_fence_heavy() noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+}
+
+}  // namespace unisono::shm

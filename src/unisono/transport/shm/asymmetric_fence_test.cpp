@@ -1,0 +1,132 @@
+#include "unisono/transport/shm/asymmetric_fence.h"
+
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#include <gtest/gtest.h>
+
+namespace unisono::shm {
+namespace {
+
+constexpr std::uint32_t kRounds = 20'000;
+
+// What two processes share: in each round each of them stores, fences, and loads.
+struct Litmus {
+  struct alignas(64) Side {
+    std::atomic<std::uint32_t> round;
+    alignas(64) std::atomic<std::uint32_t> stored;
+    alignas(64) std::atomic<bool> has_seen;
+  };
+
+  std::array<Side, 2> sides;
+};
+
+template <class Fence>
+void take_part(Litmus& litmus, std::size_t self, std::uint32_t round, Fence fence) {
+  Litmus::Side& mine = litmus.sides[self];
+  Litmus::Side& theirs = litmus.sides[1 - self];
+  mine.round.store(round, std::memory_order_release);
+  while (theirs.round.load(std::memory_order_acquire) < round) {
+  }
+  mine.stored.store(round, std::memory_order_relaxed);
+  fence();
+  mine.has_seen.store(theirs.stored.load(std::memory_order_relaxed) == round,
+                      std::memory_order_relaxed);
+  // Both have loaded when both say so.
+  mine.round.store(round + 1, std::memory_order_release);
+  while (theirs.round.load(std::memory_order_acquire) < round + 1) {
+  }
+}
+
+class AsymmetricFence : public ::testing::Test {
+ protected:
+  AsymmetricFence()
+      : memory_(::mmap(
+            nullptr, sizeof(Litmus), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)),
+        litmus_(*new(memory_) Litmus{}) {}
+
+  ~AsymmetricFence() override { ::munmap(memory_, sizeof(Litmus)); }
+
+  // Rounds in which neither saw the other's store. `fence` is this process's, `other_fence` that of
+  // a child.
+  template <class Fence, class OtherFence>
+  int count_missed(Fence fence, OtherFence other_fence) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (std::uint32_t n = 1; n <= kRounds; ++n) {
+        take_part(litmus_, 1, 3 * n, other_fence);
+        // The parent looks at what both saw before the next round.
+        litmus_.sides[1].round.store((3 * n) + 2, std::memory_order_release);
+        while (litmus_.sides[0].round.load(std::memory_order_acquire) < (3 * n) + 2) {
+        }
+      }
+      ::_exit(0);
+    }
+    int n_missed = 0;
+    for (std::uint32_t n = 1; n <= kRounds; ++n) {
+      take_part(litmus_, 0, 3 * n, fence);
+      n_missed += litmus_.sides[0].has_seen || litmus_.sides[1].has_seen ? 0 : 1;
+      litmus_.sides[0].round.store((3 * n) + 2, std::memory_order_release);
+    }
+    ::waitpid(child, nullptr, 0);
+    return n_missed;
+  }
+
+  void* memory_;
+  Litmus& litmus_;
+};
+
+TEST_F(AsymmetricFence, OfTwoProcessesOneSeesTheOther) {
+  join_asymmetric_fences();
+  EXPECT_EQ(count_missed([] { asymmetric_fence_light(); }, [] { return asymmetric_fence_heavy(); }),
+            0);
+}
+
+TEST_F(AsymmetricFence, TwoLightOnesAreFullUntilTheProcessJoins) {
+  const bool were_full = internal::are_light_fences_full.exchange(true);
+  EXPECT_EQ(count_missed([] { asymmetric_fence_light(); }, [] { asymmetric_fence_light(); }), 0);
+  internal::are_light_fences_full = were_full;
+}
+
+// From here on the kernel knows no membarrier(2).
+bool forbid_membarrier() {
+  std::array<sock_filter, 4> program{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog filter{.len = program.size(), .filter = program.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST(AsymmetricFenceInASandbox, TheHeavyOneSaysThatItIsRefused) {
+  const auto in_sandbox = [] {
+    if (!forbid_membarrier()) {
+      ::_exit(2);
+    }
+    join_asymmetric_fences();
+    const bool is_refused = !asymmetric_fence_heavy();
+    ::_exit(is_refused && internal::are_light_fences_full ? 0 : 1);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(in_sandbox(), ::testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace unisono::shm
