@@ -30,6 +30,10 @@
 namespace unisono {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
 using test::contribution;
 using test::run_ranks;
 
@@ -342,6 +346,48 @@ bool is_allowed(DType dtype, ReduceKind kind) {
   } catch (const Error&) {
     return false;
   }
+}
+
+const std::vector<std::string> kFourNodes{"a", "b", "c", "d"};
+
+// What rank 0 logs of the choices in a world of four nodes.
+std::string explained_choices(test::World world) {
+  world.environment["UNISONO_LOG"] = "debug";
+  ::testing::internal::CaptureStderr();
+  run_ranks(world, [](ProcessGroup& group) {
+    // The first operation is before ranks have found out what links cost.
+    for (int call = 0; call < 2; ++call) {
+      std::vector<float> values(16, 1.0F);
+      group.all_reduce(as_buffer(std::span(values)));
+      EXPECT_EQ(values, std::vector<float>(16, 4.0F));
+    }
+  });
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(AlgorithmChoice, FollowsWhatTheUserSaysOfTheLinks) {
+  // Slow ways, so that steps count; then messages that cost their sender much.
+  EXPECT_THAT(
+      explained_choices(
+          {.nodes = kFourNodes, .environment = {{"UNISONO_LINKS", "latency=1000,message=0.001"}}}),
+      AllOf(HasSubstr("estimated one_shot"),
+            HasSubstr("links: given, between nodes 1000.0 us, each further message 0.0 us")));
+  EXPECT_THAT(explained_choices({.nodes = kFourNodes,
+                                 .environment = {{"UNISONO_LINKS", "latency=1,message=1000"}}}),
+              AllOf(HasSubstr("estimated tree"), HasSubstr("links: given, between nodes 1.0 us")));
+}
+
+TEST(AlgorithmChoice, OfDifferentFiguresTheSlowestCount) {
+  EXPECT_THAT(explained_choices({.nodes = kFourNodes,
+                                 .environment = {{"UNISONO_LINKS", "latency=10,message=7"}},
+                                 .own_environment = {{2, {{"UNISONO_LINKS", "latency=30"}}}}}),
+              HasSubstr("links: given, between nodes 30.0 us, each further message 7.0 us"));
+}
+
+TEST(AlgorithmChoice, MeasuresLinksThatNotAllRanksWereToldOf) {
+  EXPECT_THAT(explained_choices({.nodes = kFourNodes,
+                                 .own_environment = {{1, {{"UNISONO_LINKS", "latency=30"}}}}}),
+              AllOf(HasSubstr("links: measured, between nodes"), Not(HasSubstr("links: given"))));
 }
 
 // UNISONO_PROPERTY_SEED makes another one.

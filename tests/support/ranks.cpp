@@ -36,6 +36,12 @@ std::vector<std::exception_ptr> start_ranks(const World& world, const RankMain& 
                         {"UNISONO_SECRET", kSecret},
                         {"UNISONO_NODE_ID", world.nodes[rank]},
                         {"UNISONO_ARENA_BYTES", "1G"}});
+      if (const auto own = world.own_environment.find(static_cast<int>(rank));
+          own != world.own_environment.end()) {
+        for (const auto& [name, value] : own->second) {
+          variables[name] = value;
+        }
+      }
       try {
         const std::shared_ptr<ProcessGroup> group = create_process_group(
             {.timeout = world.timeout, .environment = fake_environment(variables)});

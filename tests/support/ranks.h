@@ -17,6 +17,8 @@ struct World {
   /// `nodes[r]` names the node of rank r: ranks with equal names share memory, others use tcp.
   std::vector<std::string> nodes;
   std::map<std::string, std::string> environment = {};
+  /// Besides that of single ranks.
+  std::map<int, std::map<std::string, std::string>> own_environment = {};
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
 };
 

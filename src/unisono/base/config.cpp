@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "unisono/base/error.h"
+#include "unisono/base/link_costs.h"
 #include "unisono/base/log.h"
 
 namespace unisono {
@@ -94,6 +95,50 @@ bool parse_checks_buffers(const std::string& text, Config& config) {
   return text == "on" || text == "off";
 }
 
+// A figure of `links` as users give it: microseconds, or GB/s.
+bool set_figure(std::string_view name, double value, LinkCosts& links) {
+  constexpr double kMicro = 1e-6;
+  constexpr double kNano = 1e-9;
+  if (name == "meeting") {
+    links.meeting = value * kMicro;
+  } else if (name == "local_bandwidth") {
+    links.local_byte = kNano / value;
+  } else if (name == "latency") {
+    links.latency = value * kMicro;
+  } else if (name == "message") {
+    links.message = value * kMicro;
+  } else if (name == "bandwidth") {
+    links.remote_byte = kNano / value;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// "latency=17,bandwidth=1.2"
+bool parse_links(const std::string& text, Config& config) {
+  LinkCosts links;
+  std::string_view rest = text;
+  while (true) {
+    const std::string_view figure = rest.substr(0, rest.find(','));
+    const std::size_t equals = figure.find('=');
+    if (equals == std::string_view::npos) {
+      return false;
+    }
+    const std::optional<double> value = parse_number<double>(figure.substr(equals + 1));
+    constexpr double kMost = 1e9;
+    if (!value || !(*value > 0) || *value > kMost ||
+        !set_figure(figure.substr(0, equals), *value, links)) {
+      return false;
+    }
+    if (figure.size() == rest.size()) {
+      config.links = links;
+      return true;
+    }
+    rest.remove_prefix(figure.size() + 1);
+  }
+}
+
 // What a value of a row's type must be, for messages.
 std::string_view rule_of(std::string_view type) {
   if (type == "level") {
@@ -105,13 +150,18 @@ std::string_view rule_of(std::string_view type) {
   if (type == "off|on") {
     return "off or on";
   }
+  if (type == "figures") {
+    return "figures above 0, like "
+           "latency=17,message=3,bandwidth=1.2,meeting=0.4,local_bandwidth=10 "
+           "(microseconds and GB/s)";
+  }
   if (type == "seconds") {
     return "a number of seconds above 0";
   }
   return type == "bytes" ? "a number of bytes, like 512M or 2G, of at most 64T" : type;
 }
 
-constexpr std::array<ConfigRow, 9> kRows{{
+constexpr std::array<ConfigRow, 10> kRows{{
     {"UNISONO_SECRET",
      "text",
      "",
@@ -165,6 +215,14 @@ constexpr std::array<ConfigRow, 9> kRows{{
      "before "
      "it: to find such errors, as each message is read twice more.",
      parse_checks_buffers},
+    {"UNISONO_LINKS",
+     "figures",
+     "",
+     "What links cost, if they are not to be measured: latency=US and message=US of messages "
+     "between "
+     "nodes, bandwidth=GB/S, meeting=US and local_bandwidth=GB/S inside one. Figures left out are "
+     "those of two cores and a 10 Gbit/s network; of different ones the slowest count.",
+     parse_links},
 }};
 
 }  // namespace

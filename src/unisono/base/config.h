@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "unisono/base/link_costs.h"
 #include "unisono/base/log.h"
 
 namespace unisono {
@@ -35,12 +36,14 @@ struct Config {
   std::int64_t arena_bytes = 0;
   SingleCopy single_copy = SingleCopy::kAuto;
   bool checks_buffers = false;
+  std::optional<LinkCosts> links;
 };
 
 /// One setting: the table of these makes the environment's reading and its documentation.
 struct ConfigRow {
-  const char* name;  ///< Environment variable.
-  const char* type;  ///< "text", "path", "seconds", "bytes", "level", or the choices: "off|on".
+  const char* name;           ///< Environment variable.
+  const char* type;           ///< "text", "path", "seconds", "bytes", "level",
+                              ///< "figures", or the choices: "off|on".
   const char* default_value;  ///< As a user would write it; "" for none.
   const char* help;
   /// Puts a text into its member; false when the text is no value of the type.

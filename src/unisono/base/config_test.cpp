@@ -62,6 +62,39 @@ TEST(Config, OneMessageNamesEveryBadVariable) {
   }
 }
 
+TEST(Config, LinksHaveFiguresOfTheirOwn) {
+  EXPECT_FALSE(read_config(fake({})).links);
+  const Config config = read_config(fake(
+      {{"UNISONO_LINKS", "latency=17,message=2.5,bandwidth=1.25,meeting=1,local_bandwidth=5"}}));
+  ASSERT_TRUE(config.links);
+  EXPECT_DOUBLE_EQ(config.links->latency, 17e-6);
+  EXPECT_DOUBLE_EQ(config.links->message, 2.5e-6);
+  EXPECT_DOUBLE_EQ(config.links->remote_byte, 0.8e-9);
+  EXPECT_DOUBLE_EQ(config.links->meeting, 1e-6);
+  EXPECT_DOUBLE_EQ(config.links->local_byte, 0.2e-9);
+  const Config some = read_config(fake({{"UNISONO_LINKS", "latency=17"}}));
+  ASSERT_TRUE(some.links);
+  EXPECT_DOUBLE_EQ(some.links->message, LinkCosts().message);
+}
+
+TEST(Config, LinksAreNoOtherTextThanFigures) {
+  for (const char* text : {"",
+                           "latency",
+                           "latency=",
+                           "latency=0",
+                           "latency=-1",
+                           "latency=nan",
+                           "latency=inf",
+                           "latency=1e300",
+                           "speed=1",
+                           "latency=1,",
+                           ",latency=1",
+                           "latency=1 message=2",
+                           "latency=1us"}) {
+    EXPECT_THROW((void)read_config(fake({{"UNISONO_LINKS", text}})), Error) << text;
+  }
+}
+
 TEST(Config, NoSecondsThatWouldNeverOrAlreadyBeOver) {
   for (const char* text : {"", "0", "nan", "inf", "1e300", "5 s", " 5"}) {
     EXPECT_THROW((void)read_config(fake({{"UNISONO_STALL_SECONDS", text}})), Error) << text;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "unisono/base/algorithm.h"
+#include "unisono/base/link_costs.h"
 #include "unisono/collective/canonical_tree.h"
-#include "unisono/collective/link_costs.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/collective/step_plan.h"
 #include "unisono/collective/topology.h"

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/algorithm.h"
-#include "unisono/collective/link_costs.h"
+#include "unisono/base/link_costs.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/collective/topology.h"
 

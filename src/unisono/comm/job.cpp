@@ -153,6 +153,7 @@ Job::Job(const JobOptions& options, Deadline deadline)
     : timeout_(options.timeout),
       stall_(options.config.stall),
       single_copy_(options.config.single_copy),
+      links_(options.config.links),
       checks_buffers_(options.config.checks_buffers),
       log_level_(options.config.log_level),
       meeting_(meet(options, deadline)),

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "unisono/base/config.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/link_costs.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/comm/group_registry.h"
@@ -68,6 +70,9 @@ class Job {
   /// Whether ranks of a node may read each other's private memory.
   [[nodiscard]] SingleCopy single_copy() const { return single_copy_; }
 
+  /// What links cost, if it need not be measured.
+  [[nodiscard]] const std::optional<LinkCosts>& links() const { return links_; }
+
   /// Whether a wait for a message looks whether its buffer was written to before.
   [[nodiscard]] bool checks_buffers() const { return checks_buffers_; }
 
@@ -107,6 +112,7 @@ class Job {
   std::chrono::milliseconds timeout_;
   std::chrono::milliseconds stall_;
   SingleCopy single_copy_;
+  std::optional<LinkCosts> links_;
   bool checks_buffers_;
   LogLevel log_level_;
   rendezvous::Meeting meeting_;

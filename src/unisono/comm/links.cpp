@@ -175,6 +175,7 @@ Links::Links(Job& job, GroupSetup setup)
                               .failure = failure_,
                               .processes = processes_of(mailbox_, topology_),
                               .single_copy = job.single_copy(),
+                              .links = job.links(),
                               .ranks = ranks_,
                               .whereabouts = whereabouts_,
                               .stall = job.stall()})),

@@ -9,10 +9,10 @@
 #include "unisono/base/algorithm.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/base/link_costs.h"
 #include "unisono/base/log.h"
 #include "unisono/base/reduce_kind.h"
 #include "unisono/collective/choose.h"
-#include "unisono/collective/link_costs.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/collective/step_plan.h"
 #include "unisono/engine/native/link_measurement.h"
@@ -38,7 +38,7 @@ bool is_compressible(const transport::Descriptor& descriptor) {
   return adds_up && partial_dtype(descriptor.dtype, descriptor.reduce) == DType::kFloat32;
 }
 
-std::string describe(const collective::Topology& topology, const collective::LinkCosts& links) {
+std::string describe(const collective::Topology& topology, const LinkCosts& links) {
   std::string text;
   if (topology.local_world_size() > 1) {
     text += fmt::format(
@@ -84,8 +84,10 @@ kernels::Compression compression_of(Algorithm algorithm) {
   }
 }
 
-AlgorithmChoice::AlgorithmChoice(const collective::Topology& topology, const RankStatus& ranks)
-    : topology_(topology), ranks_(ranks), chooser_(topology, {}, shm::kSlotBytes) {}
+AlgorithmChoice::AlgorithmChoice(const collective::Topology& topology,
+                                 const RankStatus& ranks,
+                                 const std::optional<LinkCosts>& links)
+    : topology_(topology), ranks_(ranks), given_(links), chooser_(topology, {}, shm::kSlotBytes) {}
 
 void AlgorithmChoice::check(const Operation& operation) {
   const transport::Descriptor& descriptor = operation.descriptor;
@@ -150,18 +152,22 @@ void AlgorithmChoice::explain(const Operation& operation, const collective::Rece
                   transport::describe(operation.descriptor, operation.sequence),
                   n_bytes,
                   text,
-                  measured_ ? "measured" : "not measured",
-                  describe(topology_, measured_.value_or(collective::LinkCosts{}))));
+                  source_,
+                  describe(topology_, agreed_.value_or(LinkCosts{}))));
 }
 
 void AlgorithmChoice::learn(OperationContext& context) {
   const bool is_worth_it = context.operation.descriptor.algorithm == Algorithm::kAuto &&
                            contribution_bytes(context.operation) >= kLeastBytesToLearnFrom;
-  if (measured_ || !is_worth_it || !collective::Chooser::depends_on_links(topology_)) {
+  if (agreed_ || !is_worth_it || !collective::Chooser::depends_on_links(topology_)) {
     return;
   }
-  measured_ = measure_links(context);
-  chooser_ = collective::Chooser(topology_, *measured_, shm::kSlotBytes);
+  agreed_ = agree_on_links(context, given_);
+  source_ = agreed_ ? "given" : "measured";
+  if (!agreed_) {
+    agreed_ = measure_links(context);
+  }
+  chooser_ = collective::Chooser(topology_, *agreed_, shm::kSlotBytes);
   explained_.clear();
 }
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "unisono/base/algorithm.h"
+#include "unisono/base/link_costs.h"
 #include "unisono/collective/choose.h"
-#include "unisono/collective/link_costs.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/native/operation_context.h"
@@ -31,8 +31,10 @@ namespace unisono::engine {
 /// magnitude.
 class AlgorithmChoice {
  public:
-  /// Both outlive it.
-  AlgorithmChoice(const collective::Topology& topology, const RankStatus& ranks);
+  /// `links`: what links cost, if it is known. The others outlive it.
+  AlgorithmChoice(const collective::Topology& topology,
+                  const RankStatus& ranks,
+                  const std::optional<LinkCosts>& links);
 
   /// Throws Error(kInvalidArgument) if the algorithm that the caller asks for can't carry it out.
   /// Thread-safe.
@@ -40,7 +42,8 @@ class AlgorithmChoice {
 
   [[nodiscard]] Algorithm choose(const Operation& operation);
 
-  /// After an operation: measures what links cost, if choices depend on it and it is not known.
+  /// After an operation: finds out what links cost, if choices depend on it. Where not all ranks
+  /// were told, they measure it.
   void learn(OperationContext& context);
 
  private:
@@ -48,8 +51,10 @@ class AlgorithmChoice {
 
   const collective::Topology& topology_;
   const RankStatus& ranks_;
-  // Measured, unless nothing depends on it; before that what is usual.
-  std::optional<collective::LinkCosts> measured_;
+  std::optional<LinkCosts> given_;
+  // The same on all ranks, unless nothing depends on it; before that what is usual.
+  std::optional<LinkCosts> agreed_;
+  const char* source_ = "not measured";
   collective::Chooser chooser_;
   // Receivers and magnitudes of size that were explained.
   std::set<std::pair<collective::Receivers::Kind, int>> explained_;

@@ -5,11 +5,12 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <vector>
 
-#include "unisono/collective/link_costs.h"
+#include "unisono/base/link_costs.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/seconds_of.h"
 #include "unisono/transport/shm/board.h"
@@ -17,8 +18,6 @@
 
 namespace unisono::engine {
 namespace {
-
-using collective::LinkCosts;
 
 // They travel as bytes.
 static_assert(std::is_trivially_copyable_v<LinkCosts>);
@@ -50,86 +49,24 @@ LinkCosts larger_of(const LinkCosts& a, const LinkCosts& b) {
           .remote_byte = std::max(a.remote_byte, b.remote_byte)};
 }
 
-class LinkMeasurement {
+int leader_of(const collective::Topology& topology, int node) {
+  return topology.ranks_of(node).front();
+}
+
+std::vector<int> leaders_elsewhere(const collective::Topology& topology) {
+  std::vector<int> leaders;
+  for (int node = 0; node < topology.n_nodes(); ++node) {
+    if (node != topology.node()) {
+      leaders.push_back(leader_of(topology, node));
+    }
+  }
+  return leaders;
+}
+
+// How all ranks come to the same figures: what is larger on any of them counts.
+class LinkAgreement {
  public:
-  explicit LinkMeasurement(OperationContext& context) : context_(context) {}
-
-  [[nodiscard]] LinkCosts run() {
-    LinkCosts mine;
-    context_.sync();
-    if (context_.n_local() > 1) {
-      measure_node(mine);
-    }
-    if (context_.topology.n_nodes() > 1 && context_.self() == 0) {
-      measure_network(mine);
-    }
-    return agree(mine);
-  }
-
- private:
-  void measure_node(LinkCosts& costs) {
-    const auto meet = [&] { context_.sync(); };
-    (void)seconds_each(kMeetings, meet);  // Ranks come into step.
-    costs.meeting = seconds_each(kMeetings, meet);
-    const int peer = (context_.self() + 1) % context_.n_local();
-    double least = std::numeric_limits<double>::max();
-    for (int copy = 0; copy < kCopies; ++copy) {
-      std::memset(context_.board.staging_in(context_.self(), 0), copy, kCopiedBytes);
-      context_.sync();
-      least = std::min(least, seconds_of([&] {
-                         std::memcpy(context_.board.staging_out(context_.self(), 0),
-                                     context_.board.staging_in(peer, 0),
-                                     kCopiedBytes);
-                       }));
-      context_.sync();
-    }
-    costs.local_byte = least / kCopiedBytes;
-  }
-
-  void measure_network(LinkCosts& costs) {
-    const int n_nodes = context_.topology.n_nodes();
-    const int node = context_.topology.node();
-    const std::array next{leader_of((node + 1) % n_nodes)};
-    const std::array previous{leader_of((node + n_nodes - 1) % n_nodes)};
-    // The first messages open the connections.
-    const std::vector<int> leaders = all_leaders();
-    exchange(leaders, leaders, 0);
-    const double one = seconds_each(kSmallExchanges, [&] { exchange(next, previous, 0); });
-    const double all = seconds_each(kSmallExchanges, [&] { exchange(leaders, leaders, 0); });
-    const double large =
-        seconds_each(kLargeExchanges, [&] { exchange(next, previous, kSentBytes); });
-    const int n_further = std::max(2 * (n_nodes - 2), 1);
-    costs.latency = one;
-    costs.message = std::max(all - one, 0.0) / n_further;
-    costs.remote_byte = std::max(large - one, 0.0) / kSentBytes;
-  }
-
-  [[nodiscard]] int leader_of(int node) const { return context_.topology.ranks_of(node).front(); }
-
-  [[nodiscard]] std::vector<int> all_leaders() const {
-    std::vector<int> leaders;
-    for (int node = 0; node < context_.topology.n_nodes(); ++node) {
-      if (node != context_.topology.node()) {
-        leaders.push_back(leader_of(node));
-      }
-    }
-    return leaders;
-  }
-
-  // The same number of bytes to each of `to` and from each of `from`.
-  void exchange(std::span<const int> to, std::span<const int> from, std::size_t n_bytes) {
-    context_.scratch.resize(std::max(context_.scratch.size(), 2 * n_bytes));
-    const std::span<std::byte> memory = context_.scratch;
-    std::vector<tcp::Outgoing> sends;
-    std::vector<tcp::Incoming> receives;
-    for (const int rank : to) {
-      sends.push_back({.rank = rank, .data = memory.first(n_bytes)});
-    }
-    for (const int rank : from) {
-      receives.push_back({.rank = rank, .data = memory.subspan(n_bytes, n_bytes)});
-    }
-    context_.exchange.run(sends, receives);
-  }
+  explicit LinkAgreement(OperationContext& context) : context_(context) {}
 
   // First the ranks of each node, then the nodes, then the ranks again.
   [[nodiscard]] LinkCosts agree(const LinkCosts& mine) {
@@ -151,8 +88,9 @@ class LinkMeasurement {
     return of_node;
   }
 
+ private:
   [[nodiscard]] LinkCosts agree_between_nodes(const LinkCosts& of_node) {
-    const std::vector<int> leaders = all_leaders();
+    const std::vector<int> leaders = leaders_elsewhere(context_.topology);
     std::vector<LinkCosts> theirs(leaders.size());
     std::vector<tcp::Outgoing> sends;
     std::vector<tcp::Incoming> receives;
@@ -182,10 +120,94 @@ class LinkMeasurement {
   OperationContext& context_;
 };
 
+class LinkMeasurement {
+ public:
+  explicit LinkMeasurement(OperationContext& context) : context_(context) {}
+
+  [[nodiscard]] LinkCosts run() {
+    LinkCosts mine;
+    context_.sync();
+    if (context_.n_local() > 1) {
+      measure_node(mine);
+    }
+    if (context_.topology.n_nodes() > 1 && context_.self() == 0) {
+      measure_network(mine);
+    }
+    return LinkAgreement(context_).agree(mine);
+  }
+
+ private:
+  void measure_node(LinkCosts& costs) {
+    const auto meet = [&] { context_.sync(); };
+    (void)seconds_each(kMeetings, meet);  // Ranks come into step.
+    costs.meeting = seconds_each(kMeetings, meet);
+    const int peer = (context_.self() + 1) % context_.n_local();
+    double least = std::numeric_limits<double>::max();
+    for (int copy = 0; copy < kCopies; ++copy) {
+      std::memset(context_.board.staging_in(context_.self(), 0), copy, kCopiedBytes);
+      context_.sync();
+      least = std::min(least, seconds_of([&] {
+                         std::memcpy(context_.board.staging_out(context_.self(), 0),
+                                     context_.board.staging_in(peer, 0),
+                                     kCopiedBytes);
+                       }));
+      context_.sync();
+    }
+    costs.local_byte = least / kCopiedBytes;
+  }
+
+  void measure_network(LinkCosts& costs) {
+    const int n_nodes = context_.topology.n_nodes();
+    const int node = context_.topology.node();
+    const std::array next{leader_of(context_.topology, (node + 1) % n_nodes)};
+    const std::array previous{leader_of(context_.topology, (node + n_nodes - 1) % n_nodes)};
+    // The first messages open the connections.
+    const std::vector<int> leaders = leaders_elsewhere(context_.topology);
+    exchange(leaders, leaders, 0);
+    const double one = seconds_each(kSmallExchanges, [&] { exchange(next, previous, 0); });
+    const double all = seconds_each(kSmallExchanges, [&] { exchange(leaders, leaders, 0); });
+    const double large =
+        seconds_each(kLargeExchanges, [&] { exchange(next, previous, kSentBytes); });
+    const int n_further = std::max(2 * (n_nodes - 2), 1);
+    costs.latency = one;
+    costs.message = std::max(all - one, 0.0) / n_further;
+    costs.remote_byte = std::max(large - one, 0.0) / kSentBytes;
+  }
+
+  // The same number of bytes to each of `to` and from each of `from`.
+  void exchange(std::span<const int> to, std::span<const int> from, std::size_t n_bytes) {
+    context_.scratch.resize(std::max(context_.scratch.size(), 2 * n_bytes));
+    const std::span<std::byte> memory = context_.scratch;
+    std::vector<tcp::Outgoing> sends;
+    std::vector<tcp::Incoming> receives;
+    for (const int rank : to) {
+      sends.push_back({.rank = rank, .data = memory.first(n_bytes)});
+    }
+    for (const int rank : from) {
+      receives.push_back({.rank = rank, .data = memory.subspan(n_bytes, n_bytes)});
+    }
+    context_.exchange.run(sends, receives);
+  }
+
+  OperationContext& context_;
+};
+
 }  // namespace
 
 LinkCosts measure_links(OperationContext& context) {
   return LinkMeasurement(context).run();
+}
+
+std::optional<LinkCosts> agree_on_links(OperationContext& context,
+                                        const std::optional<LinkCosts>& given) {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  const LinkCosts none{.meeting = kNone,
+                       .local_byte = kNone,
+                       .latency = kNone,
+                       .message = kNone,
+                       .remote_byte = kNone};
+  const LinkCosts agreed = LinkAgreement(context).agree(given.value_or(none));
+  return agreed.meeting == kNone ? std::nullopt : std::optional(agreed);
 }
 
 }  // namespace unisono::engine

@@ -126,7 +126,7 @@ class OperationReporter final : public transport::WaitReporter {
 NativeEngine::NativeEngine(NativeParts parts)
     : parts_(std::move(parts)),
       plans_(parts_.topology),
-      choice_(parts_.topology, parts_.ranks),
+      choice_(parts_.topology, parts_.ranks, parts_.links),
       peers_(
           parts_.processes, parts_.single_copy == SingleCopy::kAlways, parts_.board, parts_.ranks),
       has_cores_(parts_.topology.local_world_size() <= available_cores()),

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "unisono/base/config.h"
+#include "unisono/base/link_costs.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/native/algorithm_choice.h"
@@ -35,6 +37,7 @@ struct NativeParts {
   /// Of the node's ranks, by local rank.
   std::vector<shm::ProcessMemory> processes;
   SingleCopy single_copy;
+  std::optional<LinkCosts> links;  ///< What they cost, if it need not be measured.
   const RankStatus& ranks;
   Whereabouts& whereabouts;
   std::chrono::milliseconds stall;

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace unisono::collective {
+namespace unisono {
 
 /// What it costs to pass data between ranks, in seconds. The defaults are those of two cores of a
 /// server and of a 10 Gbit/s network.
@@ -12,4 +12,4 @@ struct LinkCosts {
   double remote_byte = 0.8e-9;  ///< Sending a byte to another node, and receiving one meanwhile.
 };
 
-}  // namespace unisono::collective
+}  // namespace unisono
