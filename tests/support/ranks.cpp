@@ -43,8 +43,10 @@ std::vector<std::exception_ptr> start_ranks(const World& world, const RankMain& 
         }
       }
       try {
-        const std::shared_ptr<ProcessGroup> group = create_process_group(
-            {.timeout = world.timeout, .environment = fake_environment(variables)});
+        const std::shared_ptr<ProcessGroup> group =
+            create_process_group({.backend = world.backend,
+                                  .timeout = world.timeout,
+                                  .environment = fake_environment(variables)});
         rank_main(group);
         group->destroy();
       } catch (...) {

@@ -20,6 +20,7 @@ struct World {
   /// Besides that of single ranks.
   std::map<int, std::map<std::string, std::string>> own_environment = {};
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
+  std::string backend = "unisono";
 };
 
 /// A world of one node.

@@ -48,8 +48,7 @@ int backends_command(int argc, char** argv) {
   }
   fmt::print("\n");
   for (const engine::Backend& backend : engine::backends()) {
-    fmt::print(
-        "{}: {}{}\n", backend.name, backend.is_built_in ? "" : "not built in: ", backend.help);
+    fmt::print("{}: {}{}\n", backend.name, backend.is_there ? "" : "not built in: ", backend.help);
   }
   return 0;
 }

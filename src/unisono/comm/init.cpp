@@ -55,9 +55,9 @@ std::pair<Config, rendezvous::EnvAssignment> read_environment(const InitOptions&
   return result;
 }
 
-void check_backend(const std::string& name) {
+engine::Backend find_backend(const std::string& name) {
   try {
-    (void)engine::find_backend(name);
+    return engine::find_backend(name);
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("init_process_group: {}", error.what()));
   }
@@ -69,15 +69,18 @@ std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t g
                 fmt::format("init_process_group: init_method is \"{}\"; this version knows env://",
                             options.init_method));
   }
-  check_backend(options.backend);
+  engine::Backend backend = find_backend(options.backend);
   const auto [config, assignment] = read_environment(options);
   const std::chrono::milliseconds timeout = options.timeout.value_or(config.timeout);
   if (timeout <= std::chrono::milliseconds::zero()) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("init_process_group: the timeout is {} ms", timeout.count()));
   }
-  auto job = std::make_shared<comm::Job>(comm::JobOptions{
-      .config = config, .assignment = assignment, .timeout = timeout, .generation = generation});
+  auto job = std::make_shared<comm::Job>(comm::JobOptions{.config = config,
+                                                          .assignment = assignment,
+                                                          .timeout = timeout,
+                                                          .generation = generation,
+                                                          .backend = std::move(backend)});
   auto world = job->make_world();
   return std::make_shared<ProcessGroup>(
       std::make_unique<comm::Group>(std::move(job), std::move(world)));

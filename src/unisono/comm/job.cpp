@@ -23,6 +23,7 @@
 #include "unisono/comm/links.h"
 #include "unisono/comm/stack_show.h"
 #include "unisono/comm/watcher.h"
+#include "unisono/engine/engine.h"
 #include "unisono/engine/native/symmetric_memory.h"
 #include "unisono/net/address.h"
 #include "unisono/net/io.h"
@@ -156,6 +157,7 @@ Job::Job(const JobOptions& options, Deadline deadline)
       links_(options.config.links),
       checks_buffers_(options.config.checks_buffers),
       log_level_(options.config.log_level),
+      backend_(options.backend),
       meeting_(meet(options, deadline)),
       endpoint_(random_endpoint_name()),
       node_listener_(net::listen_unix_abstract(endpoint_)),
@@ -182,6 +184,20 @@ Job::Job(const JobOptions& options, Deadline deadline)
                                                       .stacks = *stacks_,
                                                       .logger = logger()})) {
   node_listener_.reset();
+}
+
+std::unique_ptr<engine::Engine> Job::make_engine(const rendezvous::Roster& roster,
+                                                 std::unique_ptr<engine::Engine> native) const {
+  if (backend_.make == nullptr) {
+    return native;
+  }
+  std::unique_ptr<engine::Engine> made = backend_.make(roster, std::move(native));
+  if (made == nullptr) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("rank {}: backend {} made no engine", roster.self().rank, backend_.name));
+  }
+  return made;
 }
 
 Logger Job::logger() const {

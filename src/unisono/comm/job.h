@@ -18,6 +18,8 @@
 #include "unisono/comm/links.h"
 #include "unisono/comm/stack_show.h"
 #include "unisono/comm/watcher.h"
+#include "unisono/engine/backends.h"
+#include "unisono/engine/engine.h"
 #include "unisono/engine/native/symmetric_memory.h"
 #include "unisono/rendezvous/env.h"
 #include "unisono/rendezvous/meet.h"
@@ -33,6 +35,7 @@ struct JobOptions {
   rendezvous::EnvAssignment assignment;
   std::chrono::milliseconds timeout;
   std::uint64_t generation = 0;
+  engine::Backend backend = {};
 };
 
 /// This rank's part of a group's board, which peers may look at after this rank has left.
@@ -69,6 +72,10 @@ class Job {
 
   /// Whether ranks of a node may read each other's private memory.
   [[nodiscard]] SingleCopy single_copy() const { return single_copy_; }
+
+  /// The engine of a group.
+  [[nodiscard]] std::unique_ptr<engine::Engine> make_engine(
+      const rendezvous::Roster& roster, std::unique_ptr<engine::Engine> native) const;
 
   /// What links cost, if it need not be measured.
   [[nodiscard]] const std::optional<LinkCosts>& links() const { return links_; }
@@ -115,6 +122,7 @@ class Job {
   std::optional<LinkCosts> links_;
   bool checks_buffers_;
   LogLevel log_level_;
+  engine::Backend backend_;
   rendezvous::Meeting meeting_;
   std::string endpoint_;
   Fd node_listener_;

@@ -1,44 +1,22 @@
 #include "unisono/engine/backends.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
 
 namespace unisono::engine {
 namespace {
-
-constexpr std::array kBackends{
-    Backend{.name = "unisono",
-            .other_names = {"native", "tcp"},
-            .help = "shared memory inside a node, tcp between nodes",
-            .is_built_in = true,
-            .has_cpu = true,
-            .has_cuda = false},
-    Backend{.name = "gloo",
-            .other_names = {},
-            .help = "PyTorch's; unisono does what it does on CPUs",
-            .is_built_in = false,
-            .has_cpu = true,
-            .has_cuda = false},
-    Backend{.name = "mpi",
-            .other_names = {},
-            .help = "unisono does what it does on CPUs, and needs no MPI",
-            .is_built_in = false,
-            .has_cpu = true,
-            .has_cuda = false},
-    Backend{.name = "nccl",
-            .other_names = {},
-            .help = "for GPUs; copy tensors to the CPU and use unisono",
-            .is_built_in = false,
-            .has_cpu = false,
-            .has_cuda = true},
-};
 
 constexpr std::array<std::string_view, 16> kOperations{"all_reduce",
                                                        "all_reduce_coalesced",
@@ -59,28 +37,99 @@ constexpr std::array<std::string_view, 16> kOperations{"all_reduce",
 
 bool has_name(const Backend& backend, std::string_view name) {
   const auto& others = backend.other_names;
-  const bool is_other = std::find(others.begin(), others.end(), name) != others.end();
-  return backend.name == name || (!name.empty() && is_other);
+  return backend.name == name || std::find(others.begin(), others.end(), name) != others.end();
+}
+
+// All there are.
+class Registry {
+ public:
+  void add(Backend backend) UNISONO_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (find(backend.name) != backends_.end()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("register_backend: there is a backend \"{}\" already", backend.name));
+    }
+    backends_.push_back(std::move(backend));
+  }
+
+  [[nodiscard]] std::optional<Backend> get(std::string_view name) const UNISONO_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    const auto found = find(name);
+    return found == backends_.end() ? std::nullopt : std::optional(*found);
+  }
+
+  [[nodiscard]] std::vector<Backend> all() const UNISONO_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return backends_;
+  }
+
+ private:
+  [[nodiscard]] std::vector<Backend>::const_iterator find(std::string_view name) const
+      UNISONO_REQUIRES(mutex_) {
+    return std::find_if(backends_.begin(), backends_.end(), [&](const Backend& backend) {
+      return has_name(backend, name);
+    });
+  }
+
+  mutable Mutex mutex_;
+  std::vector<Backend> backends_ UNISONO_GUARDED_BY(mutex_){
+      {.name = "unisono",
+       .other_names = {"native", "tcp"},
+       .help = "shared memory inside a node, tcp between nodes"},
+      {.name = "gloo", .help = "PyTorch's; unisono does what it does on CPUs", .is_there = false},
+      {.name = "mpi",
+       .help = "unisono does what it does on CPUs, and needs no MPI",
+       .is_there = false},
+      {.name = "nccl",
+       .help = "for GPUs; copy tensors to the CPU and use unisono",
+       .is_there = false,
+       .has_cpu = false,
+       .has_cuda = true}};
+};
+
+Registry& registry() {
+  static Registry instance;
+  return instance;
+}
+
+// As an error lists them: "unisono (also called native, tcp), traced".
+std::string names_of_those_there() {
+  std::string text;
+  for (const Backend& backend : backends()) {
+    if (backend.is_there) {
+      text += fmt::format("{}{}", text.empty() ? "" : ", ", backend.name);
+      if (!backend.other_names.empty()) {
+        text += fmt::format(" (also called {})", fmt::join(backend.other_names, ", "));
+      }
+    }
+  }
+  return text;
 }
 
 }  // namespace
 
-std::span<const Backend> backends() {
-  return kBackends;
+std::vector<Backend> backends() {
+  return registry().all();
 }
 
-const Backend& find_backend(std::string_view name) {
-  const auto* const found =
-      std::find_if(kBackends.begin(), kBackends.end(), [&](const Backend& backend) {
-        return has_name(backend, name);
-      });
-  if (found == kBackends.end()) {
+void register_backend(std::string name, std::string help, MakeEngine make) {
+  if (name.empty() || make == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("register_backend: the backend \"{}\" needs {}",
+                            name,
+                            name.empty() ? "a name" : "a function that makes its engine"));
+  }
+  registry().add({.name = std::move(name), .help = std::move(help), .make = std::move(make)});
+}
+
+Backend find_backend(std::string_view name) {
+  const std::optional<Backend> found = registry().get(name);
+  if (!found) {
     throw Error(
         ErrorCode::kInvalidArgument,
-        fmt::format("there is no backend \"{}\"; there is unisono (also called native, tcp)",
-                    name));
+        fmt::format("there is no backend \"{}\"; there is {}", name, names_of_those_there()));
   }
-  if (!found->is_built_in) {
+  if (!found->is_there) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("backend {} is not built in: {}", found->name, found->help));
   }

@@ -1,35 +1,55 @@
 #pragma once
 
-#include <array>
+#include <functional>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "unisono/base/buffer.h"
+#include "unisono/engine/engine.h"
+#include "unisono/rendezvous/roster.h"
 
 namespace unisono::engine {
 
+/// Makes what carries out the operations of a group on one of its ranks; `roster` outlives it.
+/// `native` is what would do so otherwise: the engine may keep it and hand it what it does not
+/// carry out itself. Ranks need not have the same engine, but each must do its part in the others'
+/// operations.
+using MakeEngine = std::function<std::unique_ptr<Engine>(const rendezvous::Roster& roster,
+                                                         std::unique_ptr<Engine> native)>;
+
 /// What carries out a group's operations, under the name by which users ask for it.
 struct Backend {
-  std::string_view name;
-  std::array<std::string_view, 2> other_names;
-  std::string_view help;  ///< What it is; of one that is not built in, what to do instead.
-  bool is_built_in;
-  bool has_cpu;
-  bool has_cuda;
+  std::string name;
+  std::vector<std::string> other_names = {};
+  std::string help;  ///< What it is; of one that is not there, what to do instead.
+  bool is_there = true;
+  bool has_cpu = true;
+  bool has_cuda = false;
+  MakeEngine make = nullptr;  ///< Null: the native engine does it.
 
   [[nodiscard]] bool has(DeviceType device) const {
-    return is_built_in && (device == DeviceType::kCpu ? has_cpu : has_cuda);
+    return is_there && (device == DeviceType::kCpu ? has_cpu : has_cuda);
   }
 };
 
-/// Those that are built in, and others that users of torch.distributed know.
-[[nodiscard]] std::span<const Backend> backends();
+/// Those that are built in or registered, and others that users of torch.distributed know.
+/// Thread-safe.
+[[nodiscard]] std::vector<Backend> backends();
 
-/// Throws Error(kInvalidArgument) with what to do, if there is no such backend or it is not built
-/// in.
-[[nodiscard]] const Backend& find_backend(std::string_view name);
+/// Adds a backend of the program's own, which groups can be made of from here on, and groups of
+/// those. `make` is called by each rank's thread that makes a group; what it throws ends that.
+/// Messages between two ranks (send, recv, batch) pass beside it, as ever. Thread-safe.
+///
+/// Throws Error(kInvalidArgument) if there is no name, or one that a backend has.
+void register_backend(std::string name, std::string help, MakeEngine make);
 
-/// The operations that each backend which is built in has, on each of its devices: the names of
+/// Throws Error(kInvalidArgument) with what to do, if there is no such backend. Thread-safe.
+[[nodiscard]] Backend find_backend(std::string_view name);
+
+/// The operations that each backend which is there has, on each of its devices: the names of
 /// ProcessGroup's members.
 [[nodiscard]] std::span<const std::string_view> operation_names();
 

@@ -1,5 +1,6 @@
 #include "unisono/engine/backends.h"
 
+#include <memory>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -28,7 +29,7 @@ TEST(Backends, KnownOnesThatAreNotBuiltInSayWhatToDo) {
                     HasSubstr("backend " + name + " is not built in"), HasSubstr("unisono"))));
   }
   for (const Backend& backend : backends()) {
-    EXPECT_EQ(backend.has(DeviceType::kCpu), backend.name == "unisono");
+    EXPECT_EQ(backend.has(DeviceType::kCpu), backend.is_there);
     EXPECT_FALSE(backend.has(DeviceType::kCuda));
   }
 }
@@ -38,6 +39,30 @@ TEST(Backends, UnknownNamesAreAnsweredWithTheKnownOnes) {
     EXPECT_THAT([&] { (void)find_backend(name); },
                 ThrowsMessage<Error>(HasSubstr("no backend \"" + name + "\"; there is unisono")));
   }
+}
+
+TEST(Backends, OneOfTheProgramsOwnIsListedAndFound) {
+  const MakeEngine keep = [](const rendezvous::Roster&, std::unique_ptr<Engine> native) {
+    return native;
+  };
+  register_backend("own", "passes everything on", keep);
+  EXPECT_EQ(find_backend("own").help, "passes everything on");
+  EXPECT_TRUE(find_backend("own").has(DeviceType::kCpu));
+  EXPECT_EQ(backends().back().name, "own");
+  EXPECT_THAT([] { (void)find_backend("other"); },
+              ThrowsMessage<Error>(HasSubstr("there is unisono (also called native, tcp), own")));
+  for (const std::string taken : {"own", "unisono", "tcp", "nccl"}) {
+    EXPECT_THAT(
+        [&] { register_backend(taken, "", keep); },
+        ThrowsMessage<Error>("register_backend: there is a backend \"" + taken + "\" already"));
+  }
+}
+
+TEST(Backends, OneOfTheProgramsOwnNeedsANameAndAFunction) {
+  EXPECT_THAT([] { register_backend("idle", "", nullptr); },
+              ThrowsMessage<Error>(HasSubstr("needs a function that makes its engine")));
+  EXPECT_THAT([] { register_backend("", "", [](const auto&, auto native) { return native; }); },
+              ThrowsMessage<Error>(HasSubstr("needs a name")));
 }
 
 }  // namespace
