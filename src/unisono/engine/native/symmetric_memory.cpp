@@ -15,6 +15,13 @@
 
 namespace unisono::engine {
 
+namespace {
+
+// With less, what the processor remembers of page tables is enough.
+constexpr std::int64_t kLeastHuge = 16 << 20;
+
+}  // namespace
+
 SymmetricMemory::SymmetricMemory(std::shared_ptr<const shm::Arena> arena)
     : arena_(std::move(arena)), heap_(*arena_) {}
 
@@ -28,7 +35,11 @@ Buffer SymmetricMemory::allocate(std::int64_t count, DType dtype) {
                             to_string(dtype),
                             arena_->n_bytes()));
   }
-  const std::int64_t offset = reserve(count * element_bytes);
+  const std::int64_t n_bytes = count * element_bytes;
+  const std::int64_t offset = reserve(n_bytes);
+  if (n_bytes >= kLeastHuge) {
+    arena_->prefer_huge_pages(offset, n_bytes);
+  }
   std::byte* const data = arena_->data() + offset;
   // The deleter's share keeps arena and heap alive until the buffer is gone.
   std::shared_ptr<void> owner(

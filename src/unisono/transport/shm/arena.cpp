@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -88,6 +89,13 @@ std::optional<std::int64_t> Arena::offset_of(const void* pointer, std::int64_t n
     return std::nullopt;
   }
   return static_cast<std::int64_t>(at - begin);
+}
+
+void Arena::prefer_huge_pages(std::int64_t offset, std::int64_t n_bytes) const noexcept {
+  const std::int64_t page = ::sysconf(_SC_PAGESIZE);
+  const std::int64_t begin = offset / page * page;
+  const std::int64_t end = std::min((offset + n_bytes + page - 1) / page * page, n_bytes_);
+  ::madvise(data_ + begin, static_cast<std::size_t>(end - begin), MADV_HUGEPAGE);
 }
 
 std::int64_t default_arena_bytes() {

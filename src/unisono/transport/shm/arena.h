@@ -35,6 +35,9 @@ class Arena {
   [[nodiscard]] std::optional<std::int64_t> offset_of(const void* pointer,
                                                       std::int64_t n_bytes) const;
 
+  /// Has the pages there be huge ones, where the system lets shared memory have them on advice.
+  void prefer_huge_pages(std::int64_t offset, std::int64_t n_bytes) const noexcept;
+
  private:
   Arena(Fd memory, std::byte* data, std::int64_t n_bytes);
 

@@ -6,8 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <ios>
 #include <optional>
 #include <random>
+#include <sstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -55,6 +60,40 @@ TEST(Arena, ABufferLargerThanTheArenaIsOutside) {
   const std::byte* const above = arena.data() + (1 << 21);
   EXPECT_EQ(arena.offset_of(above, 1 << 22), std::nullopt);
   EXPECT_EQ(arena.offset_of(arena.data(), (1 << 20) + 1), std::nullopt);
+}
+
+// Whether the kernel notes for the page at `address` that it had better be huge.
+bool is_to_be_huge(const std::byte* address) {
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  std::ifstream smaps("/proc/self/smaps");
+  bool is_inside = false;
+  for (std::string line; std::getline(smaps, line);) {
+    std::istringstream words(line);
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    char dash = 0;
+    if (words >> std::hex >> begin >> dash >> end && dash == '-') {
+      is_inside = begin <= wanted && wanted < end;
+    } else if (is_inside && line.starts_with("VmFlags:")) {
+      return line.find(" hg") != std::string::npos;
+    }
+  }
+  ADD_FAILURE() << "the address is not mapped";
+  return false;
+}
+
+TEST(Arena, HugePagesAreAskedForWhereTheyArePreferred) {
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) {
+    GTEST_SKIP() << "this kernel has no transparent huge pages";
+  }
+  const Arena arena = Arena::create(64 * kMiB);
+  arena.prefer_huge_pages(8 * kMiB + 100, 16 * kMiB);
+  EXPECT_FALSE(is_to_be_huge(arena.data() + 8 * kMiB - 1));
+  EXPECT_TRUE(is_to_be_huge(arena.data() + 8 * kMiB + 100));
+  EXPECT_TRUE(is_to_be_huge(arena.data() + 24 * kMiB + 99));
+  EXPECT_FALSE(is_to_be_huge(arena.data() + 25 * kMiB));
+  arena.prefer_huge_pages(63 * kMiB, kMiB);
+  EXPECT_TRUE(is_to_be_huge(arena.data() + 64 * kMiB - 1));
 }
 
 TEST(Heap, ReusedMemoryIsZero) {
