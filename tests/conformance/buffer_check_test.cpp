@@ -1,5 +1,9 @@
 // UNISONO_CHECK_BUFFERS: programs that touch a message's buffer before they wait for it are told.
+#include <chrono>
+#include <cmath>
 #include <cstddef>
+#include <exception>
+#include <future>
 #include <span>
 #include <string>
 #include <thread>
@@ -82,6 +86,75 @@ TEST_P(BufferCheck, AWriteIntoWhatWasReceivedIsReported) {
       }
     }
   });
+}
+
+TEST_P(BufferCheck, AReadOrWriteBeforeTheWaitIsReportedThoughNothingHasComeYet) {
+  run_ranks(GetParam(), [](ProcessGroup& group) {
+    // Of the second size there are whole pages, which notice reads too.
+    for (const std::size_t size : kSizes) {
+      for (const bool is_write : {true, false}) {
+        std::vector<float> values(size, 1.0F);
+        const Buffer buffer = as_buffer(std::span(values));
+        if (group.rank() == 0) {
+          group.barrier();
+          group.send(buffer, 1);
+          continue;
+        }
+        const Work work = group.recv_async(buffer, 0);
+        if (is_write) {
+          values[size / 2] = 2.0F;
+        } else {
+          EXPECT_TRUE(std::isnan(values[size / 2])) << "whoever reads it sees that it is too early";
+        }
+        group.barrier();
+        const bool is_noticed = is_write || size == kSizes[1];
+        EXPECT_THAT(complaint_of(work),
+                    is_noticed
+                        ? ::testing::MatchesRegex(
+                              ".*recv .f32.*, from rank 0, tag 0.: the buffer was .*" +
+                              std::string(is_write ? "written to" : "read") + ".* before wait.*")
+                        : ::testing::MatchesRegex(""));
+        EXPECT_EQ(values, std::vector<float>(size, 1.0F)) << "the message is there all the same";
+      }
+    }
+  });
+}
+
+TEST_P(BufferCheck, ACallbackMayLookAtWhatHasCome) {
+  run_ranks(GetParam(), [](ProcessGroup& group) {
+    for (const std::size_t size : kSizes) {
+      std::vector<float> values(size, 1.0F + static_cast<float>(group.rank()));
+      if (group.rank() == 0) {
+        group.barrier();
+        group.send(as_buffer(std::span(values)), 1);
+        continue;
+      }
+      const Work work = group.recv_async(as_buffer(std::span(values)), 0);
+      std::promise<float> seen_in_callback;
+      work.on_completion([&](const std::exception_ptr& error) {
+        EXPECT_EQ(error, nullptr);
+        seen_in_callback.set_value(values.back());
+      });
+      group.barrier();
+      EXPECT_EQ(complaint_of(work), "");
+      EXPECT_EQ(values, std::vector<float>(size, 1.0F));
+      EXPECT_EQ(seen_in_callback.get_future().get(), 1.0F);
+    }
+  });
+}
+
+TEST_P(BufferCheck, AFailedReceiveLeavesItsBufferToTheProgram) {
+  const auto errors = test::errors_of_ranks(GetParam(), [](ProcessGroup& group) {
+    std::vector<float> values(kSizes[1], 1.0F);
+    if (group.rank() == 1) {
+      const Work work = group.recv_async(
+          as_buffer(std::span(values)), 0, {.timeout = std::chrono::milliseconds(50)});
+      EXPECT_THROW(work.wait(), Error);
+      values.assign(values.size(), 3.0F);
+      EXPECT_EQ(values.back(), 3.0F);
+    }
+  });
+  EXPECT_EQ(errors.size(), 2);
 }
 
 TEST_P(BufferCheck, ThoseThatWaitFirstHearNothing) {

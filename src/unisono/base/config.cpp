@@ -213,7 +213,7 @@ constexpr std::array<ConfigRow, 10> kRows{{
      "off",
      "Whether the wait for an asynchronous send or receive fails if its buffer was written to "
      "before "
-     "it: to find such errors, as each message is read twice more.",
+     "it, or a page of a receive's read: to find such errors; messages take several times as long.",
      parse_checks_buffers},
     {"UNISONO_LINKS",
      "figures",

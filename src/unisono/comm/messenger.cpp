@@ -18,6 +18,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 #include "unisono/comm/buffer_check.h"
+#include "unisono/comm/guarded_receive.h"
 #include "unisono/comm/message_request.h"
 #include "unisono/comm/work.h"
 #include "unisono/comm/work_state.h"
@@ -97,8 +98,8 @@ std::vector<Work> Messenger::submit(Requests requests) {
     start_progress();
     for (std::unique_ptr<MessageRequest>& request : requests) {
       request->state = std::make_shared<WorkState>(++n_messages_);
-      if (parts_.checks_buffers && request->is_send) {
-        request->state->set_check(unchanged_check(request->buffer, name_of(*request)));
+      if (parts_.checks_buffers) {
+        check_buffer(*request);
       }
       works.emplace_back(request->state);
       // finish_request() owns it again.
@@ -112,6 +113,17 @@ std::vector<Work> Messenger::submit(Requests requests) {
   }
   complete(finished);
   return works;
+}
+
+// From here on, until somebody waits.
+void Messenger::check_buffer(MessageRequest& request) const {
+  if (request.is_send) {
+    request.state->set_check(unchanged_check(request.buffer, name_of(request)));
+    return;
+  }
+  const auto guard = std::make_shared<GuardedReceive>(request.buffer, name_of(request));
+  request.buffer = guard->landing();
+  request.state->set_check([guard] { guard->deliver(); });
 }
 
 // Also tells the other ranks of a failure that was found between two operations.

@@ -92,6 +92,7 @@ class Messenger {
   void throw_if_stopping() const UNISONO_REQUIRES(mutex_);
   void post(MessageRequest& request) UNISONO_REQUIRES(mutex_);
   bool advance() UNISONO_REQUIRES(mutex_);
+  void check_buffer(MessageRequest& request) const;
   [[nodiscard]] std::string name_of(const MessageRequest& request) const;
   void take_ended() UNISONO_REQUIRES(mutex_);
   template <class Step>

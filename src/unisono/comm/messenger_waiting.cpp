@@ -15,7 +15,6 @@
 #include "unisono/base/mutex.h"
 #include "unisono/base/spin.h"
 #include "unisono/base/thread.h"
-#include "unisono/comm/buffer_check.h"
 #include "unisono/comm/message_request.h"
 #include "unisono/comm/messenger.h"
 #include "unisono/comm/work_state.h"
@@ -291,9 +290,6 @@ void Messenger::complete(const Requests& finished) const {
     const std::optional<Error>& error = request->error;
     std::exception_ptr exception =
         error ? std::make_exception_ptr(Error(error->code(), error->what())) : nullptr;
-    if (parts_.checks_buffers && !request->is_send && !error) {
-      state->set_check(unchanged_check(request->buffer, name_of(*request)));
-    }
     // The buffers are the caller's again before it hears of the end.
     request->buffer = {};
     state->complete(std::move(exception));

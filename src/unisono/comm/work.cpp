@@ -13,11 +13,8 @@ namespace unisono {
 namespace {
 
 void throw_error_of(comm::WorkState& state) {
-  if (const std::exception_ptr error = state.error()) {
+  if (const std::exception_ptr error = state.settle()) {
     std::rethrow_exception(error);
-  }
-  if (const std::function<void()> check = state.take_check()) {
-    check();
   }
 }
 

@@ -21,8 +21,12 @@ void WorkState::complete(std::exception_ptr error) {
     is_completed_.store(true, std::memory_order_release);
   }
   completed_.notify_all();
+  if (callbacks.empty()) {
+    return;
+  }
+  const std::exception_ptr result = settle();
   for (const auto& callback : callbacks) {
-    callback(this->error());
+    callback(result);
   }
 }
 
@@ -44,16 +48,14 @@ std::exception_ptr WorkState::error() {
 }
 
 void WorkState::on_completion(std::function<void(std::exception_ptr)> callback) {
-  std::exception_ptr error;
   {
     const MutexLock lock(mutex_);
     if (!is_completed()) {
       callbacks_.push_back(std::move(callback));
       return;
     }
-    error = error_;
   }
-  callback(error);
+  callback(settle());
 }
 
 void WorkState::set_check(std::function<void()> check) {
@@ -61,9 +63,20 @@ void WorkState::set_check(std::function<void()> check) {
   check_ = std::move(check);
 }
 
-std::function<void()> WorkState::take_check() {
+std::exception_ptr WorkState::settle() {
+  // Who comes second waits until it is over. With the check goes what it holds, whatever became of
+  // the operation.
   const MutexLock lock(mutex_);
-  return std::exchange(check_, nullptr);
+  const std::function<void()> check = std::exchange(check_, nullptr);
+  if (error_ || !check) {
+    return error_;
+  }
+  try {
+    check();
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
 }
 
 }  // namespace unisono::comm

@@ -31,11 +31,12 @@ class WorkState {
 
   void on_completion(std::function<void(std::exception_ptr)> callback) UNISONO_EXCLUDES(mutex_);
 
-  /// What the first wait that finds the operation ended calls, and throws.
+  /// What is called when somebody first hears that the operation has ended well, by a wait or a
+  /// callback; what it throws, that one hears. It must not come back here.
   void set_check(std::function<void()> check) UNISONO_EXCLUDES(mutex_);
 
-  /// Null if there is none, or it was taken.
-  [[nodiscard]] std::function<void()> take_check() UNISONO_EXCLUDES(mutex_);
+  /// Of an operation that has ended: its error, or what the check throws now; null for success.
+  [[nodiscard]] std::exception_ptr settle() UNISONO_EXCLUDES(mutex_);
 
   [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
 

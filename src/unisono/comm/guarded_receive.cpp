@@ -1,0 +1,62 @@
+#include "unisono/comm/guarded_receive.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
+#include "unisono/base/guarded_pages.h"
+
+namespace unisono::comm {
+namespace {
+
+constexpr std::byte kPoison{0xFF};
+
+std::span<std::byte> bytes_of(const Buffer& buffer) {
+  return {static_cast<std::byte*>(buffer.data), static_cast<std::size_t>(buffer.n_bytes())};
+}
+
+}  // namespace
+
+GuardedReceive::GuardedReceive(const Buffer& buffer, std::string who)
+    : buffer_(buffer),
+      who_(std::move(who)),
+      memory_(std::make_shared<std::vector<std::byte>>(bytes_of(buffer).size())) {
+  std::ranges::fill(bytes_of(buffer_), kPoison);
+  pages_.emplace(bytes_of(buffer_), fmt::format("{}: before wait() the buffer", who_));
+}
+
+Buffer GuardedReceive::landing() const {
+  Buffer landing = buffer_;
+  landing.data = memory_->data();
+  landing.owner = memory_;
+  return landing;
+}
+
+void GuardedReceive::deliver() {
+  GuardedPages::Touch touch = pages_->first_touch();
+  pages_.reset();
+  const std::span<std::byte> bytes = bytes_of(buffer_);
+  const bool is_changed =
+      std::ranges::any_of(bytes, [](std::byte value) { return value != kPoison; });
+  if (touch == GuardedPages::Touch::kNone && is_changed) {
+    touch = GuardedPages::Touch::kWrite;
+  }
+  if (!bytes.empty()) {
+    std::memcpy(bytes.data(), memory_->data(), bytes.size());
+  }
+  if (touch != GuardedPages::Touch::kNone) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: the buffer was {} before wait()", who_, to_string(touch)));
+  }
+}
+
+}  // namespace unisono::comm
