@@ -210,6 +210,18 @@ void absence(const std::string& absent) {
   group->recv(unisono::as_buffer(std::span(&value, 1)), std::stoi(absent), {.tag = 3});
 }
 
+// Rank 0 waits for a message from anybody; the others compute until the end of their input.
+void anybody(const std::string& /*unused*/) {
+  const auto group = unisono::init_process_group();
+  print("ready\n");
+  if (group->rank() != 0) {
+    wait_for_end_of_stdin();
+    return;
+  }
+  std::int32_t value = 0;
+  group->recv(unisono::as_buffer(std::span(&value, 1)), unisono::kAnySource);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -218,7 +230,8 @@ int main(int argc, char** argv) {
                                                                   {"late", late},
                                                                   {"mismatch", mismatch},
                                                                   {"stream", stream},
-                                                                  {"absence", absence}};
+                                                                  {"absence", absence},
+                                                                  {"anybody", anybody}};
   try {
     modes.at(argc > 1 ? argv[1] : "")(argc > 2 ? argv[2] : "");
   } catch (const std::exception& error) {

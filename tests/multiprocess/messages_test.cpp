@@ -155,6 +155,55 @@ TEST_P(Ring, OthersSayForWhomTheyWaitAndThatItLeft) {
   }
 }
 
+// No connection tells rank 0 of the death, and nobody makes a call who would notice it.
+TEST(FromAnybody, ADeathIsNamedThatARankOfItsNodeSees) {
+  Job job({.world_size = 3, .mode = {"anybody"}, .nodes = {"a", "b", "b"}});
+  job.start_all();
+  if (!wait_for_all(job, 3, "ready\n")) {
+    return;
+  }
+  const std::string dead = name_of(job, 2);
+  job.processes().send_signal(2, SIGKILL);
+  EXPECT_TRUE(job.processes().wait_for_output(0, dead));
+  job.processes().close_stdin(1);
+  const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
+  EXPECT_EQ(results[0].exit_code, 1);
+  EXPECT_THAT(results[0].err, AllOf(HasSubstr("from any rank"), HasSubstr("is gone")));
+}
+
+TEST(FromAnybody, ARankThatStaysAloneIsTold) {
+  Job job({.world_size = 3, .mode = {"anybody"}, .nodes = {"a", "b", "c"}});
+  job.start_all();
+  if (!wait_for_all(job, 3, "ready\n")) {
+    return;
+  }
+  const std::string left = name_of(job, 1);
+  const std::string dead = name_of(job, 2);
+  job.processes().close_stdin(1);
+  job.processes().send_signal(2, SIGKILL);
+  const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
+  EXPECT_EQ(results[0].exit_code, 1);
+  EXPECT_THAT(
+      results[0].err,
+      AllOf(HasSubstr("no rank is left that could send"), HasSubstr(left), HasSubstr(dead)));
+}
+
+TEST(FromAnybody, ARankThatLeavesIsNoErrorWhileAnotherIsThere) {
+  Job job({.world_size = 3,
+           .mode = {"anybody"},
+           .nodes = {"a", "b", "c"},
+           .variables = {{"UNISONO_TIMEOUT_SECONDS", "4"}}});
+  job.start_all();
+  if (!wait_for_all(job, 3, "ready\n")) {
+    return;
+  }
+  job.processes().close_stdin(1);
+  const bool has_timed_out = job.processes().wait_for_output(0, "timed out");
+  job.processes().close_stdin(2);
+  const std::vector<ProcessResult> results = job.processes().finish();
+  EXPECT_TRUE(has_timed_out) << results[0].err;
+}
+
 class Misfit : public ::testing::TestWithParam<Nodes> {};
 
 TEST_P(Misfit, ClosesTheGroupOfASenderThatIsDone) {

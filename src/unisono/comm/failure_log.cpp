@@ -16,6 +16,14 @@
 #include "unisono/store/store.h"
 
 namespace unisono::comm {
+namespace {
+
+// Behind the rank.
+std::string reason_in(const std::string& line) {
+  return line.substr(std::min(line.find('\t') + 1, line.size()));
+}
+
+}  // namespace
 
 FailureLog::FailureLog(SideStore& store, const std::string& prefix, int rank)
     : store_(store), key_(prefix + "/failures"), rank_(rank) {}
@@ -53,7 +61,7 @@ std::string FailureLog::read_others(const std::string& known,
         store->set(read_key_of(std::to_string(rank_)), "");
         return reasons;
       }
-      const std::string reason = line->substr(std::min(line->find('\t') + 1, line->size()));
+      const std::string reason = reason_in(*line);
       if (!line->starts_with(own_prefix) && known.find(reason) == std::string::npos) {
         reasons += (reasons.empty() ? "" : "; ") + reason;
       }
@@ -61,6 +69,25 @@ std::string FailureLog::read_others(const std::string& known,
   } catch (const std::exception&) {
     return reasons;
   }
+}
+
+std::string FailureLog::look() const noexcept {
+  const std::shared_ptr<store::Store> store = store_.try_open();
+  std::string reasons;
+  try {
+    for (std::int64_t number = 1; store != nullptr; ++number) {
+      const std::optional<std::string> line = store->try_get(key_of(number));
+      if (!line) {
+        break;
+      }
+      if (!line->starts_with(fmt::format("{}\t", rank_))) {
+        reasons += (reasons.empty() ? "" : "; ") + reason_in(*line);
+      }
+    }
+  } catch (const std::exception&) {
+    store_.give_up();
+  }
+  return reasons;
 }
 
 void FailureLog::wait_for_readers(std::chrono::milliseconds patience) noexcept {

@@ -24,6 +24,9 @@ class FailureLog {
   [[nodiscard]] std::string read_others(const std::string& known,
                                         std::chrono::milliseconds patience) noexcept;
 
+  /// What other ranks have written so far; "" when there is nothing or the store is gone.
+  [[nodiscard]] std::string look() const noexcept;
+
   /// For the rank that serves the store, before it may end: waits up to `patience` until those that
   /// wrote a reason have read.
   void wait_for_readers(std::chrono::milliseconds patience) noexcept;

@@ -188,7 +188,8 @@ Links::Links(Job& job, GroupSetup setup)
                          .failure = failure_,
                          .stall = job.stall(),
                          .checks_buffers = job.checks_buffers(),
-                         .explain = [this](const Error& error) { return explain(error); }})) {
+                         .explain = [this](const Error& error) { return explain(error); },
+                         .find_reasons = [this] { return failures_.look(); }})) {
   failure_.on_set([this] { wake(); });
 }
 

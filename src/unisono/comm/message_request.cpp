@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/deadline.h"
@@ -79,6 +80,34 @@ std::optional<Error> MessageRequest::departed(std::span<const int> /*late_ranks*
     }
   }
   return Error(ErrorCode::kPeerLost, "all other ranks left the group");
+}
+
+// Who has a connection with the rank that is waited for hears of its end; a rank that waits for
+// anybody may have none with the one that failed.
+void MessageRequest::look_into(std::span<const int> /*late_ranks*/) const {
+  const std::string reasons = waiting_->find_reasons();
+  if (!reasons.empty()) {
+    throw Error(ErrorCode::kPeerLost, fmt::format("other ranks gave up: {}", reasons));
+  }
+  if (peer != engine::kAnyRank || waiting_->world_size == 1) {
+    return;
+  }
+  std::vector<int> gone;
+  for (int rank = 0; rank < waiting_->world_size; ++rank) {
+    const bool is_other = rank != waiting_->rank && !has_departed(rank);
+    if (is_other && !waiting_->is_unreachable(rank)) {
+      were_all_gone_ = false;
+      return;
+    }
+    if (is_other) {
+      gone.push_back(rank);
+    }
+  }
+  if (std::exchange(were_all_gone_, true)) {
+    throw Error(ErrorCode::kPeerLost,
+                fmt::format("no rank is left that could send: nobody listens any more for {}",
+                            waiting_->ranks.describe_late(gone)));
+  }
 }
 
 void MessageRequest::stalled(std::chrono::milliseconds waited,

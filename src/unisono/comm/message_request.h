@@ -30,6 +30,10 @@ struct MessageWaiting {
   std::function<bool(int rank)> has_left;
   /// Takes up what has come in the meantime.
   std::function<void()> look_again;
+  /// Whether nobody listens for a rank of another node any more, with which there is no connection.
+  std::function<bool(int rank)> is_unreachable;
+  /// Why ranks that this one has no connection with gave up; "" if none has.
+  std::function<std::string()> find_reasons;
 };
 
 /// What a caller asks for.
@@ -72,8 +76,7 @@ class MessageRequest final : public engine::Message, private transport::WaitRepo
   [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override;
   [[nodiscard]] std::optional<Error> departed(std::span<const int> late_ranks) const override;
 
-  // Messages have no order that ranks could disagree on.
-  void look_into(std::span<const int> /*late_ranks*/) const override {}
+  void look_into(std::span<const int> late_ranks) const override;
 
   void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const override;
 
@@ -84,6 +87,8 @@ class MessageRequest final : public engine::Message, private transport::WaitRepo
   std::chrono::milliseconds timeout_;
   const MessageWaiting* waiting_ = nullptr;
   std::optional<transport::Patience> patience_;
+  // A connection may be on its way when its rank leaves, so it takes two looks to find all gone.
+  mutable bool were_all_gone_ = false;
 };
 
 }  // namespace unisono::comm

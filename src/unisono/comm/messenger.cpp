@@ -31,6 +31,9 @@ namespace {
 // Time for the peers to read why this rank gave up, or to answer what is no longer needed.
 constexpr std::chrono::milliseconds kLinger{250};
 
+// Between looks at what ranks have written down of their failures.
+constexpr std::chrono::milliseconds kReasonsPause{150};
+
 // Of each rank. What comes unasked for waits in memory.
 constexpr int kPacketsPerListening = 16;
 
@@ -45,7 +48,10 @@ Messenger::Messenger(const MessengerParts& parts)
                .stall = parts.stall,
                .has_left = [this](int rank)
                                UNISONO_REQUIRES(mutex_) { return messages_.has_left(rank); },
-               .look_again = [this]() UNISONO_REQUIRES(mutex_) { take_all(); }},
+               .look_again = [this]() UNISONO_REQUIRES(mutex_) { take_all(); },
+               .is_unreachable = [this](int rank)
+                                     UNISONO_REQUIRES(mutex_) { return is_unreachable(rank); },
+               .find_reasons = [this]() UNISONO_REQUIRES(mutex_) { return find_reasons(); }},
       has_cores_(parts.topology.local_world_size() <= available_cores()),
       messages_({.topology = parts.topology,
                  .mailbox = parts.mailbox,
@@ -54,6 +60,20 @@ Messenger::Messenger(const MessengerParts& parts)
 
 Messenger::~Messenger() {
   finish();
+}
+
+bool Messenger::is_unreachable(int rank) {
+  const collective::Topology& topology = parts_.topology;
+  return topology.node_of(rank) != topology.node() && parts_.mesh.is_unreachable(rank);
+}
+
+// Asked by every message that waits.
+std::string Messenger::find_reasons() {
+  if (parts_.topology.n_nodes() == 1 || !next_reasons_.has_passed()) {
+    return "";
+  }
+  next_reasons_ = Deadline::after(kReasonsPause);
+  return parts_.find_reasons();
 }
 
 // What a rank has sent before it left may be more than one look takes. Others may go on sending.
@@ -256,26 +276,41 @@ void Messenger::wake() const noexcept {
   parts_.mesh.wake();
 }
 
+void Messenger::on_failure(std::function<void()> tell) {
+  const MutexLock lock(mutex_);
+  tell_ = std::move(tell);
+}
+
 void Messenger::listen() noexcept {
   std::optional<Error> error;
   {
     const MutexLock lock(mutex_);
-    if (n_networked_ > 0 || is_stopping_ || is_settling_ || parts_.failure.is_set()) {
-      return;  // Somebody else looks, or there is nothing to hear any more.
+    if (is_stopping_ || !tell_) {
+      return;
     }
-    for (int n = 0; n < kPacketsPerListening; ++n) {
+    is_listening_ = true;
+    // Else somebody else looks, or there is nothing to hear any more.
+    const bool must_look = n_networked_ == 0 && !is_settling_ && !parts_.failure.is_set();
+    for (int n = 0; must_look && n < kPacketsPerListening; ++n) {
       const bool has_moved =
           guard([&]() UNISONO_REQUIRES(mutex_) { return messages_.progress_between_nodes(); });
       if (!has_moved) {
         break;
       }
     }
-    error = error_;
+    error = must_look ? error_ : std::nullopt;
   }
-  // The next call tells the other ranks.
   if (error) {
     (void)parts_.failure.set(*error);
   }
+  if (parts_.failure.is_set()) {
+    tell_();
+  }
+  {
+    const MutexLock lock(mutex_);
+    is_listening_ = false;
+  }
+  changed_.notify_all();
 }
 
 void Messenger::abort(const Error& reason) noexcept {
@@ -317,8 +352,8 @@ void Messenger::finish() {
     progress.join();
   }
   const MutexLock lock(mutex_);
-  while (!requests_.empty()) {
-    changed_.wait(mutex_);  // Until the threads in run() have ended.
+  while (!requests_.empty() || is_listening_) {
+    changed_.wait(mutex_);  // Until the threads in run() have ended, and the watcher.
   }
 }
 

@@ -37,6 +37,8 @@ struct MessengerParts {
   bool checks_buffers;
   /// Adds to an error what other ranks say of it. Any thread.
   std::function<Error(const Error&)> explain;
+  /// What ranks have written down of why they gave up; "" if none has. Any thread.
+  std::function<std::string()> find_reasons;
 };
 
 /// Runs a group's messages beside its other operations. Thread-safe.
@@ -58,7 +60,7 @@ class Messenger {
 
   /// `tell` is called, by any thread and without a lock, when messages have set the group's
   /// failure: it makes it known to the other ranks.
-  void on_failure(std::function<void()> tell) { tell_ = std::move(tell); }
+  void on_failure(std::function<void()> tell) UNISONO_EXCLUDES(mutex_);
 
   using Requests = std::vector<std::unique_ptr<MessageRequest>>;
 
@@ -73,8 +75,8 @@ class Messenger {
   void wake() const noexcept;
 
   /// Hears what ranks of other nodes have said while this rank waited for none of them: that their
-  /// group failed, say, over a message that this rank has sent long since. For the watcher, now and
-  /// then.
+  /// group failed, say, over a message that this rank has sent long since. And tells them where
+  /// this rank's has, while it made no call. For the watcher, now and then.
   void listen() noexcept UNISONO_EXCLUDES(mutex_);
 
   /// Tells the ranks of other nodes that this rank's group failed, and why.
@@ -132,12 +134,14 @@ class Messenger {
   void complete(const Requests& finished) const;
   [[nodiscard]] Mode mode_of(const MessageRequest& request) const UNISONO_REQUIRES(mutex_);
   void adapt_spinning(bool was_spin, int n_yields) UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] bool is_unreachable(int rank) UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] std::string find_reasons() UNISONO_REQUIRES(mutex_);
   [[nodiscard]] bool needs_network(const MessageRequest& request) const;
 
   MessengerParts parts_;
   MessageWaiting waiting_;
-  bool has_cores_;  // For each of the node's ranks.
-  std::function<void()> tell_;
+  bool has_cores_;              // For each of the node's ranks.
+  std::function<void()> tell_;  // Set before the first call; the watcher may be earlier.
 
   Mutex mutex_;
   Condition changed_;
@@ -153,6 +157,7 @@ class Messenger {
   bool is_settling_ UNISONO_GUARDED_BY(mutex_) = false;
   bool has_aborted_ UNISONO_GUARDED_BY(mutex_) = false;
   bool is_stopping_ UNISONO_GUARDED_BY(mutex_) = false;
+  bool is_listening_ UNISONO_GUARDED_BY(mutex_) = false;
   std::uint64_t n_messages_ UNISONO_GUARDED_BY(mutex_) = 0;
   // A thread sleeps for all, or is about to; in poll(2) if `is_polling_`.
   bool is_watched_ UNISONO_GUARDED_BY(mutex_) = false;
@@ -162,6 +167,8 @@ class Messenger {
   // When they have ended.
   bool must_wake_watch_ UNISONO_GUARDED_BY(mutex_) = false;
   SpinLimit spin_limit_ UNISONO_GUARDED_BY(mutex_);
+  // When the reasons of others are worth another look.
+  Deadline next_reasons_ UNISONO_GUARDED_BY(mutex_) = Deadline::after(std::chrono::seconds(0));
   std::thread progress_thread_ UNISONO_GUARDED_BY(mutex_);
 };
 

@@ -40,6 +40,9 @@ constexpr std::chrono::seconds kLivenessTimeout{20};
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kMaxPause{5000};
 
+// A look whether somebody listens, who refuses at once if not.
+constexpr std::chrono::milliseconds kGlance{100};
+
 // Listeners exist before the roster does, so a rank that refuses is gone: but a connection of its
 // own may have been on its way here when it left.
 constexpr int kMaxRefusals = 3;
@@ -52,6 +55,19 @@ MessageMesh::MessageMesh(std::vector<MeshMember> members, std::string secret, ne
 PacketStream* MessageMesh::find(int rank) const {
   const auto found = streams_.find(rank);
   return found == streams_.end() ? nullptr : found->second.get();
+}
+
+bool MessageMesh::is_unreachable(int rank) {
+  if (streams_.contains(rank) || dials_.contains(rank)) {
+    return false;
+  }
+  {
+    const MutexLock lock(mutex_);
+    if (delivered_.contains(rank)) {
+      return false;
+    }
+  }
+  return net::is_refused(member(rank).address, Deadline::after(kGlance));
 }
 
 void MessageMesh::open(int rank) {

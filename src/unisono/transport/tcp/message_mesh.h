@@ -37,6 +37,10 @@ class MessageMesh {
   /// The connection to `rank`; null until there is one.
   [[nodiscard]] PacketStream* find(int rank) const;
 
+  /// Whether nobody listens for `rank` any more; false where there is a connection, or may be.
+  /// Waits for a tenth of a second at most.
+  [[nodiscard]] bool is_unreachable(int rank) UNISONO_EXCLUDES(mutex_);
+
   /// Opens the connection to `rank`, unless there is one or it is on its way.
   void open(int rank) UNISONO_EXCLUDES(mutex_);
 
