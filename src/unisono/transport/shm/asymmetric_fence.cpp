@@ -29,7 +29,7 @@ void join_asymmetric_fences() noexcept {
 }
 
 bool asymmetric_fence_heavy() noexcept {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  internal::full_fence();
   return membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 }
 
