@@ -5,7 +5,7 @@
 #
 #   UNISONO_AARCH64_DIR  where the Debian lies that it builds in (default: /var/tmp/unisono-aarch64,
 #                        1.5 GB; remove it at will)
-#   UNISONO_MIRROR       where packages come from (default: http://deb.debian.org/debian)
+#   UNISONO_MIRROR       where packages come from (default: where this machine's apt takes its own)
 #   JOBS                 how many commands at once
 #
 # qemu's user mode runs the ranks on this machine's kernel and its own memory model: it shows what
@@ -15,7 +15,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly root=${UNISONO_AARCH64_DIR:-/var/tmp/unisono-aarch64}
-readonly mirror=${UNISONO_MIRROR:-http://deb.debian.org/debian}
+readonly mirror=${UNISONO_MIRROR:-$(
+  apt-get indextargets --format '$(REPO_URI)' 'Codename: bookworm' 'Component: main' | head -n 1
+)}
 readonly jobs=${JOBS:-$(nproc)}
 readonly packages=(
   ca-certificates ccache cmake g++-aarch64-linux-gnu git iproute2 libcli11-dev ninja-build pkg-config
@@ -44,6 +46,7 @@ make_root() {
   [[ $(cat "$stamp" 2>/dev/null) != "${packages[*]}" ]] || return 0
   if [[ ! -e $root/etc/debian_version ]]; then
     command -v debootstrap >/dev/null || die "there is no debootstrap: apt-get install debootstrap"
+    [[ -n $mirror ]] || die "apt has no Debian 12 here: say where one is in UNISONO_MIRROR"
     say "installing Debian 12 into $root"
     debootstrap --variant=minbase bookworm "$root" "$mirror" >"$root.log" 2>&1 ||
       die "debootstrap failed: see $root.log"

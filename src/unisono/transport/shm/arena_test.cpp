@@ -62,8 +62,9 @@ TEST(Arena, ABufferLargerThanTheArenaIsOutside) {
   EXPECT_EQ(arena.offset_of(arena.data(), (1 << 20) + 1), std::nullopt);
 }
 
-// Whether the kernel notes for the page at `address` that it had better be huge.
-bool is_to_be_huge(const std::byte* address) {
+// Whether the kernel notes for the page at `address` that it had better be huge; nothing where it
+// does not tell, as in an emulator.
+std::optional<bool> is_to_be_huge(const std::byte* address) {
   const auto wanted = reinterpret_cast<std::uintptr_t>(address);
   std::ifstream smaps("/proc/self/smaps");
   bool is_inside = false;
@@ -78,8 +79,7 @@ bool is_to_be_huge(const std::byte* address) {
       return line.find(" hg") != std::string::npos;
     }
   }
-  ADD_FAILURE() << "the address is not mapped";
-  return false;
+  return std::nullopt;
 }
 
 TEST(Arena, HugePagesAreAskedForWhereTheyArePreferred) {
@@ -87,13 +87,16 @@ TEST(Arena, HugePagesAreAskedForWhereTheyArePreferred) {
     GTEST_SKIP() << "this kernel has no transparent huge pages";
   }
   const Arena arena = Arena::create(64 * kMiB);
+  if (!is_to_be_huge(arena.data())) {
+    GTEST_SKIP() << "/proc/self/smaps has no flags here";
+  }
   arena.prefer_huge_pages(8 * kMiB + 100, 16 * kMiB);
-  EXPECT_FALSE(is_to_be_huge(arena.data() + 8 * kMiB - 1));
-  EXPECT_TRUE(is_to_be_huge(arena.data() + 8 * kMiB + 100));
-  EXPECT_TRUE(is_to_be_huge(arena.data() + 24 * kMiB + 99));
-  EXPECT_FALSE(is_to_be_huge(arena.data() + 25 * kMiB));
+  EXPECT_EQ(is_to_be_huge(arena.data() + 8 * kMiB - 1), false);
+  EXPECT_EQ(is_to_be_huge(arena.data() + 8 * kMiB + 100), true);
+  EXPECT_EQ(is_to_be_huge(arena.data() + 24 * kMiB + 99), true);
+  EXPECT_EQ(is_to_be_huge(arena.data() + 25 * kMiB), false);
   arena.prefer_huge_pages(63 * kMiB, kMiB);
-  EXPECT_TRUE(is_to_be_huge(arena.data() + 64 * kMiB - 1));
+  EXPECT_EQ(is_to_be_huge(arena.data() + 64 * kMiB - 1), true);
 }
 
 TEST(Heap, ReusedMemoryIsZero) {
