@@ -180,6 +180,18 @@ bool is_blocked(int thread, int signal_number) {
   return (bits >> static_cast<unsigned>(signal_number - 1) & 1U) != 0;
 }
 
+// A thread that is only just leaving the handler of the stack before blocks them for a moment.
+bool stays_blocked(int thread, int signal_number) {
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
+  for (int n_looks = 0; n_looks < 10; ++n_looks) {
+    if (!is_blocked(thread, signal_number)) {
+      return false;
+    }
+    ::nanosleep(&kPause, nullptr);
+  }
+  return true;
+}
+
 ThreadStack take_stack(int thread, int signal_number) {
   ThreadStack stack;
   stack.thread = thread;
@@ -188,7 +200,7 @@ ThreadStack take_stack(int thread, int signal_number) {
     stack.problem = "the program uses all of the real-time signals";
     return stack;
   }
-  if (is_blocked(thread, signal_number)) {
+  if (stays_blocked(thread, signal_number)) {
     stack.problem = "it blocks signals";
     return stack;
   }
