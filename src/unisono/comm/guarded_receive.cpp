@@ -42,7 +42,7 @@ Buffer GuardedReceive::landing() const {
 }
 
 void GuardedReceive::deliver() {
-  GuardedPages::Touch touch = pages_->first_touch();
+  GuardedPages::Touch touch = pages_ ? pages_->first_touch() : GuardedPages::Touch::kNone;
   pages_.reset();
   const std::span<std::byte> bytes = bytes_of(buffer_);
   const bool is_changed =
