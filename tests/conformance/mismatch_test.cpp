@@ -20,7 +20,6 @@ namespace unisono {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -82,10 +81,7 @@ TEST_P(Mismatch, IsAnErrorOnEveryRankThatNamesBothCalls) {
       group.barrier();
     });
     EXPECT_THAT(errors, Each(AllOf(HasSubstr("different operations"), HasSubstr("rank 1"))));
-    // A rank that had nothing to wait for may have gone on, and be met, or hear of it, in its next
-    // call.
-    EXPECT_THAT(errors,
-                Contains(AnyOf(HasSubstr(GetParam().one_says), HasSubstr("called barrier #3"))));
+    EXPECT_THAT(errors, Contains(HasSubstr(GetParam().one_says)));
     EXPECT_THAT(errors, Contains(HasSubstr(GetParam().others_say)));
   }
 }

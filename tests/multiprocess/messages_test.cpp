@@ -114,7 +114,7 @@ TEST_P(Ring, OthersEndAndNameARankThatIsKilledInMidTransfer) {
   job.processes().send_signal(1, SIGKILL);
   const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
   for (const std::size_t rank : {0U, 2U}) {
-    EXPECT_EQ(results[rank].exit_code, 1) << "rank " << rank;
+    EXPECT_EQ(results[rank].exit_code, 1) << "rank " << rank << ": " << results[rank].err;
     EXPECT_THAT(results[rank].err,
                 AllOf(HasSubstr("[rank " + std::to_string(rank) + "/3]"), HasSubstr(dead)));
   }
@@ -130,7 +130,7 @@ TEST_P(Ring, OthersEndAndNameARankThatIsKilledBeforeItSent) {
   job.processes().send_signal(1, SIGKILL);
   const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
   for (const std::size_t rank : {0U, 2U}) {
-    EXPECT_EQ(results[rank].exit_code, 1) << "rank " << rank;
+    EXPECT_EQ(results[rank].exit_code, 1) << "rank " << rank << ": " << results[rank].err;
     EXPECT_THAT(results[rank].err, HasSubstr(dead));
   }
 }
@@ -148,7 +148,7 @@ TEST_P(Ring, OthersSayForWhomTheyWaitAndThatItLeft) {
   const std::vector<ProcessResult> results = job.processes().finish();
   EXPECT_TRUE(is_told);
   for (const std::size_t rank : {0U, 2U}) {
-    EXPECT_EQ(results[rank].exit_code, 1) << "rank " << rank;
+    EXPECT_EQ(results[rank].exit_code, 1) << "rank " << rank << ": " << results[rank].err;
     EXPECT_THAT(
         results[rank].err,
         AllOf(HasSubstr("recv (i32[1], from rank 1, tag 3) waits since"), HasSubstr(absent)));

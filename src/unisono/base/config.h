@@ -41,9 +41,9 @@ struct Config {
 
 /// One setting: the table of these makes the environment's reading and its documentation.
 struct ConfigRow {
-  const char* name;           ///< Environment variable.
-  const char* type;           ///< "text", "path", "seconds", "bytes", "level",
-                              ///< "figures", or the choices: "off|on".
+  const char* name;  ///< Environment variable.
+  /// "text", "path", "seconds", "bytes", "level", "figures", or the choices: "off|on".
+  const char* type;
   const char* default_value;  ///< As a user would write it; "" for none.
   const char* help;
   /// Puts a text into its member; false when the text is no value of the type.

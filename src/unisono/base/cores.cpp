@@ -51,4 +51,8 @@ int available_cores() {
   return std::max(1, std::min(affinity_cores(), quota_cores()));
 }
 
+bool has_core_for_each(int n) {
+  return n <= available_cores();
+}
+
 }  // namespace unisono

@@ -6,4 +6,8 @@ namespace unisono {
 /// allows less. At least 1.
 [[nodiscard]] int available_cores();
 
+/// Whether that is a core for each of `n` processes that share them, as ranks of a node do: then
+/// they may spin while they wait.
+[[nodiscard]] bool has_core_for_each(int n);
+
 }  // namespace unisono

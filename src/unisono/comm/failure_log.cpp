@@ -45,44 +45,44 @@ void FailureLog::publish(const Error& error) noexcept {
 // the store, and end.
 std::string FailureLog::read_others(const std::string& known,
                                     std::chrono::milliseconds patience) noexcept {
+  std::string reasons = read(known, Deadline::after(patience));
   const std::shared_ptr<store::Store> store = store_.try_open();
-  if (store == nullptr) {
-    return "";
+  if (!reasons.empty() && store != nullptr) {
+    try {
+      store->set(read_key_of(std::to_string(rank_)), "");
+    } catch (const std::exception&) {
+      store_.give_up();
+    }
   }
-  const Deadline deadline = Deadline::after(patience);
+  return reasons;
+}
+
+std::string FailureLog::look() const noexcept {
+  return read("", std::nullopt);
+}
+
+std::string FailureLog::read(const std::string& known,
+                             std::optional<Deadline> deadline) const noexcept {
+  const std::shared_ptr<store::Store> store = store_.try_open();
   const std::string own_prefix = fmt::format("{}\t", rank_);
   std::string reasons;
   try {
-    for (std::int64_t number = 1;; ++number) {
-      // The first is waited for; those that are there already come with it.
+    for (std::int64_t number = 1; store != nullptr; ++number) {
+      // Those that are there already come with the first.
+      const bool waits = deadline && reasons.empty();
       const std::optional<std::string> line =
-          reasons.empty() ? store->get(key_of(number), deadline) : store->try_get(key_of(number));
+          waits ? store->get(key_of(number), *deadline) : store->try_get(key_of(number));
       if (!line) {
-        store->set(read_key_of(std::to_string(rank_)), "");
-        return reasons;
+        break;
       }
       const std::string reason = reason_in(*line);
       if (!line->starts_with(own_prefix) && known.find(reason) == std::string::npos) {
         reasons += (reasons.empty() ? "" : "; ") + reason;
       }
     }
-  } catch (const std::exception&) {
-    return reasons;
-  }
-}
-
-std::string FailureLog::look() const noexcept {
-  const std::shared_ptr<store::Store> store = store_.try_open();
-  std::string reasons;
-  try {
-    for (std::int64_t number = 1; store != nullptr; ++number) {
-      const std::optional<std::string> line = store->try_get(key_of(number));
-      if (!line) {
-        break;
-      }
-      if (!line->starts_with(fmt::format("{}\t", rank_))) {
-        reasons += (reasons.empty() ? "" : "; ") + reason_in(*line);
-      }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kTimeout) {
+      store_.give_up();
     }
   } catch (const std::exception&) {
     store_.give_up();

@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/side_store.h"
 
@@ -32,6 +34,10 @@ class FailureLog {
   void wait_for_readers(std::chrono::milliseconds patience) noexcept;
 
  private:
+  // What others wrote and `known` does not say, as far as it can be read. The first of it is waited
+  // for until `deadline`, if there is one.
+  [[nodiscard]] std::string read(const std::string& known,
+                                 std::optional<Deadline> deadline) const noexcept;
   // Where the reason that was written as the `number`th lies, from 1.
   [[nodiscard]] std::string key_of(std::int64_t number) const;
   // There once the rank has read.

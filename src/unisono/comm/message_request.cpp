@@ -85,12 +85,12 @@ std::optional<Error> MessageRequest::departed(std::span<const int> /*late_ranks*
 // Who has a connection with the rank that is waited for hears of its end; a rank that waits for
 // anybody may have none with the one that failed.
 void MessageRequest::look_into(std::span<const int> /*late_ranks*/) const {
+  if (peer != engine::kAnyRank || waiting_->world_size == 1) {
+    return;
+  }
   const std::string reasons = waiting_->find_reasons();
   if (!reasons.empty()) {
     throw Error(ErrorCode::kPeerLost, fmt::format("other ranks gave up: {}", reasons));
-  }
-  if (peer != engine::kAnyRank || waiting_->world_size == 1) {
-    return;
   }
   std::vector<int> gone;
   for (int rank = 0; rank < waiting_->world_size; ++rank) {

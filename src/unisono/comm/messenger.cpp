@@ -52,7 +52,7 @@ Messenger::Messenger(const MessengerParts& parts)
                .is_unreachable = [this](int rank)
                                      UNISONO_REQUIRES(mutex_) { return is_unreachable(rank); },
                .find_reasons = [this]() UNISONO_REQUIRES(mutex_) { return find_reasons(); }},
-      has_cores_(parts.topology.local_world_size() <= available_cores()),
+      has_cores_(has_core_for_each(parts.topology.local_world_size())),
       messages_({.topology = parts.topology,
                  .mailbox = parts.mailbox,
                  .mesh = parts.mesh,

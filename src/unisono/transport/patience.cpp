@@ -15,6 +15,9 @@ namespace {
 // Long against what an operation takes, short for who waits for an explanation.
 constexpr std::chrono::milliseconds kFirstLook{200};
 
+// Others look for the first time at about the same time: what they say is there soon after.
+constexpr std::chrono::milliseconds kSecondLook{100};
+
 }  // namespace
 
 Patience::Patience(TimeLimit limit,
@@ -22,7 +25,7 @@ Patience::Patience(TimeLimit limit,
                    const Failure& failure,
                    const WaitReporter& reporter)
     : limit_(limit),
-      look_(kFirstLook),
+      look_(kSecondLook),
       stall_(first_stall),
       failure_(failure),
       reporter_(reporter) {}
@@ -32,7 +35,7 @@ void Patience::begin() {
     has_begun_ = true;
     begin_ = Deadline::Clock::now();
     (void)limit_.deadline();
-    next_look_ = Deadline::at(begin_ + look_);
+    next_look_ = Deadline::at(begin_ + kFirstLook);
     next_stall_ = Deadline::at(begin_ + stall_);
   }
 }
@@ -60,8 +63,8 @@ void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
     return;
   }
   if (next_look_.has_passed()) {
-    look_ *= 2;
     next_look_ = Deadline::after(look_);
+    look_ *= 2;
     reporter_.look_into(late);
   }
   if (limit_.deadline().has_passed()) {

@@ -129,7 +129,7 @@ NativeEngine::NativeEngine(NativeParts parts)
       choice_(parts_.topology, parts_.ranks, parts_.links),
       peers_(
           parts_.processes, parts_.single_copy == SingleCopy::kAlways, parts_.board, parts_.ranks),
-      has_cores_(parts_.topology.local_world_size() <= available_cores()),
+      has_cores_(has_core_for_each(parts_.topology.local_world_size())),
       user_mode_(user_wait_mode(has_cores_)),
       progress_mode_{.n_spins = 1, .n_yields = 20} {}
 

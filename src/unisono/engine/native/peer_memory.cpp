@@ -67,7 +67,7 @@ PeerMemory::PeerMemory(std::vector<shm::ProcessMemory> processes,
       board_(board),
       ranks_(ranks),
       is_forced_(is_forced),
-      has_cores_(board.local_world_size() <= available_cores()) {}
+      has_cores_(has_core_for_each(board.local_world_size())) {}
 
 bool PeerMemory::can_read_all() {
   return std::all_of(processes_.begin(), processes_.end(), [](shm::ProcessMemory& process) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "unisono/collective/reduce_plan.h"
+#include "unisono/engine/native/algorithm_choice.h"
 #include "unisono/engine/native/node_chunk.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/kernels/reduce.h"
@@ -110,7 +111,7 @@ class ReadingReduction {
 
 bool can_reduce_by_reading(const OperationContext& context, const collective::ReducePlan& plan) {
   const Receivers::Kind kind = plan.receivers.kind;
-  const std::int64_t n_bytes = context.count() * context.element_bytes();
+  const std::int64_t n_bytes = contribution_bytes(context.operation);
   const bool is_worth_it = kind == Receivers::Kind::kOwner
                                ? n_bytes >= kLeastScattered
                                : n_bytes >= kLeastReduced && n_bytes <= kMostReduced;

@@ -22,16 +22,6 @@ bool VectorWindows::is_receiver(int local_rank) const {
   return plan().receivers.include(context().rank_at(local_rank), 0);
 }
 
-bool VectorWindows::is_symmetric() const {
-  for (int peer = 0; peer < context().n_local(); ++peer) {
-    const shm::Placement& placement = context().card(peer).placement;
-    if (placement.in_offset < 0 || (is_receiver(peer) && placement.out_offset < 0)) {
-      return false;
-    }
-  }
-  return true;
-}
-
 std::int64_t VectorWindows::n_windows() const {
   return std::max<std::int64_t>((context().count() + segment_elements_ - 1) / segment_elements_, 1);
 }
@@ -112,15 +102,6 @@ BlockWindows::BlockWindows(OperationContext& context,
                            const collective::ReducePlan& plan,
                            std::int64_t share_elements)
     : ReductionWindows(context, plan), share_elements_(share_elements) {}
-
-bool BlockWindows::is_symmetric() const {
-  for (int peer = 0; peer < context().n_local(); ++peer) {
-    if (context().card(peer).placement.in_offset < 0) {
-      return false;
-    }
-  }
-  return true;
-}
 
 std::int64_t BlockWindows::n_windows() const {
   std::int64_t largest = 1;

@@ -21,9 +21,6 @@ class ReductionWindows {
   ReductionWindows(ReductionWindows&&) = delete;
   ReductionWindows& operator=(ReductionWindows&&) = delete;
 
-  /// Whether all ranks of the node can reach what they read and write where it lies.
-  [[nodiscard]] virtual bool is_symmetric() const = 0;
-
   /// At least one.
   [[nodiscard]] virtual std::int64_t n_windows() const = 0;
 
@@ -54,7 +51,6 @@ class VectorWindows final : public ReductionWindows {
                 const collective::ReducePlan& plan,
                 std::int64_t segment_elements);
 
-  [[nodiscard]] bool is_symmetric() const override;
   [[nodiscard]] std::int64_t n_windows() const override;
   [[nodiscard]] Window symmetric(std::int64_t index) const override;
   [[nodiscard]] Window staged(std::int64_t index) const override;
@@ -76,7 +72,6 @@ class BlockWindows final : public ReductionWindows {
                const collective::ReducePlan& plan,
                std::int64_t share_elements);
 
-  [[nodiscard]] bool is_symmetric() const override;
   [[nodiscard]] std::int64_t n_windows() const override;
   [[nodiscard]] Window symmetric(std::int64_t index) const override;
   [[nodiscard]] Window staged(std::int64_t index) const override;

@@ -10,6 +10,8 @@
 #include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/collective/reduce_plan.h"
+#include "unisono/engine/native/algorithm_choice.h"
+#include "unisono/engine/native/node_chunk.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/reading_reduction.h"
 #include "unisono/engine/native/reduction_windows.h"
@@ -33,14 +35,6 @@ constexpr shm::Placement kNowhere{
 constexpr std::int64_t kLeastReached = 1 << 10;
 constexpr std::int64_t kLeastReachedOnSharedCore = 4 << 10;
 
-std::int64_t bytes_before(const std::vector<Buffer>& blocks, int rank) {
-  std::int64_t n_bytes = 0;
-  for (int block = 0; block < rank; ++block) {
-    n_bytes += blocks[static_cast<std::size_t>(block)].n_bytes();
-  }
-  return n_bytes;
-}
-
 void copy_into_slot(OperationContext& context) {
   std::byte* slot = context.board.slot(context.self(), context.operation.sequence);
   const std::span<const Buffer> parts = context.operation.ins.empty()
@@ -51,21 +45,18 @@ void copy_into_slot(OperationContext& context) {
   }
 }
 
-std::int64_t n_bytes_of(const OperationContext& context) {
-  return context.count() * context.element_bytes();
-}
-
 // Whether a contribution is so large that ranks had better reach for each other's than copy it, if
 // they can. All ranks come to the same.
 bool may_be_reached(const OperationContext& context) {
-  return n_bytes_of(context) >= kLeastReached &&
+  return contribution_bytes(context.operation) >= kLeastReached &&
          context.operation.descriptor.algorithm != Algorithm::kOneShot;
 }
 
 // Ranks that others can reach copy nothing, unless there is a rank that others can't reach. Returns
 // whether all can be reached.
 bool enter_with_slot_or_buffers(OperationContext& context, Receivers receivers) {
-  const bool is_worth_it = context.has_cores || n_bytes_of(context) >= kLeastReachedOnSharedCore;
+  const bool is_worth_it =
+      context.has_cores || contribution_bytes(context.operation) >= kLeastReachedOnSharedCore;
   const shm::Placement placement = is_worth_it ? context.place_in_arena() : kNowhere;
   const bool is_own_reachable = is_reachable(context, receivers, context.self(), placement);
   if (!is_own_reachable) {
@@ -132,9 +123,9 @@ void reduce_between_nodes(OperationContext& context,
                           const ReducePlan& plan,
                           kernels::Compression compression) {
   const auto windows = make_windows(context, plan, shm::kStagingBytes);
-  const bool is_symmetric = windows->is_symmetric();
+  const bool is_in_place = is_symmetric(context, plan.receivers);
   for (std::int64_t index = 0; index < windows->n_windows(); ++index) {
-    if (is_symmetric) {
+    if (is_in_place) {
       const Window window = windows->symmetric(index);
       WindowReduction(context, plan, window, compression).run();
       continue;
@@ -170,7 +161,10 @@ void reduce_in_slots(OperationContext& context,
   if (!plan.receivers.include(rank, is_scattered ? rank : 0)) {
     return;
   }
-  const std::int64_t offset = is_scattered ? bytes_before(context.operation.ins, rank) : 0;
+  const std::int64_t offset =
+      is_scattered
+          ? node_chunk(context, plan.receivers.kind, context.self()).begin * context.element_bytes()
+          : 0;
   context.inputs.clear();
   for (int peer = 0; peer < context.n_local(); ++peer) {
     const std::byte* const data =

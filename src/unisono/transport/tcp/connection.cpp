@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -18,6 +19,12 @@
 #include "unisono/transport/tcp/farewell.h"
 
 namespace unisono::tcp {
+namespace {
+
+// Enough for another rank, or the whereabouts in the store, to name the call that differs.
+constexpr std::chrono::seconds kTimeToExplain{1};
+
+}  // namespace
 
 Connection::Connection(int rank, std::string name, std::uint32_t group, Fd socket)
     : rank_(rank), name_(std::move(name)), group_(group), socket_(std::move(socket)) {}
@@ -167,7 +174,16 @@ void Connection::match_data_frame(const Frame& frame) {
     }
     return;
   }
-  // Frames of a pair come in order: where one is due, no later operation's can come first.
+  // Frames of a pair come in order: where one is due, a later operation's means that the peer gave
+  // nothing to this one. Its frame does not say what it called instead.
+  if (frame.sequence > tag_.sequence) {
+    if (!explained_until_) {
+      explained_until_ = Deadline::after(kTimeToExplain);
+    }
+    if (!explained_until_->has_passed()) {
+      return;
+    }
+  }
   if (frame.sequence != tag_.sequence || frame.descriptor != tag_.descriptor) {
     throw mismatch(frame);
   }

@@ -92,10 +92,11 @@ class Connection {
   std::deque<std::span<std::byte>> receives_;
   FrameBytes header_{};
   std::size_t n_header_ = 0;
-  std::optional<Frame> frame_;      // Header is complete; payload is awaited or has no taker yet.
-  bool is_matched_ = false;         // The frame's payload goes to the first of receives_.
-  std::size_t n_received_ = 0;      // Of the frame's payload.
-  std::vector<std::byte> control_;  // Payload of a control frame.
+  std::optional<Frame> frame_;  // Header is complete; payload is awaited or has no taker yet.
+  bool is_matched_ = false;     // The frame's payload goes to the first of receives_.
+  std::optional<Deadline> explained_until_;  // The frame is of a later operation than is due.
+  std::size_t n_received_ = 0;               // Of the frame's payload.
+  std::vector<std::byte> control_;           // Payload of a control frame.
   std::uint32_t receive_step_ = 0;
 };
 
