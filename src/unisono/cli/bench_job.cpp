@@ -194,7 +194,7 @@ bool measure_all(ProcessGroup& group, const BenchOptions& options, Output* outpu
 }  // namespace
 
 Environment pretend_nodes(const Environment& base, int n_nodes) {
-  const rendezvous::EnvAssignment assignment = rendezvous::read_env(base);
+  const rendezvous::Assignment assignment = rendezvous::read_env(base);
   const int node = assignment.rank * n_nodes / assignment.world_size;
   // Behind the name of the real node, so that ranks of two machines never count as one node.
   const std::string name = fmt::format("{}/bench{}", rendezvous::node_id(read_config(base)), node);

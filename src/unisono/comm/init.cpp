@@ -33,12 +33,12 @@ DefaultGroup& default_group() {
 }
 
 // One message for all that is wrong, whichever variables it is in.
-std::pair<Config, rendezvous::EnvAssignment> read_environment(const InitOptions& options) {
+std::pair<Config, rendezvous::Assignment> read_environment(const InitOptions& options) {
   std::string problems;
   const auto note = [&problems](const Error& error) {
     problems += (problems.empty() ? "" : "; ") + std::string(error.what());
   };
-  std::pair<Config, rendezvous::EnvAssignment> result;
+  std::pair<Config, rendezvous::Assignment> result;
   try {
     result.first = read_config(options.environment);
   } catch (const Error& error) {

@@ -21,7 +21,7 @@
 #include "unisono/engine/backends.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/native/symmetric_memory.h"
-#include "unisono/rendezvous/env.h"
+#include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/meet.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/shm/arena.h"
@@ -32,7 +32,7 @@ namespace unisono::comm {
 /// How a rank starts its job.
 struct JobOptions {
   Config config;
-  rendezvous::EnvAssignment assignment;
+  rendezvous::Assignment assignment;
   std::chrono::milliseconds timeout;
   std::uint64_t generation = 0;
   engine::Backend backend = {};

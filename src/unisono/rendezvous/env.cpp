@@ -92,9 +92,9 @@ const char* source_of(int option) {
 
 }  // namespace
 
-EnvAssignment read_env(const Environment& environment, int rank, int world_size) {
+Assignment read_env(const Environment& environment, int rank, int world_size) {
   Reader reader(environment);
-  EnvAssignment result;
+  Assignment result;
   result.master_addr = reader.text("MASTER_ADDR");
   result.master_port = static_cast<std::uint16_t>(
       reader.number("MASTER_PORT", 1, kMaxPort, false).value_or(kDefaultMasterPort));

@@ -46,7 +46,7 @@ std::string message_of(const Variables& variables, int rank = -1, int world_size
 }
 
 TEST(Env, ReadsWhatALauncherSets) {
-  const EnvAssignment env = read_env(fake(kGood));
+  const Assignment env = read_env(fake(kGood));
   EXPECT_EQ(env.master_addr, "10.0.0.1");
   EXPECT_EQ(env.master_port, 1234);
   EXPECT_EQ(env.rank, 2);
@@ -56,7 +56,7 @@ TEST(Env, ReadsWhatALauncherSets) {
 }
 
 TEST(Env, PortAndLocalRankMayBeUnset) {
-  const EnvAssignment env =
+  const Assignment env =
       read_env(fake({{"MASTER_ADDR", "localhost"}, {"RANK", "0"}, {"WORLD_SIZE", "1"}}));
   EXPECT_EQ(env.master_port, 29500);
   EXPECT_EQ(env.local_rank, -1);
@@ -72,7 +72,7 @@ TEST(Env, ALauncherMayServeTheStore) {
 }
 
 TEST(Env, TheProgramsOptionsComeFirst) {
-  const EnvAssignment env = read_env(fake({{"MASTER_ADDR", "localhost"}, {"RANK", "x"}}), 5, 8);
+  const Assignment env = read_env(fake({{"MASTER_ADDR", "localhost"}, {"RANK", "x"}}), 5, 8);
   EXPECT_EQ(env.rank, 5);
   EXPECT_EQ(env.world_size, 8);
   EXPECT_THAT(message_of(kGood, 5),

@@ -13,7 +13,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/net/address.h"
-#include "unisono/rendezvous/env.h"
+#include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_server.h"
@@ -24,7 +24,7 @@ namespace {
 
 // Loopback, if it is meant; else all of the machine's addresses, since MASTER_ADDR may be one that
 // only others see (a service, a translated address), or a name that leads to loopback here alone.
-net::Address listen_address(const EnvAssignment& assignment, bool has_secret) {
+net::Address listen_address(const Assignment& assignment, bool has_secret) {
   const std::string& host = assignment.master_addr;
   const std::uint16_t port = assignment.master_port;
   try {
@@ -39,7 +39,7 @@ net::Address listen_address(const EnvAssignment& assignment, bool has_secret) {
 }
 
 std::shared_ptr<store::TcpStore> connect(const Config& config,
-                                         const EnvAssignment& assignment,
+                                         const Assignment& assignment,
                                          const std::string& secret,
                                          Deadline deadline) {
   const Logger logger(fmt::format("rank {}", assignment.rank), config.log_level);
@@ -79,7 +79,7 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
 
 }  // namespace
 
-Meeting meet(const Config& config, const EnvAssignment& assignment, Deadline deadline) {
+Meeting meet(const Config& config, const Assignment& assignment, Deadline deadline) {
   Meeting meeting;
   meeting.assignment = assignment;
   meeting.secret = find_secret(config, assignment.master_addr);

@@ -5,7 +5,7 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
-#include "unisono/rendezvous/env.h"
+#include "unisono/rendezvous/assignment.h"
 #include "unisono/store/store.h"
 #include "unisono/store/tcp_host.h"
 
@@ -13,7 +13,7 @@ namespace unisono::rendezvous {
 
 /// A rank's way to the others.
 struct Meeting {
-  EnvAssignment assignment;
+  Assignment assignment;
   std::string secret;                         ///< Empty for a job on loopback without one.
   std::unique_ptr<store::TcpStoreHost> host;  ///< On rank 0, unless the launcher has the store.
   std::shared_ptr<store::Store> store;        ///< Shared by all who ask the store.
@@ -26,9 +26,7 @@ struct Meeting {
 ///
 /// Throws Error: kSystem at once on rank 0 when the port is in use, kTimeout with the address and
 /// the reason, kInvalidArgument when there has to be a secret, kUnauthenticated, kIncompatible.
-[[nodiscard]] Meeting meet(const Config& config,
-                           const EnvAssignment& assignment,
-                           Deadline deadline);
+[[nodiscard]] Meeting meet(const Config& config, const Assignment& assignment, Deadline deadline);
 
 /// Another connection to the store of `meeting`, whose requests take at most `io_timeout` each.
 ///

@@ -56,11 +56,11 @@ class ReservedPort {
   Fd fd_;
 };
 
-EnvAssignment assignment(int rank, std::uint16_t port) {
+Assignment assignment(int rank, std::uint16_t port) {
   return {.master_addr = "127.0.0.1", .master_port = port, .rank = rank, .world_size = 2};
 }
 
-std::string message_of(const Config& config, const EnvAssignment& env, ErrorCode code) {
+std::string message_of(const Config& config, const Assignment& env, ErrorCode code) {
   try {
     (void)meet(config, env, Deadline::after(milliseconds(50)));
   } catch (const Error& error) {
@@ -102,7 +102,7 @@ TEST(Meet, RanksReachTheStoreOfRank0WhoeverStartsFirst) {
 TEST(Meet, TheLaunchersStoreIsUsedByRank0Too) {
   const store::TcpStoreHost agent(
       {.address = *net::Address::parse("127.0.0.1", 0), .secret = "secret"});
-  EnvAssignment env = assignment(0, agent.address().port());
+  Assignment env = assignment(0, agent.address().port());
   env.uses_agent_store = true;
   const Meeting meeting = meet(config_with("secret"), env, soon());
   EXPECT_EQ(meeting.host, nullptr);
@@ -129,14 +129,14 @@ TEST(Meet, AMasterThatNeverComesIsATimeoutWithAddressAndReason) {
 }
 
 TEST(Meet, AWrongHostIsATimeoutThatNamesIt) {
-  EnvAssignment env = assignment(1, 29500);
+  Assignment env = assignment(1, 29500);
   env.master_addr = "no-such-host.invalid";
   EXPECT_THAT(message_of(config_with("secret"), env, ErrorCode::kTimeout),
               HasSubstr("\"no-such-host.invalid\" (for port 29500) has no address"));
 }
 
 TEST(Meet, ASecretIsNeededBeyondLoopback) {
-  EnvAssignment env = assignment(1, 29500);
+  Assignment env = assignment(1, 29500);
   env.master_addr = "192.0.2.1";
   EXPECT_THAT(message_of(config_with(), env, ErrorCode::kInvalidArgument),
               HasSubstr("UNISONO_SECRET"));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
+#include "unisono/store/watch.h"
 
 namespace unisono::store {
 
@@ -85,6 +87,12 @@ class Store {
 
   /// Returns when `world_size` calls with this key were made. Each barrier needs a key of its own.
   virtual void barrier(const std::string& key, std::int64_t world_size, Deadline deadline) = 0;
+
+  /// Calls `on_change` whenever the key's value changes, from now on until the watch is destroyed,
+  /// which the store outlives. Of values that replace each other quickly, some stores tell of the
+  /// last only. When the store is gone, nothing more comes.
+  [[nodiscard]] virtual std::unique_ptr<Watch> watch(const std::string& key,
+                                                     WatchCallback on_change) = 0;
 };
 
 }  // namespace unisono::store

@@ -21,9 +21,11 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/socket.h"
 #include "unisono/store/messages.h"
+#include "unisono/store/polling_watch.h"
 #include "unisono/store/protocol.h"
 #include "unisono/store/store_channel.h"
 #include "unisono/store/turn.h"
+#include "unisono/store/watch.h"
 
 namespace unisono::store {
 namespace {
@@ -272,6 +274,11 @@ void TcpStore::barrier(const std::string& key, std::int64_t world_size, Deadline
                             world_size,
                             spent.count()));
   }
+}
+
+std::unique_ptr<Watch> TcpStore::watch(const std::string& key, WatchCallback on_change) {
+  check_sizes(key, 0);
+  return std::make_unique<PollingWatch>(*this, key, std::move(on_change));
 }
 
 net::Address TcpStore::local_address() const {

@@ -15,6 +15,7 @@
 #include "unisono/net/address.h"
 #include "unisono/store/limits.h"
 #include "unisono/store/store.h"
+#include "unisono/store/watch.h"
 
 namespace unisono::store {
 
@@ -72,6 +73,8 @@ class TcpStore final : public Store {
   [[nodiscard]] std::optional<std::string> try_queue_pop(const std::string& key) override;
   [[nodiscard]] std::int64_t queue_len(const std::string& key) override;
   void barrier(const std::string& key, std::int64_t world_size, Deadline deadline) override;
+  [[nodiscard]] std::unique_ptr<Watch> watch(const std::string& key,
+                                             WatchCallback on_change) override;
 
   /// The address of this side of the connection: one that the store's host can reach.
   [[nodiscard]] net::Address local_address() const;

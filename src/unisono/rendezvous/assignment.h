@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace unisono::rendezvous {
+
+inline constexpr std::uint16_t kDefaultMasterPort = 29500;
+
+/// What a launcher tells a process: which rank it is and where the ranks meet.
+struct Assignment {
+  std::string master_addr;  ///< Host name or numeric address of rank 0's machine.
+  std::uint16_t master_port = kDefaultMasterPort;
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = -1;  ///< -1 when it is not known.
+  /// The launcher serves the store (TORCHELASTIC_USE_AGENT_STORE), so rank 0 does not.
+  bool uses_agent_store = false;
+};
+
+}  // namespace unisono::rendezvous
