@@ -100,6 +100,17 @@ bool Address::is_wildcard() const {
   return IN6_IS_ADDR_UNSPECIFIED(&v6(storage_).sin6_addr);
 }
 
+in6_addr Address::ipv6() const {
+  if (family() == AF_INET6) {
+    return v6(storage_).sin6_addr;
+  }
+  in6_addr ip{};
+  ip.s6_addr[10] = 0xFF;
+  ip.s6_addr[11] = 0xFF;
+  std::memcpy(&ip.s6_addr[12], &v4(storage_).sin_addr, sizeof(in_addr));
+  return ip;
+}
+
 std::string Address::to_string() const {
   return fmt::format(fmt::runtime(family() == AF_INET ? "{}:{}" : "[{}]:{}"), ip(), port());
 }

@@ -29,6 +29,9 @@ class Address {
   /// True for 0.0.0.0 and ::, "all of this machine's addresses".
   [[nodiscard]] bool is_wildcard() const;
 
+  /// The IP address; an IPv4 address in its IPv6 form, "::ffff:10.0.0.2".
+  [[nodiscard]] in6_addr ipv6() const;
+
   /// "10.0.0.2:4123" or "[::1]:4123".
   [[nodiscard]] std::string to_string() const;
 

@@ -12,6 +12,7 @@ struct Limits {
   std::size_t max_request_bytes = std::size_t{64} << 20;
   std::size_t max_unread_bytes = std::size_t{256} << 20;  ///< Replies that a client has not read.
   std::size_t max_store_bytes = std::size_t{4} << 30;     ///< Everything that is kept.
+  std::size_t max_watches = 4'096;                        ///< Keys that one connection watches.
   std::size_t max_connections = 65'536;
 };
 

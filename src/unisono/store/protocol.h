@@ -28,10 +28,12 @@ enum class Opcode : std::uint8_t {
   kQueuePop,
   kQueueLen,
   kListKeys,
-  kBarrier
+  kBarrier,
+  // Ours, which PyTorch's server answers by hanging up.
+  kVersion = 0xE0,  ///< Answered with net::kProtocolVersion, as u32.
+  kWatch,           ///< Answered with Notice::kWatching; kChanged follow whenever there is news.
+  kUnwatch
 };
-
-inline constexpr std::uint8_t kOpcodeCount = 19;
 
 /// Argument of kValidate, the first request of a plain connection.
 inline constexpr std::uint32_t kValidateMagic = 0x3C85F7CE;
@@ -39,6 +41,11 @@ inline constexpr std::uint32_t kValidateMagic = 0x3C85F7CE;
 enum class CheckReply : std::uint8_t { kReady = 0, kNotReady = 1 };
 
 enum class WaitReply : std::uint8_t { kStopWaiting = 0, kWaitCanceled = 1 };
+
+/// What a connection that watches keys is sent, then the key. After kChanged and the key come the
+/// value before and the value after: each a u8 that says whether there was one, and its bytes if
+/// so.
+enum class Notice : std::uint8_t { kWatching = 0, kChanged = 1 };
 
 /// PyTorch's clients, and ours, put this before each key of the user's.
 inline constexpr std::string_view kKeyPrefix = "/";

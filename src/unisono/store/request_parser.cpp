@@ -19,7 +19,7 @@ namespace {
 
 // Layout of each request: k key, v value, n i64, m u32; after a *, a u64 count and the rest that
 // many times.
-constexpr std::array<const char*, kOpcodeCount> kLayouts{
+constexpr std::array kLayouts{
     "m",    // validate
     "kv",   // set
     "kvv",  // compare_set
@@ -40,6 +40,21 @@ constexpr std::array<const char*, kOpcodeCount> kLayouts{
     "",     // list_keys
     "kn",   // barrier
 };
+
+const char* layout_of(std::uint8_t opcode) {
+  if (opcode < kLayouts.size()) {
+    return kLayouts[opcode];
+  }
+  switch (static_cast<Opcode>(opcode)) {
+    case Opcode::kVersion:
+      return "";
+    case Opcode::kWatch:
+    case Opcode::kUnwatch:
+      return "k";
+    default:
+      return nullptr;
+  }
+}
 
 // Many empty strings cost memory, too.
 constexpr std::size_t kStringOverhead = sizeof(std::string);
@@ -103,12 +118,13 @@ std::size_t RequestParser::feed_text(std::span<const std::byte> bytes) {
 
 void RequestParser::begin(std::byte opcode) {
   const auto number = std::to_integer<std::uint8_t>(opcode);
-  if (number >= kOpcodeCount) {
+  const char* const layout = layout_of(number);
+  if (layout == nullptr) {
     problem_ = fmt::format("request {} does not exist", number);
     return;
   }
   request_.opcode = static_cast<Opcode>(number);
-  fields_ = kLayouts[number];
+  fields_ = layout;
   n_loops_ = 0;
   step_ = Step::kField;
 }

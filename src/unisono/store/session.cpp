@@ -17,14 +17,21 @@
 #include "unisono/store/protocol.h"
 #include "unisono/store/request_parser.h"
 #include "unisono/store/store_map.h"
+#include "unisono/store/watch.h"
 
 namespace unisono::store {
 
-Session::Session(ClientId id, StoreMap& map, std::string secret, const Limits& limits)
-    : id_(id), map_(map), secret_(std::move(secret)), limits_(limits), parser_(limits) {}
+Session::Session(
+    ClientId id, StoreMap& map, std::string secret, const Limits& limits, AdmitsPlain admits_plain)
+    : id_(id),
+      map_(map),
+      secret_(std::move(secret)),
+      admits_plain_(std::move(admits_plain)),
+      limits_(limits),
+      parser_(limits) {}
 
 Session::~Session() {
-  map_.cancel(id_);
+  map_.forget(id_);
 }
 
 void Session::feed(std::span<const std::byte> bytes) {
@@ -48,6 +55,13 @@ void Session::wake() {
   end_wait(WaitReply::kStopWaiting);
 }
 
+void Session::notify(const KeyChange& change) {
+  reply_number(static_cast<std::uint8_t>(Notice::kChanged));
+  reply_text(change.key);
+  reply_value(change.before);
+  reply_value(change.after);
+}
+
 std::vector<std::byte> Session::take_output() {
   return std::exchange(output_, {}).bytes();
 }
@@ -59,7 +73,7 @@ void Session::choose_state(std::byte first) {
     state_ = State::kHello;
   } else if (first != static_cast<std::byte>(Opcode::kValidate)) {
     close("it speaks no store's protocol");
-  } else if (!secret_.empty()) {
+  } else if (!secret_.empty() && !(admits_plain_ && admits_plain_())) {
     close("it is a plain client, and this store wants the job's secret");
   } else {
     state_ = State::kValidating;
@@ -129,6 +143,13 @@ void Session::execute(Request& request) {
       break;
     case Opcode::kPing:
       reply_number(static_cast<std::uint32_t>(request.number));
+      break;
+    case Opcode::kVersion:
+      reply_number(std::uint32_t{net::kProtocolVersion});
+      break;
+    case Opcode::kWatch:
+    case Opcode::kUnwatch:
+      execute_watch(request);
       break;
     case Opcode::kWait:
       wait_for(request.keys);
@@ -207,6 +228,21 @@ void Session::execute_queue(Request& request) {
   }
 }
 
+void Session::execute_watch(const Request& request) {
+  const std::string& key = request.keys[0];
+  if (request.opcode == Opcode::kUnwatch) {
+    map_.unwatch(id_, key);
+    return;
+  }
+  if (map_.n_watched(id_) >= limits_.max_watches) {
+    close(fmt::format("it watches more than {} keys", limits_.max_watches));
+    return;
+  }
+  map_.watch(id_, key);
+  reply_number(static_cast<std::uint8_t>(Notice::kWatching));
+  reply_text(key);
+}
+
 void Session::wait_for(const std::vector<std::string>& keys) {
   is_waiting_ = !map_.wait(id_, keys);
   if (!is_waiting_) {
@@ -281,6 +317,13 @@ void Session::reply_wait(WaitReply reply) {
 void Session::reply_text(const std::string& text) {
   if (has_room_for(sizeof(std::uint64_t) + text.size())) {
     output_.put_string(text);
+  }
+}
+
+void Session::reply_value(const std::optional<std::string>& value) {
+  reply_number(std::uint8_t{value ? std::uint8_t{1} : std::uint8_t{0}});
+  if (value) {
+    reply_text(*value);
   }
 }
 

@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "unisono/store/protocol.h"
 #include "unisono/store/request_parser.h"
 #include "unisono/store/store_map.h"
+#include "unisono/store/watch.h"
 
 namespace unisono::store {
 
@@ -24,9 +27,16 @@ namespace unisono::store {
 /// CANCEL_WAIT overtakes them.
 class Session {
  public:
+  /// Whether this client is served without the hello, though there is a secret.
+  using AdmitsPlain = std::function<bool()>;
+
   /// `map` is shared by all sessions of a server and outlives them. An empty `secret` lets plain
-  /// clients in.
-  Session(ClientId id, StoreMap& map, std::string secret, const Limits& limits);
+  /// clients in; so does `admits_plain`, which is asked once, if at all.
+  Session(ClientId id,
+          StoreMap& map,
+          std::string secret,
+          const Limits& limits,
+          AdmitsPlain admits_plain = nullptr);
 
   ~Session();
 
@@ -39,6 +49,9 @@ class Session {
 
   /// Tells the client that its wait is over. To be called when StoreMap::take_woken() names it.
   void wake();
+
+  /// Tells the client of a change of what it watches. To be called for StoreMap::take_news().
+  void notify(const KeyChange& change);
 
   /// Bytes for the client.
   [[nodiscard]] std::vector<std::byte> take_output();
@@ -63,6 +76,7 @@ class Session {
   [[nodiscard]] bool may_grow_store(const Request& request) const;
   void execute_map(Request& request);
   void execute_queue(Request& request);
+  void execute_watch(const Request& request);
   void wait_for(const std::vector<std::string>& keys);
   void cancel_wait();
   void end_wait(WaitReply result);
@@ -73,6 +87,7 @@ class Session {
   void barrier(const std::string& key, std::int64_t world_size);
   void reply_wait(WaitReply reply);
   void reply_text(const std::string& text);
+  void reply_value(const std::optional<std::string>& value);
   void reply_keys(const std::vector<std::string>& keys);
 
   // Of T's size on the wire.
@@ -85,6 +100,7 @@ class Session {
   ClientId id_;
   StoreMap& map_;
   std::string secret_;
+  AdmitsPlain admits_plain_;
   Limits limits_;
   State state_ = State::kNew;
   std::unique_ptr<net::Hello> hello_;

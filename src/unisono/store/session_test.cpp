@@ -120,6 +120,42 @@ TEST_F(SessionTest, AClientThatLeavesWaitsNoMore) {
   EXPECT_THAT(map_.take_woken(), IsEmpty());
 }
 
+TEST_F(SessionTest, OurClientsAreToldTheVersion) {
+  const auto session = admitted();
+  ByteWriter version;
+  version.put(std::uint32_t{net::kProtocolVersion});
+  EXPECT_EQ(answer(*session, begin(Opcode::kVersion)), text(version.bytes()));
+}
+
+TEST_F(SessionTest, NewsFollowsTheAnswerToAWatch) {
+  const auto session = admitted();
+  EXPECT_EQ(answer(*session, begin(Opcode::kWatch, "k")), std::string("\0", 1) + reply_of("/k"));
+  map_.set("/k", "new");
+  const std::vector<StoreMap::News> news = map_.take_news();
+  ASSERT_EQ(news.size(), 1U);
+  session->notify(*news[0].change);
+  EXPECT_EQ(text(session->take_output()),
+            "\1" + reply_of("/k") + std::string("\0\1", 2) + reply_of("new"));
+  EXPECT_THAT(answer(*session, begin(Opcode::kUnwatch, "k")), IsEmpty());
+  map_.set("/k", "newer");
+  EXPECT_THAT(map_.take_news(), IsEmpty());
+}
+
+TEST_F(SessionTest, WatchesAreLimited) {
+  const auto session = admitted({.max_watches = 2});
+  session->feed(begin(Opcode::kWatch, "a").bytes());
+  session->feed(begin(Opcode::kWatch, "b").bytes());
+  EXPECT_EQ(session->problem(), "");
+  session->feed(begin(Opcode::kWatch, "c").bytes());
+  EXPECT_THAT(session->problem(), HasSubstr("more than 2 keys"));
+}
+
+TEST_F(SessionTest, AClientThatLeavesWatchesNoMore) {
+  admitted()->feed(begin(Opcode::kWatch, "k").bytes());
+  map_.set("/k", "new");
+  EXPECT_THAT(map_.take_news(), IsEmpty());
+}
+
 TEST_F(SessionTest, OnlyClientsThatBeginRightAreAdmitted) {
   const std::vector<std::string> openings{"GET / HTTP/1.1",
                                           std::string("\x16\x03\x01", 3),

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -29,10 +30,12 @@ std::optional<std::int64_t> parse_number(const std::string& text) {
 }  // namespace
 
 void StoreMap::set(const std::string& key, std::string value) {
+  std::optional<std::string> old = before(key);
   std::string& place = value_at(key);
   n_bytes_ += value.size();
   n_bytes_ -= place.size();
   place = std::move(value);
+  tell(key, std::move(old));
   wake_all(key);
 }
 
@@ -45,8 +48,10 @@ std::optional<std::int64_t> StoreMap::add(const std::string& key, std::int64_t d
 }
 
 void StoreMap::append(const std::string& key, const std::string& value) {
+  std::optional<std::string> old = before(key);
   value_at(key) += value;
   n_bytes_ += value.size();
+  tell(key, std::move(old));
   wake_all(key);
 }
 
@@ -73,8 +78,10 @@ bool StoreMap::erase(const std::string& key) {
   if (found == values_.end()) {
     return false;
   }
+  std::optional<std::string> old = before(key);
   n_bytes_ -= key.size() + found->second.size() + kNodeBytes;
   values_.erase(found);
+  tell(key, std::move(old));
   return true;
 }
 
@@ -169,6 +176,63 @@ std::vector<ClientId> StoreMap::take_woken() {
   return std::exchange(woken_, {});
 }
 
+void StoreMap::watch(ClientId client, const std::string& key) {
+  if (watched_[client].insert(key).second) {
+    watchers_[key].push_back(client);
+  }
+}
+
+void StoreMap::unwatch(ClientId client, const std::string& key) {
+  const auto watched = watched_.find(client);
+  if (watched == watched_.end() || watched->second.erase(key) == 0) {
+    return;
+  }
+  if (watched->second.empty()) {
+    watched_.erase(watched);
+  }
+  const auto watchers = watchers_.find(key);
+  std::erase(watchers->second, client);
+  if (watchers->second.empty()) {
+    watchers_.erase(watchers);
+  }
+}
+
+std::size_t StoreMap::n_watched(ClientId client) const {
+  const auto watched = watched_.find(client);
+  return watched == watched_.end() ? 0 : watched->second.size();
+}
+
+void StoreMap::forget(ClientId client) {
+  cancel(client);
+  for (auto watched = watched_.find(client); watched != watched_.end();
+       watched = watched_.find(client)) {
+    const std::string key = *watched->second.begin();
+    unwatch(client, key);
+  }
+}
+
+std::optional<std::string> StoreMap::before(const std::string& key) const {
+  const std::string* const value = watchers_.contains(key) ? find(key) : nullptr;
+  return value == nullptr ? std::nullopt : std::optional(*value);
+}
+
+void StoreMap::tell(const std::string& key, std::optional<std::string> before) {
+  const auto watchers = watchers_.find(key);
+  if (watchers == watchers_.end()) {
+    return;
+  }
+  const std::string* const value = find(key);
+  const auto change = std::make_shared<const KeyChange>(
+      KeyChange{.key = key,
+                .before = std::move(before),
+                .after = value == nullptr ? std::nullopt : std::optional(*value)});
+  if (change->before != change->after) {
+    for (const ClientId client : watchers->second) {
+      news_.push_back({.client = client, .change = change});
+    }
+  }
+}
+
 std::optional<std::int64_t> StoreMap::add_quietly(const std::string& key, std::int64_t delta) {
   const std::string* current = find(key);
   const std::optional<std::int64_t> number = current == nullptr ? 0 : parse_number(*current);
@@ -176,11 +240,13 @@ std::optional<std::int64_t> StoreMap::add_quietly(const std::string& key, std::i
   if (!number || __builtin_add_overflow(*number, delta, &sum)) {
     return std::nullopt;
   }
+  std::optional<std::string> old = before(key);
   std::string& place = value_at(key);
   std::string text = std::to_string(sum);
   n_bytes_ += text.size();
   n_bytes_ -= place.size();
   place = std::move(text);
+  tell(key, std::move(old));
   return sum;
 }
 

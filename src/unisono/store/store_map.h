@@ -4,10 +4,15 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
+
+#include "unisono/store/watch.h"
 
 namespace unisono::store {
 
@@ -64,6 +69,24 @@ class StoreMap {
   /// The clients whose wait ended since the last call, in order.
   [[nodiscard]] std::vector<ClientId> take_woken();
 
+  /// From now on take_news() has the key's changes for this client; once, if it is called twice.
+  void watch(ClientId client, const std::string& key);
+
+  void unwatch(ClientId client, const std::string& key);
+
+  [[nodiscard]] std::size_t n_watched(ClientId client) const;
+
+  /// A client that has gone waits for nothing and watches nothing.
+  void forget(ClientId client);
+
+  struct News {
+    ClientId client;
+    std::shared_ptr<const KeyChange> change;
+  };
+
+  /// What changed since the last call of what is watched, in order.
+  [[nodiscard]] std::vector<News> take_news() { return std::exchange(news_, {}); }
+
   /// Memory that keys and values take, nearly.
   [[nodiscard]] std::size_t n_bytes() const { return n_bytes_; }
 
@@ -73,6 +96,9 @@ class StoreMap {
     std::vector<std::string> keys;
   };
 
+  // A key's value before it changes, copied only for those who watch it.
+  [[nodiscard]] std::optional<std::string> before(const std::string& key) const;
+  void tell(const std::string& key, std::optional<std::string> before);
   // add() without waking anyone.
   std::optional<std::int64_t> add_quietly(const std::string& key, std::int64_t delta);
   std::string& value_at(const std::string& key);
@@ -85,6 +111,9 @@ class StoreMap {
   std::unordered_map<std::string, std::deque<ClientId>> waiters_;
   std::unordered_map<ClientId, Wait> waits_;
   std::vector<ClientId> woken_;
+  std::unordered_map<std::string, std::vector<ClientId>> watchers_;
+  std::unordered_map<ClientId, std::set<std::string>> watched_;
+  std::vector<News> news_;
   std::size_t n_bytes_ = 0;
 };
 

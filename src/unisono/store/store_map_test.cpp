@@ -134,6 +134,58 @@ TEST(StoreMap, ABarrierCountsAndWakesOnlyWhenComplete) {
   EXPECT_THAT(map.take_woken(), ElementsAre(kCarl, kAnna));
 }
 
+// "client: before -> after", "-" for none.
+std::vector<std::string> news_of(StoreMap& map) {
+  std::vector<std::string> lines;
+  for (const StoreMap::News& item : map.take_news()) {
+    lines.push_back(std::to_string(item.client) + " " + item.change->key + ": " +
+                    item.change->before.value_or("-") + " -> " + item.change->after.value_or("-"));
+  }
+  return lines;
+}
+
+TEST(StoreMap, EveryChangeOfAWatchedKeyIsNewsForThoseWhoWatchIt) {
+  StoreMap map;
+  map.set("n", "1");
+  map.watch(kAnna, "n");
+  map.watch(kAnna, "n");
+  map.watch(kBert, "other");
+  map.set("n", "2");
+  map.set("n", "2");
+  EXPECT_EQ(map.add("n", 3), 5);
+  map.append("n", "0");
+  EXPECT_EQ(map.compare_set("n", "no", "7"), "50");
+  EXPECT_EQ(map.compare_set("n", "50", "7"), "7");
+  EXPECT_TRUE(map.erase("n"));
+  EXPECT_EQ(map.barrier(kBert, "n", 1), true);
+  map.push("n", "queued");
+  EXPECT_THAT(news_of(map),
+              ElementsAre("1 n: 1 -> 2",
+                          "1 n: 2 -> 5",
+                          "1 n: 5 -> 50",
+                          "1 n: 50 -> 7",
+                          "1 n: 7 -> -",
+                          "1 n: - -> 1"));
+  EXPECT_THAT(news_of(map), IsEmpty());
+}
+
+TEST(StoreMap, WhoDoesNotWatchAnyMoreHearsNothing) {
+  StoreMap map;
+  map.watch(kAnna, "a");
+  map.watch(kAnna, "b");
+  map.watch(kBert, "a");
+  map.unwatch(kBert, "b");
+  map.unwatch(kAnna, "a");
+  map.set("a", "1");
+  map.set("b", "1");
+  EXPECT_THAT(news_of(map), ElementsAre("2 a: - -> 1", "1 b: - -> 1"));
+  map.forget(kAnna);
+  map.forget(kBert);
+  map.set("a", "2");
+  map.set("b", "2");
+  EXPECT_THAT(news_of(map), IsEmpty());
+}
+
 TEST(StoreMap, MemoryIsCountedAndGivenBack) {
   StoreMap map;
   map.set("k", std::string(1000, 'x'));

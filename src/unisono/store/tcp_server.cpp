@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>  // IWYU pragma: keep (EPOLLIN, EPOLLOUT)
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -21,19 +23,38 @@
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/io.h"
+#include "unisono/net/network.h"
 #include "unisono/net/socket.h"
+#include "unisono/net/socket_owner.h"
 #include "unisono/store/session.h"
 #include "unisono/store/store_map.h"
 
 namespace unisono::store {
 namespace {
 
+// A client that has gone meanwhile has no address, and no owner.
+bool admits_plain(int fd, const PlainClients& allowed) {
+  try {
+    const net::Address client = net::peer_address(fd);
+    const auto contains_client = [&](const net::Network& network) {
+      return network.contains(client);
+    };
+    return std::any_of(allowed.networks.begin(), allowed.networks.end(), contains_client) ||
+           (allowed.own_user && client.is_loopback() &&
+            net::find_socket_owner(client, net::local_address(fd)) == ::geteuid());
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // A connection of the server: the socket and what waits to be written to it.
 struct Connection {
   Connection(Fd socket, ClientId id, StoreMap& map, const TcpServerOptions& options)
       : fd(std::move(socket)),
         peer(net::describe_peer(fd.get())),
-        session(id, map, options.secret, options.limits) {}
+        session(id, map, options.secret, options.limits, [this, &options] {
+          return admits_plain(fd.get(), options.plain_clients);
+        }) {}
 
   [[nodiscard]] std::size_t n_unsent() const { return unsent.size() - n_sent; }
 
@@ -154,7 +175,7 @@ class TcpStoreServer::Impl {
     }
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
       read(connection, id);
-      wake_clients();
+      serve_others();
     }
   }
 
@@ -173,17 +194,30 @@ class TcpStoreServer::Impl {
     settle(connection, id);
   }
 
-  // A client that is woken may go on with requests that wake others.
-  void wake_clients() {
-    for (std::vector<ClientId> woken = map_.take_woken(); !woken.empty();
-         woken = map_.take_woken()) {
-      for (const ClientId id : woken) {
-        const auto found = connections_.find(id);
-        if (found != connections_.end()) {
-          found->second->session.wake();
-          settle(*found->second, id);
-        }
+  // A client that is woken may go on with requests that concern others in turn.
+  void serve_others() {
+    for (;;) {
+      const std::vector<ClientId> woken = map_.take_woken();
+      const std::vector<StoreMap::News> news = map_.take_news();
+      if (woken.empty() && news.empty()) {
+        return;
       }
+      for (const ClientId id : woken) {
+        tell(id, [](Session& session) { session.wake(); });
+      }
+      for (const StoreMap::News& item : news) {
+        tell(item.client, [&](Session& session) { session.notify(*item.change); });
+      }
+    }
+  }
+
+  template <class Body>
+  void tell(ClientId id, const Body& body) {
+    const auto found = connections_.find(id);
+    if (found != connections_.end()) {
+      found->second->session.set_n_unsent_bytes(found->second->n_unsent());
+      body(found->second->session);
+      settle(*found->second, id);
     }
   }
 

@@ -5,19 +5,30 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "unisono/base/log.h"
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
+#include "unisono/net/network.h"
 #include "unisono/store/limits.h"
 
 namespace unisono::store {
+
+/// Clients that a server with a secret serves without the hello: PyTorch's.
+struct PlainClients {
+  /// Those of this machine, if they come over loopback and their socket belongs to this process's
+  /// user.
+  bool own_user = false;
+  std::vector<net::Network> networks = {};  ///< Those with an address in one of them.
+};
 
 struct TcpServerOptions {
   net::Address address;  ///< Where to listen; port 0 takes a free one.
   std::string secret;    ///< Clients prove that they know it. Empty: anybody who can connect.
   /// Allows an address other than loopback without a secret.
   bool insecure = false;
+  PlainClients plain_clients = {};
   Limits limits = {};
   /// A client that has not been let in by then is dropped.
   std::chrono::milliseconds admission_timeout = std::chrono::seconds(20);
@@ -28,7 +39,7 @@ struct TcpServerOptions {
 ///
 /// It works on the event loop of its owner, which must live as long, and is destroyed on that
 /// loop's thread or when the loop does not run. With a secret only clients that say the hello are
-/// served.
+/// served, but for options.plain_clients.
 class TcpStoreServer {
  public:
   /// Listens from here on; serves when the loop runs.

@@ -1,11 +1,15 @@
 #include "unisono/store/tcp_server.h"
 
 #include <poll.h>
+#include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +24,7 @@
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/io.h"
+#include "unisono/net/network.h"
 #include "unisono/net/socket.h"
 #include "unisono/store/messages.h"
 #include "unisono/store/protocol.h"
@@ -230,6 +235,51 @@ TEST(TcpStoreServer, WithASecretAPlainClientIsDroppedAndToldWhy) {
     EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
     EXPECT_THAT(error.what(), HasSubstr("UNISONO_SECRET"));
   }
+}
+
+bool serves_plain(const PlainClients& allowed) {
+  TcpServerOptions options = quiet("secret");
+  options.plain_clients = allowed;
+  const TcpStoreHost host(options);
+  try {
+    TcpStore store(client_of(host.address()), soon());
+    return store.add("n", 1) == 1;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
+    return false;
+  }
+}
+
+TEST(TcpStoreServer, PlainClientsOfItsUserOrANetworkAreServedWhereThatIsAllowed) {
+  EXPECT_FALSE(serves_plain({}));
+  EXPECT_TRUE(serves_plain({.own_user = true}));
+  EXPECT_TRUE(serves_plain({.networks = {*net::Network::parse("127.0.0.0/8")}}));
+  EXPECT_FALSE(serves_plain({.networks = {*net::Network::parse("10.0.0.0/8")}}));
+}
+
+// How many bytes of an answer a client of user "nobody" gets to a plain introduction.
+std::string bytes_for_nobody(std::uint16_t port) {
+  const std::string command =
+      "setpriv --reuid 65534 --clear-groups bash -c 'exec 3<>/dev/tcp/127.0.0.1/" +
+      std::to_string(port) +
+      " && printf \"\\x00\\xce\\xf7\\x85\\x3c\\x0d\\x01\\x02\\x03\\x04\" >&3 && head -c 4 <&3 | wc "
+      "-c'";
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), &::pclose);
+  std::array<char, 64> line{};
+  return std::fgets(line.data(), line.size(), pipe.get()) == nullptr ? "nothing" : line.data();
+}
+
+TEST(TcpStoreServer, PlainClientsOfAnotherUserAreDropped) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "only root can become another user";
+  }
+  TcpServerOptions options = quiet("secret");
+  options.plain_clients = {.own_user = true};
+  const TcpStoreHost host(options);
+  EXPECT_EQ(bytes_for_nobody(host.address().port()), "0\n");
+  options.plain_clients = {.networks = {*net::Network::parse("127.0.0.1")}};
+  const TcpStoreHost open_host(options);
+  EXPECT_EQ(bytes_for_nobody(open_host.address().port()), "4\n");
 }
 
 TEST(TcpStoreServer, AnotherSecretIsUnauthenticated) {

@@ -3,15 +3,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "unisono/base/bytes.h"
 #include "unisono/base/deadline.h"
+#include "unisono/base/mutex.h"
 #include "unisono/net/address.h"
 #include "unisono/store/limits.h"
 #include "unisono/store/store.h"
@@ -19,8 +18,8 @@
 
 namespace unisono::store {
 
-class StoreChannel;
-class Turn;
+class StoreConnection;
+class WatchConnection;
 
 struct TcpStoreOptions {
   std::string host;  ///< Name or numeric address.
@@ -80,31 +79,17 @@ class TcpStore final : public Store {
   [[nodiscard]] net::Address local_address() const;
 
  private:
-  using Body = std::function<void(StoreChannel&)>;
-
-  void introduce(const TcpStoreOptions& options, Deadline deadline);
-  void use(Deadline deadline, const Body& body);
-  void request(const ByteWriter& message, const Body& read_reply);
-  [[nodiscard]] bool wait_and_read(const ByteWriter& wait,
-                                   const ByteWriter& then,
-                                   Deadline deadline,
-                                   const Body& read_reply);
-  [[nodiscard]] bool end_wait(StoreChannel& channel, Deadline deadline, const Body& read_rest);
   [[noreturn]] void throw_missing(const char* call,
                                   std::span<const std::string> keys,
                                   Deadline::Clock::time_point start);
   void check_sizes(const std::string& key, std::size_t n_value_bytes) const;
   void check_sizes(std::span<const std::string> keys) const;
 
-  [[nodiscard]] Deadline io_deadline() const { return Deadline::after(io_timeout_); }
-
-  std::chrono::milliseconds io_timeout_;
-  Limits limits_;
-  bool is_plain_;
-  std::unique_ptr<Turn> turn_;
-  // These belong to who has the turn.
-  std::unique_ptr<StoreChannel> channel_;
-  std::string closed_because_;
+  TcpStoreOptions options_;
+  std::unique_ptr<StoreConnection> connection_;
+  Mutex mutex_;
+  // From the first watch on.
+  std::unique_ptr<WatchConnection> watches_ UNISONO_GUARDED_BY(mutex_);
 };
 
 }  // namespace unisono::store

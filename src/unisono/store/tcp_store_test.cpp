@@ -264,8 +264,16 @@ INSTANTIATE_TEST_SUITE_P(Secrets,
                            return std::string(*secret.param == '\0' ? "Plain" : "Hello");
                          });
 
-// A server that ends the wait only when it sees the cancellation: both answers are on their way.
+// PyTorch's server, as far as a client can tell: it hangs up on requests that it does not know. It
+// ends the wait only when it sees the cancellation: both answers are on their way.
 void serve_a_crossing(int listener) {
+  ASSERT_TRUE(net::wait_for(listener, POLLIN, soon()));
+  {
+    const Fd fd = net::accept_connection(listener).fd;
+    std::vector<std::byte> opening(11);
+    net::read_exact(fd.get(), opening, soon(), "client");
+    EXPECT_EQ(opening.back(), static_cast<std::byte>(Opcode::kVersion));
+  }
   ASSERT_TRUE(net::wait_for(listener, POLLIN, soon()));
   const Fd fd = net::accept_connection(listener).fd;
   const auto read = [&](std::size_t n_bytes) {

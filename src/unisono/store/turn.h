@@ -1,6 +1,9 @@
 #pragma once
 
+#include <string>
+
 #include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 
 namespace unisono::store {
@@ -35,6 +38,27 @@ class Turn {
   Mutex mutex_;
   Condition returned_;
   bool is_taken_ UNISONO_GUARDED_BY(mutex_) = false;
+};
+
+/// A turn for the length of a block.
+class TurnHolder {
+ public:
+  /// Throws Error(kTimeout), with the peer, when others had it until the deadline.
+  TurnHolder(Turn& turn, Deadline deadline, const std::string& peer) : turn_(turn) {
+    if (!turn_.take(deadline)) {
+      throw Error(ErrorCode::kTimeout, peer + ": another thread's request took all of the time");
+    }
+  }
+
+  ~TurnHolder() { turn_.give_back(); }
+
+  TurnHolder(const TurnHolder&) = delete;
+  TurnHolder& operator=(const TurnHolder&) = delete;
+  TurnHolder(TurnHolder&&) = delete;
+  TurnHolder& operator=(TurnHolder&&) = delete;
+
+ private:
+  Turn& turn_;
 };
 
 }  // namespace unisono::store

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "unisono/base/deadline.h"
+#include "unisono/store/store_channel.h"
+#include "unisono/store/tcp_store.h"
+
+namespace unisono::store {
+
+/// A channel to a store that has let this client in.
+struct Introduced {
+  StoreChannel channel;
+  bool is_plain;  ///< The server knows no requests but PyTorch's.
+};
+
+/// Connects, trying again while nobody listens there yet, and introduces itself: with the hello if
+/// there is a secret, else as PyTorch's clients do.
+///
+/// Throws as TcpStore's constructor does.
+[[nodiscard]] Introduced introduce(const TcpStoreOptions& options, Deadline deadline);
+
+}  // namespace unisono::store

@@ -1,0 +1,105 @@
+#include "unisono/store/store_connection.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "unisono/base/bytes.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/store/introduction.h"
+#include "unisono/store/messages.h"
+#include "unisono/store/protocol.h"
+#include "unisono/store/store_channel.h"
+#include "unisono/store/turn.h"
+
+namespace unisono::store {
+namespace {
+
+void expect_wait_reply(const StoreChannel& channel, std::uint8_t reply, WaitReply expected) {
+  if (reply != static_cast<std::uint8_t>(expected)) {
+    throw Error(ErrorCode::kCorruptData,
+                fmt::format("{}: an answer that no wait has; is it a store?", channel.peer()));
+  }
+}
+
+}  // namespace
+
+StoreConnection::StoreConnection(const TcpStoreOptions& options, Deadline deadline)
+    : StoreConnection(introduce(options, deadline), options.io_timeout) {}
+
+StoreConnection::StoreConnection(Introduced introduced, std::chrono::milliseconds io_timeout)
+    : io_timeout_(io_timeout),
+      is_plain_(introduced.is_plain),
+      channel_(std::move(introduced.channel)) {}
+
+void StoreConnection::use(Deadline deadline, const Body& body) {
+  const TurnHolder turn(turn_, deadline, channel_.peer());
+  if (!closed_because_.empty()) {
+    throw Error(ErrorCode::kClosed, "the connection was closed after: " + closed_because_);
+  }
+  try {
+    body(channel_);
+  } catch (const Error& error) {
+    closed_because_ = error.what();
+    throw;
+  }
+}
+
+void StoreConnection::request(const ByteWriter& message, const Body& read_reply) {
+  use(io_deadline(), [&](StoreChannel& channel) {
+    channel.send(message.bytes(), io_deadline());
+    if (read_reply) {
+      read_reply(channel);
+    }
+  });
+}
+
+// Our server keeps what follows a wait until that ends, which saves a round trip. PyTorch's would
+// answer it at once.
+bool StoreConnection::wait_and_read(const ByteWriter& wait,
+                                    const ByteWriter& then,
+                                    Deadline deadline,
+                                    const Body& read_reply) {
+  bool is_done = false;
+  use(deadline, [&](StoreChannel& channel) {
+    ByteWriter message = wait;
+    if (!is_plain_) {
+      message.put_raw(then.bytes());
+    }
+    channel.send(message.bytes(), io_deadline());
+    is_done = end_wait(channel, deadline, is_plain_ ? Body() : read_reply);
+    if (is_done && is_plain_ && read_reply) {
+      channel.send(then.bytes(), io_deadline());
+      read_reply(channel);
+    }
+  });
+  return is_done;
+}
+
+bool StoreConnection::end_wait(StoreChannel& channel, Deadline deadline, const Body& read_rest) {
+  const auto read_rest_if_any = [&] {
+    if (read_rest) {
+      read_rest(channel);
+    }
+  };
+  if (channel.wait_for_reply(deadline)) {
+    expect_wait_reply(channel, channel.read_u8(io_deadline()), WaitReply::kStopWaiting);
+    read_rest_if_any();
+    return true;
+  }
+  channel.send(begin(Opcode::kCancelWait).bytes(), io_deadline());
+  const std::uint8_t first = channel.read_u8(io_deadline());
+  read_rest_if_any();
+  if (first == static_cast<std::uint8_t>(WaitReply::kWaitCanceled)) {
+    return false;
+  }
+  // The end of the wait and our cancellation crossed.
+  expect_wait_reply(channel, first, WaitReply::kStopWaiting);
+  expect_wait_reply(channel, channel.read_u8(io_deadline()), WaitReply::kWaitCanceled);
+  return true;
+}
+
+}  // namespace unisono::store

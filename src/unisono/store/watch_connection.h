@@ -1,0 +1,57 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "unisono/base/mutex.h"
+#include "unisono/store/protocol.h"
+#include "unisono/store/store_channel.h"
+#include "unisono/store/subscriptions.h"
+#include "unisono/store/tcp_store.h"
+#include "unisono/store/turn.h"
+#include "unisono/store/watch.h"
+
+namespace unisono::store {
+
+/// A client's second connection to our server, which pushes changes of watched keys, and the thread
+/// that reads them. Thread-safe.
+class WatchConnection {
+ public:
+  /// Throws as TcpStore's constructor does.
+  explicit WatchConnection(const TcpStoreOptions& options);
+
+  ~WatchConnection();
+
+  WatchConnection(const WatchConnection&) = delete;
+  WatchConnection& operator=(const WatchConnection&) = delete;
+  WatchConnection(WatchConnection&&) = delete;
+  WatchConnection& operator=(WatchConnection&&) = delete;
+
+  /// Returns when the server will tell. Throws Error: kPeerLost, kTimeout.
+  [[nodiscard]] std::unique_ptr<Watch> watch(const std::string& key, WatchCallback on_change);
+
+ private:
+  class KeyWatch;
+
+  void send(Opcode opcode, const std::string& key);
+  void unwatch(const std::string& key) noexcept;
+  void wait_for_answer(std::uint64_t number) UNISONO_EXCLUDES(mutex_);
+  void read() UNISONO_EXCLUDES(mutex_);
+  void read_notice();
+
+  std::chrono::milliseconds io_timeout_;
+  StoreChannel channel_;  // Requests are sent by who has the turn; the thread reads.
+  Subscriptions subscriptions_;
+  Turn turn_;
+  std::uint64_t n_asked_ = 0;  // Belongs to who has the turn.
+  Mutex mutex_;
+  Condition answered_;
+  std::uint64_t n_answered_ UNISONO_GUARDED_BY(mutex_) = 0;
+  std::string closed_because_ UNISONO_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace unisono::store
