@@ -178,7 +178,10 @@ std::vector<NamedRequest> every_request() {
           {"queue_pop", begin(Opcode::kQueuePop, "q").bytes()},
           {"queue_len", begin(Opcode::kQueueLen, "q").bytes()},
           {"list_keys", begin(Opcode::kListKeys).bytes()},
-          {"barrier", begin(Opcode::kBarrier, "b", 2).bytes()}};
+          {"barrier", begin(Opcode::kBarrier, "b", 2).bytes()},
+          {"version", begin(Opcode::kVersion).bytes()},
+          {"watch", begin(Opcode::kWatch, "a").bytes()},
+          {"unwatch", begin(Opcode::kUnwatch, "a").bytes()}};
 }
 
 // What a connection of the session's target does: its number (with the target's bits), length,
@@ -207,6 +210,10 @@ void write_store(const std::filesystem::path& root) {
               join({numbers({1}), step(0, wait), step(0x80, {}), step(1, multi_set())}));
   session.add("wait_and_cancel",
               join({numbers({1}), step(0, wait), step(0x40, begin(Opcode::kCancelWait).bytes())}));
+  const Bytes watch = begin(Opcode::kWatch, "a").bytes();
+  session.add("watch_and_set", join({numbers({1}), step(0, watch), step(1, multi_set())}));
+  session.add("watch_and_leave",
+              join({numbers({1}), step(0, watch), step(0x80, {}), step(1, multi_set())}));
   Bytes counters;
   for (const char* key : {"a", "b", "c", "d", "e"}) {
     counters = join({counters, begin(Opcode::kAdd, key, 1).bytes()});

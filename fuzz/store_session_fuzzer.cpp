@@ -55,7 +55,7 @@ class Server {
         client.n_unread = 0;
       }
       feed(client, bytes);
-      wake_clients();
+      serve_others();
       expect(map_.n_bytes() <= kLimits.max_store_bytes + kSlackOfARequest,
              "a full store takes no more");
     }
@@ -63,6 +63,8 @@ class Server {
       client.session.reset();
     }
     (void)map_.take_woken();
+    map_.set("/a", "watched");
+    expect(map_.take_news().empty(), "who has gone watches nothing");
     for (const std::string& key : map_.keys()) {
       (void)map_.erase(key);
     }
@@ -113,17 +115,29 @@ class Server {
   }
 
   // As the server does.
-  void wake_clients() {
-    for (std::vector<ClientId> woken = map_.take_woken(); !woken.empty();
-         woken = map_.take_woken()) {
+  void serve_others() {
+    for (;;) {
+      const std::vector<ClientId> woken = map_.take_woken();
+      const std::vector<StoreMap::News> news = map_.take_news();
+      if (woken.empty() && news.empty()) {
+        return;
+      }
       for (const ClientId id : woken) {
-        for (Client& client : clients_) {
-          if (client.id == id) {
-            client.session->set_n_unsent_bytes(client.n_unread);
-            client.session->wake();
-            take_output(client);
-          }
-        }
+        tell(id, [](Session& session) { session.wake(); });
+      }
+      for (const StoreMap::News& item : news) {
+        tell(item.client, [&](Session& session) { session.notify(*item.change); });
+      }
+    }
+  }
+
+  template <class Body>
+  void tell(ClientId id, const Body& body) {
+    for (Client& client : clients_) {
+      if (client.id == id) {
+        client.session->set_n_unsent_bytes(client.n_unread);
+        body(*client.session);
+        take_output(client);
       }
     }
   }

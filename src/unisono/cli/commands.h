@@ -14,5 +14,6 @@ int run_command(int argc, char** argv);
 int bench_command(int argc, char** argv);
 int backends_command(int argc, char** argv);
 int config_command(int argc, char** argv);
+int store_command(int argc, char** argv);
 
 }  // namespace unisono::cli

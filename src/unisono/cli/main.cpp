@@ -22,6 +22,7 @@ constexpr int kFailed = 1;
 constexpr std::array kCommands{
     Command{"run", "Run a program as several ranks that train together", run_command},
     Command{"bench", "Measure collective operations", bench_command},
+    Command{"store", "Serve a key-value store, or look into one", store_command},
     Command{"backends", "Print which operations there are, by backend", backends_command},
     Command{"config", "Print the settings that the environment may have", config_command},
 };

@@ -1,0 +1,247 @@
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/epoll.h>  // IWYU pragma: keep (EPOLLIN)
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+
+#include "unisono/base/config.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/cli/commands.h"
+#include "unisono/cli/parse.h"
+#include "unisono/launch/signals.h"
+#include "unisono/net/address.h"
+#include "unisono/net/event_loop.h"
+#include "unisono/net/network.h"
+#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/secret.h"
+#include "unisono/store/store.h"
+#include "unisono/store/tcp_server.h"
+#include "unisono/store/tcp_store.h"
+#include "unisono/store/watch.h"
+
+namespace unisono::cli {
+namespace {
+
+struct StoreArguments {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = rendezvous::kDefaultMasterPort;
+  double timeout_s = 10;
+  // serve
+  bool allows_plain_clients = false;
+  std::vector<std::string> plain_networks;
+  bool is_insecure = false;
+  // the others
+  std::string key;
+  std::string value;
+  std::string prefix;
+  bool shows_values = false;
+  std::uint64_t n_changes = 0;
+};
+
+store::PlainClients plain_clients_of(const StoreArguments& arguments) {
+  store::PlainClients clients{.own_user = arguments.allows_plain_clients};
+  for (const std::string& text : arguments.plain_networks) {
+    const std::optional<net::Network> network = net::Network::parse(text);
+    if (!network) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("--plain-clients-from {}: no network; write it as 10.0.0.0/8", text));
+    }
+    clients.networks.push_back(*network);
+  }
+  return clients;
+}
+
+int serve(const StoreArguments& arguments) {
+  const Config config = read_config(process_environment());
+  const std::string secret =
+      arguments.is_insecure ? "" : rendezvous::find_secret(config, arguments.host);
+  launch::SignalFd signals({SIGINT, SIGTERM}, {});
+  net::EventLoop loop;
+  const store::TcpStoreServer server(
+      loop,
+      {.address = net::resolve(arguments.host, arguments.port).front(),
+       .secret = secret,
+       .insecure = arguments.is_insecure,
+       .plain_clients = plain_clients_of(arguments),
+       .logger = Logger("store", config.log_level)});
+  loop.add(signals.fd(), EPOLLIN, [&](std::uint32_t) {
+    if (signals.next()) {
+      loop.stop();
+    }
+  });
+  fmt::print("listening on {}\n", server.address().to_string());
+  std::fflush(stdout);
+  loop.run();
+  loop.remove(signals.fd());
+  return 0;
+}
+
+Deadline deadline_of(const StoreArguments& arguments) {
+  return Deadline::after(std::chrono::duration<double>(arguments.timeout_s));
+}
+
+std::unique_ptr<store::TcpStore> connect(const StoreArguments& arguments) {
+  const Config config = read_config(process_environment());
+  return std::make_unique<store::TcpStore>(
+      store::TcpStoreOptions{.host = arguments.host,
+                             .port = arguments.port,
+                             .secret = rendezvous::find_secret(config, arguments.host)},
+      deadline_of(arguments));
+}
+
+int get(const StoreArguments& arguments) {
+  fmt::print("{}\n", connect(arguments)->get(arguments.key, deadline_of(arguments)));
+  return 0;
+}
+
+int set(const StoreArguments& arguments) {
+  const auto store = connect(arguments);
+  store->set(arguments.key, arguments.value);
+  // set() has no answer: this one comes after it was done.
+  (void)store->check(std::vector<std::string>{arguments.key});
+  return 0;
+}
+
+// Values are any bytes; a line of output is text.
+std::string quoted(const std::string& value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      text += '\\';
+      text += c;
+    } else if (byte < 0x20 || byte >= 0x7F) {
+      text += fmt::format("\\x{:02x}", byte);
+    } else {
+      text += c;
+    }
+  }
+  return text + '"';
+}
+
+int list(const StoreArguments& arguments) {
+  const auto store = connect(arguments);
+  std::vector<std::string> keys = store->list_keys();
+  std::sort(keys.begin(), keys.end());
+  for (const std::string& key : keys) {
+    if (!key.starts_with(arguments.prefix)) {
+      continue;
+    }
+    if (!arguments.shows_values) {
+      fmt::print("{}\n", key);
+    } else if (const std::optional<std::string> value = store->try_get(key)) {
+      fmt::print("{} = {}\n", key, quoted(*value));
+    }
+  }
+  return 0;
+}
+
+std::string describe(const std::optional<std::string>& value) {
+  return value ? quoted(*value) : "none";
+}
+
+int watch(const StoreArguments& arguments) {
+  const auto store = connect(arguments);
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::uint64_t n_changes = 0;
+  const auto print_change = [&](const store::KeyChange& change) {
+    fmt::print("{}: {} -> {}\n", change.key, describe(change.before), describe(change.after));
+    std::fflush(stdout);
+    const std::lock_guard lock(mutex);
+    ++n_changes;
+    changed.notify_one();
+  };
+  const std::unique_ptr<store::Watch> held = store->watch(arguments.key, print_change);
+  std::unique_lock lock(mutex);
+  const auto is_enough = [&] {
+    return arguments.n_changes > 0 && n_changes >= arguments.n_changes;
+  };
+  while (!changed.wait_for(lock, std::chrono::seconds(1), is_enough)) {
+    lock.unlock();
+    (void)store->num_keys();  // Throws when the store is gone.
+    lock.lock();
+  }
+  return 0;
+}
+
+CLI::App* add_command(CLI::App& app,
+                      const char* name,
+                      const char* help,
+                      StoreArguments& arguments) {
+  CLI::App* const command = app.add_subcommand(name, help);
+  command->add_option("--host", arguments.host, "Where the store listens")->capture_default_str();
+  command->add_option("--port", arguments.port, "Its port")->capture_default_str();
+  return command;
+}
+
+CLI::App* add_client(CLI::App& app, const char* name, const char* help, StoreArguments& arguments) {
+  CLI::App* const command = add_command(app, name, help, arguments);
+  command->add_option("--timeout", arguments.timeout_s, "Seconds to wait for store and key")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  return command;
+}
+
+}  // namespace
+
+int store_command(int argc, char** argv) {
+  StoreArguments arguments;
+  CLI::App app("Serves a key-value store in PyTorch's protocol, or looks into one",
+               "unisono store");
+  app.require_subcommand(1);
+  CLI::App* const serve_app = add_command(app, "serve", "Serve a store until SIGTERM", arguments);
+  serve_app->add_flag(
+      "--allow-plain-clients",
+      arguments.allows_plain_clients,
+      "Serve clients without a secret, too, that come over loopback from this user");
+  serve_app->add_option("--plain-clients-from",
+                        arguments.plain_networks,
+                        "Serve clients without a secret from this network, as 10.0.0.0/8");
+  serve_app->add_flag(
+      "--insecure", arguments.is_insecure, "Serve everybody who can connect, without a secret");
+  CLI::App* const get_app =
+      add_client(app, "get", "Print a key's value, once there is one", arguments);
+  get_app->add_option("key", arguments.key)->required();
+  CLI::App* const set_app = add_client(app, "set", "Set a key's value", arguments);
+  set_app->add_option("key", arguments.key)->required();
+  set_app->add_option("value", arguments.value)->required();
+  CLI::App* const list_app = add_client(app, "list", "Print the keys", arguments);
+  list_app->add_option("prefix", arguments.prefix, "Only keys that begin so");
+  list_app->add_flag("--values", arguments.shows_values, "With their values");
+  CLI::App* const watch_app =
+      add_client(app, "watch", "Print what becomes of a key, until ^C", arguments);
+  watch_app->add_option("key", arguments.key)->required();
+  watch_app->add_option("--count", arguments.n_changes, "End after so many changes");
+  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+    return *exit_code;
+  }
+  if (serve_app->parsed()) {
+    return serve(arguments);
+  }
+  if (get_app->parsed()) {
+    return get(arguments);
+  }
+  if (set_app->parsed()) {
+    return set(arguments);
+  }
+  return list_app->parsed() ? list(arguments) : watch(arguments);
+}
+
+}  // namespace unisono::cli
