@@ -3,14 +3,18 @@
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
+import unittest.mock
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 PEER = sys.argv.pop(1)
+UNISONO = sys.argv.pop(1)
 TIMEOUT = timedelta(seconds=60)
 SHORT = timedelta(milliseconds=50)
 BINARY = bytes(range(256)) * 1000
@@ -191,6 +195,56 @@ class TorchClientOurServer(unittest.TestCase):
             for rank in range(2)
         ]
         self.assertEqual([rank.wait(timeout=120) for rank in ranks], [0, 0])
+
+
+class LaunchersServer(unittest.TestCase):
+    """Scripts that know nothing of Unisono meet through the store of `unisono run`."""
+
+    GLOO = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+t = torch.ones(2)
+dist.all_reduce(t)
+print(dist.get_rank(), t.tolist())
+dist.destroy_process_group()
+"""
+    CLIENT = """
+import datetime, os, torch.distributed as dist
+address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+store = dist.TCPStore(*address, is_master=False, timeout=datetime.timedelta(seconds=3))
+print(store.add("n", 1))
+"""
+
+    def run_ranks(self, *command):
+        env = {k: v for k, v in os.environ.items() if not k.startswith("UNISONO_SECRET")}
+        return subprocess.run(
+            [UNISONO, "run", *command],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**env, "GLOO_SOCKET_IFNAME": "lo"},
+        )
+
+    def script(self, text):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        path = Path(folder) / "script.py"
+        path.write_text(text)
+        return str(path)
+
+    def test_a_script_runs_unchanged(self):
+        python = str(Path(sys.executable).parent)
+        with unittest.mock.patch.dict(os.environ, PATH=f"{python}:{os.environ['PATH']}"):
+            done = self.run_ranks("-n", "2", self.script(self.GLOO))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(done.stdout.splitlines()), ["0 [2.0, 2.0]", "1 [2.0, 2.0]"])
+
+    def test_a_shell_script_has_to_ask_for_it(self):
+        command = ["sh", "-c", f"exec {sys.executable} {self.script(self.CLIENT)}"]
+        refused = self.run_ranks("-n", "1", "--", *command)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("plain client", refused.stderr)
+        served = self.run_ranks("-n", "1", "--allow-plain-clients", "--", *command)
+        self.assertEqual((served.returncode, served.stdout), (0, "1\n"), served.stderr)
 
 
 class OurClientTorchServer:

@@ -90,6 +90,10 @@ int run_command(int argc, char** argv) {
                  arguments.grace_seconds,
                  "Seconds between asking ranks to end and killing them (default 5)")
       ->check(CLI::Range(0.0, kMaxGraceSeconds));
+  app.add_flag("--allow-plain-clients",
+               options.allows_plain_clients,
+               "Let clients without the job's secret use the store, too, that come over loopback "
+               "from this user; Python programs may always");
   app.add_flag(
       "--verbose", options.verbose, "Say what the launcher does, and let ranks log debug lines");
   if (const std::optional<int> exit_code = parse(app, argc, argv)) {

@@ -66,11 +66,15 @@ std::string pid_list(const auto& pids) {
 
 }  // namespace
 
-Agent::Agent(const RunOptions& options, const Program& program, const JobLayout& job)
+Agent::Agent(const RunOptions& options,
+             const Program& program,
+             const JobLayout& job,
+             const store::TcpServerOptions& store)
     : options_(options),
       program_(program),
       job_(job),
       signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCHLD}, {SIGPIPE}),
+      store_(loop_, store),
       outputs_(loop_,
                {.first_rank = job.first_rank,
                 .n_workers = options.n_workers,
@@ -84,6 +88,7 @@ Agent::Agent(const RunOptions& options, const Program& program, const JobLayout&
       workers_(static_cast<std::size_t>(options.n_workers)),
       started_(workers_.size()) {
   raise_descriptor_limit();
+  job_.master_port = store_.address().port();
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     workers_[i].rank = job_.first_rank + static_cast<int>(i);
   }

@@ -17,13 +17,18 @@
 #include "unisono/launch/run.h"
 #include "unisono/launch/signals.h"
 #include "unisono/net/event_loop.h"
+#include "unisono/store/tcp_server.h"
 
 namespace unisono::launch {
 
 /// Supervises the ranks of one node, from the first spawn to the report about the end.
 class Agent {
  public:
-  Agent(const RunOptions& options, const Program& program, const JobLayout& job);
+  /// Serves the ranks' store, as `store` has it; the ranks are told the port that it got.
+  Agent(const RunOptions& options,
+        const Program& program,
+        const JobLayout& job,
+        const store::TcpServerOptions& store);
 
   /// Returns the exit code of `unisono run`.
   int run();
@@ -70,6 +75,7 @@ class Agent {
   JobLayout job_;
   SignalFd signals_;
   net::EventLoop loop_;
+  store::TcpStoreServer store_;
   Outputs outputs_;
   GuardianLink guardian_;
   Fd null_;

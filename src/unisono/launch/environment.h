@@ -19,7 +19,6 @@ struct JobLayout {
   std::string run_id;
   int restart_count = 0;
   int max_restarts = 0;
-  bool agent_hosts_store = false;  ///< Rank 0 is then a client of the store, too.
   std::string secret;              ///< Empty: the ranks already have one.
   std::optional<int> omp_threads;  ///< Nothing: the user's own setting stays.
   bool log_debug = false;          ///< Not where the user set a level.

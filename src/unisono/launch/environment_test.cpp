@@ -21,7 +21,6 @@ TEST(WorkerEnvironment, IsTheGoldenTable) {
                       .run_id = "job7",
                       .restart_count = 2,
                       .max_restarts = 5,
-                      .agent_hosts_store = true,
                       .secret = "c0ffee",
                       .omp_threads = 6};
   const std::vector<std::string> golden{"MASTER_ADDR=10.0.0.1",

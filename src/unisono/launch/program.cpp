@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -115,6 +117,18 @@ Program find_program(const ProgramRequest& request, const Environment& environme
     throw path_error(name, error_number);
   }
   return {.path = name, .argv = request.argv};
+}
+
+bool is_python(const Program& program) {
+  const std::string name = program.path.substr(program.path.rfind('/') + 1);
+  if (name.starts_with("python")) {
+    return true;
+  }
+  std::ifstream file(program.path);
+  std::string first_line(128, '\0');
+  file.read(first_line.data(), static_cast<std::streamsize>(first_line.size()));
+  first_line.resize(std::min(first_line.find('\n'), static_cast<std::size_t>(file.gcount())));
+  return first_line.starts_with("#!") && first_line.find("python") != std::string::npos;
 }
 
 ProgramError exec_error(const Program& program, int error_number) {

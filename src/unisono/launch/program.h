@@ -41,6 +41,9 @@ class ProgramError : public Error {
 /// Throws ProgramError when nothing that can be executed is found.
 [[nodiscard]] Program find_program(const ProgramRequest& request, const Environment& environment);
 
+/// Whether a Python runs it, going by its name and first line.
+[[nodiscard]] bool is_python(const Program& program);
+
 /// The error for an exec of `program` that failed with `error_number`.
 [[nodiscard]] ProgramError exec_error(const Program& program, int error_number);
 

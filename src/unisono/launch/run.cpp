@@ -16,10 +16,13 @@
 #include "unisono/base/config.h"
 #include "unisono/base/cores.h"
 #include "unisono/base/error.h"
+#include "unisono/base/log.h"
 #include "unisono/launch/agent.h"
 #include "unisono/launch/environment.h"
-#include "unisono/launch/port.h"
 #include "unisono/launch/program.h"
+#include "unisono/net/address.h"
+#include "unisono/rendezvous/secret.h"
+#include "unisono/store/tcp_server.h"
 
 namespace unisono::launch {
 namespace {
@@ -38,7 +41,8 @@ void occupy_standard_descriptors() {
 
 void check_descriptor_limit(int n_workers) {
   constexpr rlim_t kOurOwn = 64;
-  const rlim_t needed = 2 * static_cast<rlim_t>(n_workers) + kOurOwn;
+  // Two for a rank's output, and its connections to the store: its own, one for trouble, PyTorch's.
+  const rlim_t needed = 6 * static_cast<rlim_t>(n_workers) + kOurOwn;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < needed) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -51,14 +55,13 @@ void check_descriptor_limit(int n_workers) {
 }
 
 JobLayout make_layout(const RunOptions& options,
-                      std::uint16_t port,
+                      const Config& config,
                       const Environment& environment) {
   constexpr std::size_t kSecretBytes = 32;
   constexpr std::size_t kRunIdBytes = 8;
-  const Config config = read_config(environment);
   JobLayout job;
   job.master_addr = options.master_addr;
-  job.master_port = port;
+  job.master_port = options.master_port;
   job.local_world_size = options.n_workers;
   job.world_size = options.n_workers;
   job.run_id = random_hex(kRunIdBytes);
@@ -72,6 +75,18 @@ JobLayout make_layout(const RunOptions& options,
   return job;
 }
 
+// PyTorch's own clients can't say the hello.
+store::TcpServerOptions store_options(const RunOptions& options,
+                                      const Program& program,
+                                      const JobLayout& job,
+                                      const Config& config) {
+  return {.address = net::resolve(options.master_addr, options.master_port).front(),
+          .secret = job.secret.empty() ? rendezvous::find_secret(config, options.master_addr)
+                                       : job.secret,
+          .plain_clients = {.own_user = options.allows_plain_clients || is_python(program)},
+          .logger = Logger("store", config.log_level)};
+}
+
 }  // namespace
 
 int run(const RunOptions& options) {
@@ -79,9 +94,9 @@ int run(const RunOptions& options) {
   const Environment environment = process_environment();
   const Program program = find_program(options.program, environment);
   check_descriptor_limit(options.n_workers);
-  const PortReservation port(options.master_port);
-  const JobLayout job = make_layout(options, port.port(), environment);
-  return Agent(options, program, job).run();
+  const Config config = read_config(environment);
+  const JobLayout job = make_layout(options, config, environment);
+  return Agent(options, program, job, store_options(options, program, job, config)).run();
 }
 
 int parse_worker_count(const std::string& text) {

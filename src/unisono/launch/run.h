@@ -19,6 +19,8 @@ struct RunOptions {
   std::string log_dir;            ///< Folder for rank-3.out, rank-3.err; empty: none.
   /// Time between asking the ranks to end (SIGTERM) and killing them.
   std::chrono::milliseconds grace{5000};
+  /// Serves PyTorch's clients of this user on loopback, not only if the program is Python.
+  bool allows_plain_clients = false;
   bool verbose = false;
 };
 

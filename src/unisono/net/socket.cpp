@@ -164,7 +164,7 @@ Fd listen_tcp(const Address& address, int backlog) {
     if (error_number == EADDRINUSE) {
       const std::string holder = find_port_holder(address.port());
       throw Error(ErrorCode::kSystem,
-                  fmt::format("{}: port {} is in use{}",
+                  fmt::format("{}: port {} is in use{}; choose another one",
                               what,
                               address.port(),
                               holder.empty() ? "" : " by " + holder));
