@@ -46,9 +46,9 @@ TEST(InitMethod, AddressesOfIPv6StandInBrackets) {
 }
 
 TEST(InitMethod, APathIsAllFromTheFirstSlash) {
-  const InitMethod method = parse_init_method("file:///shared/my%20job/a:b?group_name=x%26y");
+  const InitMethod method = parse_init_method("file:///scratch/my%20job/a:b?group_name=x%26y");
   EXPECT_EQ(method.host, "");
-  EXPECT_EQ(method.path, "/shared/my job/a:b");
+  EXPECT_EQ(method.path, "/scratch/my job/a:b");
   EXPECT_EQ(method.query, (Query{{"group_name", "x&y"}}));
 }
 
