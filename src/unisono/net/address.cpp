@@ -100,6 +100,13 @@ bool Address::is_wildcard() const {
   return IN6_IS_ADDR_UNSPECIFIED(&v6(storage_).sin6_addr);
 }
 
+bool Address::is_multicast() const {
+  if (family() == AF_INET) {
+    return IN_MULTICAST(ntohl(v4(storage_).sin_addr.s_addr));
+  }
+  return IN6_IS_ADDR_MULTICAST(&v6(storage_).sin6_addr);
+}
+
 in6_addr Address::ipv6() const {
   if (family() == AF_INET6) {
     return v6(storage_).sin6_addr;

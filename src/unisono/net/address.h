@@ -29,6 +29,9 @@ class Address {
   /// True for 0.0.0.0 and ::, "all of this machine's addresses".
   [[nodiscard]] bool is_wildcard() const;
 
+  /// True for 224.0.0.0/4 and ff00::/8.
+  [[nodiscard]] bool is_multicast() const;
+
   /// The IP address; an IPv4 address in its IPv6 form, "::ffff:10.0.0.2".
   [[nodiscard]] in6_addr ipv6() const;
 

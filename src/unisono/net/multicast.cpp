@@ -1,0 +1,196 @@
+#include "unisono/net/multicast.h"
+
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/base/unshared_fds.h"
+#include "unisono/net/address.h"
+
+namespace unisono::net {
+namespace {
+
+constexpr std::size_t kMaxPacketBytes = std::size_t{64} << 10;
+
+const sockaddr_in& v4(const Address& address) {
+  return reinterpret_cast<const sockaddr_in&>(*address.data());
+}
+
+const sockaddr_in6& v6(const Address& address) {
+  return reinterpret_cast<const sockaddr_in6&>(*address.data());
+}
+
+Fd open_udp(int family) {
+  Fd fd(detail::open_unshared_fd(
+      [&] { return ::socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }));
+  if (!fd.is_open()) {
+    throw system_error("socket", errno);
+  }
+  return fd;
+}
+
+template <class T>
+int set_option(int fd, int level, int name, const T& value) {
+  return ::setsockopt(fd, level, name, &value, sizeof value) == 0 ? 0 : errno;
+}
+
+// 0, or the errno that says why not.
+int join_on(int fd, const Address& group, unsigned interface) {
+  if (group.family() == AF_INET) {
+    ip_mreqn request{};
+    request.imr_multiaddr = v4(group).sin_addr;
+    request.imr_ifindex = static_cast<int>(interface);
+    return set_option(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, request);
+  }
+  ipv6_mreq request{};
+  request.ipv6mr_multiaddr = v6(group).sin6_addr;
+  request.ipv6mr_interface = interface;
+  return set_option(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, request);
+}
+
+// Names the source, too: the kernel would send from another interface's address on loopback.
+int send_from(const Address& own, unsigned interface, int fd) {
+  if (own.family() == AF_INET) {
+    ip_mreqn request{};
+    request.imr_ifindex = static_cast<int>(interface);
+    request.imr_address = v4(own).sin_addr;
+    return set_option(fd, IPPROTO_IP, IP_MULTICAST_IF, request);
+  }
+  return set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, static_cast<int>(interface));
+}
+
+int send_to(const Address& group, int fd, std::span<const std::byte> bytes) {
+  const ssize_t n =
+      ::sendto(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL, group.data(), group.size());
+  return n < 0 ? errno : 0;
+}
+
+// Of an entry that has an IP address.
+Address address_of(const ifaddrs& entry) {
+  sockaddr_storage storage{};
+  std::memcpy(&storage,
+              entry.ifa_addr,
+              entry.ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+  return Address::from_sockaddr(storage).value();
+}
+
+std::string reason_of(const std::string& interface, int error_number) {
+  return fmt::format("{}: {}", interface, std::generic_category().message(error_number));
+}
+
+Error impossible(const Address& group, const std::string& reasons) {
+  return {ErrorCode::kSystem,
+          fmt::format("multicast to {} is impossible here ({}); give the group's interface a route "
+                      "or meet by tcp://HOST:PORT",
+                      group.to_string(),
+                      reasons.empty() ? "no interface is up" : reasons)};
+}
+
+}  // namespace
+
+MulticastSocket::MulticastSocket(const Address& group, bool loopback_only)
+    : group_(group), fd_(open_udp(group.family())) {
+  if (!group.is_multicast()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} is no multicast address", group.to_string()));
+  }
+  if (const int error_number = set_option(fd_.get(), SOL_SOCKET, SO_REUSEADDR, 1)) {
+    throw system_error("SO_REUSEADDR", error_number);
+  }
+  if (::bind(fd_.get(), group.data(), group.size()) != 0) {
+    throw system_error("bind to multicast group " + group.to_string(), errno);
+  }
+  join(loopback_only);
+}
+
+void MulticastSocket::join(bool loopback_only) {
+  std::string reasons;
+  for (const Interface& interface : find_interfaces(group_.family(), loopback_only)) {
+    const int error_number = join_on(fd_.get(), group_, interface.index);
+    if (error_number == 0) {
+      interfaces_.push_back(interface);
+    } else {
+      reasons += (reasons.empty() ? "" : ", ") + reason_of(interface.name, error_number);
+    }
+  }
+  if (interfaces_.empty()) {
+    throw impossible(group_, reasons);
+  }
+}
+
+std::vector<MulticastSocket::Interface> MulticastSocket::find_interfaces(int family,
+                                                                         bool loopback_only) {
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) {
+    throw system_error("getifaddrs", errno);
+  }
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> held(first, &::freeifaddrs);
+  std::vector<Interface> loopbacks;
+  std::vector<Interface> others;
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family ||
+        (entry->ifa_flags & IFF_UP) == 0) {
+      continue;
+    }
+    std::vector<Interface>& list = (entry->ifa_flags & IFF_LOOPBACK) != 0 ? loopbacks : others;
+    const bool is_known = std::any_of(list.begin(), list.end(), [&](const Interface& known) {
+      return known.name == entry->ifa_name;
+    });
+    if (!is_known) {
+      list.push_back({.index = ::if_nametoindex(entry->ifa_name),
+                      .name = entry->ifa_name,
+                      .address = address_of(*entry)});
+    }
+  }
+  return loopback_only || others.empty() ? loopbacks : others;
+}
+
+void MulticastSocket::send(std::span<const std::byte> bytes) {
+  std::string reasons;
+  bool is_sent = false;
+  for (const Interface& interface : interfaces_) {
+    int error_number = send_from(interface.address, interface.index, fd_.get());
+    if (error_number == 0) {
+      error_number = send_to(group_, fd_.get(), bytes);
+    }
+    // A full buffer empties soon: who announces itself does so again.
+    is_sent = is_sent || error_number == 0 || error_number == EAGAIN || error_number == ENOBUFS;
+    if (error_number != 0) {
+      reasons += (reasons.empty() ? "" : ", ") + reason_of(interface.name, error_number);
+    }
+  }
+  if (!is_sent) {
+    throw impossible(group_, reasons);
+  }
+}
+
+std::optional<MulticastSocket::Packet> MulticastSocket::receive() {
+  std::vector<std::byte> bytes(kMaxPacketBytes);
+  sockaddr_storage from{};
+  socklen_t size = sizeof from;
+  const ssize_t n = ::recvfrom(
+      fd_.get(), bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&from), &size);
+  if (n < 0) {
+    return std::nullopt;
+  }
+  bytes.resize(static_cast<std::size_t>(n));
+  const std::optional<Address> address = Address::from_sockaddr(from);
+  return address ? std::optional(Packet{.bytes = std::move(bytes), .from = *address})
+                 : std::nullopt;
+}
+
+}  // namespace unisono::net

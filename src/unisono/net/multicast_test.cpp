@@ -1,0 +1,59 @@
+#include "unisono/net/multicast.h"
+
+#include <sys/poll.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/net/address.h"
+#include "unisono/net/io.h"
+
+namespace unisono::net {
+namespace {
+
+using ::testing::HasSubstr;
+
+Address group(std::uint16_t port) {
+  return *Address::parse("239.83.7.1", port);
+}
+
+std::optional<std::string> next_text(MulticastSocket& socket) {
+  if (!wait_for(socket.fd(), POLLIN, Deadline::after(std::chrono::seconds(10)))) {
+    return std::nullopt;
+  }
+  const std::optional<MulticastSocket::Packet> packet = socket.receive();
+  if (!packet) {
+    return std::nullopt;
+  }
+  EXPECT_TRUE(packet->from.is_loopback());
+  return std::string(reinterpret_cast<const char*>(packet->bytes.data()), packet->bytes.size());
+}
+
+TEST(Multicast, EveryMemberOfTheGroupHearsWhatIsSent) {
+  MulticastSocket anna(group(43117), true);
+  MulticastSocket bert(group(43117), true);
+  MulticastSocket other(group(43118), true);
+  const std::string text = "hello";
+  anna.send(std::as_bytes(std::span(text)));
+  EXPECT_EQ(next_text(anna), text);
+  EXPECT_EQ(next_text(bert), text);
+  EXPECT_EQ(bert.receive().has_value(), false);
+  EXPECT_EQ(other.receive().has_value(), false);
+}
+
+TEST(Multicast, OtherAddressesAreRefused) {
+  EXPECT_THAT([] { MulticastSocket socket(*Address::parse("10.0.0.1", 43117), true); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("10.0.0.1:43117 is no multicast address")));
+}
+
+}  // namespace
+}  // namespace unisono::net

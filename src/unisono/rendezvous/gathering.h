@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "unisono/base/deadline.h"
+#include "unisono/rendezvous/announcement.h"
+
+namespace unisono::rendezvous {
+
+/// How a process finds its peers by what they announce, and agrees with them on who is which rank:
+/// ranks go by the ids. No I/O and no clock of its own.
+///
+/// It is complete when all those that it has heard of lately are as many as the world size, and
+/// each of them has said that it knows the same ones: nobody then counts who does not count itself.
+class Gathering {
+ public:
+  using Time = Deadline::Clock::time_point;
+
+  explicit Gathering(Announcement own) : own_(std::move(own)) {}
+
+  /// Takes what a process said, this one included; `address` is where it came from. Those of other
+  /// groups do not count.
+  ///
+  /// Throws Error(kInvalidArgument) when the world sizes differ.
+  void hear(const Announcement& announcement, const std::string& address, Time now);
+
+  /// What this process has to announce. Who has not been heard of for some seconds has gone.
+  [[nodiscard]] Announcement announce(Time now);
+
+  struct Place {
+    int rank;
+    std::string master_address;  ///< Rank 0's, as hear() had it.
+    std::uint16_t master_port;
+
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+
+  /// This process's place, once the gathering is complete.
+  [[nodiscard]] std::optional<Place> place() const;
+
+  /// "2 of 4 processes are here: pid 12 on a, pid 14 on b".
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  struct Peer {
+    Announcement last;
+    std::string address;
+    Time heard;
+  };
+
+  [[nodiscard]] std::uint64_t known_hash() const;
+
+  Announcement own_;
+  std::string own_address_;
+  std::map<std::uint64_t, Peer> peers_;
+};
+
+}  // namespace unisono::rendezvous

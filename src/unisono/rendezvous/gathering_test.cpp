@@ -1,0 +1,135 @@
+#include "unisono/rendezvous/gathering.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/error.h"
+#include "unisono/rendezvous/announcement.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const Gathering::Time kStart{};
+
+Announcement process(std::uint64_t id, int world_size = 3, const std::string& group = "job") {
+  return {.group_name = group,
+          .id = id,
+          .world_size = world_size,
+          .pid = static_cast<std::int64_t>(100 + id),
+          .host = "node-a",
+          .store_port = static_cast<std::uint16_t>(5000 + id)};
+}
+
+std::string address_of(std::uint64_t id) {
+  return "10.0.0." + std::to_string(id);
+}
+
+// Everybody hears everybody, as often as it takes for news of news.
+void talk(std::vector<Gathering>& all, const std::vector<std::uint64_t>& ids, Gathering::Time now) {
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Announcement said = all[i].announce(now);
+      for (Gathering& each : all) {
+        each.hear(said, address_of(ids[i]), now);
+      }
+    }
+  }
+}
+
+std::vector<Gathering> gather(const std::vector<std::uint64_t>& ids, int world_size = 3) {
+  std::vector<Gathering> all;
+  for (const std::uint64_t id : ids) {
+    all.emplace_back(process(id, world_size));
+  }
+  talk(all, ids, kStart);
+  return all;
+}
+
+TEST(Gathering, RanksGoByTheIdsAndAllKnowTheMaster) {
+  const std::vector<Gathering> all = gather({7, 3, 9});
+  const std::vector<int> ranks{1, 0, 2};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::optional<Gathering::Place> place = all[i].place();
+    ASSERT_TRUE(place.has_value());
+    EXPECT_EQ(place->rank, ranks[i]);
+    EXPECT_EQ(place->master_address, "10.0.0.3");
+    EXPECT_EQ(place->master_port, 5003);
+  }
+}
+
+TEST(Gathering, OneProcessIsEnoughForAWorldOfOne) {
+  EXPECT_EQ(gather({7}, 1)[0].place()->rank, 0);
+}
+
+TEST(Gathering, NobodyIsSureBeforeAllOthersKnowTheSame) {
+  Gathering anna(process(1));
+  anna.hear(process(1), address_of(1), kStart);
+  anna.hear(process(2), address_of(2), kStart);
+  anna.hear(process(3), address_of(3), kStart);
+  EXPECT_EQ(anna.place(), std::nullopt) << "the others may have heard of somebody else";
+}
+
+TEST(Gathering, OneTooManyKeepsAllFromAgreeing) {
+  for (const Gathering& each : gather({1, 2, 3, 4})) {
+    EXPECT_EQ(each.place(), std::nullopt);
+    EXPECT_THAT(each.describe(), HasSubstr("4 of 3 processes are here"));
+  }
+}
+
+TEST(Gathering, WhoFallsSilentHasGone) {
+  const std::vector<std::uint64_t> ids{1, 2, 3};
+  std::vector<Gathering> all = gather({1, 2, 3, 4});
+  all.pop_back();
+  talk(all, ids, kStart + seconds(2));
+  EXPECT_EQ(all[0].place(), std::nullopt);
+  talk(all, ids, kStart + seconds(4));
+  EXPECT_EQ(all[0].place()->rank, 0);
+  EXPECT_EQ(all[2].place()->rank, 2);
+}
+
+TEST(Gathering, OtherGroupsDoNotCount) {
+  Gathering anna(process(1));
+  anna.hear(process(2, 5, "other"), address_of(2), kStart);
+  EXPECT_THAT(anna.describe(), HasSubstr("1 of 3 processes are here: pid 101 on node-a"));
+}
+
+TEST(Gathering, DifferentWorldSizesAreNamed) {
+  Gathering anna(process(1));
+  EXPECT_THAT([&] { anna.hear(process(2, 5), address_of(2), kStart); },
+              ::testing::ThrowsMessage<Error>(AllOf(HasSubstr("3 here (pid 101 on node-a)"),
+                                                    HasSubstr("5 at pid 102 on node-a"))));
+}
+
+TEST(Announcement, ComesThroughForThoseWhoKnowTheSecret) {
+  const Announcement said = process(7);
+  for (const char* secret : {"", "secret"}) {
+    const std::vector<std::byte> bytes = encode(said, secret);
+    EXPECT_EQ(decode_announcement(bytes, secret), said);
+    EXPECT_EQ(decode_announcement(bytes, "guess"), std::nullopt);
+  }
+}
+
+TEST(Announcement, OtherBytesAreNone) {
+  const std::vector<std::byte> bytes = encode(process(7), "secret");
+  for (std::size_t n = 0; n < bytes.size(); ++n) {
+    EXPECT_EQ(decode_announcement(std::span(bytes).first(n), "secret"), std::nullopt);
+    std::vector<std::byte> changed = bytes;
+    changed[n] ^= std::byte{1};
+    EXPECT_EQ(decode_announcement(changed, "secret"), std::nullopt);
+  }
+}
+
+}  // namespace
+}  // namespace unisono::rendezvous
