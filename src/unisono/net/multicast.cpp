@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/base/unshared_fds.h"
 #include "unisono/net/address.h"
 
 namespace unisono::net {
@@ -35,8 +34,8 @@ const sockaddr_in6& v6(const Address& address) {
 }
 
 Fd open_udp(int family) {
-  Fd fd(detail::open_unshared_fd(
-      [&] { return ::socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }));
+  Fd fd = Fd::open_unshared(
+      [&] { return ::socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
   if (!fd.is_open()) {
     throw system_error("socket", errno);
   }
