@@ -178,7 +178,7 @@ TEST_F(ExchangeRoster, ItSaysForWhomItWaits) {
   options.logger = Logger("rank 0");
   ::testing::internal::CaptureStderr();
   EXPECT_THROW(
-      (void)exchange_roster(*connect(), member(0, 2), Deadline::after(milliseconds(20)), options),
+      (void)exchange_roster(*connect(), member(0, 2), Deadline::after(milliseconds(300)), options),
       Error);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("[unisono rank 0] warning: rendezvous: rank 0 has waited"));
