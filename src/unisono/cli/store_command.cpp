@@ -186,7 +186,8 @@ CLI::App* add_command(CLI::App& app,
                       const char* help,
                       StoreArguments& arguments) {
   CLI::App* const command = app.add_subcommand(name, help);
-  command->add_option("-H,--host", arguments.host, "Where the store listens")->capture_default_str();
+  command->add_option("-H,--host", arguments.host, "Where the store listens")
+      ->capture_default_str();
   command->add_option("-p,--port", arguments.port, "Its port")->capture_default_str();
   return command;
 }
