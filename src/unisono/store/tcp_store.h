@@ -93,8 +93,6 @@ class TcpStore final : public Store {
   [[noreturn]] void throw_missing(const char* call,
                                   std::span<const std::string> keys,
                                   Deadline::Clock::time_point start);
-  void check_sizes(const std::string& key, std::size_t n_value_bytes) const;
-  void check_sizes(std::span<const std::string> keys) const;
 
   [[nodiscard]] Deadline io_deadline() const { return Deadline::after(io_timeout_); }
 

@@ -37,4 +37,20 @@ class Turn {
   bool is_taken_ UNISONO_GUARDED_BY(mutex_) = false;
 };
 
+/// Gives a turn back that was taken.
+class TurnGuard {
+ public:
+  explicit TurnGuard(Turn& turn) : turn_(turn) {}
+
+  ~TurnGuard() { turn_.give_back(); }
+
+  TurnGuard(const TurnGuard&) = delete;
+  TurnGuard& operator=(const TurnGuard&) = delete;
+  TurnGuard(TurnGuard&&) = delete;
+  TurnGuard& operator=(TurnGuard&&) = delete;
+
+ private:
+  Turn& turn_;
+};
+
 }  // namespace unisono::store
