@@ -18,6 +18,8 @@
 #include "unisono/launch/protocol.h"
 #include "unisono/net/hello.h"
 #include "unisono/rendezvous/roster_codec.h"
+#include "unisono/store/change.h"
+#include "unisono/store/log_format.h"
 #include "unisono/store/messages.h"
 #include "unisono/store/protocol.h"
 #include "unisono/transport/tcp/frame.h"
@@ -223,6 +225,31 @@ void write_store(const std::filesystem::path& root) {
   session.add("barrier_of_two", join({numbers({1}), step(0, barrier), step(1, barrier)}));
 }
 
+void write_store_log(const std::filesystem::path& root) {
+  using store::StepKind;
+  const Corpus corpus(root, "store_log");
+  const Bytes header = store::encode_log_header({});
+  const store::Change values{{.kind = StepKind::kSet, .key = "k", .value = "value"},
+                             {.kind = StepKind::kAppend, .key = "k", .value = "more"},
+                             {.kind = StepKind::kErase, .key = "k"}};
+  const store::Change queue{{.kind = StepKind::kPush, .key = "q", .value = "value"},
+                            {.kind = StepKind::kPop, .key = "q"}};
+  const store::Change count{{.kind = StepKind::kCount, .key = "b", .world_size = 2}};
+  const Bytes records = join({store::encode_log_record(values),
+                              store::encode_log_record(queue),
+                              store::encode_log_record(count),
+                              store::encode_log_record(count)});
+  corpus.add("empty", header);
+  corpus.add("records", join({header, records}));
+  corpus.add("torn", join({header, Bytes(records.begin(), records.end() - 3)}));
+  for (const store::Change& change : {values, queue, count}) {
+    ByteWriter payload;
+    store::encode(payload, change);
+    const auto name = "payload_" + std::to_string(static_cast<int>(change.front().kind));
+    corpus.add(name.c_str(), join({header, payload.bytes()}));
+  }
+}
+
 void write_rosters(const std::filesystem::path& root) {
   const auto entry = [](int rank, std::uint16_t version) {
     return bytes_of(rendezvous::encode_entry({.version = version,
@@ -284,6 +311,7 @@ int main(int argc, char** argv) {
     unisono::fuzz::write_frames(argv[1]);
     unisono::fuzz::write_hellos(argv[1]);
     unisono::fuzz::write_store(argv[1]);
+    unisono::fuzz::write_store_log(argv[1]);
     unisono::fuzz::write_rosters(argv[1]);
     unisono::fuzz::write_launch(argv[1]);
     unisono::fuzz::write_idx(argv[1]);

@@ -4,7 +4,8 @@
 
 namespace unisono::store {
 
-/// What a store's server takes. A connection that goes beyond is closed, alone.
+/// What a store takes. Calls beyond throw Error(kInvalidArgument); a server closes the connection
+/// that goes beyond, alone.
 struct Limits {
   std::size_t max_key_bytes = std::size_t{8} << 10;
   std::size_t max_value_bytes = std::size_t{8} << 20;  ///< Also of what appends add up to.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
 
@@ -27,16 +28,21 @@ PollingWatch::~PollingWatch() {
 }
 
 void PollingWatch::poll() {
-  try {
-    while (pause()) {
+  while (pause()) {
+    try {
       std::optional<std::string> value = store_.try_get(key_);
       if (value != value_) {
         std::optional<std::string> before = std::exchange(value_, std::move(value));
         on_change_({.key = key_, .before = std::move(before), .after = value_});
       }
+    } catch (const Error& error) {
+      // Others may use the store for longer than it waits for its turn.
+      if (error.code() != ErrorCode::kTimeout) {
+        return;
+      }
+    } catch (const std::exception&) {
+      return;
     }
-  } catch (const std::exception&) {
-    return;  // The store is gone.
   }
 }
 

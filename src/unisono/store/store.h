@@ -42,7 +42,8 @@ class Store {
 
   /// Adds to the decimal number at `key`, 0 if there is none, and returns the sum.
   ///
-  /// A value that is no number ends the connection, as PyTorch's protocol has it.
+  /// Where there is no number, or the sum is beyond 64 bits, a store behind a connection ends that,
+  /// as PyTorch's protocol has it; others throw Error(kInvalidArgument).
   virtual std::int64_t add(const std::string& key, std::int64_t delta) = 0;
 
   /// Puts `value` behind what is there.

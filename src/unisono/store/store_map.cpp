@@ -47,6 +47,16 @@ std::optional<std::int64_t> StoreMap::add(const std::string& key, std::int64_t d
   return sum;
 }
 
+std::optional<std::int64_t> StoreMap::sum_with(const std::string& key, std::int64_t delta) const {
+  const std::string* current = find(key);
+  const std::optional<std::int64_t> number = current == nullptr ? 0 : parse_number(*current);
+  std::int64_t sum = 0;
+  if (!number || __builtin_add_overflow(*number, delta, &sum)) {
+    return std::nullopt;
+  }
+  return sum;
+}
+
 void StoreMap::append(const std::string& key, const std::string& value) {
   std::optional<std::string> old = before(key);
   value_at(key) += value;
@@ -58,14 +68,18 @@ void StoreMap::append(const std::string& key, const std::string& value) {
 std::string StoreMap::compare_set(const std::string& key,
                                   const std::string& expected,
                                   const std::string& desired) {
-  const std::string* current = find(key);
-  const bool is_match = current == nullptr ? expected.empty() : *current == expected;
-  if (is_match) {
+  if (matches(key, expected)) {
     set(key, desired);
     return desired;
   }
+  const std::string* current = find(key);
   // PyTorch's protocol answers with `expected` for a key that is missing.
   return current == nullptr ? expected : *current;
+}
+
+bool StoreMap::matches(const std::string& key, const std::string& expected) const {
+  const std::string* current = find(key);
+  return current == nullptr ? expected.empty() : *current == expected;
 }
 
 const std::string* StoreMap::find(const std::string& key) const {
@@ -114,6 +128,11 @@ std::optional<std::string> StoreMap::pop(const std::string& key) {
   return value;
 }
 
+const std::string* StoreMap::front(const std::string& key) const {
+  const auto found = queues_.find(key);
+  return found == queues_.end() ? nullptr : &found->second.front();
+}
+
 std::size_t StoreMap::queue_length(const std::string& key) const {
   const auto found = queues_.find(key);
   return found == queues_.end() ? 0 : found->second.size();
@@ -139,6 +158,12 @@ bool StoreMap::wait(ClientId client, const std::vector<std::string>& keys) {
   return false;
 }
 
+void StoreMap::wait_for_next(ClientId client, const std::string& key) {
+  cancel(client);
+  waiters_[key].push_back(client);
+  waits_.emplace(client, Wait{.n_missing = 1, .keys = {key}});
+}
+
 std::optional<bool> StoreMap::barrier(ClientId client,
                                       const std::string& key,
                                       std::int64_t world_size) {
@@ -150,8 +175,7 @@ std::optional<bool> StoreMap::barrier(ClientId client,
     wake_all(key);
     return true;
   }
-  waiters_[key].push_back(client);
-  waits_.emplace(client, Wait{.n_missing = 1, .keys = {key}});
+  wait_for_next(client, key);
   return false;
 }
 
@@ -234,15 +258,13 @@ void StoreMap::tell(const std::string& key, std::optional<std::string> before) {
 }
 
 std::optional<std::int64_t> StoreMap::add_quietly(const std::string& key, std::int64_t delta) {
-  const std::string* current = find(key);
-  const std::optional<std::int64_t> number = current == nullptr ? 0 : parse_number(*current);
-  std::int64_t sum = 0;
-  if (!number || __builtin_add_overflow(*number, delta, &sum)) {
+  const std::optional<std::int64_t> sum = sum_with(key, delta);
+  if (!sum) {
     return std::nullopt;
   }
   std::optional<std::string> old = before(key);
   std::string& place = value_at(key);
-  std::string text = std::to_string(sum);
+  std::string text = std::to_string(*sum);
   n_bytes_ += text.size();
   n_bytes_ -= place.size();
   place = std::move(text);

@@ -27,11 +27,18 @@ class StoreMap {
   /// Nothing, and nothing changed, when the value is no decimal number or the sum does not fit.
   [[nodiscard]] std::optional<std::int64_t> add(const std::string& key, std::int64_t delta);
 
+  /// What add() would make of the value.
+  [[nodiscard]] std::optional<std::int64_t> sum_with(const std::string& key,
+                                                     std::int64_t delta) const;
+
   void append(const std::string& key, const std::string& value);
 
   [[nodiscard]] std::string compare_set(const std::string& key,
                                         const std::string& expected,
                                         const std::string& desired);
+
+  /// True if compare_set() would set the key.
+  [[nodiscard]] bool matches(const std::string& key, const std::string& expected) const;
 
   /// Null if there is no value.
   [[nodiscard]] const std::string* find(const std::string& key) const;
@@ -48,6 +55,9 @@ class StoreMap {
 
   [[nodiscard]] std::optional<std::string> pop(const std::string& key);
 
+  /// What pop() would take; null if the queue is empty.
+  [[nodiscard]] const std::string* front(const std::string& key) const;
+
   [[nodiscard]] std::size_t queue_length(const std::string& key) const;
 
   /// True for a value or a queue that is not empty.
@@ -56,6 +66,12 @@ class StoreMap {
   /// True when all keys are there. Else the client waits: take_woken() names it when all those that
   /// were missing have come; one that goes again still counts.
   [[nodiscard]] bool wait(ClientId client, const std::vector<std::string>& keys);
+
+  /// The client waits for what comes to the key next, a value or something in its queue, whatever
+  /// is there now. What it waited for before is forgotten.
+  void wait_for_next(ClientId client, const std::string& key);
+
+  [[nodiscard]] bool is_waiting(ClientId client) const { return waits_.contains(client); }
 
   /// Counts one more call; true if that makes `world_size`, which wakes all who wait for the key.
   /// Else false, and the client waits. Nothing when the value is no number.

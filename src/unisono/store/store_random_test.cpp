@@ -1,4 +1,4 @@
-// Random operations of three clients against a map that is simple enough to be right.
+// Random operations of three handles against a map that is simple enough to be right.
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -7,26 +7,23 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/deadline.h"
-#include "unisono/net/address.h"
-#include "unisono/store/tcp_host.h"
-#include "unisono/store/tcp_store.h"
+#include "unisono/store/store.h"
+#include "unisono/store/testing/stores.h"
 
 namespace unisono::store {
 namespace {
 
+using testing::soon;
+using testing::StoreKind;
 using Keys = std::vector<std::string>;
 
-Deadline soon() {
-  return Deadline::after(std::chrono::seconds(30));
-}
-
-class Random : public ::testing::TestWithParam<std::uint32_t> {
+class Random : public ::testing::TestWithParam<std::tuple<StoreKind, std::uint32_t>> {
  protected:
   std::size_t below(std::size_t n) {
     return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_);
@@ -37,11 +34,9 @@ class Random : public ::testing::TestWithParam<std::uint32_t> {
   std::string value() { return std::string(below(40), static_cast<char>(below(256))); }
 
   // A request without a reply has happened, for other clients too, once the next one is answered.
-  void settle(TcpStore& store) {
-    EXPECT_EQ(store.num_keys(), static_cast<std::int64_t>(map_.size()));
-  }
+  void settle(Store& store) { EXPECT_EQ(store.num_keys(), static_cast<std::int64_t>(map_.size())); }
 
-  void change(TcpStore& store) {
+  void change(Store& store) {
     const std::string k = key();
     switch (below(6)) {
       case 0:
@@ -79,7 +74,7 @@ class Random : public ::testing::TestWithParam<std::uint32_t> {
     settle(store);
   }
 
-  void compare_set(TcpStore& store, const std::string& k) {
+  void compare_set(Store& store, const std::string& k) {
     const bool is_there = map_.contains(k);
     const std::string expected = below(2) == 0 && is_there ? map_[k] : value();
     const std::string desired = value();
@@ -91,7 +86,7 @@ class Random : public ::testing::TestWithParam<std::uint32_t> {
     EXPECT_EQ(store.compare_set(k, expected, desired), reply);
   }
 
-  void change_queue(TcpStore& store) {
+  void change_queue(Store& store) {
     std::deque<std::string>& queue = queues_["q" + std::to_string(below(2))];
     const std::string name = &queue == &queues_["q0"] ? "q0" : "q1";
     if (below(2) == 0) {
@@ -108,7 +103,7 @@ class Random : public ::testing::TestWithParam<std::uint32_t> {
     EXPECT_EQ(store.queue_len(name), static_cast<std::int64_t>(queue.size()));
   }
 
-  void look(TcpStore& store) {
+  void look(Store& store) {
     const std::string k = key();
     const auto found = map_.find(k);
     EXPECT_EQ(store.try_get(k), found == map_.end() ? std::nullopt : std::optional(found->second));
@@ -123,22 +118,20 @@ class Random : public ::testing::TestWithParam<std::uint32_t> {
     EXPECT_EQ(store.check(Keys{k, "number"}), map_.contains(k) && map_.contains("number"));
   }
 
-  std::mt19937 random_{GetParam()};
+  std::mt19937 random_{std::get<1>(GetParam())};
   std::map<std::string, std::string> map_;
   std::map<std::string, std::deque<std::string>> queues_;
   std::int64_t number_ = 0;
 };
 
-TEST_P(Random, ThreeClientsSeeWhatAMapWouldHold) {
-  const TcpStoreHost host({.address = *net::Address::parse("127.0.0.1", 0), .secret = "s"});
-  std::vector<std::unique_ptr<TcpStore>> stores;
+TEST_P(Random, ThreeHandlesSeeWhatAMapWouldHold) {
+  const std::unique_ptr<testing::Stores> stores = std::get<0>(GetParam()).make();
+  std::vector<std::shared_ptr<Store>> handles;
   for (int i = 0; i < 3; ++i) {
-    stores.push_back(std::make_unique<TcpStore>(
-        TcpStoreOptions{.host = "127.0.0.1", .port = host.address().port(), .secret = "s"},
-        soon()));
+    handles.push_back(stores->open());
   }
   for (int step = 0; step < 600 && !HasFailure(); ++step) {
-    TcpStore& store = *stores[below(stores.size())];
+    Store& store = *handles[below(handles.size())];
     switch (below(4)) {
       case 0:
         look(store);
@@ -153,7 +146,14 @@ TEST_P(Random, ThreeClientsSeeWhatAMapWouldHold) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, Random, ::testing::Range(1U, 6U));
+INSTANTIATE_TEST_SUITE_P(Seeds,
+                         Random,
+                         ::testing::Combine(::testing::ValuesIn(testing::all_kinds()),
+                                            ::testing::Range(1U, 6U)),
+                         [](const auto& parameters) {
+                           return std::get<0>(parameters.param).name +
+                                  std::to_string(std::get<1>(parameters.param));
+                         });
 
 }  // namespace
 }  // namespace unisono::store

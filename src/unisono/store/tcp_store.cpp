@@ -21,8 +21,10 @@
 #include "unisono/store/messages.h"
 #include "unisono/store/polling_watch.h"
 #include "unisono/store/protocol.h"
+#include "unisono/store/sizes.h"
 #include "unisono/store/store_channel.h"
 #include "unisono/store/store_connection.h"
+#include "unisono/store/timeouts.h"
 #include "unisono/store/watch.h"
 #include "unisono/store/watch_connection.h"
 
@@ -41,13 +43,13 @@ TcpStore::TcpStore(const TcpStoreOptions& options, Deadline deadline)
 TcpStore::~TcpStore() = default;
 
 void TcpStore::set(const std::string& key, const std::string& value) {
-  check_sizes(key, value.size());
+  check_sizes(options_.limits, key, value.size());
   connection_->request(begin(Opcode::kSet, key, value), nullptr);
 }
 
 std::string TcpStore::get(const std::string& key, Deadline deadline) {
   const auto start = Deadline::Clock::now();
-  check_sizes(key, 0);
+  check_sizes(options_.limits, key, 0);
   std::string value;
   const bool is_there = connection_->wait_and_read(
       begin(Opcode::kWait, as_span(key)),
@@ -84,7 +86,7 @@ std::optional<std::string> TcpStore::try_get(const std::string& key) {
 }
 
 std::int64_t TcpStore::add(const std::string& key, std::int64_t delta) {
-  check_sizes(key, 0);
+  check_sizes(options_.limits, key, 0);
   std::int64_t sum = 0;
   connection_->request(begin(Opcode::kAdd, key, delta), [&](StoreChannel& channel) {
     sum = channel.read_i64(connection_->io_deadline());
@@ -93,12 +95,12 @@ std::int64_t TcpStore::add(const std::string& key, std::int64_t delta) {
 }
 
 void TcpStore::append(const std::string& key, const std::string& value) {
-  check_sizes(key, value.size());
+  check_sizes(options_.limits, key, value.size());
   connection_->request(begin(Opcode::kAppend, key, value), nullptr);
 }
 
 bool TcpStore::check(std::span<const std::string> keys) {
-  check_sizes(keys);
+  check_sizes(options_.limits, keys);
   std::uint8_t reply = 0;
   connection_->request(begin(Opcode::kCheck, keys), [&](StoreChannel& channel) {
     reply = channel.read_u8(connection_->io_deadline());
@@ -108,7 +110,7 @@ bool TcpStore::check(std::span<const std::string> keys) {
 
 void TcpStore::wait(std::span<const std::string> keys, Deadline deadline) {
   const auto start = Deadline::Clock::now();
-  check_sizes(keys);
+  check_sizes(options_.limits, keys);
   if (!connection_->wait_and_read(begin(Opcode::kWait, keys), {}, deadline, nullptr)) {
     throw_missing("wait", keys, start);
   }
@@ -117,7 +119,7 @@ void TcpStore::wait(std::span<const std::string> keys, Deadline deadline) {
 std::string TcpStore::compare_set(const std::string& key,
                                   const std::string& expected,
                                   const std::string& desired) {
-  check_sizes(key, std::max(expected.size(), desired.size()));
+  check_sizes(options_.limits, key, std::max(expected.size(), desired.size()));
   ByteWriter message = begin(Opcode::kCompareSet, key, expected);
   message.put_string(desired);
   std::string value;
@@ -128,7 +130,7 @@ std::string TcpStore::compare_set(const std::string& key,
 }
 
 bool TcpStore::delete_key(const std::string& key) {
-  check_sizes(key, 0);
+  check_sizes(options_.limits, key, 0);
   std::int64_t n_deleted = 0;
   connection_->request(begin(Opcode::kDeleteKey, key), [&](StoreChannel& channel) {
     n_deleted = channel.read_i64(connection_->io_deadline());
@@ -159,7 +161,7 @@ std::vector<std::string> TcpStore::list_keys() {
 
 std::vector<std::string> TcpStore::multi_get(std::span<const std::string> keys, Deadline deadline) {
   const auto start = Deadline::Clock::now();
-  check_sizes(keys);
+  check_sizes(options_.limits, keys);
   std::vector<std::string> values(keys.size());
   const bool are_there =
       connection_->wait_and_read(begin(Opcode::kWait, keys),
@@ -177,10 +179,10 @@ std::vector<std::string> TcpStore::multi_get(std::span<const std::string> keys, 
 }
 
 void TcpStore::multi_set(std::span<const KeyValue> pairs) {
+  check_sizes(options_.limits, pairs);
   ByteWriter message = begin(Opcode::kMultiSet);
   message.put<std::uint64_t>(pairs.size());
   for (const auto& [key, value] : pairs) {
-    check_sizes(key, value.size());
     put_key(message, key);
     message.put_string(value);
   }
@@ -188,13 +190,13 @@ void TcpStore::multi_set(std::span<const KeyValue> pairs) {
 }
 
 void TcpStore::queue_push(const std::string& key, const std::string& value) {
-  check_sizes(key, value.size());
+  check_sizes(options_.limits, key, value.size());
   connection_->request(begin(Opcode::kQueuePush, key, value), nullptr);
 }
 
 std::string TcpStore::queue_pop(const std::string& key, Deadline deadline) {
   const auto start = Deadline::Clock::now();
-  check_sizes(key, 0);
+  check_sizes(options_.limits, key, 0);
   std::optional<std::string> value;
   const ByteWriter wait = begin(Opcode::kWait, as_span(key));
   const ByteWriter pop = begin(Opcode::kQueuePop, key);
@@ -214,7 +216,7 @@ std::string TcpStore::queue_pop(const std::string& key, Deadline deadline) {
 }
 
 std::optional<std::string> TcpStore::try_queue_pop(const std::string& key) {
-  check_sizes(key, 0);
+  check_sizes(options_.limits, key, 0);
   std::optional<std::string> value;
   connection_->request(begin(Opcode::kQueuePop, key), [&](StoreChannel& channel) {
     if (channel.read_i64(connection_->io_deadline()) > 0) {
@@ -225,7 +227,7 @@ std::optional<std::string> TcpStore::try_queue_pop(const std::string& key) {
 }
 
 std::int64_t TcpStore::queue_len(const std::string& key) {
-  check_sizes(key, 0);
+  check_sizes(options_.limits, key, 0);
   std::int64_t length = 0;
   connection_->request(begin(Opcode::kQueueLen, key), [&](StoreChannel& channel) {
     length = channel.read_i64(connection_->io_deadline());
@@ -235,22 +237,16 @@ std::int64_t TcpStore::queue_len(const std::string& key) {
 
 void TcpStore::barrier(const std::string& key, std::int64_t world_size, Deadline deadline) {
   const auto start = Deadline::Clock::now();
-  check_sizes(key, 0);
+  check_sizes(options_.limits, key, 0);
   if (!connection_->wait_and_read(
           begin(Opcode::kBarrier, key, world_size), {}, deadline, nullptr)) {
-    const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
-    throw Error(ErrorCode::kTimeout,
-                fmt::format("{}: barrier \"{}\": {} of {} came within {:.1f} s",
-                            connection_->peer(),
-                            key,
-                            try_get(key).value_or("0"),
-                            world_size,
-                            spent.count()));
+    throw incomplete_barrier(
+        connection_->peer(), key, try_get(key).value_or("0"), world_size, start);
   }
 }
 
 std::unique_ptr<Watch> TcpStore::watch(const std::string& key, WatchCallback on_change) {
-  check_sizes(key, 0);
+  check_sizes(options_.limits, key, 0);
   if (connection_->is_plain()) {
     return std::make_unique<PollingWatch>(*this, key, std::move(on_change));
   }
@@ -268,58 +264,12 @@ net::Address TcpStore::local_address() const {
 void TcpStore::throw_missing(const char* call,
                              std::span<const std::string> keys,
                              Deadline::Clock::time_point start) {
-  // Each takes a round trip.
-  constexpr std::size_t kMaxAsked = 64;
-  constexpr std::size_t kMaxNamed = 8;
-  const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
-  std::string names;
-  std::size_t n_named = 0;
-  for (const std::string& key : keys.first(std::min(keys.size(), kMaxAsked))) {
-    if (n_named == kMaxNamed) {
-      names += ", ...";
-      break;
-    }
-    if (keys.size() == 1 || !check(as_span(key))) {
-      names += fmt::format("{}\"{}\"", n_named == 0 ? "" : ", ", key);
-      ++n_named;
-    }
-  }
-  throw Error(
-      ErrorCode::kTimeout,
-      fmt::format("{}: {}: no {} within {:.1f} s",
-                  connection_->peer(),
-                  call,
-                  names.empty() ? fmt::format("complete set of the {} keys", keys.size()) : names,
-                  spent.count()));
-}
-
-void TcpStore::check_sizes(const std::string& key, std::size_t n_value_bytes) const {
-  if (key.size() + kKeyPrefix.size() > options_.limits.max_key_bytes) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("store: a key of {} bytes (\"{}...\"); at most {} are allowed",
-                            key.size(),
-                            key.substr(0, 40),
-                            options_.limits.max_key_bytes - kKeyPrefix.size()));
-  }
-  if (n_value_bytes > options_.limits.max_value_bytes) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("store: the value for \"{}\" has {} bytes; at most {} are allowed",
-                            key,
-                            n_value_bytes,
-                            options_.limits.max_value_bytes));
-  }
-}
-
-void TcpStore::check_sizes(std::span<const std::string> keys) const {
-  if (keys.size() > options_.limits.max_count) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("store: {} keys in one request; at most {} are allowed",
-                            keys.size(),
-                            options_.limits.max_count));
-  }
-  for (const std::string& key : keys) {
-    check_sizes(key, 0);
-  }
+  throw missing_keys(
+      connection_->peer(),
+      call,
+      keys,
+      [this](const std::string& key) { return check(as_span(key)); },
+      start);
 }
 
 }  // namespace unisono::store

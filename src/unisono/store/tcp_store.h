@@ -82,8 +82,6 @@ class TcpStore final : public Store {
   [[noreturn]] void throw_missing(const char* call,
                                   std::span<const std::string> keys,
                                   Deadline::Clock::time_point start);
-  void check_sizes(const std::string& key, std::size_t n_value_bytes) const;
-  void check_sizes(std::span<const std::string> keys) const;
 
   TcpStoreOptions options_;
   std::unique_ptr<StoreConnection> connection_;

@@ -32,11 +32,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::UnorderedElementsAre;
-using Keys = std::vector<std::string>;
 
 Deadline soon() {
   return Deadline::after(seconds(30));
@@ -63,84 +59,6 @@ class TcpStoreTest : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<TcpStore> store_ = connect();
 };
 
-TEST_P(TcpStoreTest, ValuesAreAnyBytes) {
-  std::string value(100'000, '\0');
-  for (std::size_t i = 0; i < value.size(); ++i) {
-    value[i] = static_cast<char>(i * 31 + i / 256);
-  }
-  store_->set("binary", value);
-  EXPECT_TRUE(store_->get("binary", soon()) == value);
-  store_->set("", "");
-  EXPECT_EQ(store_->get("", soon()), "");
-  EXPECT_EQ(store_->try_get(""), "");
-  EXPECT_EQ(store_->try_get("missing"), std::nullopt);
-}
-
-TEST_P(TcpStoreTest, EveryCallDoesItsWork) {
-  EXPECT_EQ(store_->add("n", 5), 5);
-  EXPECT_EQ(store_->add("n", -7), -2);
-  store_->append("text", "ab");
-  store_->append("text", "c");
-  EXPECT_EQ(store_->get("text", soon()), "abc");
-  EXPECT_EQ(store_->compare_set("text", "abc", "new"), "new");
-  EXPECT_EQ(store_->compare_set("text", "abc", "newer"), "new");
-  store_->multi_set(std::vector<Store::KeyValue>{{"a", "1"}, {"b", "2"}});
-  EXPECT_THAT(store_->multi_get(Keys{"b", "a"}, soon()), ElementsAre("2", "1"));
-  EXPECT_TRUE(store_->check(Keys{"a", "b"}));
-  EXPECT_FALSE(store_->check(Keys{"a", "c"}));
-  EXPECT_EQ(store_->num_keys(), 4);
-  EXPECT_THAT(store_->list_keys(), UnorderedElementsAre("n", "text", "a", "b"));
-  EXPECT_TRUE(store_->delete_key("a"));
-  EXPECT_FALSE(store_->delete_key("a"));
-  EXPECT_EQ(store_->num_keys(), 3);
-}
-
-TEST_P(TcpStoreTest, QueuesAreFirstInFirstOut) {
-  EXPECT_EQ(store_->try_queue_pop("q"), std::nullopt);
-  store_->queue_push("q", "1");
-  store_->queue_push("q", "");
-  EXPECT_EQ(store_->queue_len("q"), 2);
-  EXPECT_EQ(store_->queue_pop("q", soon()), "1");
-  EXPECT_EQ(store_->try_queue_pop("q"), "");
-  EXPECT_EQ(store_->queue_len("q"), 0);
-}
-
-TEST_P(TcpStoreTest, GetWaitsForAnotherClient) {
-  const auto other = connect();
-  std::thread setter([&] { other->set("late", "here"); });
-  EXPECT_EQ(store_->get("late", soon()), "here");
-  setter.join();
-}
-
-TEST_P(TcpStoreTest, TimeoutsNameTheMissingKeysAndTheStoreGoesOn) {
-  store_->set("there", "");
-  const auto message_of = [&](const auto& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kTimeout);
-      return std::string(error.what());
-    }
-    ADD_FAILURE() << "no timeout";
-    return std::string();
-  };
-  const std::string get = message_of([&] { (void)store_->get("roster", at_once()); });
-  EXPECT_THAT(get, HasSubstr("store " + host_->address().to_string() + ": get: no \"roster\""));
-  const std::string wait =
-      message_of([&] { store_->wait(Keys{"there", "lost", "gone"}, at_once()); });
-  EXPECT_THAT(wait, HasSubstr("wait: no \"lost\", \"gone\" within"));
-  EXPECT_THAT(wait, Not(HasSubstr("there")));
-  EXPECT_THAT(message_of([&] { (void)store_->multi_get(Keys{"lost"}, at_once()); }),
-              HasSubstr("multi_get: no \"lost\""));
-  EXPECT_THAT(message_of([&] { (void)store_->queue_pop("q", at_once()); }),
-              HasSubstr("queue_pop: no \"q\""));
-  EXPECT_THAT(message_of([&] { store_->barrier("b", 2, at_once()); }),
-              HasSubstr("barrier \"b\": 1 of 2 came"));
-
-  store_->set("roster", "now");
-  EXPECT_EQ(store_->get("roster", soon()), "now");
-}
-
 // The end of a wait and its cancellation cross at any moment: the replies must stay in step.
 TEST_P(TcpStoreTest, CancellationsThatCrossTheValueKeepTheRepliesInStep) {
   const auto other = connect();
@@ -155,62 +73,6 @@ TEST_P(TcpStoreTest, CancellationsThatCrossTheValueKeepTheRepliesInStep) {
     setter.join();
     EXPECT_EQ(store_->get(key, soon()), key);
   }
-}
-
-TEST_P(TcpStoreTest, BarrierHoldsUntilAllHaveCome) {
-  constexpr int kWorld = 3;
-  std::atomic<int> n_arrived = 0;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < kWorld; ++rank) {
-    threads.emplace_back([&] {
-      const auto mine = connect();
-      for (int round = 1; round <= 5; ++round) {
-        ++n_arrived;
-        mine->barrier("b" + std::to_string(round), kWorld, soon());
-        EXPECT_GE(n_arrived.load(), round * kWorld);
-      }
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-}
-
-TEST_P(TcpStoreTest, EachQueuedValueGoesToOneWaiter) {
-  constexpr int kClients = 3;
-  constexpr int kValues = 30;
-  std::atomic<int> sum = 0;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kClients; ++i) {
-    threads.emplace_back([&] {
-      const auto mine = connect();
-      for (int n = 0; n < kValues / kClients; ++n) {
-        sum += std::stoi(mine->queue_pop("q", soon()));
-      }
-    });
-  }
-  for (int value = 1; value <= kValues; ++value) {
-    store_->queue_push("q", std::to_string(value));
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  EXPECT_EQ(sum.load(), kValues * (kValues + 1) / 2);
-}
-
-TEST_P(TcpStoreTest, ThreadsMayShareOneClient) {
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      for (int n = 0; n < 50; ++n) {
-        store_->add("n", 1);
-      }
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  EXPECT_EQ(store_->get("n", soon()), "200");
 }
 
 TEST_P(TcpStoreTest, AWaitBehindAnotherThreadsWaitKeepsItsOwnDeadline) {
@@ -243,14 +105,6 @@ TEST_P(TcpStoreTest, ALostStoreEndsAWait) {
   std::thread stopper([&] { host_.reset(); });
   EXPECT_THROW((void)store_->get("never", soon()), Error);
   stopper.join();
-}
-
-TEST_P(TcpStoreTest, WhatIsTooLargeIsRefusedBeforeItIsSent) {
-  EXPECT_THROW(store_->set(std::string(8192, 'k'), ""), Error);
-  EXPECT_THROW(store_->set("k", std::string((8 << 20) + 1, 'x')), Error);
-  EXPECT_THROW((void)store_->check(Keys(131'073)), Error);
-  store_->set(std::string(8191, 'k'), std::string(8 << 20, 'x'));
-  EXPECT_EQ(store_->num_keys(), 1) << "the connection is still good";
 }
 
 TEST_P(TcpStoreTest, KnowsItsOwnAddress) {

@@ -1,16 +1,13 @@
 // Keys that are watched in a store behind our server, which pushes what changes.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -105,39 +102,6 @@ TEST_P(TcpWatch, WatchersAreToldWithinATenthOfASecond) {
     least = std::min(least, std::chrono::steady_clock::now() - start);
   }
   EXPECT_LT(least, milliseconds(100));
-}
-
-TEST_P(TcpWatch, OneStoreMayHaveManyWatchesAndEndThem) {
-  const auto store = connect();
-  Seen first;
-  Seen second;
-  Seen other;
-  auto ended = store->watch("k", first.callback());
-  const auto stays = store->watch("k", second.callback());
-  const auto watch = store->watch("other", other.callback());
-  store->set("k", "1");
-  (void)first.wait_for(1);
-  ended.reset();
-  store->set("k", "2");
-  store->set("other", "1");
-  EXPECT_EQ(second.wait_for(2).size(), 2U);
-  EXPECT_EQ(other.wait_for(1).size(), 1U);
-  EXPECT_EQ(first.wait_for(1).size(), 1U);
-}
-
-TEST_P(TcpWatch, AWatchEndsOnlyWhenItsCallbackHasReturned) {
-  const auto store = connect();
-  std::promise<void> began;
-  std::atomic<bool> has_returned = false;
-  auto watch = store->watch("k", [&](const KeyChange&) {
-    began.set_value();
-    std::this_thread::sleep_for(milliseconds(20));
-    has_returned = true;
-  });
-  store->set("k", "1");
-  began.get_future().wait();
-  watch.reset();
-  EXPECT_TRUE(has_returned);
 }
 
 TEST_P(TcpWatch, WatchingInALostStoreIsAnError) {

@@ -30,11 +30,11 @@ std::optional<std::string> read_value(StoreChannel& channel, Deadline deadline) 
 
 class WatchConnection::KeyWatch final : public Watch {
  public:
-  KeyWatch(WatchConnection& connection, std::string key, std::unique_ptr<Watch> subscription)
-      : connection_(connection), key_(std::move(key)), subscription_(std::move(subscription)) {}
+  KeyWatch(WatchConnection& connection, std::string key, std::unique_ptr<Watch> registration)
+      : connection_(connection), key_(std::move(key)), registration_(std::move(registration)) {}
 
   ~KeyWatch() override {
-    subscription_.reset();
+    registration_.reset();
     connection_.unwatch(key_);
   }
 
@@ -46,7 +46,7 @@ class WatchConnection::KeyWatch final : public Watch {
  private:
   WatchConnection& connection_;
   std::string key_;
-  std::unique_ptr<Watch> subscription_;
+  std::unique_ptr<Watch> registration_;
 };
 
 WatchConnection::WatchConnection(const TcpStoreOptions& options)
@@ -65,7 +65,7 @@ std::unique_ptr<Watch> WatchConnection::watch(const std::string& key, WatchCallb
   std::uint64_t number = 0;
   {
     const TurnHolder turn(turn_, Deadline::after(io_timeout_), channel_.peer());
-    watch = std::make_unique<KeyWatch>(*this, key, subscriptions_.add(key, std::move(on_change)));
+    watch = std::make_unique<KeyWatch>(*this, key, dispatcher_.watch(key, std::move(on_change)));
     channel_.send(begin(Opcode::kWatch, key).bytes(), Deadline::after(io_timeout_));
     number = ++n_asked_;
   }
@@ -90,7 +90,7 @@ void WatchConnection::wait_for_answer(std::uint64_t number) {
 void WatchConnection::unwatch(const std::string& key) noexcept {
   try {
     const TurnHolder turn(turn_, Deadline::after(io_timeout_), channel_.peer());
-    if (!subscriptions_.has(key)) {
+    if (!dispatcher_.is_watched(key)) {
       channel_.send(begin(Opcode::kUnwatch, key).bytes(), Deadline::after(io_timeout_));
     }
   } catch (const std::exception&) {
@@ -129,7 +129,7 @@ void WatchConnection::read_notice() {
   KeyChange change{.key = key.substr(kKeyPrefix.size()), .before = {}, .after = {}};
   change.before = read_value(channel_, deadline);
   change.after = read_value(channel_, deadline);
-  subscriptions_.tell(change);
+  dispatcher_.tell(change);
 }
 
 }  // namespace unisono::store

@@ -7,17 +7,16 @@
 #include <thread>
 
 #include "unisono/base/mutex.h"
-#include "unisono/store/protocol.h"
 #include "unisono/store/store_channel.h"
-#include "unisono/store/subscriptions.h"
 #include "unisono/store/tcp_store.h"
 #include "unisono/store/turn.h"
 #include "unisono/store/watch.h"
+#include "unisono/store/watch_dispatcher.h"
 
 namespace unisono::store {
 
 /// A client's second connection to our server, which pushes changes of watched keys, and the thread
-/// that reads them. Thread-safe.
+/// that reads them. Thread-safe; outlives the watches that it gives.
 class WatchConnection {
  public:
   /// Throws as TcpStore's constructor does.
@@ -36,7 +35,6 @@ class WatchConnection {
  private:
   class KeyWatch;
 
-  void send(Opcode opcode, const std::string& key);
   void unwatch(const std::string& key) noexcept;
   void wait_for_answer(std::uint64_t number) UNISONO_EXCLUDES(mutex_);
   void read() UNISONO_EXCLUDES(mutex_);
@@ -44,7 +42,7 @@ class WatchConnection {
 
   std::chrono::milliseconds io_timeout_;
   StoreChannel channel_;  // Requests are sent by who has the turn; the thread reads.
-  Subscriptions subscriptions_;
+  WatchDispatcher dispatcher_;
   Turn turn_;
   std::uint64_t n_asked_ = 0;  // Belongs to who has the turn.
   Mutex mutex_;

@@ -1,0 +1,117 @@
+#include "unisono/store/file_store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/store/change.h"
+#include "unisono/store/file_log.h"
+#include "unisono/store/lockable_file.h"
+#include "unisono/store/map_store.h"
+#include "unisono/store/polling_watch.h"
+#include "unisono/store/sizes.h"
+#include "unisono/store/turn.h"
+#include "unisono/store/watch.h"
+
+namespace unisono::store {
+namespace {
+
+constexpr std::chrono::nanoseconds kFirstPause = std::chrono::milliseconds(1);
+constexpr std::chrono::nanoseconds kLongestPause = std::chrono::milliseconds(20);
+
+}  // namespace
+
+FileStore::FileStore(const FileStoreOptions& options, Deadline deadline)
+    : MapStore("store " + options.path, options.limits, options.io_timeout),
+      io_timeout_(options.io_timeout),
+      turn_(std::make_unique<Turn>()),
+      log_(std::make_unique<FileLog>(options.path, options.limits, deadline)) {}
+
+FileStore::~FileStore() = default;
+
+std::unique_ptr<Watch> FileStore::watch(const std::string& key, WatchCallback on_change) {
+  check_sizes(limits(), key, 0);
+  return std::make_unique<PollingWatch>(*this, key, std::move(on_change));
+}
+
+void FileStore::remove() {
+  const Deadline deadline = Deadline::after(io_timeout_);
+  const TurnHolder turn(*turn_, deadline, name());
+  const FileLog::Lock lock = log_->lock(LockableFile::Mode::kExclusive, deadline);
+  log_->remove();
+  closed_because_ = "its file was removed";
+}
+
+bool FileStore::run(const Call& call, const Attempt& attempt) {
+  Access access = call.access;
+  std::chrono::nanoseconds pause = kFirstPause;
+  for (;;) {
+    if (const std::optional<bool> result = attempt_alone(call, access, attempt)) {
+      return *result;
+    }
+    std::this_thread::sleep_for(std::min(pause, call.deadline.remaining()));
+    pause = std::min(pause * 5 / 4, kLongestPause);
+    access = Access::kLook;
+  }
+}
+
+// Nothing while the call has to go on.
+std::optional<bool> FileStore::attempt_alone(const Call& call,
+                                             Access access,
+                                             const Attempt& attempt) {
+  const TurnHolder turn(*turn_, call.deadline, name());
+  if (!closed_because_.empty()) {
+    throw Error(ErrorCode::kClosed, name() + " was closed after: " + closed_because_);
+  }
+  try {
+    const bool is_done = attempt_locked(call, access, attempt);
+    if (!is_done && !call.deadline.has_passed()) {
+      return std::nullopt;
+    }
+    map_.cancel(call.client);
+    return is_done;
+  } catch (const Error& error) {
+    map_.cancel(call.client);
+    if (error.code() == ErrorCode::kPeerLost || error.code() == ErrorCode::kCorruptData) {
+      closed_because_ = error.what();
+    }
+    throw;
+  }
+}
+
+bool FileStore::attempt_locked(const Call& call, Access access, const Attempt& attempt) {
+  {
+    using Mode = LockableFile::Mode;
+    const Mode mode = access == Access::kLook ? Mode::kShared : Mode::kExclusive;
+    const FileLog::Lock lock = log_->lock(mode, call.deadline);
+    log_->read_new(map_);
+    bool is_done = false;
+    Change change;
+    do {
+      change.clear();
+      is_done = attempt(map_, change);
+      if (change.empty() || access == Access::kLook) {
+        break;
+      }
+      log_->append(change);
+      for (Step& step : change) {
+        apply(map_, std::move(step), call.client);
+      }
+    } while (!is_done);
+    // Each waiter looks for itself.
+    (void)map_.take_woken();
+    if (change.empty() || access == Access::kChange) {
+      return is_done;
+    }
+  }
+  // The change takes the other lock, and another look under it.
+  return attempt_locked(call, Access::kChange, attempt);
+}
+
+}  // namespace unisono::store

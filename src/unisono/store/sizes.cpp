@@ -1,0 +1,59 @@
+#include "unisono/store/sizes.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "unisono/base/error.h"
+#include "unisono/store/limits.h"
+#include "unisono/store/protocol.h"
+#include "unisono/store/store.h"
+
+namespace unisono::store {
+namespace {
+
+void check_count(const Limits& limits, std::size_t n_keys) {
+  if (n_keys > limits.max_count) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "store: {} keys in one request; at most {} are allowed", n_keys, limits.max_count));
+  }
+}
+
+}  // namespace
+
+void check_sizes(const Limits& limits, const std::string& key, std::size_t n_value_bytes) {
+  if (key.size() + kKeyPrefix.size() > limits.max_key_bytes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("store: a key of {} bytes (\"{}...\"); at most {} are allowed",
+                            key.size(),
+                            key.substr(0, 40),
+                            limits.max_key_bytes - kKeyPrefix.size()));
+  }
+  if (n_value_bytes > limits.max_value_bytes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("store: the value for \"{}\" has {} bytes; at most {} are allowed",
+                            key,
+                            n_value_bytes,
+                            limits.max_value_bytes));
+  }
+}
+
+void check_sizes(const Limits& limits, std::span<const std::string> keys) {
+  check_count(limits, keys.size());
+  for (const std::string& key : keys) {
+    check_sizes(limits, key, 0);
+  }
+}
+
+void check_sizes(const Limits& limits, std::span<const Store::KeyValue> pairs) {
+  check_count(limits, pairs.size());
+  for (const auto& [key, value] : pairs) {
+    check_sizes(limits, key, value.size());
+  }
+}
+
+}  // namespace unisono::store
