@@ -23,13 +23,19 @@ namespace {
 
 // Of a job that the tests may themselves run in.
 bool belongs_to_a_job(std::string_view entry) {
-  constexpr std::array<std::string_view, 12> kPrefixes{"RANK=",
+  constexpr std::array<std::string_view, 18> kPrefixes{"RANK=",
                                                        "WORLD_SIZE=",
                                                        "MASTER_",
                                                        "LOCAL_",
                                                        "GROUP_",
                                                        "ROLE_",
                                                        "TORCHELASTIC_",
+                                                       "OMPI_",
+                                                       "PMI_",
+                                                       "PMIX_",
+                                                       "MPI_LOCAL",
+                                                       "SLURM_",
+                                                       "PET_",
                                                        "UNISONO_SECRET",
                                                        "UNISONO_NODE_ID",
                                                        "UNISONO_LOG",

@@ -25,7 +25,7 @@
 #include "unisono/cli/commands.h"
 #include "unisono/cli/parse.h"
 #include "unisono/launch/run.h"
-#include "unisono/rendezvous/env.h"
+#include "unisono/rendezvous/find_assignment.h"
 
 namespace unisono::cli {
 namespace {
@@ -99,10 +99,10 @@ int count_ranks(const BenchArguments& arguments, const Environment& environment,
   if (!is_in_job) {
     return launch::parse_worker_count(n_ranks);
   }
-  const int world_size = rendezvous::read_env(environment).world_size;
+  const int world_size = rendezvous::find_assignment(environment).world_size;
   if (!arguments.n_ranks.empty() && launch::parse_worker_count(n_ranks) != world_size) {
-    throw invalid(fmt::format(
-        "-n {}, but this is a rank of a job of {} (WORLD_SIZE)", arguments.n_ranks, world_size));
+    throw invalid(
+        fmt::format("-n {}, but this is a rank of a job of {}", arguments.n_ranks, world_size));
   }
   return world_size;
 }
@@ -140,7 +140,7 @@ int bench_command(int argc, char** argv) {
   }
   const bench::BenchOptions options = make_options(arguments);
   const Environment environment = process_environment();
-  const bool is_in_job = environment("RANK") || environment("WORLD_SIZE");
+  const bool is_in_job = rendezvous::is_in_job(environment);
   const int n_ranks = count_ranks(arguments, environment, is_in_job);
   if (options.n_pretend_nodes < 1 || options.n_pretend_nodes > n_ranks) {
     throw invalid(fmt::format(

@@ -25,7 +25,7 @@
 #include "unisono/cli/bench_sampling.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/rendezvous/env.h"
+#include "unisono/rendezvous/find_assignment.h"
 #include "unisono/rendezvous/node_id.h"
 #include "unisono/rendezvous/roster.h"
 
@@ -194,7 +194,7 @@ bool measure_all(ProcessGroup& group, const BenchOptions& options, Output* outpu
 }  // namespace
 
 Environment pretend_nodes(const Environment& base, int n_nodes) {
-  const rendezvous::Assignment assignment = rendezvous::read_env(base);
+  const rendezvous::Assignment assignment = rendezvous::find_assignment(base);
   const int node = assignment.rank * n_nodes / assignment.world_size;
   // Behind the name of the real node, so that ranks of two machines never count as one node.
   const std::string name = fmt::format("{}/bench{}", rendezvous::node_id(read_config(base)), node);
@@ -209,7 +209,7 @@ int run_in_job(const BenchOptions& options) {
     environment = pretend_nodes(environment, options.n_pretend_nodes);
   }
   std::optional<Output> output;
-  if (rendezvous::read_env(environment).rank == 0) {
+  if (rendezvous::find_assignment(environment).rank == 0) {
     output.emplace(options.json_path);
   }
   const std::shared_ptr<ProcessGroup> group = create_process_group({.environment = environment});

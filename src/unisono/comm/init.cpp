@@ -8,12 +8,15 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
+#include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/engine/backends.h"
-#include "unisono/rendezvous/env.h"
+#include "unisono/rendezvous/assign.h"
+#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/init_method.h"
 
 namespace unisono {
 namespace {
@@ -45,7 +48,10 @@ std::pair<Config, rendezvous::Assignment> read_environment(const InitOptions& op
     note(error);
   }
   try {
-    result.second = rendezvous::read_env(options.environment, options.rank, options.world_size);
+    result.second = rendezvous::assign(rendezvous::parse_init_method(options.init_method),
+                                       options.environment,
+                                       options.rank,
+                                       options.world_size);
   } catch (const Error& error) {
     note(error);
   }
@@ -53,6 +59,19 @@ std::pair<Config, rendezvous::Assignment> read_environment(const InitOptions& op
     throw Error(ErrorCode::kInvalidArgument, problems);
   }
   return result;
+}
+
+// Says by whom the ranks were started, where the program's user did not say it by RANK and the
+// like.
+void log_launcher(const Config& config, const rendezvous::Assignment& assignment) {
+  if (assignment.rank == 0 && !assignment.launcher.empty()) {
+    Logger("rank 0", config.log_level)
+        .info(fmt::format("started by {}: {} ranks meet at {}:{}",
+                          assignment.origin,
+                          assignment.world_size,
+                          assignment.master_addr,
+                          assignment.master_port));
+  }
 }
 
 engine::Backend find_backend(const std::string& name) {
@@ -64,11 +83,6 @@ engine::Backend find_backend(const std::string& name) {
 }
 
 std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t generation) {
-  if (options.init_method != "env://") {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("init_process_group: init_method is \"{}\"; this version knows env://",
-                            options.init_method));
-  }
   engine::Backend backend = find_backend(options.backend);
   const auto [config, assignment] = read_environment(options);
   const std::chrono::milliseconds timeout = options.timeout.value_or(config.timeout);
@@ -76,6 +90,7 @@ std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t g
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("init_process_group: the timeout is {} ms", timeout.count()));
   }
+  log_launcher(config, assignment);
   auto job = std::make_shared<comm::Job>(comm::JobOptions{.config = config,
                                                           .assignment = assignment,
                                                           .timeout = timeout,

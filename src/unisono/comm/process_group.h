@@ -222,7 +222,8 @@ class ProcessGroup {
 struct InitOptions {
   /// What carries the operations out: `unisono backends` lists them.
   std::string backend = "unisono";
-  /// How ranks meet. "env://": MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK.
+  /// How ranks meet. "env://": MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK; what is not
+  /// set of them comes from srun, mpirun or Kubeflow (rendezvous::find_assignment()).
   std::string init_method = "env://";
   /// Instead of RANK and WORLD_SIZE when not negative.
   int rank = -1;

@@ -16,6 +16,12 @@ struct Assignment {
   int local_rank = -1;  ///< -1 when it is not known.
   /// The launcher serves the store (TORCHELASTIC_USE_AGENT_STORE), so rank 0 does not.
   bool uses_agent_store = false;
+  /// All ranks are on this machine: they meet on its loopback, whatever `master_addr` is.
+  bool is_on_one_node = false;
+  /// Whose variables filled in what was not given: "Slurm", ...; empty where all was given.
+  std::string launcher = {};
+  /// Where it came from, for messages: "Slurm (SLURM_PROCID, SLURM_NTASKS, ...)".
+  std::string origin = {};
 };
 
 }  // namespace unisono::rendezvous

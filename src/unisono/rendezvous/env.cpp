@@ -3,73 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
-#include <system_error>
 
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
+#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/launcher.h"
+#include "unisono/rendezvous/variable_reader.h"
 
 namespace unisono::rendezvous {
 namespace {
-
-constexpr std::int64_t kMaxPort = 65'535;
-constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
-
-// Reads variables and remembers all that is wrong with them.
-class Reader {
- public:
-  explicit Reader(const Environment& environment) : environment_(environment) {}
-
-  // A variable that has to be there; empty after a complaint.
-  std::string text(const char* name) {
-    const std::optional<std::string> value = environment_(name);
-    if (!value) {
-      complain(fmt::format("{} is not set", name));
-    } else if (value->empty() || value->find_first_of(" \t\r\n") != std::string::npos) {
-      complain(fmt::format("{}=\"{}\" is no host name or address", name, *value));
-    }
-    return value.value_or("");
-  }
-
-  // A whole number in [least, most]; nothing after a complaint, or when it is absent and need not
-  // be there.
-  std::optional<std::int64_t> number(const char* name,
-                                     std::int64_t least,
-                                     std::int64_t most,
-                                     bool is_needed) {
-    const std::optional<std::string> value = environment_(name);
-    if (!value) {
-      if (is_needed) {
-        complain(fmt::format("{} is not set", name));
-      }
-      return std::nullopt;
-    }
-    std::int64_t number = 0;
-    const char* end = value->data() + value->size();
-    const auto [stop, error] = std::from_chars(value->data(), end, number);
-    if (error != std::errc() || stop != end || number < least || number > most) {
-      const std::string range = most == kMaxInt ? fmt::format("of at least {}", least)
-                                                : fmt::format("from {} to {}", least, most);
-      complain(fmt::format("{}=\"{}\" is no whole number {}", name, *value, range));
-      return std::nullopt;
-    }
-    return number;
-  }
-
-  void complain(const std::string& problem) {
-    problems_ += (problems_.empty() ? "" : "; ") + problem;
-  }
-
-  [[nodiscard]] const std::string& problems() const { return problems_; }
-
- private:
-  const Environment& environment_;
-  std::string problems_;
-};
 
 bool is_true(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
@@ -78,47 +22,111 @@ bool is_true(std::string text) {
   return text == "true" || text == "1";
 }
 
-// An option of the program, or else the variable.
-std::optional<std::int64_t> option_or(int option,
-                                      Reader& reader,
-                                      const char* name,
-                                      std::int64_t least) {
-  return option >= 0 ? option : reader.number(name, least, kMaxInt, true);
+// The rank or the world size, and where it is from: "RANK=5 (given by the program)".
+struct Figure {
+  std::optional<int> value;
+  std::string source;
+  bool is_launchers = false;
+};
+
+// An option of the program, or else the variable, or else the launcher's.
+Figure find_figure(
+    int option, VariableReader& reader, const char* name, const char* launchers_name, int least) {
+  if (option >= 0) {
+    return {.value = option, .source = fmt::format("{}={} (given by the program)", name, option)};
+  }
+  Figure figure;
+  figure.is_launchers = launchers_name != nullptr && !reader.is_set(name);
+  const char* const variable = figure.is_launchers ? launchers_name : name;
+  figure.value = reader.needed_int(variable, least);
+  figure.source = fmt::format("{}={}", variable, figure.value.value_or(0));
+  return figure;
 }
 
-const char* source_of(int option) {
-  return option >= 0 ? " (given by the program)" : "";
+void check(const Figure& rank,
+           const Figure& size,
+           VariableReader& reader,
+           const Launcher* launcher) {
+  if (size.value == 0) {
+    reader.complain(size.source + " leaves no rank");
+  } else if (size.value && rank.value && *rank.value >= *size.value) {
+    reader.complain(fmt::format("{} is not below {}", rank.source, size.source));
+  }
+  // Each process that the launcher started takes part, so there are as many ranks.
+  if (rank.is_launchers && !size.is_launchers && launcher->world_size != nullptr) {
+    const std::optional<int> n_started = reader.needed_int(launcher->world_size, 1);
+    if (n_started && size.value && *n_started != *size.value) {
+      reader.complain(fmt::format("{} differs from {}={}, the number of processes that {} started",
+                                  size.source,
+                                  launcher->world_size,
+                                  *n_started,
+                                  launcher->command));
+    }
+  }
+}
+
+void read_place(VariableReader& reader, const Launcher* launcher, Assignment& result) {
+  if (launcher == nullptr || reader.is_set("MASTER_ADDR")) {
+    result.master_addr = reader.host("MASTER_ADDR");
+  } else {
+    const MasterHost host = launcher->master_host(reader, *launcher);
+    result.master_addr = host.address;
+    result.is_on_one_node = host.is_on_one_node;
+  }
+  const bool is_given = launcher == nullptr || reader.is_set("MASTER_PORT");
+  result.master_port =
+      (is_given ? reader.port("MASTER_PORT") : launcher->master_port(reader, *launcher))
+          .value_or(kDefaultMasterPort);
+}
+
+int read_local_rank(VariableReader& reader, const Launcher* launcher) {
+  const bool is_launchers = launcher != nullptr && !reader.is_set("LOCAL_RANK");
+  const char* const name = is_launchers ? launcher->local_rank : "LOCAL_RANK";
+  return name == nullptr ? -1 : reader.optional_int(name, 0).value_or(-1);
+}
+
+// Who sets the variables, for the end of a message.
+std::string advice(const Launcher* launcher) {
+  if (launcher == nullptr) {
+    return "\"unisono run -n N program\" and torchrun set these variables; who starts the ranks by "
+           "hand sets MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK for each of them";
+  }
+  const std::string size =
+      launcher->world_size == nullptr ? "" : fmt::format(" and {}", launcher->world_size);
+  return fmt::format(
+      "{} sets {}{}; MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK, which the user "
+      "sets, come before what it sets",
+      launcher->command,
+      launcher->rank,
+      size);
 }
 
 }  // namespace
 
-Assignment read_env(const Environment& environment, int rank, int world_size) {
-  Reader reader(environment);
+Assignment read_env(const Environment& environment,
+                    int rank,
+                    int world_size,
+                    const Launcher* launcher) {
+  VariableReader reader(environment);
   Assignment result;
-  result.master_addr = reader.text("MASTER_ADDR");
-  result.master_port = static_cast<std::uint16_t>(
-      reader.number("MASTER_PORT", 1, kMaxPort, false).value_or(kDefaultMasterPort));
-  const std::optional<std::int64_t> size = option_or(world_size, reader, "WORLD_SIZE", 1);
-  const std::optional<std::int64_t> own = option_or(rank, reader, "RANK", 0);
-  if (world_size == 0) {
-    reader.complain("WORLD_SIZE=0 (given by the program) leaves no rank");
-  } else if (size && own && *own >= *size) {
-    reader.complain(fmt::format("RANK={}{} is not below WORLD_SIZE={}{}",
-                                *own,
-                                source_of(rank),
-                                *size,
-                                source_of(world_size)));
+  if (launcher != nullptr) {
+    result.launcher = launcher->name;
   }
-  result.rank = static_cast<int>(own.value_or(0));
-  result.world_size = static_cast<int>(size.value_or(1));
-  result.local_rank = static_cast<int>(reader.number("LOCAL_RANK", 0, kMaxInt, false).value_or(-1));
+  const char* const name = launcher == nullptr ? "env://" : launcher->name;
+  read_place(reader, launcher, result);
+  const Figure size = find_figure(
+      world_size, reader, "WORLD_SIZE", launcher == nullptr ? nullptr : launcher->world_size, 1);
+  const Figure own =
+      find_figure(rank, reader, "RANK", launcher == nullptr ? nullptr : launcher->rank, 0);
+  check(own, size, reader, launcher);
+  result.rank = own.value.value_or(0);
+  result.world_size = size.value.value_or(1);
+  result.local_rank = read_local_rank(reader, launcher);
   result.uses_agent_store = is_true(environment("TORCHELASTIC_USE_AGENT_STORE").value_or(""));
+  result.origin = fmt::format("{} ({})", name, reader.found());
   if (!reader.problems().empty()) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("env:// rendezvous: {}. \"unisono run -n N program\" and torchrun set "
-                            "these variables; who starts the ranks by hand sets MASTER_ADDR, "
-                            "MASTER_PORT, WORLD_SIZE and RANK for each of them",
-                            reader.problems()));
+                fmt::format("{} rendezvous: {}. {}", name, reader.problems(), advice(launcher)));
   }
   return result;
 }

@@ -5,12 +5,16 @@
 
 namespace unisono::rendezvous {
 
+struct Launcher;
+
 /// Reads MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK; `rank` and `world_size` replace
-/// the variables where they are not negative.
+/// the variables where they are not negative. What is not set comes from the variables of
+/// `launcher`, if there is one.
 ///
 /// Throws Error(kInvalidArgument) with one message that names everything that is missing or wrong.
 [[nodiscard]] Assignment read_env(const Environment& environment,
                                   int rank = -1,
-                                  int world_size = -1);
+                                  int world_size = -1,
+                                  const Launcher* launcher = nullptr);
 
 }  // namespace unisono::rendezvous

@@ -1,41 +1,30 @@
 #include "unisono/rendezvous/env.h"
 
-#include <map>
-#include <optional>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/config.h"
 #include "unisono/base/error.h"
+#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/fake_environment.h"
 
 namespace unisono::rendezvous {
 namespace {
 
 using ::testing::HasSubstr;
-using Variables = std::map<std::string, std::string>;
 
-Environment fake(const Variables& variables) {
-  return [variables](const char* name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::nullopt : std::optional(found->second);
-  };
+const FakeVariables kGood{{"MASTER_ADDR", "10.0.0.1"},
+                          {"MASTER_PORT", "1234"},
+                          {"RANK", "2"},
+                          {"WORLD_SIZE", "4"},
+                          {"LOCAL_RANK", "1"}};
+
+FakeVariables good_but(const std::string& name, const std::string& value) {
+  return changed(kGood, {{name, value}});
 }
 
-const Variables kGood{{"MASTER_ADDR", "10.0.0.1"},
-                      {"MASTER_PORT", "1234"},
-                      {"RANK", "2"},
-                      {"WORLD_SIZE", "4"},
-                      {"LOCAL_RANK", "1"}};
-
-Variables good_but(const std::string& name, const std::string& value) {
-  Variables variables = kGood;
-  variables[name] = value;
-  return variables;
-}
-
-std::string message_of(const Variables& variables, int rank = -1, int world_size = -1) {
+std::string message_of(const FakeVariables& variables, int rank = -1, int world_size = -1) {
   try {
     (void)read_env(fake(variables), rank, world_size);
   } catch (const Error& error) {

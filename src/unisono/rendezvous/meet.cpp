@@ -82,15 +82,19 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
 Meeting meet(const Config& config, const Assignment& assignment, Deadline deadline) {
   Meeting meeting;
   meeting.assignment = assignment;
-  meeting.secret = find_secret(config, assignment.master_addr);
+  if (assignment.is_on_one_node) {
+    meeting.assignment.master_addr = "127.0.0.1";
+  }
+  meeting.secret = find_secret(config, meeting.assignment.master_addr);
   if (assignment.rank == 0 && !assignment.uses_agent_store) {
+    const bool has_secret = !meeting.secret.empty();
     meeting.host = std::make_unique<store::TcpStoreHost>(
-        store::TcpServerOptions{.address = listen_address(assignment, !meeting.secret.empty()),
+        store::TcpServerOptions{.address = listen_address(meeting.assignment, has_secret),
                                 .secret = meeting.secret,
                                 .logger = Logger("store", config.log_level)});
   }
   const std::shared_ptr<store::TcpStore> store =
-      connect(config, assignment, meeting.secret, deadline);
+      connect(config, meeting.assignment, meeting.secret, deadline);
   meeting.local_ip = store->local_address().ip();
   meeting.store = store;
   return meeting;

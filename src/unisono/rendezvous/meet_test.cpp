@@ -99,6 +99,18 @@ TEST(Meet, RanksReachTheStoreOfRank0WhoeverStartsFirst) {
   }
 }
 
+// Its name may lead to an address that others reach, or nowhere; and there is no secret.
+TEST(Meet, RanksOfOneNodeMeetOnItsLoopback) {
+  const ReservedPort port;
+  Assignment env = assignment(0, port.number());
+  env.master_addr = "node7.invalid";
+  env.is_on_one_node = true;
+  const Meeting meeting = meet(config_with(), env, soon());
+  EXPECT_EQ(meeting.local_ip, "127.0.0.1");
+  EXPECT_EQ(meeting.host->address().ip(), "127.0.0.1");
+  EXPECT_EQ(connect_again(meeting, milliseconds(1000))->add("n", 1), 1);
+}
+
 TEST(Meet, TheLaunchersStoreIsUsedByRank0Too) {
   const store::TcpStoreHost agent(
       {.address = *net::Address::parse("127.0.0.1", 0), .secret = "secret"});

@@ -1,0 +1,37 @@
+#include "unisono/rendezvous/assign.h"
+
+#include <fmt/format.h>
+
+#include "unisono/base/config.h"
+#include "unisono/base/error.h"
+#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/find_assignment.h"
+#include "unisono/rendezvous/init_method.h"
+#include "unisono/rendezvous/tcp_method.h"
+
+namespace unisono::rendezvous {
+
+Assignment assign(const InitMethod& method,
+                  const Environment& environment,
+                  int rank,
+                  int world_size) {
+  if (method.scheme == "tcp") {
+    return read_tcp(method, rank, world_size);
+  }
+  if (method.scheme != "env") {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("init_method \"{}\": there is no scheme {}; there are env:// and "
+                            "tcp://HOST:PORT",
+                            method.text,
+                            method.scheme));
+  }
+  if (method.text != "env://") {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("init_method \"{}\": nothing may stand behind env://; rank and "
+                            "world_size are options of the program or environment variables",
+                            method.text));
+  }
+  return find_assignment(environment, rank, world_size);
+}
+
+}  // namespace unisono::rendezvous

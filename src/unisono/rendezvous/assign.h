@@ -1,0 +1,19 @@
+#pragma once
+
+#include "unisono/base/config.h"
+#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/init_method.h"
+
+namespace unisono::rendezvous {
+
+/// Which rank this process is and where the ranks meet, as the method has it: env:// by the
+/// launcher's variables, see find_assignment(); tcp://HOST:PORT by what it says itself. What is not
+/// negative of `rank` and `world_size` holds.
+///
+/// Throws Error(kInvalidArgument) with one message that names everything that is missing or wrong.
+[[nodiscard]] Assignment assign(const InitMethod& method,
+                                const Environment& environment,
+                                int rank = -1,
+                                int world_size = -1);
+
+}  // namespace unisono::rendezvous

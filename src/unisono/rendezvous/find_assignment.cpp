@@ -1,0 +1,84 @@
+#include "unisono/rendezvous/find_assignment.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "unisono/base/config.h"
+#include "unisono/base/error.h"
+#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/env.h"
+#include "unisono/rendezvous/launcher.h"
+#include "unisono/rendezvous/slurm_launcher.h"
+#include "unisono/rendezvous/variable_reader.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+// For who expected a launcher to be recognized.
+std::string describe_search(const Environment& environment) {
+  std::string names;
+  for (const Launcher& launcher : launchers()) {
+    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", launcher.name, launcher.rank);
+  }
+  std::string found = fmt::format("No launcher that sets others was found; looked for {}", names);
+  if (is_slurm_script(environment)) {
+    return fmt::format(
+        "This is the script or the shell of Slurm job {}, not a task: \"srun program\" in it makes "
+        "tasks. {}",
+        environment("SLURM_JOB_ID").value_or(""),
+        found);
+  }
+  return found;
+}
+
+bool has_several_tasks_on_a_node(const Environment& environment) {
+  VariableReader reader(environment);
+  const std::vector<std::string> nodes = reader.nodes("SLURM_STEP_NODELIST");
+  const int n_tasks = reader.needed_int("SLURM_NTASKS", 1).value_or(1);
+  return !nodes.empty() && static_cast<std::size_t>(n_tasks) > nodes.size();
+}
+
+}  // namespace
+
+Assignment find_assignment(const Environment& environment, int rank, int world_size) {
+  const bool is_all_given = (rank >= 0 || environment("RANK")) &&
+                            (world_size >= 0 || environment("WORLD_SIZE")) &&
+                            environment("MASTER_ADDR");
+  const Launcher* const launcher = is_all_given ? nullptr : find_launcher(environment);
+  try {
+    return read_env(environment, rank, world_size, launcher);
+  } catch (const Error& error) {
+    if (is_all_given || launcher != nullptr) {
+      throw;
+    }
+    throw Error(error.code(), fmt::format("{}. {}", error.what(), describe_search(environment)));
+  }
+}
+
+bool is_in_job(const Environment& environment) {
+  return environment("RANK") || environment("WORLD_SIZE") ||
+         (find_launcher(environment) != nullptr && find_assignment(environment).world_size > 1);
+}
+
+std::vector<Variable> missing_torch_variables(const Environment& environment) {
+  const Assignment assignment = find_assignment(environment);
+  std::vector<Variable> variables{{"MASTER_ADDR", assignment.master_addr},
+                                  {"MASTER_PORT", std::to_string(assignment.master_port)},
+                                  {"WORLD_SIZE", std::to_string(assignment.world_size)},
+                                  {"RANK", std::to_string(assignment.rank)}};
+  if (assignment.local_rank >= 0) {
+    variables.push_back({"LOCAL_RANK", std::to_string(assignment.local_rank)});
+  }
+  if (is_slurm_task(environment) && has_several_tasks_on_a_node(environment)) {
+    variables.push_back({"OMP_NUM_THREADS", "1"});
+  }
+  std::erase_if(variables, [&](const Variable& variable) {
+    return environment(variable.name.c_str()).has_value();
+  });
+  return variables;
+}
+
+}  // namespace unisono::rendezvous

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "unisono/base/config.h"
+#include "unisono/rendezvous/assignment.h"
+
+namespace unisono::rendezvous {
+
+/// Finds out which rank this process is and where the ranks meet, whoever started it.
+///
+/// What is not negative of `rank` and `world_size` holds; then MASTER_ADDR, MASTER_PORT, RANK,
+/// WORLD_SIZE and LOCAL_RANK, each that is set; the rest comes from the variables of the launcher,
+/// the first of: Open MPI's mpirun, MPICH's or Intel MPI's, Slurm's srun, others that speak PMI or
+/// PMIx, Kubeflow Trainer. A batch script of Slurm is no task of srun.
+///
+/// Under mpirun on one node the ranks meet on its loopback, at a port above 61000 that the job's
+/// name or the process that started it gives; for the latter /proc is read.
+///
+/// Throws Error(kInvalidArgument) with one message that names everything that is missing or wrong,
+/// its value and who sets it; where there is nothing, what was looked for.
+[[nodiscard]] Assignment find_assignment(const Environment& environment,
+                                         int rank = -1,
+                                         int world_size = -1);
+
+/// True where this process was started as a rank: RANK or WORLD_SIZE is set, well or badly, or a
+/// launcher started several. (A shell that srun started is one process, and wants to start ranks.)
+///
+/// Throws as find_assignment() does where a launcher's variables are wrong.
+[[nodiscard]] bool is_in_job(const Environment& environment);
+
+/// A variable for a process's environment.
+struct Variable {
+  std::string name;
+  std::string value;
+};
+
+/// The variables of PyTorch's launcher that are not set, as find_assignment() finds them:
+/// MASTER_ADDR, MASTER_PORT, WORLD_SIZE, RANK, LOCAL_RANK, and, for tasks of Slurm of which a node
+/// has several, OMP_NUM_THREADS=1. So does the hook that NVIDIA ships for containers of PyTorch
+/// (pyxis, enroot); for programs that read them themselves.
+///
+/// Throws as find_assignment() does.
+[[nodiscard]] std::vector<Variable> missing_torch_variables(const Environment& environment);
+
+}  // namespace unisono::rendezvous

@@ -1,0 +1,85 @@
+"""Expects ranks that a real mpirun starts to find each other, though the program knows no MPI.
+
+python test_mpi.py PROGRAM
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from support import PROGRAM, LauncherTest, clean_environment, main, need
+
+# Open MPI refuses root unless told, and more ranks than cores.
+OPEN_MPI = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]
+MPICH = ["mpirun.mpich"]
+
+
+class MpirunTest:
+    """What holds for every mpirun; each runs it as its own test."""
+
+    mpirun: list[str]
+    variables: str
+
+    def setUp(self):
+        need(self.mpirun[0])
+
+    def test_ranks_meet(self):
+        for size in (1, 2, 4):
+            said = self.expect_world(size, [*self.mpirun, "-n", str(size), PROGRAM])
+            info = f"[unisono rank 0] started by {self.variables}"
+            self.assertEqual(said.count(info), 1, said)
+            self.assertRegex(said, rf": {size} ranks meet at 127\.0\.0\.1:6\d{{4}}")
+
+    def test_ranks_meet_through_a_script(self):
+        # A shell that stays between mpirun and the rank, and a Python that closes descriptors.
+        script = ["sh", "-c", '"$0"; exit $?', PROGRAM]
+        said = self.expect_world(3, [*self.mpirun, "-n", "3", *script])
+        self.assertRegex(said, r"meet at 127\.0\.0\.1:6\d{4}")
+        code = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
+        self.expect_world(2, [*self.mpirun, "-n", "2", sys.executable, "-c", code, PROGRAM])
+
+    def test_jobs_at_the_same_time_do_not_meet(self):
+        with tempfile.TemporaryDirectory() as folder:
+            jobs = []
+            for size in (2, 3, 2):
+                path = Path(folder) / f"{len(jobs)}.txt"
+                with path.open("w") as output:
+                    command = [*self.mpirun, "-n", str(size), PROGRAM]
+                    job = subprocess.Popen(
+                        command, env=clean_environment(), stdout=output, stderr=output
+                    )
+                jobs.append((size, path, job))
+            for size, path, job in jobs:
+                code = job.wait(timeout=60)
+                text = path.read_text()
+                self.assertEqual(code, 0, text)
+                self.assertEqual(len(re.findall(rf"all_reduce\(ones\)={size}\n", text)), size, text)
+
+    def test_what_the_user_sets_comes_first(self):
+        said = self.expect_world(
+            2, [*self.mpirun, "-n", "2", PROGRAM], MASTER_ADDR="127.0.0.1", MASTER_PORT="61999"
+        )
+        self.assertIn("2 ranks meet at 127.0.0.1:61999", said)
+
+    def test_a_world_size_that_differs_is_an_error(self):
+        self.expect_error(
+            [*self.mpirun, "-n", "2", PROGRAM], "WORLD_SIZE=3 differs from", WORLD_SIZE="3"
+        )
+
+
+class OpenMpiTest(MpirunTest, LauncherTest):
+    mpirun = OPEN_MPI
+    variables = "Open MPI (OMPI_COMM_WORLD_SIZE"
+
+
+class MpichTest(MpirunTest, LauncherTest):
+    mpirun = MPICH
+    variables = "MPICH or Intel MPI (PMI_SIZE"
+
+
+if __name__ == "__main__":
+    main()

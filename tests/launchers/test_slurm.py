@@ -1,0 +1,94 @@
+"""Expects ranks that a real Slurm starts to find each other, though the program knows no Slurm.
+
+python test_slurm.py PROGRAM
+"""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from pathlib import Path
+
+from slurm_cluster import SlurmCluster
+from support import PROGRAM, LauncherTest, main, need
+
+SRUN = ["srun", "--immediate=30"]
+
+
+class SlurmTest(LauncherTest):
+    cluster: SlurmCluster
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = SlurmCluster()
+        cls.addClassCleanup(cls.cluster.stop)
+        cls.conf = cls.cluster.environment["SLURM_CONF"]
+
+    def script(self, text: str, *options: str) -> str:
+        """What a batch script writes, run to its end."""
+        with tempfile.TemporaryDirectory() as folder:
+            script = Path(folder) / "script.sh"
+            script.write_text("#!/bin/sh\n" + text)
+            output = Path(folder) / "output.txt"
+            self.run_command(
+                ["sbatch", "--wait", "-o", str(output), *options, str(script)], SLURM_CONF=self.conf
+            )
+            return output.read_text() if output.exists() else ""
+
+    def test_tasks_of_one_node_meet(self):
+        said = self.expect_world(4, [*SRUN, "-N1", "-n4", PROGRAM], SLURM_CONF=self.conf)
+        self.assertEqual(
+            said.count("[unisono rank 0] started by Slurm (SLURM_STEP_NODELIST"), 1, said
+        )
+        self.assertRegex(said, r": 4 ranks meet at node\d:6\d{4}")
+
+    def test_tasks_of_several_nodes_meet_on_the_first(self):
+        command = [*SRUN, "-N2", "-n5", PROGRAM]
+        said = self.expect_world(5, command, SLURM_CONF=self.conf)
+        self.assertRegex(said, r": 5 ranks meet at node1:6\d{4}")
+        command = [*SRUN, "-w", "node[2-3]", "--ntasks-per-node=2", PROGRAM]
+        said = self.expect_world(4, command, SLURM_CONF=self.conf)
+        self.assertRegex(said, r": 4 ranks meet at node2:6\d{4}")
+
+    def test_the_port_is_that_of_the_job(self):
+        said = self.script(f"echo job $SLURM_JOB_ID; srun {PROGRAM}", "-n2")
+        job = int(said.split()[1])
+        self.assertIn(f":{61000 + job % 4536}\n", said)
+
+    def test_steps_of_a_job_run_beside_each_other(self):
+        step = f"srun --exact -n2 --mem=0 {PROGRAM} &\n"
+        said = self.script(2 * step + "wait\n", "-N1", "-n4")
+        self.assertEqual(said.count("all_reduce(ones)=2\n"), 4, said)
+        self.assertEqual(said.count("2 ranks meet at"), 2, said)
+
+    def test_a_batch_script_is_no_task(self):
+        said = self.script(PROGRAM, "-n2")
+        self.assertIn("RANK is not set", said)
+        self.assertIn('not a task: "srun program"', said)
+
+    def test_pmi_and_pmix_of_srun_change_nothing(self):
+        for mpi in ("none", "pmi2", "pmix"):
+            command = [*SRUN, f"--mpi={mpi}", "-N2", "-n3", PROGRAM]
+            if f" {mpi}" in self.cluster.command("srun", "--mpi=list").replace("\t", " "):
+                said = self.expect_world(3, command, SLURM_CONF=self.conf)
+                self.assertIn("started by Slurm", said)
+
+    def test_scripts_that_set_a_part_by_hand(self):
+        text = "export MASTER_ADDR=127.0.0.1 MASTER_PORT=61998 WORLD_SIZE=4\n"
+        said = self.script(text + f"srun {PROGRAM}", "-N2", "-n4")
+        self.assertIn("4 ranks meet at 127.0.0.1:61998", said)
+        self.assertEqual(said.count("all_reduce(ones)=4\n"), 4, said)
+
+    def test_mpirun_in_a_job_starts_the_ranks(self):
+        for mpirun in (["mpirun.openmpi", "--allow-run-as-root"], ["mpirun.mpich"]):
+            with self.subTest(mpirun[0]):
+                need(mpirun[0])
+                command = shlex.join([*mpirun, "-n", "4", PROGRAM])
+                for options in (["-N1", "-n4"], ["-N2", "--ntasks-per-node=2"]):
+                    said = self.script(command, *options)
+                    self.assertEqual(said.count("all_reduce(ones)=4\n"), 4, said)
+                    self.assertNotIn("started by Slurm", said)
+
+
+if __name__ == "__main__":
+    main()
