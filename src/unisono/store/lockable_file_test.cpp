@@ -200,7 +200,8 @@ TEST_F(LockedStore, AFileThatIsDeletedBeforeItCouldBeLockedIsLeft) {
   {
     const HeldLock exclusive(path_, Mode::kExclusive);
     const std::size_t n_before = testing::descriptors_of(path_).size();
-    next = std::thread([&] { FileStore({.path = path_}, soon()).set("k", "next job's"); });
+    next = std::thread(
+        [&] { EXPECT_NO_THROW(FileStore({.path = path_}, soon()).set("k", "next job's")); });
     for (const Deadline deadline = soon();
          testing::descriptors_of(path_).size() == n_before && !deadline.has_passed();) {
       std::this_thread::yield();

@@ -14,7 +14,7 @@
 namespace unisono::store {
 
 /// A part of another store, in which key "k" is that one's "prefix/k": users with prefixes of their
-/// own do not meet. As PyTorch's PrefixStore, also in that prefixes nest from the inside out.
+/// own do not meet. As PyTorch's PrefixStore; of nested ones the innermost comes first in the key.
 ///
 /// Thread-safe and blocking as the store below is, whose errors it passes on: they name keys with
 /// the prefix, as everybody else who looks into the store sees them.

@@ -36,6 +36,10 @@ using Pairs = std::vector<Store::KeyValue>;
 
 class StoreConformance : public ::testing::TestWithParam<StoreKind> {
  protected:
+  void TearDown() override {
+    EXPECT_FALSE(in_time_.has_passed()) << "something ended only at a deadline";
+  }
+
   [[nodiscard]] std::shared_ptr<Store> open() const { return stores_->open(); }
 
   [[nodiscard]] std::string quoted(const std::string& key) const {
@@ -53,6 +57,8 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
     }
   }
 
+  // A wait that nobody ends looks once more at its deadline, soon().
+  Deadline in_time_ = Deadline::after(std::chrono::seconds(20));
   std::unique_ptr<testing::Stores> stores_ = GetParam().make();
   std::shared_ptr<Store> store_ = open();
 };
@@ -265,7 +271,7 @@ TEST_P(StoreConformance, WhatIsSetTogetherIsSeenTogether) {
   store_->multi_set(Pairs{{"a", "0"}, {"b", "0"}});
   const auto other = open();
   std::thread setter([&] {
-    for (int n = 1; n <= 200; ++n) {
+    for (int n = 1; n <= 1000; ++n) {
       other->multi_set(Pairs{{"a", std::to_string(n)}, {"b", std::to_string(n)}});
     }
   });
@@ -273,7 +279,7 @@ TEST_P(StoreConformance, WhatIsSetTogetherIsSeenTogether) {
   do {
     values = store_->multi_get(Keys{"a", "b"}, soon());
     EXPECT_EQ(values[0], values[1]);
-  } while (values[0] != "200" && !HasFailure());
+  } while (values[0] != "1000" && !HasFailure());
   setter.join();
 }
 
