@@ -177,7 +177,7 @@ Job::Job(const JobOptions& options, Deadline deadline)
                             deadline)),
       stacks_(std::make_unique<StackShow>(logger())),
       watcher_(std::make_unique<Watcher>(WatcherParts{.roster = roster_,
-                                                      .secret = meeting_.secret,
+                                                      .meeting = meeting_,
                                                       .data_listener = data_listener_.get(),
                                                       .peers = peers_,
                                                       .groups = groups_,

@@ -1,10 +1,13 @@
 #include "unisono/comm/watcher.h"
 
 #include <fmt/format.h>
+#include <sys/epoll.h>  // IWYU pragma: keep (EPOLLRDHUP)
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "unisono/base/deadline.h"
@@ -46,7 +49,7 @@ Watcher::Watcher(const WatcherParts& parts)
           loop_,
           parts.data_listener,
           {.job = parts.roster.job, .purpose = tcp::kDataPurpose, .rank = parts.roster.rank},
-          parts.secret,
+          parts.meeting.secret,
           parts.roster.world_size(),
           parts.logger,
           deliver_to(parts.groups)) {
@@ -58,10 +61,27 @@ Watcher::Watcher(const WatcherParts& parts)
   if (has_several_nodes(parts.roster)) {
     listen_later();
   }
+  // Rank 0's own ends when rank 0 leaves; that it died is seen otherwise.
+  if (parts.meeting.assignment.uses_agent_store) {
+    watch_store(parts);
+  }
   thread_ = start_thread(
       "unisono-watch",
       fmt::format("rank {} can't start the thread that watches its peers", parts.roster.rank),
       [this] { loop_.run(); });
+}
+
+void Watcher::watch_store(const WatcherParts& parts) {
+  const int fd = parts.meeting.store_fd;
+  const std::string message = fmt::format(
+      "the job's store at {} port {} is gone; the job goes on, but ranks of other nodes can't say "
+      "there any more why they failed",
+      parts.meeting.assignment.master_addr,
+      parts.meeting.assignment.master_port);
+  loop_.add(fd, EPOLLRDHUP, [this, fd, message, logger = parts.logger](std::uint32_t /*events*/) {
+    loop_.remove(fd);
+    logger.warning(message);
+  });
 }
 
 // Nobody else reads what other nodes say to a rank that computes.

@@ -11,6 +11,7 @@
 #include "unisono/comm/peer_watch.h"
 #include "unisono/comm/stack_show.h"
 #include "unisono/net/event_loop.h"
+#include "unisono/rendezvous/meet.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/shm/node.h"
 
@@ -19,7 +20,7 @@ namespace unisono::comm {
 /// What a Watcher works with. The references outlive it.
 struct WatcherParts {
   const rendezvous::Roster& roster;
-  const std::string& secret;
+  const rendezvous::Meeting& meeting;
   int data_listener;
   const std::vector<shm::NodePeer>& peers;
   GroupRegistry& groups;
@@ -29,7 +30,7 @@ struct WatcherParts {
 
 /// A rank's thread beside its computation: lets in the connections of other nodes' ranks, and sees
 /// when a rank of this node leaves a group, fails in one, or dies. Answers ranks that ask where
-/// this one is.
+/// this one is. Says so when the launcher's store ends.
 class Watcher {
  public:
   explicit Watcher(const WatcherParts& parts);
@@ -42,6 +43,7 @@ class Watcher {
 
  private:
   void listen_later();
+  void watch_store(const WatcherParts& parts);
 
   net::EventLoop loop_;
   GroupRegistry& groups_;

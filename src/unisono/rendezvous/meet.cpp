@@ -95,6 +95,7 @@ Meeting meet(const Config& config, const Assignment& assignment, Deadline deadli
   }
   const std::shared_ptr<store::TcpStore> store =
       connect(config, meeting.assignment, meeting.secret, deadline);
+  meeting.store_fd = store->fd();
   meeting.local_ip = store->local_address().ip();
   meeting.store = store;
   return meeting;

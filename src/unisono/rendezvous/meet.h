@@ -17,6 +17,8 @@ struct Meeting {
   std::string secret;                         ///< Empty for a job on loopback without one.
   std::unique_ptr<store::TcpStoreHost> host;  ///< On rank 0, unless the launcher has the store.
   std::shared_ptr<store::Store> store;        ///< Shared by all who ask the store.
+  /// The store's connection, to be watched for its end.
+  int store_fd = -1;
   /// Numeric address of this machine by which the store was reached: for data listeners.
   std::string local_ip;
 };

@@ -257,6 +257,10 @@ std::unique_ptr<Watch> TcpStore::watch(const std::string& key, WatchCallback on_
   return watches_->watch(key, std::move(on_change));
 }
 
+int TcpStore::fd() const {
+  return connection_->fd();
+}
+
 net::Address TcpStore::local_address() const {
   return net::local_address(connection_->fd());
 }

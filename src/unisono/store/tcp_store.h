@@ -75,6 +75,9 @@ class TcpStore final : public Store {
   [[nodiscard]] std::unique_ptr<Watch> watch(const std::string& key,
                                              WatchCallback on_change) override;
 
+  /// The connection, to be watched for its end, not to be read from.
+  [[nodiscard]] int fd() const;
+
   /// The address of this side of the connection: one that the store's host can reach.
   [[nodiscard]] net::Address local_address() const;
 
