@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "unisono/base/config.h"
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
@@ -17,6 +19,7 @@
 #include "unisono/rendezvous/assign.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/init_method.h"
+#include "unisono/rendezvous/multicast_method.h"
 
 namespace unisono {
 namespace {
@@ -36,7 +39,8 @@ DefaultGroup& default_group() {
 }
 
 // One message for all that is wrong, whichever variables it is in.
-std::pair<Config, rendezvous::Assignment> read_environment(const InitOptions& options) {
+std::pair<Config, rendezvous::Assignment> read_environment(const rendezvous::InitMethod& method,
+                                                           const InitOptions& options) {
   std::string problems;
   const auto note = [&problems](const Error& error) {
     problems += (problems.empty() ? "" : "; ") + std::string(error.what());
@@ -48,10 +52,8 @@ std::pair<Config, rendezvous::Assignment> read_environment(const InitOptions& op
     note(error);
   }
   try {
-    result.second = rendezvous::assign(rendezvous::parse_init_method(options.init_method),
-                                       options.environment,
-                                       options.rank,
-                                       options.world_size);
+    result.second =
+        rendezvous::assign(method, options.environment, options.rank, options.world_size);
   } catch (const Error& error) {
     note(error);
   }
@@ -82,20 +84,51 @@ engine::Backend find_backend(const std::string& name) {
   }
 }
 
-std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t generation) {
-  engine::Backend backend = find_backend(options.backend);
-  const auto [config, assignment] = read_environment(options);
+std::chrono::milliseconds timeout_of(const InitOptions& options, const Config& config) {
   const std::chrono::milliseconds timeout = options.timeout.value_or(config.timeout);
   if (timeout <= std::chrono::milliseconds::zero()) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("init_process_group: the timeout is {} ms", timeout.count()));
   }
-  log_launcher(config, assignment);
-  auto job = std::make_shared<comm::Job>(comm::JobOptions{.config = config,
-                                                          .assignment = assignment,
-                                                          .timeout = timeout,
-                                                          .generation = generation,
-                                                          .backend = std::move(backend)});
+  return timeout;
+}
+
+// What a rank knows before it meets the others at the store. Those of a multicast group are told of
+// it as long as `gathered` lives.
+struct Beginning {
+  Config config;
+  std::chrono::milliseconds timeout{};
+  rendezvous::Gathered gathered;
+};
+
+Beginning begin(const InitOptions& options) {
+  const rendezvous::InitMethod method = rendezvous::parse_init_method(options.init_method);
+  Beginning beginning;
+  if (rendezvous::is_multicast(method)) {
+    beginning.config = read_config(options.environment);
+    beginning.timeout = timeout_of(options, beginning.config);
+    beginning.gathered =
+        rendezvous::gather_by_multicast(method,
+                                        beginning.config,
+                                        {.rank = options.rank, .world_size = options.world_size},
+                                        Deadline::after(beginning.timeout));
+    return beginning;
+  }
+  std::tie(beginning.config, beginning.gathered.assignment) = read_environment(method, options);
+  beginning.timeout = timeout_of(options, beginning.config);
+  log_launcher(beginning.config, beginning.gathered.assignment);
+  return beginning;
+}
+
+std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t generation) {
+  engine::Backend backend = find_backend(options.backend);
+  const Beginning beginning = begin(options);
+  auto job =
+      std::make_shared<comm::Job>(comm::JobOptions{.config = beginning.config,
+                                                   .assignment = beginning.gathered.assignment,
+                                                   .timeout = beginning.timeout,
+                                                   .generation = generation,
+                                                   .backend = std::move(backend)});
   auto world = job->make_world();
   return std::make_shared<ProcessGroup>(
       std::make_unique<comm::Group>(std::move(job), std::move(world)));

@@ -222,10 +222,18 @@ class ProcessGroup {
 struct InitOptions {
   /// What carries the operations out: `unisono backends` lists them.
   std::string backend = "unisono";
-  /// How ranks meet. "env://": MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK; what is not
-  /// set of them comes from srun, mpirun or Kubeflow (rendezvous::find_assignment()).
+  /// How ranks meet.
+  ///
+  /// "env://": MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK; what is not set of them
+  /// comes from srun, mpirun or Kubeflow (rendezvous::find_assignment()).
+  ///
+  /// "tcp://HOST:PORT?rank=R&world_size=N": rank 0 serves the store there.
+  ///
+  /// "tcp://239.1.2.3:PORT?world_size=N&group_name=NAME", or an IPv6 group in brackets: processes
+  /// find each other by multicast and are given their ranks; the name is only needed where jobs
+  /// share a group.
   std::string init_method = "env://";
-  /// Instead of RANK and WORLD_SIZE when not negative.
+  /// Instead of those of the variables or the method when not negative.
   int rank = -1;
   int world_size = -1;
   /// For the rendezvous, and for operations that are given none. Default: the configuration's.
