@@ -29,6 +29,12 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
+// A multicast group of this process alone: other runs may go on at the same time.
+std::string group_at(int port) {
+  return "tcp://239.84." + std::to_string(::getpid() / 256 % 256) + "." +
+         std::to_string(::getpid() % 256) + ":" + std::to_string(port);
+}
+
 InitOptions meeting_at(const std::string& method) {
   return {.init_method = method,
           .timeout = std::chrono::seconds(30),
@@ -85,12 +91,12 @@ TEST(InitMethods, TcpNamesRankAndWorldSizeOrTheProgramDoes) {
 }
 
 TEST(InitMethods, AMulticastGroupGivesOutTheRanks) {
-  const std::vector<InitOptions> starts(4, meeting_at("tcp://239.83.7.2:43201?world_size=4"));
+  const std::vector<InitOptions> starts(4, meeting_at(group_at(43201) + "?world_size=4"));
   EXPECT_EQ(sorted(ranks_of(starts, 4)), (std::vector<int>{0, 1, 2, 3}));
 }
 
 TEST(InitMethods, JobsOfDifferentNamesShareAMulticastGroup) {
-  const std::string method = "tcp://239.83.7.2:43202?world_size=2&group_name=";
+  const std::string method = group_at(43202) + "?world_size=2&group_name=";
   const InitOptions anna = meeting_at(method + "anna");
   const InitOptions bert = meeting_at(method + "bert");
   const std::vector<int> ranks = ranks_of({anna, bert, anna, bert}, 2);
@@ -111,13 +117,13 @@ std::string error_of(InitOptions start) {
 TEST(InitMethods, WhatIsMissingIsNamed) {
   EXPECT_THAT(error_of(meeting_at("tcp://127.0.0.1:1")),
               HasSubstr("there is no rank; there is no world_size"));
-  EXPECT_THAT(error_of(meeting_at("tcp://239.83.7.2:43203")), HasSubstr("there is no world_size"));
-  EXPECT_THAT(error_of(meeting_at("tcp://239.83.7.2:43203?world_size=2&rank=0")),
+  EXPECT_THAT(error_of(meeting_at(group_at(43203))), HasSubstr("there is no world_size"));
+  EXPECT_THAT(error_of(meeting_at(group_at(43203) + "?world_size=2&rank=0")),
               HasSubstr("there is no option rank"));
-  EXPECT_THAT(error_of(meeting_at("tcp://239.83.7.2:43203?world_size=2")),
+  EXPECT_THAT(error_of(meeting_at(group_at(43203) + "?world_size=2")),
               AllOf(HasSubstr("1 of 2 processes are here: pid " + std::to_string(::getpid())),
-                    HasSubstr("tcp://239.83.7.2:43203")));
-  InitOptions given = meeting_at("tcp://239.83.7.2:43203?world_size=2");
+                    HasSubstr(group_at(43203))));
+  InitOptions given = meeting_at(group_at(43203) + "?world_size=2");
   given.rank = 0;
   EXPECT_THAT(error_of(given), HasSubstr("the program gives rank 0"));
   EXPECT_THAT(error_of(meeting_at("zeus://host")), HasSubstr("there is no scheme zeus"));

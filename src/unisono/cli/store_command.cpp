@@ -162,9 +162,12 @@ int watch(const StoreArguments& arguments) {
   std::condition_variable changed;
   std::uint64_t n_changes = 0;
   const auto print_change = [&](const store::KeyChange& change) {
+    const std::lock_guard lock(mutex);
+    if (arguments.n_changes > 0 && n_changes == arguments.n_changes) {
+      return;
+    }
     fmt::print("{}: {} -> {}\n", change.key, describe(change.before), describe(change.after));
     std::fflush(stdout);
-    const std::lock_guard lock(mutex);
     ++n_changes;
     changed.notify_one();
   };

@@ -47,6 +47,12 @@ int set_option(int fd, int level, int name, const T& value) {
   return ::setsockopt(fd, level, name, &value, sizeof value) == 0 ? 0 : errno;
 }
 
+// Else a group that another process has joined on another interface would be heard, too.
+int hear_own_interfaces_alone(int fd, int family) {
+  return family == AF_INET ? set_option(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0)
+                           : set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+}
+
 // 0, or the errno that says why not.
 int join_on(int fd, const Address& group, unsigned interface) {
   if (group.family() == AF_INET) {
@@ -110,6 +116,9 @@ MulticastSocket::MulticastSocket(const Address& group, bool loopback_only)
   if (const int error_number = set_option(fd_.get(), SOL_SOCKET, SO_REUSEADDR, 1)) {
     throw system_error("SO_REUSEADDR", error_number);
   }
+  if (const int error_number = hear_own_interfaces_alone(fd_.get(), group.family())) {
+    throw system_error("IP_MULTICAST_ALL", error_number);
+  }
   if (::bind(fd_.get(), group.data(), group.size()) != 0) {
     throw system_error("bind to multicast group " + group.to_string(), errno);
   }
@@ -142,7 +151,7 @@ std::vector<MulticastSocket::Interface> MulticastSocket::find_interfaces(int fam
   std::vector<Interface> others;
   for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family ||
-        (entry->ifa_flags & IFF_UP) == 0) {
+        (entry->ifa_flags & IFF_UP) == 0 || (entry->ifa_flags & IFF_RUNNING) == 0) {
       continue;
     }
     std::vector<Interface>& list = (entry->ifa_flags & IFF_LOOPBACK) != 0 ? loopbacks : others;

@@ -1,6 +1,7 @@
 #include "unisono/net/multicast.h"
 
 #include <sys/poll.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstddef>
@@ -22,8 +23,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// Of this process alone: other runs of these tests may go on at the same time.
 Address group(std::uint16_t port) {
-  return *Address::parse("239.83.7.1", port);
+  const std::string ip =
+      "239.83." + std::to_string(::getpid() / 256 % 256) + "." + std::to_string(::getpid() % 256);
+  return *Address::parse(ip, port);
 }
 
 std::optional<std::string> next_text(MulticastSocket& socket) {

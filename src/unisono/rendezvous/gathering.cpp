@@ -30,7 +30,8 @@ void Gathering::hear(const Announcement& announcement, const std::string& addres
     return;
   }
   if (announcement.id == own_.id) {
-    own_address_ = address;
+    // On several ways the first one counts, for good; of the others, too.
+    own_address_ = own_address_.empty() ? address : own_address_;
     return;
   }
   if (announcement.world_size != own_.world_size) {
@@ -44,7 +45,7 @@ void Gathering::hear(const Announcement& announcement, const std::string& addres
   const auto [place, is_new] = peers_.try_emplace(announcement.id);
   Peer& peer = place->second;
   if (is_new) {
-    peer.address = address;  // On several ways the first one counts, for good.
+    peer.address = address;
   }
   peer.last = announcement;
   peer.heard = now;
@@ -52,6 +53,10 @@ void Gathering::hear(const Announcement& announcement, const std::string& addres
 
 Announcement Gathering::announce(Time now) {
   std::erase_if(peers_, [&](const auto& entry) { return now - entry.second.heard > kSilence; });
+  return announcement();
+}
+
+Announcement Gathering::announcement() {
   own_.n_known = static_cast<std::uint32_t>(peers_.size()) + 1;
   own_.known_hash = known_hash();
   return own_;

@@ -31,6 +31,9 @@ class Gathering {
   /// What this process has to announce. Who has not been heard of for some seconds has gone.
   [[nodiscard]] Announcement announce(Time now);
 
+  /// The same of those that it knows, however long ago it heard of them.
+  [[nodiscard]] Announcement announcement();
+
   struct Place {
     int rank;
     std::string master_address;  ///< Rank 0's, as hear() had it.

@@ -69,6 +69,22 @@ TEST(Gathering, RanksGoByTheIdsAndAllKnowTheMaster) {
   }
 }
 
+TEST(Gathering, OfSeveralAddressesTheFirstCounts) {
+  Gathering anna(process(1, 2));
+  anna.hear(process(1, 2), "10.0.0.1", kStart);
+  anna.hear(process(1, 2), "172.17.0.1", kStart);
+  Gathering bert(process(2, 2));
+  bert.hear(process(2, 2), "10.0.0.2", kStart);
+  bert.hear(process(1, 2), "10.0.0.1", kStart);
+  bert.hear(process(1, 2), "172.17.0.1", kStart);
+  for (int round = 0; round < 2; ++round) {
+    bert.hear(anna.announce(kStart), "172.17.0.1", kStart);
+    anna.hear(bert.announce(kStart), "10.0.0.2", kStart);
+  }
+  EXPECT_EQ(anna.place()->master_address, "10.0.0.1");
+  EXPECT_EQ(bert.place()->master_address, "10.0.0.1");
+}
+
 TEST(Gathering, OneProcessIsEnoughForAWorldOfOne) {
   EXPECT_EQ(gather({7}, 1)[0].place()->rank, 0);
 }

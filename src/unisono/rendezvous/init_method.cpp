@@ -22,7 +22,7 @@ constexpr int kMaxPort = 65'535;
 [[noreturn]] void refuse(const std::string& text, const std::string& problem) {
   throw Error(ErrorCode::kInvalidArgument,
               fmt::format("init_method \"{}\": {}; it has the form scheme://host:port, as env://, "
-                          "tcp://10.0.0.1:29500?rank=0&world_size=4 or file:///scratch/job",
+                          "tcp://10.0.0.1:29500?rank=0&world_size=4",
                           text,
                           problem));
 }

@@ -181,7 +181,7 @@ Gathered gather_by_multicast(const InitMethod& method,
     listen(socket, secret, gathering, earlier(deadline, Deadline::after(kInterval)));
   }
   const Gathering::Place place = *gathering.place();
-  std::vector<std::byte> packet = encode(gathering.announce(Deadline::Clock::now()), secret);
+  std::vector<std::byte> packet = encode(gathering.announcement(), secret);
   return {.assignment = {.master_addr = place.master_address,
                          .master_port = place.master_port,
                          .rank = place.rank,

@@ -24,6 +24,7 @@ namespace {
 
 constexpr std::chrono::nanoseconds kFirstPause = std::chrono::milliseconds(1);
 constexpr std::chrono::nanoseconds kLongestPause = std::chrono::milliseconds(20);
+constexpr std::chrono::nanoseconds kLeastTimeForAccess = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -65,12 +66,15 @@ bool FileStore::run(const Call& call, const Attempt& attempt) {
 std::optional<bool> FileStore::attempt_alone(const Call& call,
                                              Access access,
                                              const Attempt& attempt) {
-  const TurnHolder turn(*turn_, call.deadline, name());
+  // The last look is at the deadline itself, and others may be at the file just then.
+  const Deadline access_deadline =
+      Deadline::after(std::max(call.deadline.remaining(), kLeastTimeForAccess));
+  const TurnHolder turn(*turn_, access_deadline, name());
   if (!closed_because_.empty()) {
     throw Error(ErrorCode::kClosed, name() + " was closed after: " + closed_because_);
   }
   try {
-    const bool is_done = attempt_locked(call, access, attempt);
+    const bool is_done = attempt_locked(call, access, access_deadline, attempt);
     if (!is_done && !call.deadline.has_passed()) {
       return std::nullopt;
     }
@@ -85,11 +89,14 @@ std::optional<bool> FileStore::attempt_alone(const Call& call,
   }
 }
 
-bool FileStore::attempt_locked(const Call& call, Access access, const Attempt& attempt) {
+bool FileStore::attempt_locked(const Call& call,
+                               Access access,
+                               Deadline deadline,
+                               const Attempt& attempt) {
   {
     using Mode = LockableFile::Mode;
     const Mode mode = access == Access::kLook ? Mode::kShared : Mode::kExclusive;
-    const FileLog::Lock lock = log_->lock(mode, call.deadline);
+    const FileLog::Lock lock = log_->lock(mode, deadline);
     log_->read_new(map_);
     bool is_done = false;
     Change change;
@@ -111,7 +118,7 @@ bool FileStore::attempt_locked(const Call& call, Access access, const Attempt& a
     }
   }
   // The change takes the other lock, and another look under it.
-  return attempt_locked(call, Access::kChange, attempt);
+  return attempt_locked(call, Access::kChange, deadline, attempt);
 }
 
 }  // namespace unisono::store

@@ -68,7 +68,10 @@ class FileStore final : public MapStore {
   [[nodiscard]] std::optional<bool> attempt_alone(const Call& call,
                                                   Access access,
                                                   const Attempt& attempt);
-  [[nodiscard]] bool attempt_locked(const Call& call, Access access, const Attempt& attempt);
+  [[nodiscard]] bool attempt_locked(const Call& call,
+                                    Access access,
+                                    Deadline deadline,
+                                    const Attempt& attempt);
 
   std::chrono::milliseconds io_timeout_;
   std::unique_ptr<Turn> turn_;

@@ -6,7 +6,9 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -144,8 +146,9 @@ bool StoreMap::has(const std::string& key) const {
 
 bool StoreMap::wait(ClientId client, const std::vector<std::string>& keys) {
   Wait wait{.n_missing = 0, .keys = {}};
+  std::set<std::string_view> seen;
   for (const std::string& key : keys) {
-    if (!has(key)) {
+    if (!has(key) && seen.insert(key).second) {
       waiters_[key].push_back(client);
       wait.keys.push_back(key);
       ++wait.n_missing;
@@ -280,34 +283,37 @@ std::string& StoreMap::value_at(const std::string& key) {
   return place->second;
 }
 
-void StoreMap::count_down(ClientId client) {
+bool StoreMap::count_down(ClientId client) {
   const auto found = waits_.find(client);
-  if (found != waits_.end() && --found->second.n_missing == 0) {
-    waits_.erase(found);
-    woken_.push_back(client);
+  if (found == waits_.end() || --found->second.n_missing > 0) {
+    return false;
   }
+  waits_.erase(found);
+  woken_.push_back(client);
+  return true;
 }
 
 void StoreMap::wake_all(const std::string& key) {
   auto node = waiters_.extract(key);
   if (!node.empty()) {
     for (const ClientId client : node.mapped()) {
-      count_down(client);
+      (void)count_down(client);
     }
   }
 }
 
+// Who still waits for other keys takes nothing: the next one gets its chance.
 void StoreMap::wake_one(const std::string& key) {
-  const auto found = waiters_.find(key);
-  if (found == waiters_.end()) {
-    return;
+  bool is_woken = false;
+  for (auto found = waiters_.find(key); found != waiters_.end() && !is_woken;
+       found = waiters_.find(key)) {
+    const ClientId client = found->second.front();
+    found->second.pop_front();
+    if (found->second.empty()) {
+      waiters_.erase(found);
+    }
+    is_woken = count_down(client);
   }
-  const ClientId client = found->second.front();
-  found->second.pop_front();
-  if (found->second.empty()) {
-    waiters_.erase(found);
-  }
-  count_down(client);
 }
 
 }  // namespace unisono::store

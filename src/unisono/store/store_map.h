@@ -118,7 +118,8 @@ class StoreMap {
   // add() without waking anyone.
   std::optional<std::int64_t> add_quietly(const std::string& key, std::int64_t delta);
   std::string& value_at(const std::string& key);
-  void count_down(ClientId client);
+  // Whether that ended its wait.
+  bool count_down(ClientId client);
   void wake_all(const std::string& key);
   void wake_one(const std::string& key);
 

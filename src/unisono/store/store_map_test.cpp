@@ -101,6 +101,23 @@ TEST(StoreMap, AValueWakesAllAndAQueuePushOne) {
   EXPECT_THAT(map.take_woken(), ElementsAre(kAnna, kBert));
 }
 
+TEST(StoreMap, AQueuePushWakesTheFirstWhoWaitsForNothingElse) {
+  StoreMap map;
+  EXPECT_FALSE(map.wait(kAnna, {"q", "other"}));
+  EXPECT_FALSE(map.wait(kBert, {"q"}));
+  map.push("q", "1");
+  EXPECT_THAT(map.take_woken(), ElementsAre(kBert));
+  map.set("other", "");
+  EXPECT_THAT(map.take_woken(), ElementsAre(kAnna));
+}
+
+TEST(StoreMap, AKeyThatIsNamedTwiceIsWaitedForOnce) {
+  StoreMap map;
+  EXPECT_FALSE(map.wait(kAnna, {"q", "q"}));
+  map.push("q", "1");
+  EXPECT_THAT(map.take_woken(), ElementsAre(kAnna));
+}
+
 TEST(StoreMap, CancelledWaitsAreForgotten) {
   StoreMap map;
   EXPECT_FALSE(map.wait(kAnna, {"a", "b"}));

@@ -64,6 +64,7 @@ std::string TcpStore::get(const std::string& key, Deadline deadline) {
 
 // PyTorch's older server hangs up when it is asked for a key that is missing.
 std::optional<std::string> TcpStore::try_get(const std::string& key) {
+  check_sizes(options_.limits, key, 0);
   if (connection_->is_plain() && !check(as_span(key))) {
     return std::nullopt;
   }
