@@ -54,6 +54,17 @@ int n_connections(const ProcessGroup& group) {
   return n;
 }
 
+// Of two connections that crossed one is given up, which takes a moment.
+int n_lasting_connections(const ProcessGroup& group) {
+  int n = n_connections(group);
+  for (int before = -1; n != before;) {
+    before = n;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    n = n_connections(group);
+  }
+  return n;
+}
+
 // A token once around the ring: when it is back, all ranks have come here.
 void pass_token(ProcessGroup& group) {
   const int next = (group.rank() + 1) % group.world_size();
@@ -98,7 +109,7 @@ void connections(const std::string& who) {
   pass_token(*group);
   pass_token(*group);
   if (group->rank() == 0) {
-    print("after: %d\n", n_connections(*group));
+    print("after: %d\n", n_lasting_connections(*group));
   }
   pass_token(*group);
   unisono::destroy_process_group();
