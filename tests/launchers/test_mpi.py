@@ -47,10 +47,16 @@ class MpirunTest:
             jobs = []
             for size in (2, 3, 2):
                 path = Path(folder) / f"{len(jobs)}.txt"
+                # Two Open MPIs that make their folder at once may fail over each other's.
+                own_folder = Path(folder) / f"{len(jobs)}"
+                own_folder.mkdir()
                 with path.open("w") as output:
                     command = [*self.mpirun, "-n", str(size), PROGRAM]
                     job = subprocess.Popen(
-                        command, env=clean_environment(), stdout=output, stderr=output
+                        command,
+                        env=clean_environment(TMPDIR=str(own_folder)),
+                        stdout=output,
+                        stderr=output,
                     )
                 jobs.append((size, path, job))
             for size, path, job in jobs:

@@ -28,7 +28,7 @@ class TcpStores final : public Stores {
  public:
   explicit TcpStores(std::string secret)
       : secret_(std::move(secret)),
-        host_({.address = *net::Address::parse("127.0.0.1", 0),
+        host_({.address = net::Address::parse("127.0.0.1", 0).value(),
                .secret = secret_,
                .logger = Logger("store", LogLevel::kError)}) {}
 
