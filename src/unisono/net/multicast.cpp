@@ -84,13 +84,12 @@ int send_to(const Address& group, int fd, std::span<const std::byte> bytes) {
   return n < 0 ? errno : 0;
 }
 
-// Of an entry that has an IP address.
-Address address_of(const ifaddrs& entry) {
+std::optional<Address> address_of(const ifaddrs& entry) {
   sockaddr_storage storage{};
   std::memcpy(&storage,
               entry.ifa_addr,
               entry.ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
-  return Address::from_sockaddr(storage).value();
+  return Address::from_sockaddr(storage);
 }
 
 std::string reason_of(const std::string& interface, int error_number) {
@@ -158,10 +157,11 @@ std::vector<MulticastSocket::Interface> MulticastSocket::find_interfaces(int fam
     const bool is_known = std::any_of(list.begin(), list.end(), [&](const Interface& known) {
       return known.name == entry->ifa_name;
     });
-    if (!is_known) {
+    const std::optional<Address> address = address_of(*entry);
+    if (!is_known && address) {
       list.push_back({.index = ::if_nametoindex(entry->ifa_name),
                       .name = entry->ifa_name,
-                      .address = address_of(*entry)});
+                      .address = *address});
     }
   }
   return loopback_only || others.empty() ? loopbacks : others;

@@ -28,7 +28,7 @@ constexpr int kMaxPort = 65'535;
 }
 
 template <class Number>
-std::optional<Number> parse_number(std::string_view text, int base = 10) {
+std::optional<Number> parse_number(const std::string& text, int base = 10) {
   Number number{};
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, number, base);
@@ -49,7 +49,7 @@ std::string decode(std::string_view text, const std::string& whole) {
       text.remove_prefix(1);
       continue;
     }
-    const auto byte = parse_number<unsigned>(text.substr(1, 2), 16);
+    const auto byte = parse_number<unsigned>(std::string(text.substr(1, 2)), 16);
     if (!byte || text.size() < 3) {
       refuse(whole, "a % has no two digits behind it");
     }
@@ -81,7 +81,7 @@ void take_authority(std::string_view authority, InitMethod& method) {
   if (host_end >= authority.size()) {
     return;
   }
-  const auto port = parse_number<int>(authority.substr(host_end + 1));
+  const auto port = parse_number<int>(std::string(authority.substr(host_end + 1)));
   if (!port || *port < 1 || *port > kMaxPort) {
     refuse(method.text,
            fmt::format("\"{}\" is no port from 1 to {}", authority.substr(host_end + 1), kMaxPort));

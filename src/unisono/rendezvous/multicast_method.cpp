@@ -36,7 +36,13 @@ namespace {
 constexpr std::chrono::milliseconds kInterval{100};
 
 net::Address group_of(const InitMethod& method) {
-  return net::Address::parse(method.host, method.port.value_or(kDefaultMasterPort)).value();
+  const std::optional<net::Address> group =
+      net::Address::parse(method.host, method.port.value_or(kDefaultMasterPort));
+  if (!group) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("init_method \"{}\" names no address", method.text));
+  }
+  return *group;
 }
 
 int world_size_of(const InitMethod& method, const GivenPlace& given) {
@@ -164,7 +170,8 @@ Gathered gather_by_multicast(const InitMethod& method,
   const Logger logger("rendezvous", config.log_level);
   auto patience = config.stall;
   const auto start = Deadline::Clock::now();
-  while (!gathering.place()) {
+  std::optional<Gathering::Place> place;
+  for (; !place; place = gathering.place()) {
     const Deadline::Clock::time_point now = Deadline::Clock::now();
     const std::string message = fmt::format("rendezvous: at {} for {:.1f} s: {}",
                                             method.text,
@@ -180,11 +187,10 @@ Gathered gather_by_multicast(const InitMethod& method,
     socket.send(encode(gathering.announce(now), secret));
     listen(socket, secret, gathering, earlier(deadline, Deadline::after(kInterval)));
   }
-  const Gathering::Place place = *gathering.place();
   std::vector<std::byte> packet = encode(gathering.announcement(), secret);
-  return {.assignment = {.master_addr = place.master_address,
-                         .master_port = place.master_port,
-                         .rank = place.rank,
+  return {.assignment = {.master_addr = place->master_address,
+                         .master_port = place->master_port,
+                         .rank = place->rank,
                          .world_size = n},
           .presence =
               std::make_shared<Presence>(std::move(socket), std::move(port), std::move(packet))};

@@ -56,8 +56,8 @@ Assignment read_tcp(const InitMethod& method, int rank, int world_size) {
   }
   return {.master_addr = method.host,
           .master_port = method.port.value_or(kDefaultMasterPort),
-          .rank = *own,
-          .world_size = *size};
+          .rank = own.value_or(0),
+          .world_size = size.value_or(1)};
 }
 
 }  // namespace unisono::rendezvous

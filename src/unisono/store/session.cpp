@@ -321,7 +321,7 @@ void Session::reply_text(const std::string& text) {
 }
 
 void Session::reply_value(const std::optional<std::string>& value) {
-  reply_number(std::uint8_t{value ? std::uint8_t{1} : std::uint8_t{0}});
+  reply_number(static_cast<std::uint8_t>(value.has_value()));
   if (value) {
     reply_text(*value);
   }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -23,12 +24,17 @@
 namespace unisono::store::testing {
 namespace {
 
+net::Address loopback() {
+  const std::optional<net::Address> address = net::Address::parse("127.0.0.1", 0);
+  return address ? *address : net::Address::any(AF_INET, 0);
+}
+
 // Without a secret, and after a hello: the two ways in which waits go over the wire.
 class TcpStores final : public Stores {
  public:
   explicit TcpStores(std::string secret)
       : secret_(std::move(secret)),
-        host_({.address = net::Address::parse("127.0.0.1", 0).value(),
+        host_({.address = loopback(),
                .secret = secret_,
                .logger = Logger("store", LogLevel::kError)}) {}
 
