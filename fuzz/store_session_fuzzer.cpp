@@ -17,6 +17,7 @@
 #include "unisono/store/protocol.h"
 #include "unisono/store/session.h"
 #include "unisono/store/store_map.h"
+#include "unisono/store/testing/take_replies.h"
 
 #include "expect.h"
 #include "input.h"
@@ -27,6 +28,7 @@ namespace {
 using store::ClientId;
 using store::Session;
 using store::StoreMap;
+using store::testing::take_replies;
 
 // Small enough for inputs to come up against.
 constexpr store::Limits kLimits{.max_key_bytes = 64,
@@ -52,10 +54,10 @@ class Server {
         connect(client);
       }
       if ((what & 0x40U) != 0) {
-        client.n_unread = 0;
+        (void)take_replies(*client.session);
       }
       feed(client, bytes);
-      serve_others();
+      store::serve_others(map_, [this](ClientId id, const auto& body) { tell(id, body); });
       expect(map_.n_bytes() <= kLimits.max_store_bytes + kSlackOfARequest,
              "a full store takes no more");
     }
@@ -74,12 +76,11 @@ class Server {
   struct Client {
     ClientId id = 0;
     std::unique_ptr<Session> session;
-    std::size_t n_unread = 0;
   };
 
   void connect(Client& client) {
     client.session.reset();
-    client = {.id = next_id_, .session = nullptr, .n_unread = 0};
+    client = {.id = next_id_, .session = nullptr};
     client.session = std::make_unique<Session>(next_id_++, map_, secret_, kLimits);
     if (!secret_.empty()) {
       introduce(*client.session);
@@ -91,9 +92,9 @@ class Server {
                      secret_,
                      {.job = "", .purpose = store::kHelloPurpose, .rank = 1, .group = 0});
     session.feed(hello.take_output());
-    (void)hello.feed(session.take_output());
+    (void)hello.feed(take_replies(session));
     session.feed(hello.take_output());
-    (void)hello.feed(session.take_output());
+    (void)hello.feed(take_replies(session));
     expect(hello.state() == net::Hello::State::kDone && session.is_admitted(),
            "who knows the secret is let in");
   }
@@ -101,43 +102,24 @@ class Server {
   void feed(Client& client, std::span<const std::byte> bytes) {
     const bool had_problem = !client.session->problem().empty();
     const std::size_t n_before = map_.n_bytes();
-    client.session->set_n_unsent_bytes(client.n_unread);
     client.session->feed(bytes);
-    take_output(client);
+    check_replies(client);
     expect(!had_problem || map_.n_bytes() == n_before, "nothing is served after a problem");
     expect(client.session->is_admitted() || map_.n_bytes() == n_before,
            "nothing is served to a stranger");
   }
 
-  void take_output(Client& client) {
-    client.n_unread += client.session->take_output().size();
-    expect(client.n_unread <= kLimits.max_unread_bytes, "answers that nobody reads are limited");
-  }
-
-  // As the server does.
-  void serve_others() {
-    for (;;) {
-      const std::vector<ClientId> woken = map_.take_woken();
-      const std::vector<StoreMap::News> news = map_.take_news();
-      if (woken.empty() && news.empty()) {
-        return;
-      }
-      for (const ClientId id : woken) {
-        tell(id, [](Session& session) { session.wake(); });
-      }
-      for (const StoreMap::News& item : news) {
-        tell(item.client, [&](Session& session) { session.notify(*item.change); });
-      }
-    }
+  static void check_replies(const Client& client) {
+    expect(client.session->replies().n_bytes() <= kLimits.max_unread_bytes,
+           "answers that nobody reads are limited");
   }
 
   template <class Body>
   void tell(ClientId id, const Body& body) {
     for (Client& client : clients_) {
       if (client.id == id) {
-        client.session->set_n_unsent_bytes(client.n_unread);
         body(*client.session);
-        take_output(client);
+        check_replies(client);
       }
     }
   }

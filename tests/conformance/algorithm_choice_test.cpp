@@ -13,11 +13,9 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
-#include "unisono/base/error.h"
 #include "unisono/base/reduce_kind.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/kernels/reduce.h"
 
 #include "reference.h"
 #include "support/ranks.h"
@@ -31,15 +29,6 @@ using ::testing::Not;
 
 using test::contribution;
 using test::run_ranks;
-
-bool is_allowed(DType dtype, ReduceKind kind) {
-  try {
-    kernels::check_reduction(dtype, kind);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
 
 const std::vector<std::string> kFourNodes{"a", "b", "c", "d"};
 
@@ -115,7 +104,7 @@ TEST_P(RandomReductions, AreTheCanonicalTreesWhateverIsChosen) {
         const auto memory = static_cast<unsigned>(random() % 3);
         const bool is_symmetric =
             memory == 1 || (memory == 2 && (static_cast<unsigned>(group.rank()) + call) % 3 != 0);
-        if (!is_allowed(dtype, op.kind)) {
+        if (!test::is_allowed(dtype, op.kind)) {
           continue;
         }
         auto mine = contribution(dtype, count, group.rank(), call);

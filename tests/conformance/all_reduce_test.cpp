@@ -15,7 +15,6 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
-#include "unisono/kernels/reduce.h"
 
 #include "blocks.h"
 #include "reference.h"
@@ -71,15 +70,6 @@ const ReduceOp kUserXor =
 const std::vector<ReduceOp> kOperations{
     kSum, kAvg, kProduct, kMin, kMax, kBand, kBor, kBxor, premul_sum(0.3)};
 
-bool is_allowed(DType dtype, ReduceKind kind) {
-  try {
-    kernels::check_reduction(dtype, kind);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 class AllReduceWorlds : public ::testing::TestWithParam<int> {};
 
 TEST_P(AllReduceWorlds, SumsAreTheCanonicalTreesOnAnyLayoutAndMemory) {
@@ -106,7 +96,7 @@ TEST_P(AllReduceWorlds, EveryDTypeAndReductionGivesTheReferencesBits) {
       for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
         const auto type = static_cast<DType>(dtype);
         for (const ReduceOp& op : kOperations) {
-          if (!is_allowed(type, op.kind)) {
+          if (!test::is_allowed(type, op.kind)) {
             continue;
           }
           check_all_reduce(group, type, 37, {.op = op}, Memory::kPrivate, ++seed, expected);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,8 +20,10 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/net/address.h"
 #include "unisono/net/port_reservation.h"
+#include "unisono/rendezvous/gather.h"
 
 #include "support/ranks.h"
+#include "support/temporary_folder.h"
 
 namespace unisono {
 namespace {
@@ -28,6 +31,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 // A multicast group of this process alone: other runs may go on at the same time.
 std::string group_at(int port) {
@@ -73,6 +77,16 @@ std::vector<int> sorted(std::vector<int> ranks) {
   return ranks;
 }
 
+std::string error_of(InitOptions start) {
+  start.timeout = std::chrono::milliseconds(300);
+  try {
+    (void)create_process_group(start);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
 TEST(InitMethods, TcpNamesRankAndWorldSizeOrTheProgramDoes) {
   for (const bool is_given : {false, true}) {
     const net::PortReservation port(*net::Address::parse("127.0.0.1", 0));
@@ -95,8 +109,9 @@ TEST(InitMethods, AMulticastGroupGivesOutTheRanks) {
   EXPECT_EQ(sorted(ranks_of(starts, 4)), (std::vector<int>{0, 1, 2, 3}));
 }
 
-TEST(InitMethods, JobsOfDifferentNamesShareAMulticastGroup) {
-  const std::string method = group_at(43202) + "?world_size=2&group_name=";
+// Two jobs of two, whose processes come by turns, at the same place under different names.
+void expect_names_to_part_jobs(const std::string& place) {
+  const std::string method = place + "?world_size=2&group_name=";
   const InitOptions anna = meeting_at(method + "anna");
   const InitOptions bert = meeting_at(method + "bert");
   const std::vector<int> ranks = ranks_of({anna, bert, anna, bert}, 2);
@@ -104,14 +119,100 @@ TEST(InitMethods, JobsOfDifferentNamesShareAMulticastGroup) {
   EXPECT_EQ(ranks[1] + ranks[3], 1);
 }
 
-std::string error_of(InitOptions start) {
-  start.timeout = std::chrono::milliseconds(300);
-  try {
-    (void)create_process_group(start);
-  } catch (const Error& error) {
-    return error.what();
+TEST(InitMethods, JobsOfDifferentNamesShareAMulticastGroup) {
+  expect_names_to_part_jobs(group_at(43202));
+}
+
+TEST(InitMethods, AFileGivesOutTheRanksAndIsGoneAfterwards) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() + "/job";
+  for (int job = 0; job < 3; ++job) {
+    const std::vector<InitOptions> starts(4, meeting_at("file://" + path + "?world_size=4"));
+    EXPECT_EQ(sorted(ranks_of(starts, 4)), (std::vector<int>{0, 1, 2, 3}));
+    EXPECT_FALSE(std::filesystem::exists(path));
   }
-  return "no error";
+}
+
+TEST(InitMethods, RanksThatAreGivenHoldInAFileToo) {
+  const test::TemporaryFolder folder;
+  std::vector<InitOptions> starts(4, meeting_at("file://" + folder.path() + "/job?world_size=4"));
+  starts[0].rank = 3;
+  starts[1].rank = 0;
+  const std::vector<int> ranks = ranks_of(starts, 4);
+  EXPECT_EQ(ranks[0], 3);
+  EXPECT_EQ(ranks[1], 0);
+  EXPECT_EQ(ranks[2] + ranks[3], 3);
+}
+
+TEST(InitMethods, JobsOfDifferentNamesShareAFile) {
+  const test::TemporaryFolder folder;
+  expect_names_to_part_jobs("file://" + folder.path() + "/job");
+}
+
+TEST(InitMethods, JobsThatFollowEachOtherInAFileDoNotMix) {
+  // Eight at once are two jobs of four, whoever comes first.
+  const test::TemporaryFolder folder;
+  const std::vector<InitOptions> starts(
+      8, meeting_at("file://" + folder.path() + "/job?world_size=4"));
+  EXPECT_EQ(sorted(ranks_of(starts, 4)), (std::vector<int>{0, 0, 1, 1, 2, 2, 3, 3}));
+}
+
+TEST(InitMethods, ProcessesThatContradictEachOtherInAFileAllHearTheSame) {
+  const test::TemporaryFolder folder;
+  const std::string method = "file://" + folder.path() + "/job";
+  const auto errors_of = [](const std::vector<InitOptions>& starts) {
+    std::vector<std::string> errors(starts.size());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < starts.size(); ++i) {
+      threads.emplace_back([&, i] { errors[i] = error_of(starts[i]); });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    return errors;
+  };
+  const std::string pid = "(pid " + std::to_string(::getpid());
+  EXPECT_THAT(errors_of({meeting_at(method + "?world_size=2&rank=1"),
+                         meeting_at(method + "?world_size=2&rank=1")}),
+              Each(AllOf(HasSubstr("RANK=1 was given to 2 processes: rank 1 " + pid),
+                         HasSubstr("nobody has RANK=0"))));
+  EXPECT_THAT(
+      errors_of({meeting_at(method + "?world_size=2"), meeting_at(method + "?world_size=3")}),
+      Each(HasSubstr("WORLD_SIZE differs: 2 on rank")));
+}
+
+TEST(InitMethods, ASchemeOfTheProgramsOwnSaysWhereRanksMeet) {
+  const net::PortReservation port(net::Address::loopback(0));
+  rendezvous::register_init_method("zoo", [&](const rendezvous::GatherRequest& request) {
+    EXPECT_EQ(request.method.host, "elephants");
+    return rendezvous::Gathered{
+        .assignment = {.master_addr = "127.0.0.1",
+                       .master_port = port.port(),
+                       .rank = request.given.rank,
+                       .world_size = request.method.number("ranks", 1).value_or(0)},
+        .presence = nullptr};
+  });
+  std::vector<InitOptions> starts(3, meeting_at("zoo://elephants?ranks=3"));
+  for (int rank = 0; rank < 3; ++rank) {
+    starts[static_cast<std::size_t>(rank)].rank = rank;
+  }
+  EXPECT_EQ(ranks_of(starts, 3), (std::vector<int>{0, 1, 2}));
+  EXPECT_THAT([] { rendezvous::register_init_method("zoo", nullptr); },
+              ThrowsMessage<Error>(HasSubstr("\"zoo\" needs a function")));
+  for (const char* taken : {"zoo", "env", "tcp", "file"}) {
+    EXPECT_THAT(
+        [&] {
+          rendezvous::register_init_method(
+              taken, [](const rendezvous::GatherRequest&) { return rendezvous::Gathered(); });
+        },
+        ThrowsMessage<Error>(HasSubstr("is there already")));
+  }
+  EXPECT_THAT(
+      [] {
+        rendezvous::register_init_method(
+            "A b", [](const rendezvous::GatherRequest&) { return rendezvous::Gathered(); });
+      },
+      ThrowsMessage<Error>(HasSubstr("is no scheme")));
 }
 
 TEST(InitMethods, WhatIsMissingIsNamed) {
@@ -119,14 +220,39 @@ TEST(InitMethods, WhatIsMissingIsNamed) {
               HasSubstr("there is no rank; there is no world_size"));
   EXPECT_THAT(error_of(meeting_at(group_at(43203))), HasSubstr("there is no world_size"));
   EXPECT_THAT(error_of(meeting_at(group_at(43203) + "?world_size=2&rank=0")),
-              HasSubstr("there is no option rank"));
+              HasSubstr("rank 0 is given, but at a multicast group"));
   EXPECT_THAT(error_of(meeting_at(group_at(43203) + "?world_size=2")),
               AllOf(HasSubstr("1 of 2 processes are here: pid " + std::to_string(::getpid())),
                     HasSubstr(group_at(43203))));
   InitOptions given = meeting_at(group_at(43203) + "?world_size=2");
   given.rank = 0;
-  EXPECT_THAT(error_of(given), HasSubstr("the program gives rank 0"));
-  EXPECT_THAT(error_of(meeting_at("zeus://host")), HasSubstr("there is no scheme zeus"));
+  EXPECT_THAT(error_of(given), HasSubstr("rank 0 is given"));
+  EXPECT_THAT(error_of(meeting_at("file:///tmp/never")), HasSubstr("there is no world_size"));
+  EXPECT_THAT(error_of(meeting_at("file:///tmp/never?world_size=2&rank=2&a=b")),
+              HasSubstr("rank 2 is not below world_size 2; there is no option a"));
+  for (const char* method : {"file://", "file:///", "file://job", "file://host:12/job"}) {
+    EXPECT_THAT(error_of(meeting_at(std::string(method) + "?world_size=2")),
+                HasSubstr("it needs a whole path behind three slashes"));
+  }
+  EXPECT_THAT(error_of(meeting_at("zeus://host")),
+              AllOf(HasSubstr("there is no scheme zeus"), HasSubstr("file://")));
+}
+
+TEST(InitMethods, WhoIsAloneAtAFileHearsThatAndLeavesNothing) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() + "/job";
+  EXPECT_THAT(error_of(meeting_at("file://" + path + "?world_size=2")),
+              AllOf(HasSubstr("file://" + path),
+                    HasSubstr("1 of 2 processes are here: pid " + std::to_string(::getpid()))));
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(InitMethods, AFileThatIsNoMeetingStaysAsItIs) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write("letter", "Dear Anna");
+  EXPECT_THAT(error_of(meeting_at("file://" + path + "?world_size=2")),
+              HasSubstr("the file was there before and is no store's"));
+  EXPECT_TRUE(std::filesystem::exists(path));
 }
 
 TEST(InitMethods, AWrongHostIsNamedWithItsReason) {

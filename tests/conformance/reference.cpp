@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
 #include "unisono/base/reduce_kind.h"
 #include "unisono/collective/canonical_tree.h"
 #include "unisono/comm/options.h"
@@ -130,6 +131,15 @@ std::vector<World> worlds_of(int world_size) {
     worlds.push_back(world);
   }
   return worlds;
+}
+
+bool is_allowed(DType dtype, ReduceKind kind) {
+  try {
+    kernels::check_reduction(dtype, kind);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 }  // namespace unisono::test

@@ -45,6 +45,9 @@ class Expected {
   std::map<std::tuple<DType, ReduceKind, std::int64_t, unsigned>, std::vector<std::byte>> results_;
 };
 
+/// Whether the reduction exists for the dtype.
+[[nodiscard]] bool is_allowed(DType dtype, ReduceKind kind);
+
 /// A world for each layout, and two more on one node: where ranks never read each other's private
 /// memory, and where they always do.
 [[nodiscard]] std::vector<World> worlds_of(int world_size);

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -138,6 +139,19 @@ TEST(BadStart, AWrongSecretIsRefusedAndDoesNoHarm) {
   for (const std::size_t rank : {0U, 1U}) {
     EXPECT_EQ(results[rank].exit_code, 1);
     EXPECT_THAT(results[rank].err, HasSubstr("for rank 2 (2 of 3 joined)"));
+  }
+}
+
+TEST(BadStart, TlsOnSomeRanksOnlyIsSaidOnBothSides) {
+  for (const int with_tls : {0, 1}) {
+    Job job({.world_size = 2, .variables = {{"UNISONO_SECRET", "s"}}});
+    job.start(0, {{"UNISONO_TLS", with_tls == 0 ? "on" : "off"}});
+    job.start(1, {{"UNISONO_TLS", with_tls == 1 ? "on" : "off"}});
+    EXPECT_TRUE(job.processes().wait_for_output(0, "UNISONO_TLS"));
+    EXPECT_TRUE(job.processes().wait_for_output(1, "UNISONO_TLS"));
+    job.processes().send_signal(0, SIGKILL);
+    const std::vector<ProcessResult> results = job.processes().finish(kAtOnce);
+    expect_one_message(results[1]);
   }
 }
 

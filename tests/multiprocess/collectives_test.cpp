@@ -107,6 +107,16 @@ INSTANTIATE_TEST_SUITE_P(
                       Layout{{"a", "b", "a", "b", "a"},
                              {"(0,3)", "(0,2)", "(1,3)", "(1,2)", "(2,3)"}}));
 
+TEST(Tls, RanksThatSpeakItWithTheStoreMeetAsOthersDo) {
+  for (const std::vector<std::string>& nodes :
+       {std::vector<std::string>{}, std::vector<std::string>{"a", "b"}}) {
+    const std::vector<ProcessResult> results =
+        run_job({.nodes = nodes, .variables = {{"UNISONO_SECRET", "s"}, {"UNISONO_TLS", "on"}}});
+    expect_success(results);
+    EXPECT_THAT(results[0].out, HasSubstr("all_reduce(ones)=2"));
+  }
+}
+
 struct World {
   int size;
   std::vector<std::string> nodes;

@@ -1,6 +1,8 @@
 // Ranks in network namespaces, joined by a virtual cable: nodes that the kernel keeps apart.
 #include <unistd.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,9 @@
 namespace unisono::test {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
 // `ip` with arguments; its complaint, or "" after success.
 std::string ip(const std::string& arguments) {
   Processes processes;
@@ -20,20 +25,25 @@ std::string ip(const std::string& arguments) {
   return results[0].exit_code == 0 ? "" : "ip " + arguments + ": " + results[0].err;
 }
 
-// Two namespaces with an end of a cable each, 10.213.77.1 and .2. They go with the object.
+// Two namespaces with two cables between them; at the ends of the first are 10.213.77.1 and .2, of
+// the second 10.213.78.1 and .2 and fd00:213::1 and ::2. They go with the object.
 class CabledNamespaces {
  public:
   CabledNamespaces() {
-    const std::string cable = "u" + std::to_string(::getpid());
     add("netns add " + name(0));
     add("netns add " + name(1));
-    add("link add " + cable + "a netns " + name(0) + " type veth peer name " + cable + "b netns " +
-        name(1));
+    for (const std::string cable : {"first", "second"}) {
+      add("link add " + cable + " netns " + name(0) + " type veth peer name " + cable + " netns " +
+          name(1));
+    }
     for (int i = 0; i < 2; ++i) {
-      const std::string device = cable + (i == 0 ? "a" : "b");
-      add("-n " + name(i) + " address add " + address(i) + "/24 dev " + device);
-      add("-n " + name(i) + " link set " + device + " up");
-      add("-n " + name(i) + " link set lo up");
+      const std::string end = std::to_string(i + 1);
+      add("-n " + name(i) + " address add " + address(i) + "/24 dev first");
+      add("-n " + name(i) + " address add 10.213.78." + end + "/24 dev second");
+      add("-n " + name(i) + " address add fd00:213::" + end + "/64 dev second nodad");
+      for (const std::string device : {"first", "second", "lo"}) {
+        add("-n " + name(i) + " link set " + device + " up");
+      }
     }
   }
 
@@ -66,29 +76,82 @@ class CabledNamespaces {
   std::string problem_;
 };
 
-TEST(Namespaces, RanksInTwoOfThemReachEachOtherByTcp) {
-  if (::geteuid() != 0) {
-    GTEST_SKIP() << "network namespaces take root";
+class Namespaces : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) {
+      GTEST_SKIP() << "network namespaces take root";
+    }
+    namespaces_.emplace();
+    if (!namespaces_->problem().empty()) {
+      GTEST_SKIP() << "no network namespaces here: " << namespaces_->problem();
+    }
   }
-  const CabledNamespaces namespaces;
-  if (!namespaces.problem().empty()) {
-    GTEST_SKIP() << "no network namespaces here: " << namespaces.problem();
+
+  // A rank program of this mode in each of them. What they wrote.
+  static std::vector<std::string> run_ranks(const std::vector<std::string>& mode,
+                                            const Variables& settings = {}) {
+    Processes processes;
+    for (int rank = 0; rank < 2; ++rank) {
+      Variables variables{{"MASTER_ADDR", CabledNamespaces::address(0)},
+                          {"MASTER_PORT", "29500"},
+                          {"RANK", std::to_string(rank)},
+                          {"WORLD_SIZE", "2"},
+                          {"UNISONO_SECRET", "known to both"}};
+      variables.insert(settings.begin(), settings.end());
+      std::vector<std::string> command{
+          "ip", "netns", "exec", CabledNamespaces::name(rank), UNISONO_RANK_PROGRAM};
+      command.insert(command.end(), mode.begin(), mode.end());
+      (void)processes.start(command, variables);
+    }
+    std::vector<std::string> outputs;
+    for (const ProcessResult& result : processes.finish()) {
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      outputs.push_back(result.out);
+    }
+    return outputs;
   }
-  Processes processes;
-  for (int rank = 0; rank < 2; ++rank) {
-    (void)processes.start(
-        {"ip", "netns", "exec", CabledNamespaces::name(rank), UNISONO_RANK_PROGRAM, "hello"},
-        {{"RANK", std::to_string(rank)},
-         {"WORLD_SIZE", "2"},
-         {"MASTER_ADDR", CabledNamespaces::address(0)},
-         {"MASTER_PORT", "29500"},
-         {"UNISONO_SECRET", "known to both"}});
+
+  // What the first of them has received through the second cable.
+  static std::int64_t n_bytes_by_second() {
+    Processes processes;
+    (void)processes.start({"ip",
+                           "netns",
+                           "exec",
+                           CabledNamespaces::name(0),
+                           "cat",
+                           "/sys/class/net/second/statistics/rx_bytes"});
+    return std::stoll(processes.finish()[0].out);
   }
-  const std::vector<ProcessResult> results = processes.finish();
-  for (int rank = 0; rank < 2; ++rank) {
-    const ProcessResult& result = results[static_cast<std::size_t>(rank)];
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_EQ(result.out, "(" + std::to_string(rank) + ",2) local (0,1) all_reduce(ones)=2\n");
+
+  std::optional<CabledNamespaces> namespaces_;
+};
+
+const std::string kFirstHello = "(0,2) local (0,1) all_reduce(ones)=2\n";
+const std::string kSecondHello = "(1,2) local (0,1) all_reduce(ones)=2\n";
+
+TEST_F(Namespaces, RanksInTwoOfThemReachEachOtherByTcp) {
+  EXPECT_THAT(run_ranks({"hello"}), ElementsAre(kFirstHello, kSecondHello));
+}
+
+TEST_F(Namespaces, DataGoesThroughTheInterfaceThatIsWanted) {
+  // A broadcast of the second rank's has as many; discovering neighbours takes less.
+  constexpr std::int64_t kData = 4000;
+  (void)run_ranks({"broadcasts"});
+  EXPECT_LT(n_bytes_by_second(), kData);
+  for (const std::string wanted : {"10.213.78.0/24", "second"}) {
+    const std::int64_t before = n_bytes_by_second();
+    (void)run_ranks({"broadcasts"}, {{"UNISONO_INTERFACE", wanted}});
+    EXPECT_GE(n_bytes_by_second() - before, kData) << wanted;
+  }
+}
+
+TEST_F(Namespaces, RanksMeetAtAMulticastGroup) {
+  for (const std::string group : {"239.213.77.1", "[ff15::213:77]"}) {
+    const std::string method = "tcp://" + group + ":29600?world_size=2";
+    EXPECT_THAT(run_ranks({"hello", method}), UnorderedElementsAre(kFirstHello, kSecondHello));
+    EXPECT_THAT(run_ranks({"hello", method}, {{"UNISONO_INTERFACE", "second"}}),
+                UnorderedElementsAre(kFirstHello, kSecondHello));
   }
 }
 

@@ -60,8 +60,10 @@ float sum_of_ones(ProcessGroup& group, std::size_t count) {
   return values[0];
 }
 
-void hello(const std::string&) {
-  const auto group = unisono::init_process_group();
+// Says who it is, having met the others as `method` has it; by default env://.
+void hello(const std::string& method) {
+  const auto group =
+      unisono::init_process_group({.init_method = method.empty() ? "env://" : method});
   print("(%d,%d) local (%d,%d) all_reduce(ones)=%g\n",
         group->rank(),
         group->world_size(),

@@ -23,7 +23,7 @@ namespace {
 
 // Of a job that the tests may themselves run in.
 bool belongs_to_a_job(std::string_view entry) {
-  constexpr std::array<std::string_view, 18> kPrefixes{"RANK=",
+  constexpr std::array<std::string_view, 19> kPrefixes{"RANK=",
                                                        "WORLD_SIZE=",
                                                        "MASTER_",
                                                        "LOCAL_",
@@ -36,6 +36,7 @@ bool belongs_to_a_job(std::string_view entry) {
                                                        "MPI_LOCAL",
                                                        "SLURM_",
                                                        "PET_",
+                                                       "HOME=",
                                                        "UNISONO_SECRET",
                                                        "UNISONO_NODE_ID",
                                                        "UNISONO_LOG",

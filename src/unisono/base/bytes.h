@@ -58,13 +58,19 @@ class ByteReader {
   }
 
   [[nodiscard]] std::optional<std::string> get_string(std::size_t max_bytes) {
+    const std::optional<std::string_view> view = get_string_view(max_bytes);
+    return view ? std::optional<std::string>(*view) : std::nullopt;
+  }
+
+  /// The string where it lies, among the bytes that are read.
+  [[nodiscard]] std::optional<std::string_view> get_string_view(std::size_t max_bytes) {
     const std::span<const std::byte> start = bytes_;
     const std::optional<std::uint64_t> size = get<std::uint64_t>();
     if (!size || *size > max_bytes || *size > bytes_.size()) {
       bytes_ = start;
       return std::nullopt;
     }
-    std::string text(reinterpret_cast<const char*>(bytes_.data()), *size);
+    const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), *size);
     bytes_ = bytes_.subspan(*size);
     return text;
   }

@@ -1,7 +1,9 @@
 #include "unisono/base/config.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
@@ -14,10 +16,12 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/base/link_costs.h"
 #include "unisono/base/log.h"
+#include "unisono/base/port_range.h"
 
 namespace unisono {
 namespace {
@@ -90,9 +94,23 @@ bool parse_single_copy(const std::string& text, Config& config) {
   return false;
 }
 
-bool parse_checks_buffers(const std::string& text, Config& config) {
-  config.checks_buffers = text == "on";
+template <bool Config::* member>
+bool parse_switch(const std::string& text, Config& config) {
+  config.*member = text == "on";
   return text == "on" || text == "off";
+}
+
+// "47000-47999", or one port.
+bool parse_ports(const std::string& text, Config& config) {
+  const std::size_t dash = std::min(text.find('-'), text.size());
+  const std::optional<std::uint16_t> first = parse_number<std::uint16_t>(text.substr(0, dash));
+  const std::optional<std::uint16_t> last =
+      dash == text.size() ? first : parse_number<std::uint16_t>(text.substr(dash + 1));
+  if (!first || !last || *first == 0 || *last < *first) {
+    return false;
+  }
+  config.ports = PortRange{.first = *first, .last = *last};
+  return true;
 }
 
 // A figure of `links` as users give it: microseconds, or GB/s.
@@ -155,13 +173,16 @@ std::string_view rule_of(std::string_view type) {
            "latency=17,message=3,bandwidth=1.2,meeting=0.4,local_bandwidth=10 "
            "(microseconds and GB/s)";
   }
+  if (type == "ports") {
+    return "a range of ports from 1 to 65535, like 47000-47999";
+  }
   if (type == "seconds") {
     return "a number of seconds above 0";
   }
   return type == "bytes" ? "a number of bytes, like 512M or 2G, of at most 64T" : type;
 }
 
-constexpr std::array<ConfigRow, 10> kRows{{
+constexpr std::array<ConfigRow, 13> kRows{{
     {"UNISONO_SECRET",
      "text",
      "",
@@ -171,14 +192,36 @@ constexpr std::array<ConfigRow, 10> kRows{{
     {"UNISONO_SECRET_FILE",
      "path",
      "",
-     "A file of mode 0600 that holds the job's secret, if UNISONO_SECRET is not set.",
+     "A file of mode 0600 that holds the job's secret, if UNISONO_SECRET is not set. Default: "
+     "~/.unisono/secret, if that is there.",
      parse_text<&Config::secret_file>},
+    {"UNISONO_TLS",
+     "off|on",
+     "off",
+     "Whether ranks speak TLS 1.3 with the store, against listeners on the path; the same on all. "
+     "Data "
+     "between nodes goes without.",
+     parse_switch<&Config::tls>},
     {"UNISONO_NODE_ID",
      "text",
      "",
      "Name of the node; ranks with different names use tcp. Default: found from kernel and "
      "namespaces.",
      parse_text<&Config::node_id>},
+    {"UNISONO_INTERFACE",
+     "text",
+     "",
+     "The network interface (eth1) or the network (10.1.0.0/16) through which other nodes reach "
+     "this "
+     "rank. Default: the one through which it reaches the store.",
+     parse_text<&Config::interface>},
+    {"UNISONO_PORTS",
+     "ports",
+     "",
+     "The ports in which a rank listens for those of other nodes, like 47000-47999: one for each "
+     "rank "
+     "of a node, two with file:// or multicast. Default: any free one.",
+     parse_ports},
     {"UNISONO_LOG",
      "level",
      "info",
@@ -214,7 +257,7 @@ constexpr std::array<ConfigRow, 10> kRows{{
      "Whether the wait for an asynchronous send or receive fails if its buffer was written to "
      "before "
      "it, or a page of a receive's read: to find such errors; messages take several times as long.",
-     parse_checks_buffers},
+     parse_switch<&Config::checks_buffers>},
     {"UNISONO_LINKS",
      "figures",
      "",
@@ -238,12 +281,25 @@ Environment process_environment() {
   };
 }
 
+std::vector<std::string> process_variables(std::string_view prefix) {
+  std::vector<std::string> names;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (text.starts_with(prefix)) {
+      names.emplace_back(text.substr(0, text.find('=')));
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 std::span<const ConfigRow> config_table() {
   return kRows;
 }
 
 Config read_config(const Environment& environment) {
   Config config;
+  config.home = environment("HOME").value_or("");
   std::string problems;
   for (const ConfigRow& row : kRows) {
     UNISONO_CHECK(*row.default_value == '\0' || row.parse(row.default_value, config),

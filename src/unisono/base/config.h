@@ -6,9 +6,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "unisono/base/link_costs.h"
 #include "unisono/base/log.h"
+#include "unisono/base/port_range.h"
 
 namespace unisono {
 
@@ -17,6 +20,9 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 
 /// The environment of this process.
 [[nodiscard]] Environment process_environment();
+
+/// Names of this process's environment variables that begin with `prefix`, sorted.
+[[nodiscard]] std::vector<std::string> process_variables(std::string_view prefix);
 
 /// Whether ranks of a node read each other's private memory.
 enum class SingleCopy {
@@ -29,7 +35,11 @@ enum class SingleCopy {
 struct Config {
   std::string secret;
   std::string secret_file;
+  std::string home;  ///< The user's folder, as HOME has it.
+  bool tls = false;
   std::string node_id;
+  std::string interface;  ///< A name or a network.
+  std::optional<PortRange> ports;
   LogLevel log_level = LogLevel::kInfo;
   std::chrono::milliseconds timeout{};
   std::chrono::milliseconds stall{};
@@ -42,7 +52,7 @@ struct Config {
 /// One setting: the table of these makes the environment's reading and its documentation.
 struct ConfigRow {
   const char* name;  ///< Environment variable.
-  /// "text", "path", "seconds", "bytes", "level", "figures", or the choices: "off|on".
+  /// "text", "path", "seconds", "bytes", "level", "ports", "figures", or the choices: "off|on".
   const char* type;
   const char* default_value;  ///< As a user would write it; "" for none.
   const char* help;

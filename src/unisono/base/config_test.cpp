@@ -1,11 +1,13 @@
 #include "unisono/base/config.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,6 +64,22 @@ TEST(Config, OneMessageNamesEveryBadVariable) {
   }
 }
 
+TEST(Config, PortsAreARangeOrOnePort) {
+  EXPECT_FALSE(read_config(fake({})).ports);
+  const Config range = read_config(fake({{"UNISONO_PORTS", "47000-47999"}}));
+  ASSERT_TRUE(range.ports);
+  EXPECT_EQ(range.ports->first, 47000);
+  EXPECT_EQ(range.ports->last, 47999);
+  const Config one = read_config(fake({{"UNISONO_PORTS", "65535"}}));
+  ASSERT_TRUE(one.ports);
+  EXPECT_EQ(one.ports->first, 65535);
+  EXPECT_EQ(one.ports->last, 65535);
+  for (const char* text :
+       {"", "-", "0-10", "10-9", "1-65536", "-5", "5-", "a-b", "1-2-3", "1 - 2"}) {
+    EXPECT_THROW((void)read_config(fake({{"UNISONO_PORTS", text}})), Error) << text;
+  }
+}
+
 TEST(Config, LinksHaveFiguresOfTheirOwn) {
   EXPECT_FALSE(read_config(fake({})).links);
   const Config config = read_config(fake(
@@ -99,6 +117,13 @@ TEST(Config, NoSecondsThatWouldNeverOrAlreadyBeOver) {
   for (const char* text : {"", "0", "nan", "inf", "1e300", "5 s", " 5"}) {
     EXPECT_THROW((void)read_config(fake({{"UNISONO_STALL_SECONDS", text}})), Error) << text;
   }
+}
+
+TEST(Config, NamesOfThisProcessesVariablesAreFoundByPrefix) {
+  ASSERT_EQ(::setenv("UNISONO_CONFIG_TEST_B", "a=b", 1), 0);
+  ASSERT_EQ(::setenv("UNISONO_CONFIG_TEST_A", "", 1), 0);
+  EXPECT_EQ(process_variables("UNISONO_CONFIG_TEST_"),
+            (std::vector<std::string>{"UNISONO_CONFIG_TEST_A", "UNISONO_CONFIG_TEST_B"}));
 }
 
 TEST(Config, NamesAreUniqueAndOurs) {

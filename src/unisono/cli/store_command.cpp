@@ -77,6 +77,7 @@ int serve(const StoreArguments& arguments) {
       loop,
       {.address = net::resolve(arguments.host, arguments.port).front(),
        .secret = secret,
+       .tls = config.tls,
        .insecure = arguments.is_insecure,
        .plain_clients = plain_clients_of(arguments),
        .logger = Logger("store", config.log_level)});
@@ -101,7 +102,8 @@ std::unique_ptr<store::TcpStore> connect(const StoreArguments& arguments) {
   return std::make_unique<store::TcpStore>(
       store::TcpStoreOptions{.host = arguments.host,
                              .port = arguments.port,
-                             .secret = rendezvous::find_secret(config, arguments.host)},
+                             .secret = rendezvous::find_secret(config, arguments.host),
+                             .tls = config.tls},
       deadline_of(arguments));
 }
 

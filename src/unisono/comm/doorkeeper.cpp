@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <span>
 #include <string>
 #include <system_error>
@@ -23,15 +24,13 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
+#include "unisono/net/strangers.h"
 #include "unisono/transport/tcp/message_mesh.h"
 
 namespace unisono::comm {
 namespace {
 
 constexpr std::chrono::seconds kHelloTimeout{10};
-
-// More strangers than this at a time wait outside.
-constexpr std::size_t kMaxVisitors = 1024;
 
 constexpr std::chrono::milliseconds kPause{100};
 
@@ -56,7 +55,7 @@ Doorkeeper::Doorkeeper(net::EventLoop& loop,
 
 void Doorkeeper::accept_all() {
   while (true) {
-    if (visitors_.size() == kMaxVisitors) {
+    if (!has_room()) {
       pause("as many visitors as it takes have not finished their hello");
       return;
     }
@@ -77,6 +76,18 @@ void Doorkeeper::accept_all() {
   }
 }
 
+// Makes it where somebody has had the time that any peer needs.
+bool Doorkeeper::has_room() {
+  if (!strangers_.is_full()) {
+    return true;
+  }
+  const std::optional<std::uint64_t> oldest = strangers_.overdue(Deadline::Clock::now());
+  if (oldest) {
+    drop(static_cast<int>(*oldest), "it did not finish its hello, and others want to");
+  }
+  return oldest.has_value();
+}
+
 // The listener would be ready all the time, and the loop spin.
 void Doorkeeper::pause(const std::string& reason) {
   logger_.warning(fmt::format("the data port can't take a connection: {}; trying again", reason));
@@ -86,19 +97,34 @@ void Doorkeeper::pause(const std::string& reason) {
 
 void Doorkeeper::admit(Fd socket) {
   const int fd = socket.get();
+  std::string name = net::describe_peer(fd);
   const auto visitor =
       visitors_
           .emplace(fd,
                    Visitor{.socket = std::move(socket),
+                           .name = std::move(name),
                            .hello = net::Hello(net::Hello::Side::kServer, secret_, mine_),
                            .timer = 0})
           .first;
   try {
-    loop_.add(fd, EPOLLIN, [this, fd](std::uint32_t) { greet(fd); });
+    loop_.add(fd, EPOLLIN, [this, fd](std::uint32_t) {
+      try {
+        greet(fd);
+      } catch (const std::exception& error) {
+        // Out of memory, say: that ends this connection, not the rank. A member that was about to
+        // be handed over is no visitor any more, and is hung up on.
+        if (visitors_.contains(fd)) {
+          drop(fd, error.what());
+        } else {
+          logger_.warning(fmt::format("lost a peer at the data port: {}", error.what()));
+        }
+      }
+    });
   } catch (...) {
     visitors_.erase(visitor);
     throw;
   }
+  strangers_.add(static_cast<std::uint64_t>(fd), Deadline::Clock::now());
   visitor->second.timer = loop_.add_timer(Deadline::after(kHelloTimeout),
                                           [this, fd] { drop(fd, "it did not finish its hello"); });
 }
@@ -113,7 +139,7 @@ void Doorkeeper::greet(int fd) {
     if (result.status == net::IoStatus::kWouldBlock) {
       return;
     }
-    if (result.status == net::IoStatus::kClosed && !visitor.has_spoken) {
+    if (result.status != net::IoStatus::kDone && !visitor.has_spoken) {
       forget(fd);  // Somebody looked whether this rank is there.
       return;
     }
@@ -157,6 +183,7 @@ void Doorkeeper::finish(int fd) {
   const net::HelloInfo member = theirs;
   Fd socket = std::move(visitor.socket);
   visitors_.erase(fd);
+  strangers_.remove(static_cast<std::uint64_t>(fd));
   deliver_(member, std::move(socket));
 }
 
@@ -172,7 +199,7 @@ bool Doorkeeper::is_member(const net::HelloInfo& theirs) const {
 
 void Doorkeeper::drop(int fd, const std::string& reason) {
   logger_.warning(
-      fmt::format("turned {} away at the data port: {}", net::describe_peer(fd), reason));
+      fmt::format("turned {} away at the data port: {}", visitors_.at(fd).name, reason));
   forget(fd);
 }
 
@@ -181,6 +208,7 @@ void Doorkeeper::forget(int fd) {
   loop_.remove(fd);
   loop_.cancel_timer(found->second.timer);
   visitors_.erase(found);
+  strangers_.remove(static_cast<std::uint64_t>(fd));
 }
 
 }  // namespace unisono::comm

@@ -8,6 +8,7 @@
 #include "unisono/base/log.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
+#include "unisono/net/strangers.h"
 
 namespace unisono::comm {
 
@@ -32,12 +33,14 @@ class Doorkeeper {
   // A connection whose hello is under way.
   struct Visitor {
     Fd socket;
+    std::string name;  // Once it has gone, nobody can say who it was.
     net::Hello hello;
     net::EventLoop::TimerId timer;
     bool has_spoken = false;
   };
 
   void accept_all();
+  [[nodiscard]] bool has_room();
   void admit(Fd socket);
   void pause(const std::string& reason);
   void greet(int fd);
@@ -55,6 +58,7 @@ class Doorkeeper {
   Logger logger_;
   Deliver deliver_;
   std::map<int, Visitor> visitors_;
+  net::Strangers strangers_;  // The same, by their descriptors.
 };
 
 }  // namespace unisono::comm

@@ -18,8 +18,8 @@
 #include "unisono/engine/backends.h"
 #include "unisono/rendezvous/assign.h"
 #include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/gather.h"
 #include "unisono/rendezvous/init_method.h"
-#include "unisono/rendezvous/multicast_method.h"
 
 namespace unisono {
 namespace {
@@ -93,30 +93,34 @@ std::chrono::milliseconds timeout_of(const InitOptions& options, const Config& c
   return timeout;
 }
 
-// What a rank knows before it meets the others at the store. Those of a multicast group are told of
-// it as long as `gathered` lives.
+// What a rank knows before it meets the others at the store. `gathered` lives until they have met.
 struct Beginning {
   Config config;
   std::chrono::milliseconds timeout{};
+  Deadline deadline = Deadline::never();
   rendezvous::Gathered gathered;
 };
 
 Beginning begin(const InitOptions& options) {
   const rendezvous::InitMethod method = rendezvous::parse_init_method(options.init_method);
+  const rendezvous::Gather gather = rendezvous::find_gather(method);
   Beginning beginning;
-  if (rendezvous::is_multicast(method)) {
+  if (gather == nullptr) {
+    std::tie(beginning.config, beginning.gathered.assignment) = read_environment(method, options);
+  } else {
     beginning.config = read_config(options.environment);
-    beginning.timeout = timeout_of(options, beginning.config);
-    beginning.gathered =
-        rendezvous::gather_by_multicast(method,
-                                        beginning.config,
-                                        {.rank = options.rank, .world_size = options.world_size},
-                                        Deadline::after(beginning.timeout));
-    return beginning;
   }
-  std::tie(beginning.config, beginning.gathered.assignment) = read_environment(method, options);
   beginning.timeout = timeout_of(options, beginning.config);
-  log_launcher(beginning.config, beginning.gathered.assignment);
+  beginning.deadline = Deadline::after(beginning.timeout);
+  if (gather == nullptr) {
+    log_launcher(beginning.config, beginning.gathered.assignment);
+  } else {
+    beginning.gathered = gather({.method = method,
+                                 .given = {.rank = options.rank, .world_size = options.world_size},
+                                 .config = beginning.config,
+                                 .environment = options.environment,
+                                 .deadline = beginning.deadline});
+  }
   return beginning;
 }
 
@@ -127,6 +131,7 @@ std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t g
       std::make_shared<comm::Job>(comm::JobOptions{.config = beginning.config,
                                                    .assignment = beginning.gathered.assignment,
                                                    .timeout = beginning.timeout,
+                                                   .deadline = beginning.deadline,
                                                    .generation = generation,
                                                    .backend = std::move(backend)});
   auto world = job->make_world();

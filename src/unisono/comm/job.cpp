@@ -29,11 +29,13 @@
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/net/unix_socket.h"
+#include "unisono/rendezvous/data_listener.h"
 #include "unisono/rendezvous/exchange_roster.h"
 #include "unisono/rendezvous/meet.h"
 #include "unisono/rendezvous/node_id.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/shm/arena.h"
+#include "unisono/transport/shm/asymmetric_fence.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/shm/node.h"
 #include "unisono/transport/tcp/frame.h"
@@ -44,12 +46,6 @@ namespace {
 std::string random_endpoint_name() {
   std::random_device random;
   return fmt::format("unisono-{}-{:08x}{:08x}", ::getpid(), random(), random());
-}
-
-net::Address listen_address(const std::string& ip) {
-  const std::optional<net::Address> address = net::Address::parse(ip, 0);
-  UNISONO_CHECK(address.has_value(), fmt::format("the store was reached from \"{}\"", ip));
-  return *address;
 }
 
 std::shared_ptr<engine::SymmetricMemory> make_memory(const Config& config) {
@@ -83,18 +79,20 @@ constexpr std::chrono::seconds kLeaveTimeout{1};
 constexpr std::chrono::seconds kLingerTimeout{5};
 
 // Where a process has had a group before, rank 0 may still have been about to end that one's store.
-bool was_an_earlier_store(const JobOptions& options, const Error& error, Deadline deadline) {
+bool was_an_earlier_store(const JobOptions& options, const Error& error) {
   return error.code() == ErrorCode::kPeerLost && options.generation > 0 &&
          options.assignment.rank != 0 && !options.assignment.uses_agent_store &&
-         !deadline.has_passed();
+         !options.deadline.has_passed();
 }
 
-rendezvous::Meeting meet(const JobOptions& options, Deadline deadline) {
+rendezvous::Meeting meet(const JobOptions& options) {
+  // Before the store's thread and the watcher's start, which make it slow.
+  shm::join_asymmetric_fences_early();
   while (true) {
     try {
-      return rendezvous::meet(options.config, options.assignment, deadline);
+      return rendezvous::meet(options.config, options.assignment, options.deadline);
     } catch (const Error& error) {
-      if (!was_an_earlier_store(options, error, deadline)) {
+      if (!was_an_earlier_store(options, error)) {
         throw;
       }
     }
@@ -103,13 +101,12 @@ rendezvous::Meeting meet(const JobOptions& options, Deadline deadline) {
 
 rendezvous::Roster exchange_roster(const JobOptions& options,
                                    rendezvous::Meeting& meeting,
-                                   const rendezvous::Member& self,
-                                   Deadline deadline) {
+                                   const rendezvous::Member& self) {
   while (true) {
     try {
       return rendezvous::exchange_roster(*meeting.store,
                                          self,
-                                         deadline,
+                                         options.deadline,
                                          {.generation = options.generation,
                                           .stall = options.config.stall,
                                           .logger = rank_logger(options)});
@@ -118,11 +115,11 @@ rendezvous::Roster exchange_roster(const JobOptions& options,
       if (meeting.host != nullptr) {
         meeting.host->wait_until_left(Deadline::after(kLingerTimeout));
       }
-      if (!was_an_earlier_store(options, error, deadline)) {
+      if (!was_an_earlier_store(options, error)) {
         throw;
       }
     }
-    meeting = meet(options, deadline);
+    meeting = meet(options);
   }
 }
 
@@ -148,9 +145,7 @@ int local_world_size(const rendezvous::Roster& roster) {
 
 }  // namespace
 
-Job::Job(const JobOptions& options) : Job(options, Deadline::after(options.timeout)) {}
-
-Job::Job(const JobOptions& options, Deadline deadline)
+Job::Job(const JobOptions& options)
     : timeout_(options.timeout),
       stall_(options.config.stall),
       single_copy_(options.config.single_copy),
@@ -158,23 +153,22 @@ Job::Job(const JobOptions& options, Deadline deadline)
       checks_buffers_(options.config.checks_buffers),
       log_level_(options.config.log_level),
       backend_(options.backend),
-      meeting_(meet(options, deadline)),
+      meeting_(meet(options)),
       endpoint_(random_endpoint_name()),
       node_listener_(net::listen_unix_abstract(endpoint_)),
-      data_listener_(net::listen_tcp(listen_address(meeting_.local_ip))),
+      data_listener_(rendezvous::listen_for_data(options.config, meeting_)),
       memory_(make_memory(options.config)),
       roster_(exchange_roster(
           options,
           meeting_,
-          describe_self(options, endpoint_, net::local_address(data_listener_.get())),
-          deadline)),
+          describe_self(options, endpoint_, net::local_address(data_listener_.get())))),
       peers_(shm::meet_node(roster_.rank,
                             node_endpoints(roster_),
                             memory_->arena(),
                             node_listener_.get(),
                             roster_.job,
                             meeting_.secret,
-                            deadline)),
+                            options.deadline)),
       stacks_(std::make_unique<StackShow>(logger())),
       watcher_(std::make_unique<Watcher>(WatcherParts{.roster = roster_,
                                                       .meeting = meeting_,

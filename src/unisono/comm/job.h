@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "unisono/base/config.h"
+#include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/link_costs.h"
 #include "unisono/base/log.h"
@@ -33,7 +34,8 @@ namespace unisono::comm {
 struct JobOptions {
   Config config;
   rendezvous::Assignment assignment;
-  std::chrono::milliseconds timeout;
+  std::chrono::milliseconds timeout;  ///< Of operations that are given none.
+  Deadline deadline;                  ///< For the rendezvous.
   std::uint64_t generation = 0;
   engine::Backend backend = {};
 };
@@ -110,8 +112,6 @@ class Job {
   void end_group(std::uint32_t number, bool has_others) noexcept UNISONO_EXCLUDES(mutex_);
 
  private:
-  Job(const JobOptions& options, Deadline deadline);
-
   void free_boards() UNISONO_REQUIRES(mutex_);
   void leave(bool has_others) noexcept;
 

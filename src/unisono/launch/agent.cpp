@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/epoll.h>  // IWYU pragma: keep
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +22,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/launch/channel.h"
+#include "unisono/launch/descriptor_limit.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/outputs.h"
 #include "unisono/launch/program.h"
@@ -45,15 +45,6 @@ bool may_pass_stdin(int node_rank) {
   const bool in_background =
       ::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) != ::getpgrp();
   return node_rank == 0 && !in_background;
-}
-
-// After the guardian was started: the ranks keep the limit that the user has.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &limit);
-  }
 }
 
 std::string pid_list(const auto& pids) {

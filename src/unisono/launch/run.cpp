@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/launch/agent.h"
+#include "unisono/launch/descriptor_limit.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/program.h"
 #include "unisono/net/address.h"
@@ -36,21 +36,6 @@ void occupy_standard_descriptors() {
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
       (void)::open("/dev/null", O_RDONLY);
     }
-  }
-}
-
-void check_descriptor_limit(int n_workers) {
-  constexpr rlim_t kOurOwn = 64;
-  // Two for a rank's output, and its connections to the store: its own, one for trouble, PyTorch's.
-  const rlim_t needed = 6 * static_cast<rlim_t>(n_workers) + kOurOwn;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < needed) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} ranks need {} file descriptors, {} are allowed; raise the limit "
-                            "(ulimit -Hn)",
-                            n_workers,
-                            needed,
-                            limit.rlim_max));
   }
 }
 
@@ -83,6 +68,7 @@ store::TcpServerOptions store_options(const RunOptions& options,
   return {.address = net::resolve(options.master_addr, options.master_port).front(),
           .secret = job.secret.empty() ? rendezvous::find_secret(config, options.master_addr)
                                        : job.secret,
+          .tls = config.tls,
           .plain_clients = {.own_user = options.allows_plain_clients || is_python(program)},
           .logger = Logger("store", config.log_level)};
 }

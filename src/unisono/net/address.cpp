@@ -1,5 +1,6 @@
 #include "unisono/net/address.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -50,6 +51,14 @@ const sockaddr_in6& v6(const sockaddr_storage& storage) {
 }  // namespace
 
 std::optional<Address> Address::parse(const std::string& ip, std::uint16_t port) {
+  sockaddr_storage storage{};
+  auto& address = reinterpret_cast<sockaddr_in&>(storage);
+  // getaddrinfo() says the same, and takes ten times as long.
+  if (::inet_pton(AF_INET, ip.c_str(), &address.sin_addr) == 1) {
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    return Address(storage);
+  }
   AddressList list(nullptr, &::freeaddrinfo);
   if (ip.empty() || look_up(ip, port, AI_NUMERICHOST, list) != 0) {
     return std::nullopt;
@@ -63,6 +72,12 @@ Address Address::any(int family, std::uint16_t port) {
   // The port lies at the same place in both families.
   reinterpret_cast<sockaddr_in&>(storage).sin_port = htons(port);
   return Address(storage);
+}
+
+Address Address::loopback(std::uint16_t port) {
+  Address address = any(AF_INET, port);
+  reinterpret_cast<sockaddr_in&>(address.storage_).sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
 }
 
 std::optional<Address> Address::from_sockaddr(const sockaddr_storage& address) {

@@ -19,6 +19,9 @@ class Address {
   /// All addresses of this machine: 0.0.0.0 or ::, for AF_INET or AF_INET6.
   [[nodiscard]] static Address any(int family, std::uint16_t port);
 
+  /// 127.0.0.1.
+  [[nodiscard]] static Address loopback(std::uint16_t port);
+
   /// Nothing when `address` is of a family other than IP.
   [[nodiscard]] static std::optional<Address> from_sockaddr(const sockaddr_storage& address);
 

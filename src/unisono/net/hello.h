@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -90,11 +91,23 @@ class Hello {
   std::optional<Error> error_;
 };
 
+/// How a hello's bytes go and come, in blocking calls that throw.
+struct HelloChannel {
+  std::function<void(std::span<const std::byte>)> write;
+  std::function<void(std::span<std::byte>)> read;  ///< Fills all of it.
+};
+
 /// Says the hello as the side that connected; blocks until it is done. Returns what the other side
 /// said.
 ///
-/// Throws Error, with the peer's address: kIncompatible, kUnauthenticated, kCorruptData, kPeerLost,
-/// kTimeout.
+/// Throws Error, with the peer's name: kIncompatible, kUnauthenticated, kCorruptData, and what the
+/// channel throws.
+HelloInfo connect_hello(const HelloChannel& channel,
+                        const std::string& secret,
+                        const HelloInfo& mine,
+                        const std::string& peer);
+
+/// The same over a socket, whose peer's address is in errors.
 HelloInfo connect_hello(int fd,
                         const std::string& secret,
                         const HelloInfo& mine,

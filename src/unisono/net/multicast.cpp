@@ -1,16 +1,12 @@
 #include "unisono/net/multicast.h"
 
 #include <fmt/format.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <cstring>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +15,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/net/address.h"
+#include "unisono/net/interfaces.h"
 
 namespace unisono::net {
 namespace {
@@ -84,14 +81,6 @@ int send_to(const Address& group, int fd, std::span<const std::byte> bytes) {
   return n < 0 ? errno : 0;
 }
 
-std::optional<Address> address_of(const ifaddrs& entry) {
-  sockaddr_storage storage{};
-  std::memcpy(&storage,
-              entry.ifa_addr,
-              entry.ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
-  return Address::from_sockaddr(storage);
-}
-
 std::string reason_of(const std::string& interface, int error_number) {
   return fmt::format("{}: {}", interface, std::generic_category().message(error_number));
 }
@@ -101,12 +90,12 @@ Error impossible(const Address& group, const std::string& reasons) {
           fmt::format("multicast to {} is impossible here ({}); give the group's interface a route "
                       "or meet by tcp://HOST:PORT",
                       group.to_string(),
-                      reasons.empty() ? "no interface is up" : reasons)};
+                      reasons.empty() ? "no interface is up and has such an address" : reasons)};
 }
 
 }  // namespace
 
-MulticastSocket::MulticastSocket(const Address& group, bool loopback_only)
+MulticastSocket::MulticastSocket(const Address& group, const std::vector<Interface>& interfaces)
     : group_(group), fd_(open_udp(group.family())) {
   if (!group.is_multicast()) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -121,64 +110,43 @@ MulticastSocket::MulticastSocket(const Address& group, bool loopback_only)
   if (::bind(fd_.get(), group.data(), group.size()) != 0) {
     throw system_error("bind to multicast group " + group.to_string(), errno);
   }
-  join(loopback_only);
+  join(interfaces);
 }
 
-void MulticastSocket::join(bool loopback_only) {
+void MulticastSocket::join(const std::vector<Interface>& interfaces) {
   std::string reasons;
-  for (const Interface& interface : find_interfaces(group_.family(), loopback_only)) {
+  for (const Interface& interface : interfaces) {
+    const auto own = std::find_if(
+        interface.addresses.begin(), interface.addresses.end(), [this](const Address& address) {
+          return address.family() == group_.family();
+        });
+    if (!interface.is_up || own == interface.addresses.end()) {
+      continue;
+    }
     const int error_number = join_on(fd_.get(), group_, interface.index);
     if (error_number == 0) {
-      interfaces_.push_back(interface);
+      ways_.push_back({.interface = interface.index, .name = interface.name, .address = *own});
     } else {
       reasons += (reasons.empty() ? "" : ", ") + reason_of(interface.name, error_number);
     }
   }
-  if (interfaces_.empty()) {
+  if (ways_.empty()) {
     throw impossible(group_, reasons);
   }
-}
-
-std::vector<MulticastSocket::Interface> MulticastSocket::find_interfaces(int family,
-                                                                         bool loopback_only) {
-  ifaddrs* first = nullptr;
-  if (::getifaddrs(&first) != 0) {
-    throw system_error("getifaddrs", errno);
-  }
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> held(first, &::freeifaddrs);
-  std::vector<Interface> loopbacks;
-  std::vector<Interface> others;
-  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family ||
-        (entry->ifa_flags & IFF_UP) == 0 || (entry->ifa_flags & IFF_RUNNING) == 0) {
-      continue;
-    }
-    std::vector<Interface>& list = (entry->ifa_flags & IFF_LOOPBACK) != 0 ? loopbacks : others;
-    const bool is_known = std::any_of(list.begin(), list.end(), [&](const Interface& known) {
-      return known.name == entry->ifa_name;
-    });
-    const std::optional<Address> address = address_of(*entry);
-    if (!is_known && address) {
-      list.push_back({.index = ::if_nametoindex(entry->ifa_name),
-                      .name = entry->ifa_name,
-                      .address = *address});
-    }
-  }
-  return loopback_only || others.empty() ? loopbacks : others;
 }
 
 void MulticastSocket::send(std::span<const std::byte> bytes) {
   std::string reasons;
   bool is_sent = false;
-  for (const Interface& interface : interfaces_) {
-    int error_number = send_from(interface.address, interface.index, fd_.get());
+  for (const Way& way : ways_) {
+    int error_number = send_from(way.address, way.interface, fd_.get());
     if (error_number == 0) {
       error_number = send_to(group_, fd_.get(), bytes);
     }
     // A full buffer empties soon: who announces itself does so again.
     is_sent = is_sent || error_number == 0 || error_number == EAGAIN || error_number == ENOBUFS;
     if (error_number != 0) {
-      reasons += (reasons.empty() ? "" : ", ") + reason_of(interface.name, error_number);
+      reasons += (reasons.empty() ? "" : ", ") + reason_of(way.name, error_number);
     }
   }
   if (!is_sent) {

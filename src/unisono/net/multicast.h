@@ -8,6 +8,7 @@
 
 #include "unisono/base/fd.h"
 #include "unisono/net/address.h"
+#include "unisono/net/interfaces.h"
 
 namespace unisono::net {
 
@@ -15,12 +16,11 @@ namespace unisono::net {
 /// machine, too. Nonblocking, close-on-exec, not shared with children of fork(). Not thread-safe.
 class MulticastSocket {
  public:
-  /// Joins on loopback alone, or on all other interfaces that are up (on loopback if there are
-  /// none).
+  /// Joins on those of the interfaces that are up and have an address of the group's family.
   ///
   /// Throws Error: kInvalidArgument when `group` is no multicast address, kSystem with each
   /// interface and its reason when none of them can be joined.
-  MulticastSocket(const Address& group, bool loopback_only);
+  MulticastSocket(const Address& group, const std::vector<Interface>& interfaces);
 
   /// To be watched for POLLIN.
   [[nodiscard]] int fd() const { return fd_.get(); }
@@ -38,18 +38,17 @@ class MulticastSocket {
   [[nodiscard]] std::optional<Packet> receive();
 
  private:
-  struct Interface {
-    unsigned index;
+  struct Way {
+    unsigned interface;
     std::string name;
-    Address address;  // One of its own, of the group's family.
+    Address address;  // Of this machine, of the group's family.
   };
 
-  void join(bool loopback_only);
-  [[nodiscard]] static std::vector<Interface> find_interfaces(int family, bool loopback_only);
+  void join(const std::vector<Interface>& interfaces);
 
   Address group_;
   Fd fd_;
-  std::vector<Interface> interfaces_;
+  std::vector<Way> ways_;
 };
 
 }  // namespace unisono::net

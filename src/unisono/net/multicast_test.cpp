@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,6 +17,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/net/address.h"
+#include "unisono/net/interfaces.h"
 #include "unisono/net/io.h"
 
 namespace unisono::net {
@@ -28,6 +30,12 @@ Address group(std::uint16_t port) {
   const std::string ip =
       "239.83." + std::to_string(::getpid() / 256 % 256) + "." + std::to_string(::getpid() % 256);
   return *Address::parse(ip, port);
+}
+
+std::vector<Interface> loopback() {
+  std::vector<Interface> found = interfaces();
+  std::erase_if(found, [](const Interface& interface) { return !interface.is_loopback; });
+  return found;
 }
 
 std::optional<std::string> next_text(MulticastSocket& socket) {
@@ -43,9 +51,9 @@ std::optional<std::string> next_text(MulticastSocket& socket) {
 }
 
 TEST(Multicast, EveryMemberOfTheGroupHearsWhatIsSent) {
-  MulticastSocket anna(group(43117), true);
-  MulticastSocket bert(group(43117), true);
-  MulticastSocket other(group(43118), true);
+  MulticastSocket anna(group(43117), loopback());
+  MulticastSocket bert(group(43117), loopback());
+  MulticastSocket other(group(43118), loopback());
   const std::string text = "hello";
   anna.send(std::as_bytes(std::span(text)));
   EXPECT_EQ(next_text(anna), text);
@@ -55,7 +63,7 @@ TEST(Multicast, EveryMemberOfTheGroupHearsWhatIsSent) {
 }
 
 TEST(Multicast, OtherAddressesAreRefused) {
-  EXPECT_THAT([] { MulticastSocket socket(*Address::parse("10.0.0.1", 43117), true); },
+  EXPECT_THAT([] { MulticastSocket socket(*Address::parse("10.0.0.1", 43117), loopback()); },
               ::testing::ThrowsMessage<Error>(HasSubstr("10.0.0.1:43117 is no multicast address")));
 }
 

@@ -8,41 +8,29 @@
 #include <filesystem>
 #include <fstream>
 #include <ios>
-#include <iterator>
 #include <set>
-#include <sstream>
 #include <string>
 #include <system_error>
+
+#include "unisono/net/tcp_table.h"
 
 namespace unisono::net {
 namespace {
 
 namespace fs = std::filesystem;
 
+// As the kernel writes the state of a listener.
+constexpr const char* kListen = "0A";
+
 // Adds "socket:[INODE]" of each socket that listens on the port.
 void collect_listeners(const char* table, std::uint16_t port, std::set<std::string>& links) {
-  constexpr const char* kListen = "0A";
   const std::string port_suffix = fmt::format(":{:04X}", port);
-  std::ifstream file(table);
-  std::string line;
-  std::getline(file, line);
-  while (std::getline(file, line)) {
-    std::istringstream fields(line);
-    std::string slot;
-    std::string local;
-    std::string remote;
-    std::string state;
-    std::string skipped;
-    std::string inode;
-    fields >> slot >> local >> remote >> state;
-    for (int i = 0; i < 5; ++i) {
-      fields >> skipped;
+  read_tcp_table(table, [&](const TcpRow& row) {
+    if (row.state == kListen && row.local.ends_with(port_suffix)) {
+      links.insert("socket:[" + row.inode + "]");
     }
-    fields >> inode;
-    if (fields && state == kListen && local.ends_with(port_suffix)) {
-      links.insert("socket:[" + inode + "]");
-    }
-  }
+    return true;
+  });
 }
 
 bool holds_any(const fs::path& process, const std::set<std::string>& links) {
@@ -60,7 +48,10 @@ bool holds_any(const fs::path& process, const std::set<std::string>& links) {
 std::string command_line(const fs::path& process) {
   constexpr std::size_t kMaxBytes = 120;
   std::ifstream file(process / "cmdline", std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string text(4 * kMaxBytes, '\0');
+  // Not an iterator, which would throw if the process has just ended.
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
   while (!text.empty() && text.back() == '\0') {
     text.pop_back();
   }

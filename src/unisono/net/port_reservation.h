@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "unisono/base/fd.h"
+#include "unisono/base/port_range.h"
 #include "unisono/net/address.h"
 
 namespace unisono::net {
@@ -14,6 +15,10 @@ class PortReservation {
  public:
   /// `address` with port 0: a free one. Throws Error(kSystem) when it is in use.
   explicit PortReservation(const Address& address);
+
+  /// The first free one of `ports`, whatever the port of `address` is; one that somebody else has
+  /// reserved only where no other is left. Throws Error(kSystem) when all are in use.
+  PortReservation(const Address& address, const PortRange& ports);
 
   [[nodiscard]] std::uint16_t port() const;
 

@@ -22,7 +22,9 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/port_range.h"
 #include "unisono/net/address.h"
+#include "unisono/net/bind_in_range.h"
 #include "unisono/net/io.h"
 #include "unisono/net/port_holder.h"
 #include "unisono/net/unix_socket.h"
@@ -80,7 +82,7 @@ Attempt try_connect(const Address& address, Deadline deadline) {
   return {.fd = std::move(fd), .reason = {}};
 }
 
-// Pauses that grow from 10 ms to half a second, each drawn from [half, whole], so that a thousand
+// Pauses that grow from 2 ms to half a second, each drawn from [half, whole], so that a thousand
 // ranks do not knock in step.
 class Backoff {
  public:
@@ -93,7 +95,7 @@ class Backoff {
 
  private:
   std::minstd_rand random_{std::random_device{}()};
-  milliseconds pause_{10};
+  milliseconds pause_{2};
 };
 
 Fd connect_until(const std::string& target,
@@ -150,14 +152,19 @@ Address address_of(int fd, Call call, const char* what) {
   return *address;
 }
 
-}  // namespace
-
-Fd listen_tcp(const Address& address, int backlog) {
+Fd open_listener(const Address& address) {
   Fd fd = open_tcp(address.family());
-  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR");
   if (address.family() == AF_INET6) {
     set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, address.is_wildcard() ? 0 : 1, "IPV6_V6ONLY");
   }
+  return fd;
+}
+
+}  // namespace
+
+Fd listen_tcp(const Address& address, int backlog) {
+  Fd fd = open_listener(address);
+  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR");
   if (::bind(fd.get(), address.data(), address.size()) != 0 || ::listen(fd.get(), backlog) != 0) {
     const int error_number = errno;
     std::string what = "listen on " + address.to_string();
@@ -172,6 +179,19 @@ Fd listen_tcp(const Address& address, int backlog) {
     throw system_error(what, error_number);
   }
   return fd;
+}
+
+Fd listen_tcp(const Address& address, const PortRange& ports, int backlog) {
+  const auto try_listen = [&](int fd) {
+    if (::listen(fd, backlog) == 0) {
+      return true;
+    }
+    if (errno != EADDRINUSE) {
+      throw system_error("listen on " + local_address(fd).to_string(), errno);
+    }
+    return false;
+  };
+  return bind_in_range(address, ports, [&] { return open_listener(address); }, try_listen);
 }
 
 Fd connect_tcp(const Address& address, Deadline deadline) {

@@ -6,6 +6,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/port_range.h"
 #include "unisono/net/address.h"
 
 namespace unisono::net {
@@ -15,7 +16,12 @@ namespace unisono::net {
 /// Listens on `address`; port 0 takes a free one, see local_address(). "::" takes IPv4 too.
 ///
 /// Throws Error(kSystem); for a port in use it names who holds it, as far as /proc tells.
-[[nodiscard]] Fd listen_tcp(const Address& address, int backlog = 1024);
+[[nodiscard]] Fd listen_tcp(const Address& address, int backlog = 4096);
+
+/// Listens on the first free one of `ports`, whatever the port of `address` is.
+///
+/// Throws Error(kSystem); when all are in use it names them.
+[[nodiscard]] Fd listen_tcp(const Address& address, const PortRange& ports, int backlog = 4096);
 
 /// Connects, trying again while nobody listens there yet. TCP_NODELAY is set.
 ///

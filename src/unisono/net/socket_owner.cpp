@@ -6,12 +6,11 @@
 
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <string>
 
 #include "unisono/net/address.h"
+#include "unisono/net/tcp_table.h"
 
 namespace unisono::net {
 namespace {
@@ -43,25 +42,14 @@ std::string v4_entry(const Address& address) {
 std::optional<uid_t> find_in(const char* path,
                              const std::string& local,
                              const std::string& remote) {
-  std::ifstream table(path);
-  std::string line;
-  std::getline(table, line);
-  while (std::getline(table, line)) {
-    std::istringstream words(line);
-    std::string number;
-    std::string own;
-    std::string other;
-    std::string state;
-    std::string queues;
-    std::string timer;
-    std::string retransmits;
-    uid_t user = 0;
-    if (words >> number >> own >> other >> state && state == kEstablished && own == local &&
-        other == remote && words >> queues >> timer >> retransmits >> user) {
-      return user;
+  std::optional<uid_t> owner;
+  read_tcp_table(path, [&](const TcpRow& row) {
+    if (row.state == kEstablished && row.local == local && row.remote == remote) {
+      owner = row.user;
     }
-  }
-  return std::nullopt;
+    return !owner;
+  });
+  return owner;
 }
 
 }  // namespace

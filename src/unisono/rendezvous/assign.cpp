@@ -18,13 +18,6 @@ Assignment assign(const InitMethod& method,
   if (method.scheme == "tcp") {
     return read_tcp(method, rank, world_size);
   }
-  if (method.scheme != "env") {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("init_method \"{}\": there is no scheme {}; there are env:// and "
-                            "tcp://HOST:PORT",
-                            method.text,
-                            method.scheme));
-  }
   if (method.text != "env://") {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("init_method \"{}\": nothing may stand behind env://; rank and "

@@ -6,9 +6,9 @@
 
 namespace unisono::rendezvous {
 
-/// Which rank this process is and where the ranks meet, as the method has it: env:// by the
-/// launcher's variables, see find_assignment(); tcp://HOST:PORT by what it says itself. What is not
-/// negative of `rank` and `world_size` holds.
+/// Which rank this process is and where the ranks meet, where find_gather() has nothing: env:// by
+/// the launcher's variables, see find_assignment(); tcp://HOST:PORT by what it says itself. What is
+/// not negative of `rank` and `world_size` holds.
 ///
 /// Throws Error(kInvalidArgument) with one message that names everything that is missing or wrong.
 [[nodiscard]] Assignment assign(const InitMethod& method,

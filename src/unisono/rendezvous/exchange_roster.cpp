@@ -10,12 +10,14 @@
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/bytes.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/release.h"
 #include "unisono/net/hello.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/rendezvous/roster_check.h"
@@ -41,14 +43,17 @@ class Meeting {
   Meeting(store::Store& store, const Member& self, const ExchangeOptions& options)
       : store_(store),
         options_(options),
-        self_{.version = net::kProtocolVersion, .nonce = random_number(), .member = self},
+        self_{.version = net::kProtocolVersion,
+              .release = release(),
+              .nonce = random_number(),
+              .member = self},
         prefix_(fmt::format("unisono/{}/", options.generation)) {}
 
   // Whoever completes the meeting, or sees that it can't succeed, publishes what there is.
   void join() {
     store_.append(key("members"), encode_entry(self_));
     const std::string common =
-        fmt::format("version {}, world size {}", self_.version, self_.member.world_size);
+        fmt::format("{}, world size {}", describe_version(self_), self_.member.world_size);
     const std::string name = std::to_string(self_.nonce);
     const bool is_common = store_.compare_set(key("common"), "", common) == common;
     const bool is_first =
@@ -93,7 +98,8 @@ class Meeting {
     constexpr std::size_t kMaxJobBytes = 64;
     ByteReader reader(std::as_bytes(std::span(ready)));
     std::optional<std::string> job = reader.get_string(kMaxJobBytes);
-    const std::optional<std::string> members = job ? reader.get_string(ready.size()) : std::nullopt;
+    const std::optional<std::string_view> members =
+        job ? reader.get_string_view(ready.size()) : std::nullopt;
     std::optional<std::vector<Entry>> entries = members ? decode_entries(*members) : std::nullopt;
     if (!entries) {
       throw Error(ErrorCode::kCorruptData,
@@ -103,12 +109,17 @@ class Meeting {
       throw Error(*problem);
     }
     check_self(*entries);
-    std::sort(entries->begin(), entries->end(), [](const Entry& a, const Entry& b) {
-      return a.member.rank < b.member.rank;
+    std::vector<Entry*> by_rank;
+    for (Entry& entry : *entries) {
+      by_rank.push_back(&entry);
+    }
+    std::sort(by_rank.begin(), by_rank.end(), [](const Entry* a, const Entry* b) {
+      return a->member.rank < b->member.rank;
     });
     Roster roster{.rank = self_.member.rank, .job = std::move(*job), .members = {}};
-    for (Entry& entry : *entries) {
-      roster.members.push_back(std::move(entry.member));
+    roster.members.reserve(by_rank.size());
+    for (Entry* entry : by_rank) {
+      roster.members.push_back(std::move(entry->member));
     }
     return roster;
   }

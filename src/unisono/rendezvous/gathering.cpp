@@ -12,6 +12,7 @@
 #include <string>
 
 #include "unisono/base/error.h"
+#include "unisono/base/fnv.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -99,10 +100,9 @@ std::uint64_t Gathering::known_hash() const {
   for (const auto& [id, peer] : peers_) {
     ids.insert(id);
   }
-  // FNV-1a, by whole ids.
-  std::uint64_t hash = 0xCBF29CE484222325;
+  std::uint64_t hash = kFnvStart;
   for (const std::uint64_t id : ids) {
-    hash = (hash ^ id) * 0x100000001B3;
+    hash = fnv_step(hash, id);
   }
   return hash;
 }

@@ -35,12 +35,6 @@ std::optional<Number> parse_number(const std::string& text, int base = 10) {
   return error == std::errc() && stop == end ? std::optional(number) : std::nullopt;
 }
 
-bool is_scheme(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
-  });
-}
-
 std::string decode(std::string_view text, const std::string& whole) {
   std::string decoded;
   while (!text.empty()) {
@@ -105,6 +99,12 @@ void take_query(std::string_view query, InitMethod& method) {
 }
 
 }  // namespace
+
+bool is_scheme(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
+  });
+}
 
 InitMethod parse_init_method(const std::string& text) {
   constexpr std::string_view kSeparator = "://";

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace unisono::rendezvous {
 
@@ -22,6 +23,9 @@ struct InitMethod {
   /// Throws Error(kInvalidArgument) for anything else.
   [[nodiscard]] std::optional<int> number(const std::string& name, int least) const;
 };
+
+/// Whether it can stand before "://": small letters, digits, +, - and dots.
+[[nodiscard]] bool is_scheme(std::string_view text);
 
 /// Takes it apart. "%20" and the like stand for bytes in path and query.
 ///

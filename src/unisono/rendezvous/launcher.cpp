@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "unisono/base/config.h"
+#include "unisono/base/fnv.h"
 #include "unisono/rendezvous/kubeflow_launcher.h"
 #include "unisono/rendezvous/mpi_launcher.h"
 #include "unisono/rendezvous/slurm_launcher.h"
@@ -115,10 +116,9 @@ std::uint16_t port_of(std::uint64_t number) {
 }
 
 std::uint16_t port_of(std::string_view name) {
-  // FNV-1a: the same on every machine, unlike std::hash.
-  std::uint64_t hash = 14'695'981'039'346'656'037U;
+  std::uint64_t hash = kFnvStart;
   for (const char letter : name) {
-    hash = (hash ^ static_cast<unsigned char>(letter)) * 1'099'511'628'211U;
+    hash = fnv_step(hash, static_cast<unsigned char>(letter));
   }
   return port_of(hash);
 }

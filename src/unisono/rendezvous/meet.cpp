@@ -52,6 +52,7 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
           store::TcpStoreOptions{.host = assignment.master_addr,
                                  .port = assignment.master_port,
                                  .secret = secret,
+                                 .tls = config.tls,
                                  .rank = assignment.rank},
           next);
     } catch (const Error& error) {
@@ -82,6 +83,7 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
 Meeting meet(const Config& config, const Assignment& assignment, Deadline deadline) {
   Meeting meeting;
   meeting.assignment = assignment;
+  meeting.tls = config.tls;
   if (assignment.is_on_one_node) {
     meeting.assignment.master_addr = "127.0.0.1";
   }
@@ -91,6 +93,7 @@ Meeting meet(const Config& config, const Assignment& assignment, Deadline deadli
     meeting.host = std::make_unique<store::TcpStoreHost>(
         store::TcpServerOptions{.address = listen_address(meeting.assignment, has_secret),
                                 .secret = meeting.secret,
+                                .tls = config.tls,
                                 .logger = Logger("store", config.log_level)});
   }
   const std::shared_ptr<store::TcpStore> store =
@@ -107,6 +110,7 @@ std::shared_ptr<store::Store> connect_again(const Meeting& meeting,
       store::TcpStoreOptions{.host = meeting.assignment.master_addr,
                              .port = meeting.assignment.master_port,
                              .secret = meeting.secret,
+                             .tls = meeting.tls,
                              .rank = meeting.assignment.rank,
                              .io_timeout = io_timeout},
       Deadline::after(io_timeout));

@@ -15,6 +15,7 @@ namespace unisono::rendezvous {
 struct Meeting {
   Assignment assignment;
   std::string secret;                         ///< Empty for a job on loopback without one.
+  bool tls = false;                           ///< With the store.
   std::unique_ptr<store::TcpStoreHost> host;  ///< On rank 0, unless the launcher has the store.
   std::shared_ptr<store::Store> store;        ///< Shared by all who ask the store.
   /// The store's connection, to be watched for its end.

@@ -18,22 +18,30 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/interruptible_pause.h"
 #include "unisono/base/log.h"
-#include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
 #include "unisono/net/address.h"
+#include "unisono/net/interfaces.h"
 #include "unisono/net/io.h"
 #include "unisono/net/multicast.h"
 #include "unisono/net/port_reservation.h"
 #include "unisono/rendezvous/announcement.h"
+#include "unisono/rendezvous/data_listener.h"
+#include "unisono/rendezvous/gather.h"
 #include "unisono/rendezvous/gathering.h"
+#include "unisono/rendezvous/interface_choice.h"
 #include "unisono/rendezvous/node_id.h"
 #include "unisono/rendezvous/secret.h"
+#include "unisono/rendezvous/wanted_place.h"
 
 namespace unisono::rendezvous {
 namespace {
 
 constexpr std::chrono::milliseconds kInterval{100};
+
+// An interface that was switched on just now may need so long until something can be sent there.
+constexpr std::chrono::seconds kInterfaceDelay{4};
 
 net::Address group_of(const InitMethod& method) {
   const std::optional<net::Address> group =
@@ -45,33 +53,16 @@ net::Address group_of(const InitMethod& method) {
   return *group;
 }
 
-int world_size_of(const InitMethod& method, const GivenPlace& given) {
-  if (given.rank >= 0) {
+WantedPlace wanted_place(const GatherRequest& request) {
+  WantedPlace wanted = read_wanted_place(request.method, request.given);
+  if (wanted.rank) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("init_method \"{}\": the program gives rank {}, but at a multicast "
-                            "group ranks are given out",
-                            method.text,
-                            given.rank));
+                fmt::format("init_method \"{}\": rank {} is given, but at a multicast group ranks "
+                            "are given out",
+                            request.method.text,
+                            *wanted.rank));
   }
-  for (const auto& [name, value] : method.query) {
-    if (name != "world_size" && name != "group_name") {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("init_method \"{}\": there is no option {} at a multicast group; "
-                              "ranks are given out there",
-                              method.text,
-                              name));
-    }
-  }
-  const std::optional<int> world_size =
-      given.world_size >= 0 ? given.world_size : method.number("world_size", 1);
-  if (!world_size || *world_size == 0) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("init_method \"{}\": there is no world_size; give it in InitOptions or "
-                            "as {}?world_size=4",
-                            method.text,
-                            method.text));
-  }
-  return *world_size;
+  return wanted;
 }
 
 std::uint64_t random_id() {
@@ -88,11 +79,7 @@ class Presence {
   }
 
   ~Presence() {
-    {
-      const MutexLock lock(mutex_);
-      is_over_ = true;
-    }
-    over_.notify_one();
+    pause_.end();
     thread_.join();
   }
 
@@ -103,29 +90,19 @@ class Presence {
 
  private:
   void announce() {
-    try {
-      do {
+    do {
+      try {
         socket_.send(packet_);
-      } while (pause());
-    } catch (const std::exception&) {
-      return;  // Those who did not hear it say so when their time is up.
-    }
-  }
-
-  [[nodiscard]] bool pause() {
-    const Deadline next = Deadline::after(kInterval);
-    const MutexLock lock(mutex_);
-    while (!is_over_ && over_.wait_until(mutex_, next.time())) {
-    }
-    return !is_over_;
+      } catch (const std::exception&) {
+        continue;  // Those who never hear it say so when their time is up.
+      }
+    } while (pause_.wait_until(Deadline::after(kInterval)));
   }
 
   net::MulticastSocket socket_;
   net::PortReservation port_;
   std::vector<std::byte> packet_;
-  Mutex mutex_;
-  Condition over_;
-  bool is_over_ UNISONO_GUARDED_BY(mutex_) = false;
+  InterruptiblePause pause_;
   std::thread thread_;
 };
 
@@ -136,6 +113,9 @@ void listen(net::MulticastSocket& socket,
             Deadline deadline) {
   while (!gathering.place() && net::wait_for(socket.fd(), POLLIN, deadline)) {
     while (const std::optional<net::MulticastSocket::Packet> packet = socket.receive()) {
+      if (deadline.has_passed()) {
+        return;  // Somebody sends more than can be read.
+      }
       if (const std::optional<Announcement> said = decode_announcement(packet->bytes, secret)) {
         gathering.hear(*said, packet->from.ip(), Deadline::Clock::now());
       }
@@ -150,20 +130,19 @@ bool is_multicast(const InitMethod& method) {
   return method.scheme == "tcp" && address && address->is_multicast();
 }
 
-Gathered gather_by_multicast(const InitMethod& method,
-                             const Config& config,
-                             const GivenPlace& given,
-                             Deadline deadline) {
-  const int n = world_size_of(method, given);
+Gathered gather_by_multicast(const GatherRequest& request) {
+  const auto& [method, given, config, environment, deadline] = request;
+  const WantedPlace wanted = wanted_place(request);
   // Who has no secret stays on this machine.
   const std::string secret = find_secret(config, "localhost");
   const net::Address group = group_of(method);
-  net::MulticastSocket socket(group, secret.empty());
-  net::PortReservation port(net::Address::any(group.family(), 0));
-  const auto name = method.query.find("group_name");
-  Gathering gathering({.group_name = name == method.query.end() ? "" : name->second,
+  net::MulticastSocket socket(
+      group,
+      choose_group_interfaces(config.interface, net::interfaces(), group.family(), secret.empty()));
+  net::PortReservation port = reserve_store_port(config, group.family());
+  Gathering gathering({.group_name = wanted.group_name,
                        .id = random_id(),
-                       .world_size = n,
+                       .world_size = wanted.world_size,
                        .pid = ::getpid(),
                        .host = host_name(),
                        .store_port = port.port()});
@@ -184,14 +163,20 @@ Gathered gather_by_multicast(const InitMethod& method,
       logger.warning(message);
       patience *= 2;
     }
-    socket.send(encode(gathering.announce(now), secret));
+    try {
+      socket.send(encode(gathering.announce(now), secret));
+    } catch (const Error&) {
+      if (now - start > kInterfaceDelay) {
+        throw;
+      }
+    }
     listen(socket, secret, gathering, earlier(deadline, Deadline::after(kInterval)));
   }
   std::vector<std::byte> packet = encode(gathering.announcement(), secret);
   return {.assignment = {.master_addr = place->master_address,
                          .master_port = place->master_port,
                          .rank = place->rank,
-                         .world_size = n},
+                         .world_size = wanted.world_size},
           .presence =
               std::make_shared<Presence>(std::move(socket), std::move(port), std::move(packet))};
 }

@@ -17,6 +17,7 @@ using ::testing::HasSubstr;
 Entry entry(int rank, int world_size) {
   Entry entry;
   entry.version = 1;
+  entry.release = "1.2.3";
   entry.member.rank = rank;
   entry.member.world_size = world_size;
   entry.member.host = "host-" + std::to_string(rank);
@@ -78,7 +79,20 @@ TEST(RosterCheck, DifferentVersionsAreIncompatible) {
   ASSERT_TRUE(problem.has_value());
   EXPECT_EQ(problem->code(), ErrorCode::kIncompatible);
   EXPECT_THAT(problem->what(),
-              HasSubstr("protocol version 1 on rank 0 (pid 100 on host-0), but 2 on rank 1"));
+              HasSubstr("1.2.3 (protocol 1) on rank 0 (pid 100 on host-0), but 1.2.3 (protocol 2) "
+                        "on rank 1"));
+}
+
+TEST(RosterCheck, DifferentReleasesAreIncompatible) {
+  std::vector<Entry> entries = full(2);
+  entries[1].release = "1.2.4";
+  const auto problem = find_problem(entries);
+  ASSERT_TRUE(problem.has_value());
+  EXPECT_EQ(problem->code(), ErrorCode::kIncompatible);
+  EXPECT_STREQ(problem->what(),
+               "rendezvous: the ranks run different releases of unisono: 1.2.3 (protocol 1) on "
+               "rank 0 (pid 100 on host-0), but 1.2.4 (protocol 1) on rank 1 (pid 101 on host-1); "
+               "give all the same one");
 }
 
 TEST(RosterCheck, LoopbackCannotBeReachedFromElsewhere) {

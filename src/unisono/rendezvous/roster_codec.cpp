@@ -1,10 +1,13 @@
 #include "unisono/rendezvous/roster_codec.h"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,7 +23,7 @@ constexpr std::size_t kMaxEntryBytes = 4096;
 // Reads fields one after the other; once one is missing, all that follow are.
 class Fields {
  public:
-  explicit Fields(const std::string& text) : reader_(std::as_bytes(std::span(text))) {}
+  explicit Fields(std::string_view text) : reader_(std::as_bytes(std::span(text))) {}
 
   template <class T>
   T number() {
@@ -44,7 +47,7 @@ class Fields {
   bool is_good_ = true;
 };
 
-std::optional<Entry> decode_entry(const std::string& text) {
+std::optional<Entry> decode_entry(std::string_view text) {
   Fields fields(text);
   Entry entry;
   entry.version = fields.number<std::uint16_t>();
@@ -53,6 +56,7 @@ std::optional<Entry> decode_entry(const std::string& text) {
   entry.member.world_size = fields.number<std::int32_t>();
   entry.member.pid = fields.number<std::int64_t>();
   entry.member.host = fields.text();
+  entry.release = fields.text();
   // The fields so far are the same in every version, so that messages can name the rank.
   if (entry.version == net::kProtocolVersion) {
     entry.member.node = fields.text();
@@ -68,6 +72,10 @@ std::optional<Entry> decode_entry(const std::string& text) {
 
 }  // namespace
 
+std::string describe_version(const Entry& entry) {
+  return fmt::format("{} (protocol {})", entry.release, entry.version);
+}
+
 std::string encode_entry(const Entry& entry) {
   const Member& member = entry.member;
   ByteWriter body;
@@ -77,6 +85,7 @@ std::string encode_entry(const Entry& entry) {
   body.put<std::int32_t>(member.world_size);
   body.put<std::int64_t>(member.pid);
   body.put_string(member.host);
+  body.put_string(entry.release);
   body.put_string(member.node);
   body.put_string(member.address);
   body.put(member.port);
@@ -86,11 +95,11 @@ std::string encode_entry(const Entry& entry) {
   return {reinterpret_cast<const char*>(record.bytes().data()), record.bytes().size()};
 }
 
-std::optional<std::vector<Entry>> decode_entries(const std::string& text) {
+std::optional<std::vector<Entry>> decode_entries(std::string_view text) {
   std::vector<Entry> entries;
   ByteReader reader(std::as_bytes(std::span(text)));
   while (!reader.rest().empty()) {
-    const std::optional<std::string> record = reader.get_string(kMaxEntryBytes);
+    const std::optional<std::string_view> record = reader.get_string_view(kMaxEntryBytes);
     std::optional<Entry> entry = record ? decode_entry(*record) : std::nullopt;
     if (!entry) {
       return std::nullopt;

@@ -14,6 +14,7 @@ namespace {
 
 Entry sample(int rank) {
   return {.version = net::kProtocolVersion,
+          .release = "1.2.3",
           .nonce = 0x123456789ABCDEF0,
           .member = {.rank = rank,
                      .world_size = 4,
@@ -31,6 +32,7 @@ TEST(RosterCodec, EntriesThatAreAppendedComeBack) {
   ASSERT_EQ(entries->size(), 2U);
   const Entry& last = entries->back();
   EXPECT_EQ(last.version, net::kProtocolVersion);
+  EXPECT_EQ(last.release, "1.2.3");
   EXPECT_EQ(last.nonce, 0x123456789ABCDEF0);
   EXPECT_EQ(last.member.rank, 3);
   EXPECT_EQ(last.member.world_size, 4);
@@ -70,6 +72,7 @@ TEST(RosterCodec, AnotherVersionGivesWhatItsMessagesNeed) {
   const auto entries = decode_entries(text);
   ASSERT_TRUE(entries.has_value());
   EXPECT_EQ(entries->front().version, net::kProtocolVersion + 1);
+  EXPECT_EQ(entries->front().release, "1.2.3");
   EXPECT_EQ(entries->front().member.rank, 2);
   EXPECT_EQ(entries->front().member.host, "node-a");
   EXPECT_EQ(entries->front().member.address, "");

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -25,7 +26,7 @@ namespace {
 constexpr std::size_t kMaxSecretBytes = 4096;
 
 Error file_error(ErrorCode code, const std::string& path, const std::string& problem) {
-  return {code, fmt::format("UNISONO_SECRET_FILE=\"{}\" {}", path, problem)};
+  return {code, fmt::format("the job's secret: the file \"{}\" {}", path, problem)};
 }
 
 void check_private(const Fd& fd, const std::string& path) {
@@ -36,27 +37,37 @@ void check_private(const Fd& fd, const std::string& path) {
   if (!S_ISREG(status.st_mode)) {
     throw file_error(ErrorCode::kInvalidArgument, path, "is not a file");
   }
-  if (status.st_uid != ::geteuid()) {
+  const bool is_own = status.st_uid == ::geteuid();
+  if (!is_own && status.st_uid != 0) {
     throw file_error(
         ErrorCode::kInvalidArgument,
         path,
         fmt::format("belongs to user {}, and this process to user {}", status.st_uid, ::geteuid()));
   }
-  constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
-  if ((status.st_mode & kOthers) != 0) {
+  // Of root's, which may be read by a group that root has chosen, as Kubernetes mounts them.
+  constexpr mode_t kMoreThanRead = S_IWGRP | S_IXGRP | S_IRWXO;
+  const mode_t others = is_own ? S_IRWXG | S_IRWXO : kMoreThanRead;
+  if ((status.st_mode & others) != 0) {
     throw file_error(ErrorCode::kInvalidArgument,
                      path,
-                     fmt::format("has mode {:04o}, so others can use it: chmod 600 \"{}\"",
+                     fmt::format("has mode {:04o}, so others can use it: chmod {} \"{}\"",
                                  status.st_mode & 07777,
+                                 is_own ? "600" : "440",
                                  path));
   }
 }
 
-std::string read_secret_file(const std::string& path) {
+// Nothing if there is no such file, or, where that `may_be_out_of_reach`, this user can't open it:
+// in containers HOME may be another's.
+std::optional<std::string> read_secret_file(const std::string& path, bool may_be_out_of_reach) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.is_open()) {
     const int error_number = errno;
-    throw file_error(error_number == ENOENT ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument,
+    if (error_number == ENOENT || error_number == ENOTDIR ||
+        (error_number == EACCES && may_be_out_of_reach)) {
+      return std::nullopt;
+    }
+    throw file_error(ErrorCode::kInvalidArgument,
                      path,
                      "can't be opened: " + std::generic_category().message(error_number));
   }
@@ -97,13 +108,24 @@ std::string find_secret(const Config& config, const std::string& master_addr) {
     return config.secret;
   }
   if (!config.secret_file.empty()) {
-    return read_secret_file(config.secret_file);
+    const std::optional<std::string> secret = read_secret_file(config.secret_file, false);
+    if (!secret) {
+      throw file_error(
+          ErrorCode::kNotFound, config.secret_file, "of UNISONO_SECRET_FILE does not exist");
+    }
+    return *secret;
+  }
+  if (!config.home.empty()) {
+    if (const auto secret = read_secret_file(config.home + "/.unisono/secret", true)) {
+      return *secret;
+    }
   }
   if (!is_loopback_host(master_addr)) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("MASTER_ADDR=\"{}\" can be reached from other machines, and the job "
-                            "has no secret: set UNISONO_SECRET, or UNISONO_SECRET_FILE to a file "
-                            "of mode 0600, to the same on every rank (\"unisono run\" does)",
+                            "has no secret: put one into ~/.unisono/secret, a file of mode 0600, "
+                            "where nodes share the home, or set UNISONO_SECRET to the same on "
+                            "every rank (\"unisono run\" does)",
                             master_addr));
   }
   return {};

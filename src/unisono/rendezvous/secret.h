@@ -10,8 +10,8 @@ namespace unisono::rendezvous {
 /// localhost, or a name that leads only there.
 [[nodiscard]] bool is_loopback_host(const std::string& host);
 
-/// The job's secret: the configuration's own, or the contents of its file. Empty, when there is
-/// neither and the ranks meet on loopback.
+/// The job's secret: the configuration's own, or the contents of its file, or of
+/// ~/.unisono/secret. Empty, when there is none of these and the ranks meet on loopback.
 ///
 /// Throws Error: kInvalidArgument when there is none but others could connect, or when the file is
 /// not a private one of this user; kNotFound.

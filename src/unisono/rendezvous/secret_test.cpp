@@ -1,5 +1,9 @@
 #include "unisono/rendezvous/secret.h"
 
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <string>
 
 #include <gmock/gmock.h>
@@ -47,19 +51,71 @@ TEST_F(SecretFile, TheVariableComesBeforeTheFile) {
   EXPECT_EQ(find_secret(config, "10.0.0.1"), "from the variable");
 }
 
+TEST_F(SecretFile, TheOneInTheHomeFolderIsTheLast) {
+  Config config;
+  config.home = folder_.path();
+  EXPECT_EQ(find_secret(config, "127.0.0.1"), "");
+  EXPECT_THAT(message_of(config, ErrorCode::kInvalidArgument), HasSubstr("~/.unisono/secret"));
+  (void)folder_.write(".unisono/secret", "at home\n", 0600);
+  EXPECT_EQ(find_secret(config, "10.0.0.1"), "at home");
+  EXPECT_EQ(find_secret(config, "127.0.0.1"), "at home");
+  config.secret_file = folder_.write("named", "named", 0600);
+  EXPECT_EQ(find_secret(config, "10.0.0.1"), "named");
+  config.secret_file.clear();
+  (void)folder_.write(".unisono/other", "x", 0600);
+  (void)folder_.write(".unisono/secret", "at home", 0644);
+  EXPECT_THAT(message_of(config, ErrorCode::kInvalidArgument), HasSubstr("has mode 0"));
+}
+
 TEST_F(SecretFile, AFileThatOthersCanReadIsRefused) {
   for (const unsigned mode : {0644U, 0640U, 0660U, 0604U, 0610U}) {
     const std::string message = message_of(config_with("s", mode), ErrorCode::kInvalidArgument);
-    EXPECT_THAT(message, HasSubstr("UNISONO_SECRET_FILE=\"" + folder_.path()));
+    EXPECT_THAT(message, HasSubstr("the file \"" + folder_.path()));
     EXPECT_THAT(message, HasSubstr("has mode 06"));
     EXPECT_THAT(message, HasSubstr("chmod 600"));
   }
 }
 
+// Another effective user, for a time.
+class OtherUser {
+ public:
+  OtherUser() { EXPECT_EQ(::setegid(kNobody) + ::seteuid(kNobody), 0); }
+
+  ~OtherUser() { EXPECT_EQ(::seteuid(0) + ::setegid(0), 0); }
+
+  OtherUser(const OtherUser&) = delete;
+  OtherUser& operator=(const OtherUser&) = delete;
+  OtherUser(OtherUser&&) = delete;
+  OtherUser& operator=(OtherUser&&) = delete;
+
+  static constexpr uid_t kNobody = 65534;
+};
+
+TEST_F(SecretFile, OneOfRootsMayBeReadByAGroup) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "only root can give files away";
+  }
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 0755), 0);
+  for (const unsigned mode : {0440U, 0640U, 0444U, 0460U}) {
+    const Config config = config_with("mounted", mode);
+    ASSERT_EQ(::chown(config.secret_file.c_str(), 0, OtherUser::kNobody), 0);
+    const OtherUser user;
+    if (mode == 0440 || mode == 0640) {
+      EXPECT_EQ(find_secret(config, "10.0.0.1"), "mounted");
+    } else {
+      EXPECT_THAT(message_of(config, ErrorCode::kInvalidArgument), HasSubstr("chmod 440"));
+    }
+  }
+  const Config config = config_with("another's", 0600);
+  ASSERT_EQ(::chown(config.secret_file.c_str(), 12345, 12345), 0);
+  EXPECT_THAT(message_of(config, ErrorCode::kInvalidArgument), HasSubstr("belongs to user 12345"));
+}
+
 TEST_F(SecretFile, WhatIsNoFileOrHoldsNothingIsExplained) {
   Config config;
   config.secret_file = folder_.path() + "/missing";
-  EXPECT_THAT(message_of(config, ErrorCode::kNotFound), HasSubstr("No such file"));
+  EXPECT_THAT(message_of(config, ErrorCode::kNotFound),
+              HasSubstr("of UNISONO_SECRET_FILE does not exist"));
   config.secret_file = folder_.path();
   EXPECT_THAT(message_of(config, ErrorCode::kInvalidArgument), HasSubstr("is not a file"));
   EXPECT_THAT(message_of(config_with("\n", 0600), ErrorCode::kInvalidArgument),

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -66,8 +67,8 @@ LogId random_id() {
 
 }  // namespace
 
-FileLog::FileLog(std::string path, const Limits& limits, Deadline deadline)
-    : path_(std::move(path)), limits_(limits) {
+FileLog::FileLog(const std::string& path, const Limits& limits, Deadline deadline)
+    : path_(std::filesystem::absolute(path)), limits_(limits) {
   // It may be deleted before the lock is there: the last job's last rank does so.
   while (!try_open(deadline)) {
     if (deadline.has_passed()) {

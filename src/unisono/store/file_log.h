@@ -42,7 +42,7 @@ class FileLog {
   /// Throws Error: kNotFound without its folder, kInvalidArgument for what is no file,
   /// kCorruptData for one that is not ours, kIncompatible for another version's, kTimeout,
   /// kSystem.
-  FileLog(std::string path, const Limits& limits, Deadline deadline);
+  FileLog(const std::string& path, const Limits& limits, Deadline deadline);
 
   ~FileLog();
 
@@ -53,6 +53,9 @@ class FileLog {
 
   /// Throws Error(kTimeout).
   [[nodiscard]] Lock lock(LockableFile::Mode mode, Deadline deadline);
+
+  /// Numbers that processes hold as long as they use the file.
+  [[nodiscard]] LockableFile& claims() { return *file_; }
 
   // These want the lock.
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,6 +48,30 @@ void FileStore::remove() {
   const FileLog::Lock lock = log_->lock(LockableFile::Mode::kExclusive, deadline);
   log_->remove();
   closed_because_ = "its file was removed";
+}
+
+bool FileStore::leave() {
+  const Deadline deadline = Deadline::after(io_timeout_);
+  const TurnHolder turn(*turn_, deadline, name());
+  const FileLog::Lock lock = log_->lock(LockableFile::Mode::kExclusive, deadline);
+  closed_because_ = "this process left it";
+  // Under the lock: of two that leave at the same time the second deletes the file.
+  log_->claims().release_claims();
+  const bool is_last = !log_->claims().has_claims();
+  if (is_last) {
+    log_->remove();
+  }
+  return is_last;
+}
+
+bool FileStore::claim(std::uint32_t number) {
+  const TurnHolder turn(*turn_, Deadline::after(io_timeout_), name());
+  return log_->claims().claim(number);
+}
+
+bool FileStore::is_claimed(std::uint32_t number) {
+  const TurnHolder turn(*turn_, Deadline::after(io_timeout_), name());
+  return log_->claims().is_claimed(number);
 }
 
 bool FileStore::run(const Call& call, const Attempt& attempt) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,6 +63,17 @@ class FileStore final : public MapStore {
   /// Deletes the file, unless another has taken its place, and closes the store: for who knows that
   /// nobody needs it any more. Those who still use it get Error(kPeerLost).
   void remove();
+
+  /// Holds a number as long as the store lives: the mark of a process that is there. False if
+  /// another holds it. When a process ends, however it does, its numbers are free.
+  [[nodiscard]] bool claim(std::uint32_t number);
+
+  /// Whether another holds the number.
+  [[nodiscard]] bool is_claimed(std::uint32_t number);
+
+  /// Gives this store's numbers up and closes it. If nobody else holds one, deletes the file as
+  /// remove() does, and returns true.
+  bool leave();
 
  private:
   bool run(const Call& call, const Attempt& attempt) override;

@@ -276,6 +276,31 @@ std::uint64_t n_bytes_read() {
   return n_bytes;
 }
 
+TEST_F(FileStoreTest, TheLastToLeaveWithoutOthersNumbersDeletesTheFile) {
+  const auto anna = open();
+  const auto bert = open();
+  EXPECT_TRUE(anna->claim(1));
+  EXPECT_TRUE(bert->claim(2));
+  EXPECT_FALSE(bert->claim(1));
+  EXPECT_TRUE(bert->is_claimed(1));
+  EXPECT_FALSE(anna->leave());
+  EXPECT_TRUE(std::filesystem::exists(path_));
+  EXPECT_THROW(anna->set("a", "1"), Error);
+  EXPECT_FALSE(bert->is_claimed(1));
+  bert->set("b", "1");
+  EXPECT_TRUE(bert->leave());
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(FileStoreTest, ARelativePathHoldsWhenTheProcessGoesElsewhere) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(std::filesystem::path(path_).parent_path());
+  FileStore store({.path = std::filesystem::path(path_).filename()}, soon());
+  std::filesystem::current_path(before);
+  store.set("a", "1");
+  EXPECT_EQ(store.try_get("a"), "1");
+}
+
 TEST_F(FileStoreTest, CallsReadWhatIsNew) {
   const auto store = open();
   const auto other = open();

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -86,15 +88,40 @@ StoreChannel connect_plain(const TcpStoreOptions& options, Deadline deadline) {
   return channel;
 }
 
+void say_hello(StoreChannel& channel, const TcpStoreOptions& options, Deadline deadline) {
+  if (options.tls) {
+    channel.start_tls(options.secret, deadline);
+  }
+  const std::string peer = "hello with " + channel.peer();
+  net::HelloInfo theirs;
+  try {
+    theirs = net::connect_hello(
+        {.write = [&](std::span<const std::byte> bytes) { channel.send(bytes, deadline); },
+         .read = [&](std::span<std::byte> bytes) { channel.read(bytes, deadline); }},
+        options.secret,
+        {.job = "", .purpose = kHelloPurpose, .rank = options.rank},
+        peer);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kPeerLost || options.tls) {
+      throw;
+    }
+    throw Error(error.code(),
+                std::string(error.what()) +
+                    "; it is no store of ours, or one that wants TLS (UNISONO_TLS=on)");
+  }
+  // A rank's data port knows the secret, too, and somebody may have led us there.
+  if (theirs.purpose != kHelloPurpose) {
+    throw Error(ErrorCode::kUnauthenticated,
+                fmt::format("{}: it is there for \"{}\", and no store", peer, theirs.purpose));
+  }
+}
+
 }  // namespace
 
 Introduced introduce(const TcpStoreOptions& options, Deadline deadline) {
   StoreChannel channel = connect(options, deadline);
   if (!options.secret.empty()) {
-    net::connect_hello(channel.fd(),
-                       options.secret,
-                       {.job = "", .purpose = kHelloPurpose, .rank = options.rank},
-                       deadline);
+    say_hello(channel, options, deadline);
   } else if (!is_ours(channel, deadline)) {
     return {.channel = connect_plain(options, deadline), .is_plain = true};
   }

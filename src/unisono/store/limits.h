@@ -4,6 +4,10 @@
 
 namespace unisono::store {
 
+/// What each key and value of a request counts for besides its bytes: many empty ones cost memory,
+/// too.
+inline constexpr std::size_t kStringOverhead = 32;
+
 /// What a store takes. Calls beyond throw Error(kInvalidArgument); a server closes the connection
 /// that goes beyond, alone.
 struct Limits {

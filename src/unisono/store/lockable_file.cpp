@@ -1,11 +1,13 @@
 #include "unisono/store/lockable_file.h"
 
 #include <fcntl.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <thread>
 #include <utility>
 
@@ -38,6 +40,22 @@ LockableFile::~LockableFile() {
   turn_of_the_process().give_back();
 }
 
+// Of bytes, most of which are beyond the file's end.
+struct LockableFile::Range {
+  off_t first;
+  off_t n_bytes;
+
+  static Range contents() { return {.first = 0, .n_bytes = kFirstClaim}; }
+
+  static Range claim(std::uint32_t number) {
+    return {.first = kFirstClaim + off_t{number}, .n_bytes = 1};
+  }
+
+  static Range all_claims() { return {.first = kFirstClaim, .n_bytes = off_t{1} << 32}; }
+
+  static constexpr off_t kFirstClaim = off_t{1} << 48;
+};
+
 bool LockableFile::lock(Mode mode, Deadline deadline) {
   std::chrono::nanoseconds pause = std::chrono::microseconds(50);
   for (;;) {
@@ -57,7 +75,7 @@ bool LockableFile::lock(Mode mode, Deadline deadline) {
 }
 
 void LockableFile::unlock() noexcept {
-  (void)set_lock(F_UNLCK);
+  (void)set_lock(F_UNLCK, Range::contents());
   if (owner_ == LockOwner::kProcess) {
     turn_of_the_process().give_back();
   }
@@ -66,8 +84,8 @@ void LockableFile::unlock() noexcept {
 int LockableFile::try_lock(Mode mode) {
   const int type = mode == Mode::kShared ? F_RDLCK : F_WRLCK;
   if (owner_ == LockOwner::kDescriptor) {
-    const int error_number = set_lock(type);
-    if (error_number != EINVAL && error_number != ENOSYS && error_number != EOPNOTSUPP) {
+    const int error_number = set_lock(type, Range::contents());
+    if (!has_no_such_locks(error_number)) {
       return error_number;
     }
     owner_ = LockOwner::kProcess;
@@ -75,17 +93,59 @@ int LockableFile::try_lock(Mode mode) {
   if (!turn_of_the_process().take(Deadline::after(std::chrono::milliseconds(0)))) {
     return EAGAIN;
   }
-  const int error_number = set_lock(type);
+  const int error_number = set_lock(type, Range::contents());
   if (error_number != 0) {
     turn_of_the_process().give_back();
   }
   return error_number;
 }
 
-int LockableFile::set_lock(int type) const noexcept {
+bool LockableFile::claim(std::uint32_t number) {
+  // Locks of the process would hide the claims of its threads from each other.
+  const int error_number =
+      owner_ == LockOwner::kProcess ? EOPNOTSUPP : set_lock(F_WRLCK, Range::claim(number));
+  if (error_number != 0 && error_number != EAGAIN && error_number != EACCES) {
+    throw system_error("no fcntl() lock that belongs to an open file (F_OFD_SETLK)", error_number);
+  }
+  return error_number == 0;
+}
+
+void LockableFile::release_claims() noexcept {
+  (void)set_lock(F_UNLCK, Range::all_claims());
+}
+
+bool LockableFile::is_claimed(std::uint32_t number) const {
+  return is_locked(Range::claim(number));
+}
+
+bool LockableFile::has_claims() const {
+  return is_locked(Range::all_claims());
+}
+
+bool LockableFile::has_no_such_locks(int error_number) const noexcept {
+  return owner_ == LockOwner::kDescriptor &&
+         (error_number == EINVAL || error_number == ENOSYS || error_number == EOPNOTSUPP);
+}
+
+bool LockableFile::is_locked(const Range& range) const {
+  struct flock lock{};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = range.first;
+  lock.l_len = range.n_bytes;
+  const int command = owner_ == LockOwner::kDescriptor ? F_OFD_GETLK : F_GETLK;
+  if (::fcntl(fd_.get(), command, &lock) != 0) {
+    throw system_error("can't look for fcntl() locks", errno);
+  }
+  return lock.l_type != F_UNLCK;
+}
+
+int LockableFile::set_lock(int type, const Range& range) const noexcept {
   struct flock lock{};
   lock.l_type = static_cast<short>(type);
   lock.l_whence = SEEK_SET;
+  lock.l_start = range.first;
+  lock.l_len = range.n_bytes;
   const int command = owner_ == LockOwner::kDescriptor ? F_OFD_SETLK : F_SETLK;
   return ::fcntl(fd_.get(), command, &lock) == 0 ? 0 : errno;
 }

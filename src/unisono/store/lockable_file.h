@@ -15,8 +15,9 @@ enum class LockOwner : std::uint8_t {
   kProcess      ///< The process: among its threads only one such file at a time is locked.
 };
 
-/// A file with a lock on all of it, which processes on all machines that share the file respect.
-/// One thread at a time.
+/// A file with a lock on its contents, which processes on all machines that share the file respect,
+/// and with claims: numbers that at most one holds, until it closes the file or ends. One thread at
+/// a time.
 class LockableFile {
  public:
   enum class Mode : std::uint8_t { kShared, kExclusive };
@@ -41,10 +42,24 @@ class LockableFile {
 
   void unlock() noexcept;
 
+  /// False if another holds it. Throws Error(kSystem) as lock() does, also where only processes
+  /// can own locks.
+  [[nodiscard]] bool claim(std::uint32_t number);
+
+  void release_claims() noexcept;
+
+  /// By another than this.
+  [[nodiscard]] bool is_claimed(std::uint32_t number) const;
+  [[nodiscard]] bool has_claims() const;
+
  private:
+  struct Range;
+
   // 0, or errno.
   [[nodiscard]] int try_lock(Mode mode);
-  [[nodiscard]] int set_lock(int type) const noexcept;
+  [[nodiscard]] int set_lock(int type, const Range& range) const noexcept;
+  [[nodiscard]] bool has_no_such_locks(int error_number) const noexcept;
+  [[nodiscard]] bool is_locked(const Range& range) const;
 
   Fd fd_;
   LockOwner owner_;

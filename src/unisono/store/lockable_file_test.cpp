@@ -45,6 +45,16 @@ short lock_seen(const std::string& path, int command) {
   return lock.l_type;
 }
 
+class FileClaims : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::unique_ptr<LockableFile> open() const {
+    return std::make_unique<LockableFile>(Fd(::open(path_.c_str(), O_RDWR | O_CLOEXEC)));
+  }
+
+  test::TemporaryFolder folder_;
+  std::string path_ = folder_.write("file", "");
+};
+
 class LockableFileTest : public ::testing::TestWithParam<LockOwner> {
  protected:
   [[nodiscard]] std::unique_ptr<LockableFile> open() const {
@@ -55,6 +65,44 @@ class LockableFileTest : public ::testing::TestWithParam<LockOwner> {
   test::TemporaryFolder folder_;
   std::string path_ = folder_.write("file", "");
 };
+
+TEST_F(FileClaims, OneHoldsANumberUntilItClosesTheFile) {
+  const auto file = open();
+  const auto other = open();
+  auto third = open();
+  EXPECT_TRUE(third->claim(7));
+  EXPECT_FALSE(file->claim(7));
+  EXPECT_TRUE(file->claim(0));
+  EXPECT_TRUE(file->claim(0xFFFFFFFF));
+  EXPECT_TRUE(file->is_claimed(7));
+  EXPECT_FALSE(file->is_claimed(0)) << "its own";
+  EXPECT_TRUE(other->is_claimed(0));
+  EXPECT_TRUE(other->is_claimed(0xFFFFFFFF));
+  EXPECT_FALSE(other->is_claimed(1));
+  third.reset();
+  EXPECT_FALSE(file->is_claimed(7));
+  EXPECT_FALSE(file->has_claims());
+  EXPECT_TRUE(other->has_claims());
+  file->release_claims();
+  EXPECT_FALSE(other->has_claims());
+}
+
+TEST_F(FileClaims, TakeLocksThatAreTheDescriptors) {
+  LockableFile file(Fd(::open(path_.c_str(), O_RDWR | O_CLOEXEC)), LockOwner::kProcess);
+  EXPECT_THAT([&] { (void)file.claim(1); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("F_OFD_SETLK")));
+}
+
+TEST_F(FileClaims, LeaveTheLockToOthersAndTheLockLeavesThem) {
+  const auto file = open();
+  const auto other = open();
+  EXPECT_TRUE(file->claim(1));
+  ASSERT_TRUE(other->lock(Mode::kExclusive, at_once()));
+  EXPECT_TRUE(file->claim(2));
+  EXPECT_FALSE(file->lock(Mode::kShared, at_once()));
+  other->unlock();
+  EXPECT_TRUE(other->is_claimed(2));
+}
 
 TEST_P(LockableFileTest, OneAtATimeHoldsTheExclusiveLock) {
   std::atomic<int> n_holders = 0;

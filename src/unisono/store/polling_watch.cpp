@@ -8,10 +8,14 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
 
 namespace unisono::store {
+namespace {
+
+constexpr std::chrono::milliseconds kInterval{20};
+
+}  // namespace
 
 PollingWatch::PollingWatch(Store& store, const std::string& key, WatchCallback on_change)
     : store_(store), key_(key), on_change_(std::move(on_change)), value_(store.try_get(key)) {
@@ -19,16 +23,12 @@ PollingWatch::PollingWatch(Store& store, const std::string& key, WatchCallback o
 }
 
 PollingWatch::~PollingWatch() {
-  {
-    const MutexLock lock(mutex_);
-    is_stopped_ = true;
-  }
-  stopped_.notify_one();
+  pause_.end();
   thread_.join();
 }
 
 void PollingWatch::poll() {
-  while (pause()) {
+  while (pause_.wait_until(Deadline::after(kInterval))) {
     try {
       std::optional<std::string> value = store_.try_get(key_);
       if (value != value_) {
@@ -44,15 +44,6 @@ void PollingWatch::poll() {
       return;
     }
   }
-}
-
-// False when the watch ends.
-bool PollingWatch::pause() {
-  const Deadline next = Deadline::after(std::chrono::milliseconds(20));
-  const MutexLock lock(mutex_);
-  while (!is_stopped_ && stopped_.wait_until(mutex_, next.time())) {
-  }
-  return !is_stopped_;
 }
 
 }  // namespace unisono::store

@@ -4,7 +4,7 @@
 #include <string>
 #include <thread>
 
-#include "unisono/base/mutex.h"
+#include "unisono/base/interruptible_pause.h"
 #include "unisono/store/store.h"
 #include "unisono/store/watch.h"
 
@@ -26,15 +26,12 @@ class PollingWatch final : public Watch {
 
  private:
   void poll();
-  [[nodiscard]] bool pause() UNISONO_EXCLUDES(mutex_);
 
   Store& store_;
   std::string key_;
   WatchCallback on_change_;
   std::optional<std::string> value_;
-  Mutex mutex_;
-  Condition stopped_;
-  bool is_stopped_ UNISONO_GUARDED_BY(mutex_) = false;
+  InterruptiblePause pause_;
   std::thread thread_;
 };
 

@@ -56,9 +56,6 @@ const char* layout_of(std::uint8_t opcode) {
   }
 }
 
-// Many empty strings cost memory, too.
-constexpr std::size_t kStringOverhead = sizeof(std::string);
-
 }  // namespace
 
 std::size_t RequestParser::feed(std::span<const std::byte> bytes) {

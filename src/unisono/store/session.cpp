@@ -62,10 +62,6 @@ void Session::notify(const KeyChange& change) {
   reply_value(change.after);
 }
 
-std::vector<std::byte> Session::take_output() {
-  return std::exchange(output_, {}).bytes();
-}
-
 void Session::choose_state(std::byte first) {
   if (first == net::kHelloByte) {
     hello_ = std::make_unique<net::Hello>(
@@ -82,7 +78,7 @@ void Session::choose_state(std::byte first) {
 
 std::size_t Session::feed_hello(std::span<const std::byte> bytes) {
   const std::size_t n_taken = hello_->feed(bytes);
-  output_.put_raw(hello_->take_output());
+  replies_.put_raw(hello_->take_output());
   if (hello_->state() == net::Hello::State::kFailed) {
     close(hello_->error().what());
   } else if (hello_->state() == net::Hello::State::kDone) {
@@ -292,10 +288,13 @@ void Session::append(const std::string& key, const std::string& value) {
 }
 
 void Session::get(const std::vector<std::string>& keys) {
-  const std::string missing;
   for (const std::string& key : keys) {
-    const std::string* value = map_.find(key);
-    reply_text(value == nullptr ? missing : *value);
+    const std::shared_ptr<const std::string> value = map_.share(key);
+    if (value == nullptr) {
+      reply_text("");
+    } else if (has_room_for(sizeof(std::uint64_t) + value->size())) {
+      replies_.put_string(value);
+    }
   }
 }
 
@@ -316,7 +315,7 @@ void Session::reply_wait(WaitReply reply) {
 
 void Session::reply_text(const std::string& text) {
   if (has_room_for(sizeof(std::uint64_t) + text.size())) {
-    output_.put_string(text);
+    replies_.put_string(text);
   }
 }
 
@@ -330,13 +329,13 @@ void Session::reply_value(const std::optional<std::string>& value) {
 template <class T>
 void Session::reply_number(T number) {
   if (has_room_for(sizeof(number))) {
-    output_.put(number);
+    replies_.put(number);
   }
 }
 
 // Never again after a reply that found none: the client would take what follows for that one.
 bool Session::has_room_for(std::size_t n_bytes) {
-  if (n_unsent_bytes_ + output_.bytes().size() + n_bytes > limits_.max_unread_bytes) {
+  if (replies_.n_bytes() + n_bytes > limits_.max_unread_bytes) {
     close(fmt::format("it leaves more than {} bytes unread", limits_.max_unread_bytes));
   }
   return problem_.empty();

@@ -10,17 +10,17 @@
 #include <string>
 #include <vector>
 
-#include "unisono/base/bytes.h"
 #include "unisono/net/hello.h"
 #include "unisono/store/limits.h"
 #include "unisono/store/protocol.h"
+#include "unisono/store/replies.h"
 #include "unisono/store/request_parser.h"
 #include "unisono/store/store_map.h"
 #include "unisono/store/watch.h"
 
 namespace unisono::store {
 
-/// The server's side of one connection: bytes in, bytes out, no I/O.
+/// The server's side of one connection: bytes in, replies out, no I/O.
 ///
 /// Serves a client after its hello, or, when the store has no secret, after PyTorch's VALIDATE.
 /// Requests are answered in order: those that follow a wait are kept until it ends; only
@@ -53,17 +53,17 @@ class Session {
   /// Tells the client of a change of what it watches. To be called for StoreMap::take_news().
   void notify(const KeyChange& change);
 
-  /// Bytes for the client.
-  [[nodiscard]] std::vector<std::byte> take_output();
+  /// For the client. Whoever has sent some drops them; what is left is what the client has not
+  /// taken, which is limited.
+  [[nodiscard]] Replies& replies() { return replies_; }
 
-  /// Why the connection is to be closed, after the output is sent; empty while it may go on.
+  [[nodiscard]] const Replies& replies() const { return replies_; }
+
+  /// Why the connection is to be closed, after the replies are sent; empty while it may go on.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
   /// True once the client has the right to make requests.
   [[nodiscard]] bool is_admitted() const { return state_ == State::kServing; }
-
-  /// Replies that the connection has not sent yet, for the limit on them.
-  void set_n_unsent_bytes(std::size_t n_bytes) { n_unsent_bytes_ = n_bytes; }
 
  private:
   enum class State { kNew, kHello, kValidating, kServing };
@@ -108,9 +108,28 @@ class Session {
   bool is_waiting_ = false;
   std::deque<Request> deferred_;
   std::size_t n_deferred_bytes_ = 0;
-  ByteWriter output_;
-  std::size_t n_unsent_bytes_ = 0;
+  Replies replies_;
   std::string problem_;
 };
+
+/// What a server does after a session was fed: tells others of what has come, until nothing is left
+/// to tell, since a client that is woken may go on with requests that concern others in turn.
+/// `tell(id, body)` calls `body(session)` if that client is still there.
+template <class Tell>
+void serve_others(StoreMap& map, const Tell& tell) {
+  for (;;) {
+    const std::vector<ClientId> woken = map.take_woken();
+    const std::vector<StoreMap::News> news = map.take_news();
+    if (woken.empty() && news.empty()) {
+      return;
+    }
+    for (const ClientId id : woken) {
+      tell(id, [](Session& session) { session.wake(); });
+    }
+    for (const StoreMap::News& item : news) {
+      tell(item.client, [&](Session& session) { session.notify(*item.change); });
+    }
+  }
+}
 
 }  // namespace unisono::store

@@ -15,13 +15,16 @@
 #include "unisono/store/limits.h"
 #include "unisono/store/messages.h"
 #include "unisono/store/protocol.h"
+#include "unisono/store/replies.h"
 #include "unisono/store/store_map.h"
+#include "unisono/store/testing/take_replies.h"
 
 namespace unisono::store {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::take_replies;
 
 std::string text(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -60,7 +63,7 @@ class SessionTest : public ::testing::Test {
 
   static std::string answer(Session& session, const ByteWriter& request) {
     session.feed(request.bytes());
-    return text(session.take_output());
+    return text(take_replies(session));
   }
 
   static std::vector<std::string> keys(const std::string& key) { return {key}; }
@@ -76,10 +79,10 @@ TEST_F(SessionTest, RequestsAreAnsweredHoweverTheyAreCut) {
     session->feed(std::span(&byte, 1));
   }
   for (const std::byte byte : begin(Opcode::kGet, "k").bytes()) {
-    EXPECT_THAT(text(session->take_output()), IsEmpty());
+    EXPECT_THAT(text(take_replies(*session)), IsEmpty());
     session->feed(std::span(&byte, 1));
   }
-  EXPECT_EQ(text(session->take_output()), reply_of("value"));
+  EXPECT_EQ(text(take_replies(*session)), reply_of("value"));
 }
 
 TEST_F(SessionTest, AMissingKeyIsEmpty) {
@@ -95,10 +98,10 @@ TEST_F(SessionTest, RequestsBehindAWaitAreAnsweredAfterIt) {
   EXPECT_THAT(answer(*waiter, begin(Opcode::kGet, "k2")), IsEmpty());
   (void)answer(*other, begin(Opcode::kSet, "k", "1"));
   settle(*waiter);
-  EXPECT_EQ(text(waiter->take_output()), kStop + reply_of("1"));
+  EXPECT_EQ(text(take_replies(*waiter)), kStop + reply_of("1"));
   (void)answer(*other, begin(Opcode::kSet, "k2", "2"));
   settle(*waiter);
-  EXPECT_EQ(text(waiter->take_output()), kStop + reply_of("2"));
+  EXPECT_EQ(text(take_replies(*waiter)), kStop + reply_of("2"));
 }
 
 TEST_F(SessionTest, ACancellationOvertakesWhatStandsBehindTheWait) {
@@ -134,7 +137,7 @@ TEST_F(SessionTest, NewsFollowsTheAnswerToAWatch) {
   const std::vector<StoreMap::News> news = map_.take_news();
   ASSERT_EQ(news.size(), 1U);
   session->notify(*news[0].change);
-  EXPECT_EQ(text(session->take_output()),
+  EXPECT_EQ(text(take_replies(*session)),
             "\1" + reply_of("/k") + std::string("\0\1", 2) + reply_of("new"));
   EXPECT_THAT(answer(*session, begin(Opcode::kUnwatch, "k")), IsEmpty());
   map_.set("/k", "newer");
@@ -186,7 +189,7 @@ TEST_F(SessionTest, WithASecretPlainClientsAreNotServed) {
 void say_hello(Session& session, const std::string& secret, const std::string& purpose) {
   net::Hello hello(net::Hello::Side::kClient, secret, {.job = "", .purpose = purpose});
   session.feed(hello.take_output());
-  (void)hello.feed(session.take_output());
+  (void)hello.feed(take_replies(session));
   std::vector<std::byte> bytes = hello.take_output();
   const std::vector<std::byte> request = begin(Opcode::kSet, "k", "1").bytes();
   bytes.insert(bytes.end(), request.begin(), request.end());
@@ -269,7 +272,7 @@ TEST_F(SessionTest, NumbersThatNobodyReadsAreLimitedToo) {
   EXPECT_EQ(session->problem(), "");
   session->feed(begin(Opcode::kNumKeys).bytes());
   EXPECT_THAT(session->problem(), HasSubstr("unread"));
-  EXPECT_EQ(session->take_output().size(), 40U);
+  EXPECT_EQ(session->replies().n_bytes(), 40U);
 }
 
 TEST_F(SessionTest, NoReplyTakesThePlaceOfOneThatWasTooLarge) {

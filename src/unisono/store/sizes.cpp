@@ -23,6 +23,20 @@ void check_count(const Limits& limits, std::size_t n_keys) {
   }
 }
 
+// As the server counts it.
+std::size_t n_key_bytes(const std::string& key) {
+  return kKeyPrefix.size() + key.size() + kStringOverhead;
+}
+
+void check_request(const Limits& limits, std::size_t n_bytes) {
+  if (n_bytes > limits.max_request_bytes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("store: a request of {} bytes; at most {} are allowed, so use several",
+                            n_bytes,
+                            limits.max_request_bytes));
+  }
+}
+
 }  // namespace
 
 void check_sizes(const Limits& limits, const std::string& key, std::size_t n_value_bytes) {
@@ -44,16 +58,22 @@ void check_sizes(const Limits& limits, const std::string& key, std::size_t n_val
 
 void check_sizes(const Limits& limits, std::span<const std::string> keys) {
   check_count(limits, keys.size());
+  std::size_t n_bytes = 0;
   for (const std::string& key : keys) {
     check_sizes(limits, key, 0);
+    n_bytes += n_key_bytes(key);
   }
+  check_request(limits, n_bytes);
 }
 
 void check_sizes(const Limits& limits, std::span<const Store::KeyValue> pairs) {
   check_count(limits, pairs.size());
+  std::size_t n_bytes = 0;
   for (const auto& [key, value] : pairs) {
     check_sizes(limits, key, value.size());
+    n_bytes += n_key_bytes(key) + value.size() + kStringOverhead;
   }
+  check_request(limits, n_bytes);
 }
 
 }  // namespace unisono::store

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
+#include "unisono/net/tls_stream.h"
 
 namespace unisono::store {
 namespace {
@@ -27,12 +29,28 @@ constexpr std::uint64_t kMaxReplyBytes = std::uint64_t{1} << 30;
 StoreChannel::StoreChannel(Fd fd, std::string peer)
     : fd_(std::move(fd)), peer_(std::move(peer)), buffer_(kBufferBytes) {}
 
+void StoreChannel::start_tls(const std::string& secret, Deadline deadline) {
+  tls_ = std::make_unique<net::TlsStream>(fd_.get(), secret, deadline, peer_);
+}
+
 void StoreChannel::send(std::span<const std::byte> bytes, Deadline deadline) {
-  net::write_all(fd_.get(), bytes, deadline, peer_);
+  if (tls_ == nullptr) {
+    net::write_all(fd_.get(), bytes, deadline, peer_);
+  } else {
+    tls_->write_all(bytes, deadline, peer_);
+  }
 }
 
 bool StoreChannel::wait_for_reply(Deadline deadline) {
-  return n_used_ < n_filled_ || net::wait_for(fd_.get(), POLLIN, deadline);
+  if (n_used_ < n_filled_) {
+    return true;
+  }
+  if (tls_ == nullptr) {
+    return net::wait_for(fd_.get(), POLLIN, deadline);
+  }
+  n_used_ = 0;
+  n_filled_ = tls_->read_some(buffer_, deadline, peer_);
+  return n_filled_ > 0;
 }
 
 std::uint8_t StoreChannel::read_u8(Deadline deadline) {
@@ -68,18 +86,29 @@ T StoreChannel::read_number(Deadline deadline) {
 void StoreChannel::read(std::span<std::byte> bytes, Deadline deadline) {
   while (!bytes.empty()) {
     if (n_used_ == n_filled_) {
-      if (bytes.size() >= buffer_.size()) {
+      if (tls_ == nullptr && bytes.size() >= buffer_.size()) {
         net::read_exact(fd_.get(), bytes, deadline, peer_);
         return;
       }
-      n_used_ = 0;
-      n_filled_ = 0;
-      n_filled_ = net::read_at_least_one(fd_.get(), buffer_, deadline, peer_);
+      fill(deadline);
     }
     const std::size_t n = std::min(bytes.size(), n_filled_ - n_used_);
     std::memcpy(bytes.data(), buffer_.data() + n_used_, n);
     n_used_ += n;
     bytes = bytes.subspan(n);
+  }
+}
+
+void StoreChannel::fill(Deadline deadline) {
+  n_used_ = 0;
+  n_filled_ = 0;
+  if (tls_ == nullptr) {
+    n_filled_ = net::read_at_least_one(fd_.get(), buffer_, deadline, peer_);
+    return;
+  }
+  n_filled_ = tls_->read_some(buffer_, deadline, peer_);
+  if (n_filled_ == 0) {
+    throw Error(ErrorCode::kTimeout, fmt::format("{}: no answer in time", peer_));
   }
 }
 

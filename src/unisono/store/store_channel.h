@@ -2,27 +2,38 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
+#include "unisono/net/tls_stream.h"
 
 namespace unisono::store {
 
 /// The client's end of a connection to a store: writes requests, reads the parts of replies.
 ///
-/// Each member throws Error: kPeerLost, kTimeout, kCorruptData.
+/// Each member throws Error: kPeerLost, kTimeout, kCorruptData. One thread may send while another
+/// reads.
 class StoreChannel {
  public:
   /// `peer` names the store in errors.
   StoreChannel(Fd fd, std::string peer);
 
+  /// From here on all that is sent and read is within TLS.
+  ///
+  /// Throws Error(kUnauthenticated), too.
+  void start_tls(const std::string& secret, Deadline deadline);
+
   void send(std::span<const std::byte> bytes, Deadline deadline);
 
   /// Waits for the next byte; false when the deadline passed before.
   [[nodiscard]] bool wait_for_reply(Deadline deadline);
+
+  /// Fills `bytes`.
+  void read(std::span<std::byte> bytes, Deadline deadline);
 
   [[nodiscard]] std::uint8_t read_u8(Deadline deadline);
   [[nodiscard]] std::uint32_t read_u32(Deadline deadline);
@@ -36,10 +47,11 @@ class StoreChannel {
  private:
   template <class T>
   T read_number(Deadline deadline);
-  void read(std::span<std::byte> bytes, Deadline deadline);
+  void fill(Deadline deadline);
 
   Fd fd_;
   std::string peer_;
+  std::unique_ptr<net::TlsStream> tls_;
   // Bytes [n_used_, n_filled_) were received and not yet asked for.
   std::vector<std::byte> buffer_;
   std::size_t n_used_ = 0;

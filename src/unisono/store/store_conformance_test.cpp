@@ -323,6 +323,8 @@ TEST_P(StoreConformance, WhatIsTooLargeIsRefusedBeforeAnythingIsDone) {
   EXPECT_THROW((void)store_->check(Keys(131'073)), Error);
   EXPECT_THROW(store_->multi_set(Pairs(131'073)), Error);
   EXPECT_THROW(store_->multi_set(Pairs{{"a", "1"}, {"k", large}}), Error);
+  EXPECT_THROW(store_->multi_set(Pairs(8, {"k", std::string(8 << 20, 'x')})), Error);
+  EXPECT_THROW((void)store_->check(Keys(10'000, std::string(8000, 'k'))), Error);
   EXPECT_EQ(store_->num_keys(), 0);
   store_->set(std::string(8000, 'k'), std::string(8 << 20, 'x'));
   EXPECT_EQ(store_->num_keys(), 1) << "the store can still be used";

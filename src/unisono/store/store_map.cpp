@@ -86,7 +86,12 @@ bool StoreMap::matches(const std::string& key, const std::string& expected) cons
 
 const std::string* StoreMap::find(const std::string& key) const {
   const auto found = values_.find(key);
-  return found == values_.end() ? nullptr : &found->second;
+  return found == values_.end() ? nullptr : found->second.get();
+}
+
+std::shared_ptr<const std::string> StoreMap::share(const std::string& key) const {
+  const auto found = values_.find(key);
+  return found == values_.end() ? nullptr : found->second;
 }
 
 bool StoreMap::erase(const std::string& key) {
@@ -95,7 +100,7 @@ bool StoreMap::erase(const std::string& key) {
     return false;
   }
   std::optional<std::string> old = before(key);
-  n_bytes_ -= key.size() + found->second.size() + kNodeBytes;
+  n_bytes_ -= key.size() + found->second->size() + kNodeBytes;
   values_.erase(found);
   tell(key, std::move(old));
   return true;
@@ -236,6 +241,10 @@ void StoreMap::forget(ClientId client) {
     const std::string key = *watched->second.begin();
     unwatch(client, key);
   }
+  // It may have been woken for what it can't take any more.
+  for (const auto& [key, values] : queues_) {
+    wake_one(key);
+  }
 }
 
 std::optional<std::string> StoreMap::before(const std::string& key) const {
@@ -279,8 +288,11 @@ std::string& StoreMap::value_at(const std::string& key) {
   const auto [place, is_new] = values_.try_emplace(key);
   if (is_new) {
     n_bytes_ += key.size() + kNodeBytes;
+    place->second = std::make_shared<std::string>();
+  } else if (place->second.use_count() > 1) {
+    place->second = std::make_shared<std::string>(*place->second);
   }
-  return place->second;
+  return *place->second;
 }
 
 bool StoreMap::count_down(ClientId client) {

@@ -43,6 +43,9 @@ class StoreMap {
   /// Null if there is no value.
   [[nodiscard]] const std::string* find(const std::string& key) const;
 
+  /// The value as it is now, whatever becomes of the key's; null if there is none.
+  [[nodiscard]] std::shared_ptr<const std::string> share(const std::string& key) const;
+
   /// True if there was such a key. Queues stay.
   bool erase(const std::string& key);
 
@@ -92,7 +95,8 @@ class StoreMap {
 
   [[nodiscard]] std::size_t n_watched(ClientId client) const;
 
-  /// A client that has gone waits for nothing and watches nothing.
+  /// A client that has gone waits for nothing and watches nothing, and what it leaves in a queue is
+  /// for the next who waits.
   void forget(ClientId client);
 
   struct News {
@@ -123,7 +127,7 @@ class StoreMap {
   void wake_all(const std::string& key);
   void wake_one(const std::string& key);
 
-  std::map<std::string, std::string> values_;
+  std::map<std::string, std::shared_ptr<std::string>> values_;  // Changed only if unshared.
   std::map<std::string, std::deque<std::string>> queues_;
   std::unordered_map<std::string, std::deque<ClientId>> waiters_;
   std::unordered_map<ClientId, Wait> waits_;

@@ -111,6 +111,18 @@ TEST(StoreMap, AQueuePushWakesTheFirstWhoWaitsForNothingElse) {
   EXPECT_THAT(map.take_woken(), ElementsAre(kAnna));
 }
 
+TEST(StoreMap, WhatAClientThatHasGoneLeavesInAQueueWakesTheNext) {
+  StoreMap map;
+  for (const ClientId client : {kAnna, kBert}) {
+    EXPECT_FALSE(map.wait(client, {"q"}));
+  }
+  map.push("q", "1");
+  EXPECT_THAT(map.take_woken(), ElementsAre(kAnna));
+  map.forget(kAnna);
+  EXPECT_THAT(map.take_woken(), ElementsAre(kBert));
+  EXPECT_EQ(map.pop("q"), "1");
+}
+
 TEST(StoreMap, AKeyThatIsNamedTwiceIsWaitedForOnce) {
   StoreMap map;
   EXPECT_FALSE(map.wait(kAnna, {"q", "q"}));
@@ -201,6 +213,20 @@ TEST(StoreMap, WhoDoesNotWatchAnyMoreHearsNothing) {
   map.set("a", "2");
   map.set("b", "2");
   EXPECT_THAT(news_of(map), IsEmpty());
+}
+
+TEST(StoreMap, AValueThatIsSharedStaysAsItWas) {
+  StoreMap map;
+  EXPECT_EQ(map.share("k"), nullptr);
+  map.set("k", "1");
+  const auto first = map.share("k");
+  map.append("k", "2");
+  const auto second = map.share("k");
+  map.set("k", "3");
+  EXPECT_EQ(map.add("k", 1), 4);
+  EXPECT_TRUE(map.erase("k"));
+  EXPECT_EQ(*first, "1");
+  EXPECT_EQ(*second, "12");
 }
 
 TEST(StoreMap, MemoryIsCountedAndGivenBack) {

@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>  // IWYU pragma: keep (EPOLLIN, EPOLLOUT)
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <system_error>
@@ -23,57 +24,40 @@
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/io.h"
-#include "unisono/net/network.h"
 #include "unisono/net/socket.h"
-#include "unisono/net/socket_owner.h"
+#include "unisono/net/strangers.h"
+#include "unisono/net/tls.h"
+#include "unisono/store/replies.h"
+#include "unisono/store/server_connection.h"
 #include "unisono/store/session.h"
 #include "unisono/store/store_map.h"
 
 namespace unisono::store {
 namespace {
 
-// A client that has gone meanwhile has no address, and no owner.
-bool admits_plain(int fd, const PlainClients& allowed) {
-  try {
-    const net::Address client = net::peer_address(fd);
-    const auto contains_client = [&](const net::Network& network) {
-      return network.contains(client);
-    };
-    return std::any_of(allowed.networks.begin(), allowed.networks.end(), contains_client) ||
-           (allowed.own_user && client.is_loopback() &&
-            net::find_socket_owner(client, net::local_address(fd)) == ::geteuid());
-  } catch (const Error&) {
-    return false;
-  }
-}
+struct Connection : ServerConnection {
+  using ServerConnection::ServerConnection;
 
-// A connection of the server: the socket and what waits to be written to it.
-struct Connection {
-  Connection(Fd socket, ClientId id, StoreMap& map, const TcpServerOptions& options)
-      : fd(std::move(socket)),
-        peer(net::describe_peer(fd.get())),
-        session(id, map, options.secret, options.limits, [this, &options] {
-          return admits_plain(fd.get(), options.plain_clients);
-        }) {}
-
-  [[nodiscard]] std::size_t n_unsent() const { return unsent.size() - n_sent; }
-
-  Fd fd;
-  std::string peer;
-  Session session;
-  std::vector<std::byte> unsent;
-  std::size_t n_sent = 0;
   bool is_watching_writes = false;
   net::EventLoop::TimerId admission_timer = 0;
 };
 
-void check_address(const TcpServerOptions& options) {
+void check(const TcpServerOptions& options) {
   if (options.secret.empty() && !options.address.is_loopback() && !options.insecure) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("a store on {} can be reached from other machines and has no secret: "
                             "set UNISONO_SECRET or UNISONO_SECRET_FILE on every rank, or use "
                             "127.0.0.1",
                             options.address.to_string()));
+  }
+  if (options.tls && options.secret.empty() && !options.address.is_loopback()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("a store on {} is to speak TLS (UNISONO_TLS=on), but has no secret to "
+                            "make a key from; give it one, or set UNISONO_TLS=off",
+                            options.address.to_string()));
+  }
+  if (options.tls) {
+    net::Tls::check_available();
   }
 }
 
@@ -84,7 +68,7 @@ class TcpStoreServer::Impl {
   Impl(net::EventLoop& loop, const TcpServerOptions& options)
       : loop_(loop),
         options_(options),
-        listener_((check_address(options), net::listen_tcp(options.address))),
+        listener_((check(options), net::listen_tcp(options.address))),
         address_(net::local_address(listener_.get())) {
     watch_listener();
   }
@@ -114,9 +98,13 @@ class TcpStoreServer::Impl {
   }
 
   void accept() {
+    if (!has_room_for_a_stranger()) {
+      pause_accepting(fmt::format("{} clients have not introduced themselves", strangers_.size()));
+      return;
+    }
     net::Accepted accepted = net::accept_connection(listener_.get());
     if (accepted.error_number != 0) {
-      pause_accepting(accepted.error_number);
+      pause_accepting(std::generic_category().message(accepted.error_number));
     } else if (!accepted.fd.is_open()) {
       return;
     } else if (connections_.size() >= options_.limits.max_connections) {
@@ -130,12 +118,24 @@ class TcpStoreServer::Impl {
     }
   }
 
+  // Makes it where somebody has had the time that any client needs.
+  bool has_room_for_a_stranger() {
+    if (!strangers_.is_full()) {
+      return true;
+    }
+    const std::optional<ClientId> oldest = strangers_.overdue(Deadline::Clock::now());
+    if (oldest) {
+      drop_with_reason(
+          *connections_.at(*oldest), *oldest, "it did not introduce itself, and others want to");
+    }
+    return oldest.has_value();
+  }
+
   // Out of descriptors, say: the listener would be ready all the time and the loop spin.
-  void pause_accepting(int error_number) {
+  void pause_accepting(const std::string& reason) {
     constexpr auto kPause = std::chrono::milliseconds(100);
-    options_.logger.warning(fmt::format("store {}: can't take a connection: {}; trying again",
-                                        address_.to_string(),
-                                        std::generic_category().message(error_number)));
+    options_.logger.warning(fmt::format(
+        "store {}: can't take a connection: {}; trying again", address_.to_string(), reason));
     loop_.remove(listener_.get());
     accept_timer_ = loop_.add_timer(Deadline::after(kPause), [this] {
       accept_timer_ = 0;
@@ -147,24 +147,21 @@ class TcpStoreServer::Impl {
     const ClientId id = next_id_++;
     auto connection = std::make_unique<Connection>(std::move(fd), id, map_, options_);
     try {
-      net::set_no_delay(connection->fd.get());
-      net::set_liveness_timeout(connection->fd.get(), std::chrono::seconds(60));
-      loop_.add(connection->fd.get(), EPOLLIN, [this, id](std::uint32_t events) {
-        on_event(id, events);
-      });
+      net::set_no_delay(connection->fd());
+      net::set_liveness_timeout(connection->fd(), std::chrono::seconds(60));
+      loop_.add(
+          connection->fd(), EPOLLIN, [this, id](std::uint32_t events) { on_event(id, events); });
     } catch (const Error& error) {
       options_.logger.warning(fmt::format(
-          "store {}: can't serve {}: {}", address_.to_string(), connection->peer, error.what()));
+          "store {}: can't serve {}: {}", address_.to_string(), connection->peer(), error.what()));
       return;
     }
     connection->admission_timer =
         loop_.add_timer(Deadline::after(options_.admission_timeout), [this, id] {
-          Connection& late = *connections_.at(id);
-          if (!late.session.is_admitted()) {
-            drop_with_reason(late, id, "it did not introduce itself in time");
-          }
+          drop_with_reason(*connections_.at(id), id, "it did not introduce itself in time");
         });
     connections_.emplace(id, std::move(connection));
+    strangers_.add(id, Deadline::Clock::now());
   }
 
   void on_event(ClientId id, std::uint32_t events) {
@@ -173,41 +170,38 @@ class TcpStoreServer::Impl {
       drop(id);
       return;
     }
-    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
-      read(connection, id);
-      serve_others();
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) {
+      return;
     }
+    try {
+      read(connection, id);
+    } catch (const std::exception& error) {
+      // Out of memory, say: that ends this connection, not the store.
+      drop_with_reason(connection, id, error.what());
+    }
+    serve_others(map_, [this](ClientId other, const auto& body) { tell(other, body); });
   }
 
   // One read per event keeps a busy client from holding up the others.
   void read(Connection& connection, ClientId id) {
-    const net::IoResult result = net::read_some(connection.fd.get(), buffer_);
+    const net::IoResult result = net::read_some(connection.fd(), buffer_);
     if (result.status == net::IoStatus::kWouldBlock) {
       return;
     }
     if (result.status != net::IoStatus::kDone) {
-      drop(id);
+      end(connection, id);
       return;
     }
-    connection.session.set_n_unsent_bytes(connection.n_unsent());
-    connection.session.feed(std::span(buffer_).first(result.n_bytes));
+    connection.receive(std::span(buffer_).first(result.n_bytes), unsealed_);
     settle(connection, id);
   }
 
-  // A client that is woken may go on with requests that concern others in turn.
-  void serve_others() {
-    for (;;) {
-      const std::vector<ClientId> woken = map_.take_woken();
-      const std::vector<StoreMap::News> news = map_.take_news();
-      if (woken.empty() && news.empty()) {
-        return;
-      }
-      for (const ClientId id : woken) {
-        tell(id, [](Session& session) { session.wake(); });
-      }
-      for (const StoreMap::News& item : news) {
-        tell(item.client, [&](Session& session) { session.notify(*item.change); });
-      }
+  // Clients come and go, and so does who looks whether somebody listens here.
+  void end(const Connection& connection, ClientId id) {
+    if (connection.has_begun() && !connection.session().is_admitted()) {
+      drop_with_reason(connection, id, "it ended the connection before it was let in");
+    } else {
+      drop(id);
     }
   }
 
@@ -215,19 +209,19 @@ class TcpStoreServer::Impl {
   void tell(ClientId id, const Body& body) {
     const auto found = connections_.find(id);
     if (found != connections_.end()) {
-      found->second->session.set_n_unsent_bytes(found->second->n_unsent());
-      body(found->second->session);
+      body(found->second->session());
       settle(*found->second, id);
     }
   }
 
   // Sends what the session has to say, and drops it when it is to end.
   void settle(Connection& connection, ClientId id) {
-    const std::vector<std::byte> output = connection.session.take_output();
-    connection.unsent.insert(connection.unsent.end(), output.begin(), output.end());
+    if (connection.session().is_admitted() && strangers_.remove(id)) {
+      loop_.cancel_timer(connection.admission_timer);
+    }
     const bool is_alive = flush(connection);
-    if (!connection.session.problem().empty()) {
-      drop_with_reason(connection, id, connection.session.problem());
+    if (!connection.problem().empty()) {
+      drop_with_reason(connection, id, connection.problem());
     } else if (!is_alive) {
       drop(id);
     }
@@ -235,42 +229,29 @@ class TcpStoreServer::Impl {
 
   // False when the connection is lost.
   bool flush(Connection& connection) {
-    while (connection.n_unsent() > 0) {
-      const net::IoResult result = net::write_some(
-          connection.fd.get(), std::span(connection.unsent).subspan(connection.n_sent));
-      if (result.status == net::IoStatus::kWouldBlock) {
-        break;
-      }
-      if (result.status != net::IoStatus::kDone) {
-        return false;
-      }
-      connection.n_sent += result.n_bytes;
+    if (!connection.flush()) {
+      return false;
     }
-    if (connection.n_sent >= connection.n_unsent()) {
-      const auto begin = connection.unsent.begin();
-      connection.unsent.erase(begin, begin + static_cast<std::ptrdiff_t>(connection.n_sent));
-      connection.n_sent = 0;
-    }
-    const bool has_more = connection.n_unsent() > 0;
-    if (has_more != connection.is_watching_writes) {
-      connection.is_watching_writes = has_more;
-      loop_.modify(connection.fd.get(), has_more ? EPOLLIN | EPOLLOUT : EPOLLIN);
+    if (connection.has_more() != connection.is_watching_writes) {
+      connection.is_watching_writes = connection.has_more();
+      loop_.modify(connection.fd(), connection.has_more() ? EPOLLIN | EPOLLOUT : EPOLLIN);
     }
     return true;
   }
 
-  void drop_with_reason(Connection& connection, ClientId id, const std::string& reason) {
+  void drop_with_reason(const Connection& connection, ClientId id, const std::string& reason) {
     options_.logger.warning(
-        fmt::format("store {}: dropped {}: {}", address_.to_string(), connection.peer, reason));
+        fmt::format("store {}: dropped {}: {}", address_.to_string(), connection.peer(), reason));
     // Lets the last words out before a close that may reset the connection.
-    ::shutdown(connection.fd.get(), SHUT_WR);
+    ::shutdown(connection.fd(), SHUT_WR);
     drop(id);
   }
 
   void drop(ClientId id) {
     const auto found = connections_.find(id);
-    loop_.remove(found->second->fd.get());
+    loop_.remove(found->second->fd());
     loop_.cancel_timer(found->second->admission_timer);
+    strangers_.remove(id);
     connections_.erase(found);
   }
 
@@ -284,7 +265,9 @@ class TcpStoreServer::Impl {
   StoreMap map_;
   ClientId next_id_ = 1;
   std::unordered_map<ClientId, std::unique_ptr<Connection>> connections_;
+  net::Strangers strangers_;  // Not let in yet.
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kReadBytes);
+  std::vector<std::byte> unsealed_ = std::vector<std::byte>(kReadBytes);
 };
 
 TcpStoreServer::TcpStoreServer(net::EventLoop& loop, const TcpServerOptions& options)

@@ -26,6 +26,8 @@ struct PlainClients {
 struct TcpServerOptions {
   net::Address address;  ///< Where to listen; port 0 takes a free one.
   std::string secret;    ///< Clients prove that they know it. Empty: anybody who can connect.
+  /// Clients that say the hello do so within TLS 1.3, if there is a secret.
+  bool tls = false;
   /// Allows an address other than loopback without a secret.
   bool insecure = false;
   PlainClients plain_clients = {};

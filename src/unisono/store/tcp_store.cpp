@@ -25,6 +25,7 @@
 #include "unisono/store/store_channel.h"
 #include "unisono/store/store_connection.h"
 #include "unisono/store/timeouts.h"
+#include "unisono/store/turn.h"
 #include "unisono/store/watch.h"
 #include "unisono/store/watch_connection.h"
 
@@ -38,7 +39,9 @@ std::span<const std::string> as_span(const std::string& key) {
 }  // namespace
 
 TcpStore::TcpStore(const TcpStoreOptions& options, Deadline deadline)
-    : options_(options), connection_(std::make_unique<StoreConnection>(options, deadline)) {}
+    : options_(options),
+      connection_(std::make_unique<StoreConnection>(options, deadline)),
+      watch_turn_(std::make_unique<Turn>()) {}
 
 TcpStore::~TcpStore() = default;
 
@@ -251,7 +254,7 @@ std::unique_ptr<Watch> TcpStore::watch(const std::string& key, WatchCallback on_
   if (connection_->is_plain()) {
     return std::make_unique<PollingWatch>(*this, key, std::move(on_change));
   }
-  const MutexLock lock(mutex_);
+  const TurnHolder turn(*watch_turn_, connection_->io_deadline(), connection_->peer());
   if (watches_ == nullptr) {
     watches_ = std::make_unique<WatchConnection>(options_);
   }

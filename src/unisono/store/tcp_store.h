@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
-#include "unisono/base/mutex.h"
 #include "unisono/net/address.h"
 #include "unisono/store/limits.h"
 #include "unisono/store/store.h"
@@ -19,6 +18,7 @@
 namespace unisono::store {
 
 class StoreConnection;
+class Turn;
 class WatchConnection;
 
 struct TcpStoreOptions {
@@ -26,6 +26,7 @@ struct TcpStoreOptions {
   std::uint16_t port = 0;
   /// Proves itself and wants proof. Empty: speaks to PyTorch's own server as well as to ours.
   std::string secret;
+  bool tls = false;        ///< Speaks TLS 1.3, if there is a secret.
   std::int32_t rank = -1;  ///< Told to the server.
   /// For what is no wait of the caller's: sending a request, and a reply that is due at once.
   std::chrono::milliseconds io_timeout = std::chrono::seconds(30);
@@ -88,9 +89,9 @@ class TcpStore final : public Store {
 
   TcpStoreOptions options_;
   std::unique_ptr<StoreConnection> connection_;
-  Mutex mutex_;
-  // From the first watch on.
-  std::unique_ptr<WatchConnection> watches_ UNISONO_GUARDED_BY(mutex_);
+  std::unique_ptr<Turn> watch_turn_;
+  // From the first watch on; belongs to who has the turn.
+  std::unique_ptr<WatchConnection> watches_;
 };
 
 }  // namespace unisono::store

@@ -29,18 +29,21 @@ net::Address loopback() {
   return address ? *address : net::Address::any(AF_INET, 0);
 }
 
-// Without a secret, and after a hello: the two ways in which waits go over the wire.
+// Without a secret, after a hello, and that within TLS.
 class TcpStores final : public Stores {
  public:
-  explicit TcpStores(std::string secret)
+  explicit TcpStores(std::string secret, bool tls = false)
       : secret_(std::move(secret)),
+        tls_(tls),
         host_({.address = loopback(),
                .secret = secret_,
+               .tls = tls_,
                .logger = Logger("store", LogLevel::kError)}) {}
 
   std::shared_ptr<Store> open() override {
     return std::make_shared<TcpStore>(
-        TcpStoreOptions{.host = "127.0.0.1", .port = host_.address().port(), .secret = secret_},
+        TcpStoreOptions{
+            .host = "127.0.0.1", .port = host_.address().port(), .secret = secret_, .tls = tls_},
         soon());
   }
 
@@ -50,6 +53,7 @@ class TcpStores final : public Stores {
 
  private:
   std::string secret_;
+  bool tls_;
   TcpStoreHost host_;
 };
 
@@ -99,6 +103,10 @@ std::unique_ptr<Stores> tcp() {
   return std::make_unique<TcpStores>("secret");
 }
 
+std::unique_ptr<Stores> tls() {
+  return std::make_unique<TcpStores>("secret", true);
+}
+
 std::unique_ptr<Stores> plain_tcp() {
   return std::make_unique<TcpStores>("");
 }
@@ -120,6 +128,7 @@ std::unique_ptr<Stores> prefix() {
 
 std::vector<StoreKind> all_kinds() {
   return {{.name = "Tcp", .make = tcp},
+          {.name = "Tls", .make = tls},
           {.name = "PlainTcp", .make = plain_tcp},
           {.name = "Hash", .make = hash},
           {.name = "File", .make = file},

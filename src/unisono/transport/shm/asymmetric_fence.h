@@ -21,9 +21,12 @@ inline void full_fence() noexcept {
 
 }  // namespace internal
 
-/// Makes this process's light fences light, if the kernel does its part. The first call may take
-/// some milliseconds.
+/// Makes this process's light fences light, if the kernel does its part. The first call takes some
+/// milliseconds where the process has several threads.
 void join_asymmetric_fences() noexcept;
+
+/// The same, if it takes no time; else nothing.
+void join_asymmetric_fences_early() noexcept;
 
 inline void asymmetric_fence_light() noexcept {
   if (internal::are_light_fences_full.load(std::memory_order_relaxed)) [[unlikely]] {

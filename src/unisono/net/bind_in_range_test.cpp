@@ -1,0 +1,116 @@
+#include "unisono/net/bind_in_range.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <barrier>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/base/port_range.h"
+#include "unisono/net/address.h"
+#include "unisono/net/port_reservation.h"
+#include "unisono/net/socket.h"
+
+namespace unisono::net {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// Two ports in a row that nobody has bound, on an address of this process alone.
+class BindInRange : public ::testing::Test {
+ protected:
+  Address address_ = *Address::parse("127." + std::to_string(1 + ::getpid() % 250) + "." +
+                                         std::to_string(::getpid() / 250 % 250) + ".7",
+                                     0);
+  PortRange ports_{.first = 23'001, .last = 23'002};
+};
+
+std::uint16_t port_of(const Fd& fd) {
+  return local_address(fd.get()).port();
+}
+
+TEST_F(BindInRange, PortsAreTakenInTurnUntilNoneIsLeft) {
+  const Fd first = listen_tcp(address_, ports_);
+  const Fd second = listen_tcp(address_, ports_);
+  EXPECT_EQ(port_of(first), 23'001);
+  EXPECT_EQ(port_of(second), 23'002);
+  EXPECT_THAT([&] { (void)listen_tcp(address_, ports_); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("all ports from 23001 to 23002 are in use on " + address_.ip()),
+                        HasSubstr("process " + std::to_string(::getpid())),
+                        HasSubstr("UNISONO_PORTS"))));
+}
+
+TEST_F(BindInRange, AReservedPortIsNobodyElses) {
+  const PortReservation reserved(address_, ports_);
+  EXPECT_EQ(reserved.port(), 23'001);
+  const Fd other = listen_tcp(address_, ports_);
+  EXPECT_EQ(port_of(other), 23'002);
+  const Fd own = listen_tcp(*Address::parse(address_.ip(), reserved.port()));
+  EXPECT_EQ(port_of(own), 23'001);
+}
+
+TEST_F(BindInRange, AnEndedConnectionDoesNotKeepAPort) {
+  {
+    const Fd listener = listen_tcp(address_, {.first = 23'001, .last = 23'001});
+    const Fd client =
+        connect_tcp(local_address(listener.get()), Deadline::after(std::chrono::seconds(20)));
+    const Fd server = accept_connection(listener.get()).fd;
+    ASSERT_TRUE(server.is_open());
+    // The side that ends first keeps the port for a minute.
+    ASSERT_EQ(::shutdown(server.get(), SHUT_WR), 0);
+  }
+  const Fd again = listen_tcp(address_, {.first = 23'001, .last = 23'001});
+  EXPECT_EQ(port_of(again), 23'001);
+}
+
+TEST_F(BindInRange, ThoseWhoComeAtOnceEachFindAPortWhereConnectionsLinger) {
+  constexpr int kRanks = 4;
+  const PortRange ports{.first = 23'001, .last = 23'001 + kRanks - 1};
+  for (int round = 0; round < 30; ++round) {
+    std::vector<std::thread> ranks;
+    std::vector<std::string> errors(kRanks);
+    std::barrier all(kRanks);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      ranks.emplace_back([&, rank] {
+        try {
+          const Fd listener = listen_tcp(address_, ports);
+          const Fd client =
+              connect_tcp(local_address(listener.get()), Deadline::after(std::chrono::seconds(20)));
+          const Fd server = accept_connection(listener.get()).fd;
+          EXPECT_EQ(::shutdown(server.get(), SHUT_WR), 0);
+          all.arrive_and_wait();
+        } catch (const std::exception& error) {
+          errors[static_cast<std::size_t>(rank)] = error.what();
+          all.arrive_and_drop();
+        }
+      });
+    }
+    for (std::thread& rank : ranks) {
+      rank.join();
+    }
+    ASSERT_THAT(errors, ::testing::Each(std::string())) << round;
+  }
+}
+
+TEST_F(BindInRange, AnAddressOfAnotherMachineIsAnError) {
+  EXPECT_THAT([&] { (void)listen_tcp(*Address::parse("192.0.2.1", 0), ports_); },
+              ThrowsMessage<Error>(HasSubstr("bind to 192.0.2.1:23001")));
+}
+
+}  // namespace
+}  // namespace unisono::net

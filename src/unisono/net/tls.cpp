@@ -1,0 +1,222 @@
+#include "unisono/net/tls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/tls1.h>
+
+#include "unisono/base/error.h"
+#include "unisono/net/proof.h"
+
+namespace unisono::net {
+namespace {
+
+constexpr std::string_view kIdentity = "unisono";
+
+// TLS_AES_128_GCM_SHA256, whose hash is the key's.
+constexpr std::array<unsigned char, 2> kCipher{0x13, 0x01};
+
+const unsigned char* raw(std::string_view text) {
+  return reinterpret_cast<const unsigned char*>(text.data());
+}
+
+int int_size(std::size_t size) {
+  return static_cast<int>(std::min<std::size_t>(size, std::numeric_limits<int>::max()));
+}
+
+// Why OpenSSL could not go on; forgets it.
+std::string last_reason() {
+  const unsigned long code = ::ERR_get_error();
+  const char* const reason = code == 0 ? nullptr : ::ERR_reason_error_string(code);
+  ::ERR_clear_error();
+  return reason == nullptr ? "no reason given" : reason;
+}
+
+}  // namespace
+
+struct Tls::Parts {
+  struct Free {
+    void operator()(SSL* connection) const { ::SSL_free(connection); }
+  };
+
+  std::unique_ptr<SSL, Free> ssl;
+  BIO* from_network = nullptr;  // Both belong to `ssl`.
+  BIO* to_network = nullptr;
+  Proof key{};
+
+  // A session that both sides could have had before, if they know the secret. Who asked for it,
+  // OpenSSL, frees it.
+  static SSL_SESSION* session_of(SSL* ssl) {
+    const auto& key = static_cast<const Parts*>(SSL_get_app_data(ssl))->key;
+    SSL_SESSION* const session = ::SSL_SESSION_new();
+    if (session == nullptr ||
+        ::SSL_SESSION_set1_master_key(
+            session, reinterpret_cast<const unsigned char*>(key.data()), key.size()) != 1 ||
+        ::SSL_SESSION_set_cipher(session, ::SSL_CIPHER_find(ssl, kCipher.data())) != 1 ||
+        ::SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) != 1) {
+      ::SSL_SESSION_free(session);
+      return nullptr;
+    }
+    return session;
+  }
+
+  static int offer(SSL* ssl,
+                   const EVP_MD* /*hash*/,
+                   const unsigned char** identity,
+                   std::size_t* n_identity_bytes,
+                   SSL_SESSION** session) {
+    *identity = raw(kIdentity);
+    *n_identity_bytes = kIdentity.size();
+    *session = session_of(ssl);
+    return *session == nullptr ? 0 : 1;
+  }
+
+  static int find(SSL* ssl,
+                  const unsigned char* identity,
+                  std::size_t n_identity_bytes,
+                  SSL_SESSION** session) {
+    const bool is_ours = std::equal(
+        identity, identity + n_identity_bytes, raw(kIdentity), raw(kIdentity) + kIdentity.size());
+    *session = is_ours ? session_of(ssl) : nullptr;
+    return 1;
+  }
+
+  // Lives as long as the process: see make_nonce().
+  static SSL_CTX* context() {
+    static SSL_CTX* const instance = make_context();
+    return instance;
+  }
+
+  static SSL_CTX* make_context() {
+    struct FreeContext {
+      void operator()(SSL_CTX* made) const { ::SSL_CTX_free(made); }
+    };
+
+    ::ERR_clear_error();
+    std::unique_ptr<SSL_CTX, FreeContext> made(::SSL_CTX_new(::TLS_method()));
+    const bool is_good =
+        made != nullptr && SSL_CTX_set_min_proto_version(made.get(), TLS1_3_VERSION) == 1 &&
+        ::SSL_CTX_set_ciphersuites(made.get(), TLS1_3_RFC_AES_128_GCM_SHA256) == 1 &&
+        ::SSL_CTX_set_num_tickets(made.get(), 0) == 1;
+    if (!is_good) {
+      throw Error(ErrorCode::kSystem,
+                  "TLS: this system's OpenSSL has no TLS 1.3: " + last_reason());
+    }
+    ::SSL_CTX_set_options(made.get(), SSL_OP_NO_TICKET);
+    SSL_CTX_set_session_cache_mode(made.get(), SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_mode(made.get(), SSL_MODE_RELEASE_BUFFERS);
+    ::SSL_CTX_set_psk_use_session_callback(made.get(), offer);
+    ::SSL_CTX_set_psk_find_session_callback(made.get(), find);
+    return made.release();
+  }
+};
+
+void Tls::check_available() {
+  // The random bytes see to it that OpenSSL's tables are kept.
+  (void)make_nonce();
+  (void)Parts::context();
+}
+
+Tls::Tls(Side side, const std::string& secret) : parts_(std::make_unique<Parts>()) {
+  constexpr std::string_view kPurpose = "unisono TLS 1.3 pre-shared key";
+  parts_->key = hmac_sha256(secret, std::as_bytes(std::span(kPurpose)));
+  parts_->ssl.reset(::SSL_new(Parts::context()));
+  parts_->from_network = ::BIO_new(::BIO_s_mem());
+  parts_->to_network = ::BIO_new(::BIO_s_mem());
+  if (parts_->ssl == nullptr || parts_->from_network == nullptr || parts_->to_network == nullptr) {
+    throw system_error("TLS: no memory for a connection", ENOMEM);
+  }
+  ::SSL_set_bio(parts_->ssl.get(), parts_->from_network, parts_->to_network);
+  SSL_set_app_data(parts_->ssl.get(), parts_.get());
+  if (side == Side::kClient) {
+    // A server that has a certificate instead of the key is not believed: no authority is known.
+    ::SSL_set_verify(parts_->ssl.get(), SSL_VERIFY_PEER, nullptr);
+    ::SSL_set_connect_state(parts_->ssl.get());
+    shake_hands();
+  } else {
+    ::SSL_set_accept_state(parts_->ssl.get());
+  }
+}
+
+Tls::~Tls() = default;
+
+void Tls::receive(std::span<const std::byte> bytes) {
+  if (bytes.empty() || !problem_.empty()) {
+    return;
+  }
+  const int n = ::BIO_write(parts_->from_network, bytes.data(), int_size(bytes.size()));
+  UNISONO_CHECK(n == int_size(bytes.size()), "TLS takes all bytes at once");
+  if (!is_established()) {
+    shake_hands();
+  }
+}
+
+void Tls::shake_hands() {
+  ::ERR_clear_error();
+  if (is_good(::SSL_do_handshake(parts_->ssl.get())) && !is_established()) {
+    problem_ = "TLS failed: the other side did not use the key that the job's secret makes";
+  }
+}
+
+std::size_t Tls::read(std::span<std::byte> bytes) {
+  if (bytes.empty() || !problem_.empty() || !is_established()) {
+    return 0;
+  }
+  ::ERR_clear_error();
+  const int n = ::SSL_read(parts_->ssl.get(), bytes.data(), int_size(bytes.size()));
+  return is_good(n) ? static_cast<std::size_t>(n) : 0;
+}
+
+void Tls::write(std::span<const std::byte> bytes) {
+  if (!bytes.empty() && problem_.empty()) {
+    ::ERR_clear_error();
+    (void)is_good(::SSL_write(parts_->ssl.get(), bytes.data(), int_size(bytes.size())));
+  }
+}
+
+std::vector<std::byte> Tls::take_output() {
+  std::vector<std::byte> bytes(::BIO_ctrl_pending(parts_->to_network));
+  if (!bytes.empty()) {
+    (void)::BIO_read(parts_->to_network, bytes.data(), int_size(bytes.size()));
+  }
+  return bytes;
+}
+
+bool Tls::is_established() const {
+  return ::SSL_is_init_finished(parts_->ssl.get()) == 1 &&
+         ::SSL_session_reused(parts_->ssl.get()) == 1;
+}
+
+// False when there is nothing yet, or never will be. SSL_get_error() needs a queue of errors that
+// was empty before the call: the thread's other users of OpenSSL may have left some.
+bool Tls::is_good(int result) {
+  if (result > 0) {
+    return true;
+  }
+  const int error = ::SSL_get_error(parts_->ssl.get(), result);
+  if (error == SSL_ERROR_ZERO_RETURN) {
+    problem_ = "the other side ended TLS";
+  } else if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE) {
+    problem_ = is_established() ? fmt::format("TLS failed: {}", last_reason())
+                                : fmt::format(
+                                      "TLS failed ({}): the other side has another secret "
+                                      "(UNISONO_SECRET), or speaks another TLS",
+                                      last_reason());
+  }
+  return false;
+}
+
+}  // namespace unisono::net

@@ -1,0 +1,138 @@
+#include "unisono/store/server_connection.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/net/address.h"
+#include "unisono/net/hello.h"
+#include "unisono/net/io.h"
+#include "unisono/net/network.h"
+#include "unisono/net/socket.h"
+#include "unisono/net/socket_owner.h"
+#include "unisono/net/tls.h"
+#include "unisono/store/replies.h"
+#include "unisono/store/store_map.h"
+#include "unisono/store/tcp_server.h"
+
+namespace unisono::store {
+namespace {
+
+// A client that has gone meanwhile has no address, and no owner.
+bool admits_plain(int fd, const PlainClients& allowed) {
+  try {
+    const net::Address client = net::peer_address(fd);
+    const auto contains_client = [&](const net::Network& network) {
+      return network.contains(client);
+    };
+    return std::any_of(allowed.networks.begin(), allowed.networks.end(), contains_client) ||
+           (allowed.own_user && client.is_loopback() &&
+            net::find_socket_owner(client, net::local_address(fd)) == ::geteuid());
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+ServerConnection::ServerConnection(Fd socket,
+                                   ClientId id,
+                                   StoreMap& map,
+                                   const TcpServerOptions& options)
+    : options_(options),
+      fd_(std::move(socket)),
+      peer_(net::describe_peer(fd_.get())),
+      session_(id, map, options.secret, options.limits, [this] {
+        return admits_plain(fd_.get(), options_.plain_clients);
+      }) {}
+
+void ServerConnection::receive(std::span<const std::byte> bytes, std::span<std::byte> buffer) {
+  if (!has_begun_) {
+    begin(bytes.front());
+  }
+  if (!problem_.empty()) {
+    return;
+  }
+  if (tls_ == nullptr) {
+    session_.feed(bytes);
+    return;
+  }
+  tls_->receive(bytes);
+  while (const std::size_t n = tls_->read(buffer)) {
+    session_.feed(buffer.first(n));
+  }
+}
+
+// A client's first byte tells whether it speaks TLS.
+void ServerConnection::begin(std::byte first) {
+  has_begun_ = true;
+  const bool has_tls = options_.tls && !options_.secret.empty();
+  if (has_tls && first == net::kTlsByte) {
+    tls_ = std::make_unique<net::Tls>(net::Tls::Side::kServer, options_.secret);
+  } else if (has_tls && first == net::kHelloByte) {
+    problem_ = "it does not speak TLS, as it has to here; set UNISONO_TLS=on on all ranks";
+  } else if (first == net::kTlsByte) {
+    problem_ = "it speaks TLS, which this store does not; set UNISONO_TLS on all ranks or on none";
+  }
+}
+
+bool ServerConnection::flush() {
+  Replies& replies = session_.replies();
+  seal();
+  while (has_more()) {
+    const net::IoResult result = tls_ == nullptr
+                                     ? net::write_some(fd_.get(), replies.first(), replies.second())
+                                     : net::write_some(fd_.get(), sealed_);
+    if (result.status != net::IoStatus::kDone) {
+      return result.status == net::IoStatus::kWouldBlock;
+    }
+    if (tls_ == nullptr) {
+      replies.drop(result.n_bytes);
+    } else {
+      sealed_.erase(sealed_.begin(), sealed_.begin() + static_cast<std::ptrdiff_t>(result.n_bytes));
+      seal();
+    }
+  }
+  return true;
+}
+
+// Only when what was sealed before is sent: what the client leaves unread stays where it counts.
+void ServerConnection::seal() {
+  constexpr std::size_t kSealedBytes = std::size_t{64} << 10;
+  if (tls_ == nullptr || !sealed_.empty()) {
+    return;
+  }
+  Replies& replies = session_.replies();
+  while (sealed_.size() < kSealedBytes) {
+    const std::span<const std::byte> next = replies.first();
+    const std::size_t n = std::min(next.size(), kSealedBytes);
+    tls_->write(next.first(n));
+    replies.drop(n);
+    const std::vector<std::byte> output = tls_->take_output();
+    if (output.empty()) {
+      return;
+    }
+    sealed_.insert(sealed_.end(), output.begin(), output.end());
+  }
+}
+
+bool ServerConnection::has_more() const {
+  return !sealed_.empty() || session_.replies().n_bytes() > 0;
+}
+
+const std::string& ServerConnection::problem() const {
+  if (!problem_.empty()) {
+    return problem_;
+  }
+  return tls_ == nullptr || tls_->problem().empty() ? session_.problem() : tls_->problem();
+}
+
+}  // namespace unisono::store
