@@ -82,6 +82,18 @@ class CheckLayersTest(unittest.TestCase):
             {"store/store.cpp": '#include "unisono/net/loop.h"\n'},
         )
 
+    def test_headers_of_a_folder_without_library_are_for_it_and_the_folders_above(self):
+        parts = {
+            "store/parts/CMakeLists.txt": "unisono_test(parts_test SOURCES part_test.cpp)\n",
+            "store/parts/part.h": "",
+        }
+        include = '#include "unisono/store/parts/part.h"\n'
+        self.assertEqual(self.problems({**parts, "store/store.cpp": include}), [])
+        self.expect(
+            "src/unisono/net/socket.cpp:1: net includes unisono/store/parts/part.h",
+            {**parts, "net/socket.cpp": include},
+        )
+
     def test_missing_header(self):
         self.expect(
             "src/unisono/base/error.h:1: there is no unisono/base/errr.h",

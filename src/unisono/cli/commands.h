@@ -15,5 +15,6 @@ int bench_command(int argc, char** argv);
 int backends_command(int argc, char** argv);
 int config_command(int argc, char** argv);
 int store_command(int argc, char** argv);
+int doctor_command(int argc, char** argv);
 
 }  // namespace unisono::cli

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "unisono/base/error.h"
+#include "unisono/base/release.h"
 #include "unisono/cli/commands.h"
 #include "unisono/cli/parse.h"
 #include "unisono/launch/program.h"
@@ -22,6 +23,7 @@ constexpr int kFailed = 1;
 constexpr std::array kCommands{
     Command{"run", "Run a program as several ranks that train together", run_command},
     Command{"bench", "Measure collective operations", bench_command},
+    Command{"doctor", "Find out what is wrong with a machine or a job", doctor_command},
     Command{"store", "Serve a key-value store, or look into one", store_command},
     Command{"backends", "Print which operations there are, by backend", backends_command},
     Command{"config", "Print the settings that the environment may have", config_command},
@@ -49,7 +51,7 @@ int dispatch(std::span<char*> arguments) {
     return 0;
   }
   if (name == "--version") {
-    fmt::print("unisono {}\n", UNISONO_VERSION);
+    fmt::print("unisono {}\n", release());
     return 0;
   }
   for (const Command& command : kCommands) {

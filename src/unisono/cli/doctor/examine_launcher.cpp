@@ -1,0 +1,198 @@
+#include "unisono/cli/doctor/examine_launcher.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "unisono/base/config.h"
+#include "unisono/base/error.h"
+#include "unisono/cli/doctor/system_files.h"
+#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/find_assignment.h"
+#include "unisono/rendezvous/launcher_variables.h"
+#include "unisono/rendezvous/slurm_job.h"
+
+namespace unisono::cli::doctor {
+namespace {
+
+constexpr const char* kTopic = "launcher";
+
+// Errors of rendezvous/ have what is wrong first, then ". " and what to do.
+Finding problem_of(const Error& error) {
+  const std::string message = error.what();
+  const std::size_t end = message.find(". ");
+  return {.state = State::kProblem,
+          .topic = kTopic,
+          .text = message.substr(0, end),
+          .advice = end == std::string::npos ? "" : message.substr(end + 2)};
+}
+
+std::string describe_starter(const Environment& environment,
+                             const rendezvous::Assignment& assignment) {
+  if (!assignment.launcher.empty()) {
+    return assignment.launcher;
+  }
+  return environment("TORCHELASTIC_RUN_ID") ? "unisono run or torchrun"
+                                            : "RANK, WORLD_SIZE and MASTER_ADDR";
+}
+
+Finding describe(const Environment& environment, const rendezvous::Assignment& assignment) {
+  std::string text = fmt::format("started by {}: rank {} of {}",
+                                 describe_starter(environment, assignment),
+                                 assignment.rank,
+                                 assignment.world_size);
+  if (assignment.local_rank >= 0) {
+    text += fmt::format(", local rank {}", assignment.local_rank);
+  }
+  text += fmt::format(
+      "; the ranks meet at {}:{}, {}",
+      assignment.is_on_one_node ? "127.0.0.1" : assignment.master_addr,
+      assignment.master_port,
+      assignment.uses_agent_store ? "which the launcher serves" : "which rank 0 serves");
+  return {.state = State::kOk, .topic = kTopic, .text = text};
+}
+
+Finding describe_no_job(const Environment& environment) {
+  Finding finding{.state = State::kInfo,
+                  .topic = kTopic,
+                  .text = "none: this process is no rank of a job",
+                  .advice = "unisono run -n N unisono doctor looks at a job of N ranks"};
+  if (environment("SLURM_JOB_ID")) {
+    finding.text = fmt::format("this is the script or the shell of Slurm job {}, not a task",
+                               environment("SLURM_JOB_ID").value_or(""));
+    finding.advice = "srun unisono doctor looks at the tasks";
+  }
+  return finding;
+}
+
+std::optional<std::int64_t> number(const Environment& environment, const char* name) {
+  return parse_whole(environment(name).value_or(""));
+}
+
+int local_world_size(const Environment& environment, const rendezvous::Assignment& assignment) {
+  for (const char* const name :
+       {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}) {
+    const std::optional<std::int64_t> size = number(environment, name);
+    if (size && *size > 0 && *size <= assignment.world_size) {
+      return static_cast<int>(*size);
+    }
+  }
+  if (assignment.launcher == "Slurm") {
+    try {
+      return rendezvous::slurm_job(environment).ntasks_per_node;
+    } catch (const Error&) {
+      return 1;  // describe_slurm() says what is wrong.
+    }
+  }
+  return assignment.is_on_one_node ? assignment.world_size : 1;
+}
+
+Findings examine_local_ranks(const Environment& environment,
+                             const rendezvous::Assignment& assignment) {
+  const auto size = number(environment, "LOCAL_WORLD_SIZE");
+  if (!size) {
+    return {};
+  }
+  std::string text;
+  if (assignment.local_rank >= *size) {
+    text =
+        fmt::format("LOCAL_RANK={} is not below LOCAL_WORLD_SIZE={}", assignment.local_rank, *size);
+  } else if (*size > assignment.world_size) {
+    text =
+        fmt::format("LOCAL_WORLD_SIZE={} is more than WORLD_SIZE={}", *size, assignment.world_size);
+  } else {
+    return {};
+  }
+  return {{.state = State::kProblem,
+           .topic = kTopic,
+           .text = text,
+           .advice = "LOCAL_RANK counts the ranks of a node from 0, LOCAL_WORLD_SIZE is how many "
+                     "they are; let one launcher set all of them, or unset both"}};
+}
+
+// For programs beside ours that know nothing of launchers.
+Findings name_missing_variables(const Environment& environment) {
+  std::string assignments;
+  for (const auto& variable : rendezvous::missing_torch_variables(environment)) {
+    assignments += fmt::format(" {}={}", variable.name, variable.value);
+  }
+  if (assignments.empty()) {
+    return {};
+  }
+  return {{.state = State::kInfo,
+           .topic = kTopic,
+           .text = "found without variables of torchrun",
+           .advice = "programs of torch.distributed that don't use Unisono need" + assignments}};
+}
+
+Findings describe_slurm(const Environment& environment) {
+  if (!environment("SLURM_PROCID") || !environment("SLURM_NTASKS")) {
+    return {};
+  }
+  try {
+    const rendezvous::SlurmJob job = rendezvous::slurm_job(environment);
+    std::string nodes;
+    for (const std::string& name : job.hostnames) {
+      nodes += (nodes.empty() ? "" : ", ") + name;
+    }
+    std::string gpus;
+    for (const int id : job.gpu_ids) {
+      gpus += fmt::format("{}{}", gpus.empty() ? "" : ",", id);
+    }
+    return {{.state = State::kInfo,
+             .topic = "Slurm",
+             .text = fmt::format("{} tasks on {}; {} cores for each; {}",
+                                 job.size,
+                                 nodes,
+                                 job.cpus_per_task,
+                                 gpus.empty() ? "no GPUs" : "GPUs here: " + gpus)}};
+  } catch (const Error& error) {
+    return {{.state = State::kWarning,
+             .topic = "Slurm",
+             .text = error.what(),
+             .advice = "start by srun, and leave its variables as they are"}};
+  }
+}
+
+}  // namespace
+
+LauncherExamination examine_launcher(const Environment& environment) {
+  LauncherExamination result;
+  try {
+    result.place.is_in_job = rendezvous::is_in_job(environment);
+    if (!result.place.is_in_job) {
+      result.findings = {describe_no_job(environment)};
+      append(result.findings, describe_slurm(environment));
+      return result;
+    }
+    const rendezvous::Assignment assignment = rendezvous::find_assignment(environment);
+    result.place.assignment = assignment;
+    result.findings = {describe(environment, assignment)};
+    result.place.local_world_size = local_world_size(environment, assignment);
+    append(result.findings, examine_local_ranks(environment, assignment));
+    append(result.findings, name_missing_variables(environment));
+  } catch (const Error& error) {
+    result.place.is_in_job = true;
+    result.findings = {problem_of(error)};
+  }
+  append(result.findings, describe_slurm(environment));
+  return result;
+}
+
+Findings list_launcher_variables(const Environment& environment) {
+  Findings findings;
+  for (const auto& variable : rendezvous::launcher_variables(environment)) {
+    findings.push_back({.state = State::kInfo,
+                        .topic = "variable",
+                        .text = fmt::format("{}={}: {}; set by {}",
+                                            variable.name,
+                                            variable.value,
+                                            variable.meaning,
+                                            variable.set_by)});
+  }
+  return findings;
+}
+
+}  // namespace unisono::cli::doctor

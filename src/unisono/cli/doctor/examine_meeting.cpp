@@ -1,0 +1,224 @@
+#include "unisono/cli/doctor/examine_meeting.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "unisono/base/config.h"
+#include "unisono/base/error.h"
+#include "unisono/cli/doctor/system_files.h"
+#include "unisono/net/address.h"
+#include "unisono/net/port_holder.h"
+#include "unisono/net/port_reservation.h"
+#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/secret.h"
+
+namespace unisono::cli::doctor {
+namespace {
+
+std::string describe_holder(const PortState& state) {
+  return state.holder.empty() ? fmt::format("not to be had ({})", state.reason)
+                              : "held by " + state.holder;
+}
+
+Finding examine_own_port(std::uint16_t port, const PortState& state) {
+  if (state.is_free) {
+    return {.state = State::kOk,
+            .topic = "port",
+            .text = fmt::format("MASTER_PORT {}, where rank 0 serves the store, is free", port)};
+  }
+  return {.state = State::kProblem,
+          .topic = "port",
+          .text = fmt::format("MASTER_PORT {} is {}", port, describe_holder(state)),
+          .advice = state.holder.empty()
+                        ? "set MASTER_PORT to a free port above 1023 on every rank"
+                        : "end that process, or set MASTER_PORT to a free port on every rank"};
+}
+
+// For a process that is no rank: what a job would find that is started from here.
+Finding examine_port_of_a_job_to_come(const Environment& environment,
+                                      const MeetingSources& sources) {
+  const std::optional<std::string> text = environment("MASTER_PORT");
+  const std::int64_t port = text ? parse_whole(*text).value_or(-1) : rendezvous::kDefaultMasterPort;
+  if (port < 1 || port > std::numeric_limits<std::uint16_t>::max()) {
+    return {.state = State::kProblem,
+            .topic = "port",
+            .text = fmt::format("MASTER_PORT=\"{}\" is no port", text.value_or("")),
+            .advice = "set it to a number from 1 to 65535, or unset it"};
+  }
+  const PortState state = sources.look_at_port(static_cast<std::uint16_t>(port));
+  if (text) {
+    return examine_own_port(static_cast<std::uint16_t>(port), state);
+  }
+  if (state.is_free) {
+    return {
+        .state = State::kOk,
+        .topic = "port",
+        .text = fmt::format("{}, where ranks meet that are told no MASTER_PORT, is free", port)};
+  }
+  return {
+      .state = State::kWarning,
+      .topic = "port",
+      .text = fmt::format(
+          "{}, where ranks meet that are told no MASTER_PORT, is {}", port, describe_holder(state)),
+      .advice =
+          "set MASTER_PORT for ranks that are started by hand; unisono run takes a free "
+          "port by itself"};
+}
+
+bool is_own(const net::Address& address, const MeetingSources& sources) {
+  return address.is_loopback() || address.is_wildcard() ||
+         std::any_of(sources.own_addresses.begin(),
+                     sources.own_addresses.end(),
+                     [&](const net::Address& own) { return own.ip() == address.ip(); });
+}
+
+bool is_any_own(const std::vector<net::Address>& addresses, const MeetingSources& sources) {
+  return std::any_of(addresses.begin(), addresses.end(), [&](const net::Address& address) {
+    return is_own(address, sources);
+  });
+}
+
+std::string list(const std::vector<net::Address>& addresses) {
+  std::string text;
+  for (const net::Address& address : addresses) {
+    const std::string ip = address.ip();
+    if (text.find(ip) == std::string::npos) {
+      text += (text.empty() ? "" : ", ") + ip;
+    }
+  }
+  return text;
+}
+
+Finding examine_address(const Environment& environment,
+                        const rendezvous::Assignment& assignment,
+                        const MeetingSources& sources) {
+  const std::string host = assignment.is_on_one_node ? "127.0.0.1" : assignment.master_addr;
+  const std::string name =
+      environment("MASTER_ADDR") ? "MASTER_ADDR=" + host : "the meeting place " + host;
+  std::vector<net::Address> addresses;
+  try {
+    addresses = sources.resolve(host);
+  } catch (const Error& error) {
+    return {.state = State::kProblem,
+            .topic = "meeting place",
+            .text = fmt::format("{}: {}", name, error.what()),
+            .advice = "set MASTER_ADDR to an address, or to a name that every node can look up"};
+  }
+  const bool is_loopback =
+      std::all_of(addresses.begin(), addresses.end(), [](const net::Address& address) {
+        return address.is_loopback();
+      });
+  const auto local_size = parse_whole(environment("LOCAL_WORLD_SIZE").value_or(""));
+  const bool has_other_nodes =
+      local_size && *local_size < assignment.world_size && !assignment.is_on_one_node;
+  if (is_loopback && has_other_nodes && (host == "localhost" || host == addresses.front().ip())) {
+    return {.state = State::kProblem,
+            .topic = "meeting place",
+            .text = fmt::format("{} leads every node to itself, and of {} ranks only "
+                                "{} are on this one",
+                                name,
+                                assignment.world_size,
+                                *local_size),
+            .advice = "set MASTER_ADDR on every node to an address of rank 0's node"};
+  }
+  if (assignment.rank == 0 && !assignment.uses_agent_store && !is_any_own(addresses, sources)) {
+    return {.state = State::kWarning,
+            .topic = "meeting place",
+            .text = fmt::format("{} ({}) is no address of this machine, and rank 0, "
+                                "which serves the store, is here",
+                                name,
+                                list(addresses)),
+            .advice =
+                "set MASTER_ADDR to an address of rank 0's node, unless it is one that is "
+                "translated to this machine's"};
+  }
+  return {.state = State::kOk,
+          .topic = "meeting place",
+          .text = fmt::format("{} is {}", name, list(addresses))};
+}
+
+std::string describe_source(const Config& config) {
+  if (!config.secret.empty()) {
+    return "from UNISONO_SECRET";
+  }
+  return config.secret_file.empty()
+             ? fmt::format("from {}/.unisono/secret", config.home)
+             : fmt::format("from UNISONO_SECRET_FILE={}", config.secret_file);
+}
+
+}  // namespace
+
+PortState look_at_port(std::uint16_t port) {
+  try {
+    const net::PortReservation reservation(net::Address::any(AF_INET, port));
+    return {};
+  } catch (const Error& error) {
+    return {.is_free = false, .holder = net::find_port_holder(port), .reason = error.what()};
+  }
+}
+
+Findings examine_meeting(const Environment& environment,
+                         const Place& place,
+                         const MeetingSources& sources) {
+  if (!place.is_in_job) {
+    return {examine_port_of_a_job_to_come(environment, sources)};
+  }
+  if (!place.assignment) {
+    return {};
+  }
+  const rendezvous::Assignment& assignment = *place.assignment;
+  Findings findings{examine_address(environment, assignment, sources)};
+  if (assignment.rank == 0 && !assignment.uses_agent_store) {
+    findings.push_back(
+        examine_own_port(assignment.master_port, sources.look_at_port(assignment.master_port)));
+  }
+  return findings;
+}
+
+Finding examine_secret(const Config& config, const Place& place) {
+  Finding finding{.state = State::kOk, .topic = "secret", .text = ""};
+  const bool has_own = !config.secret.empty();
+  std::string master_addr = "localhost";
+  if (place.assignment && !place.assignment->is_on_one_node) {
+    master_addr = place.assignment->master_addr;
+  }
+  try {
+    const std::string secret = rendezvous::find_secret(config, master_addr);
+    constexpr std::size_t kLeastBytes = 16;
+    if (secret.empty()) {
+      finding.state = State::kInfo;
+      finding.text = "none: enough for ranks that meet on this machine's loopback";
+      finding.advice =
+          "for several nodes: ~/.unisono/secret in a home that they share, or UNISONO_SECRET, the "
+          "same on all; unisono run makes one by itself";
+      return finding;
+    }
+    finding.text = describe_source(config);
+    if (has_own && !config.secret_file.empty()) {
+      finding.text += "; UNISONO_SECRET_FILE is not looked at";
+    }
+    if (secret.size() < kLeastBytes) {
+      finding.state = State::kWarning;
+      finding.text +=
+          fmt::format("; it has less than {} characters, and can be guessed", kLeastBytes);
+      finding.advice = "openssl rand -hex 32 makes a good one";
+    }
+  } catch (const Error& error) {
+    finding.state = State::kProblem;
+    finding.text = error.what();
+    finding.advice =
+        "(umask 077; openssl rand -hex 32 > FILE) makes a good file; export "
+        "UNISONO_SECRET=$(openssl "
+        "rand -hex 32) is good for all that is started then";
+  }
+  return finding;
+}
+
+}  // namespace unisono::cli::doctor

@@ -1,0 +1,177 @@
+#include "unisono/cli/doctor/examine_meeting.h"
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/config.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/cli/doctor/finding.h"
+#include "unisono/net/address.h"
+#include "unisono/net/socket.h"
+#include "unisono/rendezvous/assignment.h"
+
+#include "support/ranks.h"
+#include "support/temporary_folder.h"
+
+namespace unisono::cli::doctor {
+namespace {
+
+using test::fake_environment;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+net::Address address(const std::string& ip) {
+  return net::Address::parse(ip, 0).value_or(net::Address::any(AF_INET, 0));
+}
+
+// A machine 10.0.0.1 that knows the names alpha (itself), beta and localhost; port 29511 is held.
+MeetingSources sources() {
+  return {.resolve = [](const std::string& host) -> std::vector<net::Address> {
+            if (host == "alpha") {
+              return {address("10.0.0.1")};
+            }
+            if (host == "beta") {
+              return {address("10.0.0.2")};
+            }
+            if (host == "localhost") {
+              return {address("127.0.0.1")};
+            }
+            throw Error(ErrorCode::kNotFound, "nobody knows " + host);
+          },
+          .look_at_port = [](std::uint16_t port) -> PortState {
+            if (port == 29511) {
+              return {.is_free = false, .holder = "process 4123 (python3 train.py)"};
+            }
+            return {};
+          },
+          .own_addresses = {address("10.0.0.1")}};
+}
+
+Place place(const std::string& master_addr, int rank = 0) {
+  return {.is_in_job = true,
+          .assignment =
+              rendezvous::Assignment{
+                  .master_addr = master_addr, .master_port = 29511, .rank = rank, .world_size = 4},
+          .local_world_size = 2};
+}
+
+TEST(ExamineMeeting, AHeldPortIsRankZerosProblem) {
+  const Findings findings = examine_meeting(fake_environment({}), place("alpha"), sources());
+  ASSERT_EQ(findings.size(), 2);
+  EXPECT_EQ(findings[0].state, State::kOk);
+  EXPECT_EQ(findings[1].state, State::kProblem);
+  EXPECT_EQ(findings[1].text, "MASTER_PORT 29511 is held by process 4123 (python3 train.py)");
+  EXPECT_THAT(examine_meeting(fake_environment({}), place("alpha", 1), sources()),
+              ElementsAre(Field(&Finding::state, State::kOk)));
+  Place served = place("alpha");
+  served.assignment->uses_agent_store = true;
+  EXPECT_THAT(examine_meeting(fake_environment({}), served, sources()),
+              ElementsAre(Field(&Finding::state, State::kOk)));
+}
+
+TEST(ExamineMeeting, APlaceThatNobodyKnowsIsAProblem) {
+  const Findings findings = examine_meeting(fake_environment({}), place("gamma", 1), sources());
+  ASSERT_EQ(findings.size(), 1);
+  EXPECT_EQ(findings[0].state, State::kProblem);
+  EXPECT_THAT(findings[0].text, HasSubstr("the meeting place gamma: nobody knows gamma"));
+}
+
+TEST(ExamineMeeting, RankZeroShouldBeWhereTheRanksMeet) {
+  const Findings findings = examine_meeting(fake_environment({}), place("beta"), sources());
+  EXPECT_EQ(findings.at(0).state, State::kWarning);
+  EXPECT_THAT(findings[0].text, HasSubstr("beta (10.0.0.2) is no address of this machine"));
+  EXPECT_EQ(examine_meeting(fake_environment({}), place("beta", 1), sources()).at(0).state,
+            State::kOk);
+}
+
+TEST(ExamineMeeting, LoopbackIsNoPlaceForSeveralNodes) {
+  const auto environment = fake_environment({{"LOCAL_WORLD_SIZE", "2"}});
+  const Findings findings = examine_meeting(environment, place("localhost", 1), sources());
+  ASSERT_EQ(findings.size(), 1);
+  EXPECT_EQ(findings[0].state, State::kProblem);
+  EXPECT_THAT(findings[0].text, HasSubstr("of 4 ranks only 2"));
+  EXPECT_EQ(examine_meeting(
+                fake_environment({{"LOCAL_WORLD_SIZE", "4"}}), place("localhost", 1), sources())
+                .at(0)
+                .state,
+            State::kOk);
+}
+
+TEST(ExamineMeeting, WithoutAJobThePortOfOneToComeIsExamined) {
+  EXPECT_THAT(examine_meeting(fake_environment({}), {}, sources()),
+              ElementsAre(Field(&Finding::state, State::kOk)));
+  const Findings held =
+      examine_meeting(fake_environment({{"MASTER_PORT", "29511"}}), {}, sources());
+  EXPECT_EQ(held.at(0).state, State::kProblem);
+  EXPECT_THAT(held[0].text, HasSubstr("process 4123"));
+  const Findings wrong =
+      examine_meeting(fake_environment({{"MASTER_PORT", "port"}}), {}, sources());
+  EXPECT_EQ(wrong.at(0).state, State::kProblem);
+
+  MeetingSources all_held = sources();
+  all_held.look_at_port = [](std::uint16_t) { return PortState{.is_free = false}; };
+  EXPECT_EQ(examine_meeting(fake_environment({}), {}, all_held).at(0).state, State::kWarning);
+}
+
+TEST(ExamineMeeting, ARealPortIsFreeUntilSomebodyListens) {
+  const Fd listener = net::listen_tcp(address("127.0.0.1"));
+  const std::uint16_t port = net::local_address(listener.get()).port();
+  const PortState held = look_at_port(port);
+  EXPECT_FALSE(held.is_free);
+  EXPECT_THAT(held.holder, HasSubstr("process " + std::to_string(::getpid())));
+}
+
+TEST(ExamineSecret, SaysWhereItIsFromAndNothingOfIt) {
+  Config config;
+  config.secret = "0123456789abcdef0123";
+  const Finding finding = examine_secret(config, place("alpha"));
+  EXPECT_EQ(finding.state, State::kOk);
+  EXPECT_EQ(finding.text, "from UNISONO_SECRET");
+  config.secret = "guess";
+  const Finding weak = examine_secret(config, place("alpha"));
+  EXPECT_EQ(weak.state, State::kWarning);
+  EXPECT_THAT(weak.text + weak.advice, Not(HasSubstr("guess ")));
+}
+
+TEST(ExamineSecret, IsMissedWhereOthersCouldConnect) {
+  EXPECT_EQ(examine_secret({}, {}).state, State::kInfo);
+  EXPECT_EQ(examine_secret({}, place("127.0.0.1")).state, State::kInfo);
+  const Finding missing = examine_secret({}, place("10.0.0.1"));
+  EXPECT_EQ(missing.state, State::kProblem);
+  EXPECT_THAT(missing.advice, HasSubstr("UNISONO_SECRET="));
+}
+
+TEST(ExamineSecret, AFileMustBePrivate) {
+  const test::TemporaryFolder folder;
+  Config config;
+  config.secret_file = folder.write("secret", "0123456789abcdef0123\n", 0600);
+  const Finding good = examine_secret(config, place("10.0.0.1"));
+  EXPECT_EQ(good.state, State::kOk);
+  EXPECT_THAT(good.text, HasSubstr("UNISONO_SECRET_FILE=" + config.secret_file));
+  EXPECT_THAT(good.text, Not(HasSubstr("0123456789")));
+  config.secret_file = folder.write("open", "0123456789abcdef0123\n", 0644);
+  const Finding open = examine_secret(config, place("10.0.0.1"));
+  EXPECT_EQ(open.state, State::kProblem);
+  EXPECT_THAT(open.text, HasSubstr("mode 0644"));
+  EXPECT_THAT(open.advice, Not(IsEmpty()));
+  config.secret_file.clear();
+  config.home = folder.path();
+  (void)folder.write(".unisono/secret", "0123456789abcdef0123\n", 0600);
+  EXPECT_EQ(examine_secret(config, place("10.0.0.1")).text,
+            "from " + folder.path() + "/.unisono/secret");
+  config.secret_file = folder.path() + "/none";
+  EXPECT_EQ(examine_secret(config, {}).state, State::kProblem);
+}
+
+}  // namespace
+}  // namespace unisono::cli::doctor

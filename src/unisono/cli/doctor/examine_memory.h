@@ -1,0 +1,13 @@
+#pragma once
+
+#include <filesystem>
+
+#include "unisono/cli/doctor/finding.h"
+
+namespace unisono::cli::doctor {
+
+/// Memory of the machine and of this process's control groups, as /proc and /sys under `root` have
+/// it.
+[[nodiscard]] Findings examine_memory(const std::filesystem::path& root);
+
+}  // namespace unisono::cli::doctor
