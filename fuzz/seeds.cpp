@@ -251,8 +251,9 @@ void write_store_log(const std::filesystem::path& root) {
 }
 
 void write_rosters(const std::filesystem::path& root) {
-  const auto entry = [](int rank, std::uint16_t version) {
+  const auto entry = [](int rank, std::uint16_t version, const char* release = "1.2.3") {
     return bytes_of(rendezvous::encode_entry({.version = version,
+                                              .release = release,
                                               .nonce = 0x123456789ABCDEF0,
                                               .member = {.rank = rank,
                                                          .world_size = 4,
@@ -270,6 +271,8 @@ void write_rosters(const std::filesystem::path& root) {
   corpus.add("impossible", entry(-1, net::kProtocolVersion));
   corpus.add("versions",
              join({entry(0, net::kProtocolVersion), entry(1, net::kProtocolVersion + 1)}));
+  corpus.add("releases",
+             join({entry(0, net::kProtocolVersion), entry(1, net::kProtocolVersion, "1.2.4")}));
 }
 
 void write_launch(const std::filesystem::path& root) {
