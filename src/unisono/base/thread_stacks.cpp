@@ -21,10 +21,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/mutex.h"
@@ -192,7 +194,8 @@ bool stays_blocked(int thread, int signal_number) {
   return true;
 }
 
-ThreadStack take_stack(int thread, int signal_number) {
+// Nothing if the thread has ended meanwhile: one that was joined is listed for a moment longer.
+std::optional<ThreadStack> take_stack(int thread, int signal_number) {
   ThreadStack stack;
   stack.thread = thread;
   stack.name = read_line(fmt::format("/proc/self/task/{}/comm", thread), "");
@@ -207,6 +210,9 @@ ThreadStack take_stack(int thread, int signal_number) {
   sample.wanted.store(thread, std::memory_order_release);
   if (::syscall(SYS_tgkill, ::getpid(), thread, signal_number) != 0) {
     sample.wanted.store(0, std::memory_order_relaxed);
+    if (errno == ESRCH) {
+      return std::nullopt;
+    }
     stack.problem = std::generic_category().message(errno);
   } else if (!wait_for_sample(thread)) {
     stack.problem = "it does not take signals now";
@@ -251,8 +257,11 @@ std::vector<ThreadStack> take_stacks(std::size_t max_threads) {
   }
   std::vector<ThreadStack> stacks;
   for (const int thread : other_threads()) {
-    if (stacks.size() < max_threads) {
-      stacks.push_back(take_stack(thread, sampling_signal));
+    if (stacks.size() == max_threads) {
+      break;
+    }
+    if (std::optional<ThreadStack> stack = take_stack(thread, sampling_signal)) {
+      stacks.push_back(std::move(*stack));
     }
   }
   return stacks;
