@@ -5,6 +5,7 @@
 #include <string>
 
 #include "unisono/base/fd.h"
+#include "unisono/base/limited_logger.h"
 #include "unisono/base/log.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
@@ -55,7 +56,7 @@ class Doorkeeper {
   net::HelloInfo mine_;
   std::string secret_;
   int world_size_;
-  Logger logger_;
+  LimitedLogger logger_;
   Deliver deliver_;
   std::map<int, Visitor> visitors_;
   net::Strangers strangers_;  // The same, by their descriptors.

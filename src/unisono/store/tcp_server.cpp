@@ -21,6 +21,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/limited_logger.h"
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/io.h"
@@ -108,11 +109,10 @@ class TcpStoreServer::Impl {
     } else if (!accepted.fd.is_open()) {
       return;
     } else if (connections_.size() >= options_.limits.max_connections) {
-      options_.logger.warning(
-          fmt::format("store {}: {} is turned away; all {} connections are taken",
-                      address_.to_string(),
-                      net::describe_peer(accepted.fd.get()),
-                      connections_.size()));
+      log_.warning(fmt::format("store {}: {} is turned away; all {} connections are taken",
+                               address_.to_string(),
+                               net::describe_peer(accepted.fd.get()),
+                               connections_.size()));
     } else {
       admit(std::move(accepted.fd));
     }
@@ -134,7 +134,7 @@ class TcpStoreServer::Impl {
   // Out of descriptors, say: the listener would be ready all the time and the loop spin.
   void pause_accepting(const std::string& reason) {
     constexpr auto kPause = std::chrono::milliseconds(100);
-    options_.logger.warning(fmt::format(
+    log_.warning(fmt::format(
         "store {}: can't take a connection: {}; trying again", address_.to_string(), reason));
     loop_.remove(listener_.get());
     accept_timer_ = loop_.add_timer(Deadline::after(kPause), [this] {
@@ -152,7 +152,7 @@ class TcpStoreServer::Impl {
       loop_.add(
           connection->fd(), EPOLLIN, [this, id](std::uint32_t events) { on_event(id, events); });
     } catch (const Error& error) {
-      options_.logger.warning(fmt::format(
+      log_.warning(fmt::format(
           "store {}: can't serve {}: {}", address_.to_string(), connection->peer(), error.what()));
       return;
     }
@@ -240,7 +240,7 @@ class TcpStoreServer::Impl {
   }
 
   void drop_with_reason(const Connection& connection, ClientId id, const std::string& reason) {
-    options_.logger.warning(
+    log_.warning(
         fmt::format("store {}: dropped {}: {}", address_.to_string(), connection.peer(), reason));
     // Lets the last words out before a close that may reset the connection.
     ::shutdown(connection.fd(), SHUT_WR);
@@ -266,6 +266,7 @@ class TcpStoreServer::Impl {
   ClientId next_id_ = 1;
   std::unordered_map<ClientId, std::unique_ptr<Connection>> connections_;
   net::Strangers strangers_;  // Not let in yet.
+  LimitedLogger log_{options_.logger};
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kReadBytes);
   std::vector<std::byte> unsealed_ = std::vector<std::byte>(kReadBytes);
 };
