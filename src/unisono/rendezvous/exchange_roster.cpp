@@ -27,6 +27,9 @@
 namespace unisono::rendezvous {
 namespace {
 
+// Who was first to ask writes it down at once, unless it dies.
+constexpr std::chrono::seconds kPatienceForAnother{1};
+
 std::uint64_t random_number() {
   std::random_device device;
   return std::uint64_t{device()} << 32 | device();
@@ -38,6 +41,7 @@ std::uint64_t random_number() {
 //   rank/R    who came first as rank R
 //   count     how many have come
 //   ready     a job name and the members: what all ranks look at
+//   absent/N  while N have come: who has not, if somebody wanted to know
 class Meeting {
  public:
   Meeting(store::Store& store, const Member& self, const ExchangeOptions& options)
@@ -146,14 +150,33 @@ class Meeting {
 
   [[nodiscard]] std::string describe_wait(Deadline::Clock::time_point start) {
     const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
-    const std::string members = store_.try_get(key("members")).value_or("");
-    const std::vector<Entry> entries = decode_entries(members).value_or(std::vector<Entry>());
-    return fmt::format("rendezvous: rank {} has waited {:.1f} s for {} ({} of {} joined)",
+    return fmt::format("rendezvous: rank {} has waited {:.1f} s for {}",
                        self_.member.rank,
                        spent.count(),
-                       describe_missing(entries, self_.member.world_size),
-                       entries.size(),
-                       self_.member.world_size);
+                       describe_absent());
+  }
+
+  // Thousands of ranks wait at the same time, and the members of so many are megabytes: one of them
+  // writes down who is absent, for as long as nobody comes.
+  [[nodiscard]] std::string describe_absent() {
+    const std::string name = key("absent/" + store_.try_get(key("count")).value_or("0"));
+    if (store_.add(name + "/asked", 1) > 1) {
+      try {
+        return store_.get(name, Deadline::after(kPatienceForAnother));
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::kTimeout) {
+          throw;
+        }
+      }
+    }
+    const std::string members = store_.try_get(key("members")).value_or("");
+    const std::vector<Entry> entries = decode_entries(members).value_or(std::vector<Entry>());
+    std::string text = fmt::format("{} ({} of {} joined)",
+                                   describe_missing(entries, self_.member.world_size),
+                                   entries.size(),
+                                   self_.member.world_size);
+    store_.set(name, text);
+    return text;
   }
 
   store::Store& store_;

@@ -172,6 +172,28 @@ TEST_F(ExchangeRoster, TimeIsUpNamesTheMissingRanks) {
   EXPECT_THAT(try_to(*second, member(3, 4)), HasSubstr("for ranks 1, 2 (2 of 4 joined)"));
 }
 
+// The rest reads what one of them wrote.
+TEST_F(ExchangeRoster, OneOfThoseWhoWaitFindsOutForWhom) {
+  const auto store = connect();
+  const auto error_of = [&](int rank) {
+    try {
+      (void)exchange_roster(*store, member(rank, 9), Deadline::after(milliseconds(2)));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(error_of(7), HasSubstr("(1 of 9 joined)"));
+  EXPECT_THAT(store->get("unisono/0/absent/1", soon()),
+              "ranks 0, 1, 2, 3, 4, 5, 6, 8 (1 of 9 joined)");
+  store->add("unisono/0/absent/2/asked", 1);
+  store->set("unisono/0/absent/2", "what another wrote");
+  EXPECT_THAT(error_of(0), HasSubstr("for what another wrote"));
+  // Another that died before it wrote anything.
+  store->add("unisono/0/absent/3/asked", 1);
+  EXPECT_THAT(error_of(1), HasSubstr("(3 of 9 joined)"));
+}
+
 TEST_F(ExchangeRoster, ItSaysForWhomItWaits) {
   ExchangeOptions options;
   options.stall = milliseconds(1);
