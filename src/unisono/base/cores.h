@@ -1,13 +1,18 @@
 #pragma once
 
+#include <sys/types.h>
+
+#include <span>
+
 namespace unisono {
 
 /// Processors that this process may use at the same time: its affinity mask, less where its cgroup
 /// allows less. At least 1.
 [[nodiscard]] int available_cores();
 
-/// Whether that is a core for each of `n` processes that share them, as ranks of a node do: then
-/// they may spin while they wait.
-[[nodiscard]] bool has_core_for_each(int n);
+/// Whether each of these processes of this machine, such as the ranks of a node, can have a core of
+/// its own at the same time: then they may spin while they wait. A process may be there several
+/// times; what is not known of one is taken to be as for this process.
+[[nodiscard]] bool has_core_for_each(std::span<const pid_t> processes);
 
 }  // namespace unisono

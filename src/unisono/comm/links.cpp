@@ -1,6 +1,7 @@
 #include "unisono/comm/links.h"
 
 #include <fmt/format.h>
+#include <sys/types.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/cores.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
@@ -127,6 +129,16 @@ std::vector<shm::ProcessMemory> processes_of(const shm::Mailbox& mailbox,
   return processes;
 }
 
+bool has_core_for_each_rank_here(const rendezvous::Roster& roster) {
+  std::vector<pid_t> processes;
+  for (const rendezvous::Member& member : roster.members) {
+    if (member.node == roster.self().node) {
+      processes.push_back(static_cast<pid_t>(member.pid));
+    }
+  }
+  return has_core_for_each(processes);
+}
+
 }  // namespace
 
 std::int64_t Links::n_arena_bytes(int local_world_size) {
@@ -137,6 +149,7 @@ Links::Links(Job& job, GroupSetup setup)
     : job_(job),
       setup_(std::move(setup)),
       topology_(setup_.roster.rank, nodes_of(setup_.roster)),
+      has_cores_(has_core_for_each_rank_here(setup_.roster)),
       board_(make_board(job, topology_, setup_)),
       mesh_(mesh_members(setup_.roster),
             job.meeting().secret,
@@ -175,6 +188,7 @@ Links::Links(Job& job, GroupSetup setup)
                                   .memory = job.memory(),
                                   .failure = failure_,
                                   .processes = processes_of(mailbox_, topology_),
+                                  .has_cores = has_cores_,
                                   .single_copy = job.single_copy(),
                                   .links = job.links(),
                                   .ranks = ranks_,
@@ -187,6 +201,7 @@ Links::Links(Job& job, GroupSetup setup)
                          .ranks = ranks_,
                          .failure = failure_,
                          .stall = job.stall(),
+                         .has_cores = has_cores_,
                          .checks_buffers = job.checks_buffers(),
                          .explain = [this](const Error& error) { return explain(error); },
                          .find_reasons = [this] { return failures_.look(); }})) {

@@ -100,6 +100,7 @@ class Links {
   Job& job_;
   GroupSetup setup_;
   collective::Topology topology_;
+  bool has_cores_;  // For each of the node's ranks.
   shm::Board board_;
   tcp::Mesh mesh_;
   shm::Mailbox mailbox_;

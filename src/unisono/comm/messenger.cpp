@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "unisono/base/cores.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
@@ -52,7 +51,6 @@ Messenger::Messenger(const MessengerParts& parts)
                .is_unreachable = [this](int rank)
                                      UNISONO_REQUIRES(mutex_) { return is_unreachable(rank); },
                .find_reasons = [this]() UNISONO_REQUIRES(mutex_) { return find_reasons(); }},
-      has_cores_(has_core_for_each(parts.topology.local_world_size())),
       messages_({.topology = parts.topology,
                  .mailbox = parts.mailbox,
                  .mesh = parts.mesh,

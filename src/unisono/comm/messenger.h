@@ -33,6 +33,7 @@ struct MessengerParts {
   const engine::RankStatus& ranks;
   transport::Failure& failure;
   std::chrono::milliseconds stall;
+  bool has_cores;  ///< The node has a core for each of its ranks.
   /// Whether waits look whether buffers were written to before them.
   bool checks_buffers;
   /// Adds to an error what other ranks say of it. Any thread.
@@ -140,7 +141,6 @@ class Messenger {
 
   MessengerParts parts_;
   MessageWaiting waiting_;
-  bool has_cores_;              // For each of the node's ranks.
   std::function<void()> tell_;  // Set before the first call; the watcher may be earlier.
 
   Mutex mutex_;

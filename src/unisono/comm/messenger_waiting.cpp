@@ -44,7 +44,7 @@ Messenger::Mode Messenger::mode_of(const MessageRequest& request) const {
   if (needs_network(request)) {
     return {.n_spins = 1, .n_yields = kFewYields};
   }
-  if (!has_cores_) {
+  if (!parts_.has_cores) {
     return {.n_spins = 1, .n_yields = kYields};
   }
   return {.n_spins = spin_limit_.n_spins(), .n_yields = kYields, .is_adaptive = true};

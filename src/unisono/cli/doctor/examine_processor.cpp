@@ -46,15 +46,21 @@ Finding examine_count(const Place& place, const Cores& cores, std::optional<doub
     finding.text += fmt::format("; the control group's quota is {:.3g}", *quota);
   }
   const int n_ranks = place.is_in_job ? place.local_world_size : 1;
-  if (n_ranks > cores.usable) {
+  if (n_ranks > cores.online) {
     finding.state = State::kWarning;
     finding.text += fmt::format(
-        " by this rank, and {} are on its node: those that wait give way to others instead of "
-        "spinning, and messages take longer",
+        " by {} ranks of this node: those that wait give way to others instead of spinning, and "
+        "messages take longer",
         n_ranks);
+    finding.advice = "start fewer ranks, or give the job more cores";
+  } else if (n_ranks > cores.usable) {
+    finding.state = State::kInfo;
+    finding.text += fmt::format(
+        " by this rank, and {} are on its node: well if each has cores of its own", n_ranks);
     finding.advice =
-        "where the launcher pins each rank to cores of its own, let it not (mpirun --bind-to none, "
-        "srun --cpu-bind=none); else start fewer ranks, or give the job more cores";
+        "where all are on the same cores, ranks that wait give way to others instead of spinning, "
+        "and messages take longer: let the launcher pin them apart or not at all (mpirun --bind-to "
+        "none, srun --cpu-bind=none), or give the job more cores";
   } else if (quota && *quota < n_ranks) {
     finding.state = State::kWarning;
     finding.advice =

@@ -30,9 +30,13 @@ TEST(ExamineCores, MoreRanksThanCoresIsAWarning) {
   const Finding enough = examine_cores(fake_environment({}), ranks(2), cores, root.path())[0];
   EXPECT_EQ(enough.state, State::kOk);
   EXPECT_EQ(enough.text, "2 of 8 may be used");
-  const Finding few = examine_cores(fake_environment({}), ranks(3), cores, root.path())[0];
+  // They may be pinned to others each.
+  const Finding some = examine_cores(fake_environment({}), ranks(3), cores, root.path())[0];
+  EXPECT_EQ(some.state, State::kInfo);
+  EXPECT_THAT(some.text, HasSubstr("2 of 8 may be used by this rank, and 3 are on its node"));
+  const Finding few = examine_cores(fake_environment({}), ranks(9), cores, root.path())[0];
   EXPECT_EQ(few.state, State::kWarning);
-  EXPECT_THAT(few.text, HasSubstr("2 of 8 may be used by this rank, and 3 are on its node"));
+  EXPECT_THAT(few.text, HasSubstr("2 of 8 may be used by 9 ranks"));
 }
 
 TEST(ExamineCores, AQuotaBelowTheRanksIsAWarning) {

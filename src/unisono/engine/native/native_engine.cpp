@@ -13,7 +13,6 @@
 
 #include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
-#include "unisono/base/cores.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
@@ -128,9 +127,11 @@ NativeEngine::NativeEngine(NativeParts parts)
       plans_(parts_.topology),
       choice_(parts_.topology, parts_.ranks, parts_.links),
       peers_(
-          parts_.processes, parts_.single_copy == SingleCopy::kAlways, parts_.board, parts_.ranks),
-      has_cores_(has_core_for_each(parts_.topology.local_world_size())),
-      user_mode_(user_wait_mode(has_cores_)),
+          parts_.processes,
+          {.is_forced = parts_.single_copy == SingleCopy::kAlways, .has_cores = parts_.has_cores},
+          parts_.board,
+          parts_.ranks),
+      user_mode_(user_wait_mode(parts_.has_cores)),
       progress_mode_{.n_spins = 1, .n_yields = 20} {}
 
 void NativeEngine::run(OperationContext& context) {
@@ -209,7 +210,7 @@ void NativeEngine::carry_out(const Operation& operation, TimeLimit limit, Caller
                            .board = parts_.board,
                            .exchange = tcp::Exchange(parts_.mesh, tag, patience),
                            .mode = caller == Caller::kUser ? user_mode_ : progress_mode_,
-                           .has_cores = has_cores_,
+                           .has_cores = parts_.has_cores,
                            .patience = patience,
                            .peers = peers_,
                            .scratch = scratch_,

@@ -36,6 +36,7 @@ struct NativeParts {
   const transport::Failure& failure;
   /// Of the node's ranks, by local rank.
   std::vector<shm::ProcessMemory> processes;
+  bool has_cores;  ///< The node has a core for each of its ranks.
   SingleCopy single_copy;
   std::optional<LinkCosts> links;  ///< What they cost, if it need not be measured.
   const RankStatus& ranks;
@@ -65,7 +66,6 @@ class NativeEngine final : public Engine {
   ReducePlans plans_;
   AlgorithmChoice choice_;
   PeerMemory peers_;
-  bool has_cores_;
   shm::WaitMode user_mode_;
   shm::WaitMode progress_mode_;
   Coalescing coalescing_;

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "unisono/base/cores.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/engine/native/seconds_of.h"
@@ -60,14 +59,10 @@ CopyTimes measure_copies() {
 }  // namespace
 
 PeerMemory::PeerMemory(std::vector<shm::ProcessMemory> processes,
-                       bool is_forced,
+                       const Wishes& wishes,
                        shm::Board& board,
                        const RankStatus& ranks)
-    : processes_(std::move(processes)),
-      board_(board),
-      ranks_(ranks),
-      is_forced_(is_forced),
-      has_cores_(has_core_for_each(board.local_world_size())) {}
+    : processes_(std::move(processes)), board_(board), ranks_(ranks), wishes_(wishes) {}
 
 bool PeerMemory::can_read_all() {
   return std::all_of(processes_.begin(), processes_.end(), [](shm::ProcessMemory& process) {
@@ -88,7 +83,7 @@ void PeerMemory::learn() {
   }
   const bool can_read = can_read_all();
   static const CopyTimes times = measure_copies();
-  const bool is_wanted = is_forced_ || times.is_once_faster();
+  const bool is_wanted = wishes_.is_forced || times.is_once_faster();
   if (can_read && is_wanted) {
     board_.note_reading_peers();
   }

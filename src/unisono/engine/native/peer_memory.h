@@ -15,13 +15,18 @@ namespace unisono::engine {
 /// and that is faster than two copies by way of a staging buffer. One thread at a time.
 class PeerMemory {
  public:
-  /// `processes` by local rank. `is_forced`: it need not be faster. The references outlive it.
+  struct Wishes {
+    bool is_forced;  ///< It need not be faster.
+    bool has_cores;  ///< The node has a core for each of its ranks.
+  };
+
+  /// `processes` by local rank. The references outlive it.
   PeerMemory(std::vector<shm::ProcessMemory> processes,
-             bool is_forced,
+             const Wishes& wishes,
              shm::Board& board,
              const RankStatus& ranks);
 
-  [[nodiscard]] bool is_forced() const { return is_forced_; }
+  [[nodiscard]] bool is_forced() const { return wishes_.is_forced; }
 
   /// Whether all ranks of the node have found that they can and had better. They may come to know
   /// it at different times, so who offers memory in this way says so.
@@ -29,7 +34,7 @@ class PeerMemory {
 
   /// The same, and each rank has a core of its own: else reductions gain nothing.
   [[nodiscard]] bool is_shared_for_reductions() {
-    return (has_cores_ || is_forced_) && is_shared();
+    return (wishes_.has_cores || wishes_.is_forced) && is_shared();
   }
 
   /// After an operation in which memory was staged: finds out whether this rank can read its
@@ -46,8 +51,7 @@ class PeerMemory {
   std::vector<shm::ProcessMemory> processes_;
   shm::Board& board_;
   const RankStatus& ranks_;
-  bool is_forced_;
-  bool has_cores_;
+  Wishes wishes_;
   bool has_learnt_ = false;
   bool is_shared_ = false;
 };
