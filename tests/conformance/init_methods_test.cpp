@@ -21,6 +21,7 @@
 #include "unisono/net/address.h"
 #include "unisono/net/port_reservation.h"
 #include "unisono/rendezvous/gather.h"
+#include "unisono/store/hash_store.h"
 
 #include "support/ranks.h"
 #include "support/temporary_folder.h"
@@ -102,6 +103,35 @@ TEST(InitMethods, TcpNamesRankAndWorldSizeOrTheProgramDoes) {
     }
     EXPECT_EQ(ranks_of(starts, 4), (std::vector<int>{0, 1, 2, 3}));
   }
+}
+
+TEST(InitMethods, RanksMeetInTheStoreThatTheyBring) {
+  for (const bool has_two_nodes : {false, true}) {
+    const auto store = std::make_shared<store::HashStore>();
+    std::vector<InitOptions> starts;
+    for (int rank = 0; rank < 4; ++rank) {
+      starts.push_back(meeting_at("env://"));
+      starts.back().store = store;
+      starts.back().rank = rank;
+      starts.back().world_size = 4;
+      if (has_two_nodes) {
+        starts.back().environment = test::fake_environment(
+            {{"UNISONO_ARENA_BYTES", "1G"}, {"UNISONO_NODE_ID", rank % 2 == 0 ? "a" : "b"}});
+      }
+    }
+    EXPECT_EQ(ranks_of(starts, 4), (std::vector<int>{0, 1, 2, 3}));
+  }
+}
+
+TEST(InitMethods, AStoreDoesNotSayWhichRankThisIs) {
+  InitOptions start = meeting_at("env://");
+  start.store = std::make_shared<store::HashStore>();
+  EXPECT_THAT(error_of(start), HasSubstr("rank and world_size have to be given"));
+  start.rank = 2;
+  start.world_size = 2;
+  EXPECT_THAT(error_of(start), HasSubstr("they are 2 and 2"));
+  start.rank = 0;
+  EXPECT_THAT(error_of(start), HasSubstr("rank 1"));
 }
 
 TEST(InitMethods, AMulticastGroupGivesOutTheRanks) {

@@ -38,6 +38,11 @@ void Group::throw_if_closed() const {
   }
 }
 
+void Group::check_open() const {
+  const MutexLock lock(mutex_);
+  throw_if_closed();
+}
+
 // The watcher may find a failure between two operations: then nobody drives who would tell the
 // ranks of other nodes.
 void Group::tell_failure() {

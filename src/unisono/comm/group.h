@@ -37,6 +37,9 @@ class Group {
 
   [[nodiscard]] const std::shared_ptr<Job>& job() const { return job_; }
 
+  /// Throws Error(kClosed), with the cause, where no operation can run any more.
+  void check_open() const UNISONO_EXCLUDES(mutex_);
+
   /// Runs the operation and returns when it has ended. Throws its error.
   void run(Call call) UNISONO_EXCLUDES(mutex_);
 
@@ -61,7 +64,7 @@ class Group {
 
   std::shared_ptr<Job> job_;      // Shared by its groups.
   std::shared_ptr<Links> links_;  // The watcher takes part while it tells of something.
-  Mutex mutex_;
+  mutable Mutex mutex_;
   Condition changed_;
   std::deque<Pending> queue_ UNISONO_GUARDED_BY(mutex_);
   std::uint64_t n_operations_ UNISONO_GUARDED_BY(mutex_) = 0;

@@ -34,6 +34,11 @@ void GroupRegistry::expect(std::uint32_t first, std::uint32_t count) {
   next_number_ = std::max(next_number_, first + count);
 }
 
+void GroupRegistry::expect(std::uint32_t number) {
+  const MutexLock lock(mutex_);
+  expected_.try_emplace(number);
+}
+
 // What comes meanwhile is kept too, so that a group hears everything in order.
 void GroupRegistry::add(std::uint32_t number, const std::shared_ptr<Links>& links) {
   while (true) {

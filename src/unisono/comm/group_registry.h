@@ -25,6 +25,9 @@ class GroupRegistry {
   /// From here on `count` groups from `first` on are about to be made.
   void expect(std::uint32_t first, std::uint32_t count) UNISONO_EXCLUDES(mutex_);
 
+  /// The group of this number is about to be made, which is not one of those in a row.
+  void expect(std::uint32_t number) UNISONO_EXCLUDES(mutex_);
+
   /// An expected group is made, or will not be made here.
   void add(std::uint32_t number, const std::shared_ptr<Links>& links) UNISONO_EXCLUDES(mutex_);
   void remove(std::uint32_t number) UNISONO_EXCLUDES(mutex_);

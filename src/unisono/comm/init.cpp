@@ -101,7 +101,29 @@ struct Beginning {
   rendezvous::Gathered gathered;
 };
 
+// Ranks that bring a store know the rest.
+Beginning begin_in_store(const InitOptions& options) {
+  if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("init_process_group: with a store, rank and world_size have to be given; "
+                    "they are {} and {}",
+                    options.rank,
+                    options.world_size));
+  }
+  Beginning beginning;
+  beginning.config = read_config(options.environment);
+  beginning.timeout = timeout_of(options, beginning.config);
+  beginning.deadline = Deadline::after(beginning.timeout);
+  beginning.gathered.assignment.rank = options.rank;
+  beginning.gathered.assignment.world_size = options.world_size;
+  return beginning;
+}
+
 Beginning begin(const InitOptions& options) {
+  if (options.store != nullptr) {
+    return begin_in_store(options);
+  }
   const rendezvous::InitMethod method = rendezvous::parse_init_method(options.init_method);
   const rendezvous::Gather gather = rendezvous::find_gather(method);
   Beginning beginning;
@@ -127,13 +149,14 @@ Beginning begin(const InitOptions& options) {
 std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t generation) {
   engine::Backend backend = find_backend(options.backend);
   const Beginning beginning = begin(options);
-  auto job =
-      std::make_shared<comm::Job>(comm::JobOptions{.config = beginning.config,
-                                                   .assignment = beginning.gathered.assignment,
-                                                   .timeout = beginning.timeout,
-                                                   .deadline = beginning.deadline,
-                                                   .generation = generation,
-                                                   .backend = std::move(backend)});
+  auto job = std::make_shared<comm::Job>(
+      comm::JobOptions{.config = beginning.config,
+                       .assignment = beginning.gathered.assignment,
+                       .timeout = beginning.timeout,
+                       .deadline = beginning.deadline,
+                       .generation = generation,
+                       .backend = std::move(backend),
+                       .store = {.store = options.store, .connect_again = options.connect_again}});
   auto world = job->make_world();
   return std::make_shared<ProcessGroup>(
       std::make_unique<comm::Group>(std::move(job), std::move(world)));

@@ -88,6 +88,9 @@ bool was_an_earlier_store(const JobOptions& options, const Error& error) {
 rendezvous::Meeting meet(const JobOptions& options) {
   // Before the store's thread and the watcher's start, which make it slow.
   shm::join_asymmetric_fences_early();
+  if (options.store.store != nullptr) {
+    return rendezvous::meet_in(options.store, options.config, options.assignment);
+  }
   while (true) {
     try {
       return rendezvous::meet(options.config, options.assignment, options.deadline);

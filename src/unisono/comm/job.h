@@ -38,6 +38,7 @@ struct JobOptions {
   Deadline deadline;                  ///< For the rendezvous.
   std::uint64_t generation = 0;
   engine::Backend backend = {};
+  rendezvous::GivenStore store = {};  ///< If there is one, ranks meet in it.
 };
 
 /// This rank's part of a group's board, which peers may look at after this rank has left.

@@ -177,7 +177,7 @@ Links::Links(Job& job, GroupSetup setup)
              job.logger(),
              {.look = [this](int rank) { return board_.standing(topology_.local_rank_of(rank)); },
               .ask = [this](int rank) { ask(rank); }}),
-      side_store_([&job] { return rendezvous::connect_again(job.meeting(), kSideStoreTimeout); }),
+      side_store_([&job] { return job.meeting().connect_again(kSideStoreTimeout); }),
       failures_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
       whereabouts_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
       engine_(job.make_engine(setup_.roster,

@@ -11,6 +11,7 @@
 #include "unisono/comm/call.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/links.h"
+#include "unisono/comm/new_group_in.h"
 #include "unisono/comm/new_groups.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/work.h"
@@ -246,6 +247,13 @@ std::shared_ptr<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks
                                                       const GroupOptions& options) {
   const std::vector<int> list(ranks.begin(), ranks.end());
   return new_groups(std::span(&list, 1), options).front();
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
+                                                      store::Store& store,
+                                                      const GroupOptions& options) {
+  return std::make_shared<ProcessGroup>(comm::new_group_in(
+      store, *group_, std::vector<int>(ranks.begin(), ranks.end()), options.timeout));
 }
 
 std::vector<std::shared_ptr<ProcessGroup>> ProcessGroup::new_groups(

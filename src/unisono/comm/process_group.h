@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,6 +20,10 @@ namespace unisono {
 
 namespace comm {
 class Group;
+}
+
+namespace store {
+class Store;
 }
 
 /// A set of ranks that communicate.
@@ -172,7 +177,15 @@ class ProcessGroup {
   [[nodiscard]] std::shared_ptr<ProcessGroup> new_group(std::span<const int> ranks,
                                                         const GroupOptions& options = {});
 
-  /// The same for many groups at once, at the cost of one.
+  /// The same for ranks of which only the group's own call it: they meet in `store`, in keys that
+  /// no other group has used (see store::PrefixStore), with a fixed number of requests each.
+  ///
+  /// Throws Error as new_group(), and kTimeout with the ranks that have not come.
+  [[nodiscard]] std::shared_ptr<ProcessGroup> new_group(std::span<const int> ranks,
+                                                        store::Store& store,
+                                                        const GroupOptions& options = {});
+
+  /// As new_group() for many groups at once, at the cost of one.
   [[nodiscard]] std::vector<std::shared_ptr<ProcessGroup>> new_groups(
       std::span<const std::vector<int>> lists, const GroupOptions& options = {});
 
@@ -233,6 +246,12 @@ struct InitOptions {
   /// find each other by multicast and are given their ranks; the name is only needed where jobs
   /// share a group.
   std::string init_method = "env://";
+  /// Ranks meet in this store instead, in keys below "unisono/"; `rank` and `world_size` have to be
+  /// given then.
+  std::shared_ptr<store::Store> store = {};
+  /// Another connection to `store`, whose requests take at most so long each, for news of failures:
+  /// where there is none, they wait until `store` is free.
+  std::function<std::shared_ptr<store::Store>(std::chrono::milliseconds)> connect_again = {};
   /// Instead of those of the variables or the method when not negative.
   int rank = -1;
   int world_size = -1;

@@ -13,7 +13,9 @@
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/net/address.h"
+#include "unisono/net/interfaces.h"
 #include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/interface_choice.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_server.h"
@@ -21,6 +23,8 @@
 
 namespace unisono::rendezvous {
 namespace {
+
+constexpr const char* kLoopback = "127.0.0.1";
 
 // Loopback, if it is meant; else all of the machine's addresses, since MASTER_ADDR may be one that
 // only others see (a service, a translated address), or a name that leads to loopback here alone.
@@ -38,6 +42,16 @@ net::Address listen_address(const Assignment& assignment, bool has_secret) {
   }
 }
 
+store::TcpStoreOptions store_options(const Config& config,
+                                     const Assignment& assignment,
+                                     const std::string& secret) {
+  return {.host = assignment.master_addr,
+          .port = assignment.master_port,
+          .secret = secret,
+          .tls = config.tls,
+          .rank = assignment.rank};
+}
+
 std::shared_ptr<store::TcpStore> connect(const Config& config,
                                          const Assignment& assignment,
                                          const std::string& secret,
@@ -48,13 +62,7 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
     const Deadline next = earlier(deadline, Deadline::at(start + patience));
     std::string reason;
     try {
-      return std::make_shared<store::TcpStore>(
-          store::TcpStoreOptions{.host = assignment.master_addr,
-                                 .port = assignment.master_port,
-                                 .secret = secret,
-                                 .tls = config.tls,
-                                 .rank = assignment.rank},
-          next);
+      return std::make_shared<store::TcpStore>(store_options(config, assignment, secret), next);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kTimeout) {
         throw;
@@ -83,9 +91,8 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
 Meeting meet(const Config& config, const Assignment& assignment, Deadline deadline) {
   Meeting meeting;
   meeting.assignment = assignment;
-  meeting.tls = config.tls;
   if (assignment.is_on_one_node) {
-    meeting.assignment.master_addr = "127.0.0.1";
+    meeting.assignment.master_addr = kLoopback;
   }
   meeting.secret = find_secret(config, meeting.assignment.master_addr);
   if (assignment.rank == 0 && !assignment.uses_agent_store) {
@@ -101,19 +108,30 @@ Meeting meet(const Config& config, const Assignment& assignment, Deadline deadli
   meeting.store_fd = store->fd();
   meeting.local_ip = store->local_address().ip();
   meeting.store = store;
+  meeting.connect_again = [options = store_options(config, meeting.assignment, meeting.secret)](
+                              std::chrono::milliseconds io_timeout) {
+    store::TcpStoreOptions again = options;
+    again.io_timeout = io_timeout;
+    return std::make_shared<store::TcpStore>(again, Deadline::after(io_timeout));
+  };
   return meeting;
 }
 
-std::shared_ptr<store::Store> connect_again(const Meeting& meeting,
-                                            std::chrono::milliseconds io_timeout) {
-  return std::make_shared<store::TcpStore>(
-      store::TcpStoreOptions{.host = meeting.assignment.master_addr,
-                             .port = meeting.assignment.master_port,
-                             .secret = meeting.secret,
-                             .tls = meeting.tls,
-                             .rank = meeting.assignment.rank,
-                             .io_timeout = io_timeout},
-      Deadline::after(io_timeout));
+Meeting meet_in(const GivenStore& given, const Config& config, const Assignment& assignment) {
+  Meeting meeting;
+  meeting.assignment = assignment;
+  meeting.secret = find_secret(config, kLoopback);
+  meeting.store = given.store;
+  meeting.connect_again = given.connect_again;
+  if (meeting.connect_again == nullptr) {
+    meeting.connect_again = [store = given.store](std::chrono::milliseconds) { return store; };
+  }
+  meeting.local_ip =
+      meeting.secret.empty()
+          ? kLoopback
+          : choose_own_address(config.interface, net::interfaces(), net::default_route_address())
+                .ip();
+  return meeting;
 }
 
 }  // namespace unisono::rendezvous

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -11,14 +13,18 @@
 
 namespace unisono::rendezvous {
 
+/// Another connection to a store, whose requests take at most so long each.
+using ConnectAgain = std::function<std::shared_ptr<store::Store>(std::chrono::milliseconds)>;
+
 /// A rank's way to the others.
 struct Meeting {
   Assignment assignment;
   std::string secret;                         ///< Empty for a job on loopback without one.
-  bool tls = false;                           ///< With the store.
   std::unique_ptr<store::TcpStoreHost> host;  ///< On rank 0, unless the launcher has the store.
   std::shared_ptr<store::Store> store;        ///< Shared by all who ask the store.
-  /// The store's connection, to be watched for its end.
+  /// Throws Error(kTimeout) when there is none in that time.
+  ConnectAgain connect_again;
+  /// The store's connection, to be watched for its end; -1 where that is not known.
   int store_fd = -1;
   /// Numeric address of this machine by which the store was reached: for data listeners.
   std::string local_ip;
@@ -31,10 +37,18 @@ struct Meeting {
 /// the reason, kInvalidArgument when there has to be a secret, kUnauthenticated, kIncompatible.
 [[nodiscard]] Meeting meet(const Config& config, const Assignment& assignment, Deadline deadline);
 
-/// Another connection to the store of `meeting`, whose requests take at most `io_timeout` each.
+/// A store that the program brings, through which ranks meet.
+struct GivenStore {
+  std::shared_ptr<store::Store> store;
+  ConnectAgain connect_again = {};  ///< Null where there is but the one connection.
+};
+
+/// The same in `given`; of `assignment` rank and world size count. Connects to nobody. A job
+/// without a secret stays on loopback.
 ///
-/// Throws Error(kTimeout) when it can't be made in that time.
-[[nodiscard]] std::shared_ptr<store::Store> connect_again(const Meeting& meeting,
-                                                          std::chrono::milliseconds io_timeout);
+/// Throws Error(kInvalidArgument) when UNISONO_INTERFACE or the secret's file is wrong.
+[[nodiscard]] Meeting meet_in(const GivenStore& given,
+                              const Config& config,
+                              const Assignment& assignment);
 
 }  // namespace unisono::rendezvous

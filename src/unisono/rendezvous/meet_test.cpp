@@ -108,7 +108,7 @@ TEST(Meet, RanksOfOneNodeMeetOnItsLoopback) {
   const Meeting meeting = meet(config_with(), env, soon());
   EXPECT_EQ(meeting.local_ip, "127.0.0.1");
   EXPECT_EQ(meeting.host->address().ip(), "127.0.0.1");
-  EXPECT_EQ(connect_again(meeting, milliseconds(1000))->add("n", 1), 1);
+  EXPECT_EQ(meeting.connect_again(milliseconds(1000))->add("n", 1), 1);
 }
 
 TEST(Meet, TheLaunchersStoreIsUsedByRank0Too) {

@@ -1,0 +1,117 @@
+#include "unisono/comm/group_lists.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "unisono/base/error.h"
+#include "unisono/base/fnv.h"
+#include "unisono/comm/group.h"
+#include "unisono/comm/job.h"
+#include "unisono/comm/links.h"
+#include "unisono/rendezvous/roster.h"
+
+namespace unisono::comm {
+namespace {
+
+Error invalid(const std::string& problem) {
+  return {ErrorCode::kInvalidArgument, "new_group: " + problem};
+}
+
+rendezvous::Roster roster_of(const Links& parent, const RankList& list) {
+  rendezvous::Roster roster{.rank = 0, .job = parent.roster().job, .members = {}};
+  for (std::size_t index = 0; index < list.size(); ++index) {
+    roster.members.push_back(parent.roster().members[static_cast<std::size_t>(list[index])]);
+    if (list[index] == parent.topology().rank()) {
+      roster.rank = static_cast<int>(index);
+    }
+  }
+  return roster;
+}
+
+// The members of `list` on this rank's node, in the order of the list.
+RankList local_members(const Links& parent, const RankList& list) {
+  RankList local;
+  std::copy_if(list.begin(), list.end(), std::back_inserter(local), [&](int rank) {
+    return parent.topology().node_of(rank) == parent.topology().node();
+  });
+  return local;
+}
+
+}  // namespace
+
+void check_list(const RankList& list, int world_size) {
+  if (list.empty()) {
+    throw invalid("a list of ranks is empty");
+  }
+  std::set<int> seen;
+  for (const int rank : list) {
+    if (rank < 0 || rank >= world_size) {
+      throw invalid(fmt::format("rank {} is outside a world of {}", rank, world_size));
+    }
+    if (!seen.insert(rank).second) {
+      throw invalid(fmt::format("rank {} is in a list twice", rank));
+    }
+  }
+}
+
+std::int64_t fingerprint_of(std::span<const RankList> lists) {
+  std::uint64_t hash = kFnvStart;
+  for (const RankList& list : lists) {
+    hash = fnv_step(hash, list.size());
+    for (const int rank : list) {
+      hash = fnv_step(hash, static_cast<std::uint64_t>(rank));
+    }
+  }
+  return static_cast<std::int64_t>(hash);
+}
+
+bool has(const RankList& list, int rank) {
+  return std::find(list.begin(), list.end(), rank) != list.end();
+}
+
+Boards::Boards(Job& job, const Links& parent, std::span<const RankList> lists) : job_(job) {
+  for (const RankList& list : lists) {
+    offsets_.push_back(-1);
+    if (has(list, parent.topology().rank())) {
+      offsets_.back() = job.reserve_board(static_cast<int>(local_members(parent, list).size()));
+    }
+  }
+}
+
+Boards::~Boards() {
+  for (const std::int64_t offset : offsets_) {
+    if (!is_kept_ && offset >= 0) {
+      job_.memory()->release(offset);
+    }
+  }
+}
+
+std::unique_ptr<Group> make_group(Group& parent,
+                                  const RankList& list,
+                                  std::uint32_t number,
+                                  std::optional<std::chrono::milliseconds> timeout,
+                                  const std::function<std::int64_t(int rank)>& offset_of) {
+  const Links& links = parent.links();
+  GroupSetup setup{.number = number,
+                   .roster = roster_of(links, list),
+                   .timeout = timeout.value_or(links.timeout()),
+                   .offsets = {}};
+  for (const int member : local_members(links, list)) {
+    setup.offsets.push_back(offset_of(member));
+  }
+  return std::make_unique<Group>(parent.job(), parent.job()->make_group(std::move(setup)));
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,233 @@
+#include "unisono/comm/new_group_in.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/bytes.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/comm/group.h"
+#include "unisono/comm/group_lists.h"
+#include "unisono/comm/job.h"
+#include "unisono/comm/links.h"
+#include "unisono/store/store.h"
+
+namespace unisono::comm {
+namespace {
+
+using Timeout = std::optional<std::chrono::milliseconds>;
+
+// The numbers below are for groups that all ranks of a parent make together, and count by
+// themselves.
+constexpr std::uint32_t kFirstNumber = std::uint32_t{1} << 31;
+
+// What a rank tells the others.
+struct Entry {
+  std::int32_t rank;  // In the parent.
+  std::int64_t fingerprint;
+  std::int64_t offset;  // Of its board, in its arena.
+};
+
+std::string as_text(ByteWriter writer) {
+  const std::vector<std::byte> bytes = std::move(writer).bytes();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string encode(const Entry& entry) {
+  ByteWriter writer;
+  writer.put(entry.rank);
+  writer.put(entry.fingerprint);
+  writer.put(entry.offset);
+  return as_text(std::move(writer));
+}
+
+Error foreign_keys() {
+  return {ErrorCode::kCorruptData,
+          "new_group: the group's keys in the store hold something else; does another group use "
+          "the same prefix?"};
+}
+
+std::vector<Entry> decode_entries(std::string_view text) {
+  std::vector<Entry> entries;
+  ByteReader reader(std::as_bytes(std::span(text)));
+  while (!reader.rest().empty()) {
+    const auto rank = reader.get<std::int32_t>();
+    const auto fingerprint = reader.get<std::int64_t>();
+    const auto offset = reader.get<std::int64_t>();
+    if (!rank || !fingerprint || !offset) {
+      throw foreign_keys();
+    }
+    entries.push_back({.rank = *rank, .fingerprint = *fingerprint, .offset = *offset});
+  }
+  return entries;
+}
+
+// The keys of one group:
+//   number    its number and the fingerprint of its list, from the list's first rank
+//   members   everybody's entry, appended
+//   count     how many have come
+//   ready     the members: what all ranks look at
+class Meeting {
+ public:
+  Meeting(store::Store& store, Group& parent, const RankList& list)
+      : store_(store),
+        parent_(parent),
+        list_(list),
+        rank_(parent.links().topology().rank()),
+        fingerprint_(fingerprint_of(std::span(&list, 1))) {}
+
+  // The job's store counts: groups without common ranks have their own numbers too, since what
+  // their ranks tell each other there is under the number.
+  [[nodiscard]] std::uint32_t agree_on_number(Deadline deadline) {
+    if (list_.front() == rank_) {
+      const std::string key = fmt::format("unisono/{}/groups", parent_.links().roster().job);
+      const std::int64_t count = parent_.job()->meeting().store->add(key, 1);
+      if (count < 0 || count > std::numeric_limits<std::uint32_t>::max() - kFirstNumber) {
+        throw Error(ErrorCode::kInternal, fmt::format("new_group: {} groups were made", count));
+      }
+      ByteWriter mine;
+      mine.put(kFirstNumber + static_cast<std::uint32_t>(count));
+      mine.put(fingerprint_);
+      return read_number(store_.compare_set("number", "", as_text(std::move(mine))));
+    }
+    try {
+      return read_number(store_.get("number", deadline));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kTimeout) {
+        throw;
+      }
+      throw missing({});
+    }
+  }
+
+  // Who completes the group, or sees that it can't be, publishes what there is.
+  void join(std::int64_t offset) {
+    store_.append("members",
+                  encode({.rank = rank_, .fingerprint = fingerprint_, .offset = offset}));
+    const std::int64_t count = store_.add("count", 1);
+    if (!is_common_ || count == static_cast<std::int64_t>(list_.size())) {
+      (void)store_.compare_set("ready", "", store_.try_get("members").value_or(""));
+    }
+  }
+
+  // All members, whose lists are the same.
+  [[nodiscard]] std::vector<Entry> wait(Deadline deadline) {
+    std::string ready;
+    try {
+      ready = store_.get("ready", deadline);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kTimeout) {
+        throw;
+      }
+      throw missing(decode_entries(store_.try_get("members").value_or("")));
+    }
+    std::vector<Entry> entries = decode_entries(ready);
+    for (const Entry& entry : entries) {
+      if (entry.fingerprint != first_fingerprint_) {
+        throw Error(ErrorCode::kMismatch,
+                    fmt::format("new_group: rank {} gave another list of ranks than the group's "
+                                "first rank; this is rank {}, with [{}]",
+                                entry.rank,
+                                rank_,
+                                fmt::join(list_, ", ")));
+      }
+    }
+    return entries;
+  }
+
+ private:
+  [[nodiscard]] std::uint32_t read_number(std::string_view text) {
+    ByteReader reader(std::as_bytes(std::span(text)));
+    const auto number = reader.get<std::uint32_t>();
+    const auto fingerprint = reader.get<std::int64_t>();
+    if (!number || !fingerprint || !reader.rest().empty()) {
+      throw foreign_keys();
+    }
+    first_fingerprint_ = *fingerprint;
+    is_common_ = *fingerprint == fingerprint_;
+    return *number;
+  }
+
+  [[nodiscard]] Error missing(const std::vector<Entry>& here) const {
+    RankList absent;
+    std::copy_if(list_.begin(), list_.end(), std::back_inserter(absent), [&](int rank) {
+      return rank != rank_ && std::none_of(here.begin(), here.end(), [rank](const Entry& entry) {
+               return entry.rank == rank;
+             });
+    });
+    return {ErrorCode::kTimeout,
+            fmt::format("new_group: rank {} waited in vain for {} {} of [{}]",
+                        rank_,
+                        absent.size() == 1 ? "rank" : "ranks",
+                        fmt::join(absent, ", "),
+                        fmt::join(list_, ", "))};
+  }
+
+  store::Store& store_;
+  Group& parent_;
+  const RankList& list_;
+  int rank_;
+  std::int64_t fingerprint_;
+  std::int64_t first_fingerprint_ = 0;
+  bool is_common_ = true;
+};
+
+std::int64_t offset_of(const std::vector<Entry>& entries, int rank) {
+  const auto entry = std::find_if(entries.begin(), entries.end(), [rank](const Entry& candidate) {
+    return candidate.rank == rank;
+  });
+  if (entry == entries.end()) {
+    throw foreign_keys();
+  }
+  return entry->offset;
+}
+
+}  // namespace
+
+std::unique_ptr<Group> new_group_in(store::Store& store,
+                                    Group& parent,
+                                    const RankList& list,
+                                    Timeout timeout) {
+  const Links& links = parent.links();
+  parent.check_open();
+  check_list(list, links.topology().world_size());
+  if (!has(list, links.topology().rank())) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("new_group: rank {} is not in [{}], whose ranks alone meet in the store",
+                    links.topology().rank(),
+                    fmt::join(list, ", ")));
+  }
+  const Deadline deadline = Deadline::after(timeout.value_or(links.timeout()));
+  Meeting meeting(store, parent, list);
+  const std::uint32_t number = meeting.agree_on_number(deadline);
+  Job& job = *parent.job();
+  job.groups().expect(number);
+  try {
+    Boards boards(job, links, std::span(&list, 1));
+    meeting.join(boards.offsets().front());
+    boards.keep();
+    const std::vector<Entry> entries = meeting.wait(deadline);
+    return make_group(
+        parent, list, number, timeout, [&entries](int rank) { return offset_of(entries, rank); });
+  } catch (...) {
+    job.groups().remove(number);
+    throw;
+  }
+}
+
+}  // namespace unisono::comm

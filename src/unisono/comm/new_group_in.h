@@ -1,0 +1,24 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "unisono/comm/group.h"
+#include "unisono/comm/group_lists.h"
+#include "unisono/store/store.h"
+
+namespace unisono::comm {
+
+/// The group of some of `parent`'s ranks, which alone call this, with the same list: they meet in
+/// `store`, in keys that no other group has used. Each makes at most six requests, and one or two
+/// to the job's store for all of them together.
+///
+/// Throws Error: kInvalidArgument for a wrong list or one without this rank, kMismatch on all ranks
+/// where lists differ, kTimeout with those that have not come, and what the stores throw.
+[[nodiscard]] std::unique_ptr<Group> new_group_in(store::Store& store,
+                                                  Group& parent,
+                                                  const RankList& list,
+                                                  std::optional<std::chrono::milliseconds> timeout);
+
+}  // namespace unisono::comm
