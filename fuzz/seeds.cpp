@@ -17,6 +17,7 @@
 #include "unisono/data/testing/idx_writer.h"
 #include "unisono/launch/protocol.h"
 #include "unisono/net/hello.h"
+#include "unisono/rendezvous/place_note.h"
 #include "unisono/rendezvous/roster_codec.h"
 #include "unisono/store/change.h"
 #include "unisono/store/log_format.h"
@@ -275,6 +276,17 @@ void write_rosters(const std::filesystem::path& root) {
              join({entry(0, net::kProtocolVersion), entry(1, net::kProtocolVersion, "1.2.4")}));
 }
 
+void write_key_space(const std::filesystem::path& root) {
+  const Corpus corpus(root, "key_space");
+  const std::string note = rendezvous::encode_note(
+      {.secret = "00112233445566778899aabbccddeeff", .address = "10.0.0.2", .port = 41234});
+  corpus.add("note", bytes_of(note));
+  corpus.add("note_secret", bytes_of(rendezvous::encode_note({.secret = "00ff"})));
+  corpus.add("note_place", bytes_of(rendezvous::encode_note({.address = "fd77::1", .port = 1})));
+  corpus.add("answer", bytes_of("cmd=get_result rc=0 msg=success value=" + note));
+  corpus.add("refusal", bytes_of("cmd=get_result rc=-1 msg=key_a_not_found"));
+}
+
 void write_launch(const std::filesystem::path& root) {
   const Corpus corpus(root, "launch");
   corpus.add("spawn", launch::encode(launch::Spawn{3, {"RANK=3", "EMPTY=", ""}}));
@@ -316,6 +328,7 @@ int main(int argc, char** argv) {
     unisono::fuzz::write_store(argv[1]);
     unisono::fuzz::write_store_log(argv[1]);
     unisono::fuzz::write_rosters(argv[1]);
+    unisono::fuzz::write_key_space(argv[1]);
     unisono::fuzz::write_launch(argv[1]);
     unisono::fuzz::write_idx(argv[1]);
   } catch (const std::exception& error) {

@@ -22,7 +22,7 @@
 
 #include <gtest/gtest.h>
 
-#include "unisono/launch/environment.h"
+#include "unisono/base/random_hex.h"
 
 #include "support/temporary_folder.h"
 
@@ -76,7 +76,7 @@ bool is_zombie(const std::filesystem::path& process) {
 }  // namespace
 
 LaunchRun::LaunchRun(const RunSetup& setup)
-    : mark_("UNISONO_TEST_MARK=" + launch::random_hex(8)), deadline_(Deadline::after(kRunTimeout)) {
+    : mark_("UNISONO_TEST_MARK=" + random_hex(8)), deadline_(Deadline::after(kRunTimeout)) {
   std::vector<std::string> arguments{"unisono"};
   arguments.insert(arguments.end(), setup.arguments.begin(), setup.arguments.end());
   std::vector<std::string> environment = make_environment(setup, mark_);

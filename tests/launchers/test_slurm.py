@@ -5,6 +5,7 @@ python test_slurm.py PROGRAM
 
 from __future__ import annotations
 
+import re
 import shlex
 import tempfile
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from slurm_cluster import SlurmCluster
 from support import PROGRAM, LauncherTest, main, need
 
+TOLD = "their secret is in the launcher's key space"
 SRUN = ["srun", "--immediate=30"]
 
 
@@ -66,12 +68,22 @@ class SlurmTest(LauncherTest):
         self.assertIn("RANK is not set", said)
         self.assertIn('not a task: "srun program"', said)
 
-    def test_pmi_and_pmix_of_srun_change_nothing(self):
-        for mpi in ("none", "pmi2", "pmix"):
-            command = [*SRUN, f"--mpi={mpi}", "-N2", "-n3", PROGRAM]
+    def test_tasks_of_several_nodes_agree_on_a_secret_by_pmi_and_pmix(self):
+        told = {"none": "\n", "pmi2": f"; {TOLD} (PMI)\n", "pmix": f"; {TOLD} (PMIx)\n"}
+        for mpi, end in told.items():
             if f" {mpi}" in self.cluster.command("srun", "--mpi=list").replace("\t", " "):
-                said = self.expect_world(3, command, SLURM_CONF=self.conf)
-                self.assertIn("started by Slurm", said)
+                for nodes in ("-N1", "-N2"):
+                    command = [*SRUN, f"--mpi={mpi}", nodes, "-n3", PROGRAM]
+                    said = self.expect_world(3, command, SLURM_CONF=self.conf)
+                    self.assertIn("started by Slurm", said)
+                    # On one node nobody needs any.
+                    line_end = "\n" if nodes == "-N1" else end
+                    self.assertRegex(said, r"3 ranks meet at node\d:6\d{4}" + re.escape(line_end))
+
+    def test_a_secret_of_the_user_comes_first(self):
+        command = [*SRUN, "--mpi=pmi2", "-N2", "-n2", PROGRAM]
+        said = self.expect_world(2, command, SLURM_CONF=self.conf, UNISONO_SECRET="0123456789ab")
+        self.assertNotIn(TOLD, said)
 
     def test_scripts_that_set_a_part_by_hand(self):
         text = "export MASTER_ADDR=127.0.0.1 MASTER_PORT=61998 WORLD_SIZE=4\n"
@@ -88,6 +100,7 @@ class SlurmTest(LauncherTest):
                     said = self.script(command, *options)
                     self.assertEqual(said.count("all_reduce(ones)=4\n"), 4, said)
                     self.assertNotIn("started by Slurm", said)
+                    self.assertEqual(TOLD in said, "-N2" in options, said)
 
 
 if __name__ == "__main__":

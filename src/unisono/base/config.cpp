@@ -192,8 +192,9 @@ constexpr std::array<ConfigRow, 13> kRows{{
     {"UNISONO_SECRET_FILE",
      "path",
      "",
-     "A file of mode 0600 that holds the job's secret, if UNISONO_SECRET is not set. Default: "
-     "~/.unisono/secret, if that is there.",
+     "A file of mode 0600 that holds the job's secret, if UNISONO_SECRET is not set. Default: what "
+     "rank 0 tells through the launcher on several nodes, else ~/.unisono/secret, if that is "
+     "there.",
      parse_text<&Config::secret_file>},
     {"UNISONO_TLS",
      "off|on",

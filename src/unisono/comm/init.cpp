@@ -16,10 +16,12 @@
 #include "unisono/comm/job.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/engine/backends.h"
+#include "unisono/rendezvous/agree.h"
 #include "unisono/rendezvous/assign.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/gather.h"
 #include "unisono/rendezvous/init_method.h"
+#include "unisono/rendezvous/key_space_access.h"
 
 namespace unisono {
 namespace {
@@ -68,11 +70,15 @@ std::pair<Config, rendezvous::Assignment> read_environment(const rendezvous::Ini
 void log_launcher(const Config& config, const rendezvous::Assignment& assignment) {
   if (assignment.rank == 0 && !assignment.launcher.empty()) {
     Logger("rank 0", config.log_level)
-        .info(fmt::format("started by {}: {} ranks meet at {}:{}",
+        .info(fmt::format("started by {}: {} ranks meet at {}:{}{}",
                           assignment.origin,
                           assignment.world_size,
                           assignment.master_addr,
-                          assignment.master_port));
+                          assignment.master_port,
+                          assignment.secret.empty()
+                              ? ""
+                              : fmt::format("; their secret is in the launcher's key space ({})",
+                                            to_string(assignment.key_space.kind))));
   }
 }
 
@@ -135,6 +141,8 @@ Beginning begin(const InitOptions& options) {
   beginning.timeout = timeout_of(options, beginning.config);
   beginning.deadline = Deadline::after(beginning.timeout);
   if (gather == nullptr) {
+    beginning.gathered.assignment =
+        rendezvous::agree(beginning.config, beginning.gathered.assignment, beginning.deadline);
     log_launcher(beginning.config, beginning.gathered.assignment);
   } else {
     beginning.gathered = gather({.method = method,

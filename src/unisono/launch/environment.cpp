@@ -1,17 +1,11 @@
 #include "unisono/launch/environment.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
-#include <sys/types.h>
 
-#include <cerrno>
-#include <cstddef>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "unisono/base/error.h"
 
 namespace unisono::launch {
 namespace {
@@ -67,19 +61,6 @@ std::vector<std::string> merge_environment(const char* const* base,
   }
   merged.insert(merged.end(), overrides.begin(), overrides.end());
   return merged;
-}
-
-std::string random_hex(std::size_t n_bytes) {
-  std::string raw(n_bytes, '\0');
-  // Requests of up to 256 bytes are never cut short.
-  if (::getrandom(raw.data(), raw.size(), 0) != static_cast<ssize_t>(raw.size())) {
-    throw system_error("getrandom", errno);
-  }
-  std::string hex;
-  for (const char byte : raw) {
-    hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  }
-  return hex;
 }
 
 }  // namespace unisono::launch

@@ -33,7 +33,4 @@ struct JobLayout {
 [[nodiscard]] std::vector<std::string> merge_environment(const char* const* base,
                                                          const std::vector<std::string>& overrides);
 
-/// `n_bytes` random bytes of the kernel, in hexadecimal.
-[[nodiscard]] std::string random_hex(std::size_t n_bytes);
-
 }  // namespace unisono::launch

@@ -63,12 +63,5 @@ TEST(MergeEnvironment, OverridesReplaceAndTheRestKeepsItsOrder) {
             (std::vector<std::string>{"B=1", "A=x=y", "odd", "RANKS=3", "RANK=0", "NEW="}));
 }
 
-TEST(RandomHex, HasTheAskedLengthAndDiffers) {
-  const std::string first = random_hex(32);
-  EXPECT_THAT(first, ::testing::MatchesRegex("[0-9a-f]+"));
-  EXPECT_EQ(first.size(), 64U);
-  EXPECT_NE(first, random_hex(32));
-}
-
 }  // namespace
 }  // namespace unisono::launch

@@ -16,6 +16,7 @@
 #include "unisono/base/cores.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
+#include "unisono/base/random_hex.h"
 #include "unisono/launch/agent.h"
 #include "unisono/launch/descriptor_limit.h"
 #include "unisono/launch/environment.h"

@@ -3,14 +3,18 @@
 #include <cstdint>
 #include <string>
 
+#include "unisono/rendezvous/key_space_access.h"
+
 namespace unisono::rendezvous {
 
 inline constexpr std::uint16_t kDefaultMasterPort = 29500;
 
 /// What a launcher tells a process: which rank it is and where the ranks meet.
 struct Assignment {
-  std::string master_addr;  ///< Host name or numeric address of rank 0's machine.
-  std::uint16_t master_port = kDefaultMasterPort;
+  /// Host name or numeric address of rank 0's machine. Empty until rank 0 has told it in the
+  /// launcher's key space, where nobody else does; see agree().
+  std::string master_addr;
+  std::uint16_t master_port = kDefaultMasterPort;  ///< 0 where rank 0 tells it, too.
   int rank = 0;
   int world_size = 1;
   int local_rank = -1;  ///< -1 when it is not known.
@@ -20,6 +24,10 @@ struct Assignment {
   bool is_on_one_node = false;
   /// Whose variables filled in what was not given: "Slurm", ...; empty where all was given.
   std::string launcher = {};
+  /// What the launcher has for ranks that are on several nodes.
+  KeySpaceAccess key_space = {};
+  /// The one that rank 0 has told in the key space, which settings of the user replace.
+  std::string secret = {};
   /// Where it came from, for messages: "Slurm (SLURM_PROCID, SLURM_NTASKS, ...)".
   std::string origin = {};
 };

@@ -9,6 +9,7 @@
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/key_space_access.h"
 #include "unisono/rendezvous/launcher.h"
 #include "unisono/rendezvous/variable_reader.h"
 
@@ -66,17 +67,42 @@ void check(const Figure& rank,
 }
 
 void read_place(VariableReader& reader, const Launcher* launcher, Assignment& result) {
+  bool is_rank_zero_to_tell = false;
   if (launcher == nullptr || reader.is_set("MASTER_ADDR")) {
     result.master_addr = reader.host("MASTER_ADDR");
   } else {
     const MasterHost host = launcher->master_host(reader, *launcher);
     result.master_addr = host.address;
     result.is_on_one_node = host.is_on_one_node;
+    is_rank_zero_to_tell = !host.problem.empty() && result.key_space.kind != KeySpaceKind::kNone;
+    if (!host.problem.empty() && !is_rank_zero_to_tell) {
+      const std::string& reason = result.key_space.problem;
+      reader.complain(host.problem + (reason.empty() ? "" : "; " + reason));
+    }
+  }
+  if (is_rank_zero_to_tell) {
+    result.master_port = reader.port("MASTER_PORT").value_or(0);
+    return;
   }
   const bool is_given = launcher == nullptr || reader.is_set("MASTER_PORT");
   result.master_port =
       (is_given ? reader.port("MASTER_PORT") : launcher->master_port(reader, *launcher))
           .value_or(kDefaultMasterPort);
+}
+
+KeySpaceAccess key_space_of(const Environment& environment,
+                            int rank,
+                            int world_size,
+                            const Launcher* launcher) {
+  if (launcher == nullptr) {
+    return {};
+  }
+  // What is wrong with them is said elsewhere.
+  VariableReader reader(environment);
+  const Figure own = find_figure(rank, reader, "RANK", launcher->rank, 0);
+  const Figure size = find_figure(world_size, reader, "WORLD_SIZE", launcher->world_size, 1);
+  return own.value && size.value ? find_key_space(environment, launcher, *own.value, *size.value)
+                                 : KeySpaceAccess{};
 }
 
 int read_local_rank(VariableReader& reader, const Launcher* launcher) {
@@ -113,6 +139,7 @@ Assignment read_env(const Environment& environment,
     result.launcher = launcher->name;
   }
   const char* const name = launcher == nullptr ? "env://" : launcher->name;
+  result.key_space = key_space_of(environment, rank, world_size, launcher);
   read_place(reader, launcher, result);
   const Figure size = find_figure(
       world_size, reader, "WORLD_SIZE", launcher == nullptr ? nullptr : launcher->world_size, 1);

@@ -65,6 +65,13 @@ bool is_in_job(const Environment& environment) {
 
 std::vector<Variable> missing_torch_variables(const Environment& environment) {
   const Assignment assignment = find_assignment(environment);
+  if (assignment.master_addr.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} rendezvous: MASTER_ADDR is not set. Unisono's rank 0 chooses a "
+                            "place by itself; for programs that read the variables, set it to the "
+                            "name of rank 0's node, and MASTER_PORT to a port that is free there",
+                            assignment.launcher));
+  }
   std::vector<Variable> variables{{"MASTER_ADDR", assignment.master_addr},
                                   {"MASTER_PORT", std::to_string(assignment.master_port)},
                                   {"WORLD_SIZE", std::to_string(assignment.world_size)},

@@ -16,7 +16,8 @@ namespace unisono::rendezvous {
 /// PMIx, Kubeflow Trainer. A batch script of Slurm is no task of srun.
 ///
 /// Under mpirun on one node the ranks meet on its loopback, at a port above 61000 that the job's
-/// name or the process that started it gives; for the latter /proc is read.
+/// name or the process that started it gives; for the latter /proc is read. On several nodes
+/// agree() has rank 0 tell the place, where the launcher has a key space.
 ///
 /// Throws Error(kInvalidArgument) with one message that names everything that is missing or wrong,
 /// its value and who sets it; where there is nothing, what was looked for.
@@ -41,7 +42,7 @@ struct Variable {
 /// has several, OMP_NUM_THREADS=1. So does the hook that NVIDIA ships for containers of PyTorch
 /// (pyxis, enroot); for programs that read them themselves.
 ///
-/// Throws as find_assignment() does.
+/// Throws as find_assignment() does, also where rank 0 is to choose the place: see agree().
 [[nodiscard]] std::vector<Variable> missing_torch_variables(const Environment& environment);
 
 }  // namespace unisono::rendezvous

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/fake_environment.h"
+#include "unisono/rendezvous/key_space_access.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -33,6 +35,8 @@ const FakeVariables kOpenMpi{{"OMPI_COMM_WORLD_RANK", "1"},
                              {"PMIX_NAMESPACE", "393740289"}};
 const FakeVariables kHydra{
     {"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "2"}, {"MPI_LOCALNRANKS", "4"}};
+const FakeVariables kOpenMpiOnNodes = changed(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
+const FakeVariables kHydraOnNodes = changed(kHydra, {{"MPI_LOCALNRANKS", "2"}, {"PMI_FD", "6"}});
 const FakeVariables kTrainer{{"PET_NODE_RANK", "1"},
                              {"PET_NNODES", "2"},
                              {"PET_NPROC_PER_NODE", "1"},
@@ -123,8 +127,8 @@ TEST(FindAssignment, OfMpichAndIntelMpi) {
   EXPECT_NE(find_assignment(fake(intel)).master_port, find_assignment(fake(next)).master_port);
 }
 
-TEST(FindAssignment, MpirunOnSeveralNodesNeedsAPlace) {
-  for (const FakeVariables& variables : {changed(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}),
+TEST(FindAssignment, MpirunOnSeveralNodesNeedsAPlaceWithoutAKeySpace) {
+  for (const FakeVariables& variables : {without(kOpenMpiOnNodes, "PMIX_NAMESPACE"),
                                          changed(kHydra, {{"MPI_LOCALNRANKS", "2"}}),
                                          without(kHydra, "MPI_LOCALNRANKS")}) {
     EXPECT_THAT(message_of(variables),
@@ -147,6 +151,63 @@ TEST(FindAssignment, MpirunOnSeveralNodesNeedsAPlace) {
   EXPECT_EQ(job.master_port, 61009);
 }
 
+TEST(FindAssignment, RankZeroTellsThePlaceInTheKeySpaceOfMpirun) {
+  for (const auto& [variables, kind] : {std::pair(kOpenMpiOnNodes, KeySpaceKind::kPmix),
+                                        std::pair(kHydraOnNodes, KeySpaceKind::kPmi)}) {
+    const Assignment found = find_assignment(fake(variables));
+    EXPECT_EQ(found.key_space.kind, kind);
+    EXPECT_EQ(found.master_addr, "");
+    EXPECT_EQ(found.master_port, 0);
+    EXPECT_FALSE(found.is_on_one_node);
+    EXPECT_EQ(find_assignment(fake(changed(variables, {{"MASTER_PORT", "29700"}}))).master_port,
+              29700);
+    const Assignment given = find_assignment(fake(changed(variables, {{"MASTER_ADDR", "alpha"}})));
+    EXPECT_EQ(given.master_addr, "alpha");
+    EXPECT_EQ(given.key_space.kind, kind);
+    const Assignment job = find_assignment(
+        fake(changed(variables, {{"SLURM_JOB_NODELIST", "n[3-4]"}, {"SLURM_JOB_ID", "9"}})));
+    EXPECT_EQ(job.master_addr, "n3");
+    EXPECT_EQ(job.key_space.kind, kind);
+  }
+  EXPECT_EQ(find_assignment(fake(kHydraOnNodes)).key_space.pmi_fd, 6);
+  EXPECT_THAT(message_of(changed(kHydraOnNodes, {{"PMI_FD", "x"}})), HasSubstr("PMI_FD=\"x\""));
+}
+
+TEST(FindAssignment, SlurmsKeySpaceIsThatOfItsPlugin) {
+  const KeySpaceAccess none = find_assignment(fake(kSlurm)).key_space;
+  EXPECT_EQ(none.kind, KeySpaceKind::kNone);
+  EXPECT_THAT(none.problem, HasSubstr("srun --mpi=pmix"));
+  const FakeVariables pmi{{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"PMI_FD", "11"}};
+  const KeySpaceAccess pmi2 = find_assignment(fake(changed(kSlurm, pmi))).key_space;
+  EXPECT_EQ(pmi2.kind, KeySpaceKind::kPmi);
+  EXPECT_EQ(pmi2.pmi_fd, 11);
+  const FakeVariables pmix{{"PMIX_RANK", "5"}, {"PMIX_NAMESPACE", "slurm.pmix.4.0"}};
+  EXPECT_EQ(find_assignment(fake(changed(kSlurm, pmix))).key_space.kind, KeySpaceKind::kPmix);
+}
+
+TEST(FindAssignment, AKeySpaceOfOtherProcessesIsNotUsed) {
+  const auto kind_of = [](const FakeVariables& variables, int rank = -1, int world_size = -1) {
+    return find_assignment(fake(variables), rank, world_size).key_space.kind;
+  };
+  const FakeVariables place{{"MASTER_ADDR", "alpha"}};
+  const FakeVariables pmi{{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"PMI_FD", "11"}};
+  // On one node nobody needs it.
+  EXPECT_EQ(kind_of(kOpenMpi), KeySpaceKind::kNone);
+  EXPECT_EQ(kind_of(changed(kHydra, {{"PMI_FD", "6"}})), KeySpaceKind::kNone);
+  EXPECT_EQ(kind_of(changed(changed(kSlurm, pmi), {{"SLURM_STEP_NODELIST", "n7"}})),
+            KeySpaceKind::kNone);
+  // Inherited from a launcher around this one, or the ranks are the user's.
+  EXPECT_EQ(kind_of(changed(kSlurm, changed(pmi, {{"PMI_RANK", "1"}}))), KeySpaceKind::kNone);
+  EXPECT_EQ(kind_of(changed(kSlurm, changed(pmi, {{"PMI_SIZE", "2"}}))), KeySpaceKind::kNone);
+  EXPECT_EQ(kind_of(changed(kSlurm, changed(pmi, {{"RANK", "3"}}))), KeySpaceKind::kNone);
+  EXPECT_EQ(kind_of(changed(kHydraOnNodes, place), 3), KeySpaceKind::kNone);
+  EXPECT_EQ(kind_of(changed(kOpenMpiOnNodes, changed(place, {{"RANK", "1"}, {"WORLD_SIZE", "4"}}))),
+            KeySpaceKind::kNone);
+  // Of two, the launcher's own.
+  EXPECT_EQ(kind_of(changed(kHydraOnNodes, {{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "outer"}})),
+            KeySpaceKind::kPmi);
+}
+
 TEST(FindAssignment, OfOthersThatSpeakPmi) {
   const Assignment found = find_assignment(fake(
       {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"PMI_LOCAL_RANK", "0"}, {"PMI_LOCAL_SIZE", "2"}}));
@@ -157,8 +218,10 @@ TEST(FindAssignment, OfOthersThatSpeakPmi) {
 
 TEST(FindAssignment, PmixTellsOnlyTheRank) {
   const FakeVariables prte{{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-vm-16583@1"}};
-  EXPECT_THAT(message_of(prte),
-              AllOf(HasSubstr("WORLD_SIZE is not set"), HasSubstr("MASTER_ADDR is not set")));
+  EXPECT_THAT(message_of(prte), HasSubstr("WORLD_SIZE is not set"));
+  const Assignment told = find_assignment(fake(changed(prte, {{"WORLD_SIZE", "4"}})));
+  EXPECT_EQ(told.master_addr, "");
+  EXPECT_EQ(told.key_space.kind, KeySpaceKind::kPmix);
   const Assignment found =
       find_assignment(fake(changed(prte, {{"WORLD_SIZE", "4"}, {"MASTER_ADDR", "127.0.0.1"}})));
   EXPECT_EQ(found.rank, 1);
@@ -324,6 +387,8 @@ TEST(MissingTorchVariables, AreThoseOfAContainerOfPyTorch) {
     EXPECT_EQ(missing(changed(container, {{name, value}})), without(all, name)) << name;
   }
   EXPECT_EQ(missing(kOpenMpi).count("OMP_NUM_THREADS"), 0U);
+  // What rank 0 tells later can't be said now.
+  EXPECT_THROW((void)missing(kOpenMpiOnNodes), Error);
 }
 
 }  // namespace

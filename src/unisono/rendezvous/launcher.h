@@ -15,8 +15,10 @@ struct Launcher;
 
 /// Where rank 0 is.
 struct MasterHost {
-  std::string address;  ///< Empty after a complaint.
+  std::string address = {};  ///< Empty after a complaint, and where `problem` is not.
   bool is_on_one_node = false;
+  /// What to complain of where rank 0 can't tell its address in the launcher's key space.
+  std::string problem = {};
 };
 
 /// How a launcher tells a process what it is. A new one is a row in launcher.cpp.
@@ -31,6 +33,9 @@ struct Launcher {
   const char* job;  ///< Names the job among those of a machine.
   bool (*has_started)(const Environment& environment);
   MasterHost (*master_host)(VariableReader& reader, const Launcher& launcher);
+  /// Whether it says, or can't rule out, that others than this node have ranks; null where its key
+  /// space is of no use.
+  bool (*is_on_several_nodes)(VariableReader& reader, const Launcher& launcher);
   /// Nothing where it tells none.
   std::optional<std::uint16_t> (*master_port)(VariableReader& reader, const Launcher& launcher);
 };

@@ -94,7 +94,7 @@ Meeting meet(const Config& config, const Assignment& assignment, Deadline deadli
   if (assignment.is_on_one_node) {
     meeting.assignment.master_addr = kLoopback;
   }
-  meeting.secret = find_secret(config, meeting.assignment.master_addr);
+  meeting.secret = find_secret(config, meeting.assignment);
   if (assignment.rank == 0 && !assignment.uses_agent_store) {
     const bool has_secret = !meeting.secret.empty();
     meeting.host = std::make_unique<store::TcpStoreHost>(

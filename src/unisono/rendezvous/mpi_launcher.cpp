@@ -27,6 +27,10 @@ std::optional<bool> is_on_one_node(VariableReader& reader, const Launcher& launc
 
 }  // namespace
 
+bool mpi_is_on_several_nodes(VariableReader& reader, const Launcher& launcher) {
+  return !is_on_one_node(reader, launcher).value_or(true);
+}
+
 MasterHost mpi_master_host(VariableReader& reader, const Launcher& launcher) {
   const std::optional<bool> is_one = is_on_one_node(reader, launcher);
   if (!is_one) {
@@ -39,11 +43,11 @@ MasterHost mpi_master_host(VariableReader& reader, const Launcher& launcher) {
     const std::vector<std::string> nodes = reader.nodes("SLURM_JOB_NODELIST");
     return {.address = nodes.empty() ? "" : nodes.front()};
   }
-  reader.complain(fmt::format(
-      "MASTER_ADDR is not set, and {} does not say that all ranks are on one node: set it for all "
-      "ranks to the name of rank 0's node, and MASTER_PORT to a port that is free there",
-      launcher.command));
-  return {};
+  return {.address = "",
+          .problem = fmt::format("MASTER_ADDR is not set, and {} does not say that all ranks are "
+                                 "on one node: set it for all ranks to the name of rank 0's node, "
+                                 "and MASTER_PORT to a port that is free there",
+                                 launcher.command)};
 }
 
 std::optional<std::uint16_t> mpi_master_port(VariableReader& reader, const Launcher& launcher) {

@@ -11,8 +11,11 @@ namespace unisono::rendezvous {
 // The rows of launchers() that start programs of MPI. They know the ranks but no place to meet.
 
 /// Loopback, where all ranks are on one node; else the first host of the Slurm job, within one;
-/// else a complaint that says what to set.
+/// else none, with what to set.
 [[nodiscard]] MasterHost mpi_master_host(VariableReader& reader, const Launcher& launcher);
+
+/// False where all ranks are on one node. True where that is not known.
+[[nodiscard]] bool mpi_is_on_several_nodes(VariableReader& reader, const Launcher& launcher);
 
 /// From what names the job; where nothing does, and all ranks are on one node, from the number of
 /// the process that started them, which is looked for in /proc.

@@ -19,6 +19,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/address.h"
+#include "unisono/rendezvous/assignment.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -103,7 +104,15 @@ bool is_loopback_host(const std::string& host) {
   }
 }
 
+bool is_secret_given(const Config& config) {
+  return !config.secret.empty() || !config.secret_file.empty();
+}
+
 std::string find_secret(const Config& config, const std::string& master_addr) {
+  return find_secret(config, Assignment{.master_addr = master_addr});
+}
+
+std::string find_secret(const Config& config, const Assignment& assignment) {
   if (!config.secret.empty()) {
     return config.secret;
   }
@@ -115,18 +124,24 @@ std::string find_secret(const Config& config, const std::string& master_addr) {
     }
     return *secret;
   }
+  if (!assignment.secret.empty()) {
+    return assignment.secret;
+  }
   if (!config.home.empty()) {
     if (const auto secret = read_secret_file(config.home + "/.unisono/secret", true)) {
       return *secret;
     }
   }
-  if (!is_loopback_host(master_addr)) {
+  if (!is_loopback_host(assignment.master_addr)) {
+    const std::string& reason = assignment.key_space.problem;
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("MASTER_ADDR=\"{}\" can be reached from other machines, and the job "
                             "has no secret: put one into ~/.unisono/secret, a file of mode 0600, "
                             "where nodes share the home, or set UNISONO_SECRET to the same on "
-                            "every rank (\"unisono run\" does)",
-                            master_addr));
+                            "every rank (\"unisono run\" does){}{}",
+                            assignment.master_addr,
+                            reason.empty() ? "" : "; ",
+                            reason));
   }
   return {};
 }

@@ -6,6 +6,8 @@
 
 namespace unisono::rendezvous {
 
+struct Assignment;
+
 /// True if `host` is an address of this machine that no other machine can reach: 127.0.0.1, ::1,
 /// localhost, or a name that leads only there.
 [[nodiscard]] bool is_loopback_host(const std::string& host);
@@ -16,5 +18,12 @@ namespace unisono::rendezvous {
 /// Throws Error: kInvalidArgument when there is none but others could connect, or when the file is
 /// not a private one of this user; kNotFound.
 [[nodiscard]] std::string find_secret(const Config& config, const std::string& master_addr);
+
+/// The same for a rank. What it was told in the launcher's key space comes before
+/// ~/.unisono/secret.
+[[nodiscard]] std::string find_secret(const Config& config, const Assignment& assignment);
+
+/// True where the user has set one: UNISONO_SECRET or UNISONO_SECRET_FILE.
+[[nodiscard]] bool is_secret_given(const Config& config);
 
 }  // namespace unisono::rendezvous

@@ -11,6 +11,7 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
+#include "unisono/rendezvous/assignment.h"
 
 #include "support/temporary_folder.h"
 
@@ -65,6 +66,24 @@ TEST_F(SecretFile, TheOneInTheHomeFolderIsTheLast) {
   (void)folder_.write(".unisono/other", "x", 0600);
   (void)folder_.write(".unisono/secret", "at home", 0644);
   EXPECT_THAT(message_of(config, ErrorCode::kInvalidArgument), HasSubstr("has mode 0"));
+}
+
+TEST_F(SecretFile, WhatRankZeroToldComesBeforeTheHomeFolder) {
+  Config config;
+  config.home = folder_.path();
+  (void)folder_.write(".unisono/secret", "at home\n", 0600);
+  const Assignment told{.master_addr = "10.0.0.1", .secret = "told"};
+  EXPECT_EQ(find_secret(config, told), "told");
+  config.secret_file = folder_.write("named", "named", 0600);
+  EXPECT_EQ(find_secret(config, told), "named");
+  config.secret = "given";
+  EXPECT_EQ(find_secret(config, told), "given");
+  try {
+    (void)find_secret({}, {.master_addr = "10.0.0.1", .key_space = {.problem = "no PMI here"}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("does); no PMI here"));
+  }
 }
 
 TEST_F(SecretFile, AFileThatOthersCanReadIsRefused) {

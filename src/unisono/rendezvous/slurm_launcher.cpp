@@ -40,6 +40,10 @@ MasterHost slurm_master_host(VariableReader& reader, const Launcher& /*launcher*
   return {.address = nodes.empty() ? "" : nodes.front(), .is_on_one_node = nodes.size() == 1};
 }
 
+bool slurm_is_on_several_nodes(VariableReader& reader, const Launcher& /*launcher*/) {
+  return reader.nodes("SLURM_STEP_NODELIST").size() > 1;
+}
+
 std::optional<std::uint16_t> slurm_master_port(VariableReader& reader, const Launcher& launcher) {
   const std::optional<std::int64_t> job = reader.number(launcher.job, 0, kMaxId, true);
   const std::optional<std::int64_t> step = reader.is_set("PYTORCH_VERSION")

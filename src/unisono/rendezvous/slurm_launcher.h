@@ -21,6 +21,9 @@ namespace unisono::rendezvous {
 /// The first host of the step.
 [[nodiscard]] MasterHost slurm_master_host(VariableReader& reader, const Launcher& launcher);
 
+/// True for a step of several nodes.
+[[nodiscard]] bool slurm_is_on_several_nodes(VariableReader& reader, const Launcher& launcher);
+
 /// 61000 + SLURM_JOB_ID % 4536, as NVIDIA's container hook has it, for the first step of a job.
 /// Steps of one job, which may run at the same time, get ports far from each other; in a container
 /// of PyTorch (PYTORCH_VERSION) they don't, since other processes there may follow the hook.

@@ -11,6 +11,7 @@
 #include "unisono/cli/doctor/system_files.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/find_assignment.h"
+#include "unisono/rendezvous/key_space_access.h"
 #include "unisono/rendezvous/launcher_variables.h"
 #include "unisono/rendezvous/slurm_job.h"
 
@@ -45,6 +46,11 @@ Finding describe(const Environment& environment, const rendezvous::Assignment& a
                                  assignment.world_size);
   if (assignment.local_rank >= 0) {
     text += fmt::format(", local rank {}", assignment.local_rank);
+  }
+  if (assignment.master_addr.empty()) {
+    text += fmt::format("; the ranks meet where rank 0 tells them in the launcher's key space ({})",
+                        to_string(assignment.key_space.kind));
+    return {.state = State::kOk, .topic = kTopic, .text = text};
   }
   text += fmt::format(
       "; the ranks meet at {}:{}, {}",
@@ -172,7 +178,9 @@ LauncherExamination examine_launcher(const Environment& environment) {
     result.findings = {describe(environment, assignment)};
     result.place.local_world_size = local_world_size(environment, assignment);
     append(result.findings, examine_local_ranks(environment, assignment));
-    append(result.findings, name_missing_variables(environment));
+    if (!assignment.master_addr.empty()) {
+      append(result.findings, name_missing_variables(environment));
+    }
   } catch (const Error& error) {
     result.place.is_in_job = true;
     result.findings = {problem_of(error)};

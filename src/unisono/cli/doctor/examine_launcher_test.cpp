@@ -76,6 +76,17 @@ TEST(ExamineLauncher, NamesTheLauncherThatItRecognized) {
               Contains(Field(&Finding::advice, HasSubstr("WORLD_SIZE=4 RANK=2 LOCAL_RANK=0"))));
 }
 
+TEST(ExamineLauncher, RanksOfSeveralNodesMeetWhereRankZeroTells) {
+  const LauncherExamination found = examine_launcher(fake_environment({{"PMI_RANK", "2"},
+                                                                       {"PMI_SIZE", "4"},
+                                                                       {"PMI_FD", "6"},
+                                                                       {"MPI_LOCALRANKID", "0"},
+                                                                       {"MPI_LOCALNRANKS", "2"}}));
+  EXPECT_THAT(found.findings,
+              ElementsAre(Field(&Finding::text, HasSubstr("in the launcher's key space (PMI)"))));
+  EXPECT_EQ(found.place.local_world_size, 2);
+}
+
 TEST(ExamineLauncher, AScriptOfSlurmIsToldToUseSrun) {
   const LauncherExamination found = examine_launcher(
       fake_environment({{"SLURM_JOB_ID", "17"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}));

@@ -16,7 +16,9 @@
 #include "unisono/net/address.h"
 #include "unisono/net/port_holder.h"
 #include "unisono/net/port_reservation.h"
+#include "unisono/rendezvous/agree.h"
 #include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/key_space_access.h"
 #include "unisono/rendezvous/secret.h"
 
 namespace unisono::cli::doctor {
@@ -174,6 +176,9 @@ Findings examine_meeting(const Environment& environment,
     return {};
   }
   const rendezvous::Assignment& assignment = *place.assignment;
+  if (assignment.master_addr.empty()) {
+    return {};  // Rank 0 looks for an address and a free port by itself.
+  }
   Findings findings{examine_address(environment, assignment, sources)};
   if (assignment.rank == 0 && !assignment.uses_agent_store) {
     findings.push_back(
@@ -185,12 +190,18 @@ Findings examine_meeting(const Environment& environment,
 Finding examine_secret(const Config& config, const Place& place) {
   Finding finding{.state = State::kOk, .topic = "secret", .text = ""};
   const bool has_own = !config.secret.empty();
-  std::string master_addr = "localhost";
-  if (place.assignment && !place.assignment->is_on_one_node) {
-    master_addr = place.assignment->master_addr;
+  if (place.assignment && rendezvous::needs_key_space(config, *place.assignment) &&
+      !rendezvous::is_secret_given(config)) {
+    finding.text = fmt::format("from the launcher's key space ({}), where rank 0 puts one",
+                               to_string(place.assignment->key_space.kind));
+    return finding;
+  }
+  rendezvous::Assignment assignment = place.assignment.value_or(rendezvous::Assignment{});
+  if (!place.assignment || assignment.is_on_one_node) {
+    assignment.master_addr = "localhost";
   }
   try {
-    const std::string secret = rendezvous::find_secret(config, master_addr);
+    const std::string secret = rendezvous::find_secret(config, assignment);
     constexpr std::size_t kLeastBytes = 16;
     if (secret.empty()) {
       finding.state = State::kInfo;

@@ -16,6 +16,7 @@
 #include "unisono/net/address.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/key_space_access.h"
 
 #include "support/ranks.h"
 #include "support/temporary_folder.h"
@@ -149,6 +150,23 @@ TEST(ExamineSecret, IsMissedWhereOthersCouldConnect) {
   const Finding missing = examine_secret({}, place("10.0.0.1"));
   EXPECT_EQ(missing.state, State::kProblem);
   EXPECT_THAT(missing.advice, HasSubstr("UNISONO_SECRET="));
+}
+
+TEST(ExamineSecret, ComesFromTheKeySpaceUnlessItIsGiven) {
+  const auto on_nodes = [](const std::string& address, const rendezvous::KeySpaceAccess& space) {
+    return Place{.is_in_job = true,
+                 .assignment = rendezvous::Assignment{.master_addr = address, .key_space = space}};
+  };
+  const Place nodes = on_nodes("", {.kind = rendezvous::KeySpaceKind::kPmix});
+  const Finding told = examine_secret({}, nodes);
+  EXPECT_EQ(told.state, State::kOk);
+  EXPECT_THAT(told.text, HasSubstr("from the launcher's key space (PMIx)"));
+  EXPECT_THAT(examine_meeting(fake_environment({}), nodes, sources()), IsEmpty());
+  Config config;
+  config.secret = "0123456789abcdef0123";
+  EXPECT_EQ(examine_secret(config, nodes).text, "from UNISONO_SECRET");
+  const Place none = on_nodes("10.0.0.1", {.problem = "srun --mpi=pmix has one"});
+  EXPECT_THAT(examine_secret({}, none).text, HasSubstr("srun --mpi=pmix has one"));
 }
 
 TEST(ExamineSecret, AFileMustBePrivate) {

@@ -1,0 +1,56 @@
+#include "unisono/rendezvous/place_note.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace unisono::rendezvous {
+namespace {
+
+constexpr std::string_view kVersion = "unisono1";
+
+// Up to the next "/", which goes, too; nothing if there is none.
+std::optional<std::string_view> take_field(std::string_view& rest) {
+  const std::size_t slash = rest.find('/');
+  if (slash == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::string_view field = rest.substr(0, slash);
+  rest.remove_prefix(slash + 1);
+  return field;
+}
+
+bool is_hex(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+  });
+}
+
+}  // namespace
+
+std::string encode_note(const PlaceNote& note) {
+  return fmt::format("{}/{}/{}/{}", kVersion, note.secret, note.address, note.port);
+}
+
+std::optional<PlaceNote> decode_note(std::string_view text) {
+  const auto version = take_field(text);
+  const auto secret = take_field(text);
+  const auto address = take_field(text);
+  if (!address || version != kVersion || !is_hex(*secret)) {
+    return std::nullopt;
+  }
+  PlaceNote note{.secret = std::string(*secret), .address = std::string(*address)};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, note.port);
+  const bool is_whole = error == std::errc() && stop == end;
+  return is_whole && note.address.empty() == (note.port == 0) ? std::optional(note) : std::nullopt;
+}
+
+}  // namespace unisono::rendezvous

@@ -1,0 +1,78 @@
+// A rank of a program that uses an MPI beside the library, in two groups one after the other. Any
+// MPI: it is loaded here, and what is called of it is the same in all.
+//
+// launched_mpi_program LIBRARY before|after|never: when MPI_Init is called, seen from the groups.
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <span>
+#include <stdexcept>
+#include <string_view>
+
+#include "unisono/base/buffer.h"
+#include "unisono/comm/process_group.h"
+
+namespace {
+
+template <class Function>
+Function find(void* library, const char* name) {
+  void* const found = ::dlsym(library, name);
+  if (found == nullptr) {
+    throw std::runtime_error(::dlerror());
+  }
+  return reinterpret_cast<Function>(found);
+}
+
+void all_reduce() {
+  const auto group = unisono::init_process_group();
+  std::array<float, 4> values{};
+  values.fill(1);
+  group->all_reduce(unisono::as_buffer(std::span<float>(values)));
+  std::printf("(%d,%d) all_reduce(ones)=%g\n",
+              group->rank(),
+              group->world_size(),
+              static_cast<double>(values[0]));
+  unisono::destroy_process_group();
+}
+
+void call_mpi(bool is_ok, const char* what) {
+  if (!is_ok) {
+    throw std::runtime_error(what);
+  }
+  std::printf("%s done\n", what);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    if (argc != 3) {
+      throw std::runtime_error("LIBRARY before|after|never");
+    }
+    void* const library = ::dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) {
+      throw std::runtime_error(::dlerror());
+    }
+    const auto init = find<int (*)(int*, char***)>(library, "MPI_Init");
+    const auto finalize = find<int (*)()>(library, "MPI_Finalize");
+    const std::string_view when = argv[2];
+    if (when == "before") {
+      call_mpi(init(nullptr, nullptr) == 0, "MPI_Init");
+    }
+    all_reduce();
+    all_reduce();
+    if (when == "after") {
+      call_mpi(init(nullptr, nullptr) == 0, "MPI_Init");
+    }
+    if (when != "never") {
+      call_mpi(finalize() == 0, "MPI_Finalize");
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "launched_mpi_program: %s\n", error.what());
+    return EXIT_FAILURE;
+  }
+}
