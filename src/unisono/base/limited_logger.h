@@ -17,7 +17,7 @@ class LimitedLogger {
   using Time = Deadline::Clock::time_point;
 
   explicit LimitedLogger(Logger logger,
-                         std::size_t most = 20,
+                         std::size_t most = 100,
                          std::chrono::seconds period = std::chrono::seconds(10));
 
   void warning(std::string_view text, Time now = Deadline::Clock::now());
