@@ -1,0 +1,24 @@
+#pragma once
+
+#include <utility>
+
+#include <pybind11/pybind11.h>
+
+namespace unisono::python {
+
+/// Runs Python's signal handlers, if this is the main thread, and throws what they raise:
+/// KeyboardInterrupt after Ctrl-C. Takes the GIL; does nothing while Python ends.
+void run_signal_handlers();
+
+/// Calls the function without the GIL, whether this thread holds it or not.
+template <class Function>
+void without_gil(Function&& function) {
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {
+    const pybind11::gil_scoped_release release;
+    std::forward<Function>(function)();
+  } else {
+    std::forward<Function>(function)();
+  }
+}
+
+}  // namespace unisono::python
