@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -75,13 +76,19 @@ Backend::WorkHandle Backend::barrier(const c10d::BarrierOptions& options) {
 
 // The core's message names all ranks that are missing, whether they are asked for or not.
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool /*wait_all_ranks*/) {
-  const std::chrono::milliseconds limit = timeout(options.timeout);
+  // 0 asks who is there at once.
+  const std::chrono::milliseconds limit =
+      std::max(timeout(options.timeout), std::chrono::milliseconds(1));
   with_translated_errors([&] {
     try {
       group_->monitored_barrier({.timeout = limit});
     } catch (const Error& error) {
-      throw Error(error.code(),
-                  "Rank " + std::to_string(getRank()) + " failed to pass monitoredBarrier in " +
+      if (error.code() != ErrorCode::kTimeout) {
+        throw;
+      }
+      throw Error(ErrorCode::kTimeout,
+                  "Rank " + std::to_string(getRank()) +
+                      " timed out in monitoredBarrier: others failed to pass monitoredBarrier in " +
                       std::to_string(limit.count()) + " ms: " + error.what());
     }
   });

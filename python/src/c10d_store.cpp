@@ -117,10 +117,18 @@ std::int64_t C10dStore::add(const std::string& key, std::int64_t delta) {
 }
 
 void C10dStore::append(const std::string& key, const std::string& value) {
-  if (!store_->hasExtendedApi()) {
-    fail(ErrorCode::kInvalidArgument, name("append", key), "this kind of store can't do that");
+  if (store_->hasExtendedApi()) {
+    call(name("append", key), [&] { store_->append(key, bytes_of(value)); });
+    return;
   }
-  call(name("append", key), [&] { store_->append(key, bytes_of(value)); });
+  std::string before = try_get(key).value_or("");
+  while (true) {
+    const std::string after = compare_set(key, before, before + value);
+    if (after == before + value) {
+      return;
+    }
+    before = after;
+  }
 }
 
 bool C10dStore::check(std::span<const std::string> keys) {

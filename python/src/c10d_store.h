@@ -16,8 +16,9 @@
 
 namespace unisono::python {
 
-/// A store of PyTorch's, or one that a Python program made, as a Store. Where it has no queues,
-/// lists no keys or appends nothing, those calls throw Error(kInvalidArgument).
+/// A store of PyTorch's, or one that a Python program made, as a Store. Where it has no queues or
+/// lists no keys, those calls throw Error(kInvalidArgument). Where it can't append, append() reads
+/// and exchanges, and of equal values that are appended at the same time one may be lost.
 class C10dStore final : public store::Store {
  public:
   explicit C10dStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}

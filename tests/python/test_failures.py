@@ -50,10 +50,11 @@ def wrong_arguments(rank: int, world: int) -> None:
     caught(RuntimeError, "invalid tensor type", lambda: group.allgather([[u] * world], [t]))
     larger = [[torch.ones(3)] * world]
     caught(RuntimeError, "invalid tensor size", lambda: group.allgather(larger, [t]))
-    caught(RuntimeError, "requires non-empty", lambda: group.allreduce_coalesced([]))
+    backend = group._get_backend(torch.device("cpu"))
+    caught(RuntimeError, "requires non-empty", lambda: backend.allreduce_coalesced([]))
     caught(RuntimeError, "invalid tensor type", lambda: group.allreduce_coalesced([t, u]))
     sparse = t.to_sparse()
-    caught(RuntimeError, "requires dense", lambda: group.broadcast([sparse]))
+    caught(RuntimeError, "requires dense", lambda: backend.broadcast([sparse]))
     minimum = dist.ReduceOp.MIN
     caught(RuntimeError, "unsupported reduction", lambda: dist.all_reduce(sparse, minimum))
     float8 = torch.ones(2).to(torch.float8_e4m3fn)
@@ -121,12 +122,12 @@ def interrupted(rank: int, world: int) -> float | None:
     tell("ready")
     try:
         work.wait()
+        raise AssertionError("wait() has returned")
     except KeyboardInterrupt:
-        return time.time()
-    finally:
-        dist.distributed_c10d._abort_process_group()
-        tell("done")
-    raise AssertionError("wait() has returned")
+        end = time.time()
+    dist.group.WORLD._get_backend(torch.device("cpu")).abort()
+    tell("done")
+    return end
 
 
 def aborted(rank: int, world: int) -> None:

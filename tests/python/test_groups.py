@@ -72,7 +72,7 @@ def options(rank: int, world: int) -> None:
     before = backend._get_sequence_number_for_group()
     dist.barrier()
     assert backend._get_sequence_number_for_group() == before + 1
-    backend._set_default_timeout(timedelta(seconds=7))
+    backend.set_timeout(timedelta(seconds=7))
     assert backend.options._timeout == timedelta(seconds=7)
 
 
