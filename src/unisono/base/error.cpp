@@ -29,6 +29,8 @@ const char* to_string(ErrorCode code) noexcept {
       return "CorruptData";
     case ErrorCode::kClosed:
       return "Closed";
+    case ErrorCode::kInterrupted:
+      return "Interrupted";
     case ErrorCode::kInternal:
       return "Internal";
   }

@@ -17,6 +17,7 @@ enum class ErrorCode {
   kIncompatible,     ///< The other side speaks another version.
   kCorruptData,      ///< Bytes from a file or peer that no correct writer makes.
   kClosed,           ///< The object was closed before; the message has the first cause.
+  kInterrupted,      ///< The program had the wait end; see base/interruption.h.
   kInternal          ///< A broken invariant: a bug in this library.
 };
 

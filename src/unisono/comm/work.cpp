@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/interruption.h"
 #include "unisono/comm/work_state.h"
 
 namespace unisono {
@@ -22,7 +23,9 @@ void throw_error_of(comm::WorkState& state) {
 
 void Work::wait() const {
   if (state_ != nullptr) {
-    (void)state_->wait_until(Deadline::never());
+    while (!state_->wait_until(next_interruption_check())) {
+      check_interruption();
+    }
     throw_error_of(*state_);
   }
 }

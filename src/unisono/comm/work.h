@@ -22,7 +22,8 @@ class Work {
 
   /// Waits until the operation has ended; throws its error if it failed.
   ///
-  /// Needs no timeout of its own: the operation has one, and fails when it passes.
+  /// Needs no timeout of its own: the operation has one, and fails when it passes. An interruption
+  /// (see set_interruption_check()) ends the wait, and not the operation.
   void wait() const;
 
   /// Waits at most `duration`. Returns false, and changes nothing, if the operation is still in

@@ -7,6 +7,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/interruption.h"
 
 namespace unisono::transport {
 
@@ -37,17 +38,22 @@ void Patience::begin() {
     (void)limit_.deadline();
     next_look_ = Deadline::at(begin_ + kFirstLook);
     next_stall_ = Deadline::at(begin_ + stall_);
+    next_interruption_ = next_interruption_check();
   }
 }
 
 Deadline Patience::next_check() {
   begin();
-  return earlier(earlier(limit_.deadline(), next_stall_), next_look_);
+  return earlier(earlier(limit_.deadline(), next_stall_), earlier(next_look_, next_interruption_));
 }
 
 void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
   begin();
   failure_.throw_if_set();
+  if (next_interruption_.has_passed()) {
+    next_interruption_ = next_interruption_check();
+    check_interruption();
+  }
   std::vector<int> late = late_ranks();
   if (reporter_.departed(late)) {
     // It may have done its part and left since.

@@ -53,9 +53,9 @@ class Patience {
   /// When a sleeping wait must call check() next, at the latest.
   [[nodiscard]] Deadline next_check();
 
-  /// Throws the group's failure, the departure of a rank that is waited for, or the timeout if the
-  /// deadline has passed; reports a stall if one is due. `late_ranks` says for whom the caller
-  /// waits now.
+  /// Throws the group's failure, what an interruption check throws, the departure of a rank that is
+  /// waited for, or the timeout if the deadline has passed; reports a stall if one is due.
+  /// `late_ranks` says for whom the caller waits now.
   void check(const std::function<std::vector<int>()>& late_ranks);
 
  private:
@@ -68,6 +68,7 @@ class Patience {
   Deadline next_look_ = Deadline::never();
   std::chrono::milliseconds stall_;
   Deadline next_stall_ = Deadline::never();
+  Deadline next_interruption_ = Deadline::never();
   const Failure& failure_;
   const WaitReporter& reporter_;
 };

@@ -3,12 +3,14 @@
 #include <chrono>
 #include <optional>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/interruption.h"
 #include "unisono/transport/failure.h"
 
 namespace unisono::transport {
@@ -99,6 +101,20 @@ TEST(Patience, StallsAreReportedAndTheDeadlineEndsTheWait) {
     looks.check(late_ranks);
   }
   EXPECT_EQ(reporter.n_looks, 1);
+}
+
+TEST(Patience, AnInterruptionEndsTheWait) {
+  const Failure failure;
+  const AllLeft reporter;
+  Patience patience(TimeLimit(std::chrono::hours(1)), std::chrono::hours(1), failure, reporter);
+  set_interruption_check([] { throw Error(ErrorCode::kInterrupted, "enough"); });
+  const Deadline next = patience.next_check();
+  EXPECT_LE(next.remaining(), std::chrono::milliseconds(100));
+  while (!next.has_passed()) {
+    std::this_thread::sleep_until(next.time());
+  }
+  EXPECT_EQ(code_of(patience, [] { return std::vector<int>{3}; }), ErrorCode::kInterrupted);
+  set_interruption_check(nullptr);
 }
 
 }  // namespace
