@@ -1,8 +1,11 @@
 #include "backend.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -23,6 +26,7 @@ namespace unisono::python {
 
 Backend::Backend(const GroupPlan& plan, c10::intrusive_ptr<python::Options> options)
     : c10d::Backend(plan.rank, plan.world_size),
+      pid_(::getpid()),
       group_(with_translated_errors([&] { return connect(plan); })),
       options_(std::move(options)),
       futures_(std::make_shared<FutureRunner>()),
@@ -32,7 +36,22 @@ Backend::Backend(const GroupPlan& plan, c10::intrusive_ptr<python::Options> opti
 }
 
 Backend::~Backend() {
-  without_gil([this] { leave(); });
+  if (is_in_child()) {
+    // Never destroyed.
+    new std::shared_ptr<ProcessGroup>(std::move(group_));
+    new std::shared_ptr<FutureRunner>(std::move(futures_));
+    return;
+  }
+  try {
+    leave();
+  } catch (const std::exception&) {
+    // Nobody is left to hear of it; the others see that this rank is gone.
+    return;
+  }
+}
+
+bool Backend::is_in_child() const {
+  return ::getpid() != pid_;
 }
 
 void Backend::setTimeout(std::chrono::milliseconds timeout) {
@@ -47,9 +66,15 @@ std::chrono::milliseconds Backend::timeout(std::chrono::milliseconds asked) cons
   return asked == c10d::kUnsetTimeout ? timeout_.load() : asked;
 }
 
+// What is attached to futures may need the GIL to end.
 void Backend::shutdown() {
-  with_translated_errors([this] { group_->destroy(); });
-  futures_->stop();
+  if (is_in_child()) {
+    return;
+  }
+  without_gil([this] {
+    with_translated_errors([this] { group_->destroy(); });
+    futures_->stop();
+  });
 }
 
 void Backend::abort() {
@@ -57,7 +82,7 @@ void Backend::abort() {
 }
 
 void Backend::leave() {
-  if (n_under_way_->load() > 0) {
+  if (n_under_way_->load() > 0 && !is_in_child()) {
     group_->abort("its process ends with operations under way");
   }
   shutdown();

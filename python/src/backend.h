@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -124,7 +126,10 @@ class Backend final : public c10d::Backend {
   WorkHandle receive(Tensors& tensors, int from, int tag, c10d::OpType type, const char* title);
   WorkHandle all_reduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options);
   [[nodiscard]] std::chrono::milliseconds timeout(std::chrono::milliseconds asked) const;
+  // In a child of fork() there are no threads to end, and the group is the parent's.
+  [[nodiscard]] bool is_in_child() const;
 
+  const pid_t pid_;
   std::shared_ptr<ProcessGroup> group_;  // Shared with the groups that are made of its ranks.
   c10::intrusive_ptr<python::Options> options_;
   std::shared_ptr<FutureRunner> futures_;  // Shared with works in flight.

@@ -2,9 +2,11 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/store/prefix_store.h"
 
 #include "c10d_store.h"
 
@@ -13,7 +15,10 @@ namespace unisono::python {
 std::shared_ptr<ProcessGroup> connect(const GroupPlan& plan) {
   const auto store = std::make_shared<C10dStore>(plan.store);
   if (plan.parent != nullptr) {
-    return plan.parent->new_group(plan.parent_ranks, *store, {.timeout = plan.timeout});
+    // Ranks count the groups they make, so two groups without common ranks may have one name.
+    const std::string first = std::to_string(plan.parent_ranks.front());
+    store::PrefixStore part("of_rank_" + first + "/", store);
+    return plan.parent->new_group(plan.parent_ranks, part, {.timeout = plan.timeout});
   }
   InitOptions options;
   options.rank = plan.rank;

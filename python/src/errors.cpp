@@ -7,6 +7,8 @@
 
 #include "unisono/base/error.h"
 
+#include "interrupt.h"
+
 namespace unisono::python {
 
 void throw_translated(const Error& error) {
@@ -21,6 +23,9 @@ void throw_translated(const Error& error) {
     case ErrorCode::kUnauthenticated:
     case ErrorCode::kIncompatible:
       C10_THROW_ERROR(DistNetworkError, message);
+    case ErrorCode::kInterrupted:
+      throw_current_exception();
+      C10_THROW_ERROR(DistBackendError, message);
     default:
       C10_THROW_ERROR(DistBackendError, message);
   }

@@ -10,7 +10,8 @@ namespace unisono::python {
 /// Throws the exception of PyTorch that stands for the error in Python, with the same message.
 ///
 /// kInvalidArgument becomes RuntimeError, as of PyTorch's own backends; kPeerLost, kUnauthenticated
-/// and kIncompatible DistNetworkError; the rest DistBackendError.
+/// and kIncompatible DistNetworkError; kInterrupted what a signal's handler raised; the rest
+/// DistBackendError.
 [[noreturn]] void throw_translated(const Error& error);
 
 /// The same for an error that is kept; others, and null, as they are.

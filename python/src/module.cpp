@@ -11,7 +11,7 @@
 
 #include "backend.h"
 #include "connect.h"
-#include "errors.h"
+#include "interrupt.h"
 #include "options.h"
 
 namespace unisono::python {
@@ -89,6 +89,7 @@ void define_backend(py::module_& module) {
 PYBIND11_MODULE(_C, module) {
   pybind11::module_::import("torch._C._distributed_c10d");
   module.doc() = "Unisono's backend of torch.distributed.";
+  unisono::python::watch_for_signals();
   unisono::python::define_options(module);
   unisono::python::define_backend(module);
 }

@@ -4,7 +4,7 @@
 import signal
 import subprocess
 import sys
-import textwrap
+import tempfile
 import threading
 import time
 import unittest
@@ -113,14 +113,14 @@ def wait_with_limit(rank: int, world: int) -> None:
     assert tensor.item() == world
 
 
-def interrupted(rank: int, world: int) -> float | None:
+def interrupted(rank: int, world: int, is_async: bool) -> float | None:
     if rank == 1:
         while not Path("done").exists():
             time.sleep(0.005)
         return None
-    work = dist.all_reduce(torch.ones(1), async_op=True)
     tell("ready")
     try:
+        work = dist.all_reduce(torch.ones(1), async_op=is_async)
         work.wait()
         raise AssertionError("wait() has returned")
     except KeyboardInterrupt:
@@ -176,6 +176,15 @@ dist.all_reduce(tensor, async_op=True).wait()
 dist.barrier()
 assert tensor.tolist() == [2, 2]
 """
+# The child ends as any Python does.
+FORK = """
+child = os.fork()
+if child == 0:
+    sys.exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+dist.all_reduce(tensor)
+assert tensor.tolist() == [4, 4]
+"""
 # Rank 1 never answers.
 UNDER_WAY = """
 if rank == 0:
@@ -211,12 +220,14 @@ class Failures(unittest.TestCase):
         run(wait_with_limit, 2)
 
     def test_ctrl_c_ends_a_wait(self) -> None:
-        job = start(interrupted, 2, timeout=FOREVER)
-        job.wait_for("ready")
-        time.sleep(0.3)
-        begin = time.time()
-        job.kill(0, signal.SIGINT)
-        self.assertLess(self.end_of(job) - begin, 0.2)
+        for is_async in (False, True):
+            with self.subTest(is_async=is_async):
+                job = start(interrupted, 2, is_async, timeout=FOREVER)
+                job.wait_for("ready")
+                time.sleep(0.5)
+                begin = time.time()
+                job.kill(0, signal.SIGINT)
+                self.assertLess(self.end_of(job) - begin, 0.2)
 
     def end_of(self, job: Job) -> float:
         (end, _) = job.results()
@@ -229,12 +240,10 @@ class Failures(unittest.TestCase):
         run(from_threads, 2)
 
     def run_scripts(self, text: str) -> list[subprocess.CompletedProcess]:
-        import tempfile
-
         with tempfile.TemporaryDirectory(prefix="unisono-python-") as folder:
             processes = [
                 subprocess.Popen(
-                    [sys.executable, "-c", textwrap.dedent(text), str(rank)],
+                    [sys.executable, "-c", text, str(rank)],
                     cwd=folder,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -256,6 +265,10 @@ class Failures(unittest.TestCase):
 
     def test_exit_without_destroying_the_group(self) -> None:
         for rank, process in enumerate(self.run_scripts(SCRIPT)):
+            self.assertEqual(process.returncode, 0, f"rank {rank}: {process.stdout}")
+
+    def test_exit_of_a_forked_child(self) -> None:
+        for rank, process in enumerate(self.run_scripts(SCRIPT + FORK)):
             self.assertEqual(process.returncode, 0, f"rank {rank}: {process.stdout}")
 
     def test_exit_with_an_operation_under_way(self) -> None:

@@ -38,6 +38,77 @@ def subgroups(rank: int, world: int) -> None:
     dist.barrier()
 
 
+def of_one_name(rank: int, world: int) -> None:
+    """Groups without common ranks, which torch gives the same name."""
+    group = dist.new_group([rank], use_local_synchronization=True)
+    dist.barrier(group)
+    pair = [0, 2] if rank % 2 == 0 else [1, 3]
+    group, _ = dist.new_subgroups_by_enumeration([[0, 2], [1, 3]])
+    alone, _ = dist.new_subgroups(group_size=1, group=group)
+    assert dist.get_process_group_ranks(group) == pair
+    assert dist.get_process_group_ranks(alone) == [rank]
+    for members, size in ((group, 2), (alone, 1)):
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor, group=members)
+        assert tensor.item() == size
+
+
+class DelegatingStore(dist.Store):
+    """A store in Python: has no more than torch demands of one."""
+
+    def __init__(self, inner: dist.Store) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def clone(self) -> dist.Store:
+        return DelegatingStore(self.inner.clone())
+
+    def set(self, key: str, value: bytes) -> None:
+        self.inner.set(key, value)
+
+    def get(self, key: str) -> bytes:
+        return self.inner.get(key)
+
+    def add(self, key: str, amount: int) -> int:
+        return self.inner.add(key, amount)
+
+    def check(self, keys: list[str]) -> bool:
+        return self.inner.check(keys)
+
+    def compare_set(self, key: str, expected: str, desired: str) -> bytes:
+        return self.inner.compare_set(key, expected, desired)
+
+    def wait(self, keys: list[str], timeout: timedelta = timedelta(seconds=60)) -> None:
+        self.inner.wait(keys, timeout)
+
+
+def in_stores(rank: int, world: int) -> None:
+    """Groups of jobs that meet in stores of every kind."""
+    dist.barrier()
+    dist.destroy_process_group()
+    port = 0
+    if rank == 0:
+        server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        port = server.port
+        Path("port.new").write_text(str(port))
+        Path("port.new").rename("port")
+    while not Path("port").exists():
+        time.sleep(0.005)
+    port = int(Path("port").read_text())
+    client = dist.TCPStore("127.0.0.1", port, is_master=False)
+    file = dist.FileStore(f"{Path.cwd()}/other", world)
+    stores = [client, file, DelegatingStore(file), dist.PrefixStore("x", DelegatingStore(client))]
+    for i, store in enumerate(stores):
+        store = dist.PrefixStore(f"job {i}", store)
+        unisono.init_process_group(store=store, rank=rank, world_size=world)
+        group = dist.new_group([0, 1])
+        for one in (group, dist.group.WORLD):
+            tensor = torch.ones(1)
+            dist.all_reduce(tensor, group=one)
+            assert tensor.item() == world
+        dist.destroy_process_group()
+
+
 def many_groups(rank: int, world: int) -> float:
     begin = time.monotonic()
     for _ in range(20):
@@ -134,6 +205,12 @@ dist.destroy_process_group()
 class Groups(unittest.TestCase):
     def test_of_some_ranks(self) -> None:
         run(subgroups, 3)
+
+    def test_of_one_name(self) -> None:
+        run(of_one_name, 4)
+
+    def test_in_stores_of_every_kind(self) -> None:
+        run(in_stores, 2)
 
     def test_made_and_destroyed_many_times(self) -> None:
         self.assertLess(max(run(many_groups, 2)), 20)
