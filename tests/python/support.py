@@ -86,7 +86,8 @@ def _rank_main(body, rank, world_size, folder, pipe, arguments, options) -> None
         os.chdir(folder)
         init(rank, world_size, folder, **options)
         result = body(rank, world_size, *arguments)
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
         pipe.send((result, None))
     except BaseException:
         pipe.send((None, traceback.format_exc()))

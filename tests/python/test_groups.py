@@ -97,7 +97,8 @@ def in_stores(rank: int, world: int) -> None:
     port = int(Path("port").read_text())
     client = dist.TCPStore("127.0.0.1", port, is_master=False)
     file = dist.FileStore(f"{Path.cwd()}/other", world)
-    stores = [client, file, DelegatingStore(file), dist.PrefixStore("x", DelegatingStore(client))]
+    in_python = DelegatingStore(client)  # Lives as long as Python knows it, says torch.
+    stores = [client, file, DelegatingStore(file), dist.PrefixStore("x", in_python)]
     for i, store in enumerate(stores):
         store = dist.PrefixStore(f"job {i}", store)
         unisono.init_process_group(store=store, rank=rank, world_size=world)
