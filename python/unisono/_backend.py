@@ -32,23 +32,27 @@ def _parent_of(ranks: list[int]) -> Backend | None:
     return _backend_of(dist.group.WORLD)
 
 
-def _create(plan: Any, options: dist.Backend | None) -> Backend:
-    """Makes a group's backend: what torch.distributed calls."""
-    timeout = plan.timeout
-    if options is None:
-        options = Options(timeout=timeout)
-    elif not isinstance(options, Options):
-        raise TypeError(
-            f"the options of backend 'unisono' are unisono.Options, not {type(options).__name__}"
-        )
+def _options_for(plan: Any, given: dist.Backend.Options | None) -> Options:
+    """What the group's options are, of its own: the given ones may be for several groups."""
+    # Those of another kind are for the backend of another device.
+    if not isinstance(given, Options):
+        given = Options()
+    is_set = given._timeout != dist.default_pg_timeout
+    options = Options(timeout=given._timeout if is_set else plan.timeout, algorithm=given.algorithm)
     options.global_ranks_in_group = plan.global_ranks_in_group
     options.group_name = plan.group_id
+    return options
+
+
+def _create(plan: Any, given: dist.Backend.Options | None) -> Backend:
+    """Makes a group's backend: what torch.distributed calls."""
+    options = _options_for(plan, given)
     parent = _parent_of(plan.global_ranks_in_group)
     return Backend(
         store=plan.store,
         rank=plan.group_rank,
         size=plan.group_size,
-        timeout=timeout,
+        timeout=options._timeout,
         options=options,
         parent_ranks=plan.global_ranks_in_group if parent else [],
         parent=parent,

@@ -141,6 +141,14 @@ def options(rank: int, world: int) -> None:
     assert tensor.tolist() == [world * i for i in range(10)]
     chosen = dist.new_group(pg_options=unisono.Options(algorithm="one_shot"))
     dist.all_reduce(tensor, group=chosen)
+    limits = {
+        timedelta(seconds=9): dist.new_group(
+            pg_options=unisono.Options(timeout=timedelta(seconds=9))
+        ),
+        timedelta(seconds=8): dist.new_group(timeout=timedelta(seconds=8)),
+    }
+    for limit, group in limits.items():
+        assert group._get_backend(torch.device("cpu")).options._timeout == limit
     before = backend._get_sequence_number_for_group()
     dist.barrier()
     assert backend._get_sequence_number_for_group() == before + 1
