@@ -25,7 +25,7 @@ KNOWN = {
     "test_ddp_logging_data_cpu": "expects backend_name 'gloo' of what torch calls 'custom'",
 }
 # Fewer tests than these mean that gates closed, not that the backend got better.
-MIN_EXECUTED = {2: 85, 3: 90, 4: 90}
+MIN_EXECUTED = {2: 100, 3: 100, 4: 103}
 LIMIT_SECONDS = 60
 
 
