@@ -204,6 +204,35 @@ TEST(Group, DestroyTwiceIsFineAndLaterCallsSaySo) {
   });
 }
 
+TEST(Group, AnAbortEndsTheWaitsOfAllRanks) {
+  for (const World& world : kLayouts) {
+    std::atomic<bool> is_over = false;
+    const auto errors = errors_of_ranks(world, [&](ProcessGroup& group) {
+      if (group.rank() == 1) {
+        is_over.wait(false);
+        group.barrier();
+        return;
+      }
+      if (group.rank() == 2) {
+        group.barrier();
+        return;
+      }
+      const Work work = group.barrier_async();
+      group.abort("somebody gave up");
+      group.abort("again");
+      try {
+        work.wait();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kClosed);
+        is_over = true;
+        is_over.notify_all();
+        throw;
+      }
+    });
+    EXPECT_THAT(errors, Each(HasSubstr("somebody gave up")));
+  }
+}
+
 TEST(Work, TryWaitChangesNothingWhenTimeIsUp) {
   std::promise<void> go;
   const std::shared_future<void> may_go = go.get_future().share();
