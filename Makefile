@@ -25,7 +25,7 @@ define core_tests
 @ctest --preset $(1) --parallel $(JOBS) -LE slow $(TEST_ARGS)
 endef
 
-.PHONY: help deps dev-deps bench-deps build demo test test-all bench lint tidy format check-layers \
+.PHONY: help deps dev-deps test-deps bench-deps build demo test test-all bench lint tidy format check-layers \
         asan tsan clang fuzz install clean
 
 help: ## List the targets
@@ -39,6 +39,9 @@ deps: ## Install what the build needs: system packages, torch in .venv
 
 dev-deps: ## As deps, and what the checks need: clang, formatters, pre-commit
 	@tools/install_deps.sh --dev
+
+test-deps: ## As deps, and what the tests of the Python package need
+	@tools/install_deps.sh --test
 
 bench-deps: ## As deps, and what the benchmarks compare with: Open MPI, MPICH, iperf3
 	@tools/install_deps.sh --bench
@@ -57,10 +60,10 @@ demo: deps build/release/build.ninja ## Train a convnet on Fashion-MNIST with tw
 	@cmake --build --preset release --parallel $(JOBS) --target unisono mnist
 	@$(BIN)/unisono run -n 2 $(BIN)/mnist $(DEMO_ARGS)
 
-test: build ## Build all and run the tests, but not the slow ones
+test: test-deps build ## Build all and run the tests, but not the slow ones
 	@$(CTEST) -LE slow $(TEST_ARGS)
 
-test-all: build ## Build all and run every test
+test-all: test-deps build ## Build all and run every test
 	@$(CTEST) $(TEST_ARGS)
 
 bench: bench-deps build ## Measure: collectives beside MPI, Gloo and iperf3, a training step beside Gloo

@@ -2,7 +2,8 @@
 # which links torch_cpu and c10 alone. Torch's own package file demands a CUDA toolkit when the
 # build is for CUDA; users of the CPU part can do without.
 #
-# Looks in UNISONO_TORCH_DIR (of CMake, or of the environment), then asks the Python that the
+# A wheel is built for the Python that builds it (Python_EXECUTABLE), and takes its torch. Otherwise
+# looks in UNISONO_TORCH_DIR (of CMake, or of the environment), then asks the Python that the
 # environment variable PYTHON names, the `python3` of the project's .venv, and the one in PATH. The
 # variable TorchLite_PYTHON is the Python that the torch package belongs to; it is not set for an
 # unpacked LibTorch.
@@ -26,7 +27,9 @@ set(_torch_dir "${UNISONO_TORCH_DIR}")
 if(NOT _torch_dir)
   set(_torch_dir "$ENV{UNISONO_TORCH_DIR}")
 endif()
-if(_torch_dir)
+if(SKBUILD)
+  _torch_of_python(${Python_EXECUTABLE} _torch_dir)
+elseif(_torch_dir)
   cmake_path(ABSOLUTE_PATH _torch_dir BASE_DIRECTORY ${CMAKE_BINARY_DIR} NORMALIZE)
   string(REGEX REPLACE "/$" "" _torch_dir "${_torch_dir}")
 elseif(DEFINED ENV{PYTHON})
@@ -73,7 +76,9 @@ find_package_handle_standard_args(
   REASON_FAILURE_MESSAGE
     "no LibTorch found: run `make deps`, or set UNISONO_TORCH_DIR to a LibTorch folder or to the torch folder of a Python's site-packages, or build the core alone with -DUNISONO_BUILD_TORCH=OFF"
 )
-if(TorchLite_FOUND)
+if(TorchLite_FOUND AND SKBUILD)
+  set(TorchLite_PYTHON ${Python_EXECUTABLE})
+elseif(TorchLite_FOUND)
   # <prefix>/lib/python3.x/site-packages/torch/include -> <prefix>/bin/python3
   cmake_path(SET _torch_python NORMALIZE ${TorchLite_INCLUDE_DIR}/../../../../../bin/python3)
   if(TorchLite_INCLUDE_DIR MATCHES "/site-packages/torch/include$" AND EXISTS ${_torch_python})

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs, or says what to type: `make deps`; with --dev also what the checks
-# of .ci/run need: `make dev-deps`; with --bench the peers that the benchmarks compare with:
+# of .ci/run need: `make dev-deps`; with --test what the tests of the Python package need:
+# `make test-deps`; with --bench the peers that the benchmarks compare with:
 # `make bench-deps`. Does nothing, quickly, when all is there.
 #
 # UNISONO_TORCH_DIR  a LibTorch to use: then no torch is installed
@@ -10,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 readonly packages=(
   g++ cmake ninja-build ccache libfmt-dev libhwy-dev libssl-dev zlib1g-dev libcli11-dev libgtest-dev
-  libgmock-dev libbenchmark-dev python3 python3-venv dataset-fashion-mnist)
+  libgmock-dev libbenchmark-dev python3 python3-dev python3-venv dataset-fashion-mnist)
 readonly dev_packages=(
   clang-16 libclang-rt-16-dev clang-tidy-19 gdb git iproute2 mold mpich munge openmpi-bin python3-yaml
   slurm-client slurmctld slurmd)
@@ -18,6 +19,7 @@ readonly bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev iperf3 ip
 readonly python=${PYTHON:-python3}
 readonly log=$PWD/build/deps.log
 dev=no
+tests=no
 bench=no
 
 say() { printf 'deps: %s\n' "$*" >&2; }
@@ -124,8 +126,9 @@ main() {
   case ${1:-} in
     "") ;;
     --dev) dev=yes ;;
+    --test) tests=yes ;;
     --bench) bench=yes ;;
-    *) die "unknown option $1; there are --dev and --bench" ;;
+    *) die "unknown option $1; there are --dev, --test and --bench" ;;
   esac
   mkdir -p build
   exec 9>build/deps.lock
@@ -138,6 +141,7 @@ main() {
   elif ! python_has_torch; then
     requirements+=(tools/requirements.txt)
   fi
+  [[ $tests == no ]] || requirements+=(tools/requirements-test.txt)
   [[ $dev == no ]] || requirements+=(tools/requirements-dev.txt)
   install_venv "${requirements[@]}"
 }

@@ -47,7 +47,7 @@ check_clang_tidy() {
     cat build/configure-core.log
     return 1
   fi
-  mapfile -t sources < <(matching '*.cpp' | grep -Ev '_test\.cpp$|^(tests|examples|bench|fuzz|src/unisono/torch)/')
+  mapfile -t sources < <(matching '*.cpp' | grep -Ev '_test\.cpp$|^(tests|examples|bench|fuzz|python|src/unisono/torch)/')
   ((${#sources[@]} == 0)) || tools/tidy.py -p build/core "${sources[@]}"
 }
 

@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -196,6 +197,11 @@ void Group::destroy() {
     }
   }
   links_->leave();
+}
+
+void Group::abort(const std::string& reason) {
+  links_->note_abort(links_->roster().self().rank, Error(ErrorCode::kClosed, reason));
+  tell_failure();
 }
 
 }  // namespace unisono::comm

@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "unisono/base/mutex.h"
@@ -48,6 +49,9 @@ class Group {
 
   /// Ends what is under way, then leaves. Does nothing the second time.
   void destroy() UNISONO_EXCLUDES(mutex_);
+
+  /// Makes what is under way, and every later call, fail with kClosed and the reason.
+  void abort(const std::string& reason) UNISONO_EXCLUDES(mutex_);
 
  private:
   struct Pending {

@@ -280,4 +280,8 @@ void ProcessGroup::destroy() {
   group_->destroy();
 }
 
+void ProcessGroup::abort(const std::string& reason) {
+  group_->abort(reason);
+}
+
 }  // namespace unisono

@@ -228,6 +228,10 @@ class ProcessGroup {
   /// until group and buffers are gone. A second call does nothing. Later operations throw kClosed.
   void destroy();
 
+  /// Closes the group at once: operations in flight end with kClosed and `reason`, here and on the
+  /// ranks that wait for this one. From any thread; destroy() is still to be called.
+  void abort(const std::string& reason);
+
  private:
   std::unique_ptr<comm::Group> group_;
 };

@@ -1,0 +1,101 @@
+#include "arguments.h"
+
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "errors.h"
+
+namespace unisono::python {
+
+void Arguments::reject(const std::string& problem) const {
+  python::reject(operation_, problem);
+}
+
+void Arguments::require_root(std::int64_t root) const {
+  if (root < 0 || root >= world_size_) {
+    reject("invalid root rank: " + std::to_string(root) + " of a group of " +
+           std::to_string(world_size_));
+  }
+}
+
+void Arguments::require_peer(int peer) const {
+  if (peer < 0 || peer >= world_size_) {
+    reject("invalid rank: " + std::to_string(peer) + " of a group of " +
+           std::to_string(world_size_));
+  }
+}
+
+void Arguments::require_single(at::TensorList tensors, const char* list) const {
+  if (tensors.size() != 1) {
+    reject(std::string("requires a single-element ") + list + ", got " +
+           std::to_string(tensors.size()));
+  }
+}
+
+void Arguments::require_some(at::TensorList tensors, const char* list) const {
+  if (tensors.empty()) {
+    reject(std::string("requires non-empty ") + list);
+  }
+}
+
+void Arguments::require_dense(at::TensorList tensors) const {
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.layout() != at::kStrided) {
+      reject("requires dense tensors: only supports dense tensors, pass tensor.to_dense()");
+    }
+  }
+}
+
+void Arguments::require_same_type(const at::Tensor& first, at::TensorList tensors) const {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].scalar_type() != first.scalar_type()) {
+      reject("invalid tensor type at index " + std::to_string(i) + " (expected " +
+             c10::toString(first.scalar_type()) + ", got " +
+             c10::toString(tensors[i].scalar_type()) + ")");
+    }
+  }
+}
+
+void Arguments::require_alike(const at::Tensor& first, at::TensorList tensors) const {
+  require_same_type(first, tensors);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].sizes() != first.sizes()) {
+      std::ostringstream text;
+      text << "invalid tensor size at index " << i << " (expected " << first.sizes() << ", got "
+           << tensors[i].sizes() << ")";
+      reject(text.str());
+    }
+  }
+}
+
+void Arguments::require_one_list_for_all(const std::vector<std::vector<at::Tensor>>& lists,
+                                         const char* which) const {
+  if (lists.size() != 1 || lists.front().size() != static_cast<std::size_t>(world_size_)) {
+    std::string got = std::to_string(lists.size()) + " lists";
+    if (lists.size() == 1) {
+      got = "one with " + std::to_string(lists.front().size());
+    }
+    reject(std::string("requires a single-element ") + which + " list containing a list with " +
+           std::to_string(world_size_) + " tensors, got " + got);
+  }
+}
+
+void Arguments::require_empty(const std::vector<std::vector<at::Tensor>>& lists,
+                              const char* which) const {
+  if (!lists.empty()) {
+    reject(std::string("requires empty ") + which + " on non-root");
+  }
+}
+
+void Arguments::require_equal_lengths(std::size_t outputs, std::size_t inputs) const {
+  if (outputs != inputs) {
+    reject("requires input/output tensor lists to have the same length, got " +
+           std::to_string(inputs) + " and " + std::to_string(outputs));
+  }
+}
+
+}  // namespace unisono::python

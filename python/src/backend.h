@@ -1,0 +1,144 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "unisono/base/mutex.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
+
+#include "connect.h"
+#include "future_runner.h"
+#include "options.h"
+#include "staging.h"
+#include "work.h"
+
+namespace unisono::python {
+
+/// A process group as torch.distributed sees it. Thread-safe, as ProcessGroup is.
+///
+/// A blocking call (asyncOp of its options is false) runs on the caller's thread and returns a Work
+/// that has ended.
+class Backend final : public c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using WorkHandle = c10::intrusive_ptr<c10d::Work>;
+
+  /// Meets the other ranks. Throws PyTorch's exceptions, as all members do.
+  Backend(const GroupPlan& plan, c10::intrusive_ptr<python::Options> options);
+  ~Backend() override;
+
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  Backend(Backend&&) = delete;
+  Backend& operator=(Backend&&) = delete;
+
+  [[nodiscard]] const std::shared_ptr<ProcessGroup>& group() const { return group_; }
+
+  const std::string getBackendName() const override { return "unisono"; }
+
+  c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+
+  bool supportsCoalescing() const override { return true; }
+
+  void startCoalescing() override;
+  WorkHandle endCoalescing() override;
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  void shutdown() override;
+  void abort() override;
+
+  /// Before the process ends: as shutdown(), but what is under way is given up.
+  void leave();
+
+  std::uint64_t getSequenceNumberForGroup() override;
+
+  void setSequenceNumberForGroup() override {}  // It counts from the group's first operation.
+
+  void enableCollectivesTiming() override {}  // Operations are not timed one by one.
+
+  WorkHandle broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkHandle allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkHandle allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkHandle allreduce_coalesced(Tensors& tensors,
+                                 const c10d::AllreduceCoalescedOptions& options) override;
+  WorkHandle reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkHandle allgather(std::vector<Tensors>& outputs,
+                       Tensors& inputs,
+                       const c10d::AllgatherOptions& options) override;
+  WorkHandle _allgather_base(at::Tensor& output,
+                             at::Tensor& input,
+                             const c10d::AllgatherOptions& options) override;
+  WorkHandle allgather_coalesced(std::vector<Tensors>& outputs,
+                                 Tensors& inputs,
+                                 const c10d::AllgatherOptions& options) override;
+  WorkHandle allgather_into_tensor_coalesced(Tensors& outputs,
+                                             Tensors& inputs,
+                                             const c10d::AllgatherOptions& options) override;
+  WorkHandle gather(std::vector<Tensors>& outputs,
+                    Tensors& inputs,
+                    const c10d::GatherOptions& options) override;
+  WorkHandle scatter(Tensors& outputs,
+                     std::vector<Tensors>& inputs,
+                     const c10d::ScatterOptions& options) override;
+  WorkHandle reduce_scatter(Tensors& outputs,
+                            std::vector<Tensors>& inputs,
+                            const c10d::ReduceScatterOptions& options) override;
+  WorkHandle _reduce_scatter_base(at::Tensor& output,
+                                  at::Tensor& input,
+                                  const c10d::ReduceScatterOptions& options) override;
+  WorkHandle reduce_scatter_tensor_coalesced(Tensors& outputs,
+                                             Tensors& inputs,
+                                             const c10d::ReduceScatterOptions& options) override;
+  WorkHandle alltoall_base(at::Tensor& output,
+                           at::Tensor& input,
+                           std::vector<std::int64_t>& output_splits,
+                           std::vector<std::int64_t>& input_splits,
+                           const c10d::AllToAllOptions& options) override;
+  WorkHandle alltoall(Tensors& outputs,
+                      Tensors& inputs,
+                      const c10d::AllToAllOptions& options) override;
+  WorkHandle send(Tensors& tensors, int to, int tag) override;
+  WorkHandle recv(Tensors& tensors, int from, int tag) override;
+  WorkHandle recvAnysource(Tensors& tensors, int tag) override;
+  WorkHandle barrier(const c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+ private:
+  // Does the operation in the one or the other of the core's forms, which are the same.
+  template <class Blocking, class Async>
+  WorkHandle run(
+      bool is_async, OperationInfo info, Staging staging, Blocking&& blocking, Async&& async);
+  WorkHandle follow(c10::intrusive_ptr<Work> work,
+                    std::vector<unisono::Work> parts,
+                    Staging staging);
+  OperationInfo describe(c10d::OpType type, const char* title, Tensors inputs, Tensors outputs);
+  WorkHandle receive(Tensors& tensors, int from, int tag, c10d::OpType type, const char* title);
+  WorkHandle all_reduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options);
+  [[nodiscard]] std::chrono::milliseconds timeout(std::chrono::milliseconds asked) const;
+  // In a child of fork() there are no threads to end, and the group is the parent's.
+  [[nodiscard]] bool is_in_child() const;
+
+  const pid_t pid_;
+  std::shared_ptr<ProcessGroup> group_;  // Shared with the groups that are made of its ranks.
+  c10::intrusive_ptr<python::Options> options_;
+  std::shared_ptr<FutureRunner> futures_;  // Shared with works in flight.
+  std::shared_ptr<std::atomic<int>> n_under_way_;
+  std::atomic<std::chrono::milliseconds> timeout_;
+  std::atomic<std::uint64_t> n_operations_ = 0;
+  Mutex mutex_;
+  // What was begun since startCoalescing().
+  std::optional<std::vector<c10::intrusive_ptr<Work>>> coalesced_ UNISONO_GUARDED_BY(mutex_);
+};
+
+}  // namespace unisono::python

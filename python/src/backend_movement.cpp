@@ -1,0 +1,310 @@
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <torch/csrc/distributed/c10d/Utils.hpp>
+
+#include "unisono/base/buffer.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+
+#include "arguments.h"
+#include "backend.h"
+#include "backend_run.h"
+#include "staging.h"
+
+namespace unisono::python {
+
+using c10d::OpType;
+
+namespace {
+
+// Elements for each rank, from rows for each rank; no rows named means equal shares.
+std::vector<std::int64_t> counts_of(const std::vector<std::int64_t>& splits,
+                                    const at::Tensor& tensor,
+                                    int world_size) {
+  c10d::checkSplitSizes(splits, tensor, world_size);
+  const std::int64_t n_rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+  const std::int64_t row = n_rows == 0 ? 0 : tensor.numel() / n_rows;
+  std::vector<std::int64_t> counts;
+  for (int r = 0; r < world_size; ++r) {
+    const std::int64_t rows =
+        splits.empty() ? n_rows / world_size : splits[static_cast<std::size_t>(r)];
+    counts.push_back(rows * row);
+  }
+  return counts;
+}
+
+}  // namespace
+
+Backend::WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  const Arguments arguments("broadcast", getRank(), getSize());
+  arguments.require_root(options.rootRank);
+  if (options.rootTensor != 0) {
+    arguments.reject("invalid root tensor: " + std::to_string(options.rootTensor));
+  }
+  arguments.require_single(tensors, "tensor list");
+  arguments.require_dense(tensors);
+  const unisono::BroadcastOptions core{.root = static_cast<int>(options.rootRank),
+                                       .timeout = timeout(options.timeout)};
+  Staging staging;
+  const bool is_root = options.rootRank == getRank();
+  const Buffer buffer = with_translated_errors(
+      [&] { return is_root ? staging.input(tensors.front()) : staging.output(tensors.front()); });
+  return run(
+      options.asyncOp,
+      describe(OpType::BROADCAST, "unisono:broadcast", tensors, tensors),
+      std::move(staging),
+      [&] { group_->broadcast(buffer, core); },
+      [&] { return group_->broadcast_async(buffer, core); });
+}
+
+Backend::WorkHandle Backend::allgather(std::vector<Tensors>& outputs,
+                                       Tensors& inputs,
+                                       const c10d::AllgatherOptions& options) {
+  const Arguments arguments("allgather", getRank(), getSize());
+  arguments.require_some(inputs, "input tensor list");
+  arguments.require_single(inputs, "input tensor list");
+  arguments.require_one_list_for_all(outputs, "output");
+  const Tensors& blocks = outputs.front();
+  arguments.require_dense(inputs);
+  arguments.require_dense(blocks);
+  arguments.require_alike(inputs.front(), blocks);
+  const AllGatherOptions core{.timeout = timeout(options.timeout)};
+  Staging staging;
+  Buffer in;
+  std::vector<Buffer> outs;
+  with_translated_errors([&] {
+    in = staging.input(inputs.front());
+    outs = staging.outputs(blocks);
+  });
+  return run(
+      options.asyncOp,
+      describe(OpType::ALLGATHER, "unisono:all_gather", inputs, blocks),
+      std::move(staging),
+      [&] { group_->all_gather(in, outs, core); },
+      [&] { return group_->all_gather_async(in, outs, core); });
+}
+
+Backend::WorkHandle Backend::_allgather_base(at::Tensor& output,
+                                             at::Tensor& input,
+                                             const c10d::AllgatherOptions& options) {
+  Tensors outputs{output};
+  Tensors inputs{input};
+  return allgather_into_tensor_coalesced(outputs, inputs, options);
+}
+
+Backend::WorkHandle Backend::allgather_into_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  const Arguments arguments("all_gather_into_tensor", getRank(), getSize());
+  arguments.require_some(inputs, "input tensor list");
+  arguments.require_equal_lengths(outputs.size(), inputs.size());
+  arguments.require_dense(inputs);
+  arguments.require_dense(outputs);
+  arguments.require_same_type(inputs.front(), inputs);
+  arguments.require_same_type(inputs.front(), outputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (outputs[i].numel() != inputs[i].numel() * getSize()) {
+      arguments.reject("output tensor size must be equal to world_size times input tensor size");
+    }
+  }
+  const AllGatherOptions core{.timeout = timeout(options.timeout)};
+  Staging staging;
+  std::vector<Buffer> ins;
+  std::vector<Buffer> outs;
+  with_translated_errors([&] {
+    ins = staging.inputs(inputs);
+    outs = staging.outputs(outputs);
+  });
+  const bool is_one = ins.size() == 1;
+  return run(
+      options.asyncOp,
+      describe(is_one ? OpType::_ALLGATHER_BASE : OpType::ALLGATHER_COALESCED,
+               "unisono:all_gather",
+               inputs,
+               outputs),
+      std::move(staging),
+      [&] {
+        if (is_one) {
+          group_->all_gather(ins.front(), outs.front(), core);
+        } else {
+          group_->all_gather_coalesced(ins, outs, core);
+        }
+      },
+      [&] {
+        return is_one ? group_->all_gather_async(ins.front(), outs.front(), core)
+                      : group_->all_gather_coalesced_async(ins, outs, core);
+      });
+}
+
+// One gather into lists for each input, all under way at once.
+Backend::WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs,
+                                                 Tensors& inputs,
+                                                 const c10d::AllgatherOptions& options) {
+  const Arguments arguments("allgather_coalesced", getRank(), getSize());
+  arguments.require_some(inputs, "input tensor list");
+  arguments.require_dense(inputs);
+  if (outputs.size() != static_cast<std::size_t>(getSize())) {
+    arguments.reject("output lists should be equal to world size");
+  }
+  Tensors all;
+  for (const Tensors& of_rank : outputs) {
+    if (of_rank.size() != inputs.size()) {
+      arguments.reject("invalid output size: (expected length " + std::to_string(inputs.size()) +
+                       ", got " + std::to_string(of_rank.size()) + ")");
+    }
+    arguments.require_dense(of_rank);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      arguments.require_alike(inputs[i], at::TensorList(of_rank[i]));
+    }
+    all.insert(all.end(), of_rank.begin(), of_rank.end());
+  }
+  const AllGatherOptions core{.timeout = timeout(options.timeout)};
+  auto work = c10::make_intrusive<Work>(
+      getRank(), describe(OpType::ALLGATHER_COALESCED, "unisono:all_gather", inputs, all));
+  return with_translated_errors([&]() -> WorkHandle {
+    Staging staging;
+    std::vector<unisono::Work> parts;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      std::vector<Buffer> outs;
+      for (const Tensors& of_rank : outputs) {
+        outs.push_back(staging.output(of_rank[i]));
+      }
+      parts.push_back(group_->all_gather_async(staging.input(inputs[i]), outs, core));
+    }
+    const WorkHandle handle = follow(std::move(work), std::move(parts), std::move(staging));
+    if (!options.asyncOp) {
+      handle->wait();
+    }
+    return handle;
+  });
+}
+
+Backend::WorkHandle Backend::gather(std::vector<Tensors>& outputs,
+                                    Tensors& inputs,
+                                    const c10d::GatherOptions& options) {
+  const Arguments arguments("gather", getRank(), getSize());
+  arguments.require_root(options.rootRank);
+  arguments.require_single(inputs, "input tensor list");
+  arguments.require_dense(inputs);
+  const bool is_root = options.rootRank == getRank();
+  Tensors blocks;
+  if (is_root) {
+    arguments.require_one_list_for_all(outputs, "output");
+    blocks = outputs.front();
+    arguments.require_dense(blocks);
+    arguments.require_alike(inputs.front(), blocks);
+  } else {
+    arguments.require_empty(outputs, "output");
+  }
+  const unisono::GatherOptions core{.root = static_cast<int>(options.rootRank),
+                                    .timeout = timeout(options.timeout)};
+  Staging staging;
+  Buffer in;
+  std::vector<Buffer> outs;
+  with_translated_errors([&] {
+    in = staging.input(inputs.front());
+    outs = staging.outputs(blocks);
+  });
+  return run(
+      options.asyncOp,
+      describe(OpType::GATHER, "unisono:gather", inputs, blocks),
+      std::move(staging),
+      [&] { group_->gather(in, outs, core); },
+      [&] { return group_->gather_async(in, outs, core); });
+}
+
+Backend::WorkHandle Backend::scatter(Tensors& outputs,
+                                     std::vector<Tensors>& inputs,
+                                     const c10d::ScatterOptions& options) {
+  const Arguments arguments("scatter", getRank(), getSize());
+  arguments.require_root(options.rootRank);
+  arguments.require_single(outputs, "output tensor list");
+  arguments.require_dense(outputs);
+  const bool is_root = options.rootRank == getRank();
+  Tensors blocks;
+  if (is_root) {
+    arguments.require_one_list_for_all(inputs, "input");
+    blocks = inputs.front();
+    arguments.require_dense(blocks);
+    arguments.require_alike(outputs.front(), blocks);
+  } else {
+    arguments.require_empty(inputs, "input");
+  }
+  const unisono::ScatterOptions core{.root = static_cast<int>(options.rootRank),
+                                     .timeout = timeout(options.timeout)};
+  Staging staging;
+  std::vector<Buffer> ins;
+  Buffer out;
+  with_translated_errors([&] {
+    ins = staging.inputs(blocks);
+    out = staging.output(outputs.front());
+  });
+  return run(
+      options.asyncOp,
+      describe(OpType::SCATTER, "unisono:scatter", blocks, outputs),
+      std::move(staging),
+      [&] { group_->scatter(ins, out, core); },
+      [&] { return group_->scatter_async(ins, out, core); });
+}
+
+Backend::WorkHandle Backend::alltoall_base(at::Tensor& output,
+                                           at::Tensor& input,
+                                           std::vector<std::int64_t>& output_splits,
+                                           std::vector<std::int64_t>& input_splits,
+                                           const c10d::AllToAllOptions& options) {
+  const Arguments arguments("alltoall_base", getRank(), getSize());
+  const Tensors both{input, output};
+  arguments.require_dense(both);
+  arguments.require_same_type(input, both);
+  unisono::AllToAllOptions core{.timeout = timeout(options.timeout)};
+  core.in_counts = counts_of(input_splits, input, getSize());
+  core.out_counts = counts_of(output_splits, output, getSize());
+  Staging staging;
+  Buffer in;
+  Buffer out;
+  with_translated_errors([&] {
+    in = staging.input(input);
+    out = staging.output(output);
+  });
+  return run(
+      options.asyncOp,
+      describe(OpType::ALLTOALL_BASE, "unisono:all_to_all", {input}, {output}),
+      std::move(staging),
+      [&] { group_->all_to_all(in, out, core); },
+      [&] { return group_->all_to_all_async(in, out, core); });
+}
+
+Backend::WorkHandle Backend::alltoall(Tensors& outputs,
+                                      Tensors& inputs,
+                                      const c10d::AllToAllOptions& options) {
+  const Arguments arguments("alltoall", getRank(), getSize());
+  const auto world_size = static_cast<std::size_t>(getSize());
+  if (inputs.size() != world_size || outputs.size() != world_size) {
+    arguments.reject("requires input and output lists with a tensor for each of the " +
+                     std::to_string(world_size) + " ranks, got " + std::to_string(inputs.size()) +
+                     " and " + std::to_string(outputs.size()));
+  }
+  arguments.require_dense(inputs);
+  arguments.require_dense(outputs);
+  arguments.require_same_type(inputs.front(), inputs);
+  arguments.require_same_type(inputs.front(), outputs);
+  const unisono::AllToAllOptions core{.timeout = timeout(options.timeout)};
+  Staging staging;
+  std::vector<Buffer> ins;
+  std::vector<Buffer> outs;
+  with_translated_errors([&] {
+    ins = staging.inputs(inputs);
+    outs = staging.outputs(outputs);
+  });
+  return run(
+      options.asyncOp,
+      describe(OpType::ALLTOALL, "unisono:all_to_all", inputs, outputs),
+      std::move(staging),
+      [&] { group_->all_to_all(ins, outs, core); },
+      [&] { return group_->all_to_all_async(ins, outs, core); });
+}
+
+}  // namespace unisono::python

@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/sparse_coo_tensor.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include "unisono/base/buffer.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
+#include "unisono/torch/tensor.h"
+
+#include "arguments.h"
+#include "backend.h"
+#include "backend_run.h"
+#include "errors.h"
+#include "staging.h"
+#include "work.h"
+
+namespace unisono::python {
+namespace {
+
+// What every rank has, one behind the other in a buffer of one dimension.
+struct Gathered {
+  at::Tensor all;
+  std::vector<std::int64_t> counts;
+
+  // Rank r's elements.
+  [[nodiscard]] at::Tensor part(std::size_t r) const {
+    std::int64_t start = 0;
+    for (std::size_t before = 0; before < r; ++before) {
+      start += counts[before];
+    }
+    return all.narrow(0, start, counts[r]);
+  }
+};
+
+Gathered room_for(const at::Tensor& mine,
+                  const std::vector<std::int64_t>& n_values,
+                  std::int64_t per_value) {
+  Gathered gathered;
+  std::int64_t total = 0;
+  for (const std::int64_t n : n_values) {
+    gathered.counts.push_back(n * per_value);
+    total += n * per_value;
+  }
+  gathered.all = at::empty({total}, mine.options());
+  return gathered;
+}
+
+}  // namespace
+
+// Every rank gathers all ranks' indices and values, and adds them up in the order of the ranks. The
+// number of each rank's values has to be known first, so an asynchronous call waits for that.
+Backend::WorkHandle Backend::all_reduce_sparse(Tensors& tensors,
+                                               const c10d::AllreduceOptions& options) {
+  const Arguments arguments("allreduce", getRank(), getSize());
+  if (options.reduceOp != c10d::ReduceOp::SUM) {
+    arguments.reject("unsupported reduction operation: sparse tensors can only be summed (SUM)");
+  }
+  const at::AutoDispatchBelowADInplaceOrView no_gradient;
+  const at::Tensor mine = tensors.front().coalesce();
+  const at::Tensor indices = mine._indices().contiguous();
+  const at::Tensor values = mine._values().contiguous();
+  const AllGatherOptions core{.timeout = timeout(options.timeout)};
+
+  // The number of values, and the dimensions, which must be equal.
+  std::vector<std::int64_t> form{values.size(0), mine.sparse_dim(), mine.dense_dim()};
+  form.insert(form.end(), mine.sizes().begin(), mine.sizes().end());
+  std::vector<std::int64_t> forms(form.size() * static_cast<std::size_t>(getSize()));
+  with_translated_errors(
+      [&] { group_->all_gather(as_buffer(std::span(form)), as_buffer(std::span(forms)), core); });
+  std::vector<std::int64_t> n_values;
+  for (auto theirs = forms.begin(); theirs != forms.end();
+       theirs += static_cast<std::ptrdiff_t>(form.size())) {
+    n_values.push_back(*theirs);
+    if (!std::equal(form.begin() + 1, form.end(), theirs + 1)) {
+      arguments.reject("invalid tensor size: the ranks' sparse tensors have different sizes");
+    }
+  }
+
+  const std::int64_t n_dims = mine.sparse_dim();
+  std::int64_t per_value = 1;
+  for (const std::int64_t size : values.sizes().slice(1)) {
+    per_value *= size;
+  }
+  const Gathered all_indices = room_for(indices, n_values, n_dims);
+  const Gathered all_values = room_for(values, n_values, per_value);
+  auto add_up = [all_indices,
+                 all_values,
+                 n_values,
+                 n_dims,
+                 value_sizes = values.sizes().vec(),
+                 tensor = tensors.front()]() mutable {
+    const at::AutoDispatchBelowADInplaceOrView no_gradient_here;
+    std::vector<at::Tensor> index_parts;
+    std::vector<at::Tensor> value_parts;
+    for (std::size_t r = 0; r < n_values.size(); ++r) {
+      value_sizes[0] = n_values[r];
+      index_parts.push_back(all_indices.part(r).view({n_dims, n_values[r]}));
+      value_parts.push_back(all_values.part(r).view(value_sizes));
+    }
+    const at::Tensor sum = at::sparse_coo_tensor(at::cat(index_parts, 1),
+                                                 at::cat(value_parts, 0),
+                                                 tensor.sizes(),
+                                                 all_values.all.options().layout(at::kSparse));
+    tensor.copy_(sum.coalesce());
+  };
+
+  auto work = c10::make_intrusive<Work>(
+      getRank(), describe(c10d::OpType::_ALLREDUCE_SPARSE, "unisono:all_reduce", tensors, tensors));
+  work->set_epilogue(std::move(add_up));
+  return with_translated_errors([&]() -> WorkHandle {
+    const auto gather = [&](const at::Tensor& in, const Gathered& out) {
+      AllGatherOptions uneven = core;
+      uneven.counts = out.counts;
+      return group_->all_gather_async(as_buffer(in.view({-1})), as_buffer(out.all), uneven);
+    };
+    std::vector<unisono::Work> parts;
+    parts.push_back(gather(indices, all_indices));
+    parts.push_back(gather(values, all_values));
+    const WorkHandle handle = follow(std::move(work), std::move(parts), Staging());
+    if (!options.asyncOp) {
+      handle->wait();
+    }
+    return handle;
+  });
+}
+
+}  // namespace unisono::python

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "unisono/base/error.h"
+
+namespace unisono::python {
+
+/// Throws the exception of PyTorch that stands for the error in Python, with the same message.
+///
+/// kInvalidArgument becomes RuntimeError, as of PyTorch's own backends; kPeerLost, kUnauthenticated
+/// and kIncompatible DistNetworkError; kInterrupted what a signal's handler raised; the rest
+/// DistBackendError.
+[[noreturn]] void throw_translated(const Error& error);
+
+/// The same for an error that is kept; others, and null, as they are.
+[[nodiscard]] std::exception_ptr translated(const std::exception_ptr& error);
+
+/// Calls the function and translates what it throws.
+template <class Function>
+decltype(auto) with_translated_errors(Function&& function) {
+  try {
+    return function();
+  } catch (const Error& error) {
+    throw_translated(error);
+  }
+}
+
+/// Throws RuntimeError "unisono::`operation`: `problem`".
+[[noreturn]] void reject(const char* operation, const std::string& problem);
+
+}  // namespace unisono::python

@@ -1,0 +1,198 @@
+#include "work.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/ivalue_inl.h>
+#include <ATen/core/jit_type.h>
+#include <c10/util/Exception.h>
+
+#include "unisono/base/deadline.h"
+#include "unisono/comm/work.h"
+
+#include "errors.h"
+#include "interrupt.h"
+
+namespace unisono::python {
+namespace {
+
+// How long Ctrl-C may go unnoticed.
+constexpr std::chrono::milliseconds kSlice{100};
+
+std::optional<std::vector<at::Tensor>> profiled(const std::vector<at::Tensor>& inputs) {
+  return inputs.empty() ? std::nullopt : std::optional(inputs);
+}
+
+}  // namespace
+
+Work::Work(int rank, OperationInfo info)
+    : c10d::Work(rank, info.type, info.title, profiled(info.inputs)), info_(std::move(info)) {
+  info_.inputs.clear();
+}
+
+void Work::follow(std::vector<unisono::Work> works, Staging staging) {
+  staging_ = std::move(staging);
+  works_ = std::move(works);
+  // One more, so that it can't end while it begins.
+  n_under_way_ = works_.size() + 1;
+  info_.n_under_way->fetch_add(1);
+  for (const unisono::Work& work : works_) {
+    work.on_completion([self = shared()](std::exception_ptr error) { self->note_end(error); });
+  }
+  note_end(nullptr);
+}
+
+void Work::follow(std::vector<c10::intrusive_ptr<Work>> works) {
+  n_under_way_ = works.size() + 1;
+  info_.n_under_way->fetch_add(1);
+  for (const auto& work : works) {
+    work->on_end([self = shared()](std::exception_ptr error) { self->note_end(error); });
+  }
+  note_end(nullptr);
+}
+
+c10::intrusive_ptr<Work> Work::shared() {
+  return c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
+}
+
+void Work::on_end(Callback callback) {
+  std::exception_ptr error;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!completed_) {
+      callbacks_.push_back(std::move(callback));
+      return;
+    }
+    error = exception_;
+  }
+  callback(error);
+}
+
+void Work::note_end(std::exception_ptr error) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (first_error_ == nullptr) {
+      first_error_ = std::move(error);
+    }
+    if (--n_under_way_ > 0) {
+      return;
+    }
+    error = first_error_;
+  }
+  info_.n_under_way->fetch_sub(1);
+  end(std::move(error));
+}
+
+void Work::end(std::exception_ptr error) {
+  if (error == nullptr) {
+    try {
+      staging_.copy_back();
+      if (epilogue_ != nullptr) {
+        epilogue_();
+      }
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  epilogue_ = nullptr;
+  finish(translated(error));
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  std::vector<Callback> callbacks;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    future = future_;
+    callbacks.swap(callbacks_);
+  }
+  for (const Callback& callback : callbacks) {
+    callback(exception_);
+  }
+  if (future != nullptr) {
+    info_.futures->run([self = shared(), future] { self->complete_future(future); });
+  }
+}
+
+void Work::complete_future(const c10::intrusive_ptr<c10::ivalue::Future>& future) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (std::exchange(has_future_ended_, true)) {
+      return;
+    }
+  }
+  if (exception_ != nullptr) {
+    future->setError(exception_);
+  } else {
+    future->markCompleted(at::IValue(info_.outputs));
+  }
+}
+
+bool Work::wait(std::chrono::milliseconds timeout) {
+  const Deadline deadline = timeout == kNoTimeout ? Deadline::never() : Deadline::after(timeout);
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!completed_) {
+    if (deadline.has_passed()) {
+      lock.unlock();
+      reject("wait",
+             "the operation has not ended within the timeout of " +
+                 std::to_string(timeout.count()) + " ms");
+    }
+    const Deadline slice = earlier(deadline, Deadline::after(kSlice));
+    if (!cv_.wait_until(lock, slice.time(), [this] { return completed_; })) {
+      lock.unlock();
+      run_signal_handlers();
+      lock.lock();
+    }
+  }
+  if (exception_ != nullptr) {
+    std::rethrow_exception(exception_);
+  }
+  const c10::intrusive_ptr<c10::ivalue::Future> future = future_;
+  lock.unlock();
+  // Who has both may ask the future for its value now.
+  if (future != nullptr) {
+    future->wait();
+  }
+  return true;
+}
+
+bool Work::isCompleted() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return completed_ && (future_ == nullptr || future_->completed());
+}
+
+int Work::sourceRank() const {
+  return works_.empty() ? -1 : works_.front().source_rank();
+}
+
+std::vector<at::Tensor> Work::result() {
+  return info_.outputs;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
+  bool has_ended = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (future_ != nullptr) {
+      return future_;
+    }
+    future_ =
+        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    has_ended = completed_;
+  }
+  // Nothing is attached to it yet.
+  if (has_ended) {
+    complete_future(future_);
+  }
+  return future_;
+}
+
+std::uint64_t Work::getSequencenumber() const {
+  return works_.empty() ? 0 : works_.front().sequence_number();
+}
+
+}  // namespace unisono::python

@@ -1,0 +1,24 @@
+"""Unisono for Python: a backend of torch.distributed.
+
+Importing the package registers the backend "unisono" for CPU tensors.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ._build_info import TORCH_VERSION as _TORCH_VERSION
+from ._build_info import VERSION as __version__
+
+# The module's symbols are those of one release of torch; another would fail with a riddle.
+if torch.__version__.split("+")[0] != _TORCH_VERSION:
+    raise ImportError(
+        f"this unisono {__version__} was built for torch {_TORCH_VERSION}, but torch "
+        f"{torch.__version__} is installed: install torch=={_TORCH_VERSION}, or build unisono anew "
+        "with `pip install --no-build-isolation` from its sources"
+    )
+
+from ._backend import Options, init_process_group
+from ._C import Backend
+
+__all__ = ["Backend", "Options", "__version__", "init_process_group"]

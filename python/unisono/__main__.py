@@ -1,0 +1,5 @@
+"""`python -m unisono`: the program `unisono`."""
+
+from unisono._program import main
+
+main()

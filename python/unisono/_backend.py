@@ -1,0 +1,95 @@
+"""The backend "unisono", as torch.distributed makes and ends it."""
+
+from __future__ import annotations
+
+import atexit
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ._C import Backend, Options
+
+_CPU = torch.device("cpu")
+
+
+def _backend_of(group: dist.ProcessGroup) -> Backend | None:
+    """The group's backend for CPU tensors, if it is one of ours."""
+    try:
+        backend = group._get_backend(_CPU)
+    except RuntimeError:
+        return None
+    # TORCH_DISTRIBUTED_DEBUG=DETAIL puts a wrapper around it.
+    backend = getattr(backend, "wrapped_pg", backend)
+    return backend if isinstance(backend, Backend) else None
+
+
+def _parent_of(ranks: list[int]) -> Backend | None:
+    """The backend of the group of all, which the ranks of another group have met in already."""
+    if not ranks or not dist.is_initialized():
+        return None
+    return _backend_of(dist.group.WORLD)
+
+
+def _options_for(plan: Any, given: dist.Backend.Options | None) -> Options:
+    """What the group's options are, of its own: the given ones may be for several groups."""
+    # Those of another kind are for the backend of another device.
+    if not isinstance(given, Options):
+        given = Options()
+    is_set = given._timeout != dist.default_pg_timeout
+    options = Options(timeout=given._timeout if is_set else plan.timeout, algorithm=given.algorithm)
+    options.global_ranks_in_group = plan.global_ranks_in_group
+    options.group_name = plan.group_id
+    return options
+
+
+def _create(plan: Any, given: dist.Backend.Options | None) -> Backend:
+    """Makes a group's backend: what torch.distributed calls."""
+    options = _options_for(plan, given)
+    parent = _parent_of(plan.global_ranks_in_group)
+    return Backend(
+        store=plan.store,
+        rank=plan.group_rank,
+        size=plan.group_size,
+        timeout=options._timeout,
+        options=options,
+        parent_ranks=plan.global_ranks_in_group if parent else [],
+        parent=parent,
+    )
+
+
+def _leave_all() -> None:
+    """Ends the groups while Python still runs: their threads may need it for a callback."""
+    if not dist.is_initialized():
+        return
+    for group in list(dist.distributed_c10d._world.pg_map):
+        backend = _backend_of(group)
+        if backend is not None:
+            backend._leave()
+
+
+def init_process_group(
+    backend: str = "unisono",
+    init_method: str | None = None,
+    timeout: timedelta | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: dist.Store | None = None,
+    pg_options: Options | None = None,
+) -> None:
+    """torch.distributed.init_process_group() with backend "unisono"; needs no argument under a
+    launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `unisono run` does."""
+    dist.init_process_group(
+        backend,
+        init_method=init_method,
+        timeout=timeout,
+        world_size=world_size,
+        rank=rank,
+        store=store,
+        pg_options=pg_options,
+    )
+
+
+dist.Backend.register_backend("unisono", _create, extended_api=True, devices=["cpu"])
+atexit.register(_leave_all)

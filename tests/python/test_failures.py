@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+"""What goes wrong, and what Python programs hear of it."""
+
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from support import Job, run, start, tell
+
+FOREVER = timedelta(seconds=50)
+
+
+def caught(expected: type[BaseException], text: str, function) -> str:
+    """The message of the error that the function must raise, exactly of the type."""
+    try:
+        function()
+    except BaseException as error:
+        if type(error) is not expected or text not in str(error):
+            raise AssertionError(
+                f"{type(error).__name__}, not {expected.__name__}: {error}"
+            ) from error
+        return str(error)
+    raise AssertionError(f"no {expected.__name__} was raised")
+
+
+def wrong_arguments(rank: int, world: int) -> None:
+    group = dist.group.WORLD
+    t, u = torch.ones(2), torch.ones(2, dtype=torch.float64)
+    broadcast = dist.BroadcastOptions()
+    broadcast.rootRank, broadcast.rootTensor = world, 0
+    caught(RuntimeError, "invalid root rank", lambda: group.broadcast([t], broadcast))
+    broadcast.rootRank, broadcast.rootTensor = 0, 1
+    caught(RuntimeError, "invalid root tensor", lambda: group.broadcast([t], broadcast))
+    reduce = dist.ReduceOptions()
+    reduce.rootRank = -1
+    caught(RuntimeError, "invalid root rank", lambda: group.reduce([t], reduce))
+    single = "requires a single-element"
+    caught(RuntimeError, f"{single} tensor list", lambda: group.allreduce([t, t]))
+    caught(RuntimeError, f"{single} input tensor list", lambda: group.gather([[t] * world], [t, t]))
+    lists = f"{single} output list containing a list with {world} tensors"
+    caught(RuntimeError, lists, lambda: group.allgather([[t]], [t]))
+    caught(RuntimeError, "invalid tensor type", lambda: group.allgather([[u] * world], [t]))
+    larger = [[torch.ones(3)] * world]
+    caught(RuntimeError, "invalid tensor size", lambda: group.allgather(larger, [t]))
+    backend = group._get_backend(torch.device("cpu"))
+    caught(RuntimeError, "requires non-empty", lambda: backend.allreduce_coalesced([]))
+    caught(RuntimeError, "invalid tensor type", lambda: group.allreduce_coalesced([t, u]))
+    sparse = t.to_sparse()
+    caught(RuntimeError, "requires dense", lambda: backend.broadcast([sparse]))
+    minimum = dist.ReduceOp.MIN
+    caught(RuntimeError, "unsupported reduction", lambda: dist.all_reduce(sparse, minimum))
+    float8 = torch.ones(2).to(torch.float8_e4m3fn)
+    caught(RuntimeError, "can't be sent", lambda: dist.all_reduce(float8))
+    caught(RuntimeError, "invalid rank", lambda: group.send([t], world, 0))
+    # Nothing was sent: the group goes on.
+    dist.all_reduce(t)
+    assert t.tolist() == [world, world]
+
+
+def mismatch(rank: int, world: int, is_async: bool) -> str:
+    tensor = torch.ones(3 + rank)
+    work = lambda: dist.all_reduce(tensor, async_op=is_async)  # noqa: E731
+    text = caught(
+        dist.DistBackendError, "all_reduce", (lambda: work().wait()) if is_async else work
+    )
+    caught(dist.DistBackendError, "closed", lambda: dist.all_reduce(torch.ones(1)))
+    return text
+
+
+def wait_for_dead(rank: int, world: int, is_async: bool) -> str | None:
+    dist.barrier()
+    if rank == 1:
+        tell("ready")
+        time.sleep(FOREVER.total_seconds())
+    tensor = torch.ones(3)
+    if is_async:
+        work = dist.all_reduce(tensor, async_op=True)
+        text = caught(dist.DistNetworkError, "rank 1", work.wait)
+        assert not work.is_success() and work.exception() is not None
+        caught(dist.DistNetworkError, "rank 1", work.get_future().wait)
+        return text
+    return caught(dist.DistNetworkError, "rank 1", lambda: dist.all_reduce(tensor))
+
+
+def time_out(rank: int, world: int) -> None:
+    if rank == 0:
+        begin = time.monotonic()
+        caught(dist.DistBackendError, " timeout ", lambda: dist.barrier())
+        assert 0.3 < time.monotonic() - begin < 2
+    else:
+        time.sleep(1)
+
+
+def wait_with_limit(rank: int, world: int) -> None:
+    tensor = torch.ones(1)
+    if rank == 0:
+        work = dist.all_reduce(tensor, async_op=True)
+        caught(RuntimeError, "timeout", lambda: work.wait(timedelta(milliseconds=200)))
+        tell("ready")
+        work.wait()
+    else:
+        while not Path("ready").exists():
+            time.sleep(0.005)
+        dist.all_reduce(tensor)
+    assert tensor.item() == world
+
+
+def interrupted(rank: int, world: int, is_async: bool) -> float | None:
+    if rank == 1:
+        while not Path("done").exists():
+            time.sleep(0.005)
+        return None
+    tell("ready")
+    try:
+        work = dist.all_reduce(torch.ones(1), async_op=is_async)
+        work.wait()
+        raise AssertionError("wait() has returned")
+    except KeyboardInterrupt:
+        end = time.time()
+    dist.group.WORLD._get_backend(torch.device("cpu")).abort()
+    tell("done")
+    return end
+
+
+def aborted(rank: int, world: int) -> None:
+    if rank == 1:
+        while not Path("done").exists():
+            time.sleep(0.005)
+        return
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    threading.Timer(0.2, backend.abort).start()
+    begin = time.monotonic()
+    caught(dist.DistBackendError, "abort", lambda: dist.all_reduce(torch.ones(1)))
+    assert time.monotonic() - begin < 5
+    tell("done")
+
+
+def from_threads(rank: int, world: int) -> None:
+    groups = [dist.new_group() for _ in range(4)]
+    problems = []
+
+    def work(group) -> None:
+        try:
+            for i in range(200):
+                tensor = torch.full((5,), float(i))
+                work = dist.all_reduce(tensor, group=group, async_op=i % 2 == 0)
+                if work is not None:
+                    work.wait()
+                assert tensor.tolist() == [i * world] * 5
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=work, args=(group,)) for group in groups]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if problems:
+        raise problems[0]
+
+
+SCRIPT = """
+import os, sys, torch, torch.distributed as dist, unisono
+rank = int(sys.argv[1])
+unisono.init_process_group(init_method=f"file://{os.getcwd()}/store", rank=rank, world_size=2)
+tensor = torch.ones(2)
+dist.all_reduce(tensor, async_op=True).wait()
+dist.barrier()
+assert tensor.tolist() == [2, 2]
+"""
+# The child ends as any Python does.
+FORK = """
+child = os.fork()
+if child == 0:
+    sys.exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+dist.all_reduce(tensor)
+assert tensor.tolist() == [4, 4]
+"""
+# Rank 1 never answers.
+UNDER_WAY = """
+if rank == 0:
+    work = dist.all_reduce(tensor, async_op=True)
+else:
+    sys.stdin.read()
+"""
+
+
+class Failures(unittest.TestCase):
+    def test_wrong_arguments(self) -> None:
+        run(wrong_arguments, 2)
+
+    def test_mismatch_is_an_error_on_all_ranks(self) -> None:
+        for is_async in (False, True):
+            with self.subTest(is_async=is_async):
+                for text in run(mismatch, 2, is_async):
+                    self.assertIn("f32[3]", text)
+                    self.assertIn("f32[4]", text)
+
+    def test_killed_rank_is_named(self) -> None:
+        for is_async in (False, True):
+            with self.subTest(is_async=is_async):
+                job = start(wait_for_dead, 2, is_async)
+                job.wait_for("ready")
+                job.kill(1)
+                self.assertIsNotNone(job.results()[0])
+
+    def test_timeout_of_the_group(self) -> None:
+        run(time_out, 2, timeout=timedelta(milliseconds=400))
+
+    def test_wait_with_a_limit_leaves_the_operation_going(self) -> None:
+        run(wait_with_limit, 2)
+
+    def test_ctrl_c_ends_a_wait(self) -> None:
+        for is_async in (False, True):
+            with self.subTest(is_async=is_async):
+                job = start(interrupted, 2, is_async, timeout=FOREVER)
+                job.wait_for("ready")
+                time.sleep(0.5)
+                begin = time.time()
+                job.kill(0, signal.SIGINT)
+                self.assertLess(self.end_of(job) - begin, 0.2)
+
+    def end_of(self, job: Job) -> float:
+        (end, _) = job.results()
+        return end
+
+    def test_abort_releases_a_blocking_call(self) -> None:
+        run(aborted, 2, timeout=FOREVER)
+
+    def test_threads_with_a_group_each(self) -> None:
+        run(from_threads, 2)
+
+    def run_scripts(self, text: str) -> list[subprocess.CompletedProcess]:
+        with tempfile.TemporaryDirectory(prefix="unisono-python-") as folder:
+            processes = [
+                subprocess.Popen(
+                    [sys.executable, "-c", text, str(rank)],
+                    cwd=folder,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+                for rank in range(2)
+            ]
+            try:
+                # Rank 0 first: rank 1 may wait for its standard input to close.
+                outputs = [process.communicate(timeout=60)[0] for process in processes]
+            finally:
+                for process in processes:
+                    process.kill()
+            return [
+                subprocess.CompletedProcess(process.args, process.returncode, output)
+                for process, output in zip(processes, outputs, strict=True)
+            ]
+
+    def test_exit_without_destroying_the_group(self) -> None:
+        for rank, process in enumerate(self.run_scripts(SCRIPT)):
+            self.assertEqual(process.returncode, 0, f"rank {rank}: {process.stdout}")
+
+    def test_exit_of_a_forked_child(self) -> None:
+        for rank, process in enumerate(self.run_scripts(SCRIPT + FORK)):
+            self.assertEqual(process.returncode, 0, f"rank {rank}: {process.stdout}")
+
+    def test_exit_with_an_operation_under_way(self) -> None:
+        begin = time.monotonic()
+        rank_0, _ = self.run_scripts(SCRIPT + UNDER_WAY)
+        self.assertEqual(rank_0.returncode, 0, rank_0.stdout)
+        self.assertLess(time.monotonic() - begin, 40)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""The installed package: what it brings, what importing it costs, and which torch it takes."""
+
+import re
+import statistics
+import subprocess
+import sys
+import unittest
+from importlib import metadata
+from pathlib import Path
+
+import unisono
+
+IMPORT = """
+import sys, time
+import torch
+before = time.perf_counter()
+import unisono
+print(time.perf_counter() - before)
+"""
+OTHER_TORCH = """
+import torch
+torch.__version__ = "2.12.1+cpu"
+try:
+    import unisono
+except ImportError as error:
+    print(error)
+"""
+
+
+def python(*arguments: str) -> str:
+    return subprocess.run(
+        [sys.executable, *arguments], check=True, capture_output=True, text=True, timeout=60
+    ).stdout
+
+
+class Package(unittest.TestCase):
+    def test_comes_from_the_wheel(self) -> None:
+        folder = Path(unisono.__file__).parent
+        self.assertTrue(folder.is_relative_to(sys.prefix), folder)
+        names = {path.name for path in folder.iterdir()}
+        self.assertLessEqual({"py.typed", "_C.pyi", "bin"}, names)
+        self.assertEqual(metadata.version("unisono"), unisono.__version__)
+        self.assertEqual(metadata.requires("unisono"), ["torch==2.13.0"])
+
+    def test_brings_the_program(self) -> None:
+        script = Path(sys.prefix) / "bin" / "unisono"
+        texts = [
+            python("-m", "unisono", "--version"),
+            subprocess.run(
+                [script, "--version"], check=True, capture_output=True, text=True, timeout=60
+            ).stdout,
+        ]
+        for text in texts:
+            self.assertRegex(text, re.escape(unisono.__version__))
+
+    def test_import_is_cheap(self) -> None:
+        cost = statistics.median(float(python("-c", IMPORT)) for _ in range(3))
+        print(f"import unisono: {cost * 1e3:.1f} ms over import torch")
+        self.assertLess(cost, 0.05)
+
+    def test_refuses_another_torch(self) -> None:
+        text = python("-c", OTHER_TORCH)
+        self.assertIn("built for torch 2.13.0, but torch 2.12.1+cpu is installed", text)
+        self.assertIn("install torch==2.13.0", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
