@@ -205,27 +205,29 @@ TEST(Group, DestroyTwiceIsFineAndLaterCallsSaySo) {
 }
 
 TEST(Group, AnAbortEndsTheWaitsOfAllRanks) {
-  std::promise<void> over;
-  const std::shared_future<void> is_over = over.get_future().share();
-  const auto errors = errors_of_ranks(one_node(3), [&](ProcessGroup& group) {
-    if (group.rank() == 1) {
-      is_over.wait();  // Never calls the barrier that the others wait in.
-    } else if (group.rank() == 0) {
-      const Work work = group.barrier_async();
-      group.abort("somebody gave up");
-      group.abort("again");
-      work.wait();
-    } else {
-      try {
-        group.barrier();
-      } catch (const Error&) {
-        over.set_value();
-        throw;
+  for (const World& world : kLayouts) {
+    std::promise<void> over;
+    const std::shared_future<void> is_over = over.get_future().share();
+    const auto errors = errors_of_ranks(world, [&](ProcessGroup& group) {
+      if (group.rank() == 1) {
+        is_over.wait();  // Never calls the barrier that the others wait in.
+      } else if (group.rank() == 0) {
+        const Work work = group.barrier_async();
+        group.abort("somebody gave up");
+        group.abort("again");
+        work.wait();
+      } else {
+        try {
+          group.barrier();
+        } catch (const Error&) {
+          over.set_value();
+          throw;
+        }
       }
-    }
-  });
-  EXPECT_THAT(errors[0], HasSubstr("somebody gave up"));
-  EXPECT_THAT(errors[2], HasSubstr("somebody gave up"));
+    });
+    EXPECT_THAT(errors[0], HasSubstr("somebody gave up"));
+    EXPECT_THAT(errors[2], HasSubstr("somebody gave up"));
+  }
 }
 
 TEST(Work, TryWaitChangesNothingWhenTimeIsUp) {

@@ -23,6 +23,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/random_hex.h"
+#include "unisono/launch/environment.h"
 
 #include "support/temporary_folder.h"
 
