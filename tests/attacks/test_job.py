@@ -33,6 +33,8 @@ from support import Job
 from wire import Stranger
 
 N_SILENT = 200
+# Of more than 100 in 10 s a port would not name all.
+N_NAMED = 30
 NO_SECRET = "did not prove that it knows the job's secret"
 NO_TLS = "it speaks TLS, which this store does not"
 BREAK_OFF = {
@@ -127,7 +129,7 @@ class SlowStrangers:
 
     def __init__(self, port: Port) -> None:
         self.port = port
-        self.silent = [Stranger(port.number) for _ in range(N_SILENT)]
+        self.silent = [Stranger(port.number) for _ in range(N_NAMED)]
         self.slow = Stranger(port.number)
         self.is_over = threading.Event()
         self.thread = threading.Thread(target=self.speak)
