@@ -29,7 +29,7 @@ void read(std::string_view text) {
 }  // namespace
 }  // namespace unisono::fuzz
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   unisono::fuzz::read({reinterpret_cast<const char*>(data), size});
   return 0;
 }
