@@ -83,7 +83,7 @@ void Backend::abort() {
 
 void Backend::leave() {
   if (n_under_way_->load() > 0 && !is_in_child()) {
-    group_->abort("its process ends with operations under way");
+    without_gil([this] { group_->abort("its process ends with operations under way"); });
   }
   shutdown();
 }

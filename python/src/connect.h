@@ -13,7 +13,8 @@ namespace unisono::python {
 
 /// Who makes a group, and where its ranks meet.
 struct GroupPlan {
-  c10::intrusive_ptr<c10d::Store> store;  ///< Its keys are this group's alone.
+  /// Its keys are this group's, and those of groups made with the same ranks before it.
+  c10::intrusive_ptr<c10d::Store> store;
   int rank = 0;
   int world_size = 1;
   std::chrono::milliseconds timeout{};

@@ -38,6 +38,8 @@ c10::intrusive_ptr<Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& 
                                          const c10::intrusive_ptr<Options>& options,
                                          const std::vector<int>& parent_ranks,
                                          const c10::intrusive_ptr<Backend>& parent) {
+  // Not by a guard of the whole call: pybind11 writes down the new object after it.
+  const py::gil_scoped_release released;
   return c10::make_intrusive<Backend>(
       GroupPlan{.store = store,
                 .rank = rank,
@@ -70,7 +72,6 @@ void define_backend(py::module_& module) {
   using Released = py::call_guard<py::gil_scoped_release>;
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend")
       .def(py::init(&make_backend),
-           Released(),
            py::kw_only(),
            py::arg("store"),
            py::arg("rank"),

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <exception>
 #include <future>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -302,18 +303,52 @@ TEST(Group, AnInterruptedCallEndsTheGroupEverywhere) {
     const auto errors = errors_of_ranks(world, [&](ProcessGroup& group) {
       if (group.rank() == 1) {
         is_over.wait(false);
-        group.barrier();
-        return;
       }
       is_interrupted = group.rank() == 0;
       try {
-        group.barrier();
+        // To the others rank 0 has come to the first.
+        while (true) {
+          group.barrier();
+        }
       } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ErrorCode::kInterrupted);
-        is_over = true;
-        is_over.notify_all();
+        if (group.rank() == 0) {
+          EXPECT_EQ(error.code(), ErrorCode::kInterrupted);
+          is_over = true;
+          is_over.notify_all();
+        }
         throw;
       }
+    });
+    EXPECT_THAT(errors, Each(HasSubstr("somebody pressed a key")));
+  }
+}
+
+TEST(Group, AnInterruptedCallBehindAnotherEndsBothAndGivesTheBuffersBack) {
+  const Interruptions interruptions;
+  for (const World& world : kLayouts) {
+    std::atomic<bool> is_over = false;
+    const auto errors = errors_of_ranks(world, [&](ProcessGroup& group) {
+      if (group.rank() != 0) {
+        is_over.wait(false);
+        while (true) {
+          group.barrier();
+        }
+      }
+      const Work before = group.barrier_async();
+      auto values = std::make_unique<std::vector<float>>(100000, 1.0F);
+      is_interrupted = true;
+      try {
+        group.all_reduce(as_buffer(std::span(*values)));
+        ADD_FAILURE() << "nobody else has come";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kInterrupted);
+      }
+      values.reset();
+      is_over = true;
+      is_over.notify_all();
+      is_interrupted = false;
+      EXPECT_TRUE(before.is_completed());
+      before.wait();
     });
     EXPECT_THAT(errors, Each(HasSubstr("somebody pressed a key")));
   }

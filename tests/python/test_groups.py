@@ -101,13 +101,15 @@ def in_stores(rank: int, world: int) -> None:
     stores = [client, file, DelegatingStore(file), dist.PrefixStore("x", in_python)]
     for i, store in enumerate(stores):
         store = dist.PrefixStore(f"job {i}", store)
-        unisono.init_process_group(store=store, rank=rank, world_size=world)
-        group = dist.new_group([0, 1])
-        for one in (group, dist.group.WORLD):
-            tensor = torch.ones(1)
-            dist.all_reduce(tensor, group=one)
-            assert tensor.item() == world
-        dist.destroy_process_group()
+        # Under the same keys again, as where a launcher has the store.
+        for _ in range(2):
+            unisono.init_process_group(store=store, rank=rank, world_size=world)
+            group = dist.new_group([0, 1])
+            for one in (group, dist.group.WORLD):
+                tensor = torch.ones(1)
+                dist.all_reduce(tensor, group=one)
+                assert tensor.item() == world
+            dist.destroy_process_group()
 
 
 def many_groups(rank: int, world: int) -> float:

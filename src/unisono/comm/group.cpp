@@ -62,6 +62,19 @@ void Group::tell_failure() {
   changed_.notify_all();
 }
 
+// Its buffers are the caller's, who has them back when this ends, however it ends.
+void Group::await(std::shared_ptr<WorkState> state) {
+  try {
+    Work(state).wait();
+  } catch (const std::exception& error) {
+    if (!state->is_completed()) {
+      abort(error.what());
+      (void)state->wait_until(Deadline::never());
+    }
+    throw;
+  }
+}
+
 void Group::run(Call call) {
   if (links_->failure().is_set()) [[unlikely]] {
     tell_failure();
@@ -78,7 +91,7 @@ void Group::run(Call call) {
     }
   }
   if (state != nullptr) {
-    Work(std::move(state)).wait();
+    await(std::move(state));
     return;
   }
   // NOLINTNEXTLINE(bugprone-use-after-move): it is moved only where `state` is set.

@@ -20,6 +20,7 @@
 #include "unisono/base/bytes.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/interruption.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/group_lists.h"
 #include "unisono/comm/job.h"
@@ -34,6 +35,9 @@ using Timeout = std::optional<std::chrono::milliseconds>;
 // The numbers below are for groups that all ranks of a parent make together, and count by
 // themselves.
 constexpr std::uint32_t kFirstNumber = std::uint32_t{1} << 31;
+
+// Between looks at what else may end a wait.
+constexpr std::chrono::milliseconds kSlice{100};
 
 // What a rank tells the others.
 struct Entry {
@@ -104,14 +108,11 @@ class Meeting {
       mine.put(fingerprint_);
       return read_number(store_.compare_set("number", "", as_text(std::move(mine))));
     }
-    try {
-      return read_number(store_.get("number", deadline));
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kTimeout) {
-        throw;
-      }
+    const std::optional<std::string> number = get("number", deadline);
+    if (!number) {
       throw missing({});
     }
+    return read_number(*number);
   }
 
   // Who completes the group, or sees that it can't be, publishes what there is.
@@ -126,16 +127,11 @@ class Meeting {
 
   // All members, whose lists are the same.
   [[nodiscard]] std::vector<Entry> wait(Deadline deadline) {
-    std::string ready;
-    try {
-      ready = store_.get("ready", deadline);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kTimeout) {
-        throw;
-      }
+    const std::optional<std::string> ready = get("ready", deadline);
+    if (!ready) {
       throw missing(decode_entries(store_.try_get("members").value_or("")));
     }
-    std::vector<Entry> entries = decode_entries(ready);
+    std::vector<Entry> entries = decode_entries(*ready);
     for (const Entry& entry : entries) {
       if (entry.fingerprint != first_fingerprint_) {
         throw Error(ErrorCode::kMismatch,
@@ -150,6 +146,24 @@ class Meeting {
   }
 
  private:
+  // Nothing if it does not come. The store knows nothing of ranks that die, and of interruptions.
+  [[nodiscard]] std::optional<std::string> get(const std::string& key, Deadline deadline) {
+    while (true) {
+      try {
+        return store_.get(key, earlier(deadline, Deadline::after(kSlice)));
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::kTimeout) {
+          throw;
+        }
+      }
+      if (deadline.has_passed()) {
+        return std::nullopt;
+      }
+      parent_.check_open();
+      check_interruption();
+    }
+  }
+
   [[nodiscard]] std::uint32_t read_number(std::string_view text) {
     ByteReader reader(std::as_bytes(std::span(text)));
     const auto number = reader.get<std::uint32_t>();

@@ -11,11 +11,12 @@
 namespace unisono::comm {
 
 /// The group of some of `parent`'s ranks, which alone call this, with the same list: they meet in
-/// `store`, in keys that no other group has used. Each makes at most six requests, and one or two
-/// to the job's store for all of them together.
+/// `store`, in keys that no other group has used. Each makes a few requests, and a few more for
+/// each second that it waits; the job's store gets one from all of them together.
 ///
 /// Throws Error: kInvalidArgument for a wrong list or one without this rank, kMismatch on all ranks
-/// where lists differ, kTimeout with those that have not come, and what the stores throw.
+/// where lists differ, kTimeout with those that have not come, kClosed when `parent` fails
+/// meanwhile, and what the stores throw.
 [[nodiscard]] std::unique_ptr<Group> new_group_in(store::Store& store,
                                                   Group& parent,
                                                   const RankList& list,
