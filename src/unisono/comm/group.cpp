@@ -63,7 +63,7 @@ void Group::tell_failure() {
 }
 
 // Its buffers are the caller's, who has them back when this ends, however it ends.
-void Group::await(std::shared_ptr<WorkState> state) {
+void Group::await(const std::shared_ptr<WorkState>& state) {
   try {
     Work(state).wait();
   } catch (const std::exception& error) {
@@ -91,7 +91,7 @@ void Group::run(Call call) {
     }
   }
   if (state != nullptr) {
-    await(std::move(state));
+    await(state);
     return;
   }
   // NOLINTNEXTLINE(bugprone-use-after-move): it is moved only where `state` is set.

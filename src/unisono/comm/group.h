@@ -60,7 +60,7 @@ class Group {
   };
 
   void throw_if_closed() const UNISONO_REQUIRES(mutex_);
-  void await(std::shared_ptr<WorkState> state) UNISONO_EXCLUDES(mutex_);
+  void await(const std::shared_ptr<WorkState>& state) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] std::shared_ptr<WorkState> enqueue(Call call) UNISONO_REQUIRES(mutex_);
   [[nodiscard]] std::exception_ptr drive(const Call& call, engine::Caller caller);
   void tell_failure() UNISONO_EXCLUDES(mutex_);
