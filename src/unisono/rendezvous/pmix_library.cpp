@@ -21,6 +21,7 @@ void find(void* handle, const char* name, Function& function) {
 PmixLibrary load() {
   void* const handle = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): the C library keeps it for each thread.
     const char* const reason = ::dlerror();
     throw Error(ErrorCode::kNotFound,
                 fmt::format("PMIx can't be loaded: {}", reason == nullptr ? kFile : reason));
