@@ -43,12 +43,13 @@ std::optional<PlaceNote> decode_note(std::string_view text) {
   const auto version = take_field(text);
   const auto secret = take_field(text);
   const auto address = take_field(text);
-  if (!address || version != kVersion || !is_hex(*secret)) {
+  if (!secret || !address || version != kVersion || !is_hex(*secret)) {
     return std::nullopt;
   }
   PlaceNote note{.secret = std::string(*secret), .address = std::string(*address)};
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, note.port);
+  const std::string port(text);
+  const char* const end = port.c_str() + port.size();
+  const auto [stop, error] = std::from_chars(port.c_str(), end, note.port);
   const bool is_whole = error == std::errc() && stop == end;
   return is_whole && note.address.empty() == (note.port == 0) ? std::optional(note) : std::nullopt;
 }
