@@ -91,11 +91,16 @@ void Arguments::require_empty(const std::vector<std::vector<at::Tensor>>& lists,
   }
 }
 
-void Arguments::require_equal_lengths(std::size_t outputs, std::size_t inputs) const {
-  if (outputs != inputs) {
+void Arguments::require_pairs(at::TensorList outputs, at::TensorList inputs) const {
+  require_some(inputs, "input tensor list");
+  if (outputs.size() != inputs.size()) {
     reject("requires input/output tensor lists to have the same length, got " +
-           std::to_string(inputs) + " and " + std::to_string(outputs));
+           std::to_string(inputs.size()) + " and " + std::to_string(outputs.size()));
   }
+  require_dense(inputs);
+  require_dense(outputs);
+  require_same_type(inputs.front(), inputs);
+  require_same_type(inputs.front(), outputs);
 }
 
 }  // namespace unisono::python

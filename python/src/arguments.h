@@ -14,8 +14,6 @@ class Arguments {
   Arguments(const char* operation, int rank, int world_size)
       : operation_(operation), rank_(rank), world_size_(world_size) {}
 
-  [[nodiscard]] const char* operation() const { return operation_; }
-
   void require_root(std::int64_t root) const;
   void require_peer(int peer) const;
 
@@ -35,7 +33,9 @@ class Arguments {
   void require_one_list_for_all(const std::vector<std::vector<at::Tensor>>& lists,
                                 const char* which) const;
   void require_empty(const std::vector<std::vector<at::Tensor>>& lists, const char* which) const;
-  void require_equal_lengths(std::size_t outputs, std::size_t inputs) const;
+
+  /// As many outputs as inputs, and some; all dense and of one dtype.
+  void require_pairs(at::TensorList outputs, at::TensorList inputs) const;
 
   [[noreturn]] void reject(const std::string& problem) const;
 

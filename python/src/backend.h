@@ -119,6 +119,9 @@ class Backend final : public c10d::Backend {
   template <class Blocking, class Async>
   WorkHandle run(
       bool is_async, OperationInfo info, Staging staging, Blocking&& blocking, Async&& async);
+  // Does several of the core's operations, which `begin` returns, at the same time.
+  template <class Begin>
+  WorkHandle run_all(bool is_async, OperationInfo info, Staging staging, Begin&& begin);
   WorkHandle follow(c10::intrusive_ptr<Work> work,
                     std::vector<unisono::Work> parts,
                     Staging staging);

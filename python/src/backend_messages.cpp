@@ -30,13 +30,11 @@ Backend::WorkHandle Backend::send(Tensors& tensors, int to, int tag) {
   arguments.require_peer(to);
   const SendOptions core{.tag = tag, .timeout = timeout_.load()};
   Staging staging;
-  const Buffer buffer = with_translated_errors([&] { return staging.input(tensors.front()); });
-  return run(
-      true,
-      describe(OpType::SEND, "unisono:send", tensors, tensors),
-      std::move(staging),
-      [&] { group_->send(buffer, to, core); },
-      [&] { return group_->send_async(buffer, to, core); });
+  const Buffer buffer = staging.input(tensors.front());
+  return run_all(
+      true, describe(OpType::SEND, "unisono:send", tensors, tensors), std::move(staging), [&] {
+        return std::vector<unisono::Work>{group_->send_async(buffer, to, core)};
+      });
 }
 
 Backend::WorkHandle Backend::recv(Tensors& tensors, int from, int tag) {
@@ -55,13 +53,10 @@ Backend::WorkHandle Backend::receive(
   arguments.require_dense(tensors);
   const RecvOptions core{.tag = tag, .timeout = timeout_.load()};
   Staging staging;
-  const Buffer buffer = with_translated_errors([&] { return staging.output(tensors.front()); });
-  return run(
-      true,
-      describe(type, title, tensors, tensors),
-      std::move(staging),
-      [&] { group_->recv(buffer, from, core); },
-      [&] { return group_->recv_async(buffer, from, core); });
+  const Buffer buffer = staging.output(tensors.front());
+  return run_all(true, describe(type, title, tensors, tensors), std::move(staging), [&] {
+    return std::vector<unisono::Work>{group_->recv_async(buffer, from, core)};
+  });
 }
 
 Backend::WorkHandle Backend::barrier(const c10d::BarrierOptions& options) {

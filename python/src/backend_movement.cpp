@@ -51,8 +51,7 @@ Backend::WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOp
                                        .timeout = timeout(options.timeout)};
   Staging staging;
   const bool is_root = options.rootRank == getRank();
-  const Buffer buffer = with_translated_errors(
-      [&] { return is_root ? staging.input(tensors.front()) : staging.output(tensors.front()); });
+  const Buffer buffer = is_root ? staging.input(tensors.front()) : staging.output(tensors.front());
   return run(
       options.asyncOp,
       describe(OpType::BROADCAST, "unisono:broadcast", tensors, tensors),
@@ -74,12 +73,8 @@ Backend::WorkHandle Backend::allgather(std::vector<Tensors>& outputs,
   arguments.require_alike(inputs.front(), blocks);
   const AllGatherOptions core{.timeout = timeout(options.timeout)};
   Staging staging;
-  Buffer in;
-  std::vector<Buffer> outs;
-  with_translated_errors([&] {
-    in = staging.input(inputs.front());
-    outs = staging.outputs(blocks);
-  });
+  const Buffer in = staging.input(inputs.front());
+  const std::vector<Buffer> outs = staging.outputs(blocks);
   return run(
       options.asyncOp,
       describe(OpType::ALLGATHER, "unisono:all_gather", inputs, blocks),
@@ -99,12 +94,7 @@ Backend::WorkHandle Backend::_allgather_base(at::Tensor& output,
 Backend::WorkHandle Backend::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const Arguments arguments("all_gather_into_tensor", getRank(), getSize());
-  arguments.require_some(inputs, "input tensor list");
-  arguments.require_equal_lengths(outputs.size(), inputs.size());
-  arguments.require_dense(inputs);
-  arguments.require_dense(outputs);
-  arguments.require_same_type(inputs.front(), inputs);
-  arguments.require_same_type(inputs.front(), outputs);
+  arguments.require_pairs(outputs, inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (outputs[i].numel() != inputs[i].numel() * getSize()) {
       arguments.reject("output tensor size must be equal to world_size times input tensor size");
@@ -112,12 +102,8 @@ Backend::WorkHandle Backend::allgather_into_tensor_coalesced(
   }
   const AllGatherOptions core{.timeout = timeout(options.timeout)};
   Staging staging;
-  std::vector<Buffer> ins;
-  std::vector<Buffer> outs;
-  with_translated_errors([&] {
-    ins = staging.inputs(inputs);
-    outs = staging.outputs(outputs);
-  });
+  const std::vector<Buffer> ins = staging.inputs(inputs);
+  const std::vector<Buffer> outs = staging.outputs(outputs);
   const bool is_one = ins.size() == 1;
   return run(
       options.asyncOp,
@@ -162,24 +148,24 @@ Backend::WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs,
     all.insert(all.end(), of_rank.begin(), of_rank.end());
   }
   const AllGatherOptions core{.timeout = timeout(options.timeout)};
-  auto work = c10::make_intrusive<Work>(
-      getRank(), describe(OpType::ALLGATHER_COALESCED, "unisono:all_gather", inputs, all));
-  return with_translated_errors([&]() -> WorkHandle {
-    Staging staging;
-    std::vector<unisono::Work> parts;
+  Staging staging;
+  const std::vector<Buffer> ins = staging.inputs(inputs);
+  std::vector<std::vector<Buffer>> outs(inputs.size());
+  for (const Tensors& of_rank : outputs) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      std::vector<Buffer> outs;
-      for (const Tensors& of_rank : outputs) {
-        outs.push_back(staging.output(of_rank[i]));
-      }
-      parts.push_back(group_->all_gather_async(staging.input(inputs[i]), outs, core));
+      outs[i].push_back(staging.output(of_rank[i]));
     }
-    const WorkHandle handle = follow(std::move(work), std::move(parts), std::move(staging));
-    if (!options.asyncOp) {
-      handle->wait();
-    }
-    return handle;
-  });
+  }
+  return run_all(options.asyncOp,
+                 describe(OpType::ALLGATHER_COALESCED, "unisono:all_gather", inputs, all),
+                 std::move(staging),
+                 [&] {
+                   std::vector<unisono::Work> parts;
+                   for (std::size_t i = 0; i < ins.size(); ++i) {
+                     parts.push_back(group_->all_gather_async(ins[i], outs[i], core));
+                   }
+                   return parts;
+                 });
 }
 
 Backend::WorkHandle Backend::gather(std::vector<Tensors>& outputs,
@@ -202,12 +188,8 @@ Backend::WorkHandle Backend::gather(std::vector<Tensors>& outputs,
   const unisono::GatherOptions core{.root = static_cast<int>(options.rootRank),
                                     .timeout = timeout(options.timeout)};
   Staging staging;
-  Buffer in;
-  std::vector<Buffer> outs;
-  with_translated_errors([&] {
-    in = staging.input(inputs.front());
-    outs = staging.outputs(blocks);
-  });
+  const Buffer in = staging.input(inputs.front());
+  const std::vector<Buffer> outs = staging.outputs(blocks);
   return run(
       options.asyncOp,
       describe(OpType::GATHER, "unisono:gather", inputs, blocks),
@@ -236,12 +218,8 @@ Backend::WorkHandle Backend::scatter(Tensors& outputs,
   const unisono::ScatterOptions core{.root = static_cast<int>(options.rootRank),
                                      .timeout = timeout(options.timeout)};
   Staging staging;
-  std::vector<Buffer> ins;
-  Buffer out;
-  with_translated_errors([&] {
-    ins = staging.inputs(blocks);
-    out = staging.output(outputs.front());
-  });
+  const std::vector<Buffer> ins = staging.inputs(blocks);
+  const Buffer out = staging.output(outputs.front());
   return run(
       options.asyncOp,
       describe(OpType::SCATTER, "unisono:scatter", blocks, outputs),
@@ -263,12 +241,8 @@ Backend::WorkHandle Backend::alltoall_base(at::Tensor& output,
   core.in_counts = counts_of(input_splits, input, getSize());
   core.out_counts = counts_of(output_splits, output, getSize());
   Staging staging;
-  Buffer in;
-  Buffer out;
-  with_translated_errors([&] {
-    in = staging.input(input);
-    out = staging.output(output);
-  });
+  const Buffer in = staging.input(input);
+  const Buffer out = staging.output(output);
   return run(
       options.asyncOp,
       describe(OpType::ALLTOALL_BASE, "unisono:all_to_all", {input}, {output}),
@@ -293,12 +267,8 @@ Backend::WorkHandle Backend::alltoall(Tensors& outputs,
   arguments.require_same_type(inputs.front(), outputs);
   const unisono::AllToAllOptions core{.timeout = timeout(options.timeout)};
   Staging staging;
-  std::vector<Buffer> ins;
-  std::vector<Buffer> outs;
-  with_translated_errors([&] {
-    ins = staging.inputs(inputs);
-    outs = staging.outputs(outputs);
-  });
+  const std::vector<Buffer> ins = staging.inputs(inputs);
+  const std::vector<Buffer> outs = staging.outputs(outputs);
   return run(
       options.asyncOp,
       describe(OpType::ALLTOALL, "unisono:all_to_all", inputs, outputs),

@@ -29,7 +29,7 @@ Backend::WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOp
                               .timeout = timeout(options.timeout),
                               .algorithm = options_->algorithm};
   Staging staging;
-  const Buffer buffer = with_translated_errors([&] { return staging.in_out(tensors.front()); });
+  const Buffer buffer = staging.in_out(tensors.front());
   return run(
       options.asyncOp,
       describe(OpType::ALLREDUCE, "unisono:all_reduce", tensors, tensors),
@@ -54,11 +54,9 @@ Backend::WorkHandle Backend::allreduce_coalesced(Tensors& tensors,
                               .algorithm = options_->algorithm};
   Staging staging;
   std::vector<Buffer> buffers;
-  with_translated_errors([&] {
-    for (const at::Tensor& tensor : tensors) {
-      buffers.push_back(staging.in_out(tensor));
-    }
-  });
+  for (const at::Tensor& tensor : tensors) {
+    buffers.push_back(staging.in_out(tensor));
+  }
   return run(
       options.asyncOp,
       describe(OpType::ALLREDUCE_COALESCED, "unisono:all_reduce", tensors, tensors),
@@ -80,8 +78,7 @@ Backend::WorkHandle Backend::reduce(Tensors& tensors, const c10d::ReduceOptions&
                                     .timeout = timeout(options.timeout)};
   Staging staging;
   const bool is_root = options.rootRank == getRank();
-  const Buffer in = with_translated_errors(
-      [&] { return is_root ? staging.in_out(tensors.front()) : staging.input(tensors.front()); });
+  const Buffer in = is_root ? staging.in_out(tensors.front()) : staging.input(tensors.front());
   const Buffer out = is_root ? in : Buffer();
   return run(
       options.asyncOp,
@@ -104,12 +101,8 @@ Backend::WorkHandle Backend::reduce_scatter(Tensors& outputs,
   const unisono::ReduceScatterOptions core{.op = reduce_op_of(options.reduceOp, "reduce_scatter"),
                                            .timeout = timeout(options.timeout)};
   Staging staging;
-  std::vector<Buffer> ins;
-  Buffer out;
-  with_translated_errors([&] {
-    ins = staging.inputs(blocks);
-    out = staging.output(outputs.front());
-  });
+  const std::vector<Buffer> ins = staging.inputs(blocks);
+  const Buffer out = staging.output(outputs.front());
   return run(
       options.asyncOp,
       describe(OpType::REDUCE_SCATTER, "unisono:reduce_scatter", blocks, outputs),
@@ -130,12 +123,7 @@ Backend::WorkHandle Backend::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
   const char* const operation = "reduce_scatter_tensor";
   const Arguments arguments(operation, getRank(), getSize());
-  arguments.require_some(inputs, "input tensor list");
-  arguments.require_equal_lengths(outputs.size(), inputs.size());
-  arguments.require_dense(inputs);
-  arguments.require_dense(outputs);
-  arguments.require_same_type(inputs.front(), inputs);
-  arguments.require_same_type(inputs.front(), outputs);
+  arguments.require_pairs(outputs, inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].numel() != outputs[i].numel() * getSize()) {
       arguments.reject("input tensor must be the same size as output size times world size");
@@ -144,12 +132,8 @@ Backend::WorkHandle Backend::reduce_scatter_tensor_coalesced(
   const unisono::ReduceScatterOptions core{.op = reduce_op_of(options.reduceOp, operation),
                                            .timeout = timeout(options.timeout)};
   Staging staging;
-  std::vector<Buffer> ins;
-  std::vector<Buffer> outs;
-  with_translated_errors([&] {
-    ins = staging.inputs(inputs);
-    outs = staging.outputs(outputs);
-  });
+  const std::vector<Buffer> ins = staging.inputs(inputs);
+  const std::vector<Buffer> outs = staging.outputs(outputs);
   const bool is_one = ins.size() == 1;
   return run(
       options.asyncOp,

@@ -15,17 +15,32 @@ namespace unisono::python {
 template <class Blocking, class Async>
 Backend::WorkHandle Backend::run(
     bool is_async, OperationInfo info, Staging staging, Blocking&& blocking, Async&& async) {
+  if (is_async) {
+    return run_all(true, std::move(info), std::move(staging), [&] {
+      return std::vector<unisono::Work>{async()};
+    });
+  }
   auto work = c10::make_intrusive<Work>(getRank(), std::move(info));
   return with_translated_errors([&]() -> WorkHandle {
-    if (is_async) {
-      std::vector<unisono::Work> parts;
-      parts.push_back(async());
-      return follow(std::move(work), std::move(parts), std::move(staging));
-    }
     blocking();
     staging.copy_back();
     work->end(nullptr);
     return work;
+  });
+}
+
+template <class Begin>
+Backend::WorkHandle Backend::run_all(bool is_async,
+                                     OperationInfo info,
+                                     Staging staging,
+                                     Begin&& begin) {
+  auto work = c10::make_intrusive<Work>(getRank(), std::move(info));
+  return with_translated_errors([&]() -> WorkHandle {
+    const WorkHandle handle = follow(std::move(work), begin(), std::move(staging));
+    if (!is_async) {
+      handle->wait();
+    }
+    return handle;
   });
 }
 

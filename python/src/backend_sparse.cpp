@@ -115,24 +115,20 @@ Backend::WorkHandle Backend::all_reduce_sparse(Tensors& tensors,
     tensor.copy_(sum.coalesce());
   };
 
-  auto work = c10::make_intrusive<Work>(
-      getRank(), describe(c10d::OpType::_ALLREDUCE_SPARSE, "unisono:all_reduce", tensors, tensors));
-  work->set_epilogue(std::move(add_up));
-  return with_translated_errors([&]() -> WorkHandle {
-    const auto gather = [&](const at::Tensor& in, const Gathered& out) {
-      AllGatherOptions uneven = core;
-      uneven.counts = out.counts;
-      return group_->all_gather_async(as_buffer(in.view({-1})), as_buffer(out.all), uneven);
-    };
-    std::vector<unisono::Work> parts;
-    parts.push_back(gather(indices, all_indices));
-    parts.push_back(gather(values, all_values));
-    const WorkHandle handle = follow(std::move(work), std::move(parts), Staging());
-    if (!options.asyncOp) {
-      handle->wait();
-    }
-    return handle;
-  });
+  Staging staging;
+  staging.at_end(std::move(add_up));
+  const auto gather = [&](const at::Tensor& in, const Gathered& out) {
+    AllGatherOptions uneven = core;
+    uneven.counts = out.counts;
+    return group_->all_gather_async(as_buffer(in.view({-1})), as_buffer(out.all), uneven);
+  };
+  return run_all(options.asyncOp,
+                 describe(c10d::OpType::_ALLREDUCE_SPARSE, "unisono:all_reduce", tensors, tensors),
+                 std::move(staging),
+                 [&] {
+                   return std::vector<unisono::Work>{gather(indices, all_indices),
+                                                     gather(values, all_values)};
+                 });
 }
 
 }  // namespace unisono::python

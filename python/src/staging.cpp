@@ -10,6 +10,8 @@
 #include "unisono/base/buffer.h"
 #include "unisono/torch/tensor.h"
 
+#include "errors.h"
+
 namespace unisono::python {
 namespace {
 
@@ -17,7 +19,11 @@ bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
 
-// Others are for as_buffer() to refuse, which says why.
+Buffer buffer_of(const at::Tensor& tensor) {
+  return with_translated_errors([&] { return as_buffer(tensor); });
+}
+
+// Others are for buffer_of() to refuse, which says why.
 bool can_be_copied(const at::Tensor& tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided && tensor.device().is_cpu();
 }
@@ -36,9 +42,9 @@ at::Tensor plain_like(const at::Tensor& tensor) {
 
 Buffer Staging::input(const at::Tensor& tensor) {
   if (!can_be_copied(tensor) || is_plain(tensor)) {
-    return as_buffer(tensor);
+    return buffer_of(tensor);
   }
-  return as_buffer(plain_copy(tensor));
+  return buffer_of(plain_copy(tensor));
 }
 
 std::vector<Buffer> Staging::inputs(at::TensorList tensors) {
@@ -52,9 +58,9 @@ std::vector<Buffer> Staging::inputs(at::TensorList tensors) {
 
 Buffer Staging::output(const at::Tensor& tensor) {
   if (!can_be_copied(tensor) || is_plain(tensor)) {
-    return as_buffer(tensor);
+    return buffer_of(tensor);
   }
-  return as_buffer(copies_.emplace_back(plain_like(tensor), tensor).first);
+  return buffer_of(copies_.emplace_back(plain_like(tensor), tensor).first);
 }
 
 std::vector<Buffer> Staging::outputs(at::TensorList tensors) {
@@ -68,13 +74,9 @@ std::vector<Buffer> Staging::outputs(at::TensorList tensors) {
 
 Buffer Staging::in_out(const at::Tensor& tensor) {
   if (!can_be_copied(tensor) || is_plain(tensor)) {
-    return as_buffer(tensor);
+    return buffer_of(tensor);
   }
-  return as_buffer(copies_.emplace_back(plain_copy(tensor), tensor).first);
-}
-
-void Staging::add_copy(at::Tensor copy, at::Tensor tensor) {
-  copies_.emplace_back(std::move(copy), std::move(tensor));
+  return buffer_of(copies_.emplace_back(plain_copy(tensor), tensor).first);
 }
 
 void Staging::copy_back() {
@@ -83,6 +85,10 @@ void Staging::copy_back() {
     tensor.copy_(copy);
   }
   copies_.clear();
+  for (const auto& step : steps_) {
+    step();
+  }
+  steps_.clear();
 }
 
 }  // namespace unisono::python

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,7 @@
 namespace unisono::python {
 
 /// The memory in which the core works on tensors: their own where they are contiguous, else a copy,
-/// from which copy_back() brings the results.
+/// from which copy_back() brings the results. Throws PyTorch's exceptions.
 class Staging {
  public:
   /// Holds the tensor's elements.
@@ -24,16 +25,15 @@ class Staging {
   /// Both.
   Buffer in_out(const at::Tensor& tensor);
 
-  /// `copies` are this operation's own, of the tensors' sizes: their elements become the tensors'.
-  void add_copy(at::Tensor copy, at::Tensor tensor);
+  /// What copy_back() does besides, when the operation's own memory has the results.
+  void at_end(std::function<void()> step) { steps_.push_back(std::move(step)); }
 
   /// After the operation, on any thread.
   void copy_back();
 
-  [[nodiscard]] bool is_empty() const { return copies_.empty(); }
-
  private:
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  // Copy, tensor.
+  std::vector<std::function<void()>> steps_;
 };
 
 }  // namespace unisono::python

@@ -93,14 +93,10 @@ void Work::end(std::exception_ptr error) {
   if (error == nullptr) {
     try {
       staging_.copy_back();
-      if (epilogue_ != nullptr) {
-        epilogue_();
-      }
     } catch (...) {
       error = std::current_exception();
     }
   }
-  epilogue_ = nullptr;
   finish(translated(error));
   c10::intrusive_ptr<c10::ivalue::Future> future;
   std::vector<Callback> callbacks;

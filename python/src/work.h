@@ -46,9 +46,6 @@ class Work final : public c10d::Work {
   /// Something else ended the operation; null after success.
   void end(std::exception_ptr error);
 
-  /// What is done on the thread that ends the operation, before anybody hears of the end.
-  void set_epilogue(std::function<void()> epilogue) { epilogue_ = std::move(epilogue); }
-
   /// Throws RuntimeError when the time is up, which leaves the operation going on; 0 is for ever.
   /// On the main thread, Ctrl-C ends it with KeyboardInterrupt.
   bool wait(std::chrono::milliseconds timeout) override;
@@ -68,7 +65,6 @@ class Work final : public c10d::Work {
   void complete_future(const c10::intrusive_ptr<c10::ivalue::Future>& future);
 
   OperationInfo info_;
-  std::function<void()> epilogue_;
   Staging staging_;
   std::vector<unisono::Work> works_;
   // Guarded by the base class's mutex_.

@@ -3,7 +3,6 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <fstream>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,30 +16,21 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
-#include "unisono/store/hash_store.h"
-#include "unisono/store/prefix_store.h"
 
-#include "support/process.h"
+#include "new_group_support.h"
 #include "support/ranks.h"
 
 namespace unisono {
 namespace {
 
 using test::errors_of_ranks;
-using test::n_entries;
+using test::kLayouts;
 using test::one_node;
 using test::run_ranks;
+using test::sum_of;
 using test::World;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-const std::vector<World> kLayouts{
-    one_node(4), World{.nodes = {"a", "a", "b", "b"}}, World{.nodes = {"a", "b", "a", "b"}}};
-
-int sum_of(ProcessGroup& group, int value) {
-  group.all_reduce(as_buffer(std::span(&value, 1)));
-  return value;
-}
 
 TEST(NewGroup, ItsMembersSumAmongThemselvesAndTheOthersGetNone) {
   for (const World& world : kLayouts) {
@@ -150,47 +140,16 @@ TEST(NewGroup, MessagesGoByTheRanksOfTheGroup) {
   }
 }
 
-// Of the arenas, which are this process's only shared memory.
-std::int64_t resident_arena_kib() {
-  std::ifstream file("/proc/self/status");
-  for (std::string word; file >> word;) {
-    if (word == "RssShmem:") {
-      std::int64_t kib = 0;
-      file >> kib;
-      return kib;
-    }
-  }
-  ADD_FAILURE() << "/proc/self/status has no RssShmem";
-  return 0;
-}
-
 TEST(NewGroup, AThousandLeaveNothingBehind) {
   for (const World& world : {one_node(3), World{.nodes = {"a", "b", "a"}}}) {
     run_ranks(world, [](ProcessGroup& group) {
-      const auto make_and_use = [&] {
+      test::expect_a_thousand_to_leave_nothing(group, [&](int /*round*/) {
         const auto inner = group.new_group(std::vector{2, 0});
         if (inner != nullptr) {
           ASSERT_EQ(sum_of(*inner, 1), 2);
           inner->destroy();
         }
-      };
-      for (int round = 0; round < 20; ++round) {
-        make_and_use();
-      }
-      group.barrier();
-      const int n_descriptors = n_entries("/proc/self/fd");
-      const int n_threads = n_entries("/proc/self/task");
-      const std::int64_t n_kib = resident_arena_kib();
-      group.barrier();
-      for (int round = 0; round < 1000; ++round) {
-        make_and_use();
-      }
-      group.barrier();
-      EXPECT_LE(n_entries("/proc/self/fd"), n_descriptors + 8);
-      EXPECT_LE(n_entries("/proc/self/task"), n_threads);
-      // A thousand boards that were kept would be some 40 MiB.
-      EXPECT_LE(resident_arena_kib(), n_kib + 8192);
-      group.barrier();
+      });
     });
   }
 }
@@ -213,148 +172,6 @@ TEST(NewGroup, WrongListsAreRefusedAndTheGroupGoesOn) {
             ErrorCode::kMismatch,
             "rank 1 gave other lists of ranks than rank 0");
     EXPECT_EQ(sum_of(group, 1), 3);
-  });
-}
-
-TEST(NewGroupInAStore, ItsMembersAloneCallIt) {
-  for (const World& world : kLayouts) {
-    const auto store = std::make_shared<store::HashStore>();
-    run_ranks(world, [&](ProcessGroup& group) {
-      if (group.rank() == 1) {
-        EXPECT_EQ(sum_of(group, 1), 4);
-        return;
-      }
-      const auto inner = group.new_group(std::vector{3, 0, 2}, *store);
-      const std::array<int, 4> expected{1, -1, 2, 0};
-      EXPECT_EQ(inner->rank(), expected[static_cast<std::size_t>(group.rank())]);
-      EXPECT_EQ(inner->world_size(), 3);
-      std::vector<int> values(300000, group.rank());
-      inner->all_reduce(as_buffer(std::span(values)));
-      EXPECT_EQ(values.back(), 5);
-      EXPECT_EQ(sum_of(group, 1), 4);
-    });
-  }
-}
-
-// They have a rank in common, or none; and groups that all make come between.
-TEST(NewGroupInAStore, ManyGoOnBesideEachOther) {
-  for (const World& world : kLayouts) {
-    const auto store = std::make_shared<store::HashStore>();
-    run_ranks(world, [&](ProcessGroup& group) {
-      const int rank = group.rank();
-      const auto make = [&](const std::vector<int>& list, const char* name) {
-        store::PrefixStore own(name, store);
-        return group.new_group(list, own);
-      };
-      std::vector<std::shared_ptr<ProcessGroup>> groups;
-      groups.push_back(rank < 2 ? make({0, 1}, "low") : make({2, 3}, "high"));
-      groups.push_back(group.split(rank % 2, 0));
-      if (rank != 0) {
-        groups.push_back(make({1, 2, 3}, "three"));
-      }
-      groups.push_back(group.new_group(std::vector{0, 1, 2, 3}));
-      for (const auto& inner : groups) {
-        EXPECT_EQ(sum_of(*inner, 1), inner->world_size());
-      }
-      EXPECT_EQ(sum_of(*groups.front(), rank), rank < 2 ? 1 : 5);
-    });
-  }
-}
-
-TEST(NewGroupInAStore, ListsThatDifferAreAMismatchOnEveryRankAtOnce) {
-  const std::vector<std::vector<std::vector<int>>> cases{
-      {{0, 1}, {1, 0}}, {{0, 1}, {0, 1, 2}}, {{0, 1, 2}, {1, 0}}};
-  for (const auto& lists : cases) {
-    const auto store = std::make_shared<store::HashStore>();
-    run_ranks(one_node(3), [&](ProcessGroup& group) {
-      if (group.rank() < 2) {
-        try {
-          (void)group.new_group(lists[static_cast<std::size_t>(group.rank())], *store);
-          ADD_FAILURE() << "accepted";
-        } catch (const Error& error) {
-          EXPECT_EQ(error.code(), ErrorCode::kMismatch) << error.what();
-          EXPECT_THAT(error.what(), HasSubstr("gave another list of ranks"));
-        }
-      }
-      EXPECT_EQ(sum_of(group, 1), 3);
-    });
-  }
-}
-
-TEST(NewGroupInAStore, ARankThatDoesNotComeIsNamed) {
-  const auto store = std::make_shared<store::HashStore>();
-  run_ranks(one_node(4), [&](ProcessGroup& group) {
-    const auto error_of = [&](const std::vector<int>& list, const char* name) {
-      store::PrefixStore own(name, store);
-      try {
-        (void)group.new_group(list, own, {.timeout = std::chrono::milliseconds(200)});
-        return std::string("accepted");
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ErrorCode::kTimeout);
-        return std::string(error.what());
-      }
-    };
-    if (group.rank() == 1) {
-      EXPECT_EQ(error_of({1, 2, 0, 3}, "first"),
-                "new_group: rank 1 waited in vain for ranks 2, 0, 3 of [1, 2, 0, 3]");
-      EXPECT_EQ(error_of({2, 1}, "second"),
-                "new_group: rank 1 waited in vain for rank 2 of [2, 1]");
-    }
-    EXPECT_EQ(sum_of(group, 1), 4);
-  });
-}
-
-TEST(NewGroupInAStore, WrongCallsAreRefused) {
-  const auto store = std::make_shared<store::HashStore>();
-  run_ranks(one_node(2), [&](ProcessGroup& group) {
-    const auto error_of = [&](const std::vector<int>& list) {
-      try {
-        (void)group.new_group(list, *store, {.timeout = std::chrono::seconds(5)});
-        return std::string("accepted");
-      } catch (const Error& error) {
-        return std::string(error.what());
-      }
-    };
-    EXPECT_THAT(error_of({}), HasSubstr("a list of ranks is empty"));
-    EXPECT_THAT(error_of({0, 2}), HasSubstr("rank 2 is outside a world of 2"));
-    EXPECT_THAT(error_of({1 - group.rank()}), HasSubstr("whose ranks alone meet in the store"));
-    EXPECT_EQ(sum_of(group, 1), 2);
-    if (group.rank() == 0) {
-      store->set("number", "junk");
-      EXPECT_THAT(error_of({0}), HasSubstr("does another group use the same prefix?"));
-    }
-    group.destroy();
-    EXPECT_THAT(error_of({0, 1}), HasSubstr("destroyed"));
-  });
-}
-
-TEST(NewGroupInAStore, AThousandLeaveNothingBehind) {
-  const auto store = std::make_shared<store::HashStore>();
-  run_ranks(World{.nodes = {"a", "b", "a"}}, [&](ProcessGroup& group) {
-    const auto make_and_use = [&](int round) {
-      if (group.rank() != 1) {
-        store::PrefixStore own(std::to_string(round), store);
-        const auto inner = group.new_group(std::vector{2, 0}, own);
-        ASSERT_EQ(sum_of(*inner, 1), 2);
-        inner->destroy();
-      }
-    };
-    for (int round = 0; round < 20; ++round) {
-      make_and_use(round);
-    }
-    group.barrier();
-    const int n_descriptors = n_entries("/proc/self/fd");
-    const int n_threads = n_entries("/proc/self/task");
-    const std::int64_t n_kib = resident_arena_kib();
-    group.barrier();
-    for (int round = 20; round < 1020; ++round) {
-      make_and_use(round);
-    }
-    group.barrier();
-    EXPECT_LE(n_entries("/proc/self/fd"), n_descriptors + 8);
-    EXPECT_LE(n_entries("/proc/self/task"), n_threads);
-    EXPECT_LE(resident_arena_kib(), n_kib + 8192);
-    group.barrier();
   });
 }
 

@@ -5,16 +5,13 @@
 
 #include <dlfcn.h>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <span>
 #include <stdexcept>
 #include <string_view>
 
-#include "unisono/base/buffer.h"
-#include "unisono/comm/process_group.h"
+#include "all_reduce_ones.h"
 
 namespace {
 
@@ -25,18 +22,6 @@ Function find(void* library, const char* name) {
     throw std::runtime_error(::dlerror());
   }
   return reinterpret_cast<Function>(found);
-}
-
-void all_reduce() {
-  const auto group = unisono::init_process_group();
-  std::array<float, 4> values{};
-  values.fill(1);
-  group->all_reduce(unisono::as_buffer(std::span<float>(values)));
-  std::printf("(%d,%d) all_reduce(ones)=%g\n",
-              group->rank(),
-              group->world_size(),
-              static_cast<double>(values[0]));
-  unisono::destroy_process_group();
 }
 
 void call_mpi(bool is_ok, const char* what) {
@@ -63,8 +48,8 @@ int main(int argc, char** argv) {
     if (when == "before") {
       call_mpi(init(nullptr, nullptr) == 0, "MPI_Init");
     }
-    all_reduce();
-    all_reduce();
+    all_reduce_ones();
+    all_reduce_ones();
     if (when == "after") {
       call_mpi(init(nullptr, nullptr) == 0, "MPI_Init");
     }

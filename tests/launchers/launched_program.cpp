@@ -1,24 +1,13 @@
-// A rank as users write it, without a word about launchers.
+// A rank.
 
-#include <array>
 #include <cstdio>
 #include <exception>
-#include <span>
 
-#include "unisono/base/buffer.h"
-#include "unisono/comm/process_group.h"
+#include "all_reduce_ones.h"
 
 int main() {
   try {
-    const auto group = unisono::init_process_group();
-    std::array<float, 4> values{};
-    values.fill(1);
-    group->all_reduce(unisono::as_buffer(std::span<float>(values)));
-    std::printf("(%d,%d) all_reduce(ones)=%g\n",
-                group->rank(),
-                group->world_size(),
-                static_cast<double>(values[0]));
-    unisono::destroy_process_group();
+    all_reduce_ones();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "launched_program: %s\n", error.what());
     return 1;

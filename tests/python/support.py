@@ -34,6 +34,14 @@ def init(rank: int, world_size: int, folder: str, **options: Any) -> None:
     )
 
 
+def _wait_for(file: Path, limit: float) -> None:
+    end = time.monotonic() + limit
+    while not file.exists():
+        if time.monotonic() > end:
+            raise AssertionError(f"no rank has come to '{file.name}' in {limit} s")
+        time.sleep(0.005)  # Files come without a call.
+
+
 @dataclass
 class Job:
     """Ranks that have been started."""
@@ -46,12 +54,8 @@ class Job:
         os.kill(self.processes[rank].pid, number)
 
     def wait_for(self, name: str, limit: float = 30) -> None:
-        """Until a rank has made the file in the job's folder."""
-        end = time.monotonic() + limit
-        while not (Path(self.folder.name) / name).exists():
-            if time.monotonic() > end:
-                raise AssertionError(f"no rank has come to '{name}' in {limit} s")
-            time.sleep(0.005)
+        """Until a rank has told `name`."""
+        _wait_for(Path(self.folder.name) / name, limit)
 
     def results(self, limit: float = 60) -> list[Any]:
         """What the ranks returned; None for one that was killed. Raises what a rank raised."""
@@ -115,6 +119,14 @@ def run(body: Callable[..., Any], world_size: int, *arguments: Any, **options: A
     return start(body, world_size, *arguments, **options).results()
 
 
-def tell(name: str) -> None:
-    """Makes the file that Job.wait_for() waits for."""
-    Path(name).touch()
+def tell(name: str, text: str = "") -> None:
+    """On a rank: lets Job.wait_for() and hear() go on."""
+    unfinished = Path(f"{name}.new")
+    unfinished.write_text(text)
+    unfinished.rename(name)
+
+
+def hear(name: str, limit: float = 30) -> str:
+    """On a rank: the text that another has told, as soon as it has."""
+    _wait_for(Path(name), limit)
+    return Path(name).read_text()

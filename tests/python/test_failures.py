@@ -9,11 +9,10 @@ import threading
 import time
 import unittest
 from datetime import timedelta
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from support import Job, run, start, tell
+from support import Job, hear, run, start, tell
 
 FOREVER = timedelta(seconds=50)
 
@@ -79,7 +78,7 @@ def wait_for_dead(rank: int, world: int, is_async: bool) -> str | None:
     dist.barrier()
     if rank == 1:
         tell("ready")
-        time.sleep(FOREVER.total_seconds())
+        time.sleep(FOREVER.total_seconds())  # Until it is killed.
     tensor = torch.ones(3)
     if is_async:
         work = dist.all_reduce(tensor, async_op=True)
@@ -96,7 +95,7 @@ def time_out(rank: int, world: int) -> None:
         caught(dist.DistBackendError, " timeout ", lambda: dist.barrier())
         assert 0.3 < time.monotonic() - begin < 2
     else:
-        time.sleep(1)
+        time.sleep(1)  # Comes too late.
 
 
 def wait_with_limit(rank: int, world: int) -> None:
@@ -107,16 +106,14 @@ def wait_with_limit(rank: int, world: int) -> None:
         tell("ready")
         work.wait()
     else:
-        while not Path("ready").exists():
-            time.sleep(0.005)
+        hear("ready")
         dist.all_reduce(tensor)
     assert tensor.item() == world
 
 
 def interrupted(rank: int, world: int, is_async: bool) -> float | None:
     if rank == 1:
-        while not Path("done").exists():
-            time.sleep(0.005)
+        hear("done")
         return None
     tell("ready")
     try:
@@ -132,8 +129,7 @@ def interrupted(rank: int, world: int, is_async: bool) -> float | None:
 
 def aborted(rank: int, world: int) -> None:
     if rank == 1:
-        while not Path("done").exists():
-            time.sleep(0.005)
+        hear("done")
         return
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
     threading.Timer(0.2, backend.abort).start()
@@ -224,7 +220,7 @@ class Failures(unittest.TestCase):
             with self.subTest(is_async=is_async):
                 job = start(interrupted, 2, is_async, timeout=FOREVER)
                 job.wait_for("ready")
-                time.sleep(0.5)
+                time.sleep(0.5)  # It waits asleep by then.
                 begin = time.time()
                 job.kill(0, signal.SIGINT)
                 self.assertLess(self.end_of(job) - begin, 0.2)

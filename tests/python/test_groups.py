@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from support import run
+from support import hear, run, tell
 from torch import nn
 
 import unisono
@@ -86,16 +86,10 @@ def in_stores(rank: int, world: int) -> None:
     """Groups of jobs that meet in stores of every kind."""
     dist.barrier()
     dist.destroy_process_group()
-    port = 0
     if rank == 0:
         server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        port = server.port
-        Path("port.new").write_text(str(port))
-        Path("port.new").rename("port")
-    while not Path("port").exists():
-        time.sleep(0.005)
-    port = int(Path("port").read_text())
-    client = dist.TCPStore("127.0.0.1", port, is_master=False)
+        tell("port", str(server.port))
+    client = dist.TCPStore("127.0.0.1", int(hear("port")), is_master=False)
     file = dist.FileStore(f"{Path.cwd()}/other", world)
     in_python = DelegatingStore(client)  # Lives as long as Python knows it, says torch.
     stores = [client, file, DelegatingStore(file), dist.PrefixStore("x", in_python)]

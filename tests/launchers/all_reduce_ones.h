@@ -1,0 +1,21 @@
+#pragma once
+
+#include <array>
+#include <cstdio>
+#include <span>
+
+#include "unisono/base/buffer.h"
+#include "unisono/comm/process_group.h"
+
+/// A process group from begin to end, as users write it, without a word about launchers.
+inline void all_reduce_ones() {
+  const auto group = unisono::init_process_group();
+  std::array<float, 4> values{};
+  values.fill(1);
+  group->all_reduce(unisono::as_buffer(std::span<float>(values)));
+  std::printf("(%d,%d) all_reduce(ones)=%g\n",
+              group->rank(),
+              group->world_size(),
+              static_cast<double>(values[0]));
+  unisono::destroy_process_group();
+}
