@@ -122,6 +122,42 @@ TEST_P(CoalescedWorlds, AllGatherIsThatOfEachBuffer) {
   }
 }
 
+// This rank's block of each.
+std::vector<Buffer> own_blocks(const ProcessGroup& group, std::vector<Buffer> wholes) {
+  for (Buffer& whole : wholes) {
+    whole.count /= group.world_size();
+    whole.data = static_cast<std::byte*>(whole.data) + group.rank() * whole.n_bytes();
+  }
+  return wholes;
+}
+
+TEST_P(CoalescedWorlds, AllGatherAndReduceScatterWorkInPlace) {
+  for (const test::World& world : test::worlds_of(GetParam())) {
+    run_ranks(world, [](ProcessGroup& group) {
+      constexpr DType kDType = DType::kInt32;
+      for (const std::vector<std::int64_t>& counts : kLists) {
+        std::vector<Bytes> in_place =
+            contributions(kDType, counts, group.world_size(), group.rank());
+        std::vector<Bytes> apart = in_place;
+        const std::vector<Buffer> in_place_wholes = as_elements(in_place, kDType);
+        const std::vector<Buffer> wholes = as_elements(apart, kDType);
+
+        group.all_gather_coalesced(own_blocks(group, in_place_wholes), in_place_wholes);
+        for (const Buffer& whole : wholes) {
+          group.all_gather(own_blocks(group, {whole}).front(), whole);
+        }
+        ASSERT_EQ(in_place, apart);
+
+        group.reduce_scatter_coalesced(in_place_wholes, own_blocks(group, in_place_wholes));
+        for (const Buffer& whole : wholes) {
+          group.reduce_scatter(whole, own_blocks(group, {whole}).front());
+        }
+        ASSERT_EQ(in_place, apart);
+      }
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, CoalescedWorlds, ::testing::Values(1, 2, 3, 5));
 
 TEST(Coalesced, AsynchronousOnesKeepTheOrderOfCalls) {
@@ -182,6 +218,9 @@ TEST(Coalesced, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
     refuses([&] { group.all_gather_coalesced(Buffers{f}, Buffers{t}, {.counts = {10, 10}}); },
             "counts must be empty");
     refuses([&] { group.reduce_scatter_coalesced(Buffers{f}, Buffers{f}); }, "in[0]");
+    const Buffer middle{.data = twice.data() + 5, .count = 10, .dtype = DType::kFloat32};
+    refuses([&] { group.all_gather_coalesced(Buffers{middle}, Buffers{t}); }, "overlap");
+    refuses([&] { group.reduce_scatter_coalesced(Buffers{t}, Buffers{middle}); }, "overlap");
     refuses([&] { group.all_reduce_coalesced(Buffers{f}, {.op = kBxor}); }, "bxor");
     group.all_reduce_coalesced(Buffers{f});
     EXPECT_EQ(floats.front(), 2.0F);

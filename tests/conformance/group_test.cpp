@@ -14,7 +14,6 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/base/interruption.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
 
@@ -273,106 +272,6 @@ TEST(Work, ADefaultOneIsComplete) {
   EXPECT_TRUE(work.is_completed());
   work.wait();
   EXPECT_EQ(work.source_rank(), -1);
-}
-
-// Threads of this process that are to end their waits.
-thread_local bool is_interrupted = false;
-
-class Interruptions {
- public:
-  Interruptions() {
-    set_interruption_check([] {
-      if (is_interrupted) {
-        throw Error(ErrorCode::kInterrupted, "somebody pressed a key");
-      }
-    });
-  }
-
-  ~Interruptions() { set_interruption_check(nullptr); }
-
-  Interruptions(const Interruptions&) = delete;
-  Interruptions& operator=(const Interruptions&) = delete;
-  Interruptions(Interruptions&&) = delete;
-  Interruptions& operator=(Interruptions&&) = delete;
-};
-
-TEST(Group, AnInterruptedCallEndsTheGroupEverywhere) {
-  const Interruptions interruptions;
-  for (const World& world : kLayouts) {
-    std::atomic<bool> is_over = false;
-    const auto errors = errors_of_ranks(world, [&](ProcessGroup& group) {
-      if (group.rank() == 1) {
-        is_over.wait(false);
-      }
-      is_interrupted = group.rank() == 0;
-      try {
-        // To the others rank 0 has come to the first.
-        while (true) {
-          group.barrier();
-        }
-      } catch (const Error& error) {
-        if (group.rank() == 0) {
-          EXPECT_EQ(error.code(), ErrorCode::kInterrupted);
-          is_over = true;
-          is_over.notify_all();
-        }
-        throw;
-      }
-    });
-    EXPECT_THAT(errors, Each(HasSubstr("somebody pressed a key")));
-  }
-}
-
-TEST(Group, AnInterruptedCallBehindAnotherEndsBothAndGivesTheBuffersBack) {
-  const Interruptions interruptions;
-  for (const World& world : kLayouts) {
-    std::atomic<bool> is_over = false;
-    const auto errors = errors_of_ranks(world, [&](ProcessGroup& group) {
-      if (group.rank() != 0) {
-        is_over.wait(false);
-        while (true) {
-          group.barrier();
-        }
-      }
-      const Work before = group.barrier_async();
-      auto values = std::make_unique<std::vector<float>>(100000, 1.0F);
-      is_interrupted = true;
-      try {
-        group.all_reduce(as_buffer(std::span(*values)));
-        ADD_FAILURE() << "nobody else has come";
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ErrorCode::kInterrupted);
-      }
-      values.reset();
-      is_over = true;
-      is_over.notify_all();
-      is_interrupted = false;
-      EXPECT_TRUE(before.is_completed());
-      before.wait();
-    });
-    EXPECT_THAT(errors, Each(HasSubstr("somebody pressed a key")));
-  }
-}
-
-TEST(Work, AnInterruptionEndsTheWaitAndNotTheOperation) {
-  const Interruptions interruptions;
-  run_ranks(one_node(2), [](ProcessGroup& group) {
-    std::vector<int> values(1000, 1);
-    if (group.rank() == 0) {
-      const Work work = group.all_reduce_async(as_buffer(std::span(values)));
-      is_interrupted = true;
-      EXPECT_THROW(work.wait(), Error);
-      is_interrupted = false;
-      int go = 1;
-      group.send(as_buffer(std::span(&go, 1)), 1);
-      work.wait();
-    } else {
-      int go = 0;
-      group.recv(as_buffer(std::span(&go, 1)), 0);
-      group.all_reduce(as_buffer(std::span(values)));
-    }
-    EXPECT_EQ(values.back(), 2);
-  });
 }
 
 TEST(Group, MemoryThatDoesNotFitIsRefusedWithTheSetting) {

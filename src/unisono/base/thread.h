@@ -15,4 +15,7 @@ namespace unisono {
                                        const std::string& failure,
                                        std::function<void()> body);
 
+/// Whether the calling thread was started so. Such a thread may be the one that an end waits for.
+[[nodiscard]] bool is_started_thread();
+
 }  // namespace unisono

@@ -43,6 +43,19 @@ void check_buffers(const Arguments& arguments,
   }
 }
 
+// Those of `parts`, one for each of `wholes`, that are not its very block of this rank.
+std::vector<Buffer> without_own_blocks(const Arguments& arguments, Buffers parts, Buffers wholes) {
+  std::vector<Buffer> others;
+  for (std::size_t index = 0; index < parts.size(); ++index) {
+    const auto* const own = static_cast<const std::byte*>(wholes[index].data) +
+                            arguments.rank() * parts[index].n_bytes();
+    if (parts[index].data != own) {
+      others.push_back(parts[index]);
+    }
+  }
+  return others;
+}
+
 void check_blocks_are_equal(const Arguments& arguments, std::span<const std::int64_t> counts) {
   if (!counts.empty()) {
     throw arguments.invalid("blocks of different sizes can't be coalesced: counts must be empty");
@@ -91,7 +104,7 @@ Call all_gather_coalesced_call(Links& links,
   check_blocks_are_equal(arguments, options.counts);
   check_buffers(arguments, ins, "in", ins, 1);
   check_buffers(arguments, outs, "out", ins, arguments.world_size());
-  arguments.check_apart(ins, outs, -1, -1);
+  arguments.check_apart(without_own_blocks(arguments, ins, outs), outs, -1, -1);
   return {
       .operation = operation_of(OperationKind::kAllGatherCoalesced, ins, outs, outs, options.label),
       .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
@@ -105,7 +118,7 @@ Call reduce_scatter_coalesced_call(Links& links,
   check_blocks_are_equal(arguments, options.counts);
   check_buffers(arguments, outs, "out", outs, 1);
   check_buffers(arguments, ins, "in", outs, arguments.world_size());
-  arguments.check_apart(ins, outs, -1, -1);
+  arguments.check_apart(ins, without_own_blocks(arguments, outs, ins), -1, -1);
   engine::Operation operation =
       operation_of(OperationKind::kReduceScatterCoalesced, ins, outs, ins, options.label);
   reduce_as(operation, options);

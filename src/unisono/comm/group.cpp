@@ -10,6 +10,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/interruption.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
 #include "unisono/comm/work.h"
@@ -25,7 +26,11 @@ Group::Group(std::shared_ptr<Job> job, std::shared_ptr<Links> links)
 }
 
 Group::~Group() {
-  destroy();
+  try {
+    destroy();
+  } catch (const std::exception&) {
+    return;  // Interrupted; who interrupts finds another way to say so.
+  }
 }
 
 void Group::throw_if_closed() const {
@@ -188,8 +193,27 @@ void Group::make_progress() {
   }
 }
 
+bool Group::is_drained_by(Deadline deadline) {
+  {
+    const MutexLock lock(mutex_);
+    while (is_driven_ || !queue_.empty()) {
+      if (deadline.is_never()) {
+        changed_.wait(mutex_);
+      } else if (!changed_.wait_until(mutex_, deadline.time())) {
+        return false;
+      }
+    }
+  }
+  return links_->messenger().drain(deadline);
+}
+
+void Group::drain() {
+  while (!is_drained_by(next_interruption_check())) {
+    check_interruption();
+  }
+}
+
 void Group::destroy() {
-  std::thread progress;
   {
     const MutexLock lock(mutex_);
     if (is_destroyed_) {
@@ -197,9 +221,20 @@ void Group::destroy() {
     }
     is_destroyed_ = true;
     is_stopping_ = true;
-    progress = std::move(progress_thread_);
   }
   changed_.notify_all();
+  std::exception_ptr interruption;
+  try {
+    drain();
+  } catch (const std::exception& error) {
+    interruption = std::current_exception();
+    abort(error.what());
+  }
+  std::thread progress;
+  {
+    const MutexLock lock(mutex_);
+    progress = std::move(progress_thread_);
+  }
   if (progress.joinable()) {
     progress.join();
   }
@@ -210,6 +245,9 @@ void Group::destroy() {
     }
   }
   links_->leave();
+  if (interruption != nullptr) {
+    std::rethrow_exception(interruption);
+  }
 }
 
 void Group::abort(const std::string& reason) {

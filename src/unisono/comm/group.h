@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/mutex.h"
 #include "unisono/comm/call.h"
 #include "unisono/comm/job.h"
@@ -47,7 +48,8 @@ class Group {
   /// Runs the operation on the progress thread.
   [[nodiscard]] Work submit(Call call) UNISONO_EXCLUDES(mutex_);
 
-  /// Ends what is under way, then leaves. Does nothing the second time.
+  /// Ends what is under way, then leaves. Does nothing the second time. An interruption aborts what
+  /// is under way, and is thrown when the group has been left.
   void destroy() UNISONO_EXCLUDES(mutex_);
 
   /// Makes what is under way, and every later call, fail with kClosed and the reason.
@@ -60,6 +62,8 @@ class Group {
   };
 
   void throw_if_closed() const UNISONO_REQUIRES(mutex_);
+  void drain() UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] bool is_drained_by(Deadline deadline) UNISONO_EXCLUDES(mutex_);
   void await(const std::shared_ptr<WorkState>& state) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] std::shared_ptr<WorkState> enqueue(Call call) UNISONO_REQUIRES(mutex_);
   [[nodiscard]] std::exception_ptr drive(const Call& call, engine::Caller caller);

@@ -30,6 +30,9 @@ namespace {
 // Time for the peers to read why this rank gave up, or to answer what is no longer needed.
 constexpr std::chrono::milliseconds kLinger{250};
 
+// What was sent before its rank left is here by then.
+constexpr std::chrono::seconds kReceivePatience{1};
+
 // Between looks at what ranks have written down of their failures.
 constexpr std::chrono::milliseconds kReasonsPause{150};
 
@@ -230,6 +233,9 @@ void Messenger::finish_request(MessageRequest& request) {
   if (request.state != nullptr) {
     finished_.emplace_back(&request);
   }
+  if (is_stopping_ && requests_.empty()) {
+    changed_.notify_all();
+  }
 }
 
 std::string Messenger::name_of(const MessageRequest& request) const {
@@ -249,11 +255,27 @@ void Messenger::end_all() {
   messages_.abandon();
   error_ = error;
   while (!requests_.empty()) {
-    MessageRequest& request = *requests_.back();
-    request.error = error;
-    request.has_ended = true;
-    finish_request(request);
+    fail_request(*requests_.back(), error);
   }
+}
+
+void Messenger::fail_request(MessageRequest& request, const Error& error) {
+  request.error = error;
+  request.has_ended = true;
+  finish_request(request);
+}
+
+void Messenger::give_up_receives() {
+  for (engine::Message* const message : messages_.give_up_receives()) {
+    auto& request = static_cast<MessageRequest&>(*message);
+    fail_request(request,
+                 Error(ErrorCode::kClosed,
+                       fmt::format("{}: the process group was destroyed before a message came",
+                                   name_of(request))));
+  }
+  // Whose threads sleep.
+  changed_.notify_all();
+  wake();
 }
 
 void Messenger::check_requests() {
@@ -337,21 +359,37 @@ void Messenger::adopt_delivered(std::chrono::milliseconds linger) noexcept {
   }
 }
 
+bool Messenger::drain(Deadline deadline) {
+  const MutexLock lock(mutex_);
+  if (!std::exchange(is_stopping_, true)) {
+    giving_up_ = Deadline::after(kReceivePatience);
+    changed_.notify_all();
+    wake();
+  }
+  while (!requests_.empty() || is_listening_) {
+    if (giving_up_.has_passed()) {
+      giving_up_ = Deadline::never();
+      give_up_receives();
+    } else if (deadline.has_passed()) {
+      return false;
+    } else if (const Deadline next = earlier(deadline, giving_up_); next.is_never()) {
+      changed_.wait(mutex_);
+    } else {
+      (void)changed_.wait_until(mutex_, next.time());
+    }
+  }
+  return true;
+}
+
 void Messenger::finish() {
+  (void)drain(Deadline::never());
   std::thread progress;
   {
     const MutexLock lock(mutex_);
-    is_stopping_ = true;
     progress = std::move(progress_thread_);
   }
-  changed_.notify_all();
-  wake();
   if (progress.joinable()) {
     progress.join();
-  }
-  const MutexLock lock(mutex_);
-  while (!requests_.empty() || is_listening_) {
-    changed_.wait(mutex_);  // Until the threads in run() have ended, and the watcher.
   }
 }
 

@@ -83,7 +83,12 @@ class Messenger {
   /// Tells the ranks of other nodes that this rank's group failed, and why.
   void abort(const Error& reason) noexcept UNISONO_EXCLUDES(mutex_);
 
-  /// Waits for the messages in flight, and takes no more.
+  /// Takes no more messages, and waits for those in flight until the deadline: returns whether all
+  /// have ended. Receives for which nothing has come a second after the first call fail with
+  /// kClosed: nobody may be left who sends.
+  bool drain(Deadline deadline) UNISONO_EXCLUDES(mutex_);
+
+  /// Waits for all, and ends the progress thread.
   void finish() UNISONO_EXCLUDES(mutex_);
 
   /// After finish(): tells the ranks of other nodes that this one leaves in good order, unless it
@@ -103,6 +108,8 @@ class Messenger {
   void enroll(MessageRequest& request) UNISONO_REQUIRES(mutex_);
   void finish_request(MessageRequest& request) UNISONO_REQUIRES(mutex_);
   void end_all() UNISONO_REQUIRES(mutex_);
+  void fail_request(MessageRequest& request, const Error& error) UNISONO_REQUIRES(mutex_);
+  void give_up_receives() UNISONO_REQUIRES(mutex_);
   void note(const Error& error) UNISONO_REQUIRES(mutex_);
   void check_requests() UNISONO_REQUIRES(mutex_);
   void abort_streams(const Error& reason) noexcept UNISONO_REQUIRES(mutex_);
@@ -157,6 +164,8 @@ class Messenger {
   bool is_settling_ UNISONO_GUARDED_BY(mutex_) = false;
   bool has_aborted_ UNISONO_GUARDED_BY(mutex_) = false;
   bool is_stopping_ UNISONO_GUARDED_BY(mutex_) = false;
+  // Since it is: when receives are given up; never, once they are.
+  Deadline giving_up_ UNISONO_GUARDED_BY(mutex_) = Deadline::never();
   bool is_listening_ UNISONO_GUARDED_BY(mutex_) = false;
   std::uint64_t n_messages_ UNISONO_GUARDED_BY(mutex_) = 0;
   // A thread sleeps for all, or is about to; in poll(2) if `is_polling_`.

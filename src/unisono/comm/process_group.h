@@ -75,7 +75,8 @@ class ProcessGroup {
   Work all_reduce_coalesced_async(std::span<const Buffer> in_out,
                                   const AllReduceOptions& options = {});
 
-  /// reduce_scatter() of each of `ins` into each of `outs`, in the same way. Blocks are equal.
+  /// reduce_scatter() of each of `ins` into each of `outs`, in the same way. Blocks are equal; an
+  /// output may be its input's block of this rank.
   void reduce_scatter_coalesced(std::span<const Buffer> ins,
                                 std::span<const Buffer> outs,
                                 const ReduceScatterOptions& options = {});
@@ -83,7 +84,8 @@ class ProcessGroup {
                                       std::span<const Buffer> outs,
                                       const ReduceScatterOptions& options = {});
 
-  /// all_gather() of each of `ins` into each of `outs`, in the same way. Blocks are equal.
+  /// all_gather() of each of `ins` into each of `outs`, in the same way. Blocks are equal; an input
+  /// may be its output's block of this rank.
   void all_gather_coalesced(std::span<const Buffer> ins,
                             std::span<const Buffer> outs,
                             const AllGatherOptions& options = {});
@@ -225,7 +227,8 @@ class ProcessGroup {
 
   /// Waits for the operations in flight (at most until their timeouts), tells the other ranks that
   /// this one leaves, and lets go of threads, sockets and the store; memory of allocate() stays
-  /// until group and buffers are gone. A second call does nothing. Later operations throw kClosed.
+  /// until group and buffers are gone. Receives for which no message has come after a second fail
+  /// with kClosed. A second call does nothing. Later operations throw kClosed.
   void destroy();
 
   /// Closes the group at once: operations in flight end with kClosed and `reason`, here and on the

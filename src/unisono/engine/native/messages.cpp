@@ -76,6 +76,12 @@ void Messages::end_part(Message& message) {
   }
 }
 
+std::vector<Message*> Messages::give_up_receives() {
+  std::vector<Message*> receives(posted_.begin(), posted_.end());
+  posted_.clear();
+  return receives;
+}
+
 void Messages::abandon() {
   for (MessagePeer& peer : peers_) {
     peer.outgoing.clear();

@@ -63,6 +63,9 @@ class Messages {
   /// Whether a rank of another node has said that it leaves.
   [[nodiscard]] bool has_left(int rank) const;
 
+  /// Forgets the receives for which no message has begun, and returns them.
+  [[nodiscard]] std::vector<Message*> give_up_receives();
+
   /// Forgets all that is under way.
   void abandon();
 

@@ -88,7 +88,9 @@ Fd Mesh::connect(int rank, transport::Patience& patience) const {
       socket =
           net::connect_tcp(member.address, earlier(patience.deadline(), Deadline::after(kAttempt)));
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::kTimeout && !last_attempt.has_passed()) {
+      // All ranks have listened since before they met: one that refuses is gone.
+      if (error.code() == ErrorCode::kTimeout && !last_attempt.has_passed() &&
+          !net::is_refused(member.address, Deadline::after(kAttempt))) {
         continue;
       }
       throw Error(ErrorCode::kPeerLost,
