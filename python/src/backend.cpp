@@ -2,18 +2,20 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "unisono/base/mutex.h"
+#include "unisono/base/thread.h"
 #include "unisono/comm/work.h"
 
 #include "connect.h"
@@ -23,6 +25,13 @@
 #include "work.h"
 
 namespace unisono::python {
+namespace {
+
+constexpr auto is_of_this_thread = [](const auto& coalesced) {
+  return coalesced.thread == std::this_thread::get_id();
+};
+
+}  // namespace
 
 Backend::Backend(const GroupPlan& plan, c10::intrusive_ptr<python::Options> options)
     : c10d::Backend(plan.rank, plan.world_size),
@@ -42,11 +51,19 @@ Backend::~Backend() {
     new std::shared_ptr<FutureRunner>(std::move(futures_));
     return;
   }
-  try {
-    leave();
-  } catch (const std::exception&) {
-    // Nobody is left to hear of it; the others see that this rank is gone.
+  if (is_started_thread()) {
+    // One of those that the end waits for: what was attached to a future had the last share.
+    std::thread([group = std::move(group_), futures = std::move(futures_)] {
+      group->destroy();
+      futures->stop();
+    }).detach();
     return;
+  }
+  try {
+    give_up();
+    shutdown();
+  } catch (...) {
+    report_unraisable();
   }
 }
 
@@ -81,11 +98,10 @@ void Backend::abort() {
   with_translated_errors([this] { group_->abort("abort() was called"); });
 }
 
-void Backend::leave() {
+void Backend::give_up() {
   if (n_under_way_->load() > 0 && !is_in_child()) {
     without_gil([this] { group_->abort("its process ends with operations under way"); });
   }
-  shutdown();
 }
 
 std::uint64_t Backend::getSequenceNumberForGroup() {
@@ -94,27 +110,38 @@ std::uint64_t Backend::getSequenceNumberForGroup() {
 
 void Backend::startCoalescing() {
   const MutexLock lock(mutex_);
-  coalesced_.emplace();
+  // What a block that ended with an exception has left.
+  std::erase_if(coalesced_, is_of_this_thread);
+  coalesced_.push_back({.thread = std::this_thread::get_id(), .works = {}});
 }
 
 Backend::WorkHandle Backend::endCoalescing() {
-  std::optional<std::vector<c10::intrusive_ptr<Work>>> parts;
+  Works parts;
   {
     const MutexLock lock(mutex_);
-    parts.swap(coalesced_);
+    const auto found = std::find_if(coalesced_.begin(), coalesced_.end(), is_of_this_thread);
+    if (found == coalesced_.end()) {
+      reject("end_coalescing", "there was no start_coalescing");
+    }
+    parts.swap(found->works);
+    coalesced_.erase(found);
   }
-  if (!parts) {
-    reject("end_coalescing", "there was no start_coalescing");
-  }
-  Tensors outputs;
-  for (const auto& part : *parts) {
-    const Tensors more = part->result();
-    outputs.insert(outputs.end(), more.begin(), more.end());
-  }
-  auto work = c10::make_intrusive<Work>(
-      getRank(), describe(c10d::OpType::COALESCED, nullptr, {}, std::move(outputs)));
-  work->follow(*std::move(parts));
+  auto work =
+      c10::make_intrusive<Work>(getRank(), describe(c10d::OpType::COALESCED, nullptr, {}, {}));
+  work->follow(std::move(parts));
   return work;
+}
+
+// A program may never come to the end, after an exception: what has ended well is not kept.
+void Backend::note_coalesced(const c10::intrusive_ptr<Work>& work) {
+  const MutexLock lock(mutex_);
+  const auto found = std::find_if(coalesced_.begin(), coalesced_.end(), is_of_this_thread);
+  if (found != coalesced_.end()) {
+    std::erase_if(found->works, [](const auto& earlier) {
+      return earlier->isCompleted() && earlier->isSuccess();
+    });
+    found->works.push_back(work);
+  }
 }
 
 OperationInfo Backend::describe(c10d::OpType type,
@@ -133,12 +160,7 @@ OperationInfo Backend::describe(c10d::OpType type,
 Backend::WorkHandle Backend::follow(c10::intrusive_ptr<Work> work,
                                     std::vector<unisono::Work> parts,
                                     Staging staging) {
-  {
-    const MutexLock lock(mutex_);
-    if (coalesced_) {
-      coalesced_->push_back(work);
-    }
-  }
+  note_coalesced(work);
   work->follow(std::move(parts), std::move(staging));
   return work;
 }

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -52,14 +52,31 @@ class Backend final : public c10d::Backend {
 
   bool supportsCoalescing() const override { return true; }
 
+  /// From here on, until endCoalescing() of the same thread returns one Work for all of them, what
+  /// the thread begins.
   void startCoalescing() override;
   WorkHandle endCoalescing() override;
+
+  bool supportsSplitting() const override { return true; }
+
+  /// The group of some of these ranks, in the order of `ranks`; null on the others, which need not
+  /// call it.
+  c10::intrusive_ptr<c10d::Backend> split(
+      const c10::intrusive_ptr<c10d::Store>& store,
+      const std::vector<int>& ranks,
+      const c10::intrusive_ptr<c10d::Backend::Options>& options) override;
+
+  /// A job of its own, of ranks that meet in the store.
+  c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const c10::intrusive_ptr<c10d::Backend::Options>& options,
+                                          const int& rank,
+                                          const int& size) override;
   void setTimeout(std::chrono::milliseconds timeout) override;
   void shutdown() override;
   void abort() override;
 
-  /// Before the process ends: as shutdown(), but what is under way is given up.
-  void leave();
+  /// Before the process ends: aborts what is under way, here and on the ranks that wait for it.
+  void give_up();
 
   std::uint64_t getSequenceNumberForGroup() override;
 
@@ -115,6 +132,14 @@ class Backend final : public c10d::Backend {
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
  private:
+  using Works = std::vector<c10::intrusive_ptr<Work>>;
+
+  // What one thread began since startCoalescing().
+  struct Coalesced {
+    std::thread::id thread;
+    Works works;
+  };
+
   // Does the operation in the one or the other of the core's forms, which are the same.
   template <class Blocking, class Async>
   WorkHandle run(
@@ -129,6 +154,7 @@ class Backend final : public c10d::Backend {
   WorkHandle receive(Tensors& tensors, int from, int tag, c10d::OpType type, const char* title);
   WorkHandle all_reduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options);
   [[nodiscard]] std::chrono::milliseconds timeout(std::chrono::milliseconds asked) const;
+  void note_coalesced(const c10::intrusive_ptr<Work>& work) UNISONO_EXCLUDES(mutex_);
   // In a child of fork() there are no threads to end, and the group is the parent's.
   [[nodiscard]] bool is_in_child() const;
 
@@ -140,8 +166,7 @@ class Backend final : public c10d::Backend {
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<std::uint64_t> n_operations_ = 0;
   Mutex mutex_;
-  // What was begun since startCoalescing().
-  std::optional<std::vector<c10::intrusive_ptr<Work>>> coalesced_ UNISONO_GUARDED_BY(mutex_);
+  std::vector<Coalesced> coalesced_ UNISONO_GUARDED_BY(mutex_);
 };
 
 }  // namespace unisono::python

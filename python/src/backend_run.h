@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -7,10 +8,28 @@
 
 #include "backend.h"
 #include "errors.h"
+#include "interrupt.h"
 #include "staging.h"
 #include "work.h"
 
 namespace unisono::python {
+
+/// Counts an operation while it is carried out.
+class UnderWay {
+ public:
+  explicit UnderWay(std::atomic<int>& count) : count_(count) { ++count_; }
+
+  ~UnderWay() { --count_; }
+
+  UnderWay(const UnderWay&) = delete;
+  UnderWay& operator=(const UnderWay&) = delete;
+  UnderWay(UnderWay&&) = delete;
+  UnderWay& operator=(UnderWay&&) = delete;
+
+ private:
+  WayBack way_back_;
+  std::atomic<int>& count_;
+};
 
 template <class Blocking, class Async>
 Backend::WorkHandle Backend::run(
@@ -20,6 +39,7 @@ Backend::WorkHandle Backend::run(
       return std::vector<unisono::Work>{async()};
     });
   }
+  const UnderWay under_way(*n_under_way_);
   auto work = c10::make_intrusive<Work>(getRank(), std::move(info));
   return with_translated_errors([&]() -> WorkHandle {
     blocking();

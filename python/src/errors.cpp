@@ -24,7 +24,7 @@ void throw_translated(const Error& error) {
     case ErrorCode::kIncompatible:
       C10_THROW_ERROR(DistNetworkError, message);
     case ErrorCode::kInterrupted:
-      throw_current_exception();
+      throw_kept_exception();
       C10_THROW_ERROR(DistBackendError, message);
     default:
       C10_THROW_ERROR(DistBackendError, message);

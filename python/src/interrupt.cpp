@@ -1,9 +1,17 @@
 #include "interrupt.h"
 
+#include <unistd.h>
+
+#include <atomic>
+#include <exception>
+#include <thread>
+#include <utility>
+
 #include <pybind11/pybind11.h>
 
 #include "unisono/base/error.h"
 #include "unisono/base/interruption.h"
+#include "unisono/base/thread.h"
 
 namespace unisono::python {
 namespace {
@@ -16,6 +24,12 @@ bool is_python_ending() {
 #endif
 }
 
+std::atomic<bool> is_held = false;
+std::thread::id last_thread;  // Set before.
+
+// Not destroyed with the thread: that may be after Python's end.
+thread_local std::exception_ptr* kept = nullptr;
+
 // Progress threads have no Python state: they neither run handlers nor wait for the GIL.
 void check_signals() {
   if (Py_IsInitialized() == 0 || is_python_ending() || PyGILState_GetThisThreadState() == nullptr) {
@@ -23,6 +37,10 @@ void check_signals() {
   }
   const pybind11::gil_scoped_acquire acquire;
   if (PyErr_CheckSignals() != 0) {
+    if (kept == nullptr) {
+      kept = new std::exception_ptr;
+    }
+    *kept = std::make_exception_ptr(pybind11::error_already_set());
     throw Error(ErrorCode::kInterrupted, "interrupted by a signal");
   }
 }
@@ -33,17 +51,35 @@ void run_signal_handlers() {
   try {
     check_signals();
   } catch (const Error&) {
-    throw_current_exception();
+    throw_kept_exception();
   }
 }
 
-void throw_current_exception() {
-  if (PyGILState_GetThisThreadState() == nullptr) {
-    return;
+void throw_kept_exception() {
+  if (kept != nullptr && *kept != nullptr) {
+    std::rethrow_exception(std::exchange(*kept, nullptr));
   }
-  const pybind11::gil_scoped_acquire acquire;
-  if (PyErr_Occurred() != nullptr) {
-    throw pybind11::error_already_set();
+}
+
+void hold_waiting_threads() {
+  last_thread = std::this_thread::get_id();
+  is_held = true;
+}
+
+WayBack::~WayBack() {
+  while (is_held && std::this_thread::get_id() != last_thread && !is_started_thread()) {
+    ::pause();
+  }
+}
+
+void report_unraisable() noexcept {
+  try {
+    throw;
+  } catch (pybind11::error_already_set& error) {
+    const pybind11::gil_scoped_acquire acquire;
+    error.discard_as_unraisable("unisono");
+  } catch (...) {
+    return;
   }
 }
 

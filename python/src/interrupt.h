@@ -10,12 +10,32 @@ namespace unisono::python {
 /// KeyboardInterrupt after Ctrl-C. Takes the GIL; does nothing while Python ends.
 void run_signal_handlers();
 
-/// Throws Python's current exception, if this thread has one.
-void throw_current_exception();
-
 /// From now on the core's waits on the main thread do the same: an operation that is interrupted so
-/// fails with Error(kInterrupted), and what the handler raised is Python's current exception.
+/// fails with Error(kInterrupted), and what the handler raised is kept.
 void watch_for_signals();
+
+/// Throws what a handler raised in one of the core's waits of this thread, once.
+void throw_kept_exception();
+
+/// Python ends, on this thread: others that wait for operations stay where they are, as they would
+/// end the process by std::terminate() on their way back into Python.
+void hold_waiting_threads();
+
+/// Where a program's thread comes back from a wait; made first, so that it ends last.
+class WayBack {
+ public:
+  WayBack() = default;
+  ~WayBack();
+
+  WayBack(const WayBack&) = delete;
+  WayBack& operator=(const WayBack&) = delete;
+  WayBack(WayBack&&) = delete;
+  WayBack& operator=(WayBack&&) = delete;
+};
+
+/// In a catch block that can't pass it on: has Python print an exception of its own; forgets
+/// others.
+void report_unraisable() noexcept;
 
 /// Calls the function without the GIL, whether this thread holds it or not.
 template <class Function>

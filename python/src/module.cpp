@@ -81,7 +81,8 @@ void define_backend(py::module_& module) {
            py::arg("parent_ranks") = std::vector<int>(),
            py::arg("parent") = c10::intrusive_ptr<Backend>())
       .def_property_readonly("options", &Backend::getBackendOptions)
-      .def("_leave", &Backend::leave, Released());
+      .def("_give_up", &Backend::give_up, Released())
+      .def("_leave", &Backend::shutdown, Released());
 }
 
 }  // namespace
@@ -91,6 +92,7 @@ PYBIND11_MODULE(_C, module) {
   pybind11::module_::import("torch._C._distributed_c10d");
   module.doc() = "Unisono's backend of torch.distributed.";
   unisono::python::watch_for_signals();
+  module.def("_hold_waiting_threads", &unisono::python::hold_waiting_threads);
   unisono::python::define_options(module);
   unisono::python::define_backend(module);
 }

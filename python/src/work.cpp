@@ -128,6 +128,7 @@ void Work::complete_future(const c10::intrusive_ptr<c10::ivalue::Future>& future
 }
 
 bool Work::wait(std::chrono::milliseconds timeout) {
+  const WayBack way_back;
   const Deadline deadline = timeout == kNoTimeout ? Deadline::never() : Deadline::after(timeout);
   std::unique_lock<std::mutex> lock(mutex_);
   while (!completed_) {

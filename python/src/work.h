@@ -29,7 +29,7 @@ struct OperationInfo {
   std::vector<at::Tensor> outputs = {};  ///< result(), and the future's value.
   // Shared by a backend and its works.
   std::shared_ptr<FutureRunner> futures;
-  std::shared_ptr<std::atomic<int>> n_under_way;  ///< Operations begun with follow().
+  std::shared_ptr<std::atomic<int>> n_under_way;  ///< Operations.
 };
 
 /// An operation in flight, as PyTorch sees it. It has ended when its results are in the tensors.

@@ -2,6 +2,8 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
+def _hold_waiting_threads() -> None: ...
+
 class Options(dist.Backend.Options):
     """What may be chosen for a group: pg_options of init_process_group() and new_group()."""
 
@@ -25,4 +27,5 @@ class Backend(dist.Backend):
         parent_ranks: list[int] = [],
         parent: Backend | None = None,
     ) -> None: ...
+    def _give_up(self) -> None: ...
     def _leave(self) -> None: ...

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from ._C import Backend, Options
+from ._C import Backend, Options, _hold_waiting_threads
 
 _CPU = torch.device("cpu")
 
@@ -63,10 +64,15 @@ def _leave_all() -> None:
     """Ends the groups while Python still runs: their threads may need it for a callback."""
     if not dist.is_initialized():
         return
-    for group in list(dist.distributed_c10d._world.pg_map):
-        backend = _backend_of(group)
-        if backend is not None:
-            backend._leave()
+    found = map(_backend_of, dist.distributed_c10d._world.pg_map)
+    backends = [backend for backend in found if backend is not None]
+    _hold_waiting_threads()
+    # No group waits for the operations of another.
+    for backend in backends:
+        backend._give_up()
+    with contextlib.ExitStack() as leaving:
+        for backend in backends:
+            leaving.callback(backend._leave)
 
 
 def init_process_group(

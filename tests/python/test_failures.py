@@ -127,6 +127,31 @@ def interrupted(rank: int, world: int, is_async: bool) -> float | None:
     return end
 
 
+def destroyed_while_receiving(rank: int, world: int) -> None:
+    work = dist.irecv(torch.ones(1), 1 - rank)
+    dist.barrier()
+    begin = time.monotonic()
+    dist.destroy_process_group()
+    assert time.monotonic() - begin < 10
+    caught(dist.DistBackendError, "destroyed before a message came", work.wait)
+
+
+def interrupted_in_destroy(rank: int, world: int) -> float | None:
+    if rank == 1:
+        hear("done")
+        return None
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    tell("ready")
+    try:
+        dist.destroy_process_group()
+        raise AssertionError("destroy_process_group() has returned")
+    except KeyboardInterrupt:
+        end = time.time()
+    caught(dist.DistBackendError, "interrupted by a signal", work.wait)
+    tell("done")
+    return end
+
+
 def aborted(rank: int, world: int) -> None:
     if rank == 1:
         hear("done")
@@ -188,6 +213,14 @@ if rank == 0:
 else:
     sys.stdin.read()
 """
+UNDER_WAY_ON_A_THREAD = """
+import threading, time
+if rank == 0:
+    threading.Thread(target=dist.all_reduce, args=(tensor,), daemon=True).start()
+    time.sleep(0.5)
+else:
+    sys.stdin.read()
+"""
 
 
 class Failures(unittest.TestCase):
@@ -224,6 +257,17 @@ class Failures(unittest.TestCase):
                 begin = time.time()
                 job.kill(0, signal.SIGINT)
                 self.assertLess(self.end_of(job) - begin, 0.2)
+
+    def test_ctrl_c_ends_destroy_process_group(self) -> None:
+        job = start(interrupted_in_destroy, 2, timeout=FOREVER)
+        job.wait_for("ready")
+        time.sleep(0.5)
+        begin = time.time()
+        job.kill(0, signal.SIGINT)
+        self.assertLess(self.end_of(job) - begin, 5)
+
+    def test_destroy_process_group_gives_up_receives(self) -> None:
+        run(destroyed_while_receiving, 2, timeout=FOREVER)
 
     def end_of(self, job: Job) -> float:
         (end, _) = job.results()
@@ -268,10 +312,11 @@ class Failures(unittest.TestCase):
             self.assertEqual(process.returncode, 0, f"rank {rank}: {process.stdout}")
 
     def test_exit_with_an_operation_under_way(self) -> None:
-        begin = time.monotonic()
-        rank_0, _ = self.run_scripts(SCRIPT + UNDER_WAY)
-        self.assertEqual(rank_0.returncode, 0, rank_0.stdout)
-        self.assertLess(time.monotonic() - begin, 40)
+        for rest in (UNDER_WAY, UNDER_WAY_ON_A_THREAD):
+            begin = time.monotonic()
+            rank_0, _ = self.run_scripts(SCRIPT + rest)
+            self.assertEqual(rank_0.returncode, 0, rank_0.stdout)
+            self.assertLess(time.monotonic() - begin, 40)
 
 
 if __name__ == "__main__":

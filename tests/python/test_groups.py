@@ -53,6 +53,40 @@ def of_one_name(rank: int, world: int) -> None:
         assert tensor.item() == size
 
 
+def split(rank: int, world: int) -> None:
+    """As split_group() does, which torch offers beside an accelerator only."""
+    members = [2, 0] if rank in (0, 2) else [1, 3]
+    for _ in range(2):
+        part = dist.group.WORLD.split_group(members, timeout=timedelta(seconds=20))
+        assert part.size() == 2 and part.rank() == sorted(members).index(rank)
+        backend = part._get_backend(torch.device("cpu"))
+        assert backend.options._timeout == timedelta(seconds=20)
+        tensor = torch.full((3,), float(rank))
+        part.allreduce([tensor]).wait()
+        assert tensor.tolist() == [sum(members)] * 3
+        half = part.split_group([0])
+        assert (half is None) == (part.rank() == 1)
+        part.shutdown()
+
+
+def merged(rank: int, world: int) -> None:
+    """Two jobs become one."""
+    dist.destroy_process_group()
+    store = dist.FileStore(f"{Path.cwd()}/jobs", world)
+    job = dist.PrefixStore(f"job {rank // 2}", store)
+    unisono.init_process_group(store=job, rank=rank % 2, world_size=2)
+    both = dist.group.WORLD.merge_remote_group(
+        dist.PrefixStore("both", store), world, group_name="both"
+    )
+    assert both.size() == world
+    tensor = torch.ones(2)
+    both.allreduce([tensor]).wait()
+    assert tensor.tolist() == [world, world]
+    dist.all_reduce(tensor)
+    assert tensor.tolist() == [2 * world, 2 * world]
+    both.shutdown()
+
+
 class DelegatingStore(dist.Store):
     """A store in Python: has no more than torch demands of one."""
 
@@ -213,6 +247,12 @@ class Groups(unittest.TestCase):
 
     def test_of_one_name(self) -> None:
         run(of_one_name, 4)
+
+    def test_split(self) -> None:
+        run(split, 4)
+
+    def test_merged(self) -> None:
+        run(merged, 4)
 
     def test_in_stores_of_every_kind(self) -> None:
         run(in_stores, 2)

@@ -3,6 +3,7 @@
 
 import functools
 import operator
+import threading
 import unittest
 
 import torch
@@ -202,6 +203,37 @@ def coalesced(rank: int, world: int) -> None:
         )
 
 
+def coalesced_by_hand(rank: int, world: int) -> None:
+    """A block that is never ended, and one beside which another thread works."""
+    cpu, group = torch.device("cpu"), dist.group.WORLD
+    group._start_coalescing(cpu)
+    unended = [torch.ones(1) for _ in range(5)]
+    for tensor in unended:
+        group.allreduce([tensor]).wait()
+    group._start_coalescing(cpu)
+    others = [torch.ones(1) for _ in range(3)]
+    of_others = []
+
+    def work() -> None:
+        of_others.extend(group.allreduce([tensor]) for tensor in others)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    tensor = torch.ones(1)
+    group.allreduce([tensor])
+    group._end_coalescing(cpu).wait()
+    for one in of_others:
+        one.wait()
+    for one in [tensor, *unended, *others]:
+        assert one.item() == world
+    try:
+        group._end_coalescing(cpu)
+        raise AssertionError("a second end was accepted")
+    except RuntimeError as error:
+        assert "there was no start_coalescing" in str(error)
+
+
 def sparse(rank: int, world: int) -> None:
     def make(r: int) -> torch.Tensor:
         indices = torch.arange(r + 1).repeat(2, 1)
@@ -302,6 +334,7 @@ class Operations(unittest.TestCase):
 
     def test_coalesced(self) -> None:
         self.run_in_all_worlds(coalesced)
+        self.run_in_all_worlds(coalesced_by_hand)
 
     def test_sparse(self) -> None:
         self.run_in_all_worlds(sparse)
