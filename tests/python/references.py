@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import unittest
 from collections.abc import Sequence
 from math import ceil
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -18,9 +20,12 @@ import ddp_images
 import ddp_linear
 import kubeflow_mnist
 import mnist_partition
-from images import load
+from images import FOLDER, load
 
 torch.set_num_threads(1)
+needs_images = unittest.skipUnless(
+    FOLDER.exists(), f"no data set in {FOLDER}; IMAGES=FOLDER names another with MNIST's files"
+)
 
 
 class RandomStream:
@@ -50,6 +55,14 @@ def step(optimizer: torch.optim.Optimizer, gradients: Sequence[torch.Tensor]) ->
 
 def gradients_of(model: nn.Module, loss: torch.Tensor) -> Sequence[torch.Tensor]:
     return torch.autograd.grad(loss, list(model.parameters()))
+
+
+def check_saved(file: Path, expected: dict[str, torch.Tensor]) -> None:
+    """The file holds these tensors, to the bit."""
+    saved = torch.load(file)
+    assert list(saved) == list(expected), f"{file.name} holds {list(saved)}"
+    for name, tensor in expected.items():
+        assert torch.equal(saved[name], tensor), f"{file.name}: {name} differs"
 
 
 def partitioned_mnist() -> list[list[float]]:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs of torch.distributed that know nothing of Unisono, under each launcher, with the names
-of backends that they were written for."""
+"""Programs of torch.distributed that know nothing of Unisono, with the names of backends that they
+were written for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import jobs
 import references
 import torch
 from images import normalize
-from jobs import by_hand, launch, program, torchrun, unisono_run
+from jobs import by_hand, program, unisono_run
 
 BACKENDS = ("tcp", "gloo", "unisono")
 
@@ -68,6 +68,7 @@ class Tutorial(unittest.TestCase):
             mine = sorted(line for line in lines if f"of {size}:" in line)
             self.assertEqual(mine, sorted(expected * len(BACKENDS)))
 
+    @references.needs_images
     def test_partitioned_mnist(self) -> None:
         shuffled = references.mnist_partition.DataPartitioner(range(10), [1.0])
         self.assertEqual(shuffled.partitions[0], [2, 8, 3, 5, 6, 4, 9, 0, 1, 7])
@@ -90,36 +91,11 @@ class DataParallel(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def check_saved(self, name: str, expected: dict[str, torch.Tensor]) -> None:
-        saved = torch.load(self.folder / name)
-        self.assertEqual(list(saved), list(expected))
-        for key, tensor in expected.items():
-            self.assertTrue(torch.equal(saved[key], tensor), f"{name}: {key}")
-
-    def test_one_layer(self) -> None:
-        losses, state = references.linear()
-        expected = [f"Rank {rank}, local {rank}: {loss}" for rank, loss in enumerate(losses)]
-        for launcher in (unisono_run, launch):
-            with self.subTest(launcher=launcher.__name__):
-                name = f"{launcher.__name__}.ckpt"
-                lines = program(launcher, "ddp_linear", "--save", str(self.folder / name))
-                self.assertEqual(sorted(lines), expected)
-                self.check_saved(name, state)
-
-    def test_images_by_a_sampler(self) -> None:
-        expected = [
-            f"Rank {rank}, epoch {epoch}: {losses[rank]}"
-            for rank in range(2)
-            for epoch, losses in enumerate(references.sampled_images())
-        ]
-        for launcher in (unisono_run, torchrun):
-            with self.subTest(launcher=launcher.__name__):
-                self.assertEqual(sorted(program(launcher, "ddp_images")), expected)
-
     def test_spawned_by_the_program(self) -> None:
         expected = [f"Rank {rank}: {[0.0] * 4} {[1.5] * 4}" for rank in range(2)]
         self.assertEqual(sorted(program(by_hand, "ddp_spawn")), expected)
 
+    @references.needs_images
     def test_pods_of_kubeflow(self) -> None:
         epochs, state = references.kubeflow()
         place = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(jobs.free_port())}
@@ -137,7 +113,7 @@ class DataParallel(unittest.TestCase):
                 for epoch, losses in enumerate(epochs)
             ]
             self.assertEqual(lines, expected)
-        self.check_saved("model_cpu.dat", state)
+        references.check_saved(self.folder / "model_cpu.dat", state)
         self.assertEqual(os.listdir(self.folder), ["model_cpu.dat"])
 
 
