@@ -72,7 +72,8 @@ class Start(unittest.TestCase):
 
     def without_site(self, startup: str) -> list[str]:
         """A Python whose path has torch, but not the package."""
-        places = [startup, str(Path(torch.__file__).parents[1])]
+        (self.folder / "mere" / "unisono").mkdir(parents=True)
+        places = [startup, str(self.folder / "mere"), str(Path(torch.__file__).parents[1])]
         code = (
             f"import sys; sys.path[:0] = {places!r}; import _unisono_alias as a\n"
             "a.patch_when_imported()\n"

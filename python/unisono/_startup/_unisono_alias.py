@@ -39,7 +39,8 @@ def import_unisono() -> None:
     """Registers the backend: the package on Python's path, else the one this file belongs to."""
     if "unisono" in sys.modules:
         return
-    if importlib.util.find_spec("unisono") is not None:
+    found = importlib.util.find_spec("unisono")
+    if found is not None and found.origin is not None:  # No mere folder of that name.
         importlib.import_module("unisono")
         return
     spec = importlib.util.spec_from_file_location("unisono", PACKAGE / "__init__.py")
