@@ -246,6 +246,18 @@ TEST(LaunchStart, AnUnknownOptionIsExplained) {
   EXPECT_EQ(result.out, "");
 }
 
+TEST(LaunchStart, ABackendAliasThatIsNoneIsExplained) {
+  for (const char* alias : {"", "gloo", "gloo=nccl", "=unisono", "gloo=unisono,gloo=unisono"}) {
+    for (const std::string option : {"--backend-alias", "--backend_alias"}) {
+      const RunResult result = run_to_end({.arguments = probe({option, alias}, {"args"})});
+      EXPECT_EQ(result.exit_code, 2) << alias;
+      EXPECT_EQ(result.out, "");
+      EXPECT_THAT(result.err, HasSubstr("names of backends: "));
+      EXPECT_EQ(split_lines(result.err).size(), 1U) << result.err;
+    }
+  }
+}
+
 TEST(LaunchStart, APortInUseIsExplainedWithItsHolder) {
   const Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};

@@ -18,6 +18,7 @@
 #include <system_error>
 #include <vector>
 
+#include "unisono/base/backend_alias.h"
 #include "unisono/base/error.h"
 #include "unisono/base/link_costs.h"
 #include "unisono/base/log.h"
@@ -157,6 +158,11 @@ bool parse_links(const std::string& text, Config& config) {
   }
 }
 
+// Python reads it; here it is only held to its form.
+bool check_names(const std::string& text, Config& /*config*/) {
+  return text.empty() || !find_alias_problem(text);
+}
+
 // What a value of a row's type must be, for messages.
 std::string_view rule_of(std::string_view type) {
   if (type == "level") {
@@ -173,6 +179,9 @@ std::string_view rule_of(std::string_view type) {
            "latency=17,message=3,bandwidth=1.2,meeting=0.4,local_bandwidth=10 "
            "(microseconds and GB/s)";
   }
+  if (type == "names") {
+    return "names of backends, like gloo=unisono,nccl=unisono";
+  }
   if (type == "ports") {
     return "a range of ports from 1 to 65535, like 47000-47999";
   }
@@ -182,7 +191,7 @@ std::string_view rule_of(std::string_view type) {
   return type == "bytes" ? "a number of bytes, like 512M or 2G, of at most 64T" : type;
 }
 
-constexpr std::array<ConfigRow, 13> kRows{{
+constexpr std::array<ConfigRow, 14> kRows{{
     {"UNISONO_SECRET",
      "text",
      "",
@@ -267,6 +276,12 @@ constexpr std::array<ConfigRow, 13> kRows{{
      "nodes, bandwidth=GB/S, meeting=US and local_bandwidth=GB/S inside one. Figures left out are "
      "those of two cores and a 10 Gbit/s network; of different ones the slowest count.",
      parse_links},
+    {"UNISONO_BACKEND_ALIAS",
+     "names",
+     "",
+     "Backends of Python's torch.distributed that mean Unisono, like gloo=unisono,nccl=unisono; "
+     "`unisono alias` says what else that takes.",
+     check_names},
 }};
 
 }  // namespace

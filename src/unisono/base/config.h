@@ -52,7 +52,8 @@ struct Config {
 /// One setting: the table of these makes the environment's reading and its documentation.
 struct ConfigRow {
   const char* name;  ///< Environment variable.
-  /// "text", "path", "seconds", "bytes", "level", "ports", "figures", or the choices: "off|on".
+  /// "text", "path", "seconds", "bytes", "level", "ports", "figures", "names", or the choices:
+  /// "off|on".
   const char* type;
   const char* default_value;  ///< As a user would write it; "" for none.
   const char* help;

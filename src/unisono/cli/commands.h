@@ -13,6 +13,7 @@ struct Command {
 int run_command(int argc, char** argv);
 int bench_command(int argc, char** argv);
 int backends_command(int argc, char** argv);
+int alias_command(int argc, char** argv);
 int config_command(int argc, char** argv);
 int store_command(int argc, char** argv);
 int doctor_command(int argc, char** argv);

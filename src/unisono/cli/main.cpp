@@ -26,6 +26,7 @@ constexpr std::array kCommands{
     Command{"doctor", "Find out what is wrong with a machine or a job", doctor_command},
     Command{"store", "Serve a key-value store, or look into one", store_command},
     Command{"backends", "Print which operations there are, by backend", backends_command},
+    Command{"alias", "Print how to give other backends' names to Unisono in Python", alias_command},
     Command{"config", "Print the settings that the environment may have", config_command},
 };
 

@@ -94,6 +94,10 @@ int run_command(int argc, char** argv) {
                options.allows_plain_clients,
                "Let clients without the job's secret use the store, too, that come over loopback "
                "from this user; Python programs may always");
+  app.add_option("--backend-alias,--backend_alias",
+                 options.backend_alias,
+                 "Backends of torch.distributed that mean Unisono in Python programs, like "
+                 "gloo=unisono,nccl=unisono");
   app.add_flag(
       "--verbose", options.verbose, "Say what the launcher does, and let ranks log debug lines");
   if (const std::optional<int> exit_code = parse(app, argc, argv)) {

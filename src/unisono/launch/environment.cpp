@@ -44,6 +44,10 @@ std::vector<std::string> worker_environment(const JobLayout& job, int local_rank
   if (job.log_debug) {
     variables.emplace_back("UNISONO_LOG=debug");
   }
+  if (!job.backend_alias.empty()) {
+    variables.push_back("UNISONO_BACKEND_ALIAS=" + job.backend_alias);
+    variables.push_back("PYTHONPATH=" + job.python_path);
+  }
   return variables;
 }
 

@@ -22,6 +22,8 @@ struct JobLayout {
   std::string secret;              ///< Empty: the ranks already have one.
   std::optional<int> omp_threads;  ///< Nothing: the user's own setting stays.
   bool log_debug = false;          ///< Not where the user set a level.
+  std::string backend_alias = {};  ///< Empty: backends' names are what they are.
+  std::string python_path = {};    ///< Used with an alias.
 };
 
 /// The variables that `unisono run` sets for a rank, as "NAME=value", under the names that torchrun

@@ -49,11 +49,22 @@ TEST(WorkerEnvironment, HasADebugLogWhereThatIsAskedFor) {
   EXPECT_THAT(worker_environment(job, 0), ::testing::Contains("UNISONO_LOG=debug"));
 }
 
+TEST(WorkerEnvironment, HasAnAliasWithThePathThatItTakes) {
+  JobLayout job;
+  job.backend_alias = "gloo=unisono";
+  job.python_path = "/package/_startup:/mine";
+  EXPECT_THAT(worker_environment(job, 0),
+              ::testing::IsSupersetOf(
+                  {"UNISONO_BACKEND_ALIAS=gloo=unisono", "PYTHONPATH=/package/_startup:/mine"}));
+}
+
 TEST(WorkerEnvironment, LeavesSecretAndThreadsOfTheUserAlone) {
   for (const std::string& entry : worker_environment(JobLayout{}, 0)) {
     EXPECT_THAT(entry, ::testing::Not(::testing::StartsWith("UNISONO_SECRET")));
     EXPECT_THAT(entry, ::testing::Not(::testing::StartsWith("OMP_NUM_THREADS")));
     EXPECT_THAT(entry, ::testing::Not(::testing::StartsWith("UNISONO_LOG")));
+    EXPECT_THAT(entry, ::testing::Not(::testing::StartsWith("UNISONO_BACKEND_ALIAS")));
+    EXPECT_THAT(entry, ::testing::Not(::testing::StartsWith("PYTHONPATH")));
   }
 }
 

@@ -21,6 +21,7 @@
 #include "unisono/launch/descriptor_limit.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/program.h"
+#include "unisono/launch/python_startup.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/store/tcp_server.h"
@@ -58,6 +59,12 @@ JobLayout make_layout(const RunOptions& options,
     job.omp_threads = std::max(1, available_cores() / options.n_workers);
   }
   job.log_debug = options.verbose && !environment("UNISONO_LOG");
+  if (options.backend_alias) {
+    const AliasVariables variables = alias_variables(*options.backend_alias);
+    const std::string others = environment("PYTHONPATH").value_or("");
+    job.backend_alias = variables.alias;
+    job.python_path = variables.startup_folder + (others.empty() ? "" : ":") + others;
+  }
   return job;
 }
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -22,6 +23,9 @@ struct RunOptions {
   /// Serves PyTorch's clients of this user on loopback, not only if the program is Python.
   bool allows_plain_clients = false;
   bool verbose = false;
+  /// Names of torch.distributed's backends that shall mean Unisono in Python ranks, like
+  /// "gloo=unisono,nccl=unisono".
+  std::optional<std::string> backend_alias = std::nullopt;
 };
 
 /// Runs the program once per rank on this node and waits for the end.
