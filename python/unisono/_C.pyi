@@ -1,13 +1,17 @@
 from datetime import timedelta
 
+import torch
 import torch.distributed as dist
 
 class Options(dist.Backend.Options):
     """What may be chosen for a group: pg_options of init_process_group() and new_group()."""
 
     algorithm: str
+    compression: str
 
-    def __init__(self, *, timeout: timedelta = ..., algorithm: str = "auto") -> None: ...
+    def __init__(
+        self, *, timeout: timedelta = ..., algorithm: str = "auto", compression: str = "none"
+    ) -> None: ...
 
 class Backend(dist.Backend):
     """A process group; torch.distributed makes it."""
@@ -26,3 +30,7 @@ class Backend(dist.Backend):
         parent: Backend | None = None,
     ) -> None: ...
     def _leave(self) -> None: ...
+
+def _empty(backend: Backend, sizes: list[int], dtype: torch.dtype) -> torch.Tensor: ...
+def _is_symmetric(backend: Backend, tensor: torch.Tensor) -> bool: ...
+def _move_buckets(backend: Backend, reducer: dist.Reducer) -> tuple[int, int, str]: ...
