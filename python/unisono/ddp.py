@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from . import _C
@@ -37,6 +38,9 @@ class _Mover:
         self._reducer = id(model.reducer)
         self._has_rebuilt = model._has_rebuilt_buckets
 
+    # torch.compile() of the model would look into it, and fail. torch.compiler.disable() does the
+    # same, but makes `import unisono` seconds longer.
+    @torch._disable_dynamo
     def __call__(self, model: DistributedDataParallel, *_: Any) -> None:
         if id(model.reducer) != self._reducer:
             # The model is a copy, with a new reducer and what was said of the old one.

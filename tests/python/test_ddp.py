@@ -43,7 +43,7 @@ class Net(nn.Module):
 
 
 def wrap(is_enabled: bool, has_rare_layer: bool = False, **options) -> DistributedDataParallel:
-    model = DistributedDataParallel(Net(has_rare_layer), bucket_cap_mb=0.5, **options)
+    model = DistributedDataParallel(Net(has_rare_layer), **{"bucket_cap_mb": 0.5, **options})
     return unisono.ddp.enable(model) if is_enabled else model
 
 
@@ -94,6 +94,31 @@ def same_bits(rank: int, world: int) -> None:
         assert len(plain) == len(fast)
         for i, (a, b) in enumerate(zip(plain, fast, strict=True)):
             assert torch.equal(a, b), f"{options}, {hook}: tensor {i} differs"
+
+
+def uneven(rank: int, world: int) -> None:
+    results = []
+    for is_enabled in (False, True):
+        model = wrap(is_enabled)
+        with model.join():
+            for step in range(2 + rank):
+                backward(model, rank, step)
+        results.append([parameter.grad for parameter in model.parameters()])
+    for a, b in zip(*results, strict=True):
+        assert torch.equal(a, b)
+
+
+def compiled(rank: int, world: int) -> None:
+    results = []
+    for is_enabled in (False, True):
+        # torch compiles none with smaller buckets.
+        model = wrap(is_enabled, gradient_as_bucket_view=True, bucket_cap_mb=1)
+        run_model = torch.compile(model, backend="eager")
+        for step in range(3):
+            backward(run_model, rank, step)
+        results.append([parameter.grad for parameter in model.parameters()])
+    for a, b in zip(*results, strict=True):
+        assert torch.equal(a, b) and unisono.is_symmetric(b)
 
 
 def where_buckets_are(rank: int, world: int, is_enabled: bool, options: dict) -> list[list[bool]]:
@@ -299,6 +324,12 @@ class DataParallel(unittest.TestCase):
 
     def test_gradients_are_symmetric_where_they_are_views(self) -> None:
         run(where_gradients_are, 2)
+
+    def test_uneven_inputs(self) -> None:
+        run(uneven, 2)
+
+    def test_compiled_model(self) -> None:
+        run(compiled, 2)
 
     def test_enabled_after_some_steps(self) -> None:
         run(enabled_late, 2)
