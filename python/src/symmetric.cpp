@@ -56,7 +56,7 @@ at::Tensor symmetric_empty(ProcessGroup& group,
 
 bool is_symmetric(const ProcessGroup& group, const at::Tensor& tensor) {
   return tensor.layout() == at::kStrided && tensor.device().is_cpu() && tensor.is_contiguous() &&
-         group.is_symmetric({.data = tensor.data_ptr(),
+         group.is_symmetric({.data = const_cast<void*>(tensor.const_data_ptr()),
                              .count = static_cast<std::int64_t>(tensor.nbytes()),
                              .dtype = DType::kUInt8});
 }

@@ -22,7 +22,7 @@ def _move_buckets(model: DistributedDataParallel) -> None:
         warnings.warn(
             f"{_WHO}: {n_buckets - n_symmetric} of {n_buckets} gradient buckets stay in private "
             f"memory, where it takes longer to reduce them: {problem}",
-            stacklevel=3,
+            stacklevel=5,  # Of who called enable().
         )
 
 
