@@ -118,7 +118,7 @@ def commands(options, case, seconds, json_path):
     if options.mpich:
         result[MPICH] = [*mpi_command(MPICH, case, options.mpich), *what]
     if options.torch_python:
-        gloo = [options.torch_python, str(SOURCE / "gloo_bench.py"), *what]
+        gloo = [options.torch_python, str(SOURCE / "torch_bench.py"), *what]
         result[GLOO] = [options.unisono, "run", *ranks, *gloo]
     if options.limit and case.op == "all_reduce" and case.ranks == 2 and case.has_room:
         result[LIMIT] = [options.limit, *what]

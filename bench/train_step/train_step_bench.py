@@ -57,7 +57,7 @@ def commands(options, model, steps, rendezvous):
         UNISONO: [*ranks, options.program, *what],
     }
     if options.torch_python:
-        gloo = [*ranks, options.torch_python, str(SOURCE / "gloo_step.py"), *what]
+        gloo = [*ranks, options.torch_python, str(SOURCE / "torch_step.py"), *what]
         result[GLOO] = [*gloo, "--rendezvous", f"{rendezvous}.default"]
         result[GLOO_VIEWS] = [*gloo, "--rendezvous", f"{rendezvous}.views", "--bucket-views"]
     return result

@@ -14,7 +14,9 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "unisono/base/dtype.h"
 #include "unisono/base/mutex.h"
+#include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
 
@@ -155,6 +157,9 @@ class Backend final : public c10d::Backend {
   WorkHandle all_reduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options);
   [[nodiscard]] std::chrono::milliseconds timeout(std::chrono::milliseconds asked) const;
   void note_coalesced(const c10::intrusive_ptr<Work>& work) UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] AllReduceOptions all_reduce_options(const c10d::AllreduceOptions& options,
+                                                    DType dtype,
+                                                    const char* operation) const;
   // In a child of fork() there are no threads to end, and the group is the parent's.
   [[nodiscard]] bool is_in_child() const;
 

@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include "unisono/base/buffer.h"
+#include "unisono/base/dtype.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 
@@ -18,6 +19,16 @@ namespace unisono::python {
 
 using c10d::OpType;
 
+AllReduceOptions Backend::all_reduce_options(const c10d::AllreduceOptions& options,
+                                             DType dtype,
+                                             const char* operation) const {
+  const ReduceOp op = reduce_op_of(options.reduceOp, operation);
+  return {.op = op,
+          .timeout = timeout(options.timeout),
+          .label = {},
+          .algorithm = options_->algorithm_for(dtype, op.kind)};
+}
+
 Backend::WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   const Arguments arguments("allreduce", getRank(), getSize());
   arguments.require_single(tensors, "tensor list");
@@ -25,11 +36,9 @@ Backend::WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOp
     return all_reduce_sparse(tensors, options);
   }
   arguments.require_dense(tensors);
-  const AllReduceOptions core{.op = reduce_op_of(options.reduceOp, "allreduce"),
-                              .timeout = timeout(options.timeout),
-                              .algorithm = options_->algorithm};
   Staging staging;
   const Buffer buffer = staging.in_out(tensors.front());
+  const AllReduceOptions core = all_reduce_options(options, buffer.dtype, "allreduce");
   return run(
       options.asyncOp,
       describe(OpType::ALLREDUCE, "unisono:all_reduce", tensors, tensors),
@@ -49,14 +58,13 @@ Backend::WorkHandle Backend::allreduce_coalesced(Tensors& tensors,
   arguments.require_some(tensors, "tensor list");
   arguments.require_dense(tensors);
   arguments.require_same_type(tensors.front(), tensors);
-  const AllReduceOptions core{.op = reduce_op_of(options.reduceOp, "allreduce_coalesced"),
-                              .timeout = timeout(options.timeout),
-                              .algorithm = options_->algorithm};
   Staging staging;
   std::vector<Buffer> buffers;
   for (const at::Tensor& tensor : tensors) {
     buffers.push_back(staging.in_out(tensor));
   }
+  const AllReduceOptions core =
+      all_reduce_options(options, buffers.front().dtype, "allreduce_coalesced");
   return run(
       options.asyncOp,
       describe(OpType::ALLREDUCE_COALESCED, "unisono:all_reduce", tensors, tensors),

@@ -1,35 +1,26 @@
 // The Python module unisono._C. Importing it needs torch to be imported before.
 #include <chrono>
+#include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <pybind11/chrono.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/csrc/utils/pybind.h>
-
-#include "unisono/base/algorithm.h"
 
 #include "backend.h"
 #include "connect.h"
 #include "interrupt.h"
 #include "options.h"
+#include "symmetric.h"
 
 namespace unisono::python {
 namespace {
 
 namespace py = pybind11;
 using Timeout = std::chrono::milliseconds;
-
-Algorithm algorithm_named(const std::string& name) {
-  std::string known;
-  for (const Algorithm algorithm : kAlgorithms) {
-    if (name == to_string(algorithm)) {
-      return algorithm;
-    }
-    known += (known.empty() ? "" : ", ") + std::string(to_string(algorithm));
-  }
-  throw py::value_error("there is no algorithm '" + name + "'; there are: " + known);
-}
 
 c10::intrusive_ptr<Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                          int rank,
@@ -52,20 +43,19 @@ c10::intrusive_ptr<Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& 
 
 void define_options(py::module_& module) {
   py::class_<Options, c10d::Backend::Options, c10::intrusive_ptr<Options>>(module, "Options")
-      .def(py::init([](Timeout timeout, const std::string& algorithm) {
-             auto options = c10::make_intrusive<Options>(timeout);
-             options->algorithm = algorithm_named(algorithm);
-             return options;
-           }),
+      .def(py::init(
+               [](Timeout timeout, const std::string& algorithm, const std::string& compression) {
+                 auto options = c10::make_intrusive<Options>(timeout);
+                 options->set_algorithm(algorithm);
+                 options->set_compression(compression);
+                 return options;
+               }),
            py::kw_only(),
            py::arg("timeout") = kBackendDefaultTimeout,
-           py::arg("algorithm") = "auto")
-      .def_property(
-          "algorithm",
-          [](const Options& options) { return std::string(to_string(options.algorithm)); },
-          [](Options& options, const std::string& name) {
-            options.algorithm = algorithm_named(name);
-          });
+           py::arg("algorithm") = "auto",
+           py::arg("compression") = "none")
+      .def_property("algorithm", &Options::algorithm, &Options::set_algorithm)
+      .def_property("compression", &Options::compression, &Options::set_compression);
 }
 
 void define_backend(py::module_& module) {
@@ -85,6 +75,21 @@ void define_backend(py::module_& module) {
       .def("_leave", &Backend::shutdown, Released());
 }
 
+void define_symmetric_memory(py::module_& module) {
+  module.def(
+      "_empty",
+      [](const Backend& backend, const std::vector<std::int64_t>& sizes, at::ScalarType type) {
+        return symmetric_empty(*backend.group(), sizes, type);
+      });
+  module.def("_is_symmetric", [](const Backend& backend, const at::Tensor& tensor) {
+    return is_symmetric(*backend.group(), tensor);
+  });
+  module.def("_move_buckets", [](const Backend& backend, const c10d::Reducer& reducer) {
+    const BucketMove move = move_buckets(*backend.group(), reducer);
+    return std::tuple(move.n_buckets, move.n_symmetric, move.problem);
+  });
+}
+
 }  // namespace
 }  // namespace unisono::python
 
@@ -95,4 +100,5 @@ PYBIND11_MODULE(_C, module) {
   module.def("_hold_waiting_threads", &unisono::python::hold_waiting_threads);
   unisono::python::define_options(module);
   unisono::python::define_backend(module);
+  unisono::python::define_symmetric_memory(module);
 }

@@ -25,16 +25,15 @@ namespace {
 // How long Ctrl-C may go unnoticed.
 constexpr std::chrono::milliseconds kSlice{100};
 
-std::optional<std::vector<at::Tensor>> profiled(const std::vector<at::Tensor>& inputs) {
-  return inputs.empty() ? std::nullopt : std::optional(inputs);
+std::optional<std::vector<at::Tensor>> profiled(std::vector<at::Tensor> inputs) {
+  return inputs.empty() ? std::nullopt : std::optional(std::move(inputs));
 }
 
 }  // namespace
 
 Work::Work(int rank, OperationInfo info)
-    : c10d::Work(rank, info.type, info.title, profiled(info.inputs)), info_(std::move(info)) {
-  info_.inputs.clear();
-}
+    : c10d::Work(rank, info.type, info.title, profiled(std::move(info.inputs))),
+      info_(std::move(info)) {}
 
 void Work::follow(std::vector<unisono::Work> works, Staging staging) {
   staging_ = std::move(staging);

@@ -18,7 +18,17 @@ if torch.__version__.split("+")[0] != _TORCH_VERSION:
         "with `pip install --no-build-isolation` from its sources"
     )
 
+from . import ddp
 from ._backend import Options, init_process_group
 from ._C import Backend
+from ._memory import empty, is_symmetric
 
-__all__ = ["Backend", "Options", "__version__", "init_process_group"]
+__all__ = [
+    "Backend",
+    "Options",
+    "__version__",
+    "ddp",
+    "empty",
+    "init_process_group",
+    "is_symmetric",
+]

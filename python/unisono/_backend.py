@@ -39,7 +39,11 @@ def _options_for(plan: Any, given: dist.Backend.Options | None) -> Options:
     if not isinstance(given, Options):
         given = Options()
     is_set = given._timeout != dist.default_pg_timeout
-    options = Options(timeout=given._timeout if is_set else plan.timeout, algorithm=given.algorithm)
+    options = Options(
+        timeout=given._timeout if is_set else plan.timeout,
+        algorithm=given.algorithm,
+        compression=given.compression,
+    )
     options.global_ranks_in_group = plan.global_ranks_in_group
     options.group_name = plan.group_id
     return options

@@ -1,3 +1,4 @@
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -272,6 +273,21 @@ TEST(Work, ADefaultOneIsComplete) {
   EXPECT_TRUE(work.is_completed());
   work.wait();
   EXPECT_EQ(work.source_rank(), -1);
+}
+
+TEST(Group, MemoryIsKnownToBeSymmetric) {
+  run_ranks(one_node(2), [](ProcessGroup& group) {
+    const Buffer whole = group.allocate(1000, DType::kFloat32);
+    const Buffer part{.data = static_cast<float*>(whole.data) + 900, .count = 100};
+    std::vector<float> apart(1000);
+    const std::array ranks{0, 1};
+    const auto other = group.new_group(ranks);
+    for (const ProcessGroup* const one : {&group, other.get()}) {
+      EXPECT_TRUE(one->is_symmetric(whole));
+      EXPECT_TRUE(one->is_symmetric(part));
+      EXPECT_FALSE(one->is_symmetric(as_buffer(std::span(apart))));
+    }
+  });
 }
 
 TEST(Group, MemoryThatDoesNotFitIsRefusedWithTheSetting) {

@@ -34,6 +34,21 @@ def init(rank: int, world_size: int, folder: str, **options: Any) -> None:
     )
 
 
+def init_again(
+    rank: int,
+    world_size: int,
+    name: str,
+    environment: dict[str, str] | None = None,
+    **options: Any,
+) -> None:
+    """On a rank: another default group instead, which meets in a folder of that name."""
+    dist.destroy_process_group()
+    os.environ.update(environment or {})
+    folder = Path.cwd() / name
+    folder.mkdir(exist_ok=True)
+    init(rank, world_size, str(folder), **options)
+
+
 def _wait_for(file: Path, limit: float) -> None:
     end = time.monotonic() + limit
     while not file.exists():

@@ -34,4 +34,10 @@ DType partial_dtype(DType dtype, ReduceKind kind) noexcept {
   return kind == ReduceKind::kUser ? dtype : accumulate_dtype(dtype);
 }
 
+bool is_compressible(DType dtype, ReduceKind kind) noexcept {
+  const bool adds_up =
+      kind == ReduceKind::kSum || kind == ReduceKind::kAvg || kind == ReduceKind::kPremulSum;
+  return adds_up && partial_dtype(dtype, kind) == DType::kFloat32;
+}
+
 }  // namespace unisono

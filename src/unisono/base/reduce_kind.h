@@ -29,4 +29,8 @@ inline constexpr int kReduceKindCount = 10;
 /// user's own function knows the dtype alone.
 [[nodiscard]] DType partial_dtype(DType dtype, ReduceKind kind) noexcept;
 
+/// Whether the algorithms that lose bits take it: what training averages, sums of numbers that are
+/// combined in f32, where a small error is no other meaning.
+[[nodiscard]] bool is_compressible(DType dtype, ReduceKind kind) noexcept;
+
 }  // namespace unisono

@@ -10,11 +10,13 @@
 #include "unisono/base/dtype.h"
 #include "unisono/comm/call.h"
 #include "unisono/comm/group.h"
+#include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
 #include "unisono/comm/new_group_in.h"
 #include "unisono/comm/new_groups.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/work.h"
+#include "unisono/engine/native/symmetric_memory.h"
 #include "unisono/rendezvous/roster.h"
 
 namespace unisono {
@@ -274,6 +276,10 @@ std::shared_ptr<ProcessGroup> ProcessGroup::split(int colour,
 
 Buffer ProcessGroup::allocate(std::int64_t count, DType dtype) {
   return group_->links().engine().allocate(count, dtype);
+}
+
+bool ProcessGroup::is_symmetric(const Buffer& buffer) const {
+  return group_->job()->memory()->contains(buffer);
 }
 
 void ProcessGroup::destroy() {

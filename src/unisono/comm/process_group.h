@@ -222,6 +222,9 @@ class ProcessGroup {
   /// Throws Error(kInvalidArgument) when the arena (UNISONO_ARENA_BYTES) has no room for it.
   [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype);
 
+  /// Whether the buffer lies in memory of allocate(), of this group or another of the same job.
+  [[nodiscard]] bool is_symmetric(const Buffer& buffer) const;
+
   /// What this rank's collectives have exchanged with each rank of other nodes so far.
   [[nodiscard]] std::vector<RankTraffic> traffic() const;
 

@@ -29,15 +29,6 @@ constexpr double kMicro = 1e6;
 // What links cost decides nothing for less: fewest steps win.
 constexpr std::int64_t kLeastBytesToLearnFrom = shm::kInlineBytes + 1;
 
-// What training averages: numbers that are combined in f32, where a small error is no other
-// meaning.
-bool is_compressible(const transport::Descriptor& descriptor) {
-  const bool adds_up = descriptor.reduce == ReduceKind::kSum ||
-                       descriptor.reduce == ReduceKind::kAvg ||
-                       descriptor.reduce == ReduceKind::kPremulSum;
-  return adds_up && partial_dtype(descriptor.dtype, descriptor.reduce) == DType::kFloat32;
-}
-
 std::string describe(const collective::Topology& topology, const LinkCosts& links) {
   std::string text;
   if (topology.local_world_size() > 1) {
@@ -103,7 +94,7 @@ void AlgorithmChoice::check(const Operation& operation) {
                             n_bytes));
   }
   const bool is_compressed = compression_of(descriptor.algorithm) != kernels::Compression::kNone;
-  if (is_compressed && !is_compressible(descriptor)) {
+  if (is_compressed && !is_compressible(descriptor.dtype, descriptor.reduce)) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("{}: algorithm {} is for sum, avg and premul_sum of f32, f16 and bf16, "
                             "not for {} of {}",

@@ -1,6 +1,7 @@
 #include "unisono/engine/native/symmetric_memory.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -42,8 +43,14 @@ Buffer SymmetricMemory::allocate(std::int64_t count, DType dtype) {
   }
   std::byte* const data = arena_->data() + offset;
   // The deleter's share keeps arena and heap alive until the buffer is gone.
-  std::shared_ptr<void> owner(
-      data, [self = shared_from_this(), offset](void*) { self->release(offset); });
+  std::shared_ptr<void> owner(data, [self = shared_from_this(), offset, pid = ::getpid()](void*) {
+    if (::getpid() == pid) {
+      self->release(offset);
+    } else {
+      // Never destroyed: other memory and files may be where the parent has the arena's.
+      new std::shared_ptr<SymmetricMemory>(self);
+    }
+  });
   return {.data = data, .count = count, .dtype = dtype, .device = {}, .owner = std::move(owner)};
 }
 

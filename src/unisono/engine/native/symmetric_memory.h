@@ -15,8 +15,14 @@ class SymmetricMemory : public std::enable_shared_from_this<SymmetricMemory> {
  public:
   explicit SymmetricMemory(std::shared_ptr<const shm::Arena> arena);
 
-  /// Zeroed memory whose owner gives it back. Throws Error(kInvalidArgument) when it does not fit.
+  /// Zeroed memory whose owner gives it back; in a child of fork(), which has no part of it, the
+  /// owner does nothing. Throws Error(kInvalidArgument) when it does not fit.
   [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype);
+
+  /// Whether all of the buffer lies in the arena.
+  [[nodiscard]] bool contains(const Buffer& buffer) const {
+    return arena_->offset_of(buffer.data, buffer.n_bytes()).has_value();
+  }
 
   /// Offset of zeroed memory that the caller gives back with release(), if ever: peers may look at
   /// it after this rank is done. Throws as allocate().

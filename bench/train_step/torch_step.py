@@ -1,4 +1,4 @@
-"""What train_step measures, by PyTorch's DistributedDataParallel over Gloo.
+"""What train_step measures, by PyTorch's DistributedDataParallel over Gloo or the Python package.
 
 Needs RANK and WORLD_SIZE. Rank 0 prints one line of JSON.
 """
@@ -104,11 +104,15 @@ def main():
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--rendezvous", required=True, help="a file that is not there yet")
     parser.add_argument("--bucket-views", action="store_true", help="gradient_as_bucket_view=True")
+    parser.add_argument("--backend", choices=["gloo", "unisono"], default="gloo")
+    parser.add_argument("--symmetric", action="store_true", help="with unisono.ddp.enable()")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rank = int(os.environ["RANK"])
+    if options.backend == "unisono":
+        import unisono
     dist.init_process_group(
-        "gloo",
+        options.backend,
         init_method=f"file://{options.rendezvous}",
         rank=rank,
         world_size=int(os.environ["WORLD_SIZE"]),
@@ -116,6 +120,8 @@ def main():
     torch.manual_seed(WEIGHT_SEED)
     net = {"convnet": Convnet, "mlp": Mlp}[options.model](rank)
     model = DistributedDataParallel(net, gradient_as_bucket_view=options.bucket_views)
+    if options.symmetric:
+        unisono.ddp.enable(model)
     step, step_without_sync = measure(model, options.steps)
     if rank == 0:
         result = {

@@ -1,4 +1,4 @@
-"""What `unisono bench` measures, by Gloo through torch, after the rules of cli/bench_sampling.h.
+"""What `unisono bench` measures, by torch.distributed, after the rules of cli/bench_sampling.h.
 
 Needs RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Rank 0 prints lines of JSON.
 """
@@ -105,12 +105,20 @@ def sample(call, in_, out, seconds):
     return sorted(max_of_ranks(own))
 
 
-def measure(name, n_bytes, seconds):
+def zeros(count, memory):
+    if memory == "private":
+        return torch.zeros(count)
+    import unisono
+
+    return unisono.empty(count)
+
+
+def measure(name, n_bytes, seconds, memory):
     call, has_chunks, bus_factor, n_transfers = OPERATIONS[name]
     world_size = dist.get_world_size()
     step = world_size if has_chunks else 1
     count = math.ceil(n_bytes // 4 / step) * step
-    in_, out = torch.zeros(count), torch.zeros(count)
+    in_, out = zeros(count, memory), zeros(count, memory)
     samples = [time / n_transfers for time in sample(call, in_, out, seconds)]
 
     def quantile(q):
@@ -123,7 +131,7 @@ def measure(name, n_bytes, seconds):
         "nodes": 1,
         "bytes": 4 * count,
         "dtype": "f32",
-        "memory": "private",
+        "memory": memory,
         "algorithm": "auto",
         "median_us": 1e6 * quantile(0.5),
         "min_us": 1e6 * samples[0],
@@ -139,11 +147,15 @@ def main():
     parser.add_argument("operation", choices=OPERATIONS)
     parser.add_argument("sizes", help="bytes: 8,1024")
     parser.add_argument("seconds", type=float)
+    parser.add_argument("--backend", choices=["gloo", "unisono"], default="gloo")
+    parser.add_argument("--memory", choices=["private", "symmetric"], default="private")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    if options.backend == "unisono":
+        import unisono  # noqa: F401 - registers the backend
+    dist.init_process_group(options.backend)
     for n_bytes in options.sizes.split(","):
-        result = measure(options.operation, int(n_bytes), options.seconds)
+        result = measure(options.operation, int(n_bytes), options.seconds, options.memory)
         if dist.get_rank() == 0:
             print(json.dumps(result), flush=True)
     dist.barrier()
