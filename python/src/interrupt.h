@@ -10,11 +10,14 @@ namespace unisono::python {
 /// KeyboardInterrupt after Ctrl-C. Takes the GIL; does nothing while Python ends.
 void run_signal_handlers();
 
-/// Throws Python's current exception, if this thread has one.
-void throw_current_exception();
+/// Throws what a signal's handler has raised on this thread, if that ended a wait.
+void throw_raised();
+
+/// True once Python runs no more threads but the main one.
+[[nodiscard]] bool is_python_ending();
 
 /// From now on the core's waits on the main thread do the same: an operation that is interrupted so
-/// fails with Error(kInterrupted), and what the handler raised is Python's current exception.
+/// fails with Error(kInterrupted), and throw_raised() has what the handler raised.
 void watch_for_signals();
 
 /// Calls the function without the GIL, whether this thread holds it or not.

@@ -13,6 +13,7 @@
 #include "connect.h"
 #include "interrupt.h"
 #include "options.h"
+#include "store_module.h"
 
 namespace unisono::python {
 namespace {
@@ -89,8 +90,9 @@ void define_backend(py::module_& module) {
 
 PYBIND11_MODULE(_C, module) {
   pybind11::module_::import("torch._C._distributed_c10d");
-  module.doc() = "Unisono's backend of torch.distributed.";
+  module.doc() = "Unisono's backend of torch.distributed, and its stores.";
   unisono::python::watch_for_signals();
+  unisono::python::define_stores(module);
   unisono::python::define_options(module);
   unisono::python::define_backend(module);
 }

@@ -19,6 +19,6 @@ if torch.__version__.split("+")[0] != _TORCH_VERSION:
     )
 
 from ._backend import Options, init_process_group
-from ._C import Backend
+from ._C import Backend, Store, Watch
 
-__all__ = ["Backend", "Options", "__version__", "init_process_group"]
+__all__ = ["Backend", "Options", "Store", "Watch", "__version__", "init_process_group"]
