@@ -19,22 +19,14 @@
 #include "unisono/store/polling_watch.h"
 #include "unisono/store/watch.h"
 
+#include "bytes.h"
+
 namespace unisono::python {
 namespace {
-
-using Bytes = std::vector<std::uint8_t>;
 
 // Their waits take 0 for "no limit".
 constexpr std::chrono::milliseconds kShortestWait{1};
 constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
-
-Bytes bytes_of(const std::string& text) {
-  return {text.begin(), text.end()};
-}
-
-std::string text_of(const Bytes& bytes) {
-  return {bytes.begin(), bytes.end()};
-}
 
 std::vector<std::string> list_of(std::span<const std::string> keys) {
   return {keys.begin(), keys.end()};

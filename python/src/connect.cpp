@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "unisono/comm/options.h"
@@ -11,6 +12,7 @@
 #include "unisono/store/store.h"
 
 #include "c10d_store.h"
+#include "core_store.h"
 
 namespace unisono::python {
 
@@ -24,25 +26,37 @@ std::string keys_of_this_time(store::Store& store, const std::string& name, int 
   return name + "/" + std::to_string(time);
 }
 
+// The core's own store, where there is one below torch's, or what speaks to torch's.
+StoreAccess access_to(const c10::intrusive_ptr<c10d::Store>& theirs, InitOptions& options) {
+  if (std::optional<StoreAccess> access = find_access(theirs)) {
+    options.store_secret = access->secret;
+    options.store_local_ip = access->local_ip;
+    return *std::move(access);
+  }
+  return {.store = std::make_shared<C10dStore>(theirs),
+          .connect_again = [theirs](std::chrono::milliseconds timeout) {
+            return C10dStore::clone_of(theirs, timeout);
+          }};
+}
+
 }  // namespace
 
 std::shared_ptr<ProcessGroup> connect(const GroupPlan& plan) {
-  const auto store = std::make_shared<C10dStore>(plan.store);
+  InitOptions options;
+  const StoreAccess access = access_to(plan.store, options);
+  const std::shared_ptr<store::Store>& store = access.store;
   if (plan.parent != nullptr) {
     // Ranks count the groups they make, so two groups without common ranks may have one name.
     const std::string name = "of_rank_" + std::to_string(plan.parent_ranks.front());
     store::PrefixStore part(keys_of_this_time(*store, name, plan.rank), store);
     return plan.parent->new_group(plan.parent_ranks, part, {.timeout = plan.timeout});
   }
-  const std::string prefix = keys_of_this_time(*store, "world", plan.rank);
-  InitOptions options;
+  const StoreAccess part = in_part(access, keys_of_this_time(*store, "world", plan.rank));
   options.rank = plan.rank;
   options.world_size = plan.world_size;
   options.timeout = plan.timeout;
-  options.store = std::make_shared<store::PrefixStore>(prefix, store);
-  options.connect_again = [theirs = plan.store, prefix](std::chrono::milliseconds timeout) {
-    return std::make_shared<store::PrefixStore>(prefix, C10dStore::clone_of(theirs, timeout));
-  };
+  options.store = part.store;
+  options.connect_again = part.connect_again;
   return create_process_group(options);
 }
 

@@ -24,10 +24,25 @@ void throw_translated(const Error& error) {
     case ErrorCode::kIncompatible:
       C10_THROW_ERROR(DistNetworkError, message);
     case ErrorCode::kInterrupted:
-      throw_kept_exception();
+      throw_raised();
       C10_THROW_ERROR(DistBackendError, message);
     default:
       C10_THROW_ERROR(DistBackendError, message);
+  }
+}
+
+void throw_store_error(const Error& error) {
+  const std::string message = error.what();
+  switch (error.code()) {
+    case ErrorCode::kInvalidArgument:
+      C10_THROW_ERROR(ValueError, message);
+    case ErrorCode::kTimeout:
+      C10_THROW_ERROR(DistStoreError, message);
+    case ErrorCode::kSystem:
+    case ErrorCode::kClosed:
+      C10_THROW_ERROR(DistNetworkError, message);
+    default:
+      throw_translated(error);
   }
 }
 

@@ -27,6 +27,19 @@ decltype(auto) with_translated_errors(Function&& function) {
   }
 }
 
+/// The same for what a store throws: kTimeout becomes DistStoreError, kInvalidArgument ValueError,
+/// kSystem and kClosed DistNetworkError.
+[[noreturn]] void throw_store_error(const Error& error);
+
+template <class Function>
+decltype(auto) with_store_errors(Function&& function) {
+  try {
+    return function();
+  } catch (const Error& error) {
+    throw_store_error(error);
+  }
+}
+
 /// Throws RuntimeError "unisono::`operation`: `problem`".
 [[noreturn]] void reject(const char* operation, const std::string& problem);
 

@@ -16,19 +16,11 @@
 namespace unisono::python {
 namespace {
 
-bool is_python_ending() {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsFinalizing() != 0;
-#else
-  return _Py_IsFinalizing() != 0;
-#endif
-}
-
 std::atomic<bool> is_held = false;
 std::thread::id last_thread;  // Set before.
 
 // Not destroyed with the thread: that may be after Python's end.
-thread_local std::exception_ptr* kept = nullptr;
+thread_local std::exception_ptr* raised = nullptr;
 
 // Progress threads have no Python state: they neither run handlers nor wait for the GIL.
 void check_signals() {
@@ -37,27 +29,35 @@ void check_signals() {
   }
   const pybind11::gil_scoped_acquire acquire;
   if (PyErr_CheckSignals() != 0) {
-    if (kept == nullptr) {
-      kept = new std::exception_ptr;
+    if (raised == nullptr) {
+      raised = new std::exception_ptr;
     }
-    *kept = std::make_exception_ptr(pybind11::error_already_set());
+    *raised = std::make_exception_ptr(pybind11::error_already_set());
     throw Error(ErrorCode::kInterrupted, "interrupted by a signal");
   }
 }
 
 }  // namespace
 
+bool is_python_ending() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsFinalizing() != 0;
+#else
+  return _Py_IsFinalizing() != 0;
+#endif
+}
+
 void run_signal_handlers() {
   try {
     check_signals();
   } catch (const Error&) {
-    throw_kept_exception();
+    throw_raised();
   }
 }
 
-void throw_kept_exception() {
-  if (kept != nullptr && *kept != nullptr) {
-    std::rethrow_exception(std::exchange(*kept, nullptr));
+void throw_raised() {
+  if (raised != nullptr && *raised != nullptr) {
+    std::rethrow_exception(std::exchange(*raised, nullptr));
   }
 }
 

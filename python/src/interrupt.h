@@ -10,12 +10,15 @@ namespace unisono::python {
 /// KeyboardInterrupt after Ctrl-C. Takes the GIL; does nothing while Python ends.
 void run_signal_handlers();
 
-/// From now on the core's waits on the main thread do the same: an operation that is interrupted so
-/// fails with Error(kInterrupted), and what the handler raised is kept.
-void watch_for_signals();
+/// Throws what a signal's handler has raised on this thread, if that ended a wait; once.
+void throw_raised();
 
-/// Throws what a handler raised in one of the core's waits of this thread, once.
-void throw_kept_exception();
+/// True once Python runs no more threads but the main one.
+[[nodiscard]] bool is_python_ending();
+
+/// From now on the core's waits on the main thread do the same: an operation that is interrupted so
+/// fails with Error(kInterrupted), and throw_raised() has what the handler raised.
+void watch_for_signals();
 
 /// Python ends, on this thread: others that wait for operations stay where they are, as they would
 /// end the process by std::terminate() on their way back into Python.

@@ -14,6 +14,7 @@
 #include "connect.h"
 #include "interrupt.h"
 #include "options.h"
+#include "store_module.h"
 #include "symmetric.h"
 
 namespace unisono::python {
@@ -95,9 +96,10 @@ void define_symmetric_memory(py::module_& module) {
 
 PYBIND11_MODULE(_C, module) {
   pybind11::module_::import("torch._C._distributed_c10d");
-  module.doc() = "Unisono's backend of torch.distributed.";
+  module.doc() = "Unisono's backend of torch.distributed, and its stores.";
   unisono::python::watch_for_signals();
   module.def("_hold_waiting_threads", &unisono::python::hold_waiting_threads);
+  unisono::python::define_stores(module);
   unisono::python::define_options(module);
   unisono::python::define_backend(module);
   unisono::python::define_symmetric_memory(module);

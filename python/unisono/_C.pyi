@@ -1,4 +1,6 @@
+from collections.abc import Callable
 from datetime import timedelta
+from types import TracebackType
 
 import torch
 import torch.distributed as dist
@@ -37,3 +39,63 @@ class Backend(dist.Backend):
 def _empty(backend: Backend, sizes: list[int], dtype: torch.dtype) -> torch.Tensor: ...
 def _is_symmetric(backend: Backend, tensor: torch.Tensor) -> bool: ...
 def _move_buckets(backend: Backend, reducer: dist.Reducer) -> tuple[int, int, str]: ...
+
+class Store(dist.Store):
+    """A key-value service that processes meet through, as TCPStore; with a secret its clients and
+    its server prove that they know it.
+
+    Without `secret` it is the job's, as UNISONO_SECRET and the like have it, and there may be none
+    on loopback; with secret="" it speaks to TCPStore's servers and clients, too. `tls` is
+    UNISONO_TLS by default. The master serves until nobody in its process has the store any more.
+
+    Raises DistStoreError when a wait's time is up, naming the keys that did not come,
+    DistNetworkError when the store can't be reached or is gone, ValueError. Threads may share it.
+    """
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    def __init__(
+        self,
+        host_name: str,
+        port: int,
+        world_size: int | None = None,
+        is_master: bool = False,
+        timeout: timedelta = ...,
+        wait_for_workers: bool = True,
+        *,
+        secret: str | None = None,
+        tls: bool | None = None,
+    ) -> None: ...
+    def watch(self, key: str, on_change: Callable[[bytes | None, bytes | None], object]) -> Watch:
+        """Calls the function with the key's value before and after each change, on a thread of the
+        store's, until the watch is closed or dropped."""
+
+class Watch:
+    """A key under observation."""
+
+    def close(self) -> None:
+        """Once it returns, the function does not run any more. Not for the function itself."""
+
+    def __enter__(self) -> Watch: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+class _RankMeeting:
+    """A process's place; what the other ranks need until all have met lives as long."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def world_size(self) -> int: ...
+
+def _meet_ranks(method: str, rank: int, world_size: int, timeout: timedelta) -> _RankMeeting: ...
+def _launcher_name() -> str: ...
+def _close_watches() -> None: ...

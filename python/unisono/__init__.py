@@ -20,12 +20,14 @@ if torch.__version__.split("+")[0] != _TORCH_VERSION:
 
 from . import ddp
 from ._backend import Options, init_process_group
-from ._C import Backend
+from ._C import Backend, Store, Watch
 from ._memory import empty, is_symmetric
 
 __all__ = [
     "Backend",
     "Options",
+    "Store",
+    "Watch",
     "__version__",
     "ddp",
     "empty",

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ._C import Backend, Options, _hold_waiting_threads
+from . import _rendezvous
+from ._C import Backend, Options, _close_watches, _hold_waiting_threads
 
 _CPU = torch.device("cpu")
 
@@ -88,8 +89,10 @@ def init_process_group(
     store: dist.Store | None = None,
     pg_options: Options | None = None,
 ) -> None:
-    """torch.distributed.init_process_group() with backend "unisono"; needs no argument under a
-    launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `unisono run` does."""
+    """torch.distributed.init_process_group() with backend "unisono"; needs no argument under
+    `unisono run`, torchrun, Slurm's srun, mpirun and Kubeflow."""
+    if init_method is None and store is None:
+        init_method = "unisono://"
     dist.init_process_group(
         backend,
         init_method=init_method,
@@ -102,4 +105,6 @@ def init_process_group(
 
 
 dist.Backend.register_backend("unisono", _create, extended_api=True, devices=["cpu"])
+_rendezvous.register()
+atexit.register(_close_watches)
 atexit.register(_leave_all)

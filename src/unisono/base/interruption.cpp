@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "unisono/base/deadline.h"
 
@@ -27,6 +28,13 @@ Deadline next_interruption_check() {
 void check_interruption() {
   if (const InterruptionCheck check = the_check.load(std::memory_order_acquire)) {
     check();
+  }
+}
+
+void interruptible_sleep_until(Deadline deadline) {
+  while (!deadline.has_passed()) {
+    std::this_thread::sleep_until(earlier(deadline, next_interruption_check()).time());
+    check_interruption();
   }
 }
 

@@ -19,4 +19,7 @@ void set_interruption_check(InterruptionCheck check) noexcept;
 /// Calls the check, if there is one, and passes on what it throws.
 void check_interruption();
 
+/// Sleeps until `deadline`, and looks meanwhile: passes on what the check throws.
+void interruptible_sleep_until(Deadline deadline);
+
 }  // namespace unisono

@@ -262,6 +262,11 @@ struct InitOptions {
   /// Another connection to `store`, whose requests take at most so long each, for news of failures:
   /// where there is none, they wait until `store` is free.
   std::function<std::shared_ptr<store::Store>(std::chrono::milliseconds)> connect_again = {};
+  /// The job's secret, where `store` has one already. Default: as the configuration has it.
+  std::optional<std::string> store_secret = {};
+  /// This machine's address by which `store` was reached, which other nodes can reach. Default: the
+  /// one that UNISONO_INTERFACE names, or that leads out of the machine.
+  std::string store_local_ip = {};
   /// Instead of those of the variables or the method when not negative.
   int rank = -1;
   int world_size = -1;

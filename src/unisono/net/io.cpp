@@ -15,6 +15,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/interruption.h"
 
 namespace unisono::net {
 namespace {
@@ -104,6 +105,16 @@ bool wait_for(int fd, short events, Deadline deadline) {
       return false;
     }
   }
+}
+
+bool interruptible_wait_for(int fd, short events, Deadline deadline) {
+  while (!wait_for(fd, events, earlier(deadline, next_interruption_check()))) {
+    if (deadline.has_passed()) {
+      return false;
+    }
+    check_interruption();
+  }
+  return true;
 }
 
 std::size_t read_at_least_one(int fd,

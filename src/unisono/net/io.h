@@ -35,6 +35,10 @@ struct IoResult {
 /// Waits until one of poll(2)'s `events` (or an error) is there; false when the deadline passed.
 [[nodiscard]] bool wait_for(int fd, short events, Deadline deadline);
 
+/// The same, but looks meanwhile whether the program wants the wait to end, and throws then; see
+/// base/interruption.h.
+[[nodiscard]] bool interruptible_wait_for(int fd, short events, Deadline deadline);
+
 /// Fills `bytes`. `peer` names the other side in errors, e.g. "store 10.0.0.2:29500".
 ///
 /// Throws Error: kPeerLost when the connection ends before that, kTimeout; both say how many bytes

@@ -15,13 +15,13 @@
 #include <random>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/interruption.h"
 #include "unisono/base/port_range.h"
 #include "unisono/net/address.h"
 #include "unisono/net/bind_in_range.h"
@@ -71,7 +71,8 @@ Attempt try_connect(const Address& address, Deadline deadline) {
   constexpr auto kPatience = std::chrono::seconds(5);
   auto [fd, error_number] = begin_connect(address);
   if (error_number == 0) {
-    const bool is_over = wait_for(fd.get(), POLLOUT, earlier(deadline, Deadline::after(kPatience)));
+    const bool is_over =
+        interruptible_wait_for(fd.get(), POLLOUT, earlier(deadline, Deadline::after(kPatience)));
     error_number = is_over ? end_connect(fd.get(), address) : ETIMEDOUT;
   }
   if (error_number != 0) {
@@ -89,7 +90,7 @@ class Backoff {
   void pause(Deadline deadline) {
     std::uniform_int_distribution<milliseconds::rep> draw(pause_.count() / 2, pause_.count());
     const milliseconds chosen(draw(random_));
-    std::this_thread::sleep_until(earlier(Deadline::after(chosen), deadline).time());
+    interruptible_sleep_until(earlier(Deadline::after(chosen), deadline));
     pause_ = std::min(pause_ * 2, milliseconds(500));
   }
 

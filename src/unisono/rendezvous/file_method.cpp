@@ -13,13 +13,13 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/interruption.h"
 #include "unisono/base/log.h"
 #include "unisono/base/release.h"
 #include "unisono/net/address.h"
@@ -141,8 +141,7 @@ class FileGathering {
         logger.warning(describe(spent));
         patience *= 2;
       }
-      std::this_thread::sleep_for(
-          std::min<std::chrono::nanoseconds>(pause, request_.deadline.remaining()));
+      interruptible_sleep_until(earlier(Deadline::after(pause), request_.deadline));
     }
   }
 

@@ -58,6 +58,11 @@ Assignment find_assignment(const Environment& environment, int rank, int world_s
   }
 }
 
+std::string launcher_name(const Environment& environment) {
+  const Launcher* const launcher = find_launcher(environment);
+  return launcher == nullptr ? "" : launcher->name;
+}
+
 bool is_in_job(const Environment& environment) {
   return environment("RANK") || environment("WORLD_SIZE") ||
          (find_launcher(environment) != nullptr && find_assignment(environment).world_size > 1);

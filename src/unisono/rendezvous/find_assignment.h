@@ -25,6 +25,10 @@ namespace unisono::rendezvous {
                                          int rank = -1,
                                          int world_size = -1);
 
+/// The launcher that started this process, of those whose variables find_assignment() looks for:
+/// "Slurm", ...; empty if none did.
+[[nodiscard]] std::string launcher_name(const Environment& environment);
+
 /// True where this process was started as a rank: RANK or WORLD_SIZE is set, well or badly, or a
 /// launcher started several. (A shell that srun started is one process, and wants to start ranks.)
 ///

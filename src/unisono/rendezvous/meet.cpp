@@ -26,22 +26,6 @@ namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
 
-// Loopback, if it is meant; else all of the machine's addresses, since MASTER_ADDR may be one that
-// only others see (a service, a translated address), or a name that leads to loopback here alone.
-net::Address listen_address(const Assignment& assignment, bool has_secret) {
-  const std::string& host = assignment.master_addr;
-  const std::uint16_t port = assignment.master_port;
-  try {
-    const net::Address address = net::resolve(host, port).front();
-    const bool is_meant = !has_secret || host == "localhost" || host == address.ip();
-    const bool stays_here = address.is_loopback() && is_meant;
-    return stays_here ? address : net::Address::any(address.family(), port);
-  } catch (const Error&) {
-    // A name that is not known yet: connecting will say so when its time is up.
-    return net::Address::any(AF_INET, port);
-  }
-}
-
 store::TcpStoreOptions store_options(const Config& config,
                                      const Assignment& assignment,
                                      const std::string& secret) {
@@ -88,6 +72,20 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
 
 }  // namespace
 
+// MASTER_ADDR may be an address that only others see (a service, a translated address), or a name
+// that leads to loopback here alone.
+net::Address listen_address(const std::string& host, std::uint16_t port, bool has_secret) {
+  try {
+    const net::Address address = net::resolve(host, port).front();
+    const bool is_meant = !has_secret || host == "localhost" || host == address.ip();
+    const bool stays_here = address.is_loopback() && is_meant;
+    return stays_here ? address : net::Address::any(address.family(), port);
+  } catch (const Error&) {
+    // A name that is not known yet: connecting will say so when its time is up.
+    return net::Address::any(AF_INET, port);
+  }
+}
+
 Meeting meet(const Config& config, const Assignment& assignment, Deadline deadline) {
   Meeting meeting;
   meeting.assignment = assignment;
@@ -97,11 +95,12 @@ Meeting meet(const Config& config, const Assignment& assignment, Deadline deadli
   meeting.secret = find_secret(config, meeting.assignment);
   if (assignment.rank == 0 && !assignment.uses_agent_store) {
     const bool has_secret = !meeting.secret.empty();
-    meeting.host = std::make_unique<store::TcpStoreHost>(
-        store::TcpServerOptions{.address = listen_address(meeting.assignment, has_secret),
-                                .secret = meeting.secret,
-                                .tls = config.tls,
-                                .logger = Logger("store", config.log_level)});
+    meeting.host = std::make_unique<store::TcpStoreHost>(store::TcpServerOptions{
+        .address = listen_address(
+            meeting.assignment.master_addr, meeting.assignment.master_port, has_secret),
+        .secret = meeting.secret,
+        .tls = config.tls,
+        .logger = Logger("store", config.log_level)});
   }
   const std::shared_ptr<store::TcpStore> store =
       connect(config, meeting.assignment, meeting.secret, deadline);
@@ -120,17 +119,20 @@ Meeting meet(const Config& config, const Assignment& assignment, Deadline deadli
 Meeting meet_in(const GivenStore& given, const Config& config, const Assignment& assignment) {
   Meeting meeting;
   meeting.assignment = assignment;
-  meeting.secret = find_secret(config, kLoopback);
+  meeting.secret = given.secret ? *given.secret : find_secret(config, kLoopback);
   meeting.store = given.store;
   meeting.connect_again = given.connect_again;
   if (meeting.connect_again == nullptr) {
     meeting.connect_again = [store = given.store](std::chrono::milliseconds) { return store; };
   }
-  meeting.local_ip =
-      meeting.secret.empty()
-          ? kLoopback
-          : choose_own_address(config.interface, net::interfaces(), net::default_route_address())
-                .ip();
+  if (meeting.secret.empty()) {
+    meeting.local_ip = kLoopback;
+  } else if (given.local_ip.empty()) {
+    meeting.local_ip =
+        choose_own_address(config.interface, net::interfaces(), net::default_route_address()).ip();
+  } else {
+    meeting.local_ip = given.local_ip;
+  }
   return meeting;
 }
 

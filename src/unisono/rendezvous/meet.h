@@ -1,12 +1,15 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
+#include "unisono/net/address.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/store/store.h"
 #include "unisono/store/tcp_host.h"
@@ -30,6 +33,12 @@ struct Meeting {
   std::string local_ip;
 };
 
+/// Where a store is served that others know as `host`: on loopback if that is meant, else on all of
+/// the machine's addresses.
+[[nodiscard]] net::Address listen_address(const std::string& host,
+                                          std::uint16_t port,
+                                          bool has_secret);
+
 /// Connects to the job's store; rank 0 serves it first, where that is nobody else's task. Says
 /// that it still waits after config.stall, twice that, and so on.
 ///
@@ -41,6 +50,9 @@ struct Meeting {
 struct GivenStore {
   std::shared_ptr<store::Store> store;
   ConnectAgain connect_again = {};  ///< Null where there is but the one connection.
+  /// The job's; nothing where it is to be found as for any job.
+  std::optional<std::string> secret = {};
+  std::string local_ip = {};  ///< As in Meeting; empty where it is not known.
 };
 
 /// The same in `given`; of `assignment` rank and world size count. Connects to nobody. A job

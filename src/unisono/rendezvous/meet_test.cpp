@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -19,6 +20,7 @@
 #include "unisono/net/address.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/env.h"
+#include "unisono/store/hash_store.h"
 #include "unisono/store/tcp_host.h"
 
 namespace unisono::rendezvous {
@@ -160,6 +162,23 @@ TEST(Meet, AnotherSecretIsUnauthenticatedAtOnce) {
   EXPECT_THAT(
       message_of(config_with("guess"), assignment(1, port.number()), ErrorCode::kUnauthenticated),
       HasSubstr("another secret"));
+}
+
+TEST(Meet, AGivenStoreBringsItsSecretAndItsNetwork) {
+  const auto store = std::make_shared<store::HashStore>();
+  const Assignment second = assignment(1, 29500);
+  const Meeting told = meet_in({.store = store, .secret = "the store's", .local_ip = "10.1.2.3"},
+                               config_with("own"),
+                               second);
+  EXPECT_EQ(told.secret, "the store's");
+  EXPECT_EQ(told.local_ip, "10.1.2.3");
+  EXPECT_EQ(told.store, store);
+  EXPECT_EQ(told.connect_again(seconds(1)), store);
+  const Meeting none =
+      meet_in({.store = store, .secret = "", .local_ip = "10.1.2.3"}, config_with("own"), second);
+  EXPECT_EQ(none.secret, "");
+  EXPECT_EQ(none.local_ip, "127.0.0.1") << "without a secret it stays on this machine";
+  EXPECT_EQ(meet_in({.store = store}, config_with("own"), second).secret, "own");
 }
 
 TEST(Meet, ItSaysThatItStillWaits) {

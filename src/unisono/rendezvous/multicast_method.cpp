@@ -19,6 +19,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/interruptible_pause.h"
+#include "unisono/base/interruption.h"
 #include "unisono/base/log.h"
 #include "unisono/base/thread.h"
 #include "unisono/net/address.h"
@@ -171,6 +172,7 @@ Gathered gather_by_multicast(const GatherRequest& request) {
       }
     }
     listen(socket, secret, gathering, earlier(deadline, Deadline::after(kInterval)));
+    check_interruption();
   }
   std::vector<std::byte> packet = encode(gathering.announcement(), secret);
   return {.assignment = {.master_addr = place->master_address,

@@ -15,6 +15,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/interruption.h"
 #include "unisono/net/io.h"
 #include "unisono/net/tls_stream.h"
 
@@ -46,11 +47,20 @@ bool StoreChannel::wait_for_reply(Deadline deadline) {
     return true;
   }
   if (tls_ == nullptr) {
-    return net::wait_for(fd_.get(), POLLIN, deadline);
+    return net::interruptible_wait_for(fd_.get(), POLLIN, deadline);
   }
   n_used_ = 0;
-  n_filled_ = tls_->read_some(buffer_, deadline, peer_);
-  return n_filled_ > 0;
+  n_filled_ = 0;
+  while (true) {
+    n_filled_ = tls_->read_some(buffer_, earlier(deadline, next_interruption_check()), peer_);
+    if (n_filled_ > 0) {
+      return true;
+    }
+    if (deadline.has_passed()) {
+      return false;
+    }
+    check_interruption();
+  }
 }
 
 std::uint8_t StoreChannel::read_u8(Deadline deadline) {
@@ -102,13 +112,11 @@ void StoreChannel::read(std::span<std::byte> bytes, Deadline deadline) {
 void StoreChannel::fill(Deadline deadline) {
   n_used_ = 0;
   n_filled_ = 0;
+  if (!wait_for_reply(deadline)) {
+    throw Error(ErrorCode::kTimeout, fmt::format("{}: no answer in time", peer_));
+  }
   if (tls_ == nullptr) {
     n_filled_ = net::read_at_least_one(fd_.get(), buffer_, deadline, peer_);
-    return;
-  }
-  n_filled_ = tls_->read_some(buffer_, deadline, peer_);
-  if (n_filled_ == 0) {
-    throw Error(ErrorCode::kTimeout, fmt::format("{}: no answer in time", peer_));
   }
 }
 

@@ -15,7 +15,8 @@ namespace unisono::store {
 
 /// The client's end of a connection to a store: writes requests, reads the parts of replies.
 ///
-/// Each member throws Error: kPeerLost, kTimeout, kCorruptData. One thread may send while another
+/// Each member throws Error: kPeerLost, kTimeout, kCorruptData, and what ends a wait for a reply
+/// where the program wants that (base/interruption.h). One thread may send while another
 /// reads.
 class StoreChannel {
  public:

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -17,6 +19,9 @@
 
 namespace unisono::store {
 namespace {
+
+// Who is interrupted is not to wait for a server that hangs.
+constexpr std::chrono::milliseconds kPatience{50};
 
 void expect_wait_reply(const StoreChannel& channel, std::uint8_t reply, WaitReply expected) {
   if (reply != static_cast<std::uint8_t>(expected)) {
@@ -64,34 +69,64 @@ bool StoreConnection::wait_and_read(const ByteWriter& wait,
                                     Deadline deadline,
                                     const Body& read_reply) {
   bool is_done = false;
+  std::exception_ptr interruption;
   use(deadline, [&](StoreChannel& channel) {
     ByteWriter message = wait;
     if (!is_plain_) {
       message.put_raw(then.bytes());
     }
     channel.send(message.bytes(), io_deadline());
-    is_done = end_wait(channel, deadline, is_plain_ ? Body() : read_reply);
-    if (is_done && is_plain_ && read_reply) {
+    is_done = end_wait(channel, deadline, is_plain_ ? Body() : read_reply, interruption);
+    if (is_done && is_plain_ && read_reply && interruption == nullptr) {
       channel.send(then.bytes(), io_deadline());
       read_reply(channel);
     }
   });
+  if (interruption != nullptr) {
+    std::rethrow_exception(interruption);
+  }
   return is_done;
 }
 
-bool StoreConnection::end_wait(StoreChannel& channel, Deadline deadline, const Body& read_rest) {
+std::uint8_t StoreConnection::cancel(StoreChannel& channel,
+                                     const std::exception_ptr& interruption) {
+  if (interruption == nullptr) {
+    channel.send(begin(Opcode::kCancelWait).bytes(), io_deadline());
+    return channel.read_u8(io_deadline());
+  }
+  try {
+    const Deadline deadline = Deadline::after(kPatience);
+    channel.send(begin(Opcode::kCancelWait).bytes(), deadline);
+    return channel.read_u8(deadline);
+  } catch (const Error&) {
+    std::rethrow_exception(interruption);
+  }
+}
+
+bool StoreConnection::end_wait(StoreChannel& channel,
+                               Deadline deadline,
+                               const Body& read_rest,
+                               std::exception_ptr& interruption) {
   const auto read_rest_if_any = [&] {
     if (read_rest) {
       read_rest(channel);
     }
   };
-  if (channel.wait_for_reply(deadline)) {
+  bool is_over = false;
+  try {
+    is_over = channel.wait_for_reply(deadline);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInterrupted) {
+      throw;
+    }
+    interruption = std::current_exception();
+  }
+  if (is_over) {
     expect_wait_reply(channel, channel.read_u8(io_deadline()), WaitReply::kStopWaiting);
     read_rest_if_any();
     return true;
   }
-  channel.send(begin(Opcode::kCancelWait).bytes(), io_deadline());
-  const std::uint8_t first = channel.read_u8(io_deadline());
+  const std::uint8_t first = cancel(channel, interruption);
   read_rest_if_any();
   if (first == static_cast<std::uint8_t>(WaitReply::kWaitCanceled)) {
     return false;

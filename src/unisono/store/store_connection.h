@@ -1,6 +1,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <exception>
 #include <functional>
 #include <string>
 
@@ -29,7 +31,8 @@ class StoreConnection {
   void request(const ByteWriter& message, const Body& read_reply);
 
   /// Sends `wait`, and when that is over `then`. False when the deadline passed before; then a
-  /// reply to `then` was read all the same where the server is ours.
+  /// reply to `then` was read all the same where the server is ours. An interrupted wait leaves the
+  /// connection as good as before, where the server answers at once.
   [[nodiscard]] bool wait_and_read(const ByteWriter& wait,
                                    const ByteWriter& then,
                                    Deadline deadline,
@@ -49,7 +52,13 @@ class StoreConnection {
   StoreConnection(Introduced introduced, std::chrono::milliseconds io_timeout);
 
   void use(Deadline deadline, const Body& body);
-  [[nodiscard]] bool end_wait(StoreChannel& channel, Deadline deadline, const Body& read_rest);
+  // Returns the first byte of the answer.
+  [[nodiscard]] std::uint8_t cancel(StoreChannel& channel, const std::exception_ptr& interruption);
+  // Who is interrupted takes the wait back as well, so that the connection can be used again.
+  [[nodiscard]] bool end_wait(StoreChannel& channel,
+                              Deadline deadline,
+                              const Body& read_rest,
+                              std::exception_ptr& interruption);
 
   std::chrono::milliseconds io_timeout_;
   bool is_plain_;

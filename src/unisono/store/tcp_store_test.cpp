@@ -20,12 +20,14 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/interruption.h"
 #include "unisono/base/log.h"
 #include "unisono/net/address.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/store/protocol.h"
 #include "unisono/store/tcp_host.h"
+#include "unisono/store/turn.h"
 
 namespace unisono::store {
 namespace {
@@ -111,6 +113,51 @@ TEST_P(TcpStoreTest, KnowsItsOwnAddress) {
   EXPECT_EQ(store_->local_address().ip(), "127.0.0.1");
 }
 
+// Has waits end as where a language's signal handler raises.
+class Interruptions {
+ public:
+  Interruptions() {
+    set_interruption_check([] { throw Error(ErrorCode::kInterrupted, "enough"); });
+  }
+
+  ~Interruptions() { set_interruption_check(nullptr); }
+
+  Interruptions(const Interruptions&) = delete;
+  Interruptions& operator=(const Interruptions&) = delete;
+  Interruptions(Interruptions&&) = delete;
+  Interruptions& operator=(Interruptions&&) = delete;
+};
+
+template <class Function>
+void expect_interruption(Function&& function) {
+  const auto start = Deadline::Clock::now();
+  try {
+    function();
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInterrupted) << error.what();
+  }
+  EXPECT_LT(Deadline::Clock::now() - start, seconds(5));
+}
+
+TEST_P(TcpStoreTest, AnInterruptedWaitLeavesTheStoreUsable) {
+  {
+    const Interruptions interruptions;
+    expect_interruption([&] { (void)store_->get("never", soon()); });
+    expect_interruption([&] { (void)store_->queue_pop("never", soon()); });
+    expect_interruption([&] { store_->barrier("never", 2, soon()); });
+  }
+  store_->set("k", "1");
+  EXPECT_EQ(store_->get("k", soon()), "1");
+}
+
+TEST(TcpStore, WhoWaitsForHisTurnIsInterrupted) {
+  Turn turn;
+  const TurnHolder other(turn, soon(), "the test");
+  const Interruptions interruptions;
+  expect_interruption([&] { (void)turn.take(soon()); });
+}
+
 INSTANTIATE_TEST_SUITE_P(Secrets,
                          TcpStoreTest,
                          ::testing::Values("", "secret"),
@@ -164,6 +211,18 @@ TEST(TcpStore, AValueThatCrossesTheCancellationIsTaken) {
                  soon());
   EXPECT_EQ(store.get("k", at_once()), "value");
   server.join();
+}
+
+TEST(TcpStore, ConnectingIsInterrupted) {
+  const Fd listener = net::listen_tcp(*net::Address::parse("127.0.0.1", 0));
+  const std::uint16_t port = net::local_address(listener.get()).port();
+  const Interruptions interruptions;
+  // Somebody who accepts and never answers; nobody.
+  expect_interruption([&] {
+    const TcpStore store({.host = "127.0.0.1", .port = port, .secret = "secret"}, soon());
+  });
+  expect_interruption(
+      [&] { const TcpStore store({.host = "127.0.0.1", .port = 1, .secret = ""}, soon()); });
 }
 
 TEST(TcpStore, AStoreThatNeverComesIsATimeoutWithItsAddress) {

@@ -4,25 +4,24 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/interruption.h"
 #include "unisono/base/mutex.h"
 
 namespace unisono::store {
 
 /// Lets one caller at a time use a connection, as a lock does, but who waits gives up at its
-/// deadline, and no mutex is held while the connection is used.
+/// deadline or when the program wants it to (base/interruption.h), and no mutex is held while the
+/// connection is used.
 class Turn {
  public:
   /// False when the deadline passed first.
   [[nodiscard]] bool take(Deadline deadline) {
-    const MutexLock lock(mutex_);
-    while (is_taken_) {
-      if (deadline.is_never()) {
-        returned_.wait(mutex_);
-      } else if (!returned_.wait_until(mutex_, deadline.time()) && is_taken_) {
+    while (!take_undisturbed(earlier(deadline, next_interruption_check()))) {
+      if (deadline.has_passed()) {
         return false;
       }
+      check_interruption();
     }
-    is_taken_ = true;
     return true;
   }
 
@@ -35,6 +34,19 @@ class Turn {
   }
 
  private:
+  [[nodiscard]] bool take_undisturbed(Deadline deadline) UNISONO_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    while (is_taken_) {
+      if (deadline.is_never()) {
+        returned_.wait(mutex_);
+      } else if (!returned_.wait_until(mutex_, deadline.time()) && is_taken_) {
+        return false;
+      }
+    }
+    is_taken_ = true;
+    return true;
+  }
+
   Mutex mutex_;
   Condition returned_;
   bool is_taken_ UNISONO_GUARDED_BY(mutex_) = false;
