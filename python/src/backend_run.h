@@ -8,8 +8,8 @@
 
 #include "backend.h"
 #include "errors.h"
-#include "interrupt.h"
 #include "staging.h"
+#include "way_back.h"
 #include "work.h"
 
 namespace unisono::python {

@@ -5,6 +5,8 @@
 
 #include "unisono/base/error.h"
 
+#include "way_back.h"
+
 namespace unisono::python {
 
 /// Throws the exception of PyTorch that stands for the error in Python, with the same message.
@@ -33,6 +35,7 @@ decltype(auto) with_translated_errors(Function&& function) {
 
 template <class Function>
 decltype(auto) with_store_errors(Function&& function) {
+  const WayBack way_back;
   try {
     return function();
   } catch (const Error& error) {

@@ -1,23 +1,15 @@
 #include "interrupt.h"
 
-#include <unistd.h>
-
-#include <atomic>
 #include <exception>
-#include <thread>
 #include <utility>
 
 #include <pybind11/pybind11.h>
 
 #include "unisono/base/error.h"
 #include "unisono/base/interruption.h"
-#include "unisono/base/thread.h"
 
 namespace unisono::python {
 namespace {
-
-std::atomic<bool> is_held = false;
-std::thread::id last_thread;  // Set before.
 
 // Not destroyed with the thread: that may be after Python's end.
 thread_local std::exception_ptr* raised = nullptr;
@@ -58,17 +50,6 @@ void run_signal_handlers() {
 void throw_raised() {
   if (raised != nullptr && *raised != nullptr) {
     std::rethrow_exception(std::exchange(*raised, nullptr));
-  }
-}
-
-void hold_waiting_threads() {
-  last_thread = std::this_thread::get_id();
-  is_held = true;
-}
-
-WayBack::~WayBack() {
-  while (is_held && std::this_thread::get_id() != last_thread && !is_started_thread()) {
-    ::pause();
   }
 }
 

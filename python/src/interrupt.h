@@ -20,22 +20,6 @@ void throw_raised();
 /// fails with Error(kInterrupted), and throw_raised() has what the handler raised.
 void watch_for_signals();
 
-/// Python ends, on this thread: others that wait for operations stay where they are, as they would
-/// end the process by std::terminate() on their way back into Python.
-void hold_waiting_threads();
-
-/// Where a program's thread comes back from a wait; made first, so that it ends last.
-class WayBack {
- public:
-  WayBack() = default;
-  ~WayBack();
-
-  WayBack(const WayBack&) = delete;
-  WayBack& operator=(const WayBack&) = delete;
-  WayBack(WayBack&&) = delete;
-  WayBack& operator=(WayBack&&) = delete;
-};
-
 /// In a catch block that can't pass it on: has Python print an exception of its own; forgets
 /// others.
 void report_unraisable() noexcept;

@@ -16,6 +16,7 @@
 #include "options.h"
 #include "store_module.h"
 #include "symmetric.h"
+#include "way_back.h"
 
 namespace unisono::python {
 namespace {

@@ -18,6 +18,7 @@
 
 #include "errors.h"
 #include "interrupt.h"
+#include "way_back.h"
 
 namespace unisono::python {
 namespace {
