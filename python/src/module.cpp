@@ -10,9 +10,11 @@
 #include "unisono/base/algorithm.h"
 
 #include "backend.h"
+#include "checkpoint_module.h"
 #include "connect.h"
 #include "interrupt.h"
 #include "options.h"
+#include "sampler_module.h"
 
 namespace unisono::python {
 namespace {
@@ -95,4 +97,6 @@ PYBIND11_MODULE(_C, module) {
   module.def("_hold_waiting_threads", &unisono::python::hold_waiting_threads);
   unisono::python::define_options(module);
   unisono::python::define_backend(module);
+  unisono::python::define_checkpoint(module);
+  unisono::python::define_sampler(module);
 }

@@ -20,5 +20,17 @@ if torch.__version__.split("+")[0] != _TORCH_VERSION:
 
 from ._backend import Options, init_process_group
 from ._C import Backend
+from ._checkpoint import check_can_save, check_consistent, load_checkpoint, save_checkpoint
+from ._sampler import ResumableSampler
 
-__all__ = ["Backend", "Options", "__version__", "init_process_group"]
+__all__ = [
+    "Backend",
+    "Options",
+    "ResumableSampler",
+    "__version__",
+    "check_can_save",
+    "check_consistent",
+    "init_process_group",
+    "load_checkpoint",
+    "save_checkpoint",
+]
