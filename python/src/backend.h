@@ -48,6 +48,11 @@ class Backend final : public c10d::Backend {
 
   [[nodiscard]] const std::shared_ptr<ProcessGroup>& group() const { return group_; }
 
+  /// Calls function(core's group, timeout), which does operations of ours that c10d has not. Errors
+  /// are PyTorch's. Needs backend_run.h; the GIL must not be held.
+  template <class Function>
+  void run_on_core(Function&& function);
+
   const std::string getBackendName() const override { return "unisono"; }
 
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }

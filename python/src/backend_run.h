@@ -31,6 +31,12 @@ class UnderWay {
   std::atomic<int>& count_;
 };
 
+template <class Function>
+void Backend::run_on_core(Function&& function) {
+  const UnderWay under_way(*n_under_way_);
+  with_translated_errors([&] { function(*group_, timeout_.load()); });
+}
+
 template <class Blocking, class Async>
 Backend::WorkHandle Backend::run(
     bool is_async, OperationInfo info, Staging staging, Blocking&& blocking, Async&& async) {

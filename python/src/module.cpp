@@ -11,9 +11,11 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "backend.h"
+#include "checkpoint_module.h"
 #include "connect.h"
 #include "interrupt.h"
 #include "options.h"
+#include "sampler_module.h"
 #include "store_module.h"
 #include "symmetric.h"
 #include "way_back.h"
@@ -104,4 +106,6 @@ PYBIND11_MODULE(_C, module) {
   unisono::python::define_options(module);
   unisono::python::define_backend(module);
   unisono::python::define_symmetric_memory(module);
+  unisono::python::define_checkpoint(module);
+  unisono::python::define_sampler(module);
 }

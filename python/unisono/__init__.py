@@ -21,16 +21,23 @@ if torch.__version__.split("+")[0] != _TORCH_VERSION:
 from . import ddp
 from ._backend import Options, init_process_group
 from ._C import Backend, Store, Watch
+from ._checkpoint import check_can_save, check_consistent, load_checkpoint, save_checkpoint
 from ._memory import empty, is_symmetric
+from ._sampler import ResumableSampler
 
 __all__ = [
     "Backend",
     "Options",
+    "ResumableSampler",
     "Store",
     "Watch",
     "__version__",
+    "check_can_save",
+    "check_consistent",
     "ddp",
     "empty",
     "init_process_group",
     "is_symmetric",
+    "load_checkpoint",
+    "save_checkpoint",
 ]

@@ -8,6 +8,10 @@
 
 namespace unisono {
 
+namespace data {
+struct Share;
+}
+
 struct DistributedSamplerOptions {
   bool shuffle = true;
   /// Equal on all replicas, or they don't share one order.
@@ -70,6 +74,7 @@ class DistributedSampler {
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
 
  private:
+  [[nodiscard]] data::Share share() const;
   void warn_when_orders_repeat();
 
   std::int64_t dataset_size_;

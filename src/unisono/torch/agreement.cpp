@@ -22,7 +22,7 @@
 namespace unisono::ddp {
 namespace {
 
-constexpr const char* kLabel = "comparison of modules";
+constexpr const char* kLabel = "comparison of ranks";
 
 std::vector<std::byte> serialize(const std::vector<Claim>& claims) {
   ByteWriter writer;
@@ -40,8 +40,7 @@ std::vector<Claim> deserialize(std::span<const std::byte> bytes) {
     std::optional<std::string> what = reader.get_string(bytes.size());
     std::optional<std::string> value = reader.get_string(bytes.size());
     if (!what || !value) {
-      throw Error(ErrorCode::kCorruptData,
-                  "comparison of modules: a rank sent bytes of no meaning");
+      throw Error(ErrorCode::kCorruptData, "comparison of ranks: a rank sent bytes of no meaning");
     }
     claims.push_back({.what = std::move(*what), .value = std::move(*value)});
   }
@@ -108,6 +107,7 @@ std::optional<std::string> find_difference(const std::vector<Claim>& claims,
 
 void check_agreement(ProcessGroup& group,
                      const std::vector<Claim>& claims,
+                     const std::string& problem,
                      std::optional<std::chrono::milliseconds> timeout) {
   const std::vector<std::byte> mine = serialize(claims);
   if (is_equal_everywhere(group, hash_bytes(mine), timeout)) {
@@ -123,8 +123,7 @@ void check_agreement(ProcessGroup& group,
     }
   }
   throw Error(ErrorCode::kMismatch,
-              "DistributedDataParallel: the ranks' modules differ: " +
-                  difference.value_or("equal descriptions have different hashes"));
+              problem + ": " + difference.value_or("equal descriptions have different hashes"));
 }
 
 }  // namespace unisono::ddp

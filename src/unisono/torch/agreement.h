@@ -21,10 +21,12 @@ struct Claim {
                                                          const std::vector<Claim>& other_claims,
                                                          int other_rank);
 
-/// A collective operation. Throws the same Error(kMismatch) on every rank unless all ranks make the
-/// same claims. Costs one all_reduce of 16 bytes when they do.
+/// A collective operation. Throws an Error(kMismatch) on every rank unless all ranks make the same
+/// claims: `problem`, then the same difference everywhere. Costs one all_reduce of 16 bytes when
+/// they do.
 void check_agreement(ProcessGroup& group,
                      const std::vector<Claim>& claims,
+                     const std::string& problem,
                      std::optional<std::chrono::milliseconds> timeout);
 
 }  // namespace unisono::ddp

@@ -1,6 +1,7 @@
 #include "unisono/torch/checkpoint.h"
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -23,22 +24,6 @@
 namespace unisono {
 namespace {
 
-/// What happened on rank 0, told to every rank.
-void share_outcome(ProcessGroup& group, const std::optional<Error>& error) {
-  const BroadcastOptions options{.label = "outcome of saving"};
-  std::string message = error ? error->what() : "";
-  std::array<std::int64_t, 3> header{error ? 1 : 0,
-                                     error ? static_cast<std::int64_t>(error->code()) : 0,
-                                     static_cast<std::int64_t>(message.size())};
-  group.broadcast(as_buffer(std::span<std::int64_t>(header)), options);
-  if (header[0] == 0) {
-    return;
-  }
-  message.resize(static_cast<std::size_t>(header[2]));
-  group.broadcast({.data = message.data(), .count = header[2], .dtype = DType::kUInt8}, options);
-  throw Error(static_cast<ErrorCode>(header[1]), message);
-}
-
 /// Does `save` on rank 0; throws its error on every rank.
 void do_on_rank_0(ProcessGroup& group,
                   const std::filesystem::path& path,
@@ -58,6 +43,23 @@ void do_on_rank_0(ProcessGroup& group,
 }
 
 }  // namespace
+
+void share_outcome(ProcessGroup& group,
+                   const std::optional<Error>& error,
+                   std::optional<std::chrono::milliseconds> timeout) {
+  const BroadcastOptions options{.timeout = timeout, .label = "outcome of saving"};
+  std::string message = error ? error->what() : "";
+  std::array<std::int64_t, 3> header{error ? 1 : 0,
+                                     error ? static_cast<std::int64_t>(error->code()) : 0,
+                                     static_cast<std::int64_t>(message.size())};
+  group.broadcast(as_buffer(std::span<std::int64_t>(header)), options);
+  if (header[0] == 0) {
+    return;
+  }
+  message.resize(static_cast<std::size_t>(header[2]));
+  group.broadcast({.data = message.data(), .count = header[2], .dtype = DType::kUInt8}, options);
+  throw Error(static_cast<ErrorCode>(header[1]), message);
+}
 
 void save_archive(const std::filesystem::path& path,
                   const std::function<void(::torch::serialize::OutputArchive&)>& fill) {

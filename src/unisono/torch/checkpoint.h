@@ -1,8 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
+#include <optional>
 
+#include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
 
 namespace torch::nn {
@@ -38,5 +41,11 @@ void save_on_rank_0(ProcessGroup& group,
 /// Throws now, on every rank, what save_on_rank_0() would find out after the training: a folder
 /// that is missing or can't be written. A collective operation; leaves no file.
 void check_can_save_on_rank_0(ProcessGroup& group, const std::filesystem::path& path);
+
+/// Throws rank 0's `error` on every rank; if it has none, does nothing. What other ranks pass is
+/// ignored. A collective operation, for what rank 0 has done for all of them.
+void share_outcome(ProcessGroup& group,
+                   const std::optional<Error>& error,
+                   std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
 }  // namespace unisono

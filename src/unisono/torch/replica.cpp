@@ -114,7 +114,10 @@ Replica::Replica(std::shared_ptr<ProcessGroup> group,
     reject("the process group is null");
   }
   const ReducerOptions for_reducer = reducer_options(options_);
-  check_agreement(*group_, claims_about(parameters, buffers, options_), options_.timeout);
+  check_agreement(*group_,
+                  claims_about(parameters, buffers, options_),
+                  "DistributedDataParallel: the ranks' modules differ",
+                  options_.timeout);
   std::vector<NamedTensor> trained = with_gradient(parameters);
   if (trained.empty()) {
     reject("the module has no parameter that requires a gradient; it needs no wrapper");

@@ -1,0 +1,183 @@
+"""Checkpoints that all ranks agree on, and whether ranks agree at all."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, BinaryIO
+
+import torch
+import torch.distributed as dist
+
+from ._backend import _backend_of
+from ._C import (
+    Backend,
+    _AtomicFile,
+    _check_same_tensors,
+    _check_same_value,
+    _format_hash,
+    _hash_bytes,
+    _share_outcome,
+)
+
+_CHUNK_BYTES = 1 << 24
+_Tensors = torch.nn.Module | Mapping[str, torch.Tensor] | Iterable[torch.Tensor]
+
+
+class _Writer(io.RawIOBase):
+    """An _AtomicFile as torch.save() writes to it."""
+
+    def __init__(self, file: _AtomicFile) -> None:
+        self._file = file
+
+    def write(self, data: Any) -> int:
+        self._file.write(data)
+        return memoryview(data).nbytes
+
+
+def _group_of(who: str, group: dist.ProcessGroup | None) -> Backend | None:
+    """The group's backend; None where this process is a job by itself."""
+    if group is None and not (dist.is_available() and dist.is_initialized()):
+        return None
+    if group is dist.GroupMember.NON_GROUP_MEMBER:
+        raise RuntimeError(f"{who}: this rank is not in the group; call it on the group's ranks")
+    if group is None:
+        group = dist.group.WORLD
+    backend = _backend_of(group)
+    if backend is None:
+        raise RuntimeError(
+            f"{who}: the group's backend is {dist.get_backend(group)!r}; pass one whose backend "
+            'for CPU tensors is "unisono", as unisono.init_process_group() and '
+            'new_group(backend="unisono") make'
+        )
+    return backend
+
+
+def _share(backend: Backend | None, problem: str | None) -> None:
+    """Raises RuntimeError on every rank if rank 0 has a problem."""
+    if backend is not None:
+        _share_outcome(backend, problem)
+    elif problem is not None:
+        raise RuntimeError(problem)
+
+
+def _save_on_rank_0(backend: Backend | None, path: str, save: Callable[[], None]) -> None:
+    """Calls save() on rank 0; its error comes to every rank."""
+    if backend is None or backend.rank() == 0:
+        try:
+            save()
+        except BaseException as error:
+            # The others wait for the outcome, whatever it is.
+            text = str(error) or type(error).__name__
+            try:
+                _share(backend, text if path in text else f"save {path}: {text}")
+            except RuntimeError as shared:
+                if isinstance(error, Exception):
+                    raise shared from error
+            raise
+    _share(backend, None)
+
+
+def save_checkpoint(
+    obj: object, path: str | os.PathLike[str], group: dist.ProcessGroup | None = None
+) -> None:
+    """torch.save() of rank 0's object: a file that is there whole or not at all, and replaces an
+    older one only when it is whole and on the disk.
+
+    A collective operation of the group, or of this process alone where there is none; what other
+    ranks pass as `obj` is ignored. When it returns the file is there. Raises RuntimeError, on every
+    rank the same, which names the path and the reason; then no part of a file is left.
+    """
+    path = os.fsdecode(path)
+
+    def save() -> None:
+        with _AtomicFile(path) as file:
+            torch.save(obj, _Writer(file))
+            file.commit()
+
+    _save_on_rank_0(_group_of("save_checkpoint", group), path, save)
+
+
+def check_can_save(path: str | os.PathLike[str], group: dist.ProcessGroup | None = None) -> None:
+    """Raises now, on every rank, what save_checkpoint() would find out after the training: a folder
+    that is missing or can't be written. A collective operation; leaves no file."""
+    path = os.fsdecode(path)
+
+    def try_it() -> None:
+        with _AtomicFile(path):
+            pass
+
+    _save_on_rank_0(_group_of("check_can_save", group), path, try_it)
+
+
+def _describe(file: BinaryIO) -> str:
+    """How long the file is, and its hash."""
+    n_bytes, value = 0, 0
+    while chunk := file.read(_CHUNK_BYTES):
+        n_bytes += len(chunk)
+        value = _hash_bytes(chunk, value)
+    file.seek(0)
+    return f"{n_bytes} bytes with hash {_format_hash(value)}"
+
+
+def load_checkpoint(
+    path: str | os.PathLike[str],
+    map_location: Any = None,
+    weights_only: bool = True,
+    group: dist.ProcessGroup | None = None,
+) -> Any:
+    """What torch.load() makes of the file, on every rank, which all have read the same bytes.
+
+    A collective operation of the group, or of this process alone where there is none. Raises
+    DistBackendError on every rank if files differ, or some ranks can't read theirs, which it names;
+    what open() raises if all fail alike. Reads the file twice: for the hash, then to load it.
+    """
+    path = os.fsdecode(path)
+    backend = _group_of("load_checkpoint", group)
+    if backend is None:
+        return torch.load(path, map_location=map_location, weights_only=weights_only)
+    problem = None
+    with contextlib.ExitStack() as stack:
+        try:
+            # A file that is replaced meanwhile stays the same for whom has it open.
+            file = stack.enter_context(open(path, "rb"))
+            value = _describe(file)
+        except OSError as error:
+            problem, value = error, f"unreadable ({error.strerror or error})"
+        _check_same_value(backend, f"load_checkpoint {path}", "the file", value)
+        if problem is not None:
+            raise problem
+        return torch.load(file, map_location=map_location, weights_only=weights_only)
+
+
+def _named_tensors(tensors: _Tensors) -> list[tuple[str, torch.Tensor]]:
+    if isinstance(tensors, torch.nn.Module):
+        return [*tensors.named_parameters(), *tensors.named_buffers()]
+    if isinstance(tensors, torch.Tensor):
+        tensors = [tensors]
+    if not isinstance(tensors, Mapping):
+        tensors = dict(enumerate(tensors))
+    named = [(str(name), tensor) for name, tensor in tensors.items()]
+    for name, tensor in named:
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(
+                f"check_consistent: {name!r} is a {type(tensor).__name__}; only tensors are "
+                "compared"
+            )
+    return named
+
+
+def check_consistent(tensors: _Tensors, group: dist.ProcessGroup | None = None) -> None:
+    """Returns where all ranks have the same parameters and buffers, or tensors, bit for bit.
+
+    Else raises DistBackendError on every rank, which names the first that a rank has otherwise than
+    rank 0, its types, shapes and hashes, and the two ranks. A collective operation of the group; of
+    a process alone it is true. Takes a module, tensors under names, or tensors, all dense and in
+    CPU memory. Costs a pass over the bytes and 16 bytes sent.
+    """
+    backend = _group_of("check_consistent", group)
+    named = _named_tensors(tensors)
+    if backend is not None:
+        _check_same_tensors(backend, "check_consistent", named)

@@ -1,0 +1,53 @@
+#include "unisono/torch/consistency.h"
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/agreement.h"
+#include "unisono/torch/named_tensor.h"
+#include "unisono/torch/parameter_hash.h"
+#include "unisono/torch/tensor.h"
+
+namespace unisono {
+namespace {
+
+ddp::Claim claim_about(const ddp::NamedTensor& named, const std::string& who) {
+  const at::Tensor& tensor = named.tensor;
+  if (tensor.defined() && (tensor.layout() != at::kStrided || !tensor.device().is_cpu())) {
+    throw Error(ErrorCode::kInvalidArgument,
+                who + ": tensor '" + named.name + "' is " +
+                    (tensor.device().is_cpu() ? "sparse" : "on " + tensor.device().str()) +
+                    "; only dense tensors in CPU memory can be compared");
+  }
+  return {.what = "tensor '" + named.name + "'",
+          .value = describe(tensor) + " with hash " + format_hash(hash_tensors({tensor}))};
+}
+
+}  // namespace
+
+void check_consistent(ProcessGroup& group,
+                      const std::vector<ddp::NamedTensor>& tensors,
+                      const std::string& who,
+                      std::optional<std::chrono::milliseconds> timeout) {
+  std::vector<ddp::Claim> claims;
+  claims.reserve(tensors.size());
+  for (const ddp::NamedTensor& named : tensors) {
+    claims.push_back(claim_about(named, who));
+  }
+  ddp::check_agreement(group, claims, who + ": the ranks differ", timeout);
+}
+
+void check_consistent(ProcessGroup& group,
+                      const std::string& what,
+                      const std::string& value,
+                      const std::string& who,
+                      std::optional<std::chrono::milliseconds> timeout) {
+  ddp::check_agreement(
+      group, {{.what = what, .value = value}}, who + ": the ranks differ", timeout);
+}
+
+}  // namespace unisono
