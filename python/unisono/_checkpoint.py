@@ -88,7 +88,8 @@ def save_checkpoint(
 
     A collective operation of the group, or of this process alone where there is none; what other
     ranks pass as `obj` is ignored. When it returns the file is there. Raises RuntimeError, on every
-    rank the same, which names the path and the reason; then no part of a file is left.
+    rank the same, which names the path and the reason; then no part of a file is left. Other ranks
+    wait for rank 0 at most until the group's timeout.
     """
     path = os.fsdecode(path)
 
