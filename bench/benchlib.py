@@ -4,6 +4,7 @@ import datetime
 import os
 import platform
 import subprocess
+import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent
@@ -34,6 +35,22 @@ def describe_machine(load_before):
 def has_gloo(python):
     check = "import torch.distributed as d; raise SystemExit(not d.is_gloo_available())"
     return bool(python) and subprocess.run([python, "-c", check], check=False).returncode == 0
+
+
+def output_of(bench, command, timeout_s, **variables):
+    """What the program prints, with one thread per rank; ends `bench` where it fails."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **variables}
+    done = subprocess.run(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if done.returncode != 0:
+        sys.exit(f"{bench}: {' '.join(command)} ended with status {done.returncode}")
+    return done.stdout
 
 
 def print_table(columns, rows):

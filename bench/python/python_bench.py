@@ -9,14 +9,13 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchlib import describe_machine, has_gloo, print_table
+from benchlib import describe_machine, has_gloo, output_of, print_table
 
 SOURCE = Path(__file__).resolve().parents[1]
 MODELS = {"convnet": "convnet of examples/02_mnist_ddp", "mlp": "MLP, 4 x Linear(2048, 2048)"}
@@ -59,23 +58,8 @@ def parse_arguments():
 
 def run(options, command):
     """The lines that the command prints."""
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "PYTHONPATH": options.package,
-    }
-    done = subprocess.run(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=RUN_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode != 0:
-        sys.exit(f"python_bench: {' '.join(command)} ended with status {done.returncode}")
-    return done.stdout.splitlines()
+    text = output_of("python_bench", command, RUN_TIMEOUT_S, PYTHONPATH=options.package)
+    return text.splitlines()
 
 
 def run_ranks(options, script, *arguments):

@@ -9,14 +9,13 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchlib import describe_machine, has_gloo, print_table
+from benchlib import describe_machine, has_gloo, output_of, print_table
 
 SOURCE = Path(__file__).resolve().parent
 BATCH_SIZE = 64
@@ -64,21 +63,11 @@ def commands(options, model, steps, rendezvous):
 
 
 def run(command):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    done = subprocess.run(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=RUN_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode != 0:
-        sys.exit(f"train_step_bench: {' '.join(command)} ended with status {done.returncode}")
+    text = output_of("train_step_bench", command, RUN_TIMEOUT_S)
     try:
-        return json.loads(done.stdout)
+        return json.loads(text)
     except ValueError:
-        sys.exit(f"train_step_bench: {' '.join(command)} printed {done.stdout!r}, not JSON")
+        sys.exit(f"train_step_bench: {' '.join(command)} printed {text!r}, not JSON")
 
 
 def run_rounds(options):

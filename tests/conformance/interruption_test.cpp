@@ -30,6 +30,14 @@ using ::testing::HasSubstr;
 const std::vector<World> kLayouts{
     one_node(3), {.nodes = {"a", "b", "c"}}, {.nodes = {"a", "a", "b"}}};
 
+// Ends when the group does.
+void come_after(const std::atomic<bool>& is_over, ProcessGroup& group) {
+  is_over.wait(false);
+  while (true) {
+    group.barrier();
+  }
+}
+
 TEST(Group, AnInterruptedCallEndsTheGroupEverywhere) {
   const Interruptions interruptions;
   for (const World& world : kLayouts) {
@@ -63,10 +71,7 @@ TEST(Group, AnInterruptedCallBehindAnotherEndsBothAndGivesTheBuffersBack) {
     std::atomic<bool> is_over = false;
     const auto errors = errors_of_ranks(world, [&](ProcessGroup& group) {
       if (group.rank() != 0) {
-        is_over.wait(false);
-        while (true) {
-          group.barrier();
-        }
+        come_after(is_over, group);
       }
       const Work before = group.barrier_async();
       auto values = std::make_unique<std::vector<float>>(100000, 1.0F);
@@ -115,10 +120,7 @@ TEST(Group, AnInterruptedDestroyAbortsWhatIsUnderWay) {
     std::atomic<bool> is_over = false;
     const auto errors = errors_of_ranks(world, [&](ProcessGroup& group) {
       if (group.rank() != 0) {
-        is_over.wait(false);
-        while (true) {
-          group.barrier();
-        }
+        come_after(is_over, group);
       }
       const Work work = group.barrier_async();
       is_interrupted = true;

@@ -82,6 +82,7 @@ TEST_P(Leaving, WhatWasSentBeforeArrives) {
       std::vector<std::int32_t> mine(n_values, group.rank());
       std::vector<std::int32_t> theirs(n_values, -1);
       const Work receive = group.recv_async(as_buffer(std::span(theirs)), before);
+      // Some destroy their group before their message is sent.
       std::this_thread::sleep_for(std::chrono::milliseconds(100) * group.rank());
       const Work send = group.send_async(as_buffer(std::span(mine)), next);
       group.destroy();

@@ -217,7 +217,7 @@ UNDER_WAY_ON_A_THREAD = """
 import threading, time
 if rank == 0:
     threading.Thread(target=dist.all_reduce, args=(tensor,), daemon=True).start()
-    time.sleep(0.5)
+    time.sleep(0.5)  # The thread waits by then.
 else:
     sys.stdin.read()
 """
@@ -261,7 +261,7 @@ class Failures(unittest.TestCase):
     def test_ctrl_c_ends_destroy_process_group(self) -> None:
         job = start(interrupted_in_destroy, 2, timeout=FOREVER)
         job.wait_for("ready")
-        time.sleep(0.5)
+        time.sleep(0.5)  # It waits asleep by then.
         begin = time.time()
         job.kill(0, signal.SIGINT)
         self.assertLess(self.end_of(job) - begin, 5)

@@ -5,76 +5,17 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 
-import torch
 import torch.distributed as dist
-from support import run
+from stores import HOST, LONG, SHORT, Refusals, join, script, serve, server
 
 import unisono
-
-HOST = "127.0.0.1"
-SHORT = timedelta(milliseconds=100)
-LONG = timedelta(seconds=60)
-
-
-def serve(**options) -> unisono.Store:
-    return unisono.Store(HOST, 0, is_master=True, **{"secret": "one", "timeout": LONG} | options)
-
-
-def join(store: unisono.Store, **options) -> unisono.Store:
-    return unisono.Store(HOST, store.port, **{"secret": "one", "timeout": LONG} | options)
-
-
-@contextmanager
-def script(text: str) -> Iterator[subprocess.Popen]:
-    """A Python that runs the text in a folder of its own; what it prints comes by its stdout."""
-    with tempfile.TemporaryDirectory(prefix="unisono-python-") as folder:
-        process = subprocess.Popen(
-            [sys.executable, "-c", text],
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.communicate(timeout=30)
-
-
-SERVER = """
-import sys, unisono
-store = unisono.Store("127.0.0.1", 0, is_master=True, secret="one")
-print(store.port, flush=True)
-sys.stdin.read()
-"""
-
-
-@contextmanager
-def server() -> Iterator[tuple[subprocess.Popen, int]]:
-    """A process that serves a store, and the store's port."""
-    with script(SERVER) as process:
-        yield process, int(process.stdout.readline())
-
-
-class Refusals(unittest.TestCase):
-    def refuses(self, expected: type[BaseException], text: str, function: Callable) -> float:
-        """Expects the exception, of exactly this type; returns how long it took to come."""
-        begin = time.monotonic()
-        with self.assertRaisesRegex(expected, text) as caught:
-            function()
-        self.assertIs(type(caught.exception), expected)
-        return time.monotonic() - begin
 
 
 class Calls(Refusals):
@@ -181,7 +122,7 @@ class Calls(Refusals):
         threads = [threading.Thread(target=come, args=(store.clone(),)) for _ in range(2)]
         for thread in threads:
             thread.start()
-        time.sleep(0.1)
+        time.sleep(0.1)  # They wait by then.
         self.assertEqual(ended, [])
         store.barrier("b", 3, LONG)
         for thread in threads:
@@ -361,7 +302,7 @@ class Failures(Refusals):
             (pid, status) = os.waitpid(child, os.WNOHANG)
             if pid == child:
                 break
-            time.sleep(0.01)
+            time.sleep(0.01)  # waitpid() has no limit of its own.
         else:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
@@ -432,168 +373,6 @@ class CtrlC(unittest.TestCase):
                 )
             finally:
                 process.send_signal(signal.SIGCONT)
-
-
-WATCH_TO_THE_END = """
-import sys, threading, unisono
-store = unisono.Store("127.0.0.1", int(sys.stdin.readline()), secret="one")
-seen = threading.Event()
-watch = store.watch("n", lambda before, after: seen.set())
-assert seen.wait(30)
-print("ends")
-"""
-
-
-class Watches(Refusals):
-    def test_changes(self) -> None:
-        store = serve()
-        seen: list = []
-        changed = threading.Semaphore(0)
-
-        def note(before: bytes | None, after: bytes | None) -> None:
-            seen.append((before, after))
-            changed.release()
-
-        with store.watch("a", note):
-            store.set("a", "1")
-            store.set("other", "2")
-            store.append("a", "3")
-            store.delete_key("a")
-            for _ in range(3):
-                self.assertTrue(changed.acquire(timeout=30))
-        store.set("a", "4")
-        self.assertEqual(seen, [(None, b"1"), (b"1", b"13"), (b"13", None)])
-
-    def test_at_a_server_of_torch(self) -> None:
-        theirs = dist.TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
-        store = unisono.Store(HOST, theirs.port, secret="", timeout=LONG)
-        changed = threading.Event()
-        with store.watch("a", lambda before, after: after == b"1" and changed.set()):
-            theirs.set("a", "1")
-            self.assertTrue(changed.wait(30))
-
-    def test_a_function_that_raises_is_reported(self) -> None:
-        store = serve()
-        reports: list = []
-        reported = threading.Event()
-        before = sys.unraisablehook
-
-        def note(report) -> None:
-            reports.append(report.exc_value)
-            reported.set()
-
-        sys.unraisablehook = note
-        try:
-            watch = store.watch("a", lambda before, after: watch.close())
-            store.set("a", "1")
-            self.assertTrue(reported.wait(30))
-        finally:
-            sys.unraisablehook = before
-        self.assertIn("close() is called by a watch's function", str(reports[0]))
-        watch.close()
-        watch.close()
-
-    def test_a_watch_dropped_by_its_own_function(self) -> None:
-        store = serve()
-        watches: list = []
-        dropped = threading.Event()
-
-        def drop(before: bytes | None, after: bytes | None) -> None:
-            watches.clear()
-            dropped.set()
-
-        watches.append(store.watch("a", drop))
-        store.set("a", "1")
-        self.assertTrue(dropped.wait(30))
-        store.set("a", "2")
-        self.assertEqual(store.get("a"), b"2")
-
-    def test_at_the_end_of_python(self) -> None:
-        store = serve()
-        is_over = threading.Event()
-
-        def write() -> None:
-            while not is_over.is_set():
-                store.add("n", 1)
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
-            for _ in range(3):
-                with script(WATCH_TO_THE_END) as process:
-                    said, problems = process.communicate(f"{store.port}\n", timeout=60)
-                    self.assertEqual((process.returncode, said), (0, "ends\n"), problems)
-        finally:
-            is_over.set()
-            writer.join()
-
-
-def groups_in_our_store(rank: int, world: int) -> None:
-    """Groups of ours and of Gloo's in a store of ours, below prefixes too."""
-    dist.barrier()
-    dist.destroy_process_group()
-    path = Path("port")
-    if rank == 0:
-        store = serve()
-        Path("port.new").write_text(str(store.port))
-        Path("port.new").rename(path)
-    else:
-        while not path.exists():
-            time.sleep(0.01)
-        store = unisono.Store(HOST, int(path.read_text()), secret="one", timeout=LONG)
-    parts = [store, dist.PrefixStore("a", dist.PrefixStore("b", store)), store.clone()]
-    for backend in ("unisono", "gloo"):
-        for i, part in enumerate(parts):
-            part = dist.PrefixStore(f"{backend} {i}", part)
-            dist.init_process_group(backend, store=part, rank=rank, world_size=world)
-            for group in (dist.group.WORLD, dist.new_group([0, 1])):
-                tensor = torch.ones(2)
-                dist.all_reduce(tensor, group=group)
-                assert tensor.tolist() == [world, world]
-            dist.destroy_process_group()
-    # The server ends with rank 0's store.
-    store.barrier("all", world)
-    keys = store.list_keys() if rank == 0 else ["unisono 1/a"]
-    wanted = "b/a/unisono 1/"
-    assert rank != 0 or any(key.startswith(wanted) for key in keys), keys
-    store.barrier("end", world)
-
-
-ALONE = """
-import sys, torch.distributed as dist, unisono
-from datetime import timedelta
-port = int(sys.stdin.readline())
-store = unisono.Store("127.0.0.1", port, secret="one")
-print("waits", flush=True)
-dist.init_process_group("unisono", store=dist.PrefixStore("x", store), rank=1, world_size=2)
-"""
-
-
-class Groups(unittest.TestCase):
-    def test_meet_in_it(self) -> None:
-        run(groups_in_our_store, 2)
-
-    def test_meet_in_it_directly(self) -> None:
-        """Not as in a store that is torch's, which the message would say."""
-        with server() as (store, port), script(ALONE) as process:
-            print(port, file=process.stdin, flush=True)
-            self.assertEqual(process.stdout.readline(), "waits\n")
-            time.sleep(0.5)
-            store.kill()
-            _, said = process.communicate(timeout=30)
-            self.assertIn(f"DistNetworkError: store {HOST}:{port}: ", said)
-
-    def test_ctrl_c_ends_the_meeting(self) -> None:
-        store = serve()
-        with script(ALONE) as process:
-            print(store.port, file=process.stdin, flush=True)
-            self.assertEqual(process.stdout.readline(), "waits\n")
-            time.sleep(0.5)
-            begin = time.time()
-            process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=30)
-            self.assertIn("KeyboardInterrupt", said)
-            self.assertLess(time.time() - begin, 5)  # The end of Python takes its time, too.
 
 
 if __name__ == "__main__":

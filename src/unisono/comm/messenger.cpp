@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,16 +21,9 @@
 #include "unisono/comm/work.h"
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/native/message.h"
-#include "unisono/transport/tcp/packet_stream.h"
 
 namespace unisono::comm {
 namespace {
-
-// Time for the peers to read why this rank gave up, or to answer what is no longer needed.
-constexpr std::chrono::milliseconds kLinger{250};
-
-// What was sent before its rank left is here by then.
-constexpr std::chrono::seconds kReceivePatience{1};
 
 // Between looks at what ranks have written down of their failures.
 constexpr std::chrono::milliseconds kReasonsPause{150};
@@ -265,19 +257,6 @@ void Messenger::fail_request(MessageRequest& request, const Error& error) {
   finish_request(request);
 }
 
-void Messenger::give_up_receives() {
-  for (engine::Message* const message : messages_.give_up_receives()) {
-    auto& request = static_cast<MessageRequest&>(*message);
-    fail_request(request,
-                 Error(ErrorCode::kClosed,
-                       fmt::format("{}: the process group was destroyed before a message came",
-                                   name_of(request))));
-  }
-  // Whose threads sleep.
-  changed_.notify_all();
-  wake();
-}
-
 void Messenger::check_requests() {
   // From the back, as checks may end some: then the last takes its place.
   for (std::size_t i = requests_.size(); i-- > 0;) {
@@ -331,82 +310,6 @@ void Messenger::listen() noexcept {
     is_listening_ = false;
   }
   changed_.notify_all();
-}
-
-void Messenger::abort(const Error& reason) noexcept {
-  const MutexLock lock(mutex_);
-  abort_streams(reason);
-}
-
-void Messenger::abort_streams(const Error& reason) noexcept {
-  if (std::exchange(has_aborted_, true)) {
-    return;
-  }
-  adopt_delivered(std::chrono::milliseconds::zero());
-  for (tcp::PacketStream* const stream : parts_.mesh.streams()) {
-    stream->abort(reason);
-  }
-}
-
-// Ranks that this one never talked to hear of its end, too.
-void Messenger::adopt_delivered(std::chrono::milliseconds linger) noexcept {
-  try {
-    (void)parts_.mesh.progress();
-    parts_.mesh.finish_dials(Deadline::after(linger));
-  } catch (const std::exception&) {
-    // One can't be reached: it can't be told.
-    return;
-  }
-}
-
-bool Messenger::drain(Deadline deadline) {
-  const MutexLock lock(mutex_);
-  if (!std::exchange(is_stopping_, true)) {
-    giving_up_ = Deadline::after(kReceivePatience);
-    changed_.notify_all();
-    wake();
-  }
-  while (!requests_.empty() || is_listening_) {
-    if (giving_up_.has_passed()) {
-      giving_up_ = Deadline::never();
-      give_up_receives();
-    } else if (deadline.has_passed()) {
-      return false;
-    } else if (const Deadline next = earlier(deadline, giving_up_); next.is_never()) {
-      changed_.wait(mutex_);
-    } else {
-      (void)changed_.wait_until(mutex_, next.time());
-    }
-  }
-  return true;
-}
-
-void Messenger::finish() {
-  (void)drain(Deadline::never());
-  std::thread progress;
-  {
-    const MutexLock lock(mutex_);
-    progress = std::move(progress_thread_);
-  }
-  if (progress.joinable()) {
-    progress.join();
-  }
-}
-
-void Messenger::leave() noexcept {
-  const MutexLock lock(mutex_);
-  adopt_delivered(kLinger);
-  const auto streams = parts_.mesh.streams();
-  for (tcp::PacketStream* const stream : streams) {
-    if (!has_aborted_) {
-      stream->say_goodbye();
-    }
-  }
-  const Deadline deadline =
-      Deadline::after(has_aborted_ ? kLinger : std::chrono::milliseconds::zero());
-  for (tcp::PacketStream* const stream : streams) {
-    stream->linger(deadline);
-  }
 }
 
 }  // namespace unisono::comm

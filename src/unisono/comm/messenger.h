@@ -109,11 +109,13 @@ class Messenger {
   void finish_request(MessageRequest& request) UNISONO_REQUIRES(mutex_);
   void end_all() UNISONO_REQUIRES(mutex_);
   void fail_request(MessageRequest& request, const Error& error) UNISONO_REQUIRES(mutex_);
-  void give_up_receives() UNISONO_REQUIRES(mutex_);
   void note(const Error& error) UNISONO_REQUIRES(mutex_);
   void check_requests() UNISONO_REQUIRES(mutex_);
+
+  // messenger_leaving.cpp
   void abort_streams(const Error& reason) noexcept UNISONO_REQUIRES(mutex_);
   void adopt_delivered(std::chrono::milliseconds linger) noexcept UNISONO_REQUIRES(mutex_);
+  void give_up_receives() UNISONO_REQUIRES(mutex_);
 
   // messenger_waiting.cpp
   /// Asked with the lock held.
