@@ -51,6 +51,11 @@ if(_linker)
   check_linker_flag(CXX -fuse-ld=${_linker} UNISONO_LINKER_${_linker}_WORKS)
   if(UNISONO_LINKER_${_linker}_WORKS)
     target_link_options(unisono_options INTERFACE -fuse-ld=${_linker})
+    # Else mold 1.10 may let RELRO begin on a page that no segment maps, some bytes before the end of
+    # the code's last one: the program does not start ("cannot apply additional memory protection").
+    if(_linker STREQUAL "mold")
+      target_link_options(unisono_options INTERFACE "LINKER:-z,separate-loadable-segments")
+    endif()
   elseif(NOT UNISONO_LINKER STREQUAL "auto")
     message(FATAL_ERROR "the compiler cannot link with UNISONO_LINKER=${_linker}")
   endif()
