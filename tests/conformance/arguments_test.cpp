@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <ostream>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,6 +47,8 @@ struct WrongCall {
   std::string name;
   std::function<void(Fixture&)> call;
   std::string says;
+
+  friend void PrintTo(const WrongCall& wrong, std::ostream* out) { *out << wrong.name; }
 };
 
 class WrongArguments : public ::testing::TestWithParam<WrongCall> {};
@@ -162,7 +165,7 @@ const std::vector<WrongCall> kWrongCalls{
 INSTANTIATE_TEST_SUITE_P(Calls,
                          WrongArguments,
                          ::testing::ValuesIn(kWrongCalls),
-                         [](const auto& test) { return test.param.name; });
+                         ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace unisono

@@ -32,7 +32,7 @@ class ConcurrentMessages : public ::testing::TestWithParam<World> {};
 INSTANTIATE_TEST_SUITE_P(Layouts,
                          ConcurrentMessages,
                          ::testing::ValuesIn(test::message_layouts()),
-                         [](const auto& case_info) { return test::name_of(case_info.param); });
+                         ::testing::PrintToStringParamName());
 
 // A receive that waits holds up no collective, a collective that waits holds up no message.
 TEST_P(ConcurrentMessages, AndCollectivesGoOnBesideEachOther) {

@@ -1,6 +1,9 @@
 // What becomes of messages in flight when ranks destroy their group.
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <span>
 #include <thread>
 #include <vector>
@@ -14,6 +17,7 @@
 #include "unisono/comm/work.h"
 
 #include "conformance/message_support.h"
+#include "support/process.h"
 #include "support/ranks.h"
 
 namespace unisono {
@@ -28,7 +32,7 @@ class Leaving : public ::testing::TestWithParam<World> {};
 INSTANTIATE_TEST_SUITE_P(Layouts,
                          Leaving,
                          ::testing::ValuesIn(test::message_layouts()),
-                         [](const auto& case_info) { return test::name_of(case_info.param); });
+                         ::testing::PrintToStringParamName());
 
 void expect_given_up(const Work& work) {
   try {
@@ -57,9 +61,10 @@ TEST_P(Leaving, ReceivesOfMessagesThatNobodySendsAreGivenUp) {
 
 TEST_P(Leaving, AThreadInAReceiveIsLetGo) {
   run_ranks(GetParam(), [](ProcessGroup& group) {
-    group.barrier();
-    std::thread receiver([&group] {
+    std::promise<pid_t> id;
+    std::thread receiver([&group, &id] {
       std::int32_t value = 0;
+      id.set_value(::gettid());
       try {
         group.recv(as_buffer(std::span(&value, 1)), kAnySource);
         ADD_FAILURE() << "a message came from nobody";
@@ -67,6 +72,7 @@ TEST_P(Leaving, AThreadInAReceiveIsLetGo) {
         EXPECT_EQ(error.code(), ErrorCode::kClosed);
       }
     });
+    test::wait_until_asleep(id.get_future().get());
     group.barrier();
     group.destroy();
     receiver.join();

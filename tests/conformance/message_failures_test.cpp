@@ -36,7 +36,7 @@ class MessageFailures : public ::testing::TestWithParam<World> {};
 INSTANTIATE_TEST_SUITE_P(Layouts,
                          MessageFailures,
                          ::testing::ValuesIn(test::message_layouts()),
-                         [](const auto& case_info) { return test::name_of(case_info.param); });
+                         ::testing::PrintToStringParamName());
 
 // Who sends a wrong count, dtype or both; as a small message and as a large one.
 TEST_P(MessageFailures, AMisfitIsAnErrorOnBothRanksThatNamesBoth) {

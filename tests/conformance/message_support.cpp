@@ -39,12 +39,4 @@ std::vector<World> message_layouts() {
           {.nodes = {"a", "b", "a", "b"}}};
 }
 
-std::string name_of(const World& world) {
-  std::string name;
-  for (const std::string& node : world.nodes) {
-    name += node;
-  }
-  return name;
-}
-
 }  // namespace unisono::test

@@ -22,7 +22,4 @@ namespace unisono::test {
 /// Worlds of four ranks: on one node, each on its own, and in between.
 [[nodiscard]] std::vector<World> message_layouts();
 
-/// The nodes' names in one word.
-[[nodiscard]] std::string name_of(const World& world);
-
 }  // namespace unisono::test

@@ -34,7 +34,7 @@ class Messages : public ::testing::TestWithParam<World> {};
 INSTANTIATE_TEST_SUITE_P(Layouts,
                          Messages,
                          ::testing::ValuesIn(test::message_layouts()),
-                         [](const auto& case_info) { return test::name_of(case_info.param); });
+                         ::testing::PrintToStringParamName());
 
 TEST_P(Messages, OfAnySizePassBetweenAnyTwoRanks) {
   run_ranks(GetParam(), [](ProcessGroup& group) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <ostream>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ struct Disagreement {
   std::function<void(ProcessGroup&)> others;
   std::string one_says;
   std::string others_say;
+
+  friend void PrintTo(const Disagreement& which, std::ostream* out) { *out << which.name; }
 };
 
 std::vector<float> values(std::size_t count) {
@@ -135,7 +138,7 @@ const std::vector<Disagreement> kDisagreements{
 INSTANTIATE_TEST_SUITE_P(Calls,
                          Mismatch,
                          ::testing::ValuesIn(kDisagreements),
-                         [](const auto& test) { return test.param.name; });
+                         ::testing::PrintToStringParamName());
 
 // Sizes that only the pair knows.
 TEST(Mismatch, ABlockThatIsNotAsLargeAsItsTakerExpectsNamesBothRanks) {

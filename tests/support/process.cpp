@@ -3,10 +3,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
+#include <stdexcept>
+#include <string>
+#include <thread>
 
 namespace unisono::test {
 
@@ -33,6 +38,20 @@ double seconds_of(clockid_t clock) {
 int n_entries(const char* folder) {
   using std::filesystem::directory_iterator;
   return static_cast<int>(std::distance(directory_iterator(folder), directory_iterator()));
+}
+
+void wait_until_asleep(pid_t thread) {
+  using std::chrono::steady_clock;
+  const auto give_up = steady_clock::now() + std::chrono::seconds(10);
+  std::string state;
+  while (state != "S") {
+    if (steady_clock::now() > give_up) {
+      throw std::runtime_error("thread " + std::to_string(thread) + " does not sleep: " + state);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    // Behind its number and its name, which has no blanks.
+    std::ifstream("/proc/self/task/" + std::to_string(thread) + "/stat") >> state >> state >> state;
+  }
 }
 
 }  // namespace unisono::test

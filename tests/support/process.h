@@ -1,5 +1,6 @@
 #pragma once
 
+#include <sys/types.h>
 #include <time.h>
 
 namespace unisono::test {
@@ -15,5 +16,8 @@ void wait_for_end_of_stdin();
 
 /// How many names a folder has: /proc/self/fd, /proc/self/task.
 [[nodiscard]] int n_entries(const char* folder);
+
+/// Waits until that thread of this process sleeps; throws after 10 s.
+void wait_until_asleep(pid_t thread);
 
 }  // namespace unisono::test

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -61,6 +62,12 @@ std::vector<std::exception_ptr> start_ranks(const World& world, const RankMain& 
 }
 
 }  // namespace
+
+void PrintTo(const World& world, std::ostream* out) {
+  for (const std::string& node : world.nodes) {
+    *out << node;
+  }
+}
 
 World one_node(int world_size) {
   return {.nodes = std::vector<std::string>(static_cast<std::size_t>(world_size), "node")};

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct World {
   std::map<int, std::map<std::string, std::string>> own_environment = {};
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
   std::string backend = "unisono";
+
+  /// For GoogleTest: the nodes' names in one word.
+  friend void PrintTo(const World& world, std::ostream* out);
 };
 
 /// A world of one node.
