@@ -70,7 +70,9 @@ void Session::choose_state(std::byte first) {
   } else if (first != static_cast<std::byte>(Opcode::kValidate)) {
     close("it speaks no store's protocol");
   } else if (!secret_.empty() && !(admits_plain_ && admits_plain_())) {
-    close("it is a plain client, and this store wants the job's secret");
+    close(
+        "it is a plain client, and this store wants the job's secret; --allow-plain-clients "
+        "lets it serve those of its own user that come over loopback");
   } else {
     state_ = State::kValidating;
   }

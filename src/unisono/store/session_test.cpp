@@ -181,6 +181,7 @@ TEST_F(SessionTest, WithASecretPlainClientsAreNotServed) {
   session.feed(begin(Opcode::kSet, "k", "1").bytes());
   EXPECT_FALSE(session.is_admitted());
   EXPECT_THAT(session.problem(), HasSubstr("plain client"));
+  EXPECT_THAT(session.problem(), HasSubstr("--allow-plain-clients"));
   EXPECT_EQ(map_.n_keys(), 0U);
 }
 
