@@ -100,7 +100,8 @@ class BenchTest(unittest.TestCase):
             self.assertEqual({line["nodes"] for line in lines}, {2})
             self.assertEqual({line["memory"] for line in lines}, {memory})
             self.assertEqual(
-                {line["op"]: line["algorithm"] for line in lines}["all_reduce"], "two_shot"
+                {line["op"] for line in lines if line["algorithm"] == "two_shot"},
+                {"all_reduce", "reduce", "reduce_scatter"},
             )
             self.assertEqual([line["op"] for line in lines].count("barrier"), 1)
 
@@ -122,6 +123,11 @@ class BenchTest(unittest.TestCase):
             (["all_reduce", "--memory", "shm"], "private, symmetric"),
             (["all_reduce", "--algorithm", "ring2"], "one_shot"),
             (["barrier", "--algorithm", "two_shot"], "barrier"),
+            (["reduce", "--algorithm", "tree"], "reduce has no algorithm tree"),
+            (
+                ["all_reduce", "--check", "--algorithm", "two_shot_fp8"],
+                "--check compares every bit",
+            ),
             (["sendrecv", "-n", "1"], "needs 2 ranks"),
             (["all_reduce", "-n", "0"], "number of ranks"),
             (["all_reduce", "-n", "2", "--nodes", "3"], "--nodes 3"),

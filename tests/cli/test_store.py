@@ -73,7 +73,8 @@ class Store(unittest.TestCase):
             self.expect(server.run("set", "a/other", "line\n\x01"), "")
             self.expect(server.run("set", "b", ""), "")
             self.expect(server.run("get", "a/key"), "some value\n")
-            self.expect(server.run("list"), "a/key\na/other\nb\n")
+            self.expect(server.run("set", "c\nd", ""), "")
+            self.expect(server.run("list"), "a/key\na/other\nb\nc\\x0ad\n")
             self.expect(
                 server.run("list", "a/", "--values"),
                 'a/key = "some value"\na/other = "line\\x0a\\x01"\n',
@@ -153,6 +154,9 @@ class Store(unittest.TestCase):
         self.assertIn("UNISONO_SECRET", refused.stderr)
         with Server("--host", "0.0.0.0", "--insecure") as server:
             self.expect(server.run("set", "k", "1"), "")
+            elsewhere = ("get", "k", "--host", "0.0.0.0")
+            self.assertIn("UNISONO_SECRET", server.run(*elsewhere).stderr)
+            self.expect(server.run(*elsewhere, "--insecure"), "1\n")
 
     def test_a_port_in_use_names_its_holder(self):
         with Server() as server:
@@ -161,16 +165,39 @@ class Store(unittest.TestCase):
             self.assertIn(str(server.port), second.stderr)
             self.assertIn(f"process {server.process.pid}", second.stderr)
 
+    def test_output_that_goes_nowhere_is_an_error(self):
+        with Server() as server, open("/dev/full", "w") as full:
+            self.expect(server.run("set", "k", "1"), "")
+            for command in (["get", "k"], ["list"]):
+                done = subprocess.run(
+                    [UNISONO, "store", *command, "--port", str(server.port)],
+                    stdout=full,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    timeout=TIMEOUT,
+                    env=environment(None),
+                )
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("stdout can't be written to: No space left", done.stderr)
+
     def test_signals_end_the_server_in_good_order(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             server = Server()
             self.assertEqual(server.stop(number), 0)
 
     def test_wrong_usage(self):
-        for arguments in ([], ["get"], ["set", "k"], ["serve", "--port", "70000"], ["steal"]):
+        for arguments, what in (
+            ([], "subcommand"),
+            (["get"], "key"),
+            (["set", "k"], "value"),
+            (["serve", "--port", "70000"], "70000 not in range 0 to 65535"),
+            (["get", "k", "--timeout", "0"], "0 not in range 0.001"),
+            (["steal"], "subcommand"),
+        ):
             result = run(*arguments)
             self.assertEqual(result.returncode, 2, arguments)
             self.assertIn("error", result.stderr)
+            self.assertIn(what, result.stderr)
         network = run("serve", "--port", "0", "--plain-clients-from", "10.1.2.3/8")
         self.assertEqual(network.returncode, 2)
         self.assertIn("10.1.2.3/8", network.stderr)

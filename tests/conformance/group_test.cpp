@@ -302,5 +302,12 @@ TEST(Group, MemoryThatDoesNotFitIsRefusedWithTheSetting) {
   });
 }
 
+TEST(Group, ANegativeCountIsRefused) {
+  run_ranks(one_node(1), [](ProcessGroup& group) {
+    EXPECT_THAT([&] { (void)group.allocate(-1, DType::kFloat32); },
+                ::testing::ThrowsMessage<Error>(HasSubstr("a count of -1 elements is negative")));
+  });
+}
+
 }  // namespace
 }  // namespace unisono

@@ -17,6 +17,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
 #include "unisono/cli/bench_job.h"
@@ -24,6 +25,8 @@
 #include "unisono/cli/bench_parse.h"
 #include "unisono/cli/commands.h"
 #include "unisono/cli/parse.h"
+#include "unisono/engine/native/algorithm_choice.h"
+#include "unisono/kernels/compress.h"
 #include "unisono/launch/run.h"
 #include "unisono/rendezvous/find_assignment.h"
 
@@ -56,6 +59,14 @@ std::string operation_names() {
   return names + "all";
 }
 
+std::string algorithm_names() {
+  std::string names;
+  for (const Algorithm algorithm : kAlgorithms) {
+    names += (names.empty() ? "" : ", ") + std::string(to_string(algorithm));
+  }
+  return names;
+}
+
 void add_options(CLI::App& app, BenchArguments& arguments) {
   constexpr double kMaxSeconds = 1e6;
   app.add_option("OP", arguments.operation, "What to measure: " + operation_names())->required();
@@ -65,13 +76,16 @@ void add_options(CLI::App& app, BenchArguments& arguments) {
                  "started already");
   app.add_option("--nodes",
                  arguments.n_nodes,
-                 "Let equal blocks of ranks act as nodes of their own, which reach each other by "
+                 "Let blocks of ranks act as nodes of their own, which reach each other by "
                  "tcp (default 1)");
   app.add_option(
       "--sizes", arguments.sizes, "Bytes: 8,1K,3M, or 8:64M:x4 (default " + arguments.sizes + ")");
   app.add_option("--dtype", arguments.dtype, "f32, f64, bf16, i64, ... (default f32)");
   app.add_option("--memory", arguments.memory, "private or symmetric (default private)");
-  app.add_option("--algorithm", arguments.algorithm, "auto, one_shot, two_shot (default auto)");
+  app.add_option(
+      "--algorithm",
+      arguments.algorithm,
+      algorithm_names() + " (default auto; reduce and reduce_scatter have the first three)");
   app.add_flag("--check", arguments.is_checked, "Compare every element with what it must be");
   app.add_option(
       "--json", arguments.json_path, "Write the results to FILE too, a line of JSON each");
@@ -88,6 +102,13 @@ bench::BenchOptions make_options(const BenchArguments& arguments) {
   options.dtype = bench::parse_dtype(arguments.dtype);
   options.memory = bench::parse_memory(arguments.memory);
   options.is_checked = arguments.is_checked;
+  const bool is_lossy = engine::compression_of(options.algorithm) != kernels::Compression::kNone;
+  if (options.is_checked && is_lossy) {
+    throw invalid(
+        fmt::format("--check compares every bit, and {} rounds what goes between nodes: "
+                    "leave one of them out",
+                    arguments.algorithm));
+  }
   options.json_path = arguments.json_path;
   options.seconds = std::chrono::duration<double>(arguments.seconds);
   return options;

@@ -119,7 +119,7 @@ class Measurement {
   [[nodiscard]] Call make_call(const Operation& operation, Counts counts) {
     Call call{.in = {},
               .out = make_buffer(group_, options_.memory, counts.out, options_.dtype),
-              .algorithm = operation.has_algorithm ? options_.algorithm : Algorithm::kAuto};
+              .algorithm = algorithm_of(operation, options_.algorithm)};
     call.in = operation.is_in_place
                   ? call.out
                   : make_buffer(group_, options_.memory, counts.in, options_.dtype);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -99,6 +100,8 @@ void ping_pong(ProcessGroup& group, const Call& call) {
   }
 }
 
+constexpr std::array kShots{Algorithm::kOneShot, Algorithm::kTwoShot};
+
 // A new operation is one row here.
 constexpr std::array kOperations{
     Operation{
@@ -106,7 +109,7 @@ constexpr std::array kOperations{
         .extent = Extent::kVector,
         .is_in_place = true,
         .adds_up = true,
-        .has_algorithm = true,
+        .algorithms = kAlgorithms,
         .bus_factor = [](double n) { return 2 * (n - 1) / n; },
         .counts = same_everywhere,
         .call = [](ProcessGroup& group,
@@ -119,14 +122,17 @@ constexpr std::array kOperations{
               .counts = same_everywhere,
               .call = [](ProcessGroup& group, const Call& call) { group.broadcast(call.out); },
               .origin = from_rank_0},
-    Operation{
-        .name = "reduce",
-        .extent = Extent::kVector,
-        .adds_up = true,
-        .bus_factor = factor_of_one,
-        .counts = result_on_rank_0,
-        .call = [](ProcessGroup& group, const Call& call) { group.reduce(call.in, call.out); },
-        .origin = sum_of_ranks},
+    Operation{.name = "reduce",
+              .extent = Extent::kVector,
+              .adds_up = true,
+              .algorithms = kShots,
+              .bus_factor = factor_of_one,
+              .counts = result_on_rank_0,
+              .call =
+                  [](ProcessGroup& group, const Call& call) {
+                    group.reduce(call.in, call.out, {.algorithm = call.algorithm});
+                  },
+              .origin = sum_of_ranks},
     Operation{
         .name = "all_gather",
         .extent = Extent::kChunks,
@@ -151,10 +157,13 @@ constexpr std::array kOperations{
     Operation{.name = "reduce_scatter",
               .extent = Extent::kChunks,
               .adds_up = true,
+              .algorithms = kShots,
               .bus_factor = share_of_others,
               .counts = chunk_from_whole,
-              .call = [](ProcessGroup& group,
-                         const Call& call) { group.reduce_scatter(call.in, call.out); },
+              .call =
+                  [](ProcessGroup& group, const Call& call) {
+                    group.reduce_scatter(call.in, call.out, {.algorithm = call.algorithm});
+                  },
               .origin = own_chunk_of_sum},
     Operation{
         .name = "all_to_all",
@@ -182,6 +191,11 @@ constexpr std::array kOperations{
 
 }  // namespace
 
+Algorithm algorithm_of(const Operation& operation, Algorithm wanted) {
+  const bool has_it = std::ranges::find(operation.algorithms, wanted) != operation.algorithms.end();
+  return has_it ? wanted : Algorithm::kAuto;
+}
+
 std::span<const Operation> operation_table() {
   return kOperations;
 }
@@ -197,9 +211,9 @@ std::span<const Operation> find_operations(const std::string& name, Algorithm al
       names += fmt::format("{}, ", operation.name);
       continue;
     }
-    if (algorithm != Algorithm::kAuto && !operation.has_algorithm) {
+    if (algorithm_of(operation, algorithm) != algorithm) {
       throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("bench: {} lets nobody choose an algorithm", name));
+                  fmt::format("bench: {} has no algorithm {}", name, to_string(algorithm)));
     }
     return std::span(kOperations).subspan(index, 1);
   }

@@ -50,10 +50,11 @@ struct Operation {
   const char* name;
   Extent extent;
   bool is_in_place = false;
-  bool adds_up = false;        ///< The result is a sum over ranks.
-  bool has_algorithm = false;  ///< The caller may choose one.
-  int min_ranks = 1;           ///< Fewer can't call it.
-  int n_transfers = 1;         ///< A call's time is divided by this.
+  bool adds_up = false;  ///< The result is a sum over ranks.
+  /// Those that the caller may choose, beside Algorithm::kAuto.
+  std::span<const Algorithm> algorithms = {};
+  int min_ranks = 1;    ///< Fewer can't call it.
+  int n_transfers = 1;  ///< A call's time is divided by this.
   /// Bus bandwidth / algorithm bandwidth, as nccl-tests has it.
   double (*bus_factor)(double world_size);
   /// Elements of this rank's buffers, where a size stands for `n_elems` in all.
@@ -63,11 +64,14 @@ struct Operation {
   Origin (*origin)(Place place, std::int64_t n_scalars, std::int64_t index);
 };
 
+/// The algorithm, where the operation has it; else Algorithm::kAuto.
+[[nodiscard]] Algorithm algorithm_of(const Operation& operation, Algorithm wanted);
+
 /// Every operation that can be measured.
 [[nodiscard]] std::span<const Operation> operation_table();
 
 /// The operation of that name, or all for "all". Throws Error(kInvalidArgument) for other names,
-/// and for an algorithm that the operation does not let one choose.
+/// and for an algorithm that the operation does not have.
 [[nodiscard]] std::span<const Operation> find_operations(const std::string& name,
                                                          Algorithm algorithm);
 

@@ -143,7 +143,9 @@ TEST(BenchOperations, WhatIsNotInTheTableIsExplained) {
   };
   EXPECT_THAT(refusal("allreduce", Algorithm::kAuto),
               HasSubstr("no operation \"allreduce\"; there are all_reduce, broadcast, "));
-  EXPECT_THAT(refusal("barrier", Algorithm::kTwoShot), HasSubstr("lets nobody choose"));
+  EXPECT_THAT(refusal("barrier", Algorithm::kTwoShot), HasSubstr("has no algorithm two_shot"));
+  EXPECT_THAT(refusal("reduce", Algorithm::kTree), HasSubstr("has no algorithm tree"));
+  EXPECT_EQ(refusal("reduce", Algorithm::kTwoShot), "accepted");
 }
 
 TEST(BenchJob, PretendNodesAreBlocksOfRanks) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <exception>
@@ -66,9 +67,18 @@ int dispatch(std::span<char*> arguments) {
   return kWrongUsage;
 }
 
+// What was printed may still lie in the buffer.
+void flush_stdout() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    throw system_error("stdout can't be written to", errno);
+  }
+}
+
 int run_main(std::span<char*> arguments) {
   try {
-    return dispatch(arguments);
+    const int exit_code = dispatch(arguments);
+    flush_stdout();
+    return exit_code;
   } catch (const launch::ProgramError& error) {
     print_error(error.what());
     return error.exit_code();

@@ -38,14 +38,17 @@
 namespace unisono::cli {
 namespace {
 
+constexpr double kLeastTimeoutSeconds = 0.001;
+constexpr double kMostTimeoutSeconds = 1e6;
+
 struct StoreArguments {
   std::string host = "127.0.0.1";
   std::uint16_t port = rendezvous::kDefaultMasterPort;
   double timeout_s = 10;
+  bool is_insecure = false;
   // serve
   bool allows_plain_clients = false;
   std::vector<std::string> plain_networks;
-  bool is_insecure = false;
   // the others
   std::string key;
   std::string value;
@@ -67,10 +70,13 @@ store::PlainClients plain_clients_of(const StoreArguments& arguments) {
   return clients;
 }
 
+std::string secret_of(const StoreArguments& arguments, const Config& config) {
+  return arguments.is_insecure ? "" : rendezvous::find_secret(config, arguments.host);
+}
+
 int serve(const StoreArguments& arguments) {
   const Config config = read_config(process_environment());
-  const std::string secret =
-      arguments.is_insecure ? "" : rendezvous::find_secret(config, arguments.host);
+  const std::string secret = secret_of(arguments, config);
   launch::SignalFd signals({SIGINT, SIGTERM}, {});
   net::EventLoop loop;
   const store::TcpStoreServer server(
@@ -102,7 +108,7 @@ std::unique_ptr<store::TcpStore> connect(const StoreArguments& arguments) {
   return std::make_unique<store::TcpStore>(
       store::TcpStoreOptions{.host = arguments.host,
                              .port = arguments.port,
-                             .secret = rendezvous::find_secret(config, arguments.host),
+                             .secret = secret_of(arguments, config),
                              .tls = config.tls},
       deadline_of(arguments));
 }
@@ -120,10 +126,10 @@ int set(const StoreArguments& arguments) {
   return 0;
 }
 
-// Values are any bytes; a line of output is text.
-std::string quoted(const std::string& value) {
-  std::string text = "\"";
-  for (const char c : value) {
+// Keys and values are any bytes; a line of output is text.
+std::string escaped(const std::string& bytes) {
+  std::string text;
+  for (const char c : bytes) {
     const auto byte = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') {
       text += '\\';
@@ -134,7 +140,11 @@ std::string quoted(const std::string& value) {
       text += c;
     }
   }
-  return text + '"';
+  return text;
+}
+
+std::string quoted(const std::string& value) {
+  return '"' + escaped(value) + '"';
 }
 
 int list(const StoreArguments& arguments) {
@@ -146,9 +156,9 @@ int list(const StoreArguments& arguments) {
       continue;
     }
     if (!arguments.shows_values) {
-      fmt::print("{}\n", key);
+      fmt::print("{}\n", escaped(key));
     } else if (const std::optional<std::string> value = store->try_get(key)) {
-      fmt::print("{} = {}\n", key, quoted(*value));
+      fmt::print("{} = {}\n", escaped(key), quoted(*value));
     }
   }
   return 0;
@@ -168,7 +178,8 @@ int watch(const StoreArguments& arguments) {
     if (arguments.n_changes > 0 && n_changes == arguments.n_changes) {
       return;
     }
-    fmt::print("{}: {} -> {}\n", change.key, describe(change.before), describe(change.after));
+    fmt::print(
+        "{}: {} -> {}\n", escaped(change.key), describe(change.before), describe(change.after));
     std::fflush(stdout);
     ++n_changes;
     changed.notify_one();
@@ -193,7 +204,9 @@ CLI::App* add_command(CLI::App& app,
   CLI::App* const command = app.add_subcommand(name, help);
   command->add_option("-H,--host", arguments.host, "Where the store listens")
       ->capture_default_str();
-  command->add_option("-p,--port", arguments.port, "Its port")->capture_default_str();
+  command->add_option("-p,--port", arguments.port, "Its port")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 65535));
   return command;
 }
 
@@ -201,7 +214,9 @@ CLI::App* add_client(CLI::App& app, const char* name, const char* help, StoreArg
   CLI::App* const command = add_command(app, name, help, arguments);
   command->add_option("--timeout", arguments.timeout_s, "Seconds to wait for store and key")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(kLeastTimeoutSeconds, kMostTimeoutSeconds));
+  command->add_flag(
+      "--insecure", arguments.is_insecure, "Use a store without a secret, wherever it listens");
   return command;
 }
 

@@ -28,7 +28,11 @@ SymmetricMemory::SymmetricMemory(std::shared_ptr<const shm::Arena> arena)
 
 Buffer SymmetricMemory::allocate(std::int64_t count, DType dtype) {
   const auto element_bytes = static_cast<std::int64_t>(size_of(dtype));
-  if (count < 0 || count > arena_->n_bytes() / element_bytes) {
+  if (count < 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("allocate: a count of {} elements is negative", count));
+  }
+  if (count > arena_->n_bytes() / element_bytes) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("allocate: {} elements of {} do not fit into the arena of {} bytes "
                             "(UNISONO_ARENA_BYTES)",
