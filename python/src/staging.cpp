@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -60,6 +61,8 @@ Buffer Staging::output(const at::Tensor& tensor) {
   if (!can_be_copied(tensor) || is_plain(tensor)) {
     return buffer_of(tensor);
   }
+  // Before anything is sent, not when the results are copied back.
+  at::assert_no_internal_overlap(tensor);
   return buffer_of(copies_.emplace_back(plain_like(tensor), tensor).first);
 }
 
@@ -76,6 +79,7 @@ Buffer Staging::in_out(const at::Tensor& tensor) {
   if (!can_be_copied(tensor) || is_plain(tensor)) {
     return buffer_of(tensor);
   }
+  at::assert_no_internal_overlap(tensor);
   return buffer_of(copies_.emplace_back(plain_copy(tensor), tensor).first);
 }
 

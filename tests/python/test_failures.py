@@ -59,6 +59,9 @@ def wrong_arguments(rank: int, world: int) -> None:
     float8 = torch.ones(2).to(torch.float8_e4m3fn)
     caught(RuntimeError, "can't be sent", lambda: dist.all_reduce(float8))
     caught(RuntimeError, "invalid rank", lambda: group.send([t], world, 0))
+    same, what = torch.ones(1).expand(2), "a single memory location"
+    caught(RuntimeError, what, lambda: dist.all_reduce(same))
+    caught(RuntimeError, what, lambda: dist.recv(same, 1 - rank))
     # Nothing was sent: the group goes on.
     dist.all_reduce(t)
     assert t.tolist() == [world, world]
@@ -96,6 +99,15 @@ def time_out(rank: int, world: int) -> None:
         assert 0.3 < time.monotonic() - begin < 2
     else:
         time.sleep(1)  # Comes too late.
+
+
+def missing(rank: int, world: int) -> None:
+    if rank > 0:
+        return time.sleep(1)
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    limit = timedelta(milliseconds=300)
+    text = caught(dist.DistBackendError, "timed out", lambda: backend.monitored_barrier(limit))
+    assert "rank 1" in text and "rank 2" in text and "rank 0 " not in text.partition("]")[2], text
 
 
 def wait_with_limit(rank: int, world: int) -> None:
@@ -244,6 +256,9 @@ class Failures(unittest.TestCase):
 
     def test_timeout_of_the_group(self) -> None:
         run(time_out, 2, timeout=timedelta(milliseconds=400))
+
+    def test_monitored_barrier_names_all_who_are_missing(self) -> None:
+        run(missing, 3)
 
     def test_wait_with_a_limit_leaves_the_operation_going(self) -> None:
         run(wait_with_limit, 2)

@@ -314,6 +314,28 @@ def views(rank: int, world: int) -> None:
     check(conjugate.resolve_conj(), torch.full((2,), complex(n, -n)), "a conjugate")
 
 
+def titles(rank: int, world: int) -> None:
+    whole, part = torch.zeros(2 * world), torch.zeros(2)
+    parts, lists = list(whole.chunk(world)), rank == 0
+    calls = {
+        "all_reduce": lambda: dist.all_reduce(part),
+        "broadcast": lambda: dist.broadcast(part, 0),
+        "reduce": lambda: dist.reduce(part, 0),
+        "all_gather": lambda: dist.all_gather_into_tensor(whole, part),
+        "gather": lambda: dist.gather(part, parts if lists else None),
+        "scatter": lambda: dist.scatter(part, parts if lists else None),
+        "reduce_scatter": lambda: dist.reduce_scatter_tensor(part, whole),
+        "all_to_all": lambda: dist.all_to_all_single(torch.zeros(2 * world), whole),
+        "barrier": dist.barrier,
+        "send" if lists else "recv": lambda: (dist.send if lists else dist.recv)(part, 1 - rank),
+    }
+    for name, call in calls.items():
+        with torch.profiler.profile() as profile:
+            call()
+        seen = {event.key for event in profile.key_averages() if event.key.startswith("unisono:")}
+        assert seen == {f"unisono:{name}"}, (name, seen)
+
+
 class Operations(unittest.TestCase):
     def run_in_all_worlds(self, body) -> None:
         for world in WORLDS:
@@ -346,6 +368,9 @@ class Operations(unittest.TestCase):
 
     def test_handles(self) -> None:
         self.run_in_all_worlds(handles)
+
+    def test_profiler_shows_the_names(self) -> None:
+        run(titles, 2)
 
     def test_views(self) -> None:
         self.run_in_all_worlds(views)
