@@ -13,6 +13,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
 
 #include "blocks.h"
 #include "reference.h"
@@ -250,6 +251,45 @@ TEST(DataMovement, AsTheTutorialsPrintIt) {
                   as_buffer(std::span(&part, 1)));
     EXPECT_EQ(part, 10 + group.rank());
   });
+}
+
+TEST(DataMovement, AndReductionsUnderWayAtOnceEndAsTheBlockingOnes) {
+  for (const std::vector<std::string>& nodes :
+       {std::vector<std::string>{"a", "a", "a"}, {"a", "b", "a"}}) {
+    run_ranks({.nodes = nodes}, [](ProcessGroup& group) {
+      const int rank = group.rank();
+      const bool is_root = rank == 1;
+      const auto root_only = [&](std::vector<int>& values) {
+        return is_root ? as_buffer(std::span(values)) : Buffer();
+      };
+      std::vector<int> mine{rank, 10 + rank, 20 + rank};
+      std::vector<int> all(9, -1);
+      std::vector<int> gathered(9, -1);
+      std::vector<int> exchanged(3, -1);
+      std::vector<int> summed(3, -1);
+      std::vector<int> tens{10, 11, 12};
+      int part = -1;
+      int share = -1;
+      const Buffer in = as_buffer(std::span(mine));
+      const std::vector<Work> works{
+          group.all_gather_async(in, as_buffer(std::span(all))),
+          group.gather_async(in, root_only(gathered), {.root = 1}),
+          group.scatter_async(root_only(tens), as_buffer(std::span(&part, 1)), {.root = 1}),
+          group.all_to_all_async(in, as_buffer(std::span(exchanged))),
+          group.reduce_async(in, root_only(summed), {.root = 1}),
+          group.reduce_scatter_async(in, as_buffer(std::span(&share, 1)))};
+      for (const Work& work : works) {
+        work.wait();
+      }
+      const std::vector<int> whole{0, 10, 20, 1, 11, 21, 2, 12, 22};
+      EXPECT_EQ(all, whole);
+      EXPECT_EQ(gathered, is_root ? whole : std::vector<int>(9, -1));
+      EXPECT_EQ(part, 10 + rank);
+      EXPECT_EQ(exchanged, (std::vector<int>{10 * rank, 10 * rank + 1, 10 * rank + 2}));
+      EXPECT_EQ(summed, is_root ? (std::vector<int>{3, 33, 63}) : std::vector<int>(3, -1));
+      EXPECT_EQ(share, 3 + 30 * rank);
+    });
+  }
 }
 
 TEST(DataMovement, ManySmallOnesInARowStayInStep) {

@@ -57,10 +57,12 @@ void all_gather(ProcessGroup& group, const std::vector<std::int64_t>& counts) {
   group.all_gather(as_buffer(std::span(in)), as_buffer(std::span(out)), {.counts = counts});
 }
 
-void gather(ProcessGroup& group, std::size_t count) {
+void gather(ProcessGroup& group, std::size_t count, int root = 0) {
   auto in = values(count);
   auto out = values(3 * count);
-  group.gather(as_buffer(std::span(in)), group.rank() == 0 ? as_buffer(std::span(out)) : Buffer());
+  group.gather(as_buffer(std::span(in)),
+               group.rank() == root ? as_buffer(std::span(out)) : Buffer(),
+               {.root = root});
 }
 
 ReduceOp keep_first(const std::string& name) {
@@ -95,6 +97,14 @@ const std::vector<Disagreement> kDisagreements{
      [](ProcessGroup& g) { reduce(g, 0); },
      "all_reduce #2 (f32[4], sum)",
      "reduce #2 (f32[4], sum, root 0)"},
+    {"dtype",
+     [](ProcessGroup& g) {
+       std::vector<double> doubles(4);
+       g.all_reduce(as_buffer(std::span(doubles)));
+     },
+     [](ProcessGroup& g) { all_reduce(g, 4); },
+     "all_reduce #2 (f64[4], sum)",
+     "all_reduce #2 (f32[4], sum)"},
     {"reduce_operation",
      [](ProcessGroup& g) { all_reduce(g, 4, kMax); },
      [](ProcessGroup& g) { all_reduce(g, 4); },
@@ -128,6 +138,11 @@ const std::vector<Disagreement> kDisagreements{
      [](ProcessGroup& g) { all_gather(g, {3, 4, 5}); },
      "all_gather #2 (f32[12])",
      "all_gather #2 (f32[12] in blocks "},
+    {"gather_root",
+     [](ProcessGroup& g) { gather(g, 5, 1); },
+     [](ProcessGroup& g) { gather(g, 5, 0); },
+     "gather #2 (f32[5], root 1)",
+     "gather #2 (f32[5], root 0)"},
     {"gather_count",
      [](ProcessGroup& g) { gather(g, 5); },
      [](ProcessGroup& g) { gather(g, 6); },
