@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The installed package: what it brings, what importing it costs, and which torch it takes."""
 
+import ast
 import re
 import statistics
 import subprocess
@@ -42,6 +43,20 @@ class Package(unittest.TestCase):
         self.assertLessEqual({"py.typed", "_C.pyi", "bin"}, names)
         self.assertEqual(metadata.version("unisono"), unisono.__version__)
         self.assertEqual(metadata.requires("unisono"), ["torch==2.13.0"])
+
+    def test_its_stubs_name_what_the_module_has(self) -> None:
+        def public(names) -> set[str]:
+            return {n for n in names if not n.startswith("__") and "pybind11" not in n}
+
+        stubs = ast.parse((Path(unisono.__file__).parent / "_C.pyi").read_text())
+        parts = [n for n in stubs.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
+        self.assertEqual({part.name for part in parts}, public(vars(unisono._C)))
+        for part in parts:
+            if isinstance(part, ast.ClassDef):
+                methods = {n.name for n in part.body if isinstance(n, ast.FunctionDef)}
+                values = {n.target.id for n in part.body if isinstance(n, ast.AnnAssign)}
+                found = vars(getattr(unisono._C, part.name))
+                self.assertEqual(public(methods | values), public(found), part.name)
 
     def test_brings_the_program(self) -> None:
         script = Path(sys.prefix) / "bin" / "unisono"
