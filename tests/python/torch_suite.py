@@ -46,6 +46,8 @@ class Name(str):
 def prepare_environment(folder: Path, world_size: int) -> None:
     for name in ("barrier", "test_dir", "init_dir"):
         (folder / name).mkdir()
+    # The suite leaves the files in which its ranks meet.
+    tempfile.tempdir = str(folder)
     os.environ.update(
         BACKEND="gloo",  # Until the suite is imported.
         WORLD_SIZE=str(world_size),
