@@ -110,6 +110,18 @@ class RendezvousTest(unittest.TestCase):
         for complaint in complaints:
             self.assertIn(complaint, said)
 
+    def expect_doubled(self, ranks: list[str], **variables: str) -> None:
+        """Programs of these ranks, two of them 1, all name both at once."""
+        place = variables | {"TIMEOUT": "60"}
+        processes = [self.start(self.python, RANK=rank, **place) for rank in ranks]
+        pids = {process.pid for process, rank in zip(processes, ranks, strict=True) if rank == "1"}
+        for process in processes:
+            _, said = process.communicate(timeout=30)
+            self.assertNotEqual(process.returncode, 0)
+            problem = re.search(r"RANK=1 was given to 2 processes: (.*)", said)
+            self.assertIsNotNone(problem, said)
+            self.assertEqual({int(pid) for pid in re.findall(r"pid (\d+)", problem[1])}, pids)
+
 
 class Launchers(RendezvousTest):
     """Nothing is given."""
@@ -309,6 +321,19 @@ class LastingStore(RendezvousTest):
                 self.fails(self.python, "for rank 0 (1 of 2 joined)", **alone)
                 self.expect_runs(method)
 
+    def test_a_rank_too_many(self) -> None:
+        """One that comes before all others have: they come to a meeting that has failed."""
+        place = self.place | {"WORLD_SIZE": "3"}
+        self.expect_doubled(["1", "1"], **place)
+        for rank in ("0", "2"):
+            complaint = "RANK=1 was given to 2 processes"
+            self.fails(self.python, complaint, RANK=rank, TIMEOUT="60", **place)
+
+    def test_a_rank_that_comes_when_all_have_met(self) -> None:
+        self.run_all(*((self.python, self.place | {"RANK": rank}) for rank in ("0", "1")))
+        complaints = ["for rank 0 (1 of 2 joined)", "RANK=1 was given twice"]
+        self.fails(self.python, *complaints, RANK="1", TIMEOUT="1", **self.place)
+
 
 class Problems(RendezvousTest):
     def options(self, method: str, **others: int) -> str:
@@ -333,50 +358,17 @@ class Problems(RendezvousTest):
         secret = {"UNISONO_SECRET": "one"}
         self.fails(self.python, *complaints, OPTIONS=options, TIMEOUT="1", **secret)
 
-    def expect_doubled(self, ranks: list[str], size: int, **variables: str) -> None:
-        """Programs of these ranks, two of them 1, all name both at once."""
-        place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "TIMEOUT": "60"}
-        processes = [self.start(self.python, RANK=rank, **place | variables) for rank in ranks]
-        pids = {process.pid for process, rank in zip(processes, ranks, strict=True) if rank == "1"}
-        for process in processes:
-            _, said = process.communicate(timeout=30)
-            self.assertNotEqual(process.returncode, 0)
-            problem = re.search(r"RANK=1 was given to 2 processes: (.*)", said)
-            self.assertIsNotNone(problem, said)
-            self.assertEqual({int(pid) for pid in re.findall(r"pid (\d+)", problem[1])}, pids)
-
     def test_a_doubled_rank(self) -> None:
-        for method in ("env://", "unisono://"):
-            for backend in ("unisono", "gloo"):
-                if (method, backend) == ("env://", "gloo"):
-                    continue  # All of it is torch's.
-                with self.subTest(method=method, backend=backend):
-                    options = str({"backend": backend, "init_method": method})
-                    self.expect_doubled(
-                        ["0", "1", "1"], 3, OPTIONS=options, MASTER_PORT=free_port()
-                    )
-
-    def test_a_rank_too_many(self) -> None:
-        """One that comes before all others have: they come to a meeting that has failed."""
-        store = unisono.Store("127.0.0.1", 0, is_master=True, secret="")
-        lasting = {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_PORT": str(store.port)}
-        self.expect_doubled(["1", "1"], 3, **lasting)
-        place = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "TIMEOUT": "60"}
-        for rank in ("0", "2"):
-            complaint = "RANK=1 was given to 2 processes"
-            self.fails(self.python, complaint, RANK=rank, **place, **lasting)
-
-    def test_a_rank_that_comes_when_all_have_met(self) -> None:
-        store = unisono.Store("127.0.0.1", 0, is_master=True, secret="")
-        place = {
-            "WORLD_SIZE": "2",
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(store.port),
-            "TORCHELASTIC_USE_AGENT_STORE": "True",
-        }
-        self.run_all(*((self.python, place | {"RANK": rank}) for rank in ("0", "1")))
-        complaints = ["for rank 0 (1 of 2 joined)", "RANK=1 was given twice"]
-        self.fails(self.python, *complaints, RANK="1", TIMEOUT="1", **place)
+        # With Gloo all of env:// is torch's.
+        for method, backend in (
+            ("env://", "unisono"),
+            ("unisono://", "unisono"),
+            ("unisono://", "gloo"),
+        ):
+            with self.subTest(method=method, backend=backend):
+                options = str({"backend": backend, "init_method": method})
+                place = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+                self.expect_doubled(["0", "1", "1"], OPTIONS=options, **place)
 
     def test_another_secret(self) -> None:
         store = unisono.Store("127.0.0.1", 0, is_master=True, secret="one")
