@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/store/prefix_store.h"
@@ -13,14 +14,14 @@
 
 #include "c10d_store.h"
 #include "core_store.h"
+#include "meeting_time.h"
 
 namespace unisono::python {
 
 namespace {
 
-// Keys that no group before has used. A program may make a group under one name again, as after
-// destroy_process_group() under a launcher whose store stays: each rank counts how often it has
-// come, which is as often as the others.
+// Keys that no group before has used. A program may make a group under one name again: each rank
+// counts how often it has come, which is as often as the others.
 std::string keys_of_this_time(store::Store& store, const std::string& name, int rank) {
   const std::int64_t time = store.add(name + "/times/" + std::to_string(rank), 1);
   return name + "/" + std::to_string(time);
@@ -51,13 +52,18 @@ std::shared_ptr<ProcessGroup> connect(const GroupPlan& plan) {
     store::PrefixStore part(keys_of_this_time(*store, name, plan.rank), store);
     return plan.parent->new_group(plan.parent_ranks, part, {.timeout = plan.timeout});
   }
-  const StoreAccess part = in_part(access, keys_of_this_time(*store, "world", plan.rank));
+  const MeetingTime time = find_time(*store, "world", plan.rank);
+  const StoreAccess part = in_part(access, time.prefix);
   options.rank = plan.rank;
   options.world_size = plan.world_size;
   options.timeout = plan.timeout;
   options.store = part.store;
   options.connect_again = part.connect_again;
-  return create_process_group(options);
+  try {
+    return create_process_group(options);
+  } catch (const Error& error) {
+    throw Error(explained(error, time));
+  }
 }
 
 }  // namespace unisono::python

@@ -1,43 +1,78 @@
 #include "meet_ranks.h"
 
-#include <cstdint>
+#include <unistd.h>
+
 #include <memory>
-#include <span>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/rendezvous/exchange_roster.h"
 #include "unisono/rendezvous/find_place.h"
 #include "unisono/rendezvous/meet.h"
-#include "unisono/store/store.h"
+#include "unisono/rendezvous/node_id.h"
+#include "unisono/rendezvous/roster.h"
+#include "unisono/store/prefix_store.h"
 
 #include "core_store.h"
+#include "meeting_time.h"
 
 namespace unisono::python {
 namespace {
 
-// False where the store is one that rank 0 was about to end.
-bool wait_for_rank_0(store::Store& store,
-                     const rendezvous::Place& place,
-                     const std::string& key,
-                     bool was_here_before) {
+rendezvous::Member describe_self(const rendezvous::Assignment& assignment) {
+  // Nobody connects to anybody by this roster, so all give the same address.
+  return {.rank = assignment.rank,
+          .world_size = assignment.world_size,
+          .host = rendezvous::host_name(),
+          .pid = ::getpid(),
+          .node = "",
+          .address = "127.0.0.1",
+          .port = 0,
+          .endpoint = ""};
+}
+
+void exchange_roster(const std::shared_ptr<store::Store>& store,
+                     const MeetingTime& time,
+                     const rendezvous::Place& place) {
   const rendezvous::Assignment& assignment = place.gathered.assignment;
+  const std::string name = "rank " + std::to_string(assignment.rank);
+  store::PrefixStore part(time.prefix, store);
   try {
-    if (assignment.rank == 0) {
-      store.set(key, "");
-    } else {
-      store.wait(std::span(&key, 1), place.deadline);
-    }
-    return true;
+    (void)rendezvous::exchange_roster(
+        part,
+        describe_self(assignment),
+        place.deadline,
+        {.stall = place.config.stall, .logger = Logger(name, place.config.log_level)});
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kPeerLost && was_here_before && !assignment.uses_agent_store &&
-        !place.deadline.has_passed()) {
-      return false;
+    throw Error(explained(error, time));
+  }
+}
+
+// Whether the store is one that rank 0 was about to end.
+bool was_an_earlier_store(const rendezvous::Place& place, const MeetingTime& time, ErrorCode code) {
+  return code == ErrorCode::kPeerLost && time.is_known && place.gathered.assignment.rank != 0 &&
+         !place.gathered.assignment.uses_agent_store && !place.deadline.has_passed();
+}
+
+// The prefix of the ranks' keys; nothing where they meet elsewhere.
+std::optional<std::string> meet_others(rendezvous::Meeting& meeting,
+                                       const rendezvous::Place& place) {
+  MeetingTime time;
+  try {
+    time = find_time(*meeting.store, "unisono", place.gathered.assignment.rank);
+    exchange_roster(meeting.store, time, place);
+    return time.prefix;
+  } catch (const Error& error) {
+    if (was_an_earlier_store(place, time, error.code())) {
+      return std::nullopt;
     }
-    throw Error(error.code(),
-                "rendezvous: rank " + std::to_string(assignment.rank) + " of " +
-                    std::to_string(assignment.world_size) +
-                    " has found the store, but rank 0 has not come there: " + error.what());
+    if (error.code() != ErrorCode::kInterrupted) {
+      rendezvous::leave_after_failure(meeting);
+    }
+    throw;
   }
 }
 
@@ -48,13 +83,9 @@ RankMeeting meet_ranks(const rendezvous::PlaceRequest& request) {
   const rendezvous::Assignment& assignment = place.gathered.assignment;
   while (true) {
     rendezvous::Meeting meeting = rendezvous::meet(place.config, assignment, place.deadline);
-    // Each rank counts how often it has come, which is as often as the others.
-    const std::string rank = std::to_string(assignment.rank);
-    const std::int64_t time = meeting.store->add("unisono/times/" + rank, 1);
-    const std::string part = "unisono/time " + std::to_string(time);
-    if (wait_for_rank_0(*meeting.store, place, part, time > 1)) {
-      return {.store = c10::make_intrusive<CoreStore>(in_part(access_of(std::move(meeting)), part),
-                                                      place.timeout),
+    if (const std::optional<std::string> prefix = meet_others(meeting, place)) {
+      return {.store = c10::make_intrusive<CoreStore>(
+                  in_part(access_of(std::move(meeting)), *prefix), place.timeout),
               .rank = assignment.rank,
               .world_size = assignment.world_size,
               .presence = place.gathered.presence};

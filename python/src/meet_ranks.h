@@ -19,10 +19,10 @@ struct RankMeeting {
   std::shared_ptr<void> presence;  ///< What the other ranks need until all have met.
 };
 
-/// Finds the place by a method of the core's, and waits for rank 0. The store's keys are of this
+/// Finds the place by a method of the core's, and waits for all ranks. The store's keys are of this
 /// time alone: where ranks meet again at the same place, they meet in others.
 ///
-/// Throws Error as find_place() and meet() do.
+/// Throws Error as find_place(), meet() and exchange_roster() do.
 [[nodiscard]] RankMeeting meet_ranks(const rendezvous::PlaceRequest& request);
 
 }  // namespace unisono::python

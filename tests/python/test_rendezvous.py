@@ -110,6 +110,18 @@ class RendezvousTest(unittest.TestCase):
         for complaint in complaints:
             self.assertIn(complaint, said)
 
+    def expect_doubled(self, ranks: list[str], **variables: str) -> None:
+        """Programs of these ranks, two of them 1, all name both at once."""
+        place = variables | {"TIMEOUT": "60"}
+        processes = [self.start(self.python, RANK=rank, **place) for rank in ranks]
+        pids = {process.pid for process, rank in zip(processes, ranks, strict=True) if rank == "1"}
+        for process in processes:
+            _, said = process.communicate(timeout=30)
+            self.assertNotEqual(process.returncode, 0)
+            problem = re.search(r"RANK=1 was given to 2 processes: (.*)", said)
+            self.assertIsNotNone(problem, said)
+            self.assertEqual({int(pid) for pid in re.findall(r"pid (\d+)", problem[1])}, pids)
+
 
 class Launchers(RendezvousTest):
     """Nothing is given."""
@@ -276,6 +288,53 @@ class Methods(RendezvousTest):
         self.expect_world(2, said)
 
 
+class LastingStore(RendezvousTest):
+    """Programs that run one after the other beside a store that stays."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.store = unisono.Store("127.0.0.1", 0, is_master=True, secret="")
+        self.place = {
+            "WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self.store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+        }
+
+    def expect_runs(self, method: str) -> None:
+        options = str({"backend": "unisono", "init_method": method})
+        for _ in range(2):
+            ranks = [{"RANK": rank, "OPTIONS": options, "TIMES": "2"} for rank in ("0", "1")]
+            said, _ = self.run_all(*((self.python, self.place | rank) for rank in ranks))
+            self.expect_world(2, said, store=TORCHS if method == "env://" else OURS, times=2)
+
+    def test_again(self) -> None:
+        for method in ("env://", "unisono://"):
+            with self.subTest(method=method):
+                self.expect_runs(method)
+
+    def test_again_after_ranks_did_not_come(self) -> None:
+        for method in ("env://", "unisono://"):
+            with self.subTest(method=method):
+                options = str({"backend": "unisono", "init_method": method})
+                alone = self.place | {"RANK": "1", "OPTIONS": options, "TIMEOUT": "1"}
+                self.fails(self.python, "for rank 0 (1 of 2 joined)", **alone)
+                self.expect_runs(method)
+
+    def test_a_rank_too_many(self) -> None:
+        """One that comes before all others have: they come to a meeting that has failed."""
+        place = self.place | {"WORLD_SIZE": "3"}
+        self.expect_doubled(["1", "1"], **place)
+        for rank in ("0", "2"):
+            complaint = "RANK=1 was given to 2 processes"
+            self.fails(self.python, complaint, RANK=rank, TIMEOUT="60", **place)
+
+    def test_a_rank_that_comes_when_all_have_met(self) -> None:
+        self.run_all(*((self.python, self.place | {"RANK": rank}) for rank in ("0", "1")))
+        complaints = ["for rank 0 (1 of 2 joined)", "RANK=1 was given twice"]
+        self.fails(self.python, *complaints, RANK="1", TIMEOUT="1", **self.place)
+
+
 class Problems(RendezvousTest):
     def options(self, method: str, **others: int) -> str:
         return str({"init_method": method} | others)
@@ -283,7 +342,7 @@ class Problems(RendezvousTest):
     def test_ranks_that_do_not_come(self) -> None:
         address = f"unisono://127.0.0.1:{free_port()}"
         alone = {
-            self.options(address, rank=0, world_size=2): ["DistBackendError", "rank 1"],
+            self.options(address, rank=0, world_size=2): ["DistStoreError", "for rank 1 (1 of 2"],
             self.options(address, rank=1, world_size=2): ["DistStoreError", "127.0.0.1", "refused"],
             self.options(f"file://{self.folder}/file", world_size=2): ["1 of 2 processes are here"],
         }
@@ -295,9 +354,21 @@ class Problems(RendezvousTest):
         """Who reaches a store that is there, and waits for rank 0 in vain, says so."""
         store = unisono.Store("127.0.0.1", 0, is_master=True, secret="one")
         options = self.options(f"unisono://127.0.0.1:{store.port}", rank=1, world_size=2)
-        complaints = ["DistStoreError", "rank 1 of 2 has found the store, but rank 0 has not come"]
+        complaints = ["DistStoreError", "rank 1 has waited", "for rank 0 (1 of 2 joined)"]
         secret = {"UNISONO_SECRET": "one"}
         self.fails(self.python, *complaints, OPTIONS=options, TIMEOUT="1", **secret)
+
+    def test_a_doubled_rank(self) -> None:
+        # With Gloo all of env:// is torch's.
+        for method, backend in (
+            ("env://", "unisono"),
+            ("unisono://", "unisono"),
+            ("unisono://", "gloo"),
+        ):
+            with self.subTest(method=method, backend=backend):
+                options = str({"backend": backend, "init_method": method})
+                place = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+                self.expect_doubled(["0", "1", "1"], OPTIONS=options, **place)
 
     def test_another_secret(self) -> None:
         store = unisono.Store("127.0.0.1", 0, is_master=True, secret="one")

@@ -75,9 +75,6 @@ Logger rank_logger(const JobOptions& options) {
 // For ranks of other nodes that look for the reason of a failure in the store.
 constexpr std::chrono::seconds kLeaveTimeout{1};
 
-// Ranks that look for the roster a moment after rank 0 has given up must find what it found.
-constexpr std::chrono::seconds kLingerTimeout{5};
-
 // Where a process has had a group before, rank 0 may still have been about to end that one's store.
 bool was_an_earlier_store(const JobOptions& options, const Error& error) {
   return error.code() == ErrorCode::kPeerLost && options.generation > 0 &&
@@ -114,10 +111,7 @@ rendezvous::Roster exchange_roster(const JobOptions& options,
                                           .stall = options.config.stall,
                                           .logger = rank_logger(options)});
     } catch (const Error& error) {
-      meeting.store.reset();
-      if (meeting.host != nullptr) {
-        meeting.host->wait_until_left(Deadline::after(kLingerTimeout));
-      }
+      rendezvous::leave_after_failure(meeting);
       if (!was_an_earlier_store(options, error)) {
         throw;
       }

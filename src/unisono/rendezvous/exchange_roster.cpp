@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <random>
 #include <span>
@@ -30,6 +31,9 @@ namespace {
 // Who was first to ask writes it down at once, unless it dies.
 constexpr std::chrono::seconds kPatienceForAnother{1};
 
+// Who does not look by then what has become of the meeting was killed.
+constexpr std::chrono::seconds kPatienceForReaders{2};
+
 std::uint64_t random_number() {
   std::random_device device;
   return std::uint64_t{device()} << 32 | device();
@@ -41,7 +45,18 @@ std::uint64_t random_number() {
 //   rank/R    who came first as rank R
 //   count     how many have come
 //   ready     a job name and the members: what all ranks look at
+//   seen      how many have read that it can't succeed
+//   all seen  there once all who have come have read that
+//   given up  there once somebody has waited in vain and left
 //   absent/N  while N have come: who has not, if somebody wanted to know
+std::string prefix_of(const ExchangeOptions& options) {
+  return fmt::format("unisono/{}/", options.generation);
+}
+
+bool is_there(store::Store& store, const std::string& key) {
+  return store.check(std::span(&key, 1));
+}
+
 class Meeting {
  public:
   Meeting(store::Store& store, const Member& self, const ExchangeOptions& options)
@@ -51,7 +66,7 @@ class Meeting {
               .release = release(),
               .nonce = random_number(),
               .member = self},
-        prefix_(fmt::format("unisono/{}/", options.generation)) {}
+        prefix_(prefix_of(options)) {}
 
   // Whoever completes the meeting, or sees that it can't succeed, publishes what there is.
   void join() {
@@ -68,12 +83,26 @@ class Meeting {
     }
   }
 
-  Roster wait(Deadline deadline) {
+  Roster wait(Deadline deadline) { return read(wait_until_ready(deadline)); }
+
+ private:
+  [[nodiscard]] std::string key(const std::string& name) const { return prefix_ + name; }
+
+  std::string wait_until_ready(Deadline deadline) {
+    try {
+      return get_ready(deadline);
+    } catch (const Error&) {
+      give_up();
+      throw;
+    }
+  }
+
+  std::string get_ready(Deadline deadline) {
     const auto start = Deadline::Clock::now();
     for (auto patience = options_.stall;; patience *= 2) {
       const Deadline next = earlier(deadline, Deadline::at(start + patience));
       try {
-        return read(store_.get(key("ready"), next));
+        return store_.get(key("ready"), next);
       } catch (const Error& error) {
         if (error.code() != ErrorCode::kTimeout) {
           throw;
@@ -87,8 +116,13 @@ class Meeting {
     }
   }
 
- private:
-  [[nodiscard]] std::string key(const std::string& name) const { return prefix_ + name; }
+  void give_up() noexcept {
+    try {
+      store_.set(key("given up"), "");
+    } catch (const std::exception&) {
+      return;  // The store is gone, and the meeting with it.
+    }
+  }
 
   void publish() {
     ByteWriter value;
@@ -98,7 +132,7 @@ class Meeting {
     store_.compare_set(key("ready"), "", std::string(text, value.bytes().size()));
   }
 
-  [[nodiscard]] Roster read(const std::string& ready) const {
+  [[nodiscard]] Roster read(const std::string& ready) {
     constexpr std::size_t kMaxJobBytes = 64;
     ByteReader reader(std::as_bytes(std::span(ready)));
     std::optional<std::string> job = reader.get_string(kMaxJobBytes);
@@ -110,6 +144,7 @@ class Meeting {
                   "rendezvous: the roster in the store is malformed; is another job using it?");
     }
     if (const std::optional<Error> problem = find_problem(*entries)) {
+      wait_for_readers(entries->size());
       throw Error(*problem);
     }
     check_self(*entries);
@@ -126,6 +161,19 @@ class Meeting {
       roster.members.push_back(std::move(entry->member));
     }
     return roster;
+  }
+
+  // The store may be one that ends with this process.
+  void wait_for_readers(std::size_t n_entries) noexcept {
+    try {
+      const std::string all_seen = key("all seen");
+      if (store_.add(key("seen"), 1) == static_cast<std::int64_t>(n_entries)) {
+        store_.set(all_seen, "");
+      }
+      store_.wait(std::span(&all_seen, 1), Deadline::after(kPatienceForReaders));
+    } catch (const std::exception&) {
+      return;  // The store is gone, or somebody was killed: what the roster says counts.
+    }
   }
 
   // Who comes when the roster is full is not in it.
@@ -194,6 +242,14 @@ Roster exchange_roster(store::Store& store,
   Meeting meeting(store, self, options);
   meeting.join();
   return meeting.wait(deadline);
+}
+
+MeetingState find_state(store::Store& store, const ExchangeOptions& options) {
+  const std::string prefix = prefix_of(options);
+  if (is_there(store, prefix + "ready")) {
+    return MeetingState::kOver;
+  }
+  return is_there(store, prefix + "given up") ? MeetingState::kGivenUp : MeetingState::kOpen;
 }
 
 }  // namespace unisono::rendezvous

@@ -22,11 +22,23 @@ struct ExchangeOptions {
 ///
 /// All ranks look at the same roster, so all throw the same Error when it is wrong, and as soon as
 /// the first of them can know: kInvalidArgument for doubled or impossible ranks, unequal world
-/// sizes, addresses out of reach; kIncompatible. Throws kTimeout with the missing ranks. A fixed
-/// number of requests per rank.
+/// sizes, addresses out of reach; kIncompatible. They do so when all who have come know it, as the
+/// store may be of one of them, at most 2 seconds later. Throws kTimeout with the missing ranks,
+/// and what else ends a wait for them; find_state() tells that somebody has left so. A fixed number
+/// of requests per rank.
 [[nodiscard]] Roster exchange_roster(store::Store& store,
                                      const Member& self,
                                      Deadline deadline,
                                      const ExchangeOptions& options = {});
+
+/// What has come of a meeting.
+enum class MeetingState {
+  kOpen,     ///< Nobody came, or ranks wait, or were killed while they did.
+  kGivenUp,  ///< Somebody waited in vain, and left: it can't succeed any more.
+  kOver,     ///< All have come, or somebody saw that it can't succeed.
+};
+
+/// For those who look for the meeting to join. kGivenUp may still become kOver.
+[[nodiscard]] MeetingState find_state(store::Store& store, const ExchangeOptions& options = {});
 
 }  // namespace unisono::rendezvous

@@ -206,6 +206,35 @@ TEST_F(ExchangeRoster, ItSaysForWhomItWaits) {
               HasSubstr("[unisono rank 0] warning: rendezvous: rank 0 has waited"));
 }
 
+// The store of the others may end with the first who knows.
+TEST_F(ExchangeRoster, NobodyLeavesAFailureThatAnotherHasNotSeen) {
+  const auto store = connect();
+  const auto fails = [&](const Member& self) {
+    EXPECT_THROW((void)exchange_roster(*connect(), self, soon()), Error);
+  };
+  std::thread first([&] { fails(member(1, 3)); });
+  store->wait(std::vector<std::string>{"unisono/0/count"}, soon());
+  std::thread second([&] { fails(member(1, 3)); });
+  first.join();
+  EXPECT_EQ(store->try_get("unisono/0/seen"), "2");
+  second.join();
+}
+
+TEST_F(ExchangeRoster, ItsStateIsToldToThoseWhoLookForAMeeting) {
+  const auto store = connect();
+  ExchangeOptions second;
+  second.generation = 1;
+  EXPECT_EQ(find_state(*store), MeetingState::kOpen);
+  EXPECT_THROW((void)exchange_roster(*store, member(0, 2), Deadline::after(milliseconds(2))),
+               Error);
+  EXPECT_EQ(find_state(*store), MeetingState::kGivenUp);
+  EXPECT_EQ(find_state(*store, second), MeetingState::kOpen);
+  ASSERT_TRUE(exchange({member(0, 2), member(1, 2)}, second)[0].roster.has_value());
+  EXPECT_EQ(find_state(*store, second), MeetingState::kOver);
+  (void)common_error(exchange({member(0, 2)}));
+  EXPECT_EQ(find_state(*store), MeetingState::kOver);
+}
+
 TEST_F(ExchangeRoster, JunkInTheStoreIsCorrupt) {
   connect()->set("unisono/0/ready", "junk");
   EXPECT_THAT(common_error(exchange({member(0, 2)})), HasSubstr("malformed"));

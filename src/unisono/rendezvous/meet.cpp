@@ -25,6 +25,7 @@ namespace unisono::rendezvous {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
+constexpr std::chrono::seconds kLingerTimeout{5};
 
 store::TcpStoreOptions store_options(const Config& config,
                                      const Assignment& assignment,
@@ -114,6 +115,13 @@ Meeting meet(const Config& config, const Assignment& assignment, Deadline deadli
     return std::make_shared<store::TcpStore>(again, Deadline::after(io_timeout));
   };
   return meeting;
+}
+
+void leave_after_failure(Meeting& meeting) {
+  meeting.store.reset();
+  if (meeting.host != nullptr) {
+    meeting.host->wait_until_left(Deadline::after(kLingerTimeout));
+  }
 }
 
 Meeting meet_in(const GivenStore& given, const Config& config, const Assignment& assignment) {

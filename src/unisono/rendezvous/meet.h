@@ -46,6 +46,10 @@ struct Meeting {
 /// the reason, kInvalidArgument when there has to be a secret, kUnauthenticated, kIncompatible.
 [[nodiscard]] Meeting meet(const Config& config, const Assignment& assignment, Deadline deadline);
 
+/// Leaves a meeting that has failed. On rank 0 it waits for the others, at most 5 seconds: those
+/// who look for the reason in the store a moment later must find it.
+void leave_after_failure(Meeting& meeting);
+
 /// A store that the program brings, through which ranks meet.
 struct GivenStore {
   std::shared_ptr<store::Store> store;
