@@ -241,6 +241,7 @@ void Links::publish(const Error& error) noexcept {
 }
 
 Error Links::explain(const Error& error) noexcept {
+  const Deadline deadline = Deadline::after(kExplainTimeout);
   // Who finds a rank of its node gone may have come upon one that gave up because of another: the
   // watcher hears the reason at the same time.
   const bool has_local_peers = topology_.local_world_size() > 1;
@@ -255,7 +256,7 @@ Error Links::explain(const Error& error) noexcept {
   if (error.code() != ErrorCode::kPeerLost && error.code() != ErrorCode::kTimeout) {
     return error;
   }
-  const std::string others = failures_.read_others(error.what(), kExplainTimeout);
+  const std::string others = failures_.read_others(error.what(), deadline);
   if (job_.meeting().host != nullptr) {
     failures_.wait_for_readers(kExplainTimeout);
   }
