@@ -172,7 +172,12 @@ INSTANTIATE_TEST_SUITE_P(Calls,
                                                         {"a", "b", "a"},
                                                         "all_reduce #2 (i32[1000], sum)",
                                                         "all_reduce #2 (f32[1000], sum)",
-                                                        {0, 1, 2}}),
+                                                        {0, 1, 2}},
+                                           Disagreement{"RootsOnAlternatingNodes",
+                                                        {"a", "b", "a"},
+                                                        "gather #2 (f32[1000], root 1)",
+                                                        "gather #2 (f32[1000], root 0)",
+                                                        {0, 1}}),
                          [](const auto& case_info) { return case_info.param.name; });
 
 }  // namespace

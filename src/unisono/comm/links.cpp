@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,6 +22,7 @@
 #include "unisono/base/log.h"
 #include "unisono/comm/inquirer.h"
 #include "unisono/comm/job.h"
+#include "unisono/comm/notice.h"
 #include "unisono/engine/native/native_engine.h"
 #include "unisono/net/address.h"
 #include "unisono/net/io.h"
@@ -179,7 +181,10 @@ Links::Links(Job& job, GroupSetup setup)
               .ask = [this](int rank) { ask(rank); }}),
       side_store_([&job] { return job.meeting().connect_again(kSideStoreTimeout); }),
       failures_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
-      whereabouts_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
+      whereabouts_(side_store_,
+                   job.store_prefix(setup_.number),
+                   setup_.roster.rank,
+                   [this](int rank, const Error& reason) { warn(rank, reason); }),
       engine_(job.make_engine(setup_.roster,
                               std::make_unique<engine::NativeEngine>(engine::NativeParts{
                                   .topology = topology_,
@@ -220,6 +225,20 @@ void Links::ask(int rank) noexcept {
     inquirer_.ask(rank);
   } else if (ranks_.logger().is_enabled(LogLevel::kDebug)) {
     job_.ask_for_stacks(job_rank);
+  }
+}
+
+void Links::warn(int rank, const Error& reason) noexcept {
+  try {
+    send_notice(mesh_members(setup_.roster)[static_cast<std::size_t>(rank)],
+                job_.meeting().secret,
+                {.job = setup_.roster.job,
+                 .purpose = kNoticePurpose,
+                 .rank = setup_.roster.self().rank,
+                 .group = setup_.number},
+                reason);
+  } catch (const std::exception&) {
+    return;  // Out of memory, say: it has to find out by itself.
   }
 }
 
@@ -331,6 +350,12 @@ void Links::deliver(const net::HelloInfo& visitor, Fd socket) {
     const transport::Standing standing = board_.standing(board_.local_rank());
     (void)net::write_some(socket.get(), tcp::encode_standing(standing));
     job_.stacks().show(visitor.rank);
+    return;
+  }
+  if (visitor.purpose == kNoticePurpose) {
+    if (const std::optional<Error> reason = read_notice(socket.get())) {
+      note_abort(visitor.rank, *reason);
+    }
     return;
   }
   const bool is_for_messages = visitor.purpose == tcp::kMessagePurpose;

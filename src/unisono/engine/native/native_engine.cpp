@@ -92,12 +92,15 @@ class OperationReporter final : public transport::WaitReporter {
       }
       for (const CallRecord& call : whereabouts_.ask(rank)) {
         if (call.sequence == operation_.sequence && call.descriptor != operation_.descriptor) {
-          throw Error(
+          const Error error(
               ErrorCode::kMismatch,
               fmt::format("ranks called different operations: {} called {}, this rank called {}",
                           ranks_.describe(rank),
                           transport::describe(call.descriptor, call.sequence),
                           transport::describe(operation_.descriptor, operation_.sequence)));
+          // It may wait for another rank, which knows nothing of it.
+          whereabouts_.warn(rank, complete(error));
+          throw error;
         }
       }
     }
@@ -107,12 +110,18 @@ class OperationReporter final : public transport::WaitReporter {
     ranks_.report_stall(describe(operation_), waited, ranks_.describe_late(late_ranks), late_ranks);
   }
 
+  // With the rank and the operation that it ends.
+  [[nodiscard]] Error complete(const Error& error) const {
+    return {error.code(),
+            fmt::format("{} {}: {}", ranks_.prefix(), describe(operation_), error.what())};
+  }
+
+ private:
   [[nodiscard]] static std::string describe(const Operation& operation) {
     const std::string text = transport::describe(operation.descriptor, operation.sequence);
     return operation.label.empty() ? text : fmt::format("{} of {}", text, operation.label);
   }
 
- private:
   const Operation& operation_;
   const collective::Topology& topology_;
   const RankStatus& ranks_;
@@ -224,11 +233,7 @@ void NativeEngine::carry_out(const Operation& operation, TimeLimit limit, Caller
     if (parts_.failure.is_set()) {
       throw parts_.failure.error();
     }
-    throw Error(error.code(),
-                fmt::format("{} {}: {}",
-                            parts_.ranks.prefix(),
-                            OperationReporter::describe(operation),
-                            error.what()));
+    throw reporter.complete(error);
   }
 }
 
