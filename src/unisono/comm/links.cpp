@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -129,6 +130,15 @@ std::vector<shm::ProcessMemory> processes_of(const shm::Mailbox& mailbox,
     processes.push_back(mailbox.process_memory(peer));
   }
   return processes;
+}
+
+// Whether `error` is `known`, with the operation behind the prefix.
+bool repeats(const Error& error, const Error& known, const std::string& prefix) {
+  std::string_view cause = known.what();
+  if (cause.starts_with(prefix)) {
+    cause.remove_prefix(prefix.size());
+  }
+  return std::string_view(error.what()).ends_with(cause);
 }
 
 bool has_core_for_each_rank_here(const rendezvous::Roster& roster) {
@@ -266,7 +276,8 @@ Error Links::explain(const Error& error) noexcept {
   const bool has_local_peers = topology_.local_world_size() > 1;
   if (error.code() == ErrorCode::kPeerLost && has_local_peers &&
       failure_.wait_until_set(Deadline::after(kWatcherTimeout))) {
-    return failure_.error();
+    const Error known = failure_.error();
+    return repeats(error, known, ranks_.prefix()) ? error : known;
   }
   if (topology_.n_nodes() == 1) {
     return error;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -92,15 +93,9 @@ class OperationReporter final : public transport::WaitReporter {
       }
       for (const CallRecord& call : whereabouts_.ask(rank)) {
         if (call.sequence == operation_.sequence && call.descriptor != operation_.descriptor) {
-          const Error error(
-              ErrorCode::kMismatch,
-              fmt::format("ranks called different operations: {} called {}, this rank called {}",
-                          ranks_.describe(rank),
-                          transport::describe(call.descriptor, call.sequence),
-                          transport::describe(operation_.descriptor, operation_.sequence)));
           // It may wait for another rank, which knows nothing of it.
-          whereabouts_.warn(rank, complete(error));
-          throw error;
+          whereabouts_.warn(rank, complete(mismatch(rank, call)));
+          throw mismatch(rank, call);
         }
       }
     }
@@ -110,13 +105,25 @@ class OperationReporter final : public transport::WaitReporter {
     ranks_.report_stall(describe(operation_), waited, ranks_.describe_late(late_ranks), late_ranks);
   }
 
-  // With the rank and the operation that it ends.
+  // With the rank, where it does not say that yet, and the operation that it ends.
   [[nodiscard]] Error complete(const Error& error) const {
-    return {error.code(),
-            fmt::format("{} {}: {}", ranks_.prefix(), describe(operation_), error.what())};
+    const std::string prefix = ranks_.prefix() + " ";
+    std::string_view what = error.what();
+    if (what.starts_with(prefix)) {
+      what.remove_prefix(prefix.size());
+    }
+    return {error.code(), fmt::format("{}{}: {}", prefix, describe(operation_), what)};
   }
 
  private:
+  [[nodiscard]] Error mismatch(int rank, const CallRecord& call) const {
+    return {ErrorCode::kMismatch,
+            fmt::format("ranks called different operations: {} called {}, this rank called {}",
+                        ranks_.describe(rank),
+                        transport::describe(call.descriptor, call.sequence),
+                        transport::describe(operation_.descriptor, operation_.sequence))};
+  }
+
   [[nodiscard]] static std::string describe(const Operation& operation) {
     const std::string text = transport::describe(operation.descriptor, operation.sequence);
     return operation.label.empty() ? text : fmt::format("{} of {}", text, operation.label);
@@ -229,11 +236,8 @@ void NativeEngine::carry_out(const Operation& operation, TimeLimit limit, Caller
     run(context);
     parts_.board.note_finished(operation.sequence);
   } catch (const Error& error) {
-    // A failure that another thread knew first says what it is about already.
-    if (parts_.failure.is_set()) {
-      throw parts_.failure.error();
-    }
-    throw reporter.complete(error);
+    // What another thread knew first is the cause.
+    throw reporter.complete(parts_.failure.is_set() ? parts_.failure.error() : error);
   }
 }
 
