@@ -9,6 +9,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
+#include "unisono/net/socket.h"
 #include "unisono/rendezvous/meet.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/store/store.h"
@@ -109,7 +110,9 @@ StoreAccess open_store(const StoreOptions& options) {
   meeting.local_ip = store->local_address().ip();
   meeting.store = store;
   meeting.connect_again = [client](std::chrono::milliseconds timeout) {
-    return connect(client, Deadline::after(timeout));
+    store::TcpStoreOptions again = client;
+    again.if_refused = net::IfRefused::kGiveUp;
+    return connect(again, Deadline::after(timeout));
   };
   if (options.world_size && options.wait_for_workers) {
     meet_workers(*store, options, deadline);

@@ -78,6 +78,23 @@ TEST(KilledBeforeItsFirstOperation, IsNamedOnAnotherNode) {
   EXPECT_THAT(results[0].err, HasSubstr(name_of(job, 1)));
 }
 
+// Its node's watchers see it, which know of no operation.
+TEST(KilledBeforeItsFirstOperation, EndsItsNeighboursOperationsByName) {
+  Job job({.world_size = 3, .mode = {"meet", "bwb"}});
+  job.start_all();
+  if (!wait_until_ready(job, 3)) {
+    return;
+  }
+  // Time for the others to wait in the barrier.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  job.processes().send_signal(1, SIGKILL);
+  const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
+  for (const std::size_t rank : {0U, 2U}) {
+    EXPECT_THAT(results[rank].err,
+                HasSubstr("[rank " + std::to_string(rank) + "/3] barrier #1: " + name_of(job, 1)));
+  }
+}
+
 // Rank 0 learns of it between two operations; rank 2 only from rank 0, which keeps its group.
 TEST(KilledWhileItsNodeComputes, IsNamedOnAnotherNode) {
   Job job({.world_size = 3, .mode = {"meet_again", "kwb"}, .nodes = {"a", "a", "b"}});

@@ -269,6 +269,29 @@ int n_threads_at_first() {
   return n_threads;
 }
 
+// Rank 1 calls something else: all_reduce of another type, or gather to another root.
+void disagree(const std::string& what) {
+  const auto group = unisono::init_process_group();
+  const bool is_odd = group->rank() == 1;
+  std::vector<float> floats(1000, 1.0F);
+  std::vector<std::int32_t> integers(1000, 1);
+  std::vector<float> out(1000U * static_cast<std::size_t>(group->world_size()));
+  group->barrier();
+  print("calling\n");
+  if (what == "Roots") {
+    const int root = is_odd ? 1 : 0;
+    const bool is_root = group->rank() == root;
+    group->gather(unisono::as_buffer(std::span(floats)),
+                  is_root ? unisono::as_buffer(std::span(out)) : unisono::Buffer(),
+                  {.root = root});
+  } else if (is_odd) {
+    group->all_reduce(unisono::as_buffer(std::span(integers)));
+  } else {
+    group->all_reduce(unisono::as_buffer(std::span(floats)));
+  }
+  unisono::destroy_process_group();
+}
+
 // A group after the other in one process, with what they leave open.
 void again(const std::string&) {
   const int n_threads = n_threads_at_first();
@@ -304,6 +327,7 @@ int main(int argc, char** argv) {
       {"meet", meet},
       {"meet_with_a_child", meet_with_a_child},
       {"meet_again", meet_again},
+      {"disagree", disagree},
       {"again", again}};
   try {
     modes.at(argc > 1 ? argv[1] : "")(argc > 2 ? argv[2] : "");

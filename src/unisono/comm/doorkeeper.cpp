@@ -20,6 +20,7 @@
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
 #include "unisono/comm/inquirer.h"
+#include "unisono/comm/notice.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
@@ -191,8 +192,9 @@ bool Doorkeeper::is_member(const net::HelloInfo& theirs) const {
   if (theirs.job != mine_.job || theirs.rank < 0 || theirs.rank >= world_size_) {
     return false;
   }
-  // Of each pair the higher rank connects; for messages and inquiries whichever needs it first.
-  return theirs.purpose == tcp::kMessagePurpose || theirs.purpose == kInquiryPurpose
+  // Of each pair the higher rank connects; for all but operations whichever needs it first.
+  return theirs.purpose == tcp::kMessagePurpose || theirs.purpose == kInquiryPurpose ||
+                 theirs.purpose == kNoticePurpose
              ? theirs.rank != mine_.rank
              : theirs.purpose == mine_.purpose && theirs.rank > mine_.rank;
 }

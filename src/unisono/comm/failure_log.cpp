@@ -43,9 +43,8 @@ void FailureLog::publish(const Error& error) noexcept {
 
 // Waits at the store, which pushes a reason as soon as it is written: whoever wrote it may serve
 // the store, and end.
-std::string FailureLog::read_others(const std::string& known,
-                                    std::chrono::milliseconds patience) noexcept {
-  std::string reasons = read(known, Deadline::after(patience));
+std::string FailureLog::read_others(const std::string& known, Deadline deadline) noexcept {
+  std::string reasons = read(known, deadline);
   const std::shared_ptr<store::Store> store = store_.try_open();
   if (!reasons.empty() && store != nullptr) {
     try {

@@ -21,10 +21,9 @@ class FailureLog {
   /// Writes this rank's reason down. Does nothing when the store is gone.
   void publish(const Error& error) noexcept;
 
-  /// What other ranks wrote and `known` does not say yet, waiting up to `patience` for the first of
+  /// What other ranks wrote and `known` does not say yet, waiting until `deadline` for the first of
   /// it; "" when there is nothing or the store is gone.
-  [[nodiscard]] std::string read_others(const std::string& known,
-                                        std::chrono::milliseconds patience) noexcept;
+  [[nodiscard]] std::string read_others(const std::string& known, Deadline deadline) noexcept;
 
   /// What other ranks have written so far; "" when there is nothing or the store is gone.
   [[nodiscard]] std::string look() const noexcept;

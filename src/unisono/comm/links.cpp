@@ -7,10 +7,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,7 @@
 #include "unisono/base/log.h"
 #include "unisono/comm/inquirer.h"
 #include "unisono/comm/job.h"
+#include "unisono/comm/notice.h"
 #include "unisono/engine/native/native_engine.h"
 #include "unisono/net/address.h"
 #include "unisono/net/io.h"
@@ -129,6 +132,15 @@ std::vector<shm::ProcessMemory> processes_of(const shm::Mailbox& mailbox,
   return processes;
 }
 
+// Whether `error` is `known`, with the operation behind the prefix.
+bool repeats(const Error& error, const Error& known, const std::string& prefix) {
+  std::string_view cause = known.what();
+  if (cause.starts_with(prefix)) {
+    cause.remove_prefix(prefix.size());
+  }
+  return std::string_view(error.what()).ends_with(cause);
+}
+
 bool has_core_for_each_rank_here(const rendezvous::Roster& roster) {
   std::vector<pid_t> processes;
   for (const rendezvous::Member& member : roster.members) {
@@ -179,7 +191,10 @@ Links::Links(Job& job, GroupSetup setup)
               .ask = [this](int rank) { ask(rank); }}),
       side_store_([&job] { return job.meeting().connect_again(kSideStoreTimeout); }),
       failures_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
-      whereabouts_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
+      whereabouts_(side_store_,
+                   job.store_prefix(setup_.number),
+                   setup_.roster.rank,
+                   [this](int rank, const Error& reason) { warn(rank, reason); }),
       engine_(job.make_engine(setup_.roster,
                               std::make_unique<engine::NativeEngine>(engine::NativeParts{
                                   .topology = topology_,
@@ -223,6 +238,20 @@ void Links::ask(int rank) noexcept {
   }
 }
 
+void Links::warn(int rank, const Error& reason) noexcept {
+  try {
+    send_notice(mesh_members(setup_.roster)[static_cast<std::size_t>(rank)],
+                job_.meeting().secret,
+                {.job = setup_.roster.job,
+                 .purpose = kNoticePurpose,
+                 .rank = setup_.roster.self().rank,
+                 .group = setup_.number},
+                reason);
+  } catch (const std::exception&) {
+    return;  // Out of memory, say: it has to find out by itself.
+  }
+}
+
 void Links::fail(const Error& error) noexcept {
   failure_.set(error);
   if (std::exchange(has_told_, true)) {
@@ -241,12 +270,14 @@ void Links::publish(const Error& error) noexcept {
 }
 
 Error Links::explain(const Error& error) noexcept {
+  const Deadline deadline = Deadline::after(kExplainTimeout);
   // Who finds a rank of its node gone may have come upon one that gave up because of another: the
   // watcher hears the reason at the same time.
   const bool has_local_peers = topology_.local_world_size() > 1;
   if (error.code() == ErrorCode::kPeerLost && has_local_peers &&
       failure_.wait_until_set(Deadline::after(kWatcherTimeout))) {
-    return failure_.error();
+    const Error known = failure_.error();
+    return repeats(error, known, ranks_.prefix()) ? error : known;
   }
   if (topology_.n_nodes() == 1) {
     return error;
@@ -255,7 +286,7 @@ Error Links::explain(const Error& error) noexcept {
   if (error.code() != ErrorCode::kPeerLost && error.code() != ErrorCode::kTimeout) {
     return error;
   }
-  const std::string others = failures_.read_others(error.what(), kExplainTimeout);
+  const std::string others = failures_.read_others(error.what(), deadline);
   if (job_.meeting().host != nullptr) {
     failures_.wait_for_readers(kExplainTimeout);
   }
@@ -330,6 +361,12 @@ void Links::deliver(const net::HelloInfo& visitor, Fd socket) {
     const transport::Standing standing = board_.standing(board_.local_rank());
     (void)net::write_some(socket.get(), tcp::encode_standing(standing));
     job_.stacks().show(visitor.rank);
+    return;
+  }
+  if (visitor.purpose == kNoticePurpose) {
+    if (const std::optional<Error> reason = read_notice(socket.get())) {
+      note_abort(visitor.rank, *reason);
+    }
     return;
   }
   const bool is_for_messages = visitor.purpose == tcp::kMessagePurpose;

@@ -94,6 +94,9 @@ class Links {
   // Asks a late rank what it does.
   void ask(int rank) noexcept;
 
+  // Tells a rank of another node why this one gives up.
+  void warn(int rank, const Error& reason) noexcept;
+
   // Rank in the group, or -1.
   [[nodiscard]] int rank_of(int job_rank) const;
 

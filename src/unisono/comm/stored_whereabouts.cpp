@@ -22,8 +22,8 @@ using engine::CallRecord;
 
 static_assert(std::is_trivially_copyable_v<CallRecord>, "it travels byte by byte");
 
-StoredWhereabouts::StoredWhereabouts(SideStore& store, std::string prefix, int rank)
-    : store_(store), prefix_(std::move(prefix)), rank_(rank) {}
+StoredWhereabouts::StoredWhereabouts(SideStore& store, std::string prefix, int rank, Warn warn)
+    : store_(store), prefix_(std::move(prefix)), rank_(rank), warn_(std::move(warn)) {}
 
 std::string StoredWhereabouts::key_of(int rank) const {
   return fmt::format("{}/whereabouts/{}", prefix_, rank);

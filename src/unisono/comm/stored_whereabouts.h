@@ -1,22 +1,28 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "unisono/base/error.h"
 #include "unisono/comm/side_store.h"
 #include "unisono/engine/native/whereabouts.h"
 
 namespace unisono::comm {
 
-/// Whereabouts in the job's store, a key for each rank.
+/// Whereabouts in the job's store, a key for each rank; warnings go to the ranks themselves.
 class StoredWhereabouts final : public engine::Whereabouts {
  public:
-  /// `store` outlives it. `prefix` stands before the keys of one group.
-  StoredWhereabouts(SideStore& store, std::string prefix, int rank);
+  using Warn = std::function<void(int rank, const Error& reason)>;
+
+  /// `store` outlives it. `prefix` stands before the keys of one group. `warn` does not throw.
+  StoredWhereabouts(SideStore& store, std::string prefix, int rank, Warn warn);
 
   void tell(std::span<const engine::CallRecord> calls) noexcept override;
   [[nodiscard]] std::vector<engine::CallRecord> ask(int rank) noexcept override;
+
+  void warn(int rank, const Error& reason) noexcept override { warn_(rank, reason); }
 
  private:
   [[nodiscard]] std::string key_of(int rank) const;
@@ -24,6 +30,7 @@ class StoredWhereabouts final : public engine::Whereabouts {
   SideStore& store_;
   std::string prefix_;
   int rank_;
+  Warn warn_;
 };
 
 }  // namespace unisono::comm

@@ -101,6 +101,7 @@ class Backoff {
 
 Fd connect_until(const std::string& target,
                  Deadline deadline,
+                 IfRefused if_refused,
                  const std::function<Attempt()>& attempt_once) {
   const auto start = Deadline::Clock::now();
   Backoff backoff;
@@ -109,9 +110,10 @@ Fd connect_until(const std::string& target,
     if (attempt.fd.is_open()) {
       return std::move(attempt.fd);
     }
-    if (deadline.has_passed()) {
+    const bool is_gone = if_refused == IfRefused::kGiveUp && attempt.error_number == ECONNREFUSED;
+    if (is_gone || deadline.has_passed()) {
       const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
-      throw Error(ErrorCode::kTimeout,
+      throw Error(is_gone ? ErrorCode::kPeerLost : ErrorCode::kTimeout,
                   fmt::format("could not connect to {} within {:.1f} s ({} attempts); last: {}",
                               target,
                               spent.count(),
@@ -195,13 +197,16 @@ Fd listen_tcp(const Address& address, const PortRange& ports, int backlog) {
   return bind_in_range(address, ports, [&] { return open_listener(address); }, try_listen);
 }
 
-Fd connect_tcp(const Address& address, Deadline deadline) {
+Fd connect_tcp(const Address& address, Deadline deadline, IfRefused if_refused) {
   return connect_until(
-      address.to_string(), deadline, [&] { return try_connect(address, deadline); });
+      address.to_string(), deadline, if_refused, [&] { return try_connect(address, deadline); });
 }
 
-Fd connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline) {
-  return connect_until(fmt::format("{} port {}", host, port), deadline, [&] {
+Fd connect_tcp(const std::string& host,
+               std::uint16_t port,
+               Deadline deadline,
+               IfRefused if_refused) {
+  return connect_until(fmt::format("{} port {}", host, port), deadline, if_refused, [&] {
     return try_connect_host(host, port, deadline);
   });
 }

@@ -23,14 +23,26 @@ namespace unisono::net {
 /// Throws Error(kSystem); when all are in use it names them.
 [[nodiscard]] Fd listen_tcp(const Address& address, const PortRange& ports, int backlog = 4096);
 
-/// Connects, trying again while nobody listens there yet. TCP_NODELAY is set.
+/// What connect_tcp() does when a host says that nobody listens there.
+enum class IfRefused {
+  kTryAgain,  ///< Who is to listen may not have come yet.
+  kGiveUp,    ///< Who listened there is gone.
+};
+
+/// Connects; tries again until the deadline. TCP_NODELAY is set.
 ///
-/// Throws Error(kTimeout) with the address, the last reason and the time spent.
-[[nodiscard]] Fd connect_tcp(const Address& address, Deadline deadline);
+/// Throws Error with the address, the last reason and the time spent: kTimeout, and kPeerLost when
+/// it was refused and gives up.
+[[nodiscard]] Fd connect_tcp(const Address& address,
+                             Deadline deadline,
+                             IfRefused if_refused = IfRefused::kTryAgain);
 
 /// The same by host name, which is looked up anew for each attempt: in a cluster the name may come
 /// later than its users. Tries all of its addresses.
-[[nodiscard]] Fd connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline);
+[[nodiscard]] Fd connect_tcp(const std::string& host,
+                             std::uint16_t port,
+                             Deadline deadline,
+                             IfRefused if_refused = IfRefused::kTryAgain);
 
 /// A connection that is being made.
 struct Connecting {

@@ -9,8 +9,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -138,6 +140,24 @@ TEST(Tcp, ConnectThatNobodyAnswersNamesAddressReasonAndTime) {
     EXPECT_THAT(error.what(), HasSubstr("could not connect to 127.0.0.1 port "));
     EXPECT_THAT(error.what(), HasSubstr(address.to_string() + ": Connection refused (errno 111)"));
     EXPECT_THAT(error.what(), HasSubstr("within 0."));
+  }
+}
+
+TEST(Tcp, ConnectToWhoIsGoneEndsAtTheFirstRefusal) {
+  Fd reserved(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Address any = loopback();
+  ASSERT_EQ(::bind(reserved.get(), any.data(), any.size()), 0);
+  const Address address = local_address(reserved.get());
+  for (const auto& connect : std::vector<std::function<Fd()>>{
+           [&] { return connect_tcp(address, soon(), IfRefused::kGiveUp); },
+           [&] { return connect_tcp("127.0.0.1", address.port(), soon(), IfRefused::kGiveUp); }}) {
+    try {
+      (void)connect();
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
+      EXPECT_THAT(error.what(), HasSubstr("(1 attempts); last: " + address.to_string()));
+    }
   }
 }
 

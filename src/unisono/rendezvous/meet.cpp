@@ -14,6 +14,7 @@
 #include "unisono/base/log.h"
 #include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
+#include "unisono/net/socket.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/interface_choice.h"
 #include "unisono/rendezvous/secret.h"
@@ -112,6 +113,7 @@ Meeting meet(const Config& config, const Assignment& assignment, Deadline deadli
                               std::chrono::milliseconds io_timeout) {
     store::TcpStoreOptions again = options;
     again.io_timeout = io_timeout;
+    again.if_refused = net::IfRefused::kGiveUp;
     return std::make_shared<store::TcpStore>(again, Deadline::after(io_timeout));
   };
   return meeting;

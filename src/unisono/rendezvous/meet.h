@@ -25,7 +25,7 @@ struct Meeting {
   std::string secret;                         ///< Empty for a job on loopback without one.
   std::unique_ptr<store::TcpStoreHost> host;  ///< On rank 0, unless the launcher has the store.
   std::shared_ptr<store::Store> store;        ///< Shared by all who ask the store.
-  /// Throws Error(kTimeout) when there is none in that time.
+  /// Throws Error: kTimeout when there is none in that time, kPeerLost at once when it is gone.
   ConnectAgain connect_again;
   /// The store's connection, to be watched for its end; -1 where that is not known.
   int store_fd = -1;

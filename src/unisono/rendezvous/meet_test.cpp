@@ -113,6 +113,20 @@ TEST(Meet, RanksOfOneNodeMeetOnItsLoopback) {
   EXPECT_EQ(meeting.connect_again(milliseconds(1000))->add("n", 1), 1);
 }
 
+TEST(Meet, AStoreThatIsGoneIsNotWaitedFor) {
+  const ReservedPort port;
+  Meeting meeting = meet(config_with(), assignment(0, port.number()), soon());
+  meeting.store.reset();
+  meeting.host.reset();
+  try {
+    (void)meeting.connect_again(seconds(20));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
+    EXPECT_THAT(error.what(), HasSubstr("(1 attempts); last: "));
+  }
+}
+
 TEST(Meet, TheLaunchersStoreIsUsedByRank0Too) {
   const store::TcpStoreHost agent(
       {.address = *net::Address::parse("127.0.0.1", 0), .secret = "secret"});

@@ -25,7 +25,7 @@ namespace {
 constexpr std::uint32_t kNonce = 0x756E6973;
 
 StoreChannel connect(const TcpStoreOptions& options, Deadline deadline) {
-  Fd fd = net::connect_tcp(options.host, options.port, deadline);
+  Fd fd = net::connect_tcp(options.host, options.port, deadline, options.if_refused);
   net::set_liveness_timeout(fd.get(), std::chrono::seconds(60));
   return {std::move(fd), fmt::format("store {}:{}", options.host, options.port)};
 }

@@ -11,6 +11,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/net/address.h"
+#include "unisono/net/socket.h"
 #include "unisono/store/limits.h"
 #include "unisono/store/store.h"
 #include "unisono/store/watch.h"
@@ -28,6 +29,8 @@ struct TcpStoreOptions {
   std::string secret;
   bool tls = false;        ///< Speaks TLS 1.3, if there is a secret.
   std::int32_t rank = -1;  ///< Told to the server.
+  /// Whether a server that is not there may still come; else it is gone.
+  net::IfRefused if_refused = net::IfRefused::kTryAgain;
   /// For what is no wait of the caller's: sending a request, and a reply that is due at once.
   std::chrono::milliseconds io_timeout = std::chrono::seconds(30);
   Limits limits = {};
@@ -42,7 +45,8 @@ class TcpStore final : public Store {
   /// Connects, trying again while nobody listens there yet.
   ///
   /// Throws Error: kTimeout with the address and the last reason; kUnauthenticated, kIncompatible;
-  /// kPeerLost when what listens there hangs up, being no store of this job.
+  /// kPeerLost when what listens there hangs up, being no store of this job, and at once when
+  /// nobody listens and nobody is to come.
   TcpStore(const TcpStoreOptions& options, Deadline deadline);
 
   ~TcpStore() override;

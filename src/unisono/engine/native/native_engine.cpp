@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -92,12 +93,9 @@ class OperationReporter final : public transport::WaitReporter {
       }
       for (const CallRecord& call : whereabouts_.ask(rank)) {
         if (call.sequence == operation_.sequence && call.descriptor != operation_.descriptor) {
-          throw Error(
-              ErrorCode::kMismatch,
-              fmt::format("ranks called different operations: {} called {}, this rank called {}",
-                          ranks_.describe(rank),
-                          transport::describe(call.descriptor, call.sequence),
-                          transport::describe(operation_.descriptor, operation_.sequence)));
+          // It may wait for another rank, which knows nothing of it.
+          whereabouts_.warn(rank, complete(mismatch(rank, call)));
+          throw mismatch(rank, call);
         }
       }
     }
@@ -107,12 +105,30 @@ class OperationReporter final : public transport::WaitReporter {
     ranks_.report_stall(describe(operation_), waited, ranks_.describe_late(late_ranks), late_ranks);
   }
 
+  // With the rank, where it does not say that yet, and the operation that it ends.
+  [[nodiscard]] Error complete(const Error& error) const {
+    const std::string prefix = ranks_.prefix() + " ";
+    std::string_view what = error.what();
+    if (what.starts_with(prefix)) {
+      what.remove_prefix(prefix.size());
+    }
+    return {error.code(), fmt::format("{}{}: {}", prefix, describe(operation_), what)};
+  }
+
+ private:
+  [[nodiscard]] Error mismatch(int rank, const CallRecord& call) const {
+    return {ErrorCode::kMismatch,
+            fmt::format("ranks called different operations: {} called {}, this rank called {}",
+                        ranks_.describe(rank),
+                        transport::describe(call.descriptor, call.sequence),
+                        transport::describe(operation_.descriptor, operation_.sequence))};
+  }
+
   [[nodiscard]] static std::string describe(const Operation& operation) {
     const std::string text = transport::describe(operation.descriptor, operation.sequence);
     return operation.label.empty() ? text : fmt::format("{} of {}", text, operation.label);
   }
 
- private:
   const Operation& operation_;
   const collective::Topology& topology_;
   const RankStatus& ranks_;
@@ -220,15 +236,8 @@ void NativeEngine::carry_out(const Operation& operation, TimeLimit limit, Caller
     run(context);
     parts_.board.note_finished(operation.sequence);
   } catch (const Error& error) {
-    // A failure that another thread knew first says what it is about already.
-    if (parts_.failure.is_set()) {
-      throw parts_.failure.error();
-    }
-    throw Error(error.code(),
-                fmt::format("{} {}: {}",
-                            parts_.ranks.prefix(),
-                            OperationReporter::describe(operation),
-                            error.what()));
+    // What another thread knew first is the cause.
+    throw reporter.complete(parts_.failure.is_set() ? parts_.failure.error() : error);
   }
 }
 

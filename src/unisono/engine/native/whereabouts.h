@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "unisono/base/error.h"
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::engine {
@@ -30,6 +31,10 @@ class Whereabouts {
 
   /// What `rank` told last; empty if it has not waited, or can't be asked. Takes a second at most.
   [[nodiscard]] virtual std::vector<CallRecord> ask(int rank) noexcept = 0;
+
+  /// Tells `rank` why this rank gives up: what it asked about shows an error that `rank`, which
+  /// waits for others, may not see. Takes half a second at most.
+  virtual void warn(int rank, const Error& reason) noexcept = 0;
 };
 
 }  // namespace unisono::engine

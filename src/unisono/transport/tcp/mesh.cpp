@@ -34,8 +34,8 @@ constexpr std::chrono::milliseconds kAttempt{500};
 constexpr std::chrono::seconds kConnectTimeout{3};
 
 // When a rank that is to connect is looked for first; each further look comes after twice the time.
-constexpr std::chrono::milliseconds kFirstLook{500};
-constexpr std::chrono::milliseconds kSecondLook{200};
+constexpr std::chrono::milliseconds kFirstLook{250};
+constexpr std::chrono::milliseconds kSecondLook{100};
 
 // A peer whose machine vanished is noticed after this long without an answer.
 constexpr std::chrono::seconds kLivenessTimeout{20};
@@ -85,12 +85,12 @@ Fd Mesh::connect(int rank, transport::Patience& patience) const {
     patience.check(late_ranks);
     Fd socket;
     try {
-      socket =
-          net::connect_tcp(member.address, earlier(patience.deadline(), Deadline::after(kAttempt)));
-    } catch (const Error& error) {
       // All ranks have listened since before they met: one that refuses is gone.
-      if (error.code() == ErrorCode::kTimeout && !last_attempt.has_passed() &&
-          !net::is_refused(member.address, Deadline::after(kAttempt))) {
+      socket = net::connect_tcp(member.address,
+                                earlier(patience.deadline(), Deadline::after(kAttempt)),
+                                net::IfRefused::kGiveUp);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kTimeout && !last_attempt.has_passed()) {
         continue;
       }
       throw Error(ErrorCode::kPeerLost,
