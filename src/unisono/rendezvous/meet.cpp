@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
@@ -36,6 +38,42 @@ store::TcpStoreOptions store_options(const Config& config,
           .rank = assignment.rank};
 }
 
+// Not a name that leads to loopback here and elsewhere to this machine, as Debian's for itself.
+bool is_always_loopback(const std::string& host) {
+  const std::optional<net::Address> numeric = net::Address::parse(host, 0);
+  return host == "localhost" || (numeric && numeric->is_loopback());
+}
+
+bool serves_store(const Assignment& assignment) {
+  return assignment.rank == 0 && !assignment.uses_agent_store;
+}
+
+// What is odd about the address at which this rank serves the store; empty where nothing is.
+std::string describe_foreign_host(const std::string& host) {
+  try {
+    const std::vector<net::Interface> interfaces = net::interfaces();
+    for (const net::Address& address : net::resolve(host, 0)) {
+      if (address.is_loopback() || address.is_wildcard() || net::has_address(interfaces, address)) {
+        return "";
+      }
+    }
+    return fmt::format(
+        "; {} is none of this machine's addresses: {}; as a service's or a translated one it has "
+        "to lead here",
+        host,
+        net::describe(interfaces));
+  } catch (const Error&) {
+    return "";  // What failed is said as the reason.
+  }
+}
+
+net::Address store_address(const Assignment& assignment, bool has_secret) {
+  const net::Address address =
+      listen_address(assignment.master_addr, assignment.master_port, has_secret);
+  const bool on_all = assignment.has_many_addresses && !address.is_loopback();
+  return on_all ? net::Address::any(address.family(), address.port()) : address;
+}
+
 std::shared_ptr<store::TcpStore> connect(const Config& config,
                                          const Assignment& assignment,
                                          const std::string& secret,
@@ -56,13 +94,14 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
     const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
     const std::string message = fmt::format(
         "rendezvous: rank {} has tried for {:.1f} s to reach the store at MASTER_ADDR={}, "
-        "MASTER_PORT={}{}: {}",
+        "MASTER_PORT={}{}: {}{}",
         assignment.rank,
         spent.count(),
         assignment.master_addr,
         assignment.master_port,
         assignment.uses_agent_store ? "" : ", which rank 0 serves",
-        reason);
+        reason,
+        serves_store(assignment) ? describe_foreign_host(assignment.master_addr) : "");
     if (deadline.has_passed()) {
       throw Error(ErrorCode::kTimeout, message);
     }
@@ -72,14 +111,14 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
 
 }  // namespace
 
-// MASTER_ADDR may be an address that only others see (a service, a translated address), or a name
-// that leads to loopback here alone.
 net::Address listen_address(const std::string& host, std::uint16_t port, bool has_secret) {
   try {
-    const net::Address address = net::resolve(host, port).front();
-    const bool is_meant = !has_secret || host == "localhost" || host == address.ip();
-    const bool stays_here = address.is_loopback() && is_meant;
-    return stays_here ? address : net::Address::any(address.family(), port);
+    const std::vector<net::Address> addresses = net::resolve(host, port);
+    const net::Address& address = addresses.front();
+    const bool is_meant = address.is_loopback() ? !has_secret || is_always_loopback(host)
+                                                : addresses.size() == 1 &&
+                                                      net::has_address(net::interfaces(), address);
+    return is_meant ? address : net::Address::any(address.family(), port);
   } catch (const Error&) {
     // A name that is not known yet: connecting will say so when its time is up.
     return net::Address::any(AF_INET, port);
@@ -93,11 +132,9 @@ Meeting meet(const Config& config, const Assignment& assignment, Deadline deadli
     meeting.assignment.master_addr = kLoopback;
   }
   meeting.secret = find_secret(config, meeting.assignment);
-  if (assignment.rank == 0 && !assignment.uses_agent_store) {
-    const bool has_secret = !meeting.secret.empty();
+  if (serves_store(assignment)) {
     meeting.host = std::make_unique<store::TcpStoreHost>(store::TcpServerOptions{
-        .address = listen_address(
-            meeting.assignment.master_addr, meeting.assignment.master_port, has_secret),
+        .address = store_address(meeting.assignment, !meeting.secret.empty()),
         .secret = meeting.secret,
         .tls = config.tls,
         .logger = Logger("store", config.log_level)});

@@ -33,8 +33,9 @@ struct Meeting {
   std::string local_ip;
 };
 
-/// Where a store is served that others know as `host`: on loopback if that is meant, else on all of
-/// the machine's addresses.
+/// Where a store is served that others know as `host`: at just that address if it is one of this
+/// machine, else on all of the machine's, as for a service's address, a translated one, or a name
+/// that leads to several addresses, nowhere yet, or to loopback here alone.
 [[nodiscard]] net::Address listen_address(const std::string& host,
                                           std::uint16_t port,
                                           bool has_secret);
