@@ -16,6 +16,7 @@
 #include "unisono/base/log.h"
 #include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
+#include "unisono/net/socket.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/interface_choice.h"
 #include "unisono/rendezvous/secret.h"
@@ -74,6 +75,26 @@ net::Address store_address(const Assignment& assignment, bool has_secret) {
   return on_all ? net::Address::any(address.family(), address.port()) : address;
 }
 
+std::unique_ptr<store::TcpStoreHost> serve_store(const Config& config,
+                                                 const Assignment& assignment,
+                                                 const std::string& secret) {
+  try {
+    return std::make_unique<store::TcpStoreHost>(
+        store::TcpServerOptions{.address = store_address(assignment, !secret.empty()),
+                                .secret = secret,
+                                .tls = config.tls,
+                                .logger = Logger("store", config.log_level)});
+  } catch (const net::PortInUse& error) {
+    throw Error(error.code(),
+                fmt::format("rendezvous: rank 0 can't serve the store at MASTER_ADDR={}, "
+                            "MASTER_PORT={}: {}, unless RANK=0 was given twice; another job may "
+                            "use the port",
+                            assignment.master_addr,
+                            assignment.master_port,
+                            error.what()));
+  }
+}
+
 std::shared_ptr<store::TcpStore> connect(const Config& config,
                                          const Assignment& assignment,
                                          const std::string& secret,
@@ -125,6 +146,19 @@ net::Address listen_address(const std::string& host, std::uint16_t port, bool ha
   }
 }
 
+Error lost_store(const Assignment& assignment, const Error& reason) {
+  const char* server = assignment.uses_agent_store ? "the launcher" : "rank 0";
+  return {ErrorCode::kPeerLost,
+          fmt::format("rendezvous: rank {} has lost the store at MASTER_ADDR={}, MASTER_PORT={}: "
+                      "{}, which serves it, has ended; see what {} wrote ({})",
+                      assignment.rank,
+                      assignment.master_addr,
+                      assignment.master_port,
+                      server,
+                      server,
+                      reason.what())};
+}
+
 Meeting meet(const Config& config, const Assignment& assignment, Deadline deadline) {
   Meeting meeting;
   meeting.assignment = assignment;
@@ -133,11 +167,7 @@ Meeting meet(const Config& config, const Assignment& assignment, Deadline deadli
   }
   meeting.secret = find_secret(config, meeting.assignment);
   if (serves_store(assignment)) {
-    meeting.host = std::make_unique<store::TcpStoreHost>(store::TcpServerOptions{
-        .address = store_address(meeting.assignment, !meeting.secret.empty()),
-        .secret = meeting.secret,
-        .tls = config.tls,
-        .logger = Logger("store", config.log_level)});
+    meeting.host = serve_store(config, meeting.assignment, meeting.secret);
   }
   const std::shared_ptr<store::TcpStore> store =
       connect(config, meeting.assignment, meeting.secret, deadline);

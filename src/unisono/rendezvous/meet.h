@@ -9,6 +9,7 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/store/store.h"
@@ -39,6 +40,10 @@ struct Meeting {
 [[nodiscard]] net::Address listen_address(const std::string& host,
                                           std::uint16_t port,
                                           bool has_secret);
+
+/// What a rank says that lost the connection to the job's store, because of `reason`, before all
+/// had met. Its code is kPeerLost.
+[[nodiscard]] Error lost_store(const Assignment& assignment, const Error& reason);
 
 /// Connects to the job's store; rank 0 serves it first, where that is nobody else's task. Says
 /// that it still waits after config.stall, twice that, and so on.

@@ -133,6 +133,18 @@ TEST(Meet, APortInUseIsAnErrorOfRank0AtOnce) {
   }
 }
 
+TEST(Meet, APortInUseMayBeADoubledRank0s) {
+  const Fd other = net::listen_tcp(net::Address::loopback(0));
+  const std::uint16_t port = net::local_address(other.get()).port();
+  const std::string message = message_of(config_with(), assignment(0, port), ErrorCode::kSystem);
+  EXPECT_THAT(message,
+              HasSubstr("rendezvous: rank 0 can't serve the store at MASTER_ADDR=127.0.0.1, "
+                        "MASTER_PORT=" +
+                        std::to_string(port)));
+  EXPECT_THAT(message, HasSubstr("RANK=0"));
+  EXPECT_THAT(message, HasSubstr("another job"));
+}
+
 TEST(Meet, Rank0SaysWhereItsOwnAddressIsNone) {
   const ReservedPort port;
   for (const int rank : {0, 1}) {
