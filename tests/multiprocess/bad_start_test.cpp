@@ -40,6 +40,34 @@ TEST(BadStart, APortInUseNamesItsHolder) {
                     HasSubstr("in use by process " + std::to_string(::getpid()))));
 }
 
+TEST(BadStart, Rank0GivenTwiceIsNamedToTheSecond) {
+  Job job({.world_size = 2, .variables = {{"UNISONO_TIMEOUT_SECONDS", "2"}}});
+  job.start(0);
+  job.start(0);
+  const std::vector<ProcessResult> results = job.processes().finish(kAtOnce);
+  EXPECT_THAT(
+      results[0].err + results[1].err,
+      AllOf(HasSubstr("MASTER_PORT=" + job.port().text()), HasSubstr("RANK=0 was given twice")));
+}
+
+TEST(BadStart, TheOthersHearThatRank0HasEnded) {
+  Job job({.world_size = 3, .variables = {{"UNISONO_STALL_SECONDS", "0.3"}}});
+  job.start(0);
+  job.start(1);
+  if (!job.processes().wait_for_output(1, "has waited")) {
+    return;
+  }
+  job.processes().send_signal(0, SIGKILL);
+  const std::vector<ProcessResult> results = job.processes().finish(kAtOnce);
+  EXPECT_EQ(results[1].exit_code, 1);
+  EXPECT_THAT(results[1].err,
+              AllOf(HasSubstr("rank_program: rendezvous: rank 1 has lost the store at "
+                              "MASTER_ADDR=127.0.0.1, MASTER_PORT=" +
+                              job.port().text()),
+                    HasSubstr("rank 0, which serves it, has ended"),
+                    HasSubstr("see what rank 0 wrote")));
+}
+
 struct BadEnvironment {
   std::string name;
   Variables variables;

@@ -113,6 +113,10 @@ rendezvous::Roster exchange_roster(const JobOptions& options,
     } catch (const Error& error) {
       rendezvous::leave_after_failure(meeting);
       if (!was_an_earlier_store(options, error)) {
+        const bool is_given = options.store.store != nullptr;
+        if (error.code() == ErrorCode::kPeerLost && !is_given && meeting.host == nullptr) {
+          throw rendezvous::lost_store(meeting.assignment, error);
+        }
         throw;
       }
     }

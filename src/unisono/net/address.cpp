@@ -59,8 +59,11 @@ std::optional<Address> Address::parse(const std::string& ip, std::uint16_t port)
     address.sin_port = htons(port);
     return Address(storage);
   }
+  const bool has_brackets = ip.size() > 2 && ip.starts_with('[') && ip.ends_with(']');
+  const std::string bare = has_brackets ? ip.substr(1, ip.size() - 2) : ip;
   AddressList list(nullptr, &::freeaddrinfo);
-  if (ip.empty() || look_up(ip, port, AI_NUMERICHOST, list) != 0) {
+  if (bare.empty() || look_up(bare, port, AI_NUMERICHOST, list) != 0 ||
+      (has_brackets && list->ai_family != AF_INET6)) {
     return std::nullopt;
   }
   return from_sockaddr(copy(*list));
@@ -146,6 +149,9 @@ socklen_t Address::size() const {
 }
 
 std::vector<Address> resolve(const std::string& host, std::uint16_t port) {
+  if (const std::optional<Address> address = Address::parse(host, port)) {
+    return {*address};
+  }
   AddressList list(nullptr, &::freeaddrinfo);
   const int code = host.empty() ? EAI_NONAME : look_up(host, port, AI_ADDRCONFIG, list);
   const int error_number = errno;
@@ -160,7 +166,10 @@ std::vector<Address> resolve(const std::string& host, std::uint16_t port) {
                                    ? std::generic_category().message(error_number)
                                    : std::string(code == 0 ? "no address" : ::gai_strerror(code));
     throw Error(ErrorCode::kNotFound,
-                fmt::format("host \"{}\" (for port {}) has no address: {}", host, port, reason));
+                fmt::format("host \"{}\"{} has no address: {}",
+                            host,
+                            port == 0 ? "" : fmt::format(" (for port {})", port),
+                            reason));
   }
   return addresses;
 }

@@ -13,7 +13,8 @@ namespace unisono::net {
 /// A numeric IP address, v4 or v6, and a port.
 class Address {
  public:
-  /// Nothing when `ip` is not a numeric address ("10.0.0.2", "::1", "fe80::1%eth0").
+  /// Nothing when `ip` is not a numeric address ("10.0.0.2", "::1", "[::1]",
+  /// "fe80::1%eth0").
   [[nodiscard]] static std::optional<Address> parse(const std::string& ip, std::uint16_t port);
 
   /// All addresses of this machine: 0.0.0.0 or ::, for AF_INET or AF_INET6.
@@ -58,7 +59,7 @@ class Address {
 
 /// The addresses of a host name or numeric address, best first. Blocks while the name is looked up.
 ///
-/// Throws Error(kNotFound) that names host and port when there is none.
+/// Throws Error(kNotFound) when there is none, with the host, the port if it is not 0, and why.
 [[nodiscard]] std::vector<Address> resolve(const std::string& host, std::uint16_t port);
 
 }  // namespace unisono::net

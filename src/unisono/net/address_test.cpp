@@ -21,10 +21,23 @@ TEST(Address, NumericTextIsParsedAndPrinted) {
   }
   EXPECT_EQ(Address::parse("10.0.0.2", 80)->to_string(), "10.0.0.2:80");
   EXPECT_EQ(Address::parse("::1", 80)->to_string(), "[::1]:80");
+  EXPECT_EQ(Address::parse("[2001:db8::7]", 80), Address::parse("2001:db8::7", 80));
 }
 
 TEST(Address, NamesAndNonsenseAreNotNumeric) {
-  for (const char* ip : {"", "localhost", "1.2.3.4.5", "10.0.0.2:80", "::g", " 127.0.0.1"}) {
+  for (const char* ip : {"",
+                         "localhost",
+                         "1.2.3.4.5",
+                         "10.0.0.2:80",
+                         "::g",
+                         " 127.0.0.1",
+                         "[",
+                         "[]",
+                         "[::1",
+                         "::1]",
+                         "[::1]:80",
+                         "[[::1]]",
+                         "[127.0.0.1]"}) {
     EXPECT_FALSE(Address::parse(ip, 1).has_value()) << '"' << ip << '"';
   }
 }
@@ -46,6 +59,7 @@ TEST(Address, KnowsLoopbackAndWildcard) {
 TEST(Resolve, FindsLocalhostAndNumericAddresses) {
   EXPECT_TRUE(resolve("localhost", 7).front().is_loopback());
   EXPECT_EQ(resolve("127.0.0.1", 7).front().to_string(), "127.0.0.1:7");
+  EXPECT_EQ(resolve("[::1]", 7).front().to_string(), "[::1]:7");
 }
 
 TEST(Resolve, NamesHostAndPortOfAHostThatIsNotThere) {

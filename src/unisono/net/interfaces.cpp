@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -66,6 +67,15 @@ std::vector<Interface> interfaces() {
     list.push_back(std::move(interface));
   }
   return list;
+}
+
+bool has_address(const std::vector<Interface>& interfaces, const Address& address) {
+  const std::string ip = address.ip();
+  return std::any_of(interfaces.begin(), interfaces.end(), [&](const Interface& interface) {
+    return std::any_of(interface.addresses.begin(),
+                       interface.addresses.end(),
+                       [&](const Address& own) { return own.ip() == ip; });
+  });
 }
 
 std::optional<Address> default_route_address() {

@@ -21,6 +21,9 @@ struct Interface {
 /// All of them, by index. Throws Error(kSystem).
 [[nodiscard]] std::vector<Interface> interfaces();
 
+/// True if `address` is one of theirs, whatever its port.
+[[nodiscard]] bool has_address(const std::vector<Interface>& interfaces, const Address& address);
+
 /// This machine's address by which packets for far away would leave; nothing without such a route.
 [[nodiscard]] std::optional<Address> default_route_address();
 

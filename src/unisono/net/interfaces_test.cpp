@@ -40,6 +40,18 @@ TEST(Interfaces, EachIsThereOnce) {
   }
 }
 
+TEST(Interfaces, KnowTheirAddressesWhateverThePort) {
+  const auto a = Address::parse("10.0.0.2", 0);
+  const auto b = Address::parse("fd00::2", 0);
+  ASSERT_TRUE(a && b);
+  const std::vector<Interface> all{{.name = "lo", .addresses = {}},
+                                   {.name = "eth0", .addresses = {*a, *b}}};
+  EXPECT_TRUE(has_address(all, *Address::parse("10.0.0.2", 29500)));
+  EXPECT_TRUE(has_address(all, *Address::parse("fd00::2", 29500)));
+  EXPECT_FALSE(has_address(all, *Address::parse("10.0.0.3", 0)));
+  EXPECT_FALSE(has_address({}, *a));
+}
+
 TEST(Interfaces, ADescriptionTellsWhatCanBeUsed) {
   const auto a = Address::parse("10.0.0.2", 0);
   const auto b = Address::parse("fd00::2", 0);

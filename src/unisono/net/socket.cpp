@@ -173,11 +173,10 @@ Fd listen_tcp(const Address& address, int backlog) {
     std::string what = "listen on " + address.to_string();
     if (error_number == EADDRINUSE) {
       const std::string holder = find_port_holder(address.port());
-      throw Error(ErrorCode::kSystem,
-                  fmt::format("{}: port {} is in use{}; choose another one",
-                              what,
-                              address.port(),
-                              holder.empty() ? "" : " by " + holder));
+      throw PortInUse(fmt::format("{}: port {} is in use{}; choose another one",
+                                  what,
+                                  address.port(),
+                                  holder.empty() ? "" : " by " + holder));
     }
     throw system_error(what, error_number);
   }

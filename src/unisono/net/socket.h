@@ -5,6 +5,7 @@
 #include <string>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/port_range.h"
 #include "unisono/net/address.h"
@@ -13,9 +14,16 @@ namespace unisono::net {
 
 // All sockets made here are nonblocking, close-on-exec, and not shared with children of fork().
 
+/// The Error(kSystem) of listen_tcp() for a port in use.
+class PortInUse final : public Error {
+ public:
+  explicit PortInUse(const std::string& message) : Error(ErrorCode::kSystem, message) {}
+};
+
 /// Listens on `address`; port 0 takes a free one, see local_address(). "::" takes IPv4 too.
 ///
-/// Throws Error(kSystem); for a port in use it names who holds it, as far as /proc tells.
+/// Throws Error(kSystem); for a port in use PortInUse, which names who holds it, as far as /proc
+/// tells.
 [[nodiscard]] Fd listen_tcp(const Address& address, int backlog = 4096);
 
 /// Listens on the first free one of `ports`, whatever the port of `address` is.

@@ -22,6 +22,8 @@ struct Assignment {
   bool uses_agent_store = false;
   /// All ranks are on this machine: they meet on its loopback, whatever `master_addr` is.
   bool is_on_one_node = false;
+  /// Others may know rank 0 by another of its addresses than `master_addr`.
+  bool has_many_addresses = false;
   /// Whose variables filled in what was not given: "Slurm", ...; empty where all was given.
   std::string launcher = {};
   /// What the launcher has for ranks that are on several nodes.

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
@@ -38,6 +40,62 @@ store::TcpStoreOptions store_options(const Config& config,
           .rank = assignment.rank};
 }
 
+// Not a name that leads to loopback here and elsewhere to this machine, as Debian's for itself.
+bool is_always_loopback(const std::string& host) {
+  const std::optional<net::Address> numeric = net::Address::parse(host, 0);
+  return host == "localhost" || (numeric && numeric->is_loopback());
+}
+
+bool serves_store(const Assignment& assignment) {
+  return assignment.rank == 0 && !assignment.uses_agent_store;
+}
+
+// What is odd about the address at which this rank serves the store; empty where nothing is.
+std::string describe_foreign_host(const std::string& host) {
+  try {
+    const std::vector<net::Interface> interfaces = net::interfaces();
+    for (const net::Address& address : net::resolve(host, 0)) {
+      if (address.is_loopback() || address.is_wildcard() || net::has_address(interfaces, address)) {
+        return "";
+      }
+    }
+    return fmt::format(
+        "; {} is none of this machine's addresses: {}; as a service's or a translated one it has "
+        "to lead here",
+        host,
+        net::describe(interfaces));
+  } catch (const Error&) {
+    return "";  // What failed is said as the reason.
+  }
+}
+
+net::Address store_address(const Assignment& assignment, bool has_secret) {
+  const net::Address address =
+      listen_address(assignment.master_addr, assignment.master_port, has_secret);
+  const bool on_all = assignment.has_many_addresses && !address.is_loopback();
+  return on_all ? net::Address::any(address.family(), address.port()) : address;
+}
+
+std::unique_ptr<store::TcpStoreHost> serve_store(const Config& config,
+                                                 const Assignment& assignment,
+                                                 const std::string& secret) {
+  try {
+    return std::make_unique<store::TcpStoreHost>(
+        store::TcpServerOptions{.address = store_address(assignment, !secret.empty()),
+                                .secret = secret,
+                                .tls = config.tls,
+                                .logger = Logger("store", config.log_level)});
+  } catch (const net::PortInUse& error) {
+    throw Error(error.code(),
+                fmt::format("rendezvous: rank 0 can't serve the store at MASTER_ADDR={}, "
+                            "MASTER_PORT={}: {}, unless RANK=0 was given twice; another job may "
+                            "use the port",
+                            assignment.master_addr,
+                            assignment.master_port,
+                            error.what()));
+  }
+}
+
 std::shared_ptr<store::TcpStore> connect(const Config& config,
                                          const Assignment& assignment,
                                          const std::string& secret,
@@ -58,13 +116,14 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
     const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
     const std::string message = fmt::format(
         "rendezvous: rank {} has tried for {:.1f} s to reach the store at MASTER_ADDR={}, "
-        "MASTER_PORT={}{}: {}",
+        "MASTER_PORT={}{}: {}{}",
         assignment.rank,
         spent.count(),
         assignment.master_addr,
         assignment.master_port,
         assignment.uses_agent_store ? "" : ", which rank 0 serves",
-        reason);
+        reason,
+        serves_store(assignment) ? describe_foreign_host(assignment.master_addr) : "");
     if (deadline.has_passed()) {
       throw Error(ErrorCode::kTimeout, message);
     }
@@ -74,18 +133,31 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
 
 }  // namespace
 
-// MASTER_ADDR may be an address that only others see (a service, a translated address), or a name
-// that leads to loopback here alone.
 net::Address listen_address(const std::string& host, std::uint16_t port, bool has_secret) {
   try {
-    const net::Address address = net::resolve(host, port).front();
-    const bool is_meant = !has_secret || host == "localhost" || host == address.ip();
-    const bool stays_here = address.is_loopback() && is_meant;
-    return stays_here ? address : net::Address::any(address.family(), port);
+    const std::vector<net::Address> addresses = net::resolve(host, port);
+    const net::Address& address = addresses.front();
+    const bool is_meant = address.is_loopback() ? !has_secret || is_always_loopback(host)
+                                                : addresses.size() == 1 &&
+                                                      net::has_address(net::interfaces(), address);
+    return is_meant ? address : net::Address::any(address.family(), port);
   } catch (const Error&) {
     // A name that is not known yet: connecting will say so when its time is up.
     return net::Address::any(AF_INET, port);
   }
+}
+
+Error lost_store(const Assignment& assignment, const Error& reason) {
+  const char* server = assignment.uses_agent_store ? "the launcher" : "rank 0";
+  return {ErrorCode::kPeerLost,
+          fmt::format("rendezvous: rank {} has lost the store at MASTER_ADDR={}, MASTER_PORT={}: "
+                      "{}, which serves it, has ended; see what {} wrote ({})",
+                      assignment.rank,
+                      assignment.master_addr,
+                      assignment.master_port,
+                      server,
+                      server,
+                      reason.what())};
 }
 
 Meeting meet(const Config& config, const Assignment& assignment, Deadline deadline) {
@@ -95,14 +167,8 @@ Meeting meet(const Config& config, const Assignment& assignment, Deadline deadli
     meeting.assignment.master_addr = kLoopback;
   }
   meeting.secret = find_secret(config, meeting.assignment);
-  if (assignment.rank == 0 && !assignment.uses_agent_store) {
-    const bool has_secret = !meeting.secret.empty();
-    meeting.host = std::make_unique<store::TcpStoreHost>(store::TcpServerOptions{
-        .address = listen_address(
-            meeting.assignment.master_addr, meeting.assignment.master_port, has_secret),
-        .secret = meeting.secret,
-        .tls = config.tls,
-        .logger = Logger("store", config.log_level)});
+  if (serves_store(assignment)) {
+    meeting.host = serve_store(config, meeting.assignment, meeting.secret);
   }
   const std::shared_ptr<store::TcpStore> store =
       connect(config, meeting.assignment, meeting.secret, deadline);

@@ -9,6 +9,7 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/store/store.h"
@@ -33,11 +34,16 @@ struct Meeting {
   std::string local_ip;
 };
 
-/// Where a store is served that others know as `host`: on loopback if that is meant, else on all of
-/// the machine's addresses.
+/// Where a store is served that others know as `host`: at just that address if it is one of this
+/// machine, else on all of the machine's, as for a service's address, a translated one, or a name
+/// that leads to several addresses, nowhere yet, or to loopback here alone.
 [[nodiscard]] net::Address listen_address(const std::string& host,
                                           std::uint16_t port,
                                           bool has_secret);
+
+/// What a rank says that lost the connection to the job's store, because of `reason`, before all
+/// had met. Its code is kPeerLost.
+[[nodiscard]] Error lost_store(const Assignment& assignment, const Error& reason);
 
 /// Connects to the job's store; rank 0 serves it first, where that is nobody else's task. Says
 /// that it still waits after config.stall, twice that, and so on.

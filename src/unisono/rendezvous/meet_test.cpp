@@ -18,6 +18,7 @@
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
 #include "unisono/net/address.h"
+#include "unisono/net/interfaces.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/env.h"
 #include "unisono/store/hash_store.h"
@@ -144,6 +145,66 @@ TEST(Meet, APortInUseIsAnErrorOfRank0AtOnce) {
     EXPECT_THAT(message_of(config_with(secret), assignment(0, port), ErrorCode::kSystem),
                 HasSubstr("port " + std::to_string(port) + " is in use by process "));
   }
+}
+
+TEST(Meet, APortInUseMayBeADoubledRank0s) {
+  const Fd other = net::listen_tcp(net::Address::loopback(0));
+  const std::uint16_t port = net::local_address(other.get()).port();
+  const std::string message = message_of(config_with(), assignment(0, port), ErrorCode::kSystem);
+  EXPECT_THAT(message,
+              HasSubstr("rendezvous: rank 0 can't serve the store at MASTER_ADDR=127.0.0.1, "
+                        "MASTER_PORT=" +
+                        std::to_string(port)));
+  EXPECT_THAT(message, HasSubstr("RANK=0"));
+  EXPECT_THAT(message, HasSubstr("another job"));
+}
+
+TEST(Meet, Rank0SaysWhereItsOwnAddressIsNone) {
+  const ReservedPort port;
+  for (const int rank : {0, 1}) {
+    Assignment env = assignment(rank, port.number());
+    env.master_addr = "192.0.2.77";
+    const std::string message = message_of(config_with("secret"), env, ErrorCode::kTimeout);
+    const std::string hint = "192.0.2.77 is none of this machine's addresses: ";
+    EXPECT_EQ(message.find(hint) != std::string::npos, rank == 0) << message;
+  }
+}
+
+// One that other machines can reach; "" where there is none.
+std::string outer_ip() {
+  for (const net::Interface& interface : net::interfaces()) {
+    for (const net::Address& address : interface.addresses) {
+      if (!address.is_loopback() && address.family() == AF_INET) {
+        return address.ip();
+      }
+    }
+  }
+  return "";
+}
+
+TEST(Meet, TheStoreIsServedAtTheMastersAddressIfThisMachineHasIt) {
+  for (const bool has_secret : {false, true}) {
+    for (const char* host : {"127.0.0.1", "localhost", "::1", "[::1]"}) {
+      const net::Address address = listen_address(host, 29500, has_secret);
+      EXPECT_TRUE(address.is_loopback()) << host;
+      EXPECT_EQ(address.port(), 29500);
+    }
+  }
+  for (const char* host : {"192.0.2.77", "no-such-host.invalid"}) {
+    EXPECT_EQ(listen_address(host, 29500, true), net::Address::any(AF_INET, 29500)) << host;
+  }
+  const std::string ip = outer_ip();
+  if (ip.empty()) {
+    GTEST_SKIP() << "this machine has loopback only";
+  }
+  EXPECT_EQ(listen_address(ip, 29500, true), net::Address::parse(ip, 29500));
+  const ReservedPort port;
+  Assignment env = assignment(0, port.number());
+  env.master_addr = ip;
+  const Meeting meeting = meet(config_with("secret"), env, soon());
+  EXPECT_EQ(meeting.host->address().ip(), ip);
+  EXPECT_EQ(meeting.local_ip, ip);
+  EXPECT_TRUE(net::is_refused(net::Address::loopback(port.number()), soon()));
 }
 
 TEST(Meet, AMasterThatNeverComesIsATimeoutWithAddressAndReason) {

@@ -178,7 +178,8 @@ Gathered gather_by_multicast(const GatherRequest& request) {
   return {.assignment = {.master_addr = place->master_address,
                          .master_port = place->master_port,
                          .rank = place->rank,
-                         .world_size = wanted.world_size},
+                         .world_size = wanted.world_size,
+                         .has_many_addresses = true},
           .presence =
               std::make_shared<Presence>(std::move(socket), std::move(port), std::move(packet))};
 }

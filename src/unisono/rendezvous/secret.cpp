@@ -91,18 +91,22 @@ std::optional<std::string> read_secret_file(const std::string& path, bool may_be
   return secret;
 }
 
-}  // namespace
-
-bool is_loopback_host(const std::string& host) {
+// Why a job that meets at `host` needs a secret; empty where only this machine can connect.
+std::string why_needed(const std::string& host) {
   try {
     const std::vector<net::Address> addresses = net::resolve(host, 0);
-    return std::all_of(addresses.begin(), addresses.end(), [](const net::Address& address) {
-      return address.is_loopback();
-    });
-  } catch (const Error&) {
-    return false;  // A name that nobody knows yet.
+    const bool stays_here =
+        std::all_of(addresses.begin(), addresses.end(), [](const net::Address& address) {
+          return address.is_loopback();
+        });
+    return stays_here ? "" : "can be reached from other machines";
+  } catch (const Error& error) {
+    return fmt::format("leads nowhere ({}): is it right? Only a job with a secret waits for a name",
+                       error.what());
   }
 }
+
+}  // namespace
 
 bool is_secret_given(const Config& config) {
   return !config.secret.empty() || !config.secret_file.empty();
@@ -132,14 +136,15 @@ std::string find_secret(const Config& config, const Assignment& assignment) {
       return *secret;
     }
   }
-  if (!is_loopback_host(assignment.master_addr)) {
+  if (const std::string why = why_needed(assignment.master_addr); !why.empty()) {
     const std::string& reason = assignment.key_space.problem;
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("MASTER_ADDR=\"{}\" can be reached from other machines, and the job "
-                            "has no secret: put one into ~/.unisono/secret, a file of mode 0600, "
+                fmt::format("MASTER_ADDR=\"{}\" {}, and the job has no secret: put one into "
+                            "~/.unisono/secret, a file of mode 0600, "
                             "where nodes share the home, or set UNISONO_SECRET to the same on "
                             "every rank (\"unisono run\" does){}{}",
                             assignment.master_addr,
+                            why,
                             reason.empty() ? "" : "; ",
                             reason));
   }

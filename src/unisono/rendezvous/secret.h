@@ -8,15 +8,11 @@ namespace unisono::rendezvous {
 
 struct Assignment;
 
-/// True if `host` is an address of this machine that no other machine can reach: 127.0.0.1, ::1,
-/// localhost, or a name that leads only there.
-[[nodiscard]] bool is_loopback_host(const std::string& host);
-
 /// The job's secret: the configuration's own, or the contents of its file, or of
 /// ~/.unisono/secret. Empty, when there is none of these and the ranks meet on loopback.
 ///
-/// Throws Error: kInvalidArgument when there is none but others could connect, or when the file is
-/// not a private one of this user; kNotFound.
+/// Throws Error: kInvalidArgument when there is none but others could connect, or nobody knows
+/// `master_addr`, or when the file is not a private one of this user; kNotFound.
 [[nodiscard]] std::string find_secret(const Config& config, const std::string& master_addr);
 
 /// The same for a rank. What it was told in the launcher's key space comes before

@@ -19,6 +19,7 @@ namespace unisono::rendezvous {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class SecretFile : public ::testing::Test {
  protected:
@@ -144,10 +145,10 @@ TEST_F(SecretFile, WhatIsNoFileOrHoldsNothingIsExplained) {
 }
 
 TEST(Secret, NoneIsNeededOnLoopbackOnly) {
-  for (const char* host : {"127.0.0.1", "::1", "localhost"}) {
+  for (const char* host : {"127.0.0.1", "::1", "[::1]", "localhost"}) {
     EXPECT_EQ(find_secret(Config{}, host), "") << host;
   }
-  for (const char* host : {"10.0.0.1", "0.0.0.0", "no-such-host.invalid"}) {
+  for (const char* host : {"10.0.0.1", "0.0.0.0"}) {
     try {
       (void)find_secret(Config{}, host);
       FAIL() << host;
@@ -156,6 +157,18 @@ TEST(Secret, NoneIsNeededOnLoopbackOnly) {
       EXPECT_THAT(error.what(), HasSubstr(std::string("MASTER_ADDR=\"") + host));
       EXPECT_THAT(error.what(), HasSubstr("UNISONO_SECRET"));
     }
+  }
+}
+
+TEST(Secret, ANameThatNobodyKnowsIsSaidToBeThat) {
+  try {
+    (void)find_secret(Config{}, "no-such-host.invalid");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(error.what(), HasSubstr("MASTER_ADDR=\"no-such-host.invalid\""));
+    EXPECT_THAT(error.what(), HasSubstr("host \"no-such-host.invalid\" has no address: "));
+    EXPECT_THAT(error.what(), Not(HasSubstr("can be reached")));
   }
 }
 
