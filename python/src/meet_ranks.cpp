@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,10 +52,14 @@ void exchange_roster(const std::shared_ptr<store::Store>& store,
   }
 }
 
+// Whether this process has met others before.
+std::atomic<bool> has_met{false};
+
 // Whether the store is one that rank 0 was about to end.
 bool was_an_earlier_store(const rendezvous::Place& place, const MeetingTime& time, ErrorCode code) {
-  return code == ErrorCode::kPeerLost && time.is_known && place.gathered.assignment.rank != 0 &&
-         !place.gathered.assignment.uses_agent_store && !place.deadline.has_passed();
+  return code == ErrorCode::kPeerLost && (time.is_known || has_met) &&
+         place.gathered.assignment.rank != 0 && !place.gathered.assignment.uses_agent_store &&
+         !place.deadline.has_passed();
 }
 
 // The prefix of the ranks' keys; nothing where they meet elsewhere.
@@ -84,6 +89,7 @@ RankMeeting meet_ranks(const rendezvous::PlaceRequest& request) {
   while (true) {
     rendezvous::Meeting meeting = rendezvous::meet(place.config, assignment, place.deadline);
     if (const std::optional<std::string> prefix = meet_others(meeting, place)) {
+      has_met = true;
       return {.store = c10::make_intrusive<CoreStore>(
                   in_part(access_of(std::move(meeting)), *prefix), place.timeout),
               .rank = assignment.rank,

@@ -106,17 +106,8 @@ std::string why_needed(const std::string& host) {
   }
 }
 
-}  // namespace
-
-bool is_secret_given(const Config& config) {
-  return !config.secret.empty() || !config.secret_file.empty();
-}
-
-std::string find_secret(const Config& config, const std::string& master_addr) {
-  return find_secret(config, Assignment{.master_addr = master_addr});
-}
-
-std::string find_secret(const Config& config, const Assignment& assignment) {
+// `what` is how the user gave the address.
+std::string find(const Config& config, const Assignment& assignment, const std::string& what) {
   if (!config.secret.empty()) {
     return config.secret;
   }
@@ -139,16 +130,30 @@ std::string find_secret(const Config& config, const Assignment& assignment) {
   if (const std::string why = why_needed(assignment.master_addr); !why.empty()) {
     const std::string& reason = assignment.key_space.problem;
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("MASTER_ADDR=\"{}\" {}, and the job has no secret: put one into "
+                fmt::format("{} {}, and the job has no secret: put one into "
                             "~/.unisono/secret, a file of mode 0600, "
                             "where nodes share the home, or set UNISONO_SECRET to the same on "
                             "every rank (\"unisono run\" does){}{}",
-                            assignment.master_addr,
+                            what,
                             why,
                             reason.empty() ? "" : "; ",
                             reason));
   }
   return {};
+}
+
+}  // namespace
+
+bool is_secret_given(const Config& config) {
+  return !config.secret.empty() || !config.secret_file.empty();
+}
+
+std::string find_secret(const Config& config, const std::string& host) {
+  return find(config, Assignment{.master_addr = host}, fmt::format("\"{}\"", host));
+}
+
+std::string find_secret(const Config& config, const Assignment& assignment) {
+  return find(config, assignment, fmt::format("MASTER_ADDR=\"{}\"", assignment.master_addr));
 }
 
 }  // namespace unisono::rendezvous

@@ -12,8 +12,8 @@ struct Assignment;
 /// ~/.unisono/secret. Empty, when there is none of these and the ranks meet on loopback.
 ///
 /// Throws Error: kInvalidArgument when there is none but others could connect, or nobody knows
-/// `master_addr`, or when the file is not a private one of this user; kNotFound.
-[[nodiscard]] std::string find_secret(const Config& config, const std::string& master_addr);
+/// `host`, or when the file is not a private one of this user; kNotFound.
+[[nodiscard]] std::string find_secret(const Config& config, const std::string& host);
 
 /// The same for a rank. What it was told in the launcher's key space comes before
 /// ~/.unisono/secret.

@@ -154,9 +154,15 @@ TEST(Secret, NoneIsNeededOnLoopbackOnly) {
       FAIL() << host;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-      EXPECT_THAT(error.what(), HasSubstr(std::string("MASTER_ADDR=\"") + host));
+      EXPECT_THAT(error.what(), HasSubstr(std::string("\"") + host + "\" can be reached"));
       EXPECT_THAT(error.what(), HasSubstr("UNISONO_SECRET"));
     }
+  }
+  try {
+    (void)find_secret(Config{}, Assignment{.master_addr = "10.0.0.1"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("MASTER_ADDR=\"10.0.0.1\" can be reached"));
   }
 }
 
@@ -166,7 +172,7 @@ TEST(Secret, ANameThatNobodyKnowsIsSaidToBeThat) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    EXPECT_THAT(error.what(), HasSubstr("MASTER_ADDR=\"no-such-host.invalid\""));
+    EXPECT_THAT(error.what(), HasSubstr("\"no-such-host.invalid\" leads nowhere"));
     EXPECT_THAT(error.what(), HasSubstr("host \"no-such-host.invalid\" has no address: "));
     EXPECT_THAT(error.what(), Not(HasSubstr("can be reached")));
   }
