@@ -103,7 +103,7 @@ def time_out(rank: int, world: int) -> None:
 
 def missing(rank: int, world: int) -> None:
     if rank > 0:
-        return time.sleep(1)
+        return time.sleep(1)  # Does not come in time.
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
     limit = timedelta(milliseconds=300)
     text = caught(dist.DistBackendError, "timed out", lambda: backend.monitored_barrier(limit))
