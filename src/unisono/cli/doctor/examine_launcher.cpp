@@ -149,10 +149,11 @@ Findings describe_slurm(const Environment& environment) {
     }
     return {{.state = State::kInfo,
              .topic = "Slurm",
-             .text = fmt::format("{} tasks on {}; {} cores for each; {}",
+             .text = fmt::format("{} tasks on {}; {} core{} for each; {}",
                                  job.size,
                                  nodes,
                                  job.cpus_per_task,
+                                 job.cpus_per_task == 1 ? "" : "s",
                                  gpus.empty() ? "no GPUs" : "GPUs here: " + gpus)}};
   } catch (const Error& error) {
     return {{.state = State::kWarning,

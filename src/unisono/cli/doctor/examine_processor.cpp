@@ -77,7 +77,8 @@ Finding examine_threads(const Environment& environment, const Place& place, cons
   const std::optional<std::string> text = environment("OMP_NUM_THREADS");
   if (!text) {
     finding.text = "OMP_NUM_THREADS is not set";
-    if (n_ranks == 1) {
+    // A launcher that gives each rank one core leaves nothing to set.
+    if (cores.usable <= fitting) {
       finding.state = State::kInfo;
       return finding;
     }
@@ -95,7 +96,7 @@ Finding examine_threads(const Environment& environment, const Place& place, cons
     return finding;
   }
   finding.text = fmt::format("OMP_NUM_THREADS={}", *text);
-  if (*n_threads * n_ranks > cores.usable) {
+  if (*n_threads > fitting) {
     finding.state = State::kWarning;
     finding.text += fmt::format(
         " for each of {} rank{}, and {} core{}: threads that take turns on "

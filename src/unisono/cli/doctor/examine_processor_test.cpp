@@ -69,6 +69,18 @@ TEST(ExamineThreads, MustFitTheCores) {
   EXPECT_EQ(threads({}, 1).state, State::kInfo);
 }
 
+// As mpirun pins them.
+TEST(ExamineThreads, AreInOrderWhereEachRankHasOneCore) {
+  const TemporaryFolder root;
+  const Cores cores{.usable = 1, .online = 8};
+  const auto state = [&](const Variables& variables) {
+    return examine_cores(fake_environment(variables), ranks(2), cores, root.path())[1].state;
+  };
+  EXPECT_EQ(state({}), State::kInfo);
+  EXPECT_EQ(state({{"OMP_NUM_THREADS", "1"}}), State::kOk);
+  EXPECT_EQ(state({{"OMP_NUM_THREADS", "2"}}), State::kWarning);
+}
+
 TEST(ExamineNuma, ListsTheNodes) {
   const TemporaryFolder root;
   EXPECT_THAT(examine_numa(root.path()), IsEmpty());
