@@ -12,67 +12,9 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from peers import BINARY, TIMEOUT, UNISONO, CuttingRelay, OurClient, OurServer, torch_client
 
-PEER = sys.argv.pop(1)
-UNISONO = sys.argv.pop(1)
-TIMEOUT = timedelta(seconds=60)
 SHORT = timedelta(milliseconds=50)
-BINARY = bytes(range(256)) * 1000
-
-
-class OurServer:
-    """store_peer serve, for the length of a with block."""
-
-    def __enter__(self):
-        self.process = subprocess.Popen(
-            [PEER, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.port = int(self.process.stdout.readline())
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.stdout.close()
-        assert self.process.wait(timeout=60) == 0
-
-    def client(self, **options):
-        options = {"is_master": False, "timeout": TIMEOUT, "wait_for_workers": False, **options}
-        return dist.TCPStore("127.0.0.1", self.port, **options)
-
-
-class OurClient:
-    """store_peer client; a call per method, bytes and str as text, int as number."""
-
-    def __init__(self, port):
-        self.process = subprocess.Popen(
-            [PEER, "client", "127.0.0.1", str(port)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.stdout.close()
-        assert self.process.wait(timeout=60) == 0
-
-    def call(self, name, *args):
-        words = [name]
-        for arg in args:
-            text = arg.encode() if isinstance(arg, str) else arg
-            words.append(str(arg) if isinstance(arg, int) else "x" + text.hex())
-        self.process.stdin.write(" ".join(words) + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().rstrip("\n")
-
-    def text(self, name, *args):
-        return self.texts(name, *args)[0]
-
-    def texts(self, name, *args):
-        return [bytes.fromhex(word[1:]) for word in self.call(name, *args).split(" ")]
 
 
 class TorchClientOurServer(unittest.TestCase):
@@ -139,6 +81,140 @@ class TorchClientOurServer(unittest.TestCase):
         pusher.start()
         self.assertEqual(store.queue_pop("q"), b"late")
         pusher.join()
+
+    def test_large_values(self):
+        limit = 8 << 20  # As PyTorch's server has it.
+        value = os.urandom(limit)
+        other = self.server.client()
+        keys = [f"large/{n}" for n in range(8)]
+        for n, key in enumerate(keys):
+            other.set(key, value[n:] + value[:n])
+        self.assertEqual(other.num_keys(), 8)
+        values = self.store.multi_get(keys)
+        self.assertEqual(sum(len(each) for each in values), 64 << 20)
+        for n, each in enumerate(values):
+            self.assertTrue(each == value[n:] + value[:n], n)
+        self.store.append("appended", value[: limit // 2])
+        self.store.append("appended", value[limit // 2 :])
+        self.assertTrue(self.store.get("appended") == value)
+        self.store.queue_push("q", value)
+        self.assertTrue(other.queue_pop("q") == value)
+
+    def test_a_value_beyond_the_limit_loses_only_that_client(self):
+        for call in ("set", "append", "queue_push"):
+            with self.subTest(call=call):
+                bad = self.server.client()
+                with self.assertRaises(dist.DistNetworkError):
+                    getattr(bad, call)("k", b"x" * ((8 << 20) + 1))
+                    bad.num_keys()
+                self.assertFalse(self.store.check(["k"]))
+
+    def test_requests_and_replies_in_many_pieces(self):
+        with CuttingRelay(self.server.port) as relay:
+            store = torch_client(relay.port)
+            store.set("k", BINARY[:10_000])
+            self.assertEqual(store.get("k"), BINARY[:10_000])
+            store.multi_set([f"m{n}" for n in range(50)], [str(n) * n for n in range(50)])
+            names = [f"m{n}" for n in reversed(range(50))]
+            self.assertEqual(
+                store.multi_get(names), [(str(n) * n).encode() for n in range(49, -1, -1)]
+            )
+            self.assertEqual(store.add("n", -(2**40)), -(2**40))
+            self.assertEqual(store.compare_set("c", b"", BINARY[:300]), BINARY[:300])
+            self.assertEqual(len(store.list_keys()), 53)
+            with self.assertRaisesRegex(dist.DistStoreError, "never"):
+                store.wait(["k", "never"], SHORT)
+            store.queue_push("q", BINARY[:3000])
+            self.assertEqual(store.queue_pop("q"), BINARY[:3000])
+            self.assertTrue(store.delete_key("k"))
+        self.assertGreater(relay.n_pieces, 4000)
+
+    def test_keys_of_any_bytes(self):
+        store = self.store
+        keys = [b"", b"/", b"\x00", b"\xff\x00\x80", b"\n/ \x1b[2J", b"k" * 8000]
+        for n, key in enumerate(keys):
+            store.set(key, str(n))
+        self.assertEqual(store.num_keys(), len(keys))
+        self.assertEqual(store.multi_get(keys), [str(n).encode() for n in range(len(keys))])
+        self.assertTrue(store.check(keys))
+        self.assertFalse(store.check([b"\xff"]))
+        self.assertEqual(store.add(b"\xff\x00\x80", 5), 8)
+        store.queue_push(b"\x00q\xff", "1")
+        self.assertEqual(self.server.client().queue_pop(b"\x00q\xff"), b"1")
+        with OurClient(self.server.port) as ours:
+            self.assertEqual(sorted(ours.texts("list_keys")), sorted(keys))
+        for key in keys:
+            self.assertTrue(store.delete_key(key))
+        self.assertEqual(store.num_keys(), 0)
+
+    def test_a_wait_that_ends_as_its_key_comes(self):
+        """The answer may cross the cancellation: either way the connection goes on."""
+        other = self.server.client()
+        n_late = 0
+        for n in range(200):
+            # The moment is what is tested: from before the wait's end to behind it.
+            setter = threading.Timer((n % 40) * 0.0001, other.set, (f"k{n}", "value"))
+            setter.start()
+            try:
+                self.store.wait([f"k{n}"], timedelta(milliseconds=2))
+            except dist.DistStoreError:
+                n_late += 1
+            setter.join()
+            self.assertEqual(self.store.get(f"k{n}"), b"value")
+        print(f"{n_late} of 200 waits ended before their key came")
+
+    def test_a_pop_that_was_given_up_takes_nothing(self):
+        self.store.set_timeout(SHORT)
+        for _ in range(3):
+            with self.assertRaisesRegex(dist.DistStoreError, "/q"):
+                self.store.queue_pop("q")
+            self.assertEqual(self.store.queue_len("q"), 0)
+        other = self.server.client()
+        other.queue_push("q", "1")
+        self.assertEqual(other.queue_len("q"), 1)
+        self.assertEqual(other.queue_pop("q"), b"1")
+        # Who still waits gets what comes, though another has given up before it.
+        self.store.set_timeout(TIMEOUT)
+        pusher = threading.Thread(target=lambda: other.queue_push("q", "2"))
+        pusher.start()
+        self.assertEqual(self.store.queue_pop("q"), b"2")
+        pusher.join()
+
+    def test_a_wait_for_a_queue_ends_with_the_first_value(self):
+        other = self.server.client()
+        pusher = threading.Thread(target=lambda: other.queue_push("q", "1"))
+        pusher.start()
+        self.store.wait(["q"])
+        pusher.join()
+        self.assertTrue(self.store.check(["q"]))
+        self.assertEqual(self.store.queue_pop("q", False), b"1")
+        self.assertFalse(self.store.check(["q"]))
+
+    def test_barrier(self):
+        for name in ("first", "second"):
+            clients = [self.server.client() for _ in range(3)]
+            threads = [threading.Thread(target=c.barrier, args=(name, 3)) for c in clients[1:]]
+            for thread in threads:
+                thread.start()
+            clients[0].barrier(name, 3)
+            for thread in threads:
+                thread.join()
+        self.assertEqual(self.store.get("first"), b"3")
+
+    def test_a_barrier_that_not_all_come_to(self):
+        with self.assertRaises(dist.DistStoreError):
+            self.store.barrier("b", 2, SHORT)
+        # It has been counted.
+        self.store.barrier("b", 2)
+        self.assertEqual(self.store.get("b"), b"2")
+
+    def test_a_clone_is_a_connection_of_its_own(self):
+        clone = self.store.clone()
+        waiter = threading.Thread(target=self.store.wait, args=(["k"],))
+        waiter.start()
+        clone.set("k", "1")
+        waiter.join()
+        self.assertEqual(clone.get("k"), b"1")
 
     def test_worker_count_of_the_constructor(self):
         clients = []
