@@ -1,9 +1,10 @@
 // Our side of store_torch_test.py: serves a store, or does what its lines say as a client.
 //
-//   store_peer serve              prints its port; ends when stdin does
-//   store_peer client HOST PORT   one call per line of stdin, one line of answer each
+//   store_peer serve [SECRET]               prints its port; ends when stdin does
+//   store_peer client HOST PORT [SECRET]    one call per line of stdin, one line of answer each
 //
-// Texts in lines are hexadecimal after an "x".
+// Texts in lines are hexadecimal after an "x". With a secret plain clients are served as well.
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -173,17 +174,18 @@ std::string answer(Store& store, const std::string& line) {
   }
 }
 
-int serve() {
-  const unisono::store::TcpStoreHost host(
-      {.address = unisono::net::resolve("127.0.0.1", 0)[0], .secret = ""});
+int serve(const std::string& secret) {
+  const unisono::store::TcpStoreHost host({.address = unisono::net::resolve("127.0.0.1", 0)[0],
+                                           .secret = secret,
+                                           .plain_clients = {.own_user = !secret.empty()}});
   std::cout << host.address().port() << '\n' << std::flush;
   for (std::string line; std::getline(std::cin, line);) {
   }
   return 0;
 }
 
-int run_client(const std::string& host, const std::string& port) {
-  TcpStore store({.host = host, .port = static_cast<std::uint16_t>(number(port)), .secret = ""},
+int run_client(const std::string& host, const std::string& port, const std::string& secret) {
+  TcpStore store({.host = host, .port = static_cast<std::uint16_t>(number(port)), .secret = secret},
                  Deadline::after(std::chrono::seconds(30)));
   for (std::string line; std::getline(std::cin, line);) {
     std::cout << answer(store, line) << '\n' << std::flush;
@@ -194,18 +196,20 @@ int run_client(const std::string& host, const std::string& port) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Words words(argv + 1, argv + argc);
+  Words words(argv + 1, argv + argc);
+  const std::string command = words.empty() ? "" : words[0];
+  words.resize(std::max(words.size(), std::size_t{4}));
   try {
-    if (words.size() == 1 && words[0] == "serve") {
-      return serve();
+    if (command == "serve") {
+      return serve(words[1]);
     }
-    if (words.size() == 3 && words[0] == "client") {
-      return run_client(words[1], words[2]);
+    if (command == "client") {
+      return run_client(words[1], words[2], words[3]);
     }
   } catch (const std::exception& error) {
     std::cerr << "store_peer: " << error.what() << '\n';
     return 1;
   }
-  std::cerr << "usage: store_peer serve | store_peer client HOST PORT\n";
+  std::cerr << "usage: store_peer serve [SECRET] | client HOST PORT [SECRET]\n";
   return 2;
 }
