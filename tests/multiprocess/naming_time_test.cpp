@@ -1,4 +1,6 @@
 // How soon the others name a rank that is killed, or that called something else.
+#include "multiprocess/naming_time.h"
+
 #include <signal.h>
 
 #include <chrono>
@@ -20,15 +22,9 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Seconds = std::chrono::duration<double>;
 
-// What is promised for ranks of the dead one's node, and for the others. Code of a sanitizer takes
-// its time.
+// What is promised for ranks of the dead one's node.
 constexpr milliseconds kOnTheNode{kIsSanitized ? 1000 : 100};
-constexpr milliseconds kBetweenNodes{kIsSanitized ? 5000 : 1000};
-
-// A machine that does other things as well may be late now and then: one try in time will do.
-constexpr int kTries = 3;
 
 struct Death {
   std::string name;
@@ -46,17 +42,6 @@ struct Times {
   Seconds on_the_node{0};
   Seconds between_nodes{0};
 };
-
-// By when all of `ranks` have named it.
-Seconds time_to_name(Job& job,
-                     const std::vector<std::size_t>& ranks,
-                     const std::string& name,
-                     std::chrono::steady_clock::time_point start) {
-  for (const std::size_t rank : ranks) {
-    EXPECT_TRUE(job.processes().wait_for_output(rank, name));
-  }
-  return std::chrono::steady_clock::now() - start;
-}
 
 Times kill_once(const Death& death) {
   std::string roles(death.nodes.size(), 'b');

@@ -21,8 +21,11 @@
 #include <thread>
 #include <vector>
 
+#include "unisono/base/config.h"
+#include "unisono/base/deadline.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
+#include "unisono/store/tcp_store.h"
 
 #include "support/process.h"
 
@@ -240,6 +243,19 @@ void late(const std::string& operation) {
   unisono::destroy_process_group();
 }
 
+// Waits for a key that never comes, as a program does with a client of its own.
+void wait_in_store(const std::string&) {
+  const auto group = unisono::init_process_group();
+  const unisono::Environment environment = unisono::process_environment();
+  unisono::store::TcpStore store(
+      {.host = environment("MASTER_ADDR").value(),
+       .port = static_cast<std::uint16_t>(std::stoi(environment("MASTER_PORT").value())),
+       .secret = environment("UNISONO_SECRET").value()},
+      unisono::Deadline::after(std::chrono::seconds(30)));
+  print("waiting\n");
+  (void)store.get("never", unisono::Deadline::after(std::chrono::seconds(60)));
+}
+
 // What the process has in memory once it has done one thing with another rank.
 void idle(const std::string&) {
   const auto group = unisono::init_process_group();
@@ -327,6 +343,7 @@ int main(int argc, char** argv) {
       {"meet", meet},
       {"meet_with_a_child", meet_with_a_child},
       {"meet_again", meet_again},
+      {"wait_in_store", wait_in_store},
       {"disagree", disagree},
       {"again", again}};
   try {
