@@ -6,21 +6,21 @@
 #include <sys/types.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/frame.h"
 
 #include "expect.h"
 #include "input.h"
 #include "operation_tag.h"
+#include "sockets.h"
 
 namespace unisono::fuzz {
 namespace {
@@ -57,11 +57,8 @@ void talk(Input input) {
   for (std::vector<std::byte>& payload : payloads) {
     payload.resize(input.take_u8());
   }
-  std::array<int, 2> ends{};
-  expect(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) == 0,
-         "a socketpair can be made");
-  tcp::Connection connection(1, "rank 1", 0, Fd(ends[0]));
-  const Fd peer(ends[1]);
+  auto [ours, peer] = connected_sockets();
+  tcp::Connection connection(1, "rank 1", 0, std::move(ours));
   const std::span<const std::byte> written = input.take(kMaxWritten);
   const ssize_t n_written = ::send(peer.get(), written.data(), written.size(), MSG_NOSIGNAL);
   expect(n_written == static_cast<ssize_t>(written.size()), "the peer can write it all");

@@ -1,4 +1,4 @@
-// The 48 bytes before each payload between nodes, and the payload of an abort frame.
+// The 56 bytes before each payload between nodes, and the payload of an abort frame.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

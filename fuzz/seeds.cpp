@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "unisono/base/bytes.h"
+#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/data/testing/idx_writer.h"
 #include "unisono/launch/protocol.h"
@@ -23,9 +24,11 @@
 #include "unisono/store/log_format.h"
 #include "unisono/store/messages.h"
 #include "unisono/store/protocol.h"
+#include "unisono/transport/packet.h"
 #include "unisono/transport/tcp/frame.h"
 
 #include "operation_tag.h"
+#include "packet_bytes.h"
 
 namespace unisono::fuzz {
 namespace {
@@ -81,6 +84,66 @@ Bytes data_frame(std::uint32_t step, const Bytes& payload) {
   return join({Bytes(header.begin(), header.end()), payload});
 }
 
+struct NamedBytes {
+  const char* name;
+  Bytes bytes;
+};
+
+// One of each kind.
+std::vector<NamedBytes> every_packet() {
+  using transport::PacketKind;
+  using transport::PacketMemory;
+  const Bytes data = bytes_of("0123456789ab");
+  const auto n_bytes = static_cast<std::uint32_t>(data.size());
+  return {{"message",
+           packet_bytes({.kind = PacketKind::kMessage,
+                         .dtype = DType::kFloat32,
+                         .tag = 9,
+                         .n_bytes = n_bytes,
+                         .count = 3},
+                        "label",
+                        data)},
+          {"announce",
+           packet_bytes({.kind = PacketKind::kAnnounce,
+                         .dtype = DType::kFloat64,
+                         .memory = PacketMemory::kArena,
+                         .tag = -1,
+                         .number = 1,
+                         .count = 100'000,
+                         .place = 4096},
+                        "label",
+                        {})},
+          {"clear",
+           packet_bytes({.kind = PacketKind::kClear,
+                         .memory = PacketMemory::kArena,
+                         .number = 1,
+                         .count = 50'000,
+                         .place = 8192},
+                        "",
+                        {})},
+          {"data",
+           packet_bytes({.kind = PacketKind::kData, .number = 1, .n_bytes = n_bytes}, "", data)},
+          {"taken", packet_bytes({.kind = PacketKind::kTaken, .number = 1}, "", {})},
+          {"delivered", packet_bytes({.kind = PacketKind::kDelivered, .number = 1}, "", {})},
+          {"settle", packet_bytes({.kind = PacketKind::kSettle, .count = 70'000}, "", {})}};
+}
+
+void write_packets(const std::filesystem::path& root) {
+  const Corpus corpus(root, "packet");
+  Bytes all;
+  for (const auto& [name, bytes] : every_packet()) {
+    corpus.add(name, join({numbers({255}), bytes}));
+    all = join({all, bytes});
+  }
+  const Bytes bye = tcp::encode_bye(0);
+  const Bytes abort = tcp::encode_abort(0, Error(ErrorCode::kMismatch, "ranks disagree"));
+  corpus.add("all", join({numbers({255}), all, bye}));
+  corpus.add("in_parts", join({numbers({7}), all, bye}));
+  corpus.add("cut", join({numbers({255}), Bytes(all.begin(), all.begin() + 100)}));
+  corpus.add("bye", join({numbers({255}), bye}));
+  corpus.add("abort_behind_packets", join({numbers({3}), all, abort}));
+}
+
 void write_frames(const std::filesystem::path& root) {
   const Bytes abort = tcp::encode_abort(0, Error(ErrorCode::kMismatch, "ranks disagree"));
   const Bytes first = data_frame(0, bytes_of("0123456789ab"));
@@ -89,6 +152,12 @@ void write_frames(const std::filesystem::path& root) {
   frame.add("data", data_frame(0, {}));
   frame.add("abort", abort);
   frame.add("bye", tcp::encode_bye(0));
+  frame.add("packet", every_packet().front().bytes);
+  frame.add("standing",
+            tcp::encode_standing({.sequence = operation_tag().sequence,
+                                  .descriptor = operation_tag().descriptor,
+                                  .has_finished = true}));
+  frame.add("ask", tcp::encode_ask());
   const Corpus connection(root, "connection");
   connection.add("one_receive", join({numbers({1, 12}), first}));
   connection.add("two_receives", join({numbers({2, 12, 3}), first, second}));
@@ -155,12 +224,7 @@ Bytes with_keys(store::Opcode opcode) {
   return store::begin(opcode, std::vector<std::string>{"a", "b"}).bytes();
 }
 
-struct NamedRequest {
-  const char* name;
-  Bytes bytes;
-};
-
-std::vector<NamedRequest> every_request() {
+std::vector<NamedBytes> every_request() {
   using store::begin;
   using store::Opcode;
   return {{"validate", validate()},
@@ -198,7 +262,7 @@ void write_store(const std::filesystem::path& root) {
   using store::Opcode;
   const Corpus requests(root, "store_requests");
   const Corpus session(root, "store_session");
-  for (const NamedRequest& request : every_request()) {
+  for (const NamedBytes& request : every_request()) {
     requests.add(request.name, join({numbers({255}), request.bytes}));
     session.add(request.name, join({numbers({1}), step(0, request.bytes)}));
   }
@@ -324,6 +388,7 @@ int main(int argc, char** argv) {
   }
   try {
     unisono::fuzz::write_frames(argv[1]);
+    unisono::fuzz::write_packets(argv[1]);
     unisono::fuzz::write_hellos(argv[1]);
     unisono::fuzz::write_store(argv[1]);
     unisono::fuzz::write_store_log(argv[1]);

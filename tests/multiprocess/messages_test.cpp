@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <ostream>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +21,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 using Nodes = std::vector<std::string>;
 
@@ -76,6 +78,40 @@ INSTANTIATE_TEST_SUITE_P(Talks,
                                            Talk{"ring", {"a", "b", "c", "d"}, 4},
                                            Talk{"pairs", {"a", "a", "b", "b"}, 4},
                                            Talk{"pairs", {"a", "a", "a", "a"}, 0}));
+
+// Each rank reaches the store, then has the others' addresses, and then connections come as they
+// are needed.
+TEST(DebugLog, ShowsHowRanksMeetStepByStep) {
+  constexpr std::size_t kWorldSize = 4;
+  Job job({.world_size = kWorldSize,
+           .mode = {"connections", "pairs"},
+           .nodes = {"a", "b", "c", "d"},
+           .variables = {{"UNISONO_LOG", "debug"}}});
+  job.start_all();
+  ASSERT_TRUE(job.processes().wait_for_output(0, "before: 0\n"));
+  const std::string opened = " has opened a connection for messages\n";
+  EXPECT_THAT(job.processes().describe(), Not(HasSubstr(opened)));
+  for (std::size_t rank = 0; rank < kWorldSize; ++rank) {
+    job.processes().close_stdin(rank);
+  }
+  std::set<std::set<std::size_t>> pairs;
+  const std::vector<ProcessResult> results = job.processes().finish();
+  for (std::size_t rank = 0; rank < kWorldSize; ++rank) {
+    const std::string& err = results[rank].err;
+    const std::size_t store = err.find("debug: rendezvous: has reached the store at MASTER_ADDR=");
+    const std::size_t addresses = err.find("debug: rendezvous: has the addresses of all 4 ranks");
+    ASSERT_NE(addresses, std::string::npos) << err;
+    EXPECT_LT(store, addresses) << err;
+    EXPECT_LT(addresses, err.find(opened)) << err;
+    for (std::size_t peer = 0; peer < kWorldSize; ++peer) {
+      if (err.find("debug: rank " + std::to_string(peer) + " at 127.0.0.1:") != std::string::npos) {
+        pairs.insert({rank, peer});
+      }
+    }
+  }
+  EXPECT_EQ(pairs.size(), kWorldSize * (kWorldSize - 1) / 2);
+  EXPECT_THAT(results[0].out, HasSubstr("after: 6\n"));
+}
 
 class Ring : public ::testing::TestWithParam<Nodes> {};
 

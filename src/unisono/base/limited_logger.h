@@ -20,6 +20,9 @@ class LimitedLogger {
                          std::size_t most = 100,
                          std::chrono::seconds period = std::chrono::seconds(10));
 
+  /// For what strangers can't cause: without a limit.
+  void debug(std::string_view text) const { logger_.debug(text); }
+
   void warning(std::string_view text, Time now = Deadline::Clock::now());
 
  private:

@@ -182,6 +182,8 @@ void Doorkeeper::finish(int fd) {
   loop_.remove(fd);
   loop_.cancel_timer(visitor.timer);
   const net::HelloInfo member = theirs;
+  logger_.debug(fmt::format(
+      "rank {} at {} has opened a connection for {}", member.rank, visitor.name, member.purpose));
   Fd socket = std::move(visitor.socket);
   visitors_.erase(fd);
   strangers_.remove(static_cast<std::uint64_t>(fd));

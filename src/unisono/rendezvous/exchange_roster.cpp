@@ -83,7 +83,15 @@ class Meeting {
     }
   }
 
-  Roster wait(Deadline deadline) { return read(wait_until_ready(deadline)); }
+  Roster wait(Deadline deadline) {
+    Roster roster = read(wait_until_ready(deadline));
+    options_.logger.debug(
+        fmt::format("rendezvous: has the addresses of all {} ranks; its own is {} port {}",
+                    roster.world_size(),
+                    self_.member.address,
+                    self_.member.port));
+    return roster;
+  }
 
  private:
   [[nodiscard]] std::string key(const std::string& name) const { return prefix_ + name; }

@@ -106,7 +106,13 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
     const Deadline next = earlier(deadline, Deadline::at(start + patience));
     std::string reason;
     try {
-      return std::make_shared<store::TcpStore>(store_options(config, assignment, secret), next);
+      auto store =
+          std::make_shared<store::TcpStore>(store_options(config, assignment, secret), next);
+      logger.debug(
+          fmt::format("rendezvous: has reached the store at MASTER_ADDR={}, MASTER_PORT={}",
+                      assignment.master_addr,
+                      assignment.master_port));
+      return store;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kTimeout) {
         throw;

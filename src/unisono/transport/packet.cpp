@@ -33,8 +33,4 @@ bool is_plausible(const Packet& packet) noexcept {
   return false;
 }
 
-std::int64_t message_bytes(const Packet& packet) noexcept {
-  return packet.count * static_cast<std::int64_t>(size_of(packet.dtype));
-}
-
 }  // namespace unisono::transport

@@ -50,7 +50,4 @@ inline constexpr std::size_t kMaxLabelBytes = 120;
 /// False for what no correct sender would send.
 [[nodiscard]] bool is_plausible(const Packet& packet) noexcept;
 
-/// Bytes of `count` elements; the packet is plausible.
-[[nodiscard]] std::int64_t message_bytes(const Packet& packet) noexcept;
-
 }  // namespace unisono::transport

@@ -122,6 +122,9 @@ void Messages::answer_clear(MessagePeer& peer, const Packet& packet) {
   Message& message = is_shared ? find_waiting(peer, peer.announced, packet.number)
                                : take_waiting(peer, peer.announced, packet.number);
   if (packet.memory == PacketMemory::kPrivate) {
+    if (is_shared) {
+      throw corrupt(peer, "asked for a part of a message in segments");
+    }
     queue_segment(peer, message);
     return;
   }

@@ -259,6 +259,17 @@ TEST(Messages, OfAPeerThatErrsAreErrors) {
   }
 }
 
+TEST(Messages, ThatArePartlyReadByTheirReceiverDoNotGoInSegmentsToo) {
+  Pair pair;
+  std::vector<std::byte> bytes(100'000);
+  const Message& send = pair.ranks[1]->post(true, 0, 1, buffer_of(bytes));
+  const transport::Packet clear{
+      .kind = transport::PacketKind::kClear, .number = send.number, .count = 1};
+  ASSERT_TRUE(pair.ranks[0]->channel_to(1)->send(clear, "", {}));
+  EXPECT_THROW((void)pair.ranks[1]->progress(), Error);
+  EXPECT_FALSE(send.has_ended);
+}
+
 TEST(Messages, WithOneTagFindTheReceivesInTheOrderOfTheirPosts) {
   Pair pair;
   std::deque<std::vector<std::byte>> received;

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "unisono/net/io.h"
+#include "unisono/transport/packet.h"
+#include "unisono/transport/tcp/frame.h"
+#include "unisono/transport/tcp/packet_stream.h"
+
+#include "expect.h"
+#include "sockets.h"
+
+namespace unisono::fuzz {
+
+/// What the library's sender writes for a packet; not more than a socket's queue has room for.
+inline std::vector<std::byte> packet_bytes(const transport::Packet& packet,
+                                           std::string_view label,
+                                           std::span<const std::byte> payload) {
+  constexpr std::size_t kFieldBytes = 32;
+  auto [ours, theirs] = connected_sockets();
+  tcp::PacketStream sender("rank 0", std::move(ours));
+  expect(sender.send(packet, label, payload), "a socket has room for the packet");
+  std::vector<std::byte> bytes(tcp::kFrameBytes + kFieldBytes + transport::kMaxLabelBytes +
+                               payload.size());
+  bytes.resize(net::read_some(theirs.get(), bytes).n_bytes);
+  return bytes;
+}
+
+}  // namespace unisono::fuzz
