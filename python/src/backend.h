@@ -20,6 +20,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
 
+#include "arguments.h"
 #include "connect.h"
 #include "future_runner.h"
 #include "options.h"
@@ -149,11 +150,19 @@ class Backend final : public c10d::Backend {
 
   // Does the operation in the one or the other of the core's forms, which are the same.
   template <class Blocking, class Async>
-  WorkHandle run(
-      bool is_async, OperationInfo info, Staging staging, Blocking&& blocking, Async&& async);
+  WorkHandle run(const Arguments& arguments,
+                 bool is_async,
+                 OperationInfo info,
+                 Staging staging,
+                 Blocking&& blocking,
+                 Async&& async);
   // Does several of the core's operations, which `begin` returns, at the same time.
   template <class Begin>
-  WorkHandle run_all(bool is_async, OperationInfo info, Staging staging, Begin&& begin);
+  WorkHandle run_all(const Arguments& arguments,
+                     bool is_async,
+                     OperationInfo info,
+                     Staging staging,
+                     Begin&& begin);
   WorkHandle follow(c10::intrusive_ptr<Work> work,
                     std::vector<unisono::Work> parts,
                     Staging staging);
@@ -164,7 +173,7 @@ class Backend final : public c10d::Backend {
   void note_coalesced(const c10::intrusive_ptr<Work>& work) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] AllReduceOptions all_reduce_options(const c10d::AllreduceOptions& options,
                                                     DType dtype,
-                                                    const char* operation) const;
+                                                    const Arguments& arguments) const;
   // In a child of fork() there are no threads to end, and the group is the parent's.
   [[nodiscard]] bool is_in_child() const;
 
