@@ -58,7 +58,10 @@ class Backend final : public c10d::Backend {
 
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
 
-  bool supportsCoalescing() const override { return true; }
+  /// No, so that torch's batch_isend_irecv() begins one message after the other, which is the same
+  /// here. Its other way leaves the group in pieces where one of them is refused: torch then notes
+  /// down the calls that follow instead of making them.
+  bool supportsCoalescing() const override { return false; }
 
   /// From here on, until endCoalescing() of the same thread returns one Work for all of them, what
   /// the thread begins.

@@ -76,6 +76,23 @@ def leave_after_refused(rank: int, world: int) -> None:
     assert 'refused a call for wrong arguments: "reduce_scatter_tensor: ' in text, text
 
 
+def batch_with_a_refused_message(rank: int, world: int) -> None:
+    t = torch.ones(2)
+    wrong = torch.ones(1).expand(2)
+    batch = [
+        dist.P2POp(dist.isend, t, 1 - rank),
+        dist.P2POp(dist.irecv, wrong, 1 - rank),
+    ]
+    caught(RuntimeError, "memory location", lambda: dist.batch_isend_irecv(batch))
+    received = torch.zeros(2)
+    batch = [dist.P2POp(dist.irecv, received, 1 - rank)]
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+    assert received.tolist() == [1, 1]
+    dist.all_reduce(t)
+    assert t.tolist() == [world, world]
+
+
 class RefusedCalls(unittest.TestCase):
     def test_name_rank_call_and_group(self) -> None:
         run(names, 2)
@@ -85,6 +102,9 @@ class RefusedCalls(unittest.TestCase):
 
     def test_are_named_when_the_rank_has_left(self) -> None:
         run(leave_after_refused, 2)
+
+    def test_leave_the_group_whole_within_a_batch(self) -> None:
+        run(batch_with_a_refused_message, 2)
 
 
 if __name__ == "__main__":
