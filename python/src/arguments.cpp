@@ -7,12 +7,17 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "unisono/comm/process_group.h"
+
 #include "errors.h"
 
 namespace unisono::python {
 
+Arguments::Arguments(ProcessGroup& group, const char* call)
+    : group_(&group), call_(call), world_size_(group.world_size()) {}
+
 void Arguments::reject(const std::string& problem) const {
-  python::reject(operation_, problem);
+  throw_translated(group_->refuse(call_, problem));
 }
 
 void Arguments::require_root(std::int64_t root) const {

@@ -1,18 +1,49 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include "unisono/base/error.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/comm/refused_call.h"
+
+#include "errors.h"
 
 namespace unisono::python {
 
-/// What torch.distributed demands of the arguments of an operation; each throws RuntimeError that
-/// begins with the operation's name.
+/// What torch.distributed demands of the arguments of one call. Each throws RuntimeError that
+/// begins with the rank and the call's name in Python; ranks that wait for this one hear of it.
 class Arguments {
  public:
-  Arguments(const char* operation, int rank, int world_size)
-      : operation_(operation), rank_(rank), world_size_(world_size) {}
+  /// Both outlive it.
+  Arguments(ProcessGroup& group, const char* call);
+
+  /// What the function returns. A call that the core refuses is refused as above; other errors are
+  /// translated.
+  template <class Function>
+  decltype(auto) checked(Function&& function) const {
+    try {
+      return function();
+    } catch (const RefusedCall& error) {
+      reject(error.problem());
+    } catch (const Error& error) {
+      throw_translated(error);
+    }
+  }
+
+  /// Calls a check of torch's own.
+  template <class Check>
+  void checked_by_torch(Check&& check) const {
+    try {
+      check();
+    } catch (const c10::Error& error) {
+      reject(error.what_without_backtrace());
+    }
+  }
 
   void require_root(std::int64_t root) const;
   void require_peer(int peer) const;
@@ -40,8 +71,8 @@ class Arguments {
   [[noreturn]] void reject(const std::string& problem) const;
 
  private:
-  const char* operation_;
-  int rank_;
+  ProcessGroup* group_;
+  const char* call_;
   int world_size_;
 };
 

@@ -20,6 +20,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
 
+#include "arguments.h"
 #include "connect.h"
 #include "future_runner.h"
 #include "options.h"
@@ -57,7 +58,10 @@ class Backend final : public c10d::Backend {
 
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
 
-  bool supportsCoalescing() const override { return true; }
+  /// No, so that torch's batch_isend_irecv() begins one message after the other, which is the same
+  /// here. Its other way leaves the group in pieces where one of them is refused: torch then notes
+  /// down the calls that follow instead of making them.
+  bool supportsCoalescing() const override { return false; }
 
   /// From here on, until endCoalescing() of the same thread returns one Work for all of them, what
   /// the thread begins.
@@ -149,11 +153,19 @@ class Backend final : public c10d::Backend {
 
   // Does the operation in the one or the other of the core's forms, which are the same.
   template <class Blocking, class Async>
-  WorkHandle run(
-      bool is_async, OperationInfo info, Staging staging, Blocking&& blocking, Async&& async);
+  WorkHandle run(const Arguments& arguments,
+                 bool is_async,
+                 OperationInfo info,
+                 Staging staging,
+                 Blocking&& blocking,
+                 Async&& async);
   // Does several of the core's operations, which `begin` returns, at the same time.
   template <class Begin>
-  WorkHandle run_all(bool is_async, OperationInfo info, Staging staging, Begin&& begin);
+  WorkHandle run_all(const Arguments& arguments,
+                     bool is_async,
+                     OperationInfo info,
+                     Staging staging,
+                     Begin&& begin);
   WorkHandle follow(c10::intrusive_ptr<Work> work,
                     std::vector<unisono::Work> parts,
                     Staging staging);
@@ -164,7 +176,7 @@ class Backend final : public c10d::Backend {
   void note_coalesced(const c10::intrusive_ptr<Work>& work) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] AllReduceOptions all_reduce_options(const c10d::AllreduceOptions& options,
                                                     DType dtype,
-                                                    const char* operation) const;
+                                                    const Arguments& arguments) const;
   // In a child of fork() there are no threads to end, and the group is the parent's.
   [[nodiscard]] bool is_in_child() const;
 

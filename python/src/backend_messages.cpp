@@ -24,21 +24,22 @@ namespace unisono::python {
 using c10d::OpType;
 
 Backend::WorkHandle Backend::send(Tensors& tensors, int to, int tag) {
-  const Arguments arguments("send", getRank(), getSize());
+  const Arguments arguments(*group_, "send");
   arguments.require_single(tensors, "tensor list");
   arguments.require_dense(tensors);
   arguments.require_peer(to);
   const SendOptions core{.tag = tag, .timeout = timeout_.load()};
-  Staging staging;
+  Staging staging(arguments);
   const Buffer buffer = staging.input(tensors.front());
-  return run_all(
-      true, describe(OpType::SEND, "unisono:send", tensors, tensors), std::move(staging), [&] {
-        return std::vector<unisono::Work>{group_->send_async(buffer, to, core)};
-      });
+  return run_all(arguments,
+                 true,
+                 describe(OpType::SEND, "unisono:send", tensors, tensors),
+                 std::move(staging),
+                 [&] { return std::vector<unisono::Work>{group_->send_async(buffer, to, core)}; });
 }
 
 Backend::WorkHandle Backend::recv(Tensors& tensors, int from, int tag) {
-  Arguments("recv", getRank(), getSize()).require_peer(from);
+  Arguments(*group_, "recv").require_peer(from);
   return receive(tensors, from, tag, OpType::RECV, "unisono:recv");
 }
 
@@ -48,23 +49,25 @@ Backend::WorkHandle Backend::recvAnysource(Tensors& tensors, int tag) {
 
 Backend::WorkHandle Backend::receive(
     Tensors& tensors, int from, int tag, OpType type, const char* title) {
-  const Arguments arguments("recv", getRank(), getSize());
+  const Arguments arguments(*group_, "recv");
   arguments.require_single(tensors, "tensor list");
   arguments.require_dense(tensors);
   const RecvOptions core{.tag = tag, .timeout = timeout_.load()};
-  Staging staging;
+  Staging staging(arguments);
   const Buffer buffer = staging.output(tensors.front());
-  return run_all(true, describe(type, title, tensors, tensors), std::move(staging), [&] {
+  return run_all(arguments, true, describe(type, title, tensors, tensors), std::move(staging), [&] {
     return std::vector<unisono::Work>{group_->recv_async(buffer, from, core)};
   });
 }
 
 Backend::WorkHandle Backend::barrier(const c10d::BarrierOptions& options) {
+  const Arguments arguments(*group_, "barrier");
   const unisono::BarrierOptions core{.timeout = timeout(options.timeout)};
   return run(
+      arguments,
       options.asyncOp,
       describe(OpType::BARRIER, "unisono:barrier", {}, {}),
-      Staging(),
+      Staging(arguments),
       [&] { group_->barrier(core); },
       [&] { return group_->barrier_async(core); });
 }

@@ -24,8 +24,9 @@ namespace {
 // Elements for each rank, from rows for each rank; no rows named means equal shares.
 std::vector<std::int64_t> counts_of(const std::vector<std::int64_t>& splits,
                                     const at::Tensor& tensor,
+                                    const Arguments& arguments,
                                     int world_size) {
-  c10d::checkSplitSizes(splits, tensor, world_size);
+  arguments.checked_by_torch([&] { c10d::checkSplitSizes(splits, tensor, world_size); });
   const std::int64_t n_rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   const std::int64_t row = n_rows == 0 ? 0 : tensor.numel() / n_rows;
   std::vector<std::int64_t> counts;
@@ -40,7 +41,7 @@ std::vector<std::int64_t> counts_of(const std::vector<std::int64_t>& splits,
 }  // namespace
 
 Backend::WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  const Arguments arguments("broadcast", getRank(), getSize());
+  const Arguments arguments(*group_, "broadcast");
   arguments.require_root(options.rootRank);
   if (options.rootTensor != 0) {
     arguments.reject("invalid root tensor: " + std::to_string(options.rootTensor));
@@ -49,10 +50,11 @@ Backend::WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOp
   arguments.require_dense(tensors);
   const unisono::BroadcastOptions core{.root = static_cast<int>(options.rootRank),
                                        .timeout = timeout(options.timeout)};
-  Staging staging;
+  Staging staging(arguments);
   const bool is_root = options.rootRank == getRank();
   const Buffer buffer = is_root ? staging.input(tensors.front()) : staging.output(tensors.front());
   return run(
+      arguments,
       options.asyncOp,
       describe(OpType::BROADCAST, "unisono:broadcast", tensors, tensors),
       std::move(staging),
@@ -63,7 +65,7 @@ Backend::WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOp
 Backend::WorkHandle Backend::allgather(std::vector<Tensors>& outputs,
                                        Tensors& inputs,
                                        const c10d::AllgatherOptions& options) {
-  const Arguments arguments("allgather", getRank(), getSize());
+  const Arguments arguments(*group_, "all_gather");
   arguments.require_some(inputs, "input tensor list");
   arguments.require_single(inputs, "input tensor list");
   arguments.require_one_list_for_all(outputs, "output");
@@ -72,10 +74,11 @@ Backend::WorkHandle Backend::allgather(std::vector<Tensors>& outputs,
   arguments.require_dense(blocks);
   arguments.require_alike(inputs.front(), blocks);
   const AllGatherOptions core{.timeout = timeout(options.timeout)};
-  Staging staging;
+  Staging staging(arguments);
   const Buffer in = staging.input(inputs.front());
   const std::vector<Buffer> outs = staging.outputs(blocks);
   return run(
+      arguments,
       options.asyncOp,
       describe(OpType::ALLGATHER, "unisono:all_gather", inputs, blocks),
       std::move(staging),
@@ -93,7 +96,7 @@ Backend::WorkHandle Backend::_allgather_base(at::Tensor& output,
 
 Backend::WorkHandle Backend::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
-  const Arguments arguments("all_gather_into_tensor", getRank(), getSize());
+  const Arguments arguments(*group_, "all_gather_into_tensor");
   arguments.require_pairs(outputs, inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (outputs[i].numel() != inputs[i].numel() * getSize()) {
@@ -101,11 +104,12 @@ Backend::WorkHandle Backend::allgather_into_tensor_coalesced(
     }
   }
   const AllGatherOptions core{.timeout = timeout(options.timeout)};
-  Staging staging;
+  Staging staging(arguments);
   const std::vector<Buffer> ins = staging.inputs(inputs);
   const std::vector<Buffer> outs = staging.outputs(outputs);
   const bool is_one = ins.size() == 1;
   return run(
+      arguments,
       options.asyncOp,
       describe(is_one ? OpType::_ALLGATHER_BASE : OpType::ALLGATHER_COALESCED,
                "unisono:all_gather",
@@ -129,7 +133,7 @@ Backend::WorkHandle Backend::allgather_into_tensor_coalesced(
 Backend::WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs,
                                                  Tensors& inputs,
                                                  const c10d::AllgatherOptions& options) {
-  const Arguments arguments("allgather_coalesced", getRank(), getSize());
+  const Arguments arguments(*group_, "all_gather_coalesced");
   arguments.require_some(inputs, "input tensor list");
   arguments.require_dense(inputs);
   if (outputs.size() != static_cast<std::size_t>(getSize())) {
@@ -148,7 +152,7 @@ Backend::WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs,
     all.insert(all.end(), of_rank.begin(), of_rank.end());
   }
   const AllGatherOptions core{.timeout = timeout(options.timeout)};
-  Staging staging;
+  Staging staging(arguments);
   const std::vector<Buffer> ins = staging.inputs(inputs);
   std::vector<std::vector<Buffer>> outs(inputs.size());
   for (const Tensors& of_rank : outputs) {
@@ -156,7 +160,8 @@ Backend::WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs,
       outs[i].push_back(staging.output(of_rank[i]));
     }
   }
-  return run_all(options.asyncOp,
+  return run_all(arguments,
+                 options.asyncOp,
                  describe(OpType::ALLGATHER_COALESCED, "unisono:all_gather", inputs, all),
                  std::move(staging),
                  [&] {
@@ -171,7 +176,7 @@ Backend::WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs,
 Backend::WorkHandle Backend::gather(std::vector<Tensors>& outputs,
                                     Tensors& inputs,
                                     const c10d::GatherOptions& options) {
-  const Arguments arguments("gather", getRank(), getSize());
+  const Arguments arguments(*group_, "gather");
   arguments.require_root(options.rootRank);
   arguments.require_single(inputs, "input tensor list");
   arguments.require_dense(inputs);
@@ -187,10 +192,11 @@ Backend::WorkHandle Backend::gather(std::vector<Tensors>& outputs,
   }
   const unisono::GatherOptions core{.root = static_cast<int>(options.rootRank),
                                     .timeout = timeout(options.timeout)};
-  Staging staging;
+  Staging staging(arguments);
   const Buffer in = staging.input(inputs.front());
   const std::vector<Buffer> outs = staging.outputs(blocks);
   return run(
+      arguments,
       options.asyncOp,
       describe(OpType::GATHER, "unisono:gather", inputs, blocks),
       std::move(staging),
@@ -201,7 +207,7 @@ Backend::WorkHandle Backend::gather(std::vector<Tensors>& outputs,
 Backend::WorkHandle Backend::scatter(Tensors& outputs,
                                      std::vector<Tensors>& inputs,
                                      const c10d::ScatterOptions& options) {
-  const Arguments arguments("scatter", getRank(), getSize());
+  const Arguments arguments(*group_, "scatter");
   arguments.require_root(options.rootRank);
   arguments.require_single(outputs, "output tensor list");
   arguments.require_dense(outputs);
@@ -217,10 +223,11 @@ Backend::WorkHandle Backend::scatter(Tensors& outputs,
   }
   const unisono::ScatterOptions core{.root = static_cast<int>(options.rootRank),
                                      .timeout = timeout(options.timeout)};
-  Staging staging;
+  Staging staging(arguments);
   const std::vector<Buffer> ins = staging.inputs(blocks);
   const Buffer out = staging.output(outputs.front());
   return run(
+      arguments,
       options.asyncOp,
       describe(OpType::SCATTER, "unisono:scatter", blocks, outputs),
       std::move(staging),
@@ -233,17 +240,18 @@ Backend::WorkHandle Backend::alltoall_base(at::Tensor& output,
                                            std::vector<std::int64_t>& output_splits,
                                            std::vector<std::int64_t>& input_splits,
                                            const c10d::AllToAllOptions& options) {
-  const Arguments arguments("alltoall_base", getRank(), getSize());
+  const Arguments arguments(*group_, "all_to_all_single");
   const Tensors both{input, output};
   arguments.require_dense(both);
   arguments.require_same_type(input, both);
   unisono::AllToAllOptions core{.timeout = timeout(options.timeout)};
-  core.in_counts = counts_of(input_splits, input, getSize());
-  core.out_counts = counts_of(output_splits, output, getSize());
-  Staging staging;
+  core.in_counts = counts_of(input_splits, input, arguments, getSize());
+  core.out_counts = counts_of(output_splits, output, arguments, getSize());
+  Staging staging(arguments);
   const Buffer in = staging.input(input);
   const Buffer out = staging.output(output);
   return run(
+      arguments,
       options.asyncOp,
       describe(OpType::ALLTOALL_BASE, "unisono:all_to_all", {input}, {output}),
       std::move(staging),
@@ -254,7 +262,7 @@ Backend::WorkHandle Backend::alltoall_base(at::Tensor& output,
 Backend::WorkHandle Backend::alltoall(Tensors& outputs,
                                       Tensors& inputs,
                                       const c10d::AllToAllOptions& options) {
-  const Arguments arguments("alltoall", getRank(), getSize());
+  const Arguments arguments(*group_, "all_to_all");
   const auto world_size = static_cast<std::size_t>(getSize());
   if (inputs.size() != world_size || outputs.size() != world_size) {
     arguments.reject("requires input and output lists with a tensor for each of the " +
@@ -266,10 +274,11 @@ Backend::WorkHandle Backend::alltoall(Tensors& outputs,
   arguments.require_same_type(inputs.front(), inputs);
   arguments.require_same_type(inputs.front(), outputs);
   const unisono::AllToAllOptions core{.timeout = timeout(options.timeout)};
-  Staging staging;
+  Staging staging(arguments);
   const std::vector<Buffer> ins = staging.inputs(inputs);
   const std::vector<Buffer> outs = staging.outputs(outputs);
   return run(
+      arguments,
       options.asyncOp,
       describe(OpType::ALLTOALL, "unisono:all_to_all", inputs, outputs),
       std::move(staging),

@@ -21,8 +21,8 @@ using c10d::OpType;
 
 AllReduceOptions Backend::all_reduce_options(const c10d::AllreduceOptions& options,
                                              DType dtype,
-                                             const char* operation) const {
-  const ReduceOp op = reduce_op_of(options.reduceOp, operation);
+                                             const Arguments& arguments) const {
+  const ReduceOp op = reduce_op_of(options.reduceOp, arguments);
   return {.op = op,
           .timeout = timeout(options.timeout),
           .label = {},
@@ -30,16 +30,17 @@ AllReduceOptions Backend::all_reduce_options(const c10d::AllreduceOptions& optio
 }
 
 Backend::WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  const Arguments arguments("allreduce", getRank(), getSize());
+  const Arguments arguments(*group_, "all_reduce");
   arguments.require_single(tensors, "tensor list");
   if (tensors.front().is_sparse()) {
     return all_reduce_sparse(tensors, options);
   }
   arguments.require_dense(tensors);
-  Staging staging;
+  Staging staging(arguments);
   const Buffer buffer = staging.in_out(tensors.front());
-  const AllReduceOptions core = all_reduce_options(options, buffer.dtype, "allreduce");
+  const AllReduceOptions core = all_reduce_options(options, buffer.dtype, arguments);
   return run(
+      arguments,
       options.asyncOp,
       describe(OpType::ALLREDUCE, "unisono:all_reduce", tensors, tensors),
       std::move(staging),
@@ -54,18 +55,18 @@ Backend::WorkHandle Backend::allreduce_sparse(Tensors& tensors,
 
 Backend::WorkHandle Backend::allreduce_coalesced(Tensors& tensors,
                                                  const c10d::AllreduceCoalescedOptions& options) {
-  const Arguments arguments("allreduce_coalesced", getRank(), getSize());
+  const Arguments arguments(*group_, "all_reduce_coalesced");
   arguments.require_some(tensors, "tensor list");
   arguments.require_dense(tensors);
   arguments.require_same_type(tensors.front(), tensors);
-  Staging staging;
+  Staging staging(arguments);
   std::vector<Buffer> buffers;
   for (const at::Tensor& tensor : tensors) {
     buffers.push_back(staging.in_out(tensor));
   }
-  const AllReduceOptions core =
-      all_reduce_options(options, buffers.front().dtype, "allreduce_coalesced");
+  const AllReduceOptions core = all_reduce_options(options, buffers.front().dtype, arguments);
   return run(
+      arguments,
       options.asyncOp,
       describe(OpType::ALLREDUCE_COALESCED, "unisono:all_reduce", tensors, tensors),
       std::move(staging),
@@ -74,7 +75,7 @@ Backend::WorkHandle Backend::allreduce_coalesced(Tensors& tensors,
 }
 
 Backend::WorkHandle Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  const Arguments arguments("reduce", getRank(), getSize());
+  const Arguments arguments(*group_, "reduce");
   arguments.require_root(options.rootRank);
   if (options.rootTensor != 0) {
     arguments.reject("invalid root tensor: " + std::to_string(options.rootTensor));
@@ -82,13 +83,14 @@ Backend::WorkHandle Backend::reduce(Tensors& tensors, const c10d::ReduceOptions&
   arguments.require_single(tensors, "tensor list");
   arguments.require_dense(tensors);
   const unisono::ReduceOptions core{.root = static_cast<int>(options.rootRank),
-                                    .op = reduce_op_of(options.reduceOp, "reduce"),
+                                    .op = reduce_op_of(options.reduceOp, arguments),
                                     .timeout = timeout(options.timeout)};
-  Staging staging;
+  Staging staging(arguments);
   const bool is_root = options.rootRank == getRank();
   const Buffer in = is_root ? staging.in_out(tensors.front()) : staging.input(tensors.front());
   const Buffer out = is_root ? in : Buffer();
   return run(
+      arguments,
       options.asyncOp,
       describe(OpType::REDUCE, "unisono:reduce", tensors, tensors),
       std::move(staging),
@@ -99,19 +101,20 @@ Backend::WorkHandle Backend::reduce(Tensors& tensors, const c10d::ReduceOptions&
 Backend::WorkHandle Backend::reduce_scatter(Tensors& outputs,
                                             std::vector<Tensors>& inputs,
                                             const c10d::ReduceScatterOptions& options) {
-  const Arguments arguments("reduce_scatter", getRank(), getSize());
+  const Arguments arguments(*group_, "reduce_scatter");
   arguments.require_single(outputs, "output tensor list");
   arguments.require_one_list_for_all(inputs, "input");
   const Tensors& blocks = inputs.front();
   arguments.require_dense(outputs);
   arguments.require_dense(blocks);
   arguments.require_same_type(outputs.front(), blocks);
-  const unisono::ReduceScatterOptions core{.op = reduce_op_of(options.reduceOp, "reduce_scatter"),
+  const unisono::ReduceScatterOptions core{.op = reduce_op_of(options.reduceOp, arguments),
                                            .timeout = timeout(options.timeout)};
-  Staging staging;
+  Staging staging(arguments);
   const std::vector<Buffer> ins = staging.inputs(blocks);
   const Buffer out = staging.output(outputs.front());
   return run(
+      arguments,
       options.asyncOp,
       describe(OpType::REDUCE_SCATTER, "unisono:reduce_scatter", blocks, outputs),
       std::move(staging),
@@ -129,21 +132,21 @@ Backend::WorkHandle Backend::_reduce_scatter_base(at::Tensor& output,
 
 Backend::WorkHandle Backend::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
-  const char* const operation = "reduce_scatter_tensor";
-  const Arguments arguments(operation, getRank(), getSize());
+  const Arguments arguments(*group_, "reduce_scatter_tensor");
   arguments.require_pairs(outputs, inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].numel() != outputs[i].numel() * getSize()) {
       arguments.reject("input tensor must be the same size as output size times world size");
     }
   }
-  const unisono::ReduceScatterOptions core{.op = reduce_op_of(options.reduceOp, operation),
+  const unisono::ReduceScatterOptions core{.op = reduce_op_of(options.reduceOp, arguments),
                                            .timeout = timeout(options.timeout)};
-  Staging staging;
+  Staging staging(arguments);
   const std::vector<Buffer> ins = staging.inputs(inputs);
   const std::vector<Buffer> outs = staging.outputs(outputs);
   const bool is_one = ins.size() == 1;
   return run(
+      arguments,
       options.asyncOp,
       describe(is_one ? OpType::_REDUCE_SCATTER_BASE : OpType::REDUCE_SCATTER_TENSOR_COALESCED,
                "unisono:reduce_scatter",

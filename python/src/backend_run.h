@@ -6,6 +6,7 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "arguments.h"
 #include "backend.h"
 #include "errors.h"
 #include "staging.h"
@@ -38,16 +39,20 @@ void Backend::run_on_core(Function&& function) {
 }
 
 template <class Blocking, class Async>
-Backend::WorkHandle Backend::run(
-    bool is_async, OperationInfo info, Staging staging, Blocking&& blocking, Async&& async) {
+Backend::WorkHandle Backend::run(const Arguments& arguments,
+                                 bool is_async,
+                                 OperationInfo info,
+                                 Staging staging,
+                                 Blocking&& blocking,
+                                 Async&& async) {
   if (is_async) {
-    return run_all(true, std::move(info), std::move(staging), [&] {
+    return run_all(arguments, true, std::move(info), std::move(staging), [&] {
       return std::vector<unisono::Work>{async()};
     });
   }
   const UnderWay under_way(*n_under_way_);
   auto work = c10::make_intrusive<Work>(getRank(), std::move(info));
-  return with_translated_errors([&]() -> WorkHandle {
+  return arguments.checked([&]() -> WorkHandle {
     blocking();
     staging.copy_back();
     work->end(nullptr);
@@ -56,12 +61,10 @@ Backend::WorkHandle Backend::run(
 }
 
 template <class Begin>
-Backend::WorkHandle Backend::run_all(bool is_async,
-                                     OperationInfo info,
-                                     Staging staging,
-                                     Begin&& begin) {
+Backend::WorkHandle Backend::run_all(
+    const Arguments& arguments, bool is_async, OperationInfo info, Staging staging, Begin&& begin) {
   auto work = c10::make_intrusive<Work>(getRank(), std::move(info));
-  return with_translated_errors([&]() -> WorkHandle {
+  return arguments.checked([&]() -> WorkHandle {
     const WorkHandle handle = follow(std::move(work), begin(), std::move(staging));
     if (!is_async) {
       handle->wait();

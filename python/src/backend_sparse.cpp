@@ -62,7 +62,7 @@ Gathered room_for(const at::Tensor& mine,
 // number of each rank's values has to be known first, so an asynchronous call waits for that.
 Backend::WorkHandle Backend::all_reduce_sparse(Tensors& tensors,
                                                const c10d::AllreduceOptions& options) {
-  const Arguments arguments("allreduce", getRank(), getSize());
+  const Arguments arguments(*group_, "all_reduce");
   if (options.reduceOp != c10d::ReduceOp::SUM) {
     arguments.reject("unsupported reduction operation: sparse tensors can only be summed (SUM)");
   }
@@ -115,14 +115,15 @@ Backend::WorkHandle Backend::all_reduce_sparse(Tensors& tensors,
     tensor.copy_(sum.coalesce());
   };
 
-  Staging staging;
+  Staging staging(arguments);
   staging.at_end(std::move(add_up));
   const auto gather = [&](const at::Tensor& in, const Gathered& out) {
     AllGatherOptions uneven = core;
     uneven.counts = out.counts;
     return group_->all_gather_async(as_buffer(in.view({-1})), as_buffer(out.all), uneven);
   };
-  return run_all(options.asyncOp,
+  return run_all(arguments,
+                 options.asyncOp,
                  describe(c10d::OpType::_ALLREDUCE_SPARSE, "unisono:all_reduce", tensors, tensors),
                  std::move(staging),
                  [&] {

@@ -16,6 +16,7 @@
 #include "interrupt.h"
 #include "options.h"
 #include "sampler_module.h"
+#include "slurm_module.h"
 #include "store_module.h"
 #include "symmetric.h"
 #include "way_back.h"
@@ -108,4 +109,5 @@ PYBIND11_MODULE(_C, module) {
   unisono::python::define_symmetric_memory(module);
   unisono::python::define_checkpoint(module);
   unisono::python::define_sampler(module);
+  unisono::python::define_slurm(module);
 }

@@ -8,16 +8,16 @@
 
 #include "unisono/comm/options.h"
 
-#include "errors.h"
+#include "arguments.h"
 
 namespace unisono::python {
 namespace {
 
-double factor_of(const c10d::ReduceOp& op, const char* operation) {
+double factor_of(const c10d::ReduceOp& op, const Arguments& arguments) {
   const auto* const supplement =
       dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
   if (supplement == nullptr) {
-    reject(operation, "PREMUL_SUM without its factor");
+    arguments.reject("PREMUL_SUM without its factor");
   }
   return supplement->tensor_factor.defined() ? supplement->tensor_factor.item<double>()
                                              : supplement->double_factor;
@@ -25,7 +25,7 @@ double factor_of(const c10d::ReduceOp& op, const char* operation) {
 
 }  // namespace
 
-ReduceOp reduce_op_of(const c10d::ReduceOp& op, const char* operation) {
+ReduceOp reduce_op_of(const c10d::ReduceOp& op, const Arguments& arguments) {
   switch (op.op_) {
     case c10d::ReduceOp::SUM:
       return kSum;
@@ -44,11 +44,11 @@ ReduceOp reduce_op_of(const c10d::ReduceOp& op, const char* operation) {
     case c10d::ReduceOp::BXOR:
       return kBxor;
     case c10d::ReduceOp::PREMUL_SUM:
-      return premul_sum(factor_of(op, operation));
+      return premul_sum(factor_of(op, arguments));
     case c10d::ReduceOp::UNUSED:
       break;
   }
-  reject(operation, "unknown reduction " + std::to_string(static_cast<int>(op.op_)));
+  arguments.reject("unknown reduction " + std::to_string(static_cast<int>(op.op_)));
 }
 
 }  // namespace unisono::python

@@ -4,9 +4,11 @@
 
 #include "unisono/comm/options.h"
 
+#include "arguments.h"
+
 namespace unisono::python {
 
-/// PyTorch's reduction in our words. `operation` names the caller in what is thrown.
-[[nodiscard]] ReduceOp reduce_op_of(const c10d::ReduceOp& op, const char* operation);
+/// PyTorch's reduction in our words. Throws as `arguments` do.
+[[nodiscard]] ReduceOp reduce_op_of(const c10d::ReduceOp& op, const Arguments& arguments);
 
 }  // namespace unisono::python

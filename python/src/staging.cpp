@@ -9,19 +9,16 @@
 #include <ATen/ops/empty.h>
 
 #include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
 #include "unisono/torch/tensor.h"
 
-#include "errors.h"
+#include "arguments.h"
 
 namespace unisono::python {
 namespace {
 
 bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
-}
-
-Buffer buffer_of(const at::Tensor& tensor) {
-  return with_translated_errors([&] { return as_buffer(tensor); });
 }
 
 // Others are for buffer_of() to refuse, which says why.
@@ -40,6 +37,19 @@ at::Tensor plain_like(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+Buffer Staging::buffer_of(const at::Tensor& tensor) const {
+  try {
+    return as_buffer(tensor);
+  } catch (const Error& error) {
+    arguments_->reject(error.what());
+  }
+}
+
+// Before anything is sent, not when the results are copied back.
+void Staging::require_no_overlap(const at::Tensor& tensor) const {
+  arguments_->checked_by_torch([&] { at::assert_no_internal_overlap(tensor); });
+}
 
 Buffer Staging::input(const at::Tensor& tensor) {
   if (!can_be_copied(tensor) || is_plain(tensor)) {
@@ -61,8 +71,7 @@ Buffer Staging::output(const at::Tensor& tensor) {
   if (!can_be_copied(tensor) || is_plain(tensor)) {
     return buffer_of(tensor);
   }
-  // Before anything is sent, not when the results are copied back.
-  at::assert_no_internal_overlap(tensor);
+  require_no_overlap(tensor);
   return buffer_of(copies_.emplace_back(plain_like(tensor), tensor).first);
 }
 
@@ -79,7 +88,7 @@ Buffer Staging::in_out(const at::Tensor& tensor) {
   if (!can_be_copied(tensor) || is_plain(tensor)) {
     return buffer_of(tensor);
   }
-  at::assert_no_internal_overlap(tensor);
+  require_no_overlap(tensor);
   return buffer_of(copies_.emplace_back(plain_copy(tensor), tensor).first);
 }
 

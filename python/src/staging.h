@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -8,12 +9,20 @@
 
 #include "unisono/base/buffer.h"
 
+#include "arguments.h"
+
 namespace unisono::python {
 
 /// The memory in which the core works on tensors: their own where they are contiguous, else a copy,
-/// from which copy_back() brings the results. Throws PyTorch's exceptions.
+/// from which copy_back() brings the results. A tensor that can't be worked on is refused as the
+/// call's argument.
 class Staging {
  public:
+  /// Of a call that takes no tensors.
+  Staging() = default;
+
+  explicit Staging(const Arguments& arguments) : arguments_(arguments) {}
+
   /// Holds the tensor's elements.
   Buffer input(const at::Tensor& tensor);
   std::vector<Buffer> inputs(at::TensorList tensors);
@@ -32,6 +41,11 @@ class Staging {
   void copy_back();
 
  private:
+  [[nodiscard]] Buffer buffer_of(const at::Tensor& tensor) const;
+  void require_no_overlap(const at::Tensor& tensor) const;
+
+  // Used only while the call begins.
+  std::optional<Arguments> arguments_;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  // Copy, tensor.
   std::vector<std::function<void()>> steps_;
 };

@@ -86,6 +86,43 @@ class Watch:
         trace: TracebackType | None,
     ) -> None: ...
 
+class SlurmJob:
+    """What Slurm tells a task of its step and of itself, under the names that `idr_torch` has."""
+
+    @property
+    def hostnames(self) -> list[str]:
+        """The step's nodes, the first task's first."""
+
+    @property
+    def size(self) -> int:
+        """Number of tasks."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def local_rank(self) -> int:
+        """Among the tasks of the node."""
+
+    @property
+    def cpus_per_task(self) -> int:
+        """Cores that were asked for for each task; else this node's, shared out among its tasks."""
+
+    @property
+    def ntasks_per_node(self) -> int:
+        """As many as were asked for; else this node's; else the tasks shared out among nodes."""
+
+    @property
+    def tasks_of_nodes(self) -> list[int]:
+        """Of each node in the order of `hostnames`; empty where Slurm does not tell."""
+
+    @property
+    def gpu_ids(self) -> list[int]:
+        """On this node; empty where the job has none."""
+
+def slurm_job() -> SlurmJob:
+    """Reads the variables of a task of srun, or of a batch script. Raises ValueError that names all
+    that is missing or wrong."""
+
 class _RankMeeting:
     """A process's place; what the other ranks need until all have met lives as long."""
 

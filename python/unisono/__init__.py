@@ -20,7 +20,7 @@ if torch.__version__.split("+")[0] != _TORCH_VERSION:
 
 from . import ddp
 from ._backend import Options, init_process_group
-from ._C import Backend, Store, Watch
+from ._C import Backend, SlurmJob, Store, Watch, slurm_job
 from ._checkpoint import check_can_save, check_consistent, load_checkpoint, save_checkpoint
 from ._memory import empty, is_symmetric
 from ._sampler import ResumableSampler
@@ -29,6 +29,7 @@ __all__ = [
     "Backend",
     "Options",
     "ResumableSampler",
+    "SlurmJob",
     "Store",
     "Watch",
     "__version__",
@@ -40,4 +41,5 @@ __all__ = [
     "is_symmetric",
     "load_checkpoint",
     "save_checkpoint",
+    "slurm_job",
 ]

@@ -23,6 +23,7 @@ namespace unisono {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // A world of two, and buffers to make calls with.
 struct Fixture {
@@ -61,6 +62,7 @@ TEST_P(WrongArguments, AreRefusedAndTheGroupGoesOn) {
       ADD_FAILURE() << "accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+      EXPECT_THAT(error.what(), StartsWith("[rank " + std::to_string(group.rank()) + "/2] "));
       EXPECT_THAT(error.what(), HasSubstr(GetParam().says));
     }
     float one = 1;
@@ -73,6 +75,9 @@ const std::vector<WrongCall> kWrongCalls{
     {"reduce_root",
      [](Fixture& f) { f.group.reduce(f.block(), f.block(), {.root = 2}); },
      "reduce: root 2 is outside a world of 2"},
+    {"all_reduce_of_what_has_no_meaning",
+     [](Fixture& f) { f.group.all_reduce(f.block(), {.op = kBand, .label = "flags"}); },
+     "all_reduce of flags: band has no meaning for elements of f32; it is for integers and bool"},
     {"reduce_out_missing_on_root",
      [](Fixture& f) { f.group.reduce(f.block(), Buffer(), {.root = f.group.rank()}); },
      "out has 0 elements, where 2 are expected"},

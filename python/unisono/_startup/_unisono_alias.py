@@ -61,6 +61,7 @@ def patch(dist: ModuleType, names: set[str]) -> None:
     c10d = dist.distributed_c10d
     plain_new = dist.Backend.__new__
     plain_monitored_barrier = dist.monitored_barrier
+    plain_set_pg_timeout = c10d._set_pg_timeout
     ours = {"unisono", *names}
 
     # Every name of a backend comes through here, also that of several: "cpu:gloo,cuda:nccl".
@@ -84,7 +85,15 @@ def patch(dist: ModuleType, names: set[str]) -> None:
         limit = c10d.default_pg_timeout if timeout is None else timeout
         (group or dist.group.WORLD).monitored_barrier(limit, wait_all_ranks=wait_all_ranks)
 
+    # It looks for the classes of Gloo and NCCL, and warns where it finds neither.
+    def set_pg_timeout(timeout: Any, group: Any = None) -> None:
+        if c10d._rank_not_in_group(group) or dist.get_backend(group) != "unisono":
+            return plain_set_pg_timeout(timeout, group)
+        cpu = c10d.torch.device("cpu")
+        (group or dist.group.WORLD)._get_backend(cpu).set_timeout(timeout)
+
     dist.Backend.__new__ = staticmethod(new)
+    c10d._set_pg_timeout = set_pg_timeout
     for name in names:
         setattr(dist, f"is_{name}_available", lambda: True)
     if "gloo" in names:

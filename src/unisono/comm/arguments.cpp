@@ -16,6 +16,9 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/comm/links.h"
+#include "unisono/comm/refused_call.h"
+#include "unisono/engine/operation.h"
 
 namespace unisono::comm {
 namespace {
@@ -45,10 +48,24 @@ bool overlap(const Extent& a, const Extent& b) {
 
 }  // namespace
 
-Error Arguments::invalid(const std::string& problem) const {
-  return {ErrorCode::kInvalidArgument,
-          label_.empty() ? fmt::format("{}: {}", operation_, problem)
-                         : fmt::format("{} of {}: {}", operation_, label_, problem)};
+Arguments::Arguments(Links& links, const char* operation, const std::string& label)
+    : links_(links),
+      operation_(operation),
+      label_(label),
+      rank_(links.topology().rank()),
+      world_size_(links.topology().world_size()) {}
+
+RefusedCall Arguments::invalid(const std::string& problem) const {
+  return links_.refuse(label_.empty() ? operation_ : fmt::format("{} of {}", operation_, label_),
+                       problem);
+}
+
+void Arguments::check_operation(const engine::Operation& operation) const {
+  try {
+    links_.engine().check(operation);
+  } catch (const Error& error) {
+    throw invalid(error.what());
+  }
 }
 
 void Arguments::check_buffer(const Buffer& buffer, const std::string& name) const {
@@ -176,7 +193,8 @@ std::vector<Buffer> Arguments::blocks_of(const Buffer& whole,
 void Arguments::check_same_or_apart(const Buffer& in, const Buffer& out) const {
   if (in.data != out.data &&
       overlap(extent_of(in, false, true, {}), extent_of(out, true, true, {}))) {
-    throw invalid("in and out overlap, but are not the same memory");
+    throw invalid(
+        "in and out overlap, but are not the same memory; pass one for both, or two apart");
   }
 }
 
@@ -213,7 +231,8 @@ void Arguments::check_apart(std::span<const Buffer> ins,
       const bool is_same = extent.begin == other->begin && extent.end == other->end &&
                            is_in_place && other->is_own && extent.is_output != other->is_output;
       if (!is_same) {
-        throw invalid(fmt::format("{} and {} overlap", other->name, extent.name));
+        throw invalid(fmt::format(
+            "{} and {} overlap; give each memory of its own", other->name, extent.name));
       }
     };
     check(furthest_output);
@@ -233,10 +252,6 @@ std::chrono::milliseconds Arguments::timeout(std::optional<std::chrono::millisec
     throw invalid(fmt::format("the timeout is {} ms", timeout->count()));
   }
   return timeout.value_or(default_timeout);
-}
-
-Arguments arguments_of(const Links& links, const char* operation, const std::string& label) {
-  return {operation, label, links.topology().rank(), links.topology().world_size()};
 }
 
 }  // namespace unisono::comm

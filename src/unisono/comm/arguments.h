@@ -10,18 +10,23 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/links.h"
+#include "unisono/comm/refused_call.h"
+#include "unisono/engine/operation.h"
 
 namespace unisono::comm {
 
-/// Checks the arguments of one call. All throw Error(kInvalidArgument), whose text begins with the
-/// operation and the caller's label.
+/// Checks the arguments of one call. All throw RefusedCall, whose text begins with this rank, the
+/// operation and the caller's label, and which ranks that wait for this one can see.
 class Arguments {
  public:
-  /// `operation` and `label` outlive it.
-  Arguments(const char* operation, const std::string& label, int rank, int world_size)
-      : operation_(operation), label_(label), rank_(rank), world_size_(world_size) {}
+  /// All outlive it.
+  Arguments(Links& links, const char* operation, const std::string& label);
 
-  [[nodiscard]] Error invalid(const std::string& problem) const;
+  /// To be thrown: the call is refused.
+  [[nodiscard]] RefusedCall invalid(const std::string& problem) const;
+
+  /// What the engine says of the operation.
+  void check_operation(const engine::Operation& operation) const;
 
   /// `name` is the argument's: "in", "out[3]".
   void check_buffer(const Buffer& buffer, const std::string& name) const;
@@ -70,14 +75,11 @@ class Arguments {
   [[nodiscard]] int world_size() const { return world_size_; }
 
  private:
+  Links& links_;
   const char* operation_;
   const std::string& label_;
   int rank_;
   int world_size_;
 };
-
-[[nodiscard]] Arguments arguments_of(const Links& links,
-                                     const char* operation,
-                                     const std::string& label);
 
 }  // namespace unisono::comm

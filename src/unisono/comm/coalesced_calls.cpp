@@ -85,13 +85,13 @@ void reduce_as(engine::Operation& operation, const Options& options) {
 }  // namespace
 
 Call all_reduce_coalesced_call(Links& links, Buffers buffers, const AllReduceOptions& options) {
-  const Arguments arguments = arguments_of(links, "all_reduce_coalesced", options.label);
+  const Arguments arguments(links, "all_reduce_coalesced", options.label);
   check_buffers(arguments, buffers, "buffers", buffers, 1);
   arguments.check_apart({}, buffers, -1, -1);
   engine::Operation operation =
       operation_of(OperationKind::kAllReduceCoalesced, buffers, buffers, buffers, options.label);
   reduce_as(operation, options);
-  links.engine().check(operation);
+  arguments.check_operation(operation);
   return {.operation = std::move(operation),
           .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
 }
@@ -100,7 +100,7 @@ Call all_gather_coalesced_call(Links& links,
                                Buffers ins,
                                Buffers outs,
                                const AllGatherOptions& options) {
-  const Arguments arguments = arguments_of(links, "all_gather_coalesced", options.label);
+  const Arguments arguments(links, "all_gather_coalesced", options.label);
   check_blocks_are_equal(arguments, options.counts);
   check_buffers(arguments, ins, "in", ins, 1);
   check_buffers(arguments, outs, "out", ins, arguments.world_size());
@@ -114,7 +114,7 @@ Call reduce_scatter_coalesced_call(Links& links,
                                    Buffers ins,
                                    Buffers outs,
                                    const ReduceScatterOptions& options) {
-  const Arguments arguments = arguments_of(links, "reduce_scatter_coalesced", options.label);
+  const Arguments arguments(links, "reduce_scatter_coalesced", options.label);
   check_blocks_are_equal(arguments, options.counts);
   check_buffers(arguments, outs, "out", outs, 1);
   check_buffers(arguments, ins, "in", outs, arguments.world_size());
@@ -122,7 +122,7 @@ Call reduce_scatter_coalesced_call(Links& links,
   engine::Operation operation =
       operation_of(OperationKind::kReduceScatterCoalesced, ins, outs, ins, options.label);
   reduce_as(operation, options);
-  links.engine().check(operation);
+  arguments.check_operation(operation);
   return {.operation = std::move(operation),
           .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
@@ -91,7 +92,7 @@ void Group::run(Call call) {
     if (is_driven_ || !queue_.empty()) {
       state = enqueue(std::move(call));
     } else {
-      call.operation.sequence = ++n_operations_;
+      call.operation.sequence = next_sequence();
       is_driven_ = true;
     }
   }
@@ -124,10 +125,15 @@ Work Group::submit(Call call) {
   return Work(enqueue(std::move(call)));
 }
 
+std::uint64_t Group::next_sequence() {
+  links_->note_call(++n_operations_);
+  return n_operations_;
+}
+
 std::shared_ptr<WorkState> Group::enqueue(Call call) {
   // First of all: without the thread the operation must not be in the queue.
   start_progress();
-  call.operation.sequence = ++n_operations_;
+  call.operation.sequence = next_sequence();
   (void)call.limit.deadline();
   auto state = std::make_shared<WorkState>(call.operation.sequence);
   queue_.push_back({std::move(call), state});

@@ -65,6 +65,7 @@ class Group {
   void drain() UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] bool is_drained_by(Deadline deadline) UNISONO_EXCLUDES(mutex_);
   void await(const std::shared_ptr<WorkState>& state) UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] std::uint64_t next_sequence() UNISONO_REQUIRES(mutex_);
   [[nodiscard]] std::shared_ptr<WorkState> enqueue(Call call) UNISONO_REQUIRES(mutex_);
   [[nodiscard]] std::exception_ptr drive(const Call& call, engine::Caller caller);
   void tell_failure() UNISONO_EXCLUDES(mutex_);

@@ -115,7 +115,10 @@ std::string Inquirer::inquire(const tcp::MeshMember& member) const {
     net::read_exact(socket.get(), bytes, deadline, member.name);
     const std::optional<tcp::Frame> frame = tcp::decode(bytes);
     if (frame && frame->kind == tcp::FrameKind::kStanding) {
-      return fmt::format("is running and {}", transport::describe(tcp::decode_standing(*frame)));
+      std::vector<std::byte> refused(frame->n_bytes);
+      net::read_exact(socket.get(), refused, deadline, member.name);
+      return fmt::format("is running and {}",
+                         transport::describe(tcp::decode_standing(*frame, refused)));
     }
     return "is about to give up, or to leave";
   } catch (const Error& error) {

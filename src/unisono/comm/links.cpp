@@ -24,6 +24,7 @@
 #include "unisono/comm/inquirer.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/notice.h"
+#include "unisono/comm/refused_call.h"
 #include "unisono/engine/native/native_engine.h"
 #include "unisono/net/address.h"
 #include "unisono/net/io.h"
@@ -250,6 +251,12 @@ void Links::warn(int rank, const Error& reason) noexcept {
   } catch (const std::exception&) {
     return;  // Out of memory, say: it has to find out by itself.
   }
+}
+
+RefusedCall Links::refuse(const std::string& call, const std::string& problem) {
+  board_.note_refused(n_calls_.load(std::memory_order_relaxed),
+                      fmt::format("{}: {}", call, problem));
+  return {fmt::format("{} {}", ranks_.prefix(), call), problem};
 }
 
 void Links::fail(const Error& error) noexcept {

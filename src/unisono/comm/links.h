@@ -14,6 +14,7 @@
 #include "unisono/comm/failure_log.h"
 #include "unisono/comm/inquirer.h"
 #include "unisono/comm/messenger.h"
+#include "unisono/comm/refused_call.h"
 #include "unisono/comm/side_store.h"
 #include "unisono/comm/stored_whereabouts.h"
 #include "unisono/engine/engine.h"
@@ -69,6 +70,13 @@ class Links {
 
   [[nodiscard]] Messenger& messenger() { return *messenger_; }
 
+  /// Notes the number of the last operation that was called.
+  void note_call(std::uint64_t sequence) { n_calls_.store(sequence, std::memory_order_relaxed); }
+
+  /// The error of a call whose arguments are wrong. Until the next operation, whoever waits for
+  /// this rank says that it refused the call. Any thread.
+  [[nodiscard]] RefusedCall refuse(const std::string& call, const std::string& problem);
+
   /// Ends the group with its first error, and tells the other ranks, once.
   void fail(const Error& error) noexcept;
 
@@ -116,6 +124,7 @@ class Links {
   StoredWhereabouts whereabouts_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<Messenger> messenger_;
+  std::atomic<std::uint64_t> n_calls_ = 0;  // Alone: nothing is read by it.
   std::atomic<bool> has_published_ = false;
   bool has_told_ = false;
 };

@@ -67,9 +67,7 @@ std::optional<Error> MessageRequest::departed(std::span<const int> /*late_ranks*
     if (!has_departed(peer)) {
       return std::nullopt;
     }
-    return Error(ErrorCode::kPeerLost,
-                 fmt::format("{} left the group, but this operation still needs it",
-                             waiting_->ranks.describe(peer)));
+    return Error(ErrorCode::kPeerLost, waiting_->ranks.describe_departed(peer));
   }
   if (waiting_->world_size == 1) {
     return std::nullopt;  // It may send to itself.

@@ -124,7 +124,7 @@ Call all_to_all_call(Links& links,
 }  // namespace
 
 Call broadcast_call(Links& links, const Buffer& buffer, const BroadcastOptions& options) {
-  const Arguments arguments = arguments_of(links, "broadcast", options.label);
+  const Arguments arguments(links, "broadcast", options.label);
   arguments.check_buffer(buffer, "the buffer");
   arguments.check_root(options.root);
   return {.operation = {.descriptor = {.kind = OperationKind::kBroadcast,
@@ -141,7 +141,7 @@ Call all_gather_call(Links& links,
                      const Buffer& in,
                      const Buffer& out,
                      const AllGatherOptions& options) {
-  const Arguments arguments = arguments_of(links, "all_gather", options.label);
+  const Arguments arguments(links, "all_gather", options.label);
   arguments.check_buffer(in, "in");
   arguments.check_dtype(out, "out", in.dtype);
   return all_gather_call(
@@ -152,7 +152,7 @@ Call all_gather_call(Links& links,
                      const Buffer& in,
                      std::span<const Buffer> outs,
                      const AllGatherOptions& options) {
-  const Arguments arguments = arguments_of(links, "all_gather", options.label);
+  const Arguments arguments(links, "all_gather", options.label);
   arguments.check_buffer(in, "in");
   arguments.check_list(outs, "out", in.dtype);
   arguments.check_list_counts(outs, "out", options.counts);
@@ -160,7 +160,7 @@ Call all_gather_call(Links& links,
 }
 
 Call gather_call(Links& links, const Buffer& in, const Buffer& out, const GatherOptions& options) {
-  const Arguments arguments = arguments_of(links, "gather", options.label);
+  const Arguments arguments(links, "gather", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(in, "in");
   std::vector<Buffer> outs;
@@ -178,7 +178,7 @@ Call gather_call(Links& links,
                  const Buffer& in,
                  std::span<const Buffer> outs,
                  const GatherOptions& options) {
-  const Arguments arguments = arguments_of(links, "gather", options.label);
+  const Arguments arguments(links, "gather", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(in, "in");
   if (arguments.rank() == options.root) {
@@ -196,7 +196,7 @@ Call scatter_call(Links& links,
                   const Buffer& in,
                   const Buffer& out,
                   const ScatterOptions& options) {
-  const Arguments arguments = arguments_of(links, "scatter", options.label);
+  const Arguments arguments(links, "scatter", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(out, "out");
   std::vector<Buffer> ins;
@@ -214,7 +214,7 @@ Call scatter_call(Links& links,
                   std::span<const Buffer> ins,
                   const Buffer& out,
                   const ScatterOptions& options) {
-  const Arguments arguments = arguments_of(links, "scatter", options.label);
+  const Arguments arguments(links, "scatter", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(out, "out");
   if (arguments.rank() == options.root) {
@@ -232,7 +232,7 @@ Call all_to_all_call(Links& links,
                      const Buffer& in,
                      const Buffer& out,
                      const AllToAllOptions& options) {
-  const Arguments arguments = arguments_of(links, "all_to_all", options.label);
+  const Arguments arguments(links, "all_to_all", options.label);
   arguments.check_buffer(in, "in");
   arguments.check_dtype(out, "out", in.dtype);
   if (options.in_counts.empty() != options.out_counts.empty()) {
@@ -254,7 +254,7 @@ Call all_to_all_call(Links& links,
                      std::span<const Buffer> ins,
                      std::span<const Buffer> outs,
                      const AllToAllOptions& options) {
-  const Arguments arguments = arguments_of(links, "all_to_all", options.label);
+  const Arguments arguments(links, "all_to_all", options.label);
   const DType dtype = ins.empty() ? DType::kFloat32 : ins.front().dtype;
   arguments.check_list(ins, "in", dtype);
   arguments.check_list(outs, "out", dtype);
@@ -265,7 +265,7 @@ Call all_to_all_call(Links& links,
 }
 
 Call barrier_call(Links& links, const BarrierOptions& options) {
-  const Arguments arguments = arguments_of(links, "barrier", options.label);
+  const Arguments arguments(links, "barrier", options.label);
   return {.operation = {.descriptor = {.kind = OperationKind::kBarrier}, .label = options.label},
           .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
 }

@@ -98,11 +98,10 @@ std::string scatter_object(ProcessGroup& group,
                            const ObjectOptions& options) {
   const bool is_root = group.rank() == root;
   if (is_root && objects.size() != static_cast<std::size_t>(group.world_size())) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("scatter_object: there are {} objects, where a world of {} needs one "
-                            "per rank",
-                            objects.size(),
-                            group.world_size()));
+    throw group.refuse("scatter_object",
+                       fmt::format("there are {} objects, where a world of {} needs one per rank",
+                                   objects.size(),
+                                   group.world_size()));
   }
   std::vector<std::int64_t> sizes;
   std::vector<Buffer> ins;

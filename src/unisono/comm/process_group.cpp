@@ -290,4 +290,8 @@ void ProcessGroup::abort(const std::string& reason) {
   group_->abort(reason);
 }
 
+RefusedCall ProcessGroup::refuse(const std::string& call, const std::string& problem) {
+  return group_->links().refuse(call, problem);
+}
+
 }  // namespace unisono

@@ -12,6 +12,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/config.h"
 #include "unisono/comm/options.h"
+#include "unisono/comm/refused_call.h"
 #include "unisono/comm/work.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/traffic.h"
@@ -237,6 +238,11 @@ class ProcessGroup {
   /// Closes the group at once: operations in flight end with kClosed and `reason`, here and on the
   /// ranks that wait for this one. From any thread; destroy() is still to be called.
   void abort(const std::string& reason);
+
+  /// For layers above, which check arguments of their own: the error to throw. It begins with this
+  /// rank and `call`; until this rank's next operation, ranks that wait for it name the refused
+  /// call in their stall reports and timeouts. The group goes on. From any thread.
+  [[nodiscard]] RefusedCall refuse(const std::string& call, const std::string& problem);
 
  private:
   std::unique_ptr<comm::Group> group_;

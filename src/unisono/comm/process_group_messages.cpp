@@ -35,9 +35,9 @@ const char* name_of(const MessageCall& call) {
 
 // Returns how long the message may take.
 milliseconds check(const MessageCall& call,
-                   const comm::Links& links,
+                   comm::Links& links,
                    const std::optional<milliseconds>& timeout) {
-  const comm::Arguments arguments = comm::arguments_of(links, name_of(call), call.label);
+  const comm::Arguments arguments(links, name_of(call), call.label);
   arguments.check_buffer(call.buffer, "the buffer");
   const int world_size = arguments.world_size();
   const bool is_any = !call.is_send && call.peer == kAnySource;

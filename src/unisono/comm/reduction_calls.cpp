@@ -30,7 +30,7 @@ Call make_call(Links& links,
   operation.factor = options.op.factor;
   operation.user = options.op.user;
   operation.label = options.label;
-  links.engine().check(operation);
+  arguments.check_operation(operation);
   return {.operation = std::move(operation), .limit = limit};
 }
 
@@ -63,7 +63,7 @@ Call all_reduce_call(Links& links,
                      const Buffer& in,
                      const Buffer& out,
                      const AllReduceOptions& options) {
-  const Arguments arguments = arguments_of(links, "all_reduce", options.label);
+  const Arguments arguments(links, "all_reduce", options.label);
   arguments.check_buffer(in, "in");
   arguments.check_dtype(out, "out", in.dtype);
   arguments.check_count(out, "out", in.count);
@@ -78,7 +78,7 @@ Call all_reduce_call(Links& links,
 }
 
 Call reduce_call(Links& links, const Buffer& in, const Buffer& out, const ReduceOptions& options) {
-  const Arguments arguments = arguments_of(links, "reduce", options.label);
+  const Arguments arguments(links, "reduce", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(in, "in");
   const bool is_root = options.root == arguments.rank();
@@ -102,7 +102,7 @@ Call reduce_scatter_call(Links& links,
                          const Buffer& in,
                          const Buffer& out,
                          const ReduceScatterOptions& options) {
-  const Arguments arguments = arguments_of(links, "reduce_scatter", options.label);
+  const Arguments arguments(links, "reduce_scatter", options.label);
   arguments.check_buffer(out, "out");
   arguments.check_dtype(in, "in", out.dtype);
   return reduce_scatter_call(
@@ -113,7 +113,7 @@ Call reduce_scatter_call(Links& links,
                          std::span<const Buffer> ins,
                          const Buffer& out,
                          const ReduceScatterOptions& options) {
-  const Arguments arguments = arguments_of(links, "reduce_scatter", options.label);
+  const Arguments arguments(links, "reduce_scatter", options.label);
   arguments.check_buffer(out, "out");
   arguments.check_list(ins, "in", out.dtype);
   arguments.check_list_counts(ins, "in", options.counts);

@@ -33,7 +33,8 @@ class Engine {
   /// Memory on which operations are fastest. Thread-safe.
   [[nodiscard]] virtual Buffer allocate(std::int64_t count, DType dtype) = 0;
 
-  /// Throws Error(kInvalidArgument) for an operation that can't be carried out. Thread-safe.
+  /// Throws Error(kInvalidArgument) for an operation that can't be carried out; the text says only
+  /// why. Thread-safe.
   virtual void check(const Operation& operation) const = 0;
 
   /// Tells the other ranks that this rank's group failed, and why. After the last execute().

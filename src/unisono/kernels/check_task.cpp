@@ -28,6 +28,20 @@ constexpr bool is_floating(DType dtype) {
          dtype == DType::kFloat64 || is_complex(dtype);
 }
 
+// What the reduction, which has no meaning for all types, has one for.
+constexpr const char* types_of(ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::kAvg:
+    case ReduceKind::kPremulSum:
+      return "floating point";
+    case ReduceKind::kMin:
+    case ReduceKind::kMax:
+      return "numbers that are not complex";
+    default:
+      return "integers and bool";
+  }
+}
+
 constexpr bool is_meaningful(DType dtype, ReduceKind kind) {
   switch (kind) {
     case ReduceKind::kSum:
@@ -88,7 +102,9 @@ void check_steps(const ReduceTask& task) {
 
 void check_reduction(DType dtype, ReduceKind kind) {
   if (!is_reducible(dtype, kind)) {
-    refuse(std::string(to_string(kind)) + " has no meaning for elements of " + to_string(dtype));
+    throw Error(ErrorCode::kInvalidArgument,
+                std::string(to_string(kind)) + " has no meaning for elements of " +
+                    to_string(dtype) + "; it is for " + types_of(kind));
   }
 }
 

@@ -53,7 +53,7 @@ DType dtype_of(at::ScalarType type) {
     }
   }
   reject(std::string("tensors of type ") + c10::toString(type) +
-         " can't be sent; convert the tensor with .to(dtype) first");
+         " can't be sent; convert them with .to(dtype), or send their bytes as .view(uint8)");
 }
 
 at::ScalarType scalar_type_of(DType dtype) {

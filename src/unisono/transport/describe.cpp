@@ -71,12 +71,19 @@ std::string describe(const Descriptor& descriptor, std::uint64_t sequence) {
 }
 
 std::string describe(const Standing& standing) {
-  if (standing.sequence == 0) {
-    return "has called nothing yet";
+  if (standing.sequence > 0 && !standing.has_finished) {
+    return fmt::format("is in {}", describe(standing.descriptor, standing.sequence));
   }
-  const std::string operation = describe(standing.descriptor, standing.sequence);
-  return standing.has_finished ? fmt::format("has finished {} and called nothing since", operation)
-                               : fmt::format("is in {}", operation);
+  const std::string refused =
+      standing.refused.empty()
+          ? ""
+          : fmt::format(" but what it refused for wrong arguments: \"{}\"", standing.refused);
+  if (standing.sequence == 0) {
+    return fmt::format("has called nothing yet{}", refused);
+  }
+  return fmt::format("has finished {} and called nothing since{}",
+                     describe(standing.descriptor, standing.sequence),
+                     refused);
 }
 
 }  // namespace unisono::transport

@@ -11,7 +11,7 @@ namespace unisono::transport {
 [[nodiscard]] std::string describe(const Descriptor& descriptor, std::uint64_t sequence);
 
 /// What a rank does, in a phrase that follows its name: "has finished barrier #3 and called nothing
-/// since", "is in barrier #3".
+/// since", "is in barrier #3". A call that it refused since is named, too.
 [[nodiscard]] std::string describe(const Standing& standing);
 
 }  // namespace unisono::transport

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 #include "unisono/base/algorithm.h"
@@ -67,6 +68,8 @@ struct Standing {
   std::uint64_t sequence = 0;  ///< Of the operation that it began last; 0: none yet.
   Descriptor descriptor = {};
   bool has_finished = false;
+  /// The call after it that the rank refused for its arguments, and why; empty: none.
+  std::string refused = {};
 };
 
 }  // namespace unisono::transport

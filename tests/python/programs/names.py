@@ -35,6 +35,8 @@ def groups() -> None:
             say(f"new_group {backend}: {dist.get_backend(group)}")
     dist.monitored_barrier(group, timeout=timedelta(seconds=20))
     dist.monitored_barrier(wait_all_ranks=True)
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=7), group)
+    assert group._get_backend(torch.device("cpu")).options._timeout == timedelta(seconds=7)
     dist.destroy_process_group()
 
 

@@ -82,23 +82,19 @@ AlgorithmChoice::AlgorithmChoice(const collective::Topology& topology,
 
 void AlgorithmChoice::check(const Operation& operation) {
   const transport::Descriptor& descriptor = operation.descriptor;
-  const char* const kind = transport::to_string(descriptor.kind);
   const char* const algorithm = to_string(descriptor.algorithm);
   const std::int64_t n_bytes = contribution_bytes(operation);
   if (descriptor.algorithm == Algorithm::kOneShot && n_bytes > shm::kSlotBytes) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: algorithm {} takes at most {} bytes, not {}",
-                            kind,
-                            algorithm,
-                            shm::kSlotBytes,
-                            n_bytes));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "algorithm {} takes at most {} bytes, not {}", algorithm, shm::kSlotBytes, n_bytes));
   }
   const bool is_compressed = compression_of(descriptor.algorithm) != kernels::Compression::kNone;
   if (is_compressed && !is_compressible(descriptor.dtype, descriptor.reduce)) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: algorithm {} is for sum, avg and premul_sum of f32, f16 and bf16, "
+                fmt::format("algorithm {} is for sum, avg and premul_sum of f32, f16 and bf16, "
                             "not for {} of {}",
-                            kind,
                             algorithm,
                             to_string(descriptor.reduce),
                             to_string(descriptor.dtype)));
@@ -107,8 +103,7 @@ void AlgorithmChoice::check(const Operation& operation) {
       receivers_of(operation).kind != collective::Receivers::Kind::kAll) {
     throw Error(
         ErrorCode::kInvalidArgument,
-        fmt::format(
-            "{}: algorithm {} is for all_reduce; use auto, one_shot or two_shot", kind, algorithm));
+        fmt::format("algorithm {} is for all_reduce; use auto, one_shot or two_shot", algorithm));
   }
 }
 

@@ -76,9 +76,7 @@ class OperationReporter final : public transport::WaitReporter {
     if (!rank) {
       return std::nullopt;
     }
-    return Error(ErrorCode::kPeerLost,
-                 fmt::format("{} left the group, but this operation still needs it",
-                             ranks_.describe(*rank)));
+    return Error(ErrorCode::kPeerLost, ranks_.describe_departed(*rank));
   }
 
   // On this node the cards say what each called.
@@ -250,8 +248,7 @@ void NativeEngine::check(const Operation& operation) const {
   if (descriptor.reduce == ReduceKind::kUser &&
       (operation.user == nullptr || operation.user->combine == nullptr)) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: the reduction is the user's own, but there is no function",
-                            transport::to_string(descriptor.kind)));
+                "the reduction is the user's own, but there is no function");
   }
   AlgorithmChoice::check(operation);
 }

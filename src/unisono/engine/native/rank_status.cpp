@@ -91,6 +91,17 @@ std::string RankStatus::describe_late(std::span<const int> ranks) const {
   return text;
 }
 
+std::string RankStatus::describe_departed(int rank) const {
+  const std::string text =
+      fmt::format("{} left the group, but this operation still needs it", describe(rank));
+  const rendezvous::Member& member = roster_.members[static_cast<std::size_t>(rank)];
+  const bool can_look = sources_.look != nullptr && member.node == roster_.self().node;
+  const std::string refused = can_look ? sources_.look(rank).refused : "";
+  return refused.empty()
+             ? text
+             : fmt::format("{}; it had refused a call for wrong arguments: \"{}\"", text, refused);
+}
+
 void RankStatus::report_stall(const std::string& operation,
                               std::chrono::milliseconds waited,
                               const std::string& late,

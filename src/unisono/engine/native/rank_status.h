@@ -51,6 +51,10 @@ class RankStatus {
   /// Notes that a rank has left in good order.
   void note_departure(int rank) UNISONO_EXCLUDES(mutex_);
 
+  /// "rank 1 (pid 123 on alpha) left the group, but this operation still needs it", with a call
+  /// that it refused before that.
+  [[nodiscard]] std::string describe_departed(int rank) const;
+
   /// The first of `ranks` that has left.
   [[nodiscard]] std::optional<int> find_departed(std::span<const int> ranks) const
       UNISONO_EXCLUDES(mutex_);

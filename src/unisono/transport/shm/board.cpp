@@ -8,14 +8,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
 #include "unisono/base/spin.h"
 #include "unisono/transport/patience.h"
 #include "unisono/transport/shm/asymmetric_fence.h"
+#include "unisono/transport/shm/text_note.h"
 
 namespace unisono::shm {
 namespace {
@@ -120,6 +124,11 @@ void Board::sync(WaitMode mode, transport::Patience& patience) {
       patience);
 }
 
+void Board::note_refused(std::uint64_t sequence, std::string_view text) {
+  const MutexLock lock(mutex_);
+  members_[self()].board->refused.write(sequence, text);
+}
+
 transport::Standing Board::standing(int local_rank) const {
   const BoardMemory& board = *member(local_rank).board;
   transport::Standing standing;
@@ -137,6 +146,10 @@ transport::Standing Board::standing(int local_rank) const {
     if (other.sequence.load(std::memory_order_relaxed) <= standing.sequence) {
       break;
     }
+  }
+  std::optional<TextNote::Content> refused = board.refused.read();
+  if (refused && refused->number == standing.sequence) {
+    standing.refused = std::move(refused->text);
   }
   return standing;
 }

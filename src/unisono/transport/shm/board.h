@@ -7,13 +7,16 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "unisono/base/mutex.h"
 #include "unisono/base/spin.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/patience.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/doorbell.h"
+#include "unisono/transport/shm/text_note.h"
 
 namespace unisono::shm {
 
@@ -122,6 +125,8 @@ struct BoardMemory {
   /// The last operation that the rank has finished. Peers look at this line only when they wait
   /// for long, so that it stays in the rank's own cache.
   alignas(kCacheLine) std::atomic<std::uint64_t> finished;
+  /// The last call that the rank refused, with the number of the one before it.
+  alignas(kCacheLine) TextNote refused;
   alignas(4096) std::array<std::array<std::byte, kSlotBytes>, 2> slots;
   alignas(4096) std::array<std::array<std::byte, kStagingBytes>, 2> staging_in;
   alignas(4096) std::array<std::array<std::byte, kStagingBytes>, 2> staging_out;
@@ -204,6 +209,10 @@ class Board {
     members_[self()].board->finished.store(sequence, std::memory_order_relaxed);
   }
 
+  /// This rank has refused a call after operation `sequence`; the text says which, and why. Any
+  /// thread.
+  void note_refused(std::uint64_t sequence, std::string_view text) UNISONO_EXCLUDES(mutex_);
+
   /// Where a rank of the node is, by its cards. Any thread.
   [[nodiscard]] transport::Standing standing(int local_rank) const;
 
@@ -250,6 +259,7 @@ class Board {
   int local_rank_;
   std::uint64_t stage_ = 0;
   SpinLimit spin_limit_;
+  Mutex mutex_;  // Guards writing of this rank's note.
 };
 
 }  // namespace unisono::shm

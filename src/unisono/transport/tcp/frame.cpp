@@ -29,12 +29,26 @@ std::uint64_t limit_of(FrameKind kind) {
       return kMaxPayloadBytes;
     case FrameKind::kAbort:
       return kMaxAbortBytes;
-    case FrameKind::kBye:
     case FrameKind::kStanding:
+      return kMaxRefusedBytes;
+    case FrameKind::kBye:
     case FrameKind::kAsk:
       break;
   }
   return 0;
+}
+
+std::vector<std::byte> with_text(Frame frame, std::string_view text) {
+  frame.n_bytes = text.size();
+  const FrameBytes header = encode(frame);
+  std::vector<std::byte> bytes(header.begin(), header.end());
+  const auto payload = std::as_bytes(std::span(text));
+  bytes.insert(bytes.end(), payload.begin(), payload.end());
+  return bytes;
+}
+
+std::string text_of(std::span<const std::byte> payload) {
+  return {reinterpret_cast<const char*>(payload.data()), payload.size()};
 }
 
 }  // namespace
@@ -77,28 +91,25 @@ std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> bytes) {
 }
 
 std::vector<std::byte> encode_abort(std::uint32_t group, const Error& error) {
-  const auto text =
-      std::as_bytes(std::span(std::string_view(error.what()).substr(0, kMaxAbortBytes)));
-  const FrameBytes header = encode({.kind = FrameKind::kAbort,
-                                    .step = static_cast<std::uint32_t>(error.code()),
-                                    .sequence = group,
-                                    .n_bytes = text.size()});
-  std::vector<std::byte> bytes(header.begin(), header.end());
-  bytes.insert(bytes.end(), text.begin(), text.end());
-  return bytes;
+  return with_text({.kind = FrameKind::kAbort,
+                    .step = static_cast<std::uint32_t>(error.code()),
+                    .sequence = group},
+                   std::string_view(error.what()).substr(0, kMaxAbortBytes));
 }
 
 std::vector<std::byte> encode_standing(const transport::Standing& standing) {
-  const FrameBytes header = encode({.kind = FrameKind::kStanding,
-                                    .step = standing.has_finished ? 1U : 0U,
-                                    .sequence = standing.sequence,
-                                    .descriptor = standing.descriptor});
-  return {header.begin(), header.end()};
+  return with_text({.kind = FrameKind::kStanding,
+                    .step = standing.has_finished ? 1U : 0U,
+                    .sequence = standing.sequence,
+                    .descriptor = standing.descriptor},
+                   std::string_view(standing.refused).substr(0, kMaxRefusedBytes));
 }
 
-transport::Standing decode_standing(const Frame& frame) {
-  return {
-      .sequence = frame.sequence, .descriptor = frame.descriptor, .has_finished = frame.step != 0};
+transport::Standing decode_standing(const Frame& frame, std::span<const std::byte> payload) {
+  return {.sequence = frame.sequence,
+          .descriptor = frame.descriptor,
+          .has_finished = frame.step != 0,
+          .refused = text_of(payload)};
 }
 
 std::vector<std::byte> encode_ask() {
@@ -113,8 +124,7 @@ std::vector<std::byte> encode_bye(std::uint32_t group) {
 
 Error decode_abort(const Frame& frame, std::span<const std::byte> payload) {
   const bool is_known = frame.step <= static_cast<std::uint32_t>(ErrorCode::kInternal);
-  return {is_known ? static_cast<ErrorCode>(frame.step) : ErrorCode::kPeerLost,
-          std::string(reinterpret_cast<const char*>(payload.data()), payload.size())};
+  return {is_known ? static_cast<ErrorCode>(frame.step) : ErrorCode::kPeerLost, text_of(payload)};
 }
 
 }  // namespace unisono::tcp

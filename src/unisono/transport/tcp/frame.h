@@ -15,12 +15,13 @@ namespace unisono::tcp {
 
 /// The values travel: append only.
 enum class FrameKind : std::uint8_t {
-  kData = 1,      ///< Bytes of an operation.
-  kAbort = 2,     ///< The sender's group failed; the payload says why.
-  kBye = 3,       ///< The sender leaves in good order; nothing follows.
-  kPacket = 4,    ///< A packet of point-to-point messages; the payload begins with its fields.
-  kStanding = 5,  ///< Where the sender is in its group's operations.
-  kAsk = 6        ///< The sender waits for this rank, which may say what it does.
+  kData = 1,    ///< Bytes of an operation.
+  kAbort = 2,   ///< The sender's group failed; the payload says why.
+  kBye = 3,     ///< The sender leaves in good order; nothing follows.
+  kPacket = 4,  ///< A packet of point-to-point messages; the payload begins with its fields.
+  kStanding =
+      5,    ///< Where the sender is in its group's operations; the payload is what it refused.
+  kAsk = 6  ///< The sender waits for this rank, which may say what it does.
 };
 
 /// What stands before each payload on a connection between nodes.
@@ -37,6 +38,7 @@ struct Frame {
 
 inline constexpr std::size_t kFrameBytes = 56;
 inline constexpr std::size_t kMaxAbortBytes = 4096;
+inline constexpr std::size_t kMaxRefusedBytes = 512;
 inline constexpr std::uint64_t kMaxPayloadBytes = std::uint64_t{1} << 46;
 
 using FrameBytes = std::array<std::byte, kFrameBytes>;
@@ -53,7 +55,8 @@ using FrameBytes = std::array<std::byte, kFrameBytes>;
 [[nodiscard]] std::vector<std::byte> encode_standing(const transport::Standing& standing);
 
 /// What a kStanding frame says.
-[[nodiscard]] transport::Standing decode_standing(const Frame& frame);
+[[nodiscard]] transport::Standing decode_standing(const Frame& frame,
+                                                  std::span<const std::byte> payload);
 
 /// A whole kAsk frame.
 [[nodiscard]] std::vector<std::byte> encode_ask();

@@ -60,16 +60,18 @@ TEST(Frame, PayloadsOverTheLimitAreRefused) {
 
 TEST(Frame, AStandingIsReadAsItWasWritten) {
   const transport::Standing standing{
-      .sequence = 7, .descriptor = sample().descriptor, .has_finished = true};
+      .sequence = 7, .descriptor = sample().descriptor, .has_finished = true, .refused = "why"};
   const std::vector<std::byte> bytes = encode_standing(standing);
-  ASSERT_EQ(bytes.size(), kFrameBytes);
+  ASSERT_EQ(bytes.size(), kFrameBytes + 3);
   const auto frame = decode(std::span(bytes).first<kFrameBytes>());
   ASSERT_TRUE(frame.has_value());
   EXPECT_EQ(frame->kind, FrameKind::kStanding);
-  const transport::Standing read = decode_standing(*frame);
+  EXPECT_EQ(frame->n_bytes, 3U);
+  const transport::Standing read = decode_standing(*frame, std::span(bytes).subspan(kFrameBytes));
   EXPECT_EQ(read.sequence, 7U);
   EXPECT_EQ(read.descriptor, standing.descriptor);
   EXPECT_TRUE(read.has_finished);
+  EXPECT_EQ(read.refused, "why");
 }
 
 }  // namespace
