@@ -16,6 +16,7 @@
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
 #include "unisono/transport/describe.h"
+#include "unisono/transport/relayed_error.h"
 #include "unisono/transport/tcp/farewell.h"
 
 namespace unisono::tcp {
@@ -217,8 +218,7 @@ void Connection::finish_control_frame(const Frame& frame) {
     throw Error(ErrorCode::kPeerLost,
                 fmt::format("{} left the group, but this operation still needs it", name_));
   }
-  const Error reason = decode_abort(frame, control_);
-  throw Error(reason.code(), fmt::format("{} gave up: {}", name_, reason.what()));
+  throw transport::relayed(name_, decode_abort(frame, control_));
 }
 
 void Connection::abort(const Error& reason) noexcept {
