@@ -56,7 +56,11 @@ class NativeEngine final : public Engine {
   void leave() noexcept override;
 
  private:
-  void carry_out(const Operation& operation, TimeLimit limit, Caller caller);
+  // `called` is what the rank asked for, of which `operation` may be the coalesced form.
+  void carry_out(const Operation& operation,
+                 const Operation& called,
+                 TimeLimit limit,
+                 Caller caller);
   void run(OperationContext& context);
   void reduce(OperationContext& context);
   void remember(const Operation& operation);

@@ -15,7 +15,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
-#include "unisono/transport/describe.h"
+#include "unisono/transport/mismatch.h"
 #include "unisono/transport/relayed_error.h"
 #include "unisono/transport/tcp/farewell.h"
 
@@ -206,11 +206,12 @@ void Connection::match_data_frame(const Frame& frame) {
 }
 
 Error Connection::mismatch(const Frame& frame) const {
-  return {ErrorCode::kMismatch,
-          fmt::format("ranks called different operations: {} called {}, this rank called {}",
-                      name_,
-                      transport::describe(frame.descriptor, frame.sequence),
-                      transport::describe(tag_.descriptor, tag_.sequence))};
+  return transport::mismatch(
+      {.who = name_, .sequence = frame.sequence, .descriptor = frame.descriptor},
+      {.who = "this rank",
+       .sequence = tag_.sequence,
+       .descriptor = tag_.descriptor,
+       .counts = transport::counts_of(tag_.blocks)});
 }
 
 void Connection::finish_control_frame(const Frame& frame) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
@@ -20,6 +21,7 @@ namespace unisono::tcp {
 struct OperationTag {
   std::uint64_t sequence;
   transport::Descriptor descriptor;
+  std::span<const Buffer> blocks = {};  ///< For messages: those whose sizes ranks must agree on.
 };
 
 /// Frames to and from one rank of another node. Moves bytes when told to, and never blocks.
