@@ -186,6 +186,7 @@ void NativeEngine::run(OperationContext& context) {
 void NativeEngine::reduce(OperationContext& context) {
   const collective::Receivers receivers = receivers_of(context.operation);
   const Algorithm algorithm = choice_.choose(context.operation);
+  last_algorithm_.store(algorithm, std::memory_order_relaxed);
   if (collective::goes_in_steps(algorithm)) {
     reduce_in_steps(context, plans_.in_steps(algorithm));
   } else if (algorithm != Algorithm::kOneShot) {
