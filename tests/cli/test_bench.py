@@ -80,7 +80,7 @@ class BenchTest(unittest.TestCase):
         for line in lines:
             shown = [line[name] for name in ("op", "ranks", "nodes", "dtype", "memory")]
             self.assertEqual(shown, ["all_reduce", 2, 1, "f32", "private"])
-            self.assertEqual(line["algorithm"], "auto")
+            self.assertIn(line["algorithm"], ("one_shot", "two_shot"))
             self.assertAlmostEqual(line["busbw_gbps"], line["algbw_gbps"])
 
     def test_measures_in_a_job_that_was_started_already(self):
@@ -104,6 +104,21 @@ class BenchTest(unittest.TestCase):
                 {"all_reduce", "reduce", "reduce_scatter"},
             )
             self.assertEqual([line["op"] for line in lines].count("barrier"), 1)
+
+    def test_says_which_algorithm_was_chosen_and_why(self):
+        sizes = ("--sizes", "8,1M", "--seconds", "0.01")
+        done = run("bench", "all_reduce", "-n", "3", "--nodes", "3", "--verbose", *sizes)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for size in ("8", "1048576"):
+            self.assertRegex(done.stdout, rf"\nall_reduce +{size} .* auto: [a-z_]+ ")
+            self.assertRegex(
+                done.stderr,
+                rf"all_reduce #\d+ .*, {size} bytes: estimated [a-z_]+ [0-9.]+ us, .* is taken; "
+                r"links: measured, between nodes [0-9.]+ us",
+            )
+        quiet = run("bench", "broadcast", "-n", "2", *sizes)
+        self.assertEqual(quiet.stderr, "")
+        self.assertNotIn("auto: ", quiet.stdout)
 
     def test_unchecked_results_are_not_called_right(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -22,6 +22,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
@@ -55,6 +56,16 @@ void all_gather(ProcessGroup& group, const std::vector<std::int64_t>& counts) {
   auto in = values(static_cast<std::size_t>(counts[static_cast<std::size_t>(group.rank())]));
   auto out = values(12);
   group.all_gather(as_buffer(std::span(in)), as_buffer(std::span(out)), {.counts = counts});
+}
+
+void all_reduce_coalesced(ProcessGroup& group, const std::vector<std::size_t>& counts) {
+  std::vector<std::vector<float>> memory;
+  memory.reserve(counts.size());
+  std::vector<Buffer> buffers;
+  for (const std::size_t count : counts) {
+    buffers.push_back(as_buffer(std::span(memory.emplace_back(values(count)))));
+  }
+  group.all_reduce_coalesced(buffers);
 }
 
 void gather(ProcessGroup& group, std::size_t count, int root = 0) {
@@ -136,8 +147,13 @@ const std::vector<Disagreement> kDisagreements{
     {"all_gather_block_sizes",
      [](ProcessGroup& g) { all_gather(g, {4, 4, 4}); },
      [](ProcessGroup& g) { all_gather(g, {3, 4, 5}); },
-     "all_gather #2 (f32[12])",
-     "all_gather #2 (f32[12] in blocks "},
+     "all_gather #2 (f32[12] in 3 blocks of 4 each)",
+     "all_gather #2 (f32[12] in 3 blocks of 3, 4, 5)"},
+    {"sizes_of_coalesced_buffers",
+     [](ProcessGroup& g) { all_reduce_coalesced(g, {3, 4, 5}); },
+     [](ProcessGroup& g) { all_reduce_coalesced(g, {5, 7}); },
+     "all_reduce_coalesced #2 (f32[12] in 3 buffers of 3, 4, 5, sum)",
+     "all_reduce_coalesced #2 (f32[12] in 2 buffers of 5, 7, sum)"},
     {"gather_root",
      [](ProcessGroup& g) { gather(g, 5, 1); },
      [](ProcessGroup& g) { gather(g, 5, 0); },
@@ -189,10 +205,11 @@ TEST(Mismatch, BetweenNodesBothSidesOfAnUnevenPairAreNamed) {
       input.count = 3;
     }
     group.all_to_all(input, as_buffer(std::span(out)), options);
-    group.barrier();
   });
-  EXPECT_THAT(errors, Each(HasSubstr("gives 4 bytes, where this rank takes 8")));
-  EXPECT_THAT(errors[0], HasSubstr("rank 1 (pid"));
+  EXPECT_THAT(errors[0],
+              ContainsRegex("rank 1 \\(pid.* gives 1 elements to this rank, which takes 2"));
+  EXPECT_THAT(errors[1],
+              ContainsRegex("this rank gives 1 elements to rank 0 \\(pid.*, which takes 2"));
 }
 
 }  // namespace

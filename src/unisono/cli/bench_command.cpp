@@ -43,6 +43,7 @@ struct BenchArguments {
   std::string memory = "private";
   std::string algorithm = "auto";
   bool is_checked = false;
+  bool is_verbose = false;
   std::string json_path;
   double seconds = 0.5;
 };
@@ -89,6 +90,9 @@ void add_options(CLI::App& app, BenchArguments& arguments) {
   app.add_flag("--check", arguments.is_checked, "Compare every element with what it must be");
   app.add_option(
       "--json", arguments.json_path, "Write the results to FILE too, a line of JSON each");
+  app.add_flag("--verbose",
+               arguments.is_verbose,
+               "Log what was measured of the links, and why each algorithm was chosen");
   app.add_option("--seconds", arguments.seconds, "Time for each size, about (default 0.5)")
       ->check(CLI::Range(0.0, kMaxSeconds));
 }
@@ -109,6 +113,7 @@ bench::BenchOptions make_options(const BenchArguments& arguments) {
                     "leave one of them out",
                     arguments.algorithm));
   }
+  options.is_verbose = arguments.is_verbose;
   options.json_path = arguments.json_path;
   options.seconds = std::chrono::duration<double>(arguments.seconds);
   return options;

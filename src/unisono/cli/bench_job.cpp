@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/base/config.h"
 #include "unisono/base/dtype.h"
@@ -103,19 +104,31 @@ class Measurement {
     for (double* value : {&time.median, &time.min, &time.p99}) {
       *value /= operation.n_transfers;
     }
-    return {.op = operation.name,
-            .n_ranks = place.world_size,
-            .n_nodes = n_nodes_,
-            .n_bytes = n_elems * static_cast<std::int64_t>(size_of(options_.dtype)),
-            .dtype = to_string(options_.dtype),
-            .memory = to_string(options_.memory),
-            .algorithm = to_string(call.algorithm),
-            .time = time,
-            .bus_factor = operation.bus_factor(place.world_size),
-            .n_wrong = options_.is_checked ? check(group_, operation, call) : std::nullopt};
+    const Algorithm algorithm = find_algorithm(operation, call);
+    return {
+        .op = operation.name,
+        .n_ranks = place.world_size,
+        .n_nodes = n_nodes_,
+        .n_bytes = n_elems * static_cast<std::int64_t>(size_of(options_.dtype)),
+        .dtype = to_string(options_.dtype),
+        .memory = to_string(options_.memory),
+        .algorithm = to_string(algorithm),
+        .is_algorithm_auto = call.algorithm == Algorithm::kAuto && algorithm != Algorithm::kAuto,
+        .time = time,
+        .bus_factor = operation.bus_factor(place.world_size),
+        .n_wrong = options_.is_checked ? check(group_, operation, call) : std::nullopt};
   }
 
  private:
+  // What carries the operation out. One more call: sampling reduces, too, to compare ranks.
+  [[nodiscard]] Algorithm find_algorithm(const Operation& operation, const Call& call) {
+    if (operation.algorithms.empty()) {
+      return Algorithm::kAuto;
+    }
+    operation.call(group_, call);
+    return group_.last_algorithm();
+  }
+
   [[nodiscard]] Call make_call(const Operation& operation, Counts counts) {
     Call call{.in = {},
               .out = make_buffer(group_, options_.memory, counts.out, options_.dtype),
@@ -193,6 +206,12 @@ bool measure_all(ProcessGroup& group, const BenchOptions& options, Output* outpu
 
 }  // namespace
 
+Environment with_debug_log(const Environment& base) {
+  return [base](const char* variable) -> std::optional<std::string> {
+    return std::string_view(variable) == "UNISONO_LOG" ? "debug" : base(variable);
+  };
+}
+
 Environment pretend_nodes(const Environment& base, int n_nodes) {
   const rendezvous::Assignment assignment = rendezvous::find_assignment(base);
   const int node = assignment.rank * n_nodes / assignment.world_size;
@@ -211,6 +230,8 @@ int run_in_job(const BenchOptions& options) {
   std::optional<Output> output;
   if (rendezvous::find_assignment(environment).rank == 0) {
     output.emplace(options.json_path);
+    // It is the one that says what was chosen, and why.
+    environment = options.is_verbose ? with_debug_log(environment) : environment;
   }
   const std::shared_ptr<ProcessGroup> group = create_process_group({.environment = environment});
   bool is_right = true;

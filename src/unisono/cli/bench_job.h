@@ -23,13 +23,17 @@ struct BenchOptions {
   Memory memory = Memory::kPrivate;
   Algorithm algorithm = Algorithm::kAuto;
   bool is_checked = false;
-  std::string json_path;  ///< Empty: no file.
+  bool is_verbose = false;  ///< Rank 0 logs what links cost, and why it chose each algorithm.
+  std::string json_path;    ///< Empty: no file.
   std::chrono::duration<double> seconds{};
 };
 
 /// An environment as `base`, but that makes this rank one of a node of its block of ranks,
 /// `n_nodes` blocks in all: ranks of different blocks reach each other by tcp.
 [[nodiscard]] Environment pretend_nodes(const Environment& base, int n_nodes);
+
+/// An environment as `base`, but that asks for debug lines.
+[[nodiscard]] Environment with_debug_log(const Environment& base);
 
 /// Measures as one rank of the job that the environment describes; rank 0 writes the table to
 /// stdout and the lines of JSON. Returns the exit code: 1 on rank 0 when results were wrong.

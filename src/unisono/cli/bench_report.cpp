@@ -22,7 +22,7 @@ double bus_bandwidth(const Result& result) {
 }
 
 std::string table_header() {
-  return fmt::format("{:<15}{:>12}{:>9}{:>13}{:>13}{:>13}{:>12}{:>12}{:>9}",
+  return fmt::format("{:<15}{:>12}{:>9}{:>13}{:>13}{:>13}{:>12}{:>12}{:>24}{:>9}",
                      "# operation",
                      "bytes",
                      "samples",
@@ -31,12 +31,13 @@ std::string table_header() {
                      "p99 us",
                      "algbw GB/s",
                      "busbw GB/s",
+                     "algorithm",
                      "wrong");
 }
 
 std::string table_row(const Result& result) {
   const std::string wrong = result.n_wrong ? fmt::format("{}", *result.n_wrong) : "-";
-  return fmt::format("{:<15}{:>12}{:>9}{:>13.3f}{:>13.3f}{:>13.3f}{:>12.3f}{:>12.3f}{:>9}",
+  return fmt::format("{:<15}{:>12}{:>9}{:>13.3f}{:>13.3f}{:>13.3f}{:>12.3f}{:>12.3f}{:>24}{:>9}",
                      result.op,
                      result.n_bytes,
                      result.time.n_samples,
@@ -45,6 +46,7 @@ std::string table_row(const Result& result) {
                      result.time.p99 * kMicroseconds,
                      algorithm_bandwidth(result),
                      bus_bandwidth(result),
+                     (result.is_algorithm_auto ? "auto: " : "") + result.algorithm,
                      wrong);
 }
 

@@ -16,7 +16,8 @@ struct Result {
   std::int64_t n_bytes = 0;
   std::string dtype;
   std::string memory;
-  std::string algorithm;
+  std::string algorithm;           ///< As it was carried out; "auto" where there is but one way.
+  bool is_algorithm_auto = false;  ///< Nobody asked for it.
   Summary time;
   /// Bus bandwidth / algorithm bandwidth: the share of n_bytes that each rank must move, as
   /// nccl-tests counts it, so that figures of any number of ranks compare to the hardware's.

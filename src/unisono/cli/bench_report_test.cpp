@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Result example() {
   return {.op = "all_reduce",
@@ -59,8 +60,20 @@ TEST(BenchReport, ColumnsStandUnderTheirNames) {
   EXPECT_EQ(under("p99 us"), "300.500");
   EXPECT_EQ(under("algbw GB/s"), "4.000");
   EXPECT_EQ(under("busbw GB/s"), "6.000");
+  EXPECT_EQ(under("algorithm"), "auto");
   EXPECT_EQ(under("wrong"), "12345");
   EXPECT_THAT(row, HasSubstr("all_reduce"));
+}
+
+TEST(BenchReport, AnAlgorithmThatNobodyAskedForIsMarkedAsSuch) {
+  Result result = example();
+  result.algorithm = "halving_doubling";
+  EXPECT_THAT(table_row(result), Not(HasSubstr("auto")));
+  result.is_algorithm_auto = true;
+  const std::string row = table_row(result);
+  EXPECT_THAT(row, HasSubstr(" auto: halving_doubling "));
+  EXPECT_EQ(row.size(), table_header().size());
+  EXPECT_THAT(json_line(result), HasSubstr(R"("algorithm":"halving_doubling")"));
 }
 
 }  // namespace

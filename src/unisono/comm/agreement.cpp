@@ -1,8 +1,10 @@
 #include "unisono/comm/agreement.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -10,6 +12,8 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/reduce_kind.h"
 #include "unisono/comm/options.h"
+#include "unisono/transport/descriptor.h"
+#include "unisono/transport/mismatch.h"
 
 namespace unisono::comm {
 namespace {
@@ -24,13 +28,18 @@ std::uint64_t hash_of(const Values& values) {
   return hash | 1U;
 }
 
-std::vector<std::int64_t> counts_of(std::span<const Buffer> buffers) {
-  std::vector<std::int64_t> counts;
-  counts.reserve(buffers.size());
-  for (const Buffer& buffer : buffers) {
-    counts.push_back(buffer.count);
-  }
-  return counts;
+std::uint32_t upper_half(std::uint64_t hash) {
+  return static_cast<std::uint32_t>(hash >> 32U);
+}
+
+std::int64_t total_of(std::span<const std::int64_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+// What describe() makes of it: the first size of several, as far as it fits.
+std::uint32_t hint_of(std::span<const std::int64_t> counts) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  return static_cast<std::uint32_t>(std::min(counts.front(), kMost - 1) + 1);
 }
 
 }  // namespace
@@ -38,16 +47,22 @@ std::vector<std::int64_t> counts_of(std::span<const Buffer> buffers) {
 BlockSizes sizes_of(std::span<const std::int64_t> counts) {
   const bool is_even = std::all_of(
       counts.begin(), counts.end(), [&](std::int64_t count) { return count == counts.front(); });
-  return {.total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0}),
-          .fingerprint = is_even ? 0 : hash_of(counts)};
+  BlockSizes sizes{.total = total_of(counts)};
+  if (!is_even) {
+    sizes.detail = {.fingerprint = upper_half(hash_of(counts)), .hint = hint_of(counts)};
+  }
+  return sizes;
 }
 
 BlockSizes sizes_of(std::span<const Buffer> blocks) {
-  return sizes_of(counts_of(blocks));
+  return sizes_of(transport::counts_of(blocks));
 }
 
-std::uint64_t fingerprint_of(std::span<const Buffer> buffers) {
-  return hash_of(counts_of(buffers));
+BlockSizes sizes_of_coalesced(std::span<const Buffer> buffers) {
+  const std::vector<std::int64_t> counts = transport::counts_of(buffers);
+  return {.total = total_of(counts),
+          .detail = {.fingerprint = upper_half(hash_of(counts)),
+                     .hint = static_cast<std::uint32_t>(counts.size())}};
 }
 
 std::uint64_t fingerprint_of(const ReduceOp& op) {
@@ -59,6 +74,16 @@ std::uint64_t fingerprint_of(const ReduceOp& op) {
     default:
       return 0;
   }
+}
+
+std::uint64_t detail_with(const ReduceOp& op, transport::OperationKind kind, std::uint64_t detail) {
+  const std::uint64_t fingerprint = fingerprint_of(op);
+  if (!transport::has_blocks(kind) || fingerprint == 0) {
+    return detail | fingerprint;
+  }
+  auto both = transport::BlockDetail::unpack(detail);
+  both.fingerprint ^= upper_half(hash_of(std::array{fingerprint & 0xFFFFFFFF, fingerprint >> 32U}));
+  return both.pack();
 }
 
 }  // namespace unisono::comm

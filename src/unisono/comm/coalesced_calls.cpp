@@ -64,10 +64,11 @@ void check_blocks_are_equal(const Arguments& arguments, std::span<const std::int
 
 engine::Operation operation_of(
     OperationKind kind, Buffers ins, Buffers outs, Buffers counted, std::string label) {
+  const BlockSizes sizes = sizes_of_coalesced(counted);
   return {.descriptor = {.kind = kind,
                          .dtype = dtype_of(ins),
-                         .count = sizes_of(counted).total,
-                         .detail = fingerprint_of(counted)},
+                         .count = sizes.total,
+                         .detail = sizes.detail.pack()},
           .ins = {ins.begin(), ins.end()},
           .outs = {outs.begin(), outs.end()},
           .label = std::move(label)};
@@ -77,7 +78,8 @@ template <class Options>
 void reduce_as(engine::Operation& operation, const Options& options) {
   operation.descriptor.reduce = options.op.kind;
   operation.descriptor.algorithm = options.algorithm;
-  operation.descriptor.detail ^= fingerprint_of(options.op);
+  operation.descriptor.detail =
+      detail_with(options.op, operation.descriptor.kind, operation.descriptor.detail);
   operation.factor = options.op.factor;
   operation.user = options.op.user;
 }

@@ -9,18 +9,21 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/side_store.h"
 #include "unisono/store/store.h"
+#include "unisono/transport/relayed_error.h"
 
 namespace unisono::comm {
 namespace {
 
-// Behind the rank.
+// Behind the rank: what it says itself, or whom it quotes.
 std::string reason_in(const std::string& line) {
-  return line.substr(std::min(line.find('\t') + 1, line.size()));
+  return std::string(transport::root_cause(
+      std::string_view(line).substr(std::min(line.find('\t') + 1, line.size()))));
 }
 
 }  // namespace
@@ -75,7 +78,9 @@ std::string FailureLog::read(const std::string& known,
         break;
       }
       const std::string reason = reason_in(*line);
-      if (!line->starts_with(own_prefix) && known.find(reason) == std::string::npos) {
+      const bool is_new =
+          known.find(reason) == std::string::npos && reasons.find(reason) == std::string::npos;
+      if (!line->starts_with(own_prefix) && is_new) {
         reasons += (reasons.empty() ? "" : "; ") + reason;
       }
     }

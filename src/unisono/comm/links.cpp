@@ -31,6 +31,7 @@
 #include "unisono/rendezvous/meet.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/relayed_error.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/tcp/farewell.h"
 #include "unisono/transport/tcp/frame.h"
@@ -344,7 +345,10 @@ void Links::note_departure(int job_rank) {
 }
 
 void Links::note_abort(int job_rank, const Error& reason) {
-  note_failure(job_rank, reason.code(), fmt::format("gave up: {}", reason.what()));
+  if (const int rank = rank_of(job_rank); rank >= 0) {
+    const Error known = transport::relayed(ranks_.describe(rank), reason);
+    failure_.set({known.code(), fmt::format("{} {}", ranks_.prefix(), known.what())});
+  }
 }
 
 void Links::note_death(int job_rank) {

@@ -88,7 +88,7 @@ void MessageRequest::look_into(std::span<const int> /*late_ranks*/) const {
   }
   const std::string reasons = waiting_->find_reasons();
   if (!reasons.empty()) {
-    throw Error(ErrorCode::kPeerLost, fmt::format("other ranks gave up: {}", reasons));
+    throw Error(ErrorCode::kPeerLost, fmt::format("other ranks say: {}", reasons));
   }
   std::vector<int> gone;
   for (int rank = 0; rank < waiting_->world_size; ++rank) {

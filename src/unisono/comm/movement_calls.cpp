@@ -25,7 +25,7 @@ BlockSizes rooted_sizes(const Arguments& arguments,
                         const char* name,
                         const RootedOptions& options) {
   if (options.counts.empty()) {
-    return {.total = own.count, .fingerprint = 0};
+    return {.total = own.count};
   }
   arguments.check_counts(options.counts);
   arguments.check_count(own, name, options.counts[static_cast<std::size_t>(arguments.rank())]);
@@ -53,7 +53,7 @@ Call all_gather_call(Links& links,
   return {.operation = {.descriptor = {.kind = OperationKind::kAllGather,
                                        .dtype = in.dtype,
                                        .count = sizes.total,
-                                       .detail = sizes.fingerprint},
+                                       .detail = sizes.detail.pack()},
                         .in = in,
                         .outs = std::move(outs),
                         .label = options.label},
@@ -74,7 +74,7 @@ Call gather_call(Links& links,
                                        .dtype = in.dtype,
                                        .root = options.root,
                                        .count = sizes.total,
-                                       .detail = sizes.fingerprint},
+                                       .detail = sizes.detail.pack()},
                         .in = in,
                         .outs = std::move(outs),
                         .label = options.label},
@@ -95,7 +95,7 @@ Call scatter_call(Links& links,
                                        .dtype = out.dtype,
                                        .root = options.root,
                                        .count = sizes.total,
-                                       .detail = sizes.fingerprint},
+                                       .detail = sizes.detail.pack()},
                         .out = out,
                         .ins = std::move(ins),
                         .label = options.label},

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/comm/call.h"
@@ -49,6 +50,10 @@ const rendezvous::Roster& ProcessGroup::roster() const {
 
 std::vector<RankTraffic> ProcessGroup::traffic() const {
   return group_->links().traffic();
+}
+
+Algorithm ProcessGroup::last_algorithm() const {
+  return group_->links().engine().last_algorithm();
 }
 
 void ProcessGroup::all_reduce(const Buffer& in,

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/base/config.h"
 #include "unisono/comm/options.h"
@@ -228,6 +229,10 @@ class ProcessGroup {
 
   /// What this rank's collectives have exchanged with each rank of other nodes so far.
   [[nodiscard]] std::vector<RankTraffic> traffic() const;
+
+  /// How the last reduction was carried out: what was chosen where the caller left it to
+  /// Algorithm::kAuto. That itself before the first, and where the backend does not say.
+  [[nodiscard]] Algorithm last_algorithm() const;
 
   /// Waits for the operations in flight (at most until their timeouts), tells the other ranks that
   /// this one leaves, and lets go of threads, sockets and the store; memory of allocate() stays

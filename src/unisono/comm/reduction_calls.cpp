@@ -26,7 +26,8 @@ Call make_call(Links& links,
   const TimeLimit limit(arguments.timeout(options.timeout, links.timeout()));
   operation.descriptor.reduce = options.op.kind;
   operation.descriptor.algorithm = options.algorithm;
-  operation.descriptor.detail ^= fingerprint_of(options.op);
+  operation.descriptor.detail =
+      detail_with(options.op, operation.descriptor.kind, operation.descriptor.detail);
   operation.factor = options.op.factor;
   operation.user = options.op.user;
   operation.label = options.label;
@@ -51,7 +52,7 @@ Call reduce_scatter_call(Links& links,
                    {.descriptor = {.kind = OperationKind::kReduceScatter,
                                    .dtype = out.dtype,
                                    .count = sizes.total,
-                                   .detail = sizes.fingerprint},
+                                   .detail = sizes.detail.pack()},
                     .in = in,
                     .out = out,
                     .ins = std::move(ins)});

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
@@ -36,6 +37,10 @@ class Engine {
   /// Throws Error(kInvalidArgument) for an operation that can't be carried out; the text says only
   /// why. Thread-safe.
   virtual void check(const Operation& operation) const = 0;
+
+  /// How the last reduction was carried out; Algorithm::kAuto before the first, and where the
+  /// engine does not say. Thread-safe.
+  [[nodiscard]] virtual Algorithm last_algorithm() const noexcept { return Algorithm::kAuto; }
 
   /// Tells the other ranks that this rank's group failed, and why. After the last execute().
   virtual void abort(const Error& reason) noexcept = 0;

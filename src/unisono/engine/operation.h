@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,5 +29,17 @@ struct Operation {
   std::shared_ptr<const UserReduction> user = nullptr;  ///< Of kUser.
   std::string label = {};  ///< What the caller calls its buffer, for messages.
 };
+
+/// The buffers whose sizes all ranks must agree on; on some ranks of a rooted operation none.
+[[nodiscard]] inline std::span<const Buffer> agreed_blocks(const Operation& operation) {
+  switch (operation.descriptor.kind) {
+    case transport::OperationKind::kAllGather:
+    case transport::OperationKind::kAllGatherCoalesced:
+    case transport::OperationKind::kGather:
+      return operation.outs;
+    default:
+      return operation.ins;
+  }
+}
 
 }  // namespace unisono::engine

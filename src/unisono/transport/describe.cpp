@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <span>
 #include <string>
 
 #include "unisono/base/algorithm.h"
@@ -24,17 +28,50 @@ bool has_elements(OperationKind kind) {
          kind != OperationKind::kMonitoredBarrier;
 }
 
-std::string describe_shape(const Descriptor& descriptor) {
+// Of a long list the first ones are shown.
+constexpr std::size_t kMostCounts = 16;
+
+std::string describe_counts(std::span<const std::int64_t> counts) {
+  const auto differs = [&](std::int64_t count) { return count != counts.front(); };
+  if (counts.size() > 1 && std::none_of(counts.begin(), counts.end(), differs)) {
+    return fmt::format("{} each", counts.front());
+  }
+  const auto shown = counts.first(std::min(counts.size(), kMostCounts));
+  const char* const more = shown.size() < counts.size() ? ", ..." : "";
+  return fmt::format("{}{}", fmt::join(shown, ", "), more);
+}
+
+// " in 3 blocks of 4 each", " in 3 blocks of 3, 4, 5"; as far as the descriptor knows:
+// " in blocks of 3, ...", nothing for equal ones.
+std::string describe_blocks(const Descriptor& descriptor, std::span<const std::int64_t> counts) {
+  if (!has_blocks(descriptor.kind)) {
+    return "";
+  }
+  const char* const name = is_coalesced(descriptor.kind) ? "buffer" : "block";
+  const auto in_parts = [name](std::size_t n) {
+    return fmt::format(" in {} {}{}", n, name, n == 1 ? "" : "s");
+  };
+  if (!counts.empty()) {
+    return fmt::format("{} of {}", in_parts(counts.size()), describe_counts(counts));
+  }
+  const std::uint32_t hint = BlockDetail::unpack(descriptor.detail).hint;
+  if (is_coalesced(descriptor.kind)) {
+    return in_parts(hint);
+  }
+  if (hint == 0) {
+    return "";
+  }
+  return hint == std::numeric_limits<std::uint32_t>::max()
+             ? " in blocks of different sizes"
+             : fmt::format(" in blocks of {}, ...", hint - 1);
+}
+
+std::string describe_shape(const Descriptor& descriptor, std::span<const std::int64_t> counts) {
   const char* const dtype = unisono::to_string(descriptor.dtype);
   if (descriptor.count == kUneven) {
     return fmt::format("{}[blocks of any size]", dtype);
   }
-  const bool has_blocks = descriptor.kind != OperationKind::kAllReduce &&
-                          descriptor.kind != OperationKind::kReduce && descriptor.detail != 0;
-  return has_blocks
-             ? fmt::format(
-                   "{}[{}] in blocks {:08x}", dtype, descriptor.count, descriptor.detail >> 32)
-             : fmt::format("{}[{}]", dtype, descriptor.count);
+  return fmt::format("{}[{}]{}", dtype, descriptor.count, describe_blocks(descriptor, counts));
 }
 
 // "sum", "premul_sum 0.5", "user 1a2b3c4d".
@@ -52,12 +89,14 @@ std::string describe_reduction(const Descriptor& descriptor) {
 
 }  // namespace
 
-std::string describe(const Descriptor& descriptor, std::uint64_t sequence) {
+std::string describe(const Descriptor& descriptor,
+                     std::uint64_t sequence,
+                     std::span<const std::int64_t> counts) {
   std::string text = fmt::format("{} #{}", to_string(descriptor.kind), sequence);
   if (!has_elements(descriptor.kind)) {
     return text;
   }
-  text += fmt::format(" ({}", describe_shape(descriptor));
+  text += fmt::format(" ({}", describe_shape(descriptor, counts));
   if (reduces(descriptor.kind)) {
     text += fmt::format(", {}", describe_reduction(descriptor));
   }

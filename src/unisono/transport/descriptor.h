@@ -32,11 +32,24 @@ enum class OperationKind : std::uint8_t {
 /// Descriptor::count where blocks differ in size, and a rank knows only the sizes of its own.
 inline constexpr std::int64_t kUneven = -1;
 
+/// Whether it is of many buffers at once.
+[[nodiscard]] constexpr bool is_coalesced(OperationKind kind) {
+  return kind == OperationKind::kAllReduceCoalesced || kind == OperationKind::kAllGatherCoalesced ||
+         kind == OperationKind::kReduceScatterCoalesced;
+}
+
 /// Whether ranks' elements are combined.
 [[nodiscard]] constexpr bool reduces(OperationKind kind) {
   return kind == OperationKind::kAllReduce || kind == OperationKind::kReduce ||
          kind == OperationKind::kReduceScatter || kind == OperationKind::kAllReduceCoalesced ||
          kind == OperationKind::kReduceScatterCoalesced;
+}
+
+/// Whether a buffer lies in blocks for each rank, or the operation is coalesced: then the blocks'
+/// sizes must agree, too.
+[[nodiscard]] constexpr bool has_blocks(OperationKind kind) {
+  return kind == OperationKind::kReduceScatter || kind == OperationKind::kAllGather ||
+         kind == OperationKind::kGather || kind == OperationKind::kScatter || is_coalesced(kind);
 }
 
 /// "all_reduce", ... as in messages.
@@ -53,11 +66,30 @@ struct Descriptor {
   /// Elements of the vector (all_reduce, broadcast, reduce), of one rank's block (gather, scatter,
   /// all_to_all) or of all blocks (all_gather, reduce_scatter); or kUneven.
   std::int64_t count = 0;
-  /// What else must agree: of all_gather and reduce_scatter a fingerprint of the blocks' sizes, of
-  /// premul_sum the factor's bits, of a user's reduction a fingerprint of its name. 0: nothing.
+  /// What else must agree; 0: nothing. Where has_blocks(): BlockDetail. Else of premul_sum the
+  /// factor's bits, of a user's reduction a fingerprint of its name.
   std::uint64_t detail = 0;
 
   friend bool operator==(const Descriptor&, const Descriptor&) = default;
+};
+
+/// Descriptor::detail of an operation that has blocks.
+struct BlockDetail {
+  /// Of the sizes where they differ, or of a coalesced operation's, and of what else the reduction
+  /// is besides its kind.
+  std::uint32_t fingerprint = 0;
+  /// For messages: how many buffers a coalesced operation has; else 0 where blocks are equal, and
+  /// 1 + the size of the first where they differ, or the largest number if that is larger.
+  std::uint32_t hint = 0;
+
+  [[nodiscard]] constexpr std::uint64_t pack() const {
+    return std::uint64_t{fingerprint} << 32U | hint;
+  }
+
+  [[nodiscard]] static constexpr BlockDetail unpack(std::uint64_t detail) {
+    return {.fingerprint = static_cast<std::uint32_t>(detail >> 32U),
+            .hint = static_cast<std::uint32_t>(detail)};
+  }
 };
 
 // It is copied byte by byte into shared memory and frames.

@@ -59,9 +59,7 @@ void part(const Buffer& joined, const std::vector<Buffer>& buffers, int index, i
 }  // namespace
 
 bool Coalescing::is_coalesced(const Operation& operation) {
-  const OperationKind kind = operation.descriptor.kind;
-  return kind == OperationKind::kAllReduceCoalesced || kind == OperationKind::kAllGatherCoalesced ||
-         kind == OperationKind::kReduceScatterCoalesced;
+  return transport::is_coalesced(operation.descriptor.kind);
 }
 
 Buffer Coalescing::take(const Operation& operation, std::int64_t begin, std::int64_t count) {

@@ -65,8 +65,10 @@ void exchange_between_nodes(OperationContext& context, const Transfers& transfer
     const std::optional<Source>& gives = transfers.gives[static_cast<std::size_t>(rank)];
     const std::optional<Sink>& takes = transfers.takes[static_cast<std::size_t>(rank)];
     if (context.topology.node_of(rank) != context.topology.node() && (gives || takes)) {
-      sends.push_back({.rank = rank, .data = gives.value_or(Source())});
-      receives.push_back({.rank = rank, .data = takes.value_or(Sink())});
+      const Sink into = takes.value_or(Sink());
+      sends.push_back(
+          {.rank = rank, .data = gives.value_or(Source()), .n_bytes_back = into.size()});
+      receives.push_back({.rank = rank, .data = into});
     }
   }
   context.exchange.run(sends, receives);

@@ -27,9 +27,11 @@
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/reductions.h"
 #include "unisono/engine/native/step_reduction.h"
+#include "unisono/engine/operation.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/mismatch.h"
 #include "unisono/transport/patience.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/tcp/connection.h"
@@ -115,11 +117,12 @@ class OperationReporter final : public transport::WaitReporter {
 
  private:
   [[nodiscard]] Error mismatch(int rank, const CallRecord& call) const {
-    return {ErrorCode::kMismatch,
-            fmt::format("ranks called different operations: {} called {}, this rank called {}",
-                        ranks_.describe(rank),
-                        transport::describe(call.descriptor, call.sequence),
-                        transport::describe(operation_.descriptor, operation_.sequence))};
+    return transport::mismatch(
+        {.who = ranks_.describe(rank), .sequence = call.sequence, .descriptor = call.descriptor},
+        {.who = "this rank",
+         .sequence = operation_.sequence,
+         .descriptor = operation_.descriptor,
+         .counts = transport::counts_of(agreed_blocks(operation_))});
   }
 
   [[nodiscard]] static std::string describe(const Operation& operation) {
@@ -181,6 +184,7 @@ void NativeEngine::run(OperationContext& context) {
 void NativeEngine::reduce(OperationContext& context) {
   const collective::Receivers receivers = receivers_of(context.operation);
   const Algorithm algorithm = choice_.choose(context.operation);
+  last_algorithm_.store(algorithm, std::memory_order_relaxed);
   if (collective::goes_in_steps(algorithm)) {
     reduce_in_steps(context, plans_.in_steps(algorithm));
   } else if (algorithm != Algorithm::kOneShot) {
@@ -203,23 +207,29 @@ void NativeEngine::remember(const Operation& operation) {
 
 void NativeEngine::execute(const Operation& operation, TimeLimit limit, Caller caller) {
   if (!Coalescing::is_coalesced(operation)) {
-    carry_out(operation, limit, caller);
+    carry_out(operation, operation, limit, caller);
     return;
   }
   const Operation packed = coalescing_.pack(operation, parts_.topology.world_size());
-  carry_out(packed, limit, caller);
+  carry_out(packed, operation, limit, caller);
   Coalescing::unpack(packed, operation);
 }
 
-void NativeEngine::carry_out(const Operation& operation, TimeLimit limit, Caller caller) {
+void NativeEngine::carry_out(const Operation& operation,
+                             const Operation& called,
+                             TimeLimit limit,
+                             Caller caller) {
   if (parts_.topology.n_nodes() > 1) {
     remember(operation);
   }
   const OperationReporter reporter(
-      operation, parts_.topology, parts_.ranks, parts_.whereabouts, calls_);
+      called, parts_.topology, parts_.ranks, parts_.whereabouts, calls_);
   transport::Patience patience(limit, parts_.stall, parts_.failure, reporter);
-  const tcp::OperationTag tag{.sequence = operation.sequence, .descriptor = operation.descriptor};
+  const tcp::OperationTag tag{.sequence = operation.sequence,
+                              .descriptor = operation.descriptor,
+                              .blocks = agreed_blocks(called)};
   OperationContext context{.operation = operation,
+                           .called = called,
                            .topology = parts_.topology,
                            .board = parts_.board,
                            .exchange = tcp::Exchange(parts_.mesh, tag, patience),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/config.h"
 #include "unisono/base/link_costs.h"
 #include "unisono/collective/topology.h"
@@ -52,11 +54,20 @@ class NativeEngine final : public Engine {
   void execute(const Operation& operation, TimeLimit limit, Caller caller) override;
   [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype) override;
   void check(const Operation& operation) const override;
+
+  [[nodiscard]] Algorithm last_algorithm() const noexcept override {
+    return last_algorithm_.load(std::memory_order_relaxed);
+  }
+
   void abort(const Error& reason) noexcept override;
   void leave() noexcept override;
 
  private:
-  void carry_out(const Operation& operation, TimeLimit limit, Caller caller);
+  // `called` is what the rank asked for, of which `operation` may be the coalesced form.
+  void carry_out(const Operation& operation,
+                 const Operation& called,
+                 TimeLimit limit,
+                 Caller caller);
   void run(OperationContext& context);
   void reduce(OperationContext& context);
   void remember(const Operation& operation);
@@ -65,6 +76,8 @@ class NativeEngine final : public Engine {
   NativeParts parts_;
   ReducePlans plans_;
   AlgorithmChoice choice_;
+  // Whoever asks learns of one operation or the next: nothing else depends on it.
+  std::atomic<Algorithm> last_algorithm_ = Algorithm::kAuto;
   PeerMemory peers_;
   shm::WaitMode user_mode_;
   shm::WaitMode progress_mode_;

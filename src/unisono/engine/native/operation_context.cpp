@@ -5,19 +5,26 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/base/reduce_kind.h"
-#include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/mismatch.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/tcp/exchange.h"
 
 namespace unisono::engine {
+namespace {
+
+constexpr std::size_t kMostSharedCounts =
+    static_cast<std::size_t>(shm::kSlotBytes) / sizeof(std::int64_t) - 1;
+
+}  // namespace
 
 shm::Placement OperationContext::place_in_arena() const {
   const shm::Arena& arena = board.arena(self());
@@ -54,7 +61,7 @@ void OperationContext::show_card_and_wait() {
 
 // Not with this rank's own card: its line is on the way to the peers, and waiting for it would take
 // as long as a quarter of a meeting.
-void OperationContext::check_cards() const {
+void OperationContext::check_cards() {
   for (int peer = 0; peer < n_local(); ++peer) {
     if (peer != self() && !card(peer).has_descriptor(operation.descriptor)) [[unlikely]] {
       throw mismatch();
@@ -63,18 +70,51 @@ void OperationContext::check_cards() const {
 }
 
 // All ranks of the node see the same cards, so all come to the same words.
-Error OperationContext::mismatch() const {
+Error OperationContext::mismatch() {
   const transport::Descriptor first = card(0).descriptor();
   int peer = 1;
   while (peer + 1 < n_local() && card(peer).has_descriptor(first)) {
     ++peer;
   }
-  return {ErrorCode::kMismatch,
-          fmt::format("ranks called different operations: rank {} called {}, rank {} called {}",
-                      rank_at(0),
-                      transport::describe(first, operation.sequence),
-                      rank_at(peer),
-                      transport::describe(card(peer).descriptor(), operation.sequence))};
+  const transport::Descriptor other = card(peer).descriptor();
+  const bool shares_counts = transport::differ_in_blocks(first, other);
+  if (shares_counts) {
+    share_counts();
+  }
+  const auto known = [&](int local_rank, const transport::Descriptor& descriptor) {
+    return transport::KnownCall{
+        .who = fmt::format("rank {}", rank_at(local_rank)),
+        .sequence = operation.sequence,
+        .descriptor = descriptor,
+        .counts = shares_counts ? shared_counts(local_rank) : std::vector<std::int64_t>()};
+  };
+  return transport::mismatch(known(0, first), known(peer, other));
+}
+
+// As many of the sizes of this rank's blocks as fit, behind their number, in its slot: the
+// operation that would use it does not take place.
+void OperationContext::share_counts() {
+  const std::vector<std::int64_t> counts = transport::counts_of(agreed_blocks(called));
+  const std::size_t n = std::min(counts.size(), kMostSharedCounts);
+  std::byte* const slot = board.slot(self(), operation.sequence);
+  const auto n_shared = static_cast<std::int64_t>(n);
+  std::memcpy(slot, &n_shared, sizeof(n_shared));
+  if (n > 0) {
+    std::memcpy(slot + sizeof(n_shared), counts.data(), n * sizeof(std::int64_t));
+  }
+  sync();
+}
+
+std::vector<std::int64_t> OperationContext::shared_counts(int local_rank) const {
+  const std::byte* const slot = board.slot(local_rank, operation.sequence);
+  std::int64_t n_shared = 0;
+  std::memcpy(&n_shared, slot, sizeof(n_shared));
+  std::vector<std::int64_t> counts(
+      std::min(static_cast<std::size_t>(std::max<std::int64_t>(n_shared, 0)), kMostSharedCounts));
+  if (!counts.empty()) {
+    std::memcpy(counts.data(), slot + sizeof(n_shared), counts.size() * sizeof(std::int64_t));
+  }
+  return counts;
 }
 
 void OperationContext::meet_other_nodes() {

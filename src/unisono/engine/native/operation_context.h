@@ -21,6 +21,7 @@ namespace unisono::engine {
 /// One operation under way on this rank: what its steps share.
 struct OperationContext {
   const Operation& operation;
+  const Operation& called;  ///< As the rank called it, before it was coalesced.
   const collective::Topology& topology;
   shm::Board& board;
   tcp::Exchange exchange;
@@ -112,8 +113,10 @@ struct OperationContext {
 
  private:
   void show_card_and_wait();
-  void check_cards() const;
-  [[nodiscard]] Error mismatch() const;
+  void check_cards();
+  [[nodiscard]] Error mismatch();
+  void share_counts();
+  [[nodiscard]] std::vector<std::int64_t> shared_counts(int local_rank) const;
 };
 
 }  // namespace unisono::engine

@@ -54,6 +54,12 @@ std::string_view process_state(std::int64_t pid) {
   }
 }
 
+// "0.3 s", "12 s": tenths where they say something.
+std::string describe_time(std::chrono::milliseconds time) {
+  const auto seconds = std::chrono::duration<double>(time).count();
+  return seconds < 10 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds);
+}
+
 }  // namespace
 
 RankStatus::RankStatus(const rendezvous::Roster& roster,
@@ -106,11 +112,8 @@ void RankStatus::report_stall(const std::string& operation,
                               std::chrono::milliseconds waited,
                               const std::string& late,
                               std::span<const int> ranks) const {
-  logger_.warning(fmt::format("{} {} waits since {:.0f} s for {}",
-                              prefix_,
-                              operation,
-                              static_cast<double>(waited.count()) / 1000,
-                              late));
+  logger_.warning(
+      fmt::format("{} {} waits since {} for {}", prefix_, operation, describe_time(waited), late));
   if (sources_.ask == nullptr) {
     return;
   }

@@ -6,16 +6,20 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
-#include "unisono/transport/describe.h"
+#include "unisono/transport/descriptor.h"
+#include "unisono/transport/mismatch.h"
+#include "unisono/transport/relayed_error.h"
 #include "unisono/transport/tcp/farewell.h"
 
 namespace unisono::tcp {
@@ -23,6 +27,11 @@ namespace {
 
 // Enough for another rank, or the whereabouts in the store, to name the call that differs.
 constexpr std::chrono::seconds kTimeToExplain{1};
+
+// Then ranks agree on no sizes, and a frame has in the detail what its sender takes in turn.
+bool is_of_any_size(const transport::Descriptor& descriptor) {
+  return descriptor.count == transport::kUneven;
+}
 
 }  // namespace
 
@@ -35,12 +44,16 @@ void Connection::begin(const OperationTag& tag) {
   receive_step_ = 0;
 }
 
-void Connection::post_send(std::span<const std::byte> data) {
-  const Frame frame{.kind = FrameKind::kData,
-                    .step = send_step_++,
-                    .sequence = tag_.sequence,
-                    .descriptor = tag_.descriptor,
-                    .n_bytes = data.size()};
+void Connection::post_send(std::span<const std::byte> data, std::uint64_t n_bytes_back) {
+  Frame frame{.kind = FrameKind::kData,
+              .step = send_step_++,
+              .sequence = tag_.sequence,
+              .descriptor = tag_.descriptor,
+              .n_bytes = data.size()};
+  if (is_of_any_size(frame.descriptor)) {
+    frame.descriptor.detail = n_bytes_back;
+  }
+  n_bytes_given_ = data.size();
   sends_.push_back({.header = encode(frame), .data = data});
 }
 
@@ -168,8 +181,7 @@ void Connection::take_header() {
 
 void Connection::match_data_frame(const Frame& frame) {
   if (is_matched_ || receives_.empty()) {
-    const bool is_of_this_operation = frame.sequence == tag_.sequence;
-    if (is_of_this_operation && frame.descriptor != tag_.descriptor) {
+    if (frame.sequence == tag_.sequence && !is_of_this_operation(frame)) {
       throw mismatch(frame);
     }
     return;
@@ -184,7 +196,7 @@ void Connection::match_data_frame(const Frame& frame) {
       return;
     }
   }
-  if (frame.sequence != tag_.sequence || frame.descriptor != tag_.descriptor) {
+  if (!is_of_this_operation(frame)) {
     throw mismatch(frame);
   }
   if (frame.step != receive_step_) {
@@ -193,23 +205,46 @@ void Connection::match_data_frame(const Frame& frame) {
         fmt::format(
             "{} sent transfer {} where transfer {} was due", name_, frame.step, receive_step_));
   }
-  // Blocks of any size: only now does it show what the peer gives.
-  if (frame.n_bytes != receives_.front().size()) {
-    throw Error(ErrorCode::kMismatch,
-                fmt::format("{} gives {} bytes, where this rank takes {}",
-                            name_,
-                            frame.n_bytes,
-                            receives_.front().size()));
-  }
+  check_sizes(frame);
   is_matched_ = true;
 }
 
+bool Connection::is_of_this_operation(const Frame& frame) const {
+  transport::Descriptor descriptor = frame.descriptor;
+  if (is_of_any_size(descriptor)) {
+    descriptor.detail = 0;
+  }
+  return frame.sequence == tag_.sequence && descriptor == tag_.descriptor;
+}
+
+// Blocks of any size: only now does it show what the peer gives, and what it takes. Both ranks find
+// out by the frame that they need anyway.
+void Connection::check_sizes(const Frame& frame) const {
+  const std::uint64_t element_bytes = size_of(tag_.descriptor.dtype);
+  const std::uint64_t n_bytes_taken = receives_.front().size();
+  if (frame.n_bytes != n_bytes_taken) {
+    throw Error(ErrorCode::kMismatch,
+                fmt::format("{} gives {} elements to this rank, which takes {}",
+                            name_,
+                            frame.n_bytes / element_bytes,
+                            n_bytes_taken / element_bytes));
+  }
+  if (is_of_any_size(frame.descriptor) && frame.descriptor.detail != n_bytes_given_) {
+    throw Error(ErrorCode::kMismatch,
+                fmt::format("this rank gives {} elements to {}, which takes {}",
+                            n_bytes_given_ / element_bytes,
+                            name_,
+                            frame.descriptor.detail / element_bytes));
+  }
+}
+
 Error Connection::mismatch(const Frame& frame) const {
-  return {ErrorCode::kMismatch,
-          fmt::format("ranks called different operations: {} called {}, this rank called {}",
-                      name_,
-                      transport::describe(frame.descriptor, frame.sequence),
-                      transport::describe(tag_.descriptor, tag_.sequence))};
+  return transport::mismatch(
+      {.who = name_, .sequence = frame.sequence, .descriptor = frame.descriptor},
+      {.who = "this rank",
+       .sequence = tag_.sequence,
+       .descriptor = tag_.descriptor,
+       .counts = transport::counts_of(tag_.blocks)});
 }
 
 void Connection::finish_control_frame(const Frame& frame) {
@@ -217,8 +252,7 @@ void Connection::finish_control_frame(const Frame& frame) {
     throw Error(ErrorCode::kPeerLost,
                 fmt::format("{} left the group, but this operation still needs it", name_));
   }
-  const Error reason = decode_abort(frame, control_);
-  throw Error(reason.code(), fmt::format("{} gave up: {}", name_, reason.what()));
+  throw transport::relayed(name_, decode_abort(frame, control_));
 }
 
 void Connection::abort(const Error& reason) noexcept {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
@@ -20,6 +21,7 @@ namespace unisono::tcp {
 struct OperationTag {
   std::uint64_t sequence;
   transport::Descriptor descriptor;
+  std::span<const Buffer> blocks = {};  ///< For messages: those whose sizes ranks must agree on.
 };
 
 /// Frames to and from one rank of another node. Moves bytes when told to, and never blocks.
@@ -36,8 +38,9 @@ class Connection {
   /// Begins an operation: transfers are numbered from 0 again, in both directions.
   void begin(const OperationTag& tag);
 
-  /// Queues `data`, which stays until the send is done.
-  void post_send(std::span<const std::byte> data);
+  /// Queues `data`, which stays until the send is done. Where blocks are of any size, the peer is
+  /// told that `n_bytes_back` of its bytes are taken in turn.
+  void post_send(std::span<const std::byte> data, std::uint64_t n_bytes_back = 0);
 
   /// Queues memory for the next data frame, which must have just this size.
   void post_receive(std::span<std::byte> data);
@@ -76,6 +79,8 @@ class Connection {
   [[nodiscard]] std::size_t receive_some(std::span<std::byte> into);
   void take_header();
   void match_data_frame(const Frame& frame);
+  [[nodiscard]] bool is_of_this_operation(const Frame& frame) const;
+  void check_sizes(const Frame& frame) const;
   [[nodiscard]] Error mismatch(const Frame& frame) const;
   [[noreturn]] void finish_control_frame(const Frame& frame);
 
@@ -88,6 +93,7 @@ class Connection {
   std::deque<Send> sends_;
   std::size_t n_sent_ = 0;  // Of the first send, header included.
   std::uint32_t send_step_ = 0;
+  std::uint64_t n_bytes_given_ = 0;  // In the last send that was posted.
 
   std::deque<std::span<std::byte>> receives_;
   FrameBytes header_{};

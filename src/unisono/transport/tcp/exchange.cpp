@@ -39,7 +39,7 @@ Connection& Exchange::connection(int rank) {
 
 void Exchange::run(std::span<const Outgoing> sends, std::span<const Incoming> receives) {
   for (const Outgoing& outgoing : sends) {
-    connection(outgoing.rank).post_send(outgoing.data);
+    connection(outgoing.rank).post_send(outgoing.data, outgoing.n_bytes_back);
   }
   for (const Incoming& incoming : receives) {
     connection(incoming.rank).post_receive(incoming.data);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,8 @@ namespace unisono::tcp {
 struct Outgoing {
   int rank;
   std::span<const std::byte> data;
+  /// Where blocks are of any size: what the same rank is to give in turn.
+  std::uint64_t n_bytes_back = 0;
 };
 
 /// Memory for a message from a rank of another node, of just its size.

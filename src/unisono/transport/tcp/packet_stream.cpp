@@ -21,6 +21,7 @@
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
 #include "unisono/transport/packet.h"
+#include "unisono/transport/relayed_error.h"
 #include "unisono/transport/tcp/farewell.h"
 #include "unisono/transport/tcp/frame.h"
 
@@ -183,8 +184,7 @@ void PacketStream::take_packet_fields(const Frame& frame) {
 
 void PacketStream::finish_control_frame(const Frame& frame) {
   if (frame.kind == FrameKind::kAbort) {
-    const Error reason = decode_abort(frame, fields_);
-    throw Error(reason.code(), fmt::format("{} gave up: {}", name_, reason.what()));
+    throw transport::relayed(name_, decode_abort(frame, fields_));
   }
   has_left_ = true;
 }

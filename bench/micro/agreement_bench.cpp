@@ -1,0 +1,78 @@
+// What it costs to find ranks that called different operations: each says what it called beside
+// what it shows or sends anyway, and compares what the others say.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "unisono/base/buffer.h"
+#include "unisono/comm/agreement.h"
+#include "unisono/comm/options.h"
+#include "unisono/transport/descriptor.h"
+#include "unisono/transport/shm/board.h"
+
+namespace {
+
+using namespace unisono;
+
+transport::Descriptor all_reduce_of(const Buffer& buffer, const AllReduceOptions& options) {
+  constexpr auto kKind = transport::OperationKind::kAllReduce;
+  return {.kind = kKind,
+          .dtype = buffer.dtype,
+          .reduce = options.op.kind,
+          .algorithm = options.algorithm,
+          .count = buffer.count,
+          .detail = comm::detail_with(options.op, kKind, 0)};
+}
+
+transport::Descriptor all_gather_of(std::span<const Buffer> blocks) {
+  const comm::BlockSizes sizes = comm::sizes_of(blocks);
+  return {.kind = transport::OperationKind::kAllGather,
+          .dtype = blocks.front().dtype,
+          .count = sizes.total,
+          .detail = sizes.detail.pack()};
+}
+
+// Shows what `make_descriptor` says on the first of the node's cards, and compares all others.
+template <class MakeDescriptor>
+void check(benchmark::State& state, MakeDescriptor make_descriptor) {
+  std::vector<shm::Card> cards(static_cast<std::size_t>(state.range(0)));
+  for (shm::Card& card : cards) {
+    card.set_descriptor(make_descriptor());
+  }
+  for (auto _ : state) {
+    const transport::Descriptor mine = make_descriptor();
+    cards.front().set_descriptor(mine);
+    bool agree = true;
+    for (const shm::Card& card : std::span(cards).subspan(1)) {
+      agree = agree && card.has_descriptor(mine);
+    }
+    benchmark::DoNotOptimize(agree);
+    benchmark::ClobberMemory();
+  }
+}
+
+// By the number of ranks.
+void all_reduce(benchmark::State& state) {
+  Buffer buffer{.count = 2};
+  AllReduceOptions options;
+  benchmark::DoNotOptimize(buffer);
+  benchmark::DoNotOptimize(options);
+  check(state, [&] { return all_reduce_of(buffer, options); });
+}
+
+// A block of another size for each rank.
+void all_gather(benchmark::State& state) {
+  std::vector<Buffer> blocks(static_cast<std::size_t>(state.range(0)));
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    blocks[i].count = static_cast<std::int64_t>(i);
+  }
+  check(state, [&] { return all_gather_of(blocks); });
+}
+
+}  // namespace
+
+BENCHMARK(all_reduce)->Arg(2)->Arg(4)->Arg(8);
+BENCHMARK(all_gather)->Arg(2)->Arg(4)->Arg(8);

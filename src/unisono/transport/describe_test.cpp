@@ -1,0 +1,66 @@
+#include "unisono/transport/describe.h"
+
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "unisono/base/dtype.h"
+#include "unisono/base/reduce_kind.h"
+#include "unisono/transport/descriptor.h"
+#include "unisono/transport/mismatch.h"
+
+namespace unisono::transport {
+namespace {
+
+Descriptor of_blocks(OperationKind kind, std::uint32_t hint) {
+  return {.kind = kind,
+          .dtype = DType::kFloat32,
+          .count = 12,
+          .detail = BlockDetail{.fingerprint = 0xABCD, .hint = hint}.pack()};
+}
+
+TEST(Describe, SaysOfBlocksWhatTheDescriptorKnows) {
+  EXPECT_EQ(describe(of_blocks(OperationKind::kAllGather, 4), 2),
+            "all_gather #2 (f32[12] in blocks of 3, ...)");
+  EXPECT_EQ(describe(of_blocks(OperationKind::kAllGather, 0), 2), "all_gather #2 (f32[12])");
+  EXPECT_EQ(describe(of_blocks(OperationKind::kScatter, 0xFFFFFFFF), 2),
+            "scatter #2 (f32[12] in blocks of different sizes, root 0)");
+  EXPECT_EQ(describe(of_blocks(OperationKind::kAllReduceCoalesced, 5), 2),
+            "all_reduce_coalesced #2 (f32[12] in 5 buffers, sum)");
+}
+
+TEST(Describe, SaysTheSizesOfBlocksThatAreKnown) {
+  const Descriptor gather = of_blocks(OperationKind::kAllGather, 4);
+  EXPECT_EQ(describe(gather, 2, std::vector<std::int64_t>{3, 4, 5}),
+            "all_gather #2 (f32[12] in 3 blocks of 3, 4, 5)");
+  EXPECT_EQ(describe(gather, 2, std::vector<std::int64_t>{4, 4, 4}),
+            "all_gather #2 (f32[12] in 3 blocks of 4 each)");
+  const Descriptor reduction = of_blocks(OperationKind::kAllReduceCoalesced, 1);
+  EXPECT_EQ(describe(reduction, 2, std::vector<std::int64_t>{12}),
+            "all_reduce_coalesced #2 (f32[12] in 1 buffer of 12, sum)");
+  std::vector<std::int64_t> many(100);
+  std::iota(many.begin(), many.end(), 0);
+  EXPECT_EQ(describe(gather, 2, many),
+            "all_gather #2 (f32[12] in 100 blocks of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, "
+            "14, 15, ...)");
+}
+
+TEST(Describe, AMismatchShowsBlocksOnlyWhereTheyDiffer) {
+  const std::vector<std::int64_t> even{4, 4, 4};
+  const KnownCall one{"rank 0", 2, of_blocks(OperationKind::kAllGather, 0), even};
+  KnownCall other{"rank 1", 2, of_blocks(OperationKind::kAllGather, 4), {3, 4, 5}};
+  EXPECT_STREQ(
+      mismatch(one, other).what(),
+      "ranks called different operations: rank 0 called all_gather #2 (f32[12] in 3 blocks "
+      "of 4 each), rank 1 called all_gather #2 (f32[12] in 3 blocks of 3, 4, 5)");
+  other = {"rank 1", 2, one.descriptor, even};
+  other.descriptor.dtype = DType::kFloat64;
+  EXPECT_STREQ(mismatch(one, other).what(),
+               "ranks called different operations: rank 0 called all_gather #2 (f32[12]), "
+               "rank 1 called all_gather #2 (f64[12])");
+}
+
+}  // namespace
+}  // namespace unisono::transport

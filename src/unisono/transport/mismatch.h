@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
+#include "unisono/transport/descriptor.h"
+
+namespace unisono::transport {
+
+/// What a rank called, as far as another knows.
+struct KnownCall {
+  std::string who;  ///< "rank 1 (pid 5 on a)", "this rank".
+  std::uint64_t sequence = 0;
+  Descriptor descriptor = {};
+  /// Elements of each block, or of each buffer of a coalesced operation; empty where they are not
+  /// known.
+  std::vector<std::int64_t> counts = {};
+};
+
+/// Error(kMismatch) that says what both called, with the sizes of blocks where those differ.
+[[nodiscard]] Error mismatch(const KnownCall& one, const KnownCall& other);
+
+/// Whether the sizes of blocks differ, which descriptors only hint at.
+[[nodiscard]] bool differ_in_blocks(const Descriptor& one, const Descriptor& other);
+
+[[nodiscard]] std::vector<std::int64_t> counts_of(std::span<const Buffer> blocks);
+
+}  // namespace unisono::transport

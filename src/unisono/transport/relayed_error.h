@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "unisono/base/error.h"
+
+namespace unisono::transport {
+
+/// What a rank says whose peer `name` told it why it gave up: "rank 2 (pid 5 on a) gave up: ...".
+/// A peer that gave up because of a third rank is left out: the cause, and who first had it, is
+/// said once, however many ranks pass it on.
+[[nodiscard]] Error relayed(const std::string& name, const Error& reason);
+
+/// The words of who first had the error that `text` passes on; `text` if it is nobody else's.
+[[nodiscard]] std::string_view root_cause(std::string_view text);
+
+}  // namespace unisono::transport

@@ -1,0 +1,40 @@
+#include "unisono/transport/relayed_error.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "unisono/base/error.h"
+
+namespace unisono::transport {
+namespace {
+
+TEST(RelayedError, NamesWhoToldIt) {
+  const Error error = relayed("rank 1 (pid 7 on b)", Error(ErrorCode::kTimeout, "too late"));
+  EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+  EXPECT_STREQ(error.what(), "rank 1 (pid 7 on b) gave up: too late");
+  EXPECT_EQ(root_cause(error.what()), "too late");
+}
+
+TEST(RelayedError, SaysTheCauseOnceHoweverManyPassItOn) {
+  const std::string cause = "[rank 2/4] barrier #3: rank 3 (pid 9 on d) closed the connection";
+  Error error(ErrorCode::kPeerLost, cause);
+  for (const std::string name :
+       {"rank 2 (pid 8 on c)", "rank 1 (pid 7 on b)", "rank 0 (pid 6 on a)"}) {
+    error = relayed(name, error);
+    EXPECT_EQ(error.what(), "rank 2 (pid 8 on c) gave up: " + cause);
+    // Each says where it was itself when it heard of it.
+    error = Error(error.code(), "[" + name.substr(0, 6) + "/4] barrier #3: " + error.what());
+    EXPECT_EQ(root_cause(error.what()), cause);
+  }
+}
+
+TEST(RelayedError, LeavesTheWordsOfAProgramAlone) {
+  const std::string text = "the trainer of rank 5: it gave up: no data";
+  EXPECT_EQ(root_cause(text), text);
+  EXPECT_EQ(relayed("rank 1 (pid 7 on b)", Error(ErrorCode::kClosed, text)).what(),
+            "rank 1 (pid 7 on b) gave up: " + text);
+}
+
+}  // namespace
+}  // namespace unisono::transport
