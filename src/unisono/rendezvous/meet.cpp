@@ -55,7 +55,7 @@ std::string describe_foreign_host(const std::string& host) {
   try {
     const std::vector<net::Interface> interfaces = net::interfaces();
     for (const net::Address& address : net::resolve(host, 0)) {
-      if (address.is_loopback() || address.is_wildcard() || net::has_address(interfaces, address)) {
+      if (net::is_own_address(interfaces, address)) {
         return "";
       }
     }
