@@ -169,7 +169,7 @@ class Doctor(unittest.TestCase):
             RANK="0",
             WORLD_SIZE="2",
             LOCAL_RANK="2",
-            LOCAL_WORLD_SIZE="2",
+            LOCAL_WORLD_SIZE="3",
             MASTER_ADDR="127.0.0.1",
             MASTER_PORT=str(free_port()),
         )
