@@ -166,7 +166,10 @@ TEST(BadStart, AWrongSecretIsRefusedAndDoesNoHarm) {
   EXPECT_THAT(results[2].err, Not(HasSubstr("guessed")));
   for (const std::size_t rank : {0U, 1U}) {
     EXPECT_EQ(results[rank].exit_code, 1);
-    EXPECT_THAT(results[rank].err, HasSubstr("for rank 2 (2 of 3 joined)"));
+    EXPECT_THAT(results[rank].err,
+                AllOf(HasSubstr("for rank 2 (2 of 3 joined); the store has turned a client away, "
+                                "from 127.0.0.1:"),
+                      HasSubstr("did not prove that it knows the job's secret")));
   }
 }
 
@@ -180,6 +183,22 @@ TEST(BadStart, TlsOnSomeRanksOnlyIsSaidOnBothSides) {
     job.processes().send_signal(0, SIGKILL);
     const std::vector<ProcessResult> results = job.processes().finish(kAtOnce);
     expect_one_message(results[1]);
+  }
+}
+
+// Rank 1 is neither the one that is wrong nor the one that turns it away.
+TEST(BadStart, TlsOnOneRankOnlyIsSaidToAll) {
+  Job job(
+      {.world_size = 3, .variables = {{"UNISONO_SECRET", "s"}, {"UNISONO_TIMEOUT_SECONDS", "3"}}});
+  job.start(0);
+  job.start(1);
+  job.start(2, {{"UNISONO_TLS", "on"}});
+  const std::vector<ProcessResult> results = job.processes().finish(kAtOnce);
+  for (const std::size_t rank : {0U, 1U}) {
+    EXPECT_THAT(results[rank].err,
+                AllOf(HasSubstr("for rank 2 (2 of 3 joined); the store has turned a client away, "
+                                "from 127.0.0.1:"),
+                      HasSubstr("it speaks TLS, which this store does not")));
   }
 }
 

@@ -24,6 +24,7 @@
 #include "unisono/rendezvous/roster_check.h"
 #include "unisono/rendezvous/roster_codec.h"
 #include "unisono/store/store.h"
+#include "unisono/store/tcp_server.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -198,10 +199,12 @@ class Meeting {
 
   [[nodiscard]] std::string describe_wait(Deadline::Clock::time_point start) {
     const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
-    return fmt::format("rendezvous: rank {} has waited {:.1f} s for {}",
+    const std::optional<std::string> turned_away = store_.try_get(store::kTurnedAwayKey);
+    return fmt::format("rendezvous: rank {} has waited {:.1f} s for {}{}",
                        self_.member.rank,
                        spent.count(),
-                       describe_absent());
+                       describe_absent(),
+                       turned_away ? "; " + *turned_away : "");
   }
 
   // Thousands of ranks wait at the same time, and the members of so many are megabytes: one of them

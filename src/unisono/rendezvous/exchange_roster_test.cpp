@@ -18,6 +18,7 @@
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/store/tcp_host.h"
+#include "unisono/store/tcp_server.h"
 #include "unisono/store/tcp_store.h"
 
 namespace unisono::rendezvous {
@@ -124,6 +125,14 @@ TEST_F(ExchangeRoster, ASecondMeetingOnTheSameStoreHasANameOfItsOwn) {
   EXPECT_NE(before[0].roster->job, after[0].roster->job);
   EXPECT_EQ(after[0].roster->rank, 0);
   EXPECT_EQ(after[1].roster->self().rank, 1);
+}
+
+TEST_F(ExchangeRoster, TimeIsUpNamesWhomTheStoreHasTurnedAway) {
+  connect()->set(store::kTurnedAwayKey, "the store has turned a client away");
+  EXPECT_THAT(
+      [&] { (void)exchange_roster(*connect(), member(0, 2), Deadline::after(milliseconds(2))); },
+      ::testing::ThrowsMessage<Error>(
+          HasSubstr("for rank 1 (1 of 2 joined); the store has turned a client away")));
 }
 
 TEST_F(ExchangeRoster, DoubledRanksFailEverywhereAtOnceWithoutTheMissingOne) {

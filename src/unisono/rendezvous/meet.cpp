@@ -84,6 +84,7 @@ std::unique_ptr<store::TcpStoreHost> serve_store(const Config& config,
         store::TcpServerOptions{.address = store_address(assignment, !secret.empty()),
                                 .secret = secret,
                                 .tls = config.tls,
+                                .notes_turned_away = true,
                                 .logger = Logger("store", config.log_level)});
   } catch (const net::PortInUse& error) {
     throw Error(error.code(),
