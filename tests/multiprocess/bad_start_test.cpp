@@ -40,14 +40,44 @@ TEST(BadStart, APortInUseNamesItsHolder) {
                     HasSubstr("in use by process " + std::to_string(::getpid()))));
 }
 
-TEST(BadStart, Rank0GivenTwiceIsNamedToTheSecond) {
-  Job job({.world_size = 2, .variables = {{"UNISONO_TIMEOUT_SECONDS", "2"}}});
+// One of them serves the store, and the other finds the port in use.
+TEST(BadStart, Rank0GivenTwiceIsNamedToAll) {
+  for (const std::vector<std::string>& nodes :
+       {std::vector<std::string>{}, std::vector<std::string>{"a", "b", "b"}}) {
+    Job job({.world_size = 3, .nodes = nodes});
+    job.start(0);
+    job.start(0);
+    job.start(1);
+    for (const ProcessResult& result : job.processes().finish(kAtOnce)) {
+      expect_one_message(result);
+      EXPECT_THAT(result.err,
+                  AllOf(HasSubstr("RANK=0 was given to 2 processes"),
+                        HasSubstr("pid " + std::to_string(job.processes().pid(0)) + " on "),
+                        HasSubstr("pid " + std::to_string(job.processes().pid(1)) + " on ")));
+    }
+  }
+}
+
+TEST(BadStart, ALaterRank0IsToldWhoWasHereBeforeAndDoesNoHarm) {
+  Job job({.world_size = 2, .mode = {"stream", "private"}});
+  job.start_all();
+  for (const std::size_t rank : {0U, 1U}) {
+    if (!job.processes().wait_for_output(rank, "streaming\n")) {
+      return;
+    }
+  }
   job.start(0);
-  job.start(0);
-  const std::vector<ProcessResult> results = job.processes().finish(kAtOnce);
-  EXPECT_THAT(
-      results[0].err + results[1].err,
-      AllOf(HasSubstr("MASTER_PORT=" + job.port().text()), HasSubstr("RANK=0 was given twice")));
+  EXPECT_TRUE(
+      job.processes().wait_for_output(2, "rank 0 (pid " + std::to_string(job.processes().pid(0))));
+  job.processes().close_stdin(0);
+  const std::vector<ProcessResult> results = job.processes().finish();
+  EXPECT_EQ(results[0].exit_code, 0) << results[0].err;
+  EXPECT_EQ(results[1].exit_code, 0) << results[1].err;
+  expect_one_message(results[2]);
+  EXPECT_THAT(results[2].err,
+              AllOf(HasSubstr("all 2 ranks have come already, without rank 0"),
+                    HasSubstr("another job may use MASTER_ADDR=127.0.0.1, MASTER_PORT=" +
+                              job.port().text())));
 }
 
 TEST(BadStart, TheOthersHearThatRank0HasEnded) {

@@ -18,6 +18,7 @@
 #include "unisono/net/interfaces.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/exchange_roster.h"
 #include "unisono/rendezvous/interface_choice.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/store/tcp_host.h"
@@ -79,22 +80,40 @@ net::Address store_address(const Assignment& assignment, bool has_secret) {
 std::unique_ptr<store::TcpStoreHost> serve_store(const Config& config,
                                                  const Assignment& assignment,
                                                  const std::string& secret) {
+  return std::make_unique<store::TcpStoreHost>(
+      store::TcpServerOptions{.address = store_address(assignment, !secret.empty()),
+                              .secret = secret,
+                              .tls = config.tls,
+                              .notes_turned_away = true,
+                              .logger = Logger("store", config.log_level)});
+}
+
+// The store at the port that is in use, if a rank 0 is there: the one that serves it. Else null.
+std::shared_ptr<store::TcpStore> find_store_of_twin(const store::TcpStoreOptions& options,
+                                                    Deadline deadline,
+                                                    std::uint64_t generation) {
+  // Another that was started in the same moment may have to come there itself first.
+  constexpr std::chrono::seconds kPatience{2};
+  const Deadline end = earlier(deadline, Deadline::after(kPatience));
   try {
-    return std::make_unique<store::TcpStoreHost>(
-        store::TcpServerOptions{.address = store_address(assignment, !secret.empty()),
-                                .secret = secret,
-                                .tls = config.tls,
-                                .notes_turned_away = true,
-                                .logger = Logger("store", config.log_level)});
-  } catch (const net::PortInUse& error) {
-    throw Error(error.code(),
-                fmt::format("rendezvous: rank 0 can't serve the store at MASTER_ADDR={}, "
-                            "MASTER_PORT={}: {}, unless RANK=0 was given twice; another job may "
-                            "use the port",
-                            assignment.master_addr,
-                            assignment.master_port,
-                            error.what()));
+    auto store = std::make_shared<store::TcpStore>(options, end);
+    return wait_for_rank(*store, 0, end, {.generation = generation}) ? store : nullptr;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInterrupted) {
+      throw;
+    }
+    return nullptr;  // It is something else.
   }
+}
+
+Error port_in_use(const Assignment& assignment, const net::PortInUse& error) {
+  return {error.code(),
+          fmt::format("rendezvous: rank 0 can't serve the store at MASTER_ADDR={}, "
+                      "MASTER_PORT={}: {}, unless RANK=0 was given twice; another job may "
+                      "use the port",
+                      assignment.master_addr,
+                      assignment.master_port,
+                      error.what())};
 }
 
 std::shared_ptr<store::TcpStore> connect(const Config& config,
@@ -161,18 +180,33 @@ Error lost_store(const Assignment& assignment, const Error& reason) {
                       reason.what())};
 }
 
-Meeting meet(const Config& config, const Assignment& assignment, Deadline deadline) {
+Meeting meet(const Config& config,
+             const Assignment& assignment,
+             Deadline deadline,
+             std::optional<std::uint64_t> generation) {
   Meeting meeting;
   meeting.assignment = assignment;
   if (assignment.is_on_one_node) {
     meeting.assignment.master_addr = kLoopback;
   }
   meeting.secret = find_secret(config, meeting.assignment);
+  std::shared_ptr<store::TcpStore> store;
   if (serves_store(assignment)) {
-    meeting.host = serve_store(config, meeting.assignment, meeting.secret);
+    try {
+      meeting.host = serve_store(config, meeting.assignment, meeting.secret);
+    } catch (const net::PortInUse& error) {
+      if (generation) {
+        store = find_store_of_twin(
+            store_options(config, meeting.assignment, meeting.secret), deadline, *generation);
+      }
+      if (store == nullptr) {
+        throw port_in_use(meeting.assignment, error);
+      }
+    }
   }
-  const std::shared_ptr<store::TcpStore> store =
-      connect(config, meeting.assignment, meeting.secret, deadline);
+  if (store == nullptr) {
+    store = connect(config, meeting.assignment, meeting.secret, deadline);
+  }
   meeting.store_fd = store->fd();
   meeting.local_ip = store->local_address().ip();
   meeting.store = store;
