@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -77,6 +78,46 @@ net::Address store_address(const Assignment& assignment, bool has_secret) {
   return on_all ? net::Address::any(address.family(), address.port()) : address;
 }
 
+// A name may come later than its users, but who has mistyped it is to hear of it soon.
+constexpr std::chrono::milliseconds kPatienceForAName = std::chrono::seconds(1);
+
+bool leads_nowhere(const std::string& host) {
+  try {
+    return net::resolve(host, 0).empty();
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+// True where the machine says that nobody listens there any more.
+bool has_ended(const Assignment& assignment) {
+  constexpr std::chrono::seconds kPatience{1};
+  try {
+    const std::vector<net::Address> addresses =
+        net::resolve(assignment.master_addr, assignment.master_port);
+    const Deadline deadline = Deadline::after(kPatience);
+    return std::all_of(addresses.begin(), addresses.end(), [&](const net::Address& address) {
+      return net::is_refused(address, deadline);
+    });
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// What is to be said when the other side ends the connection before this rank was let in.
+Error hung_up(const Assignment& assignment, const Error& reason) {
+  if (has_ended(assignment)) {
+    return lost_store(assignment, reason);
+  }
+  return {reason.code(),
+          fmt::format("rendezvous: rank {} was not let into the store at MASTER_ADDR={}, "
+                      "MASTER_PORT={}: {}",
+                      assignment.rank,
+                      assignment.master_addr,
+                      assignment.master_port,
+                      reason.what())};
+}
+
 std::unique_ptr<store::TcpStoreHost> serve_store(const Config& config,
                                                  const Assignment& assignment,
                                                  const std::string& secret) {
@@ -122,12 +163,17 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
                                          Deadline deadline) {
   const Logger logger(fmt::format("rank {}", assignment.rank), config.log_level);
   const auto start = Deadline::Clock::now();
-  for (auto patience = config.stall;; patience *= 2) {
+  auto patience = leads_nowhere(assignment.master_addr) ? std::min(config.stall, kPatienceForAName)
+                                                        : config.stall;
+  for (;; patience = std::max(config.stall, patience * 2)) {
     const Deadline next = earlier(deadline, Deadline::at(start + patience));
     std::string reason;
     try {
       return std::make_shared<store::TcpStore>(store_options(config, assignment, secret), next);
     } catch (const Error& error) {
+      if (error.code() == ErrorCode::kPeerLost) {
+        throw hung_up(assignment, error);
+      }
       if (error.code() != ErrorCode::kTimeout) {
         throw;
       }
