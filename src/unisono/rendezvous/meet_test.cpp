@@ -212,6 +212,19 @@ TEST(Meet, TheStoreIsServedAtTheMastersAddressIfThisMachineHasIt) {
   EXPECT_TRUE(net::is_refused(net::Address::loopback(port.number()), soon()));
 }
 
+// Others may come by another of its addresses.
+TEST(Meet, TheStoreIsServedAtAllAddressesWhereThereAreMany) {
+  const ReservedPort port;
+  Assignment env = assignment(0, port.number());
+  env.has_many_addresses = true;
+  EXPECT_TRUE(meet(config_with("secret"), env, soon()).host->address().is_loopback());
+  env.master_addr = outer_ip();
+  if (env.master_addr.empty()) {
+    GTEST_SKIP() << "this machine has loopback only";
+  }
+  EXPECT_TRUE(meet(config_with("secret"), env, soon()).host->address().is_wildcard());
+}
+
 TEST(Meet, AMasterThatNeverComesIsATimeoutWithAddressAndReason) {
   const ReservedPort port;
   const std::string message =
