@@ -216,6 +216,31 @@ TEST(BadStart, TlsOnSomeRanksOnlyIsSaidOnBothSides) {
   }
 }
 
+// The first to hear of another world size tells those whom it contradicts.
+TEST(BadStart, UnequalWorldSizesAtAMulticastGroupAreNamedToBoth) {
+  Processes processes;
+  const ReservedPort port;
+  for (const std::string world_size : {"2", "3"}) {
+    const std::size_t process =
+        processes.start({UNISONO_RANK_PROGRAM,
+                         "hello",
+                         "tcp://239.213.77.9:" + port.text() + "?world_size=" + world_size},
+                        {{"UNISONO_STALL_SECONDS", "0.3"}, {"UNISONO_TIMEOUT_SECONDS", "20"}});
+    // The second comes when the first has been there for a while.
+    if (process == 0 && !processes.wait_for_output(0, "1 of 2 processes are here")) {
+      return;
+    }
+  }
+  const std::vector<ProcessResult> results = processes.finish(kAtOnce);
+  const auto of = [&](std::size_t i, const std::string& text) {
+    return text + "pid " + std::to_string(processes.pid(i)) + " on ";
+  };
+  EXPECT_THAT(results[0].err,
+              AllOf(HasSubstr(of(0, "the world size is 2 here (")), HasSubstr(of(1, "3 at "))));
+  EXPECT_THAT(results[1].err,
+              AllOf(HasSubstr(of(1, "the world size is 3 here (")), HasSubstr(of(0, "2 at "))));
+}
+
 // Rank 1 is neither the one that is wrong nor the one that turns it away.
 TEST(BadStart, TlsOnOneRankOnlyIsSaidToAll) {
   Job job(
