@@ -149,8 +149,8 @@ class Doctor(unittest.TestCase):
         (pair,) = report["pairs"]
         self.assertEqual(pair["ranks"], [0, 1])
         self.assertGreater(pair["latency_us"], 0)
-        self.assertGreater(pair["bandwidth_gbps"], 0)
-        self.assertGreater(pair["bandwidth_back_gbps"], 0)
+        self.assertGreater(pair["bandwidth_gb_per_s"], 0)
+        self.assertGreater(pair["bandwidth_back_gb_per_s"], 0)
         # One machine has one clock. A millisecond, if that is set meanwhile.
         self.assertLess(
             abs(pair["clock_difference_us"]), pair["clock_uncertainty_us"] + 1000, result.stdout
@@ -169,7 +169,7 @@ class Doctor(unittest.TestCase):
             RANK="0",
             WORLD_SIZE="2",
             LOCAL_RANK="2",
-            LOCAL_WORLD_SIZE="2",
+            LOCAL_WORLD_SIZE="3",
             MASTER_ADDR="127.0.0.1",
             MASTER_PORT=str(free_port()),
         )

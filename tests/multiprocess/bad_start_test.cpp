@@ -40,14 +40,44 @@ TEST(BadStart, APortInUseNamesItsHolder) {
                     HasSubstr("in use by process " + std::to_string(::getpid()))));
 }
 
-TEST(BadStart, Rank0GivenTwiceIsNamedToTheSecond) {
-  Job job({.world_size = 2, .variables = {{"UNISONO_TIMEOUT_SECONDS", "2"}}});
+// One of them serves the store, and the other finds the port in use.
+TEST(BadStart, Rank0GivenTwiceIsNamedToAll) {
+  for (const std::vector<std::string>& nodes :
+       {std::vector<std::string>{}, std::vector<std::string>{"a", "b", "b"}}) {
+    Job job({.world_size = 3, .nodes = nodes});
+    job.start(0);
+    job.start(0);
+    job.start(1);
+    for (const ProcessResult& result : job.processes().finish(kAtOnce)) {
+      expect_one_message(result);
+      EXPECT_THAT(result.err,
+                  AllOf(HasSubstr("RANK=0 was given to 2 processes"),
+                        HasSubstr("pid " + std::to_string(job.processes().pid(0)) + " on "),
+                        HasSubstr("pid " + std::to_string(job.processes().pid(1)) + " on ")));
+    }
+  }
+}
+
+TEST(BadStart, ALaterRank0IsToldWhoWasHereBeforeAndDoesNoHarm) {
+  Job job({.world_size = 2, .mode = {"stream", "private"}});
+  job.start_all();
+  for (const std::size_t rank : {0U, 1U}) {
+    if (!job.processes().wait_for_output(rank, "streaming\n")) {
+      return;
+    }
+  }
   job.start(0);
-  job.start(0);
-  const std::vector<ProcessResult> results = job.processes().finish(kAtOnce);
-  EXPECT_THAT(
-      results[0].err + results[1].err,
-      AllOf(HasSubstr("MASTER_PORT=" + job.port().text()), HasSubstr("RANK=0 was given twice")));
+  EXPECT_TRUE(
+      job.processes().wait_for_output(2, "rank 0 (pid " + std::to_string(job.processes().pid(0))));
+  job.processes().close_stdin(0);
+  const std::vector<ProcessResult> results = job.processes().finish();
+  EXPECT_EQ(results[0].exit_code, 0) << results[0].err;
+  EXPECT_EQ(results[1].exit_code, 0) << results[1].err;
+  expect_one_message(results[2]);
+  EXPECT_THAT(results[2].err,
+              AllOf(HasSubstr("all 2 ranks have come already, without rank 0"),
+                    HasSubstr("another job may use MASTER_ADDR=127.0.0.1, MASTER_PORT=" +
+                              job.port().text())));
 }
 
 TEST(BadStart, TheOthersHearThatRank0HasEnded) {
@@ -166,7 +196,10 @@ TEST(BadStart, AWrongSecretIsRefusedAndDoesNoHarm) {
   EXPECT_THAT(results[2].err, Not(HasSubstr("guessed")));
   for (const std::size_t rank : {0U, 1U}) {
     EXPECT_EQ(results[rank].exit_code, 1);
-    EXPECT_THAT(results[rank].err, HasSubstr("for rank 2 (2 of 3 joined)"));
+    EXPECT_THAT(results[rank].err,
+                AllOf(HasSubstr("for rank 2 (2 of 3 joined); the store has turned a client away, "
+                                "from 127.0.0.1:"),
+                      HasSubstr("did not prove that it knows the job's secret")));
   }
 }
 
@@ -180,6 +213,47 @@ TEST(BadStart, TlsOnSomeRanksOnlyIsSaidOnBothSides) {
     job.processes().send_signal(0, SIGKILL);
     const std::vector<ProcessResult> results = job.processes().finish(kAtOnce);
     expect_one_message(results[1]);
+  }
+}
+
+// The first to hear of another world size tells those whom it contradicts.
+TEST(BadStart, UnequalWorldSizesAtAMulticastGroupAreNamedToBoth) {
+  Processes processes;
+  const ReservedPort port;
+  for (const std::string world_size : {"2", "3"}) {
+    const std::size_t process =
+        processes.start({UNISONO_RANK_PROGRAM,
+                         "hello",
+                         "tcp://239.213.77.9:" + port.text() + "?world_size=" + world_size},
+                        {{"UNISONO_STALL_SECONDS", "0.3"}, {"UNISONO_TIMEOUT_SECONDS", "20"}});
+    // The second comes when the first has been there for a while.
+    if (process == 0 && !processes.wait_for_output(0, "1 of 2 processes are here")) {
+      return;
+    }
+  }
+  const std::vector<ProcessResult> results = processes.finish(kAtOnce);
+  const auto of = [&](std::size_t i, const std::string& text) {
+    return text + "pid " + std::to_string(processes.pid(i)) + " on ";
+  };
+  EXPECT_THAT(results[0].err,
+              AllOf(HasSubstr(of(0, "the world size is 2 here (")), HasSubstr(of(1, "3 at "))));
+  EXPECT_THAT(results[1].err,
+              AllOf(HasSubstr(of(1, "the world size is 3 here (")), HasSubstr(of(0, "2 at "))));
+}
+
+// Rank 1 is neither the one that is wrong nor the one that turns it away.
+TEST(BadStart, TlsOnOneRankOnlyIsSaidToAll) {
+  Job job(
+      {.world_size = 3, .variables = {{"UNISONO_SECRET", "s"}, {"UNISONO_TIMEOUT_SECONDS", "3"}}});
+  job.start(0);
+  job.start(1);
+  job.start(2, {{"UNISONO_TLS", "on"}});
+  const std::vector<ProcessResult> results = job.processes().finish(kAtOnce);
+  for (const std::size_t rank : {0U, 1U}) {
+    EXPECT_THAT(results[rank].err,
+                AllOf(HasSubstr("for rank 2 (2 of 3 joined); the store has turned a client away, "
+                                "from 127.0.0.1:"),
+                      HasSubstr("it speaks TLS, which this store does not")));
   }
 }
 

@@ -14,7 +14,9 @@
 namespace unisono::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
 // `ip` with arguments; its complaint, or "" after success.
@@ -144,6 +146,29 @@ TEST_F(Namespaces, DataGoesThroughTheInterfaceThatIsWanted) {
     (void)run_ranks({"broadcasts"}, {{"UNISONO_INTERFACE", wanted}});
     EXPECT_GE(n_bytes_by_second() - before, kData) << wanted;
   }
+}
+
+// 10.213.79.1 is behind the first namespace, which drops what is for it, as a firewall does.
+TEST_F(Namespaces, AFilteredPortIsSaidToBeOne) {
+  const std::string filtered = "10.213.79.1";
+  ASSERT_EQ(ip("-n " + CabledNamespaces::name(0) + " route add blackhole " + filtered), "");
+  ASSERT_EQ(ip("-n " + CabledNamespaces::name(1) + " route add " + filtered + " via " +
+               CabledNamespaces::address(0)),
+            "");
+  Processes processes;
+  (void)processes.start(
+      {"ip", "netns", "exec", CabledNamespaces::name(1), UNISONO_RANK_PROGRAM, "hello"},
+      {{"MASTER_ADDR", filtered},
+       {"MASTER_PORT", "29500"},
+       {"RANK", "1"},
+       {"WORLD_SIZE", "2"},
+       {"UNISONO_TIMEOUT_SECONDS", "1"},
+       {"UNISONO_SECRET", "known to both"}});
+  const ProcessResult result = processes.finish()[0];
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("MASTER_ADDR=10.213.79.1, MASTER_PORT=29500"),
+                    HasSubstr("10.213.79.1:29500: no answer (filtered by a firewall?)")));
 }
 
 TEST_F(Namespaces, RanksMeetAtAMulticastGroup) {

@@ -29,6 +29,7 @@
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/net/unix_socket.h"
+#include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/data_listener.h"
 #include "unisono/rendezvous/exchange_roster.h"
 #include "unisono/rendezvous/meet.h"
@@ -90,13 +91,22 @@ rendezvous::Meeting meet(const JobOptions& options) {
   }
   while (true) {
     try {
-      return rendezvous::meet(options.config, options.assignment, options.deadline);
+      return rendezvous::meet(
+          options.config, options.assignment, options.deadline, options.generation);
     } catch (const Error& error) {
       if (!was_an_earlier_store(options, error)) {
         throw;
       }
     }
   }
+}
+
+// Empty where the program brings a store.
+std::string describe_place(const rendezvous::Assignment& assignment) {
+  return assignment.master_addr.empty() ? ""
+                                        : fmt::format("MASTER_ADDR={}, MASTER_PORT={}",
+                                                      assignment.master_addr,
+                                                      assignment.master_port);
 }
 
 rendezvous::Roster exchange_roster(const JobOptions& options,
@@ -108,6 +118,7 @@ rendezvous::Roster exchange_roster(const JobOptions& options,
                                          self,
                                          options.deadline,
                                          {.generation = options.generation,
+                                          .place = describe_place(meeting.assignment),
                                           .stall = options.config.stall,
                                           .logger = rank_logger(options)});
     } catch (const Error& error) {

@@ -78,6 +78,7 @@ store::TcpServerOptions store_options(const RunOptions& options,
                                        : job.secret,
           .tls = config.tls,
           .plain_clients = {.own_user = options.allows_plain_clients || is_python(program)},
+          .notes_turned_away = true,
           .logger = Logger("store", config.log_level)};
 }
 

@@ -78,6 +78,10 @@ bool has_address(const std::vector<Interface>& interfaces, const Address& addres
   });
 }
 
+bool is_own_address(const std::vector<Interface>& interfaces, const Address& address) {
+  return address.is_loopback() || address.is_wildcard() || has_address(interfaces, address);
+}
+
 std::optional<Address> default_route_address() {
   // Addresses for documentation. Connecting a UDP socket sends nothing.
   for (const char* far : {"192.0.2.1", "2001:db8::1"}) {

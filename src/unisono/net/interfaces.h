@@ -24,6 +24,9 @@ struct Interface {
 /// True if `address` is one of theirs, whatever its port.
 [[nodiscard]] bool has_address(const std::vector<Interface>& interfaces, const Address& address);
 
+/// True if `address` leads to this machine: one of theirs, loopback, or the wildcard.
+[[nodiscard]] bool is_own_address(const std::vector<Interface>& interfaces, const Address& address);
+
 /// This machine's address by which packets for far away would leave; nothing without such a route.
 [[nodiscard]] std::optional<Address> default_route_address();
 

@@ -76,8 +76,10 @@ Attempt try_connect(const Address& address, Deadline deadline) {
     error_number = is_over ? end_connect(fd.get(), address) : ETIMEDOUT;
   }
   if (error_number != 0) {
+    const char* const meaning =
+        error_number == ETIMEDOUT ? "no answer (filtered by a firewall?): " : "";
     return {.fd = Fd(),
-            .reason = address.to_string() + ": " + errno_text(error_number),
+            .reason = address.to_string() + ": " + meaning + errno_text(error_number),
             .error_number = error_number};
   }
   return {.fd = std::move(fd), .reason = {}};

@@ -108,7 +108,14 @@ KeySpaceAccess key_space_of(const Environment& environment,
 int read_local_rank(VariableReader& reader, const Launcher* launcher) {
   const bool is_launchers = launcher != nullptr && !reader.is_set("LOCAL_RANK");
   const char* const name = is_launchers ? launcher->local_rank : "LOCAL_RANK";
-  return name == nullptr ? -1 : reader.optional_int(name, 0).value_or(-1);
+  const std::optional<int> rank = name == nullptr ? std::nullopt : reader.optional_int(name, 0);
+  const char* const size_name = is_launchers ? launcher->local_world_size : "LOCAL_WORLD_SIZE";
+  const std::optional<int> size =
+      rank && size_name != nullptr ? reader.optional_int(size_name, 1) : std::nullopt;
+  if (size && *rank >= *size) {
+    reader.complain(fmt::format("{}={} is not below {}={}", name, *rank, size_name, *size));
+  }
+  return rank.value_or(-1);
 }
 
 // Who sets the variables, for the end of a message.

@@ -8,6 +8,7 @@
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/fake_environment.h"
+#include "unisono/rendezvous/launcher.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -94,6 +95,22 @@ TEST(Env, OneMessageNamesAllThatIsWrongWithItsValue) {
 TEST(Env, ARankMustBeBelowTheWorldSize) {
   EXPECT_THAT(message_of(good_but("RANK", "4")), HasSubstr("RANK=4 is not below WORLD_SIZE=4"));
   EXPECT_EQ(message_of(good_but("RANK", "3")), "no error");
+}
+
+TEST(Env, ALocalRankMustBeBelowTheLocalWorldSize) {
+  EXPECT_THAT(message_of(good_but("LOCAL_WORLD_SIZE", "1")),
+              HasSubstr("LOCAL_RANK=1 is not below LOCAL_WORLD_SIZE=1"));
+  EXPECT_THAT(message_of(good_but("LOCAL_WORLD_SIZE", "two")),
+              HasSubstr("LOCAL_WORLD_SIZE=\"two\""));
+  EXPECT_EQ(message_of(good_but("LOCAL_WORLD_SIZE", "2")), "no error");
+  const FakeVariables mpi{{"OMPI_COMM_WORLD_RANK", "0"},
+                          {"OMPI_COMM_WORLD_SIZE", "4"},
+                          {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
+                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                          {"MASTER_ADDR", "10.0.0.1"}};
+  EXPECT_THAT([&] { (void)read_env(fake(mpi), -1, -1, find_launcher(fake(mpi))); },
+              ::testing::ThrowsMessage<Error>(HasSubstr(
+                  "OMPI_COMM_WORLD_LOCAL_RANK=3 is not below OMPI_COMM_WORLD_LOCAL_SIZE=2")));
 }
 
 TEST(Env, EveryBadNumberIsRefused) {

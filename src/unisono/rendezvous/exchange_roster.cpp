@@ -24,6 +24,7 @@
 #include "unisono/rendezvous/roster_check.h"
 #include "unisono/rendezvous/roster_codec.h"
 #include "unisono/store/store.h"
+#include "unisono/store/tcp_server.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -53,6 +54,10 @@ std::string prefix_of(const ExchangeOptions& options) {
   return fmt::format("unisono/{}/", options.generation);
 }
 
+std::string rank_key(const ExchangeOptions& options, int rank) {
+  return fmt::format("{}rank/{}", prefix_of(options), rank);
+}
+
 bool is_there(store::Store& store, const std::string& key) {
   return store.check(std::span(&key, 1));
 }
@@ -76,7 +81,7 @@ class Meeting {
     const std::string name = std::to_string(self_.nonce);
     const bool is_common = store_.compare_set(key("common"), "", common) == common;
     const bool is_first =
-        store_.compare_set(key(fmt::format("rank/{}", self_.member.rank)), "", name) == name;
+        store_.compare_set(rank_key(options_, self_.member.rank), "", name) == name;
     const std::int64_t n_members = store_.add(key("count"), 1);
     if (!is_common || !is_first || n_members == self_.member.world_size) {
       publish();
@@ -152,7 +157,7 @@ class Meeting {
                   "rendezvous: the roster in the store is malformed; is another job using it?");
     }
     if (const std::optional<Error> problem = find_problem(*entries)) {
-      wait_for_readers(entries->size());
+      wait_for_readers(entries->size() + count_missing(*entries));
       throw Error(*problem);
     }
     check_self(*entries);
@@ -171,11 +176,12 @@ class Meeting {
     return roster;
   }
 
-  // The store may be one that ends with this process.
-  void wait_for_readers(std::size_t n_entries) noexcept {
+  // The store may be one that ends with this process, and who was started a little later looks for
+  // it until its time is up.
+  void wait_for_readers(std::size_t n_readers) noexcept {
     try {
       const std::string all_seen = key("all seen");
-      if (store_.add(key("seen"), 1) == static_cast<std::int64_t>(n_entries)) {
+      if (store_.add(key("seen"), 1) == static_cast<std::int64_t>(n_readers)) {
         store_.set(all_seen, "");
       }
       store_.wait(std::span(&all_seen, 1), Deadline::after(kPatienceForReaders));
@@ -197,19 +203,23 @@ class Meeting {
         holder = ": " + describe(entry.member) + " was here before";
       }
     }
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("rendezvous: all {} ranks have come already, without {}{}",
-                            entries.size(),
-                            describe(self_.member),
-                            holder));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("rendezvous: all {} ranks have come already, without {}{}{}",
+                    entries.size(),
+                    describe(self_.member),
+                    holder,
+                    options_.place.empty() ? "" : "; another job may use " + options_.place));
   }
 
   [[nodiscard]] std::string describe_wait(Deadline::Clock::time_point start) {
     const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
-    return fmt::format("rendezvous: rank {} has waited {:.1f} s for {}",
+    const std::optional<std::string> turned_away = store_.try_get(store::kTurnedAwayKey);
+    return fmt::format("rendezvous: rank {} has waited {:.1f} s for {}{}",
                        self_.member.rank,
                        spent.count(),
-                       describe_absent());
+                       describe_absent(),
+                       turned_away ? "; " + *turned_away : "");
   }
 
   // Thousands of ranks wait at the same time, and the members of so many are megabytes: one of them
@@ -250,6 +260,22 @@ Roster exchange_roster(store::Store& store,
   Meeting meeting(store, self, options);
   meeting.join();
   return meeting.wait(deadline);
+}
+
+bool wait_for_rank(store::Store& store,
+                   int rank,
+                   Deadline deadline,
+                   const ExchangeOptions& options) {
+  const std::string key = rank_key(options, rank);
+  try {
+    store.wait(std::span(&key, 1), deadline);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kTimeout) {
+      throw;
+    }
+    return false;
+  }
 }
 
 MeetingState find_state(store::Store& store, const ExchangeOptions& options) {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/log.h"
@@ -13,6 +14,8 @@ namespace unisono::rendezvous {
 struct ExchangeOptions {
   /// Number of this meeting among those that used the same store: ranks of another do not count.
   std::uint64_t generation = 0;
+  /// Where the ranks were told to meet, for messages: "MASTER_ADDR=alpha, MASTER_PORT=29500".
+  std::string place = {};
   /// Says whom it waits for after this time, twice that, and so on.
   std::chrono::milliseconds stall = std::chrono::seconds(5);
   Logger logger = Logger("rendezvous");
@@ -23,13 +26,20 @@ struct ExchangeOptions {
 /// All ranks look at the same roster, so all throw the same Error when it is wrong, and as soon as
 /// the first of them can know: kInvalidArgument for doubled or impossible ranks, unequal world
 /// sizes, addresses out of reach; kIncompatible. They do so when all who have come know it, as the
-/// store may be of one of them, at most 2 seconds later. Throws kTimeout with the missing ranks,
+/// store may be of one of them, and so do those who are late by little, at most 2 seconds later.
+/// Throws kTimeout with the missing ranks,
 /// and what else ends a wait for them; find_state() tells that somebody has left so. A fixed number
 /// of requests per rank.
 [[nodiscard]] Roster exchange_roster(store::Store& store,
                                      const Member& self,
                                      Deadline deadline,
                                      const ExchangeOptions& options = {});
+
+/// True as soon as somebody has come as `rank`; false at the deadline.
+[[nodiscard]] bool wait_for_rank(store::Store& store,
+                                 int rank,
+                                 Deadline deadline,
+                                 const ExchangeOptions& options = {});
 
 /// What has come of a meeting.
 enum class MeetingState {

@@ -18,6 +18,7 @@
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/store/tcp_host.h"
+#include "unisono/store/tcp_server.h"
 #include "unisono/store/tcp_store.h"
 
 namespace unisono::rendezvous {
@@ -126,6 +127,14 @@ TEST_F(ExchangeRoster, ASecondMeetingOnTheSameStoreHasANameOfItsOwn) {
   EXPECT_EQ(after[1].roster->self().rank, 1);
 }
 
+TEST_F(ExchangeRoster, TimeIsUpNamesWhomTheStoreHasTurnedAway) {
+  connect()->set(store::kTurnedAwayKey, "the store has turned a client away");
+  EXPECT_THAT(
+      [&] { (void)exchange_roster(*connect(), member(0, 2), Deadline::after(milliseconds(2))); },
+      ::testing::ThrowsMessage<Error>(
+          HasSubstr("for rank 1 (1 of 2 joined); the store has turned a client away")));
+}
+
 TEST_F(ExchangeRoster, DoubledRanksFailEverywhereAtOnceWithoutTheMissingOne) {
   // Rank 2 of 4 never comes: the two ranks 1 are enough to know that this can't succeed.
   Member twin = member(1, 4);
@@ -154,6 +163,8 @@ TEST_F(ExchangeRoster, WhoComesToAFullRosterIsToldWhoHasItsRank) {
   EXPECT_EQ(common_error(exchange({late})),
             "rendezvous: all 2 ranks have come already, without rank 1 (pid 999 on host): rank 1 "
             "(pid 101 on host) was here before");
+  EXPECT_THAT(common_error(exchange({late}, {.place = "MASTER_PORT=1"})),
+              HasSubstr("was here before; another job may use MASTER_PORT=1"));
 }
 
 TEST_F(ExchangeRoster, TimeIsUpNamesTheMissingRanks) {
@@ -218,6 +229,39 @@ TEST_F(ExchangeRoster, NobodyLeavesAFailureThatAnotherHasNotSeen) {
   first.join();
   EXPECT_EQ(store->try_get("unisono/0/seen"), "2");
   second.join();
+}
+
+// Ranks that are started together do not come in the same moment.
+TEST_F(ExchangeRoster, AFailureStaysForThoseWhoAreLate) {
+  const std::vector<std::string> all_seen{"unisono/0/all seen"};
+  const auto store = connect();
+  const auto fails = [&](int rank) {
+    EXPECT_THAT([&] { (void)exchange_roster(*connect(), member(rank, 3), soon()); },
+                ::testing::ThrowsMessage<Error>(HasSubstr("RANK=1 was given to 2 processes")));
+  };
+  std::vector<std::thread> doubled;
+  doubled.emplace_back([&] { fails(1); });
+  doubled.emplace_back([&] { fails(1); });
+  store->wait(std::vector<std::string>{"unisono/0/seen"}, soon());
+  fails(0);
+  EXPECT_FALSE(store->check(all_seen));
+  fails(2);
+  EXPECT_TRUE(store->check(all_seen));
+  for (std::thread& thread : doubled) {
+    thread.join();
+  }
+}
+
+TEST_F(ExchangeRoster, ARankCanBeWaitedFor) {
+  const auto store = connect();
+  EXPECT_FALSE(wait_for_rank(*store, 0, Deadline::after(milliseconds(2))));
+  std::thread late([&] {
+    EXPECT_THROW((void)exchange_roster(*connect(), member(0, 2), Deadline::after(milliseconds(2))),
+                 Error);
+  });
+  EXPECT_TRUE(wait_for_rank(*store, 0, soon()));
+  late.join();
+  EXPECT_FALSE(wait_for_rank(*store, 0, Deadline::after(milliseconds(2)), {.generation = 1}));
 }
 
 TEST_F(ExchangeRoster, ItsStateIsToldToThoseWhoLookForAMeeting) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "unisono/net/interfaces.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/exchange_roster.h"
 #include "unisono/rendezvous/interface_choice.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/store/tcp_host.h"
@@ -55,7 +57,7 @@ std::string describe_foreign_host(const std::string& host) {
   try {
     const std::vector<net::Interface> interfaces = net::interfaces();
     for (const net::Address& address : net::resolve(host, 0)) {
-      if (address.is_loopback() || address.is_wildcard() || net::has_address(interfaces, address)) {
+      if (net::is_own_address(interfaces, address)) {
         return "";
       }
     }
@@ -76,24 +78,83 @@ net::Address store_address(const Assignment& assignment, bool has_secret) {
   return on_all ? net::Address::any(address.family(), address.port()) : address;
 }
 
+// A name may come later than its users, but who has mistyped it is to hear of it soon.
+constexpr std::chrono::milliseconds kPatienceForAName = std::chrono::seconds(1);
+
+bool leads_nowhere(const std::string& host) {
+  try {
+    return net::resolve(host, 0).empty();
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+// True where the machine says that nobody listens there any more.
+bool has_ended(const Assignment& assignment) {
+  constexpr std::chrono::seconds kPatience{1};
+  try {
+    const std::vector<net::Address> addresses =
+        net::resolve(assignment.master_addr, assignment.master_port);
+    const Deadline deadline = Deadline::after(kPatience);
+    return std::all_of(addresses.begin(), addresses.end(), [&](const net::Address& address) {
+      return net::is_refused(address, deadline);
+    });
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// What is to be said when the other side ends the connection before this rank was let in.
+Error hung_up(const Assignment& assignment, const Error& reason) {
+  if (has_ended(assignment)) {
+    return lost_store(assignment, reason);
+  }
+  return {reason.code(),
+          fmt::format("rendezvous: rank {} was not let into the store at MASTER_ADDR={}, "
+                      "MASTER_PORT={}: {}",
+                      assignment.rank,
+                      assignment.master_addr,
+                      assignment.master_port,
+                      reason.what())};
+}
+
 std::unique_ptr<store::TcpStoreHost> serve_store(const Config& config,
                                                  const Assignment& assignment,
                                                  const std::string& secret) {
+  return std::make_unique<store::TcpStoreHost>(
+      store::TcpServerOptions{.address = store_address(assignment, !secret.empty()),
+                              .secret = secret,
+                              .tls = config.tls,
+                              .notes_turned_away = true,
+                              .logger = Logger("store", config.log_level)});
+}
+
+// The store at the port that is in use, if a rank 0 is there: the one that serves it. Else null.
+std::shared_ptr<store::TcpStore> find_store_of_twin(const store::TcpStoreOptions& options,
+                                                    Deadline deadline,
+                                                    std::uint64_t generation) {
+  // Another that was started in the same moment may have to come there itself first.
+  constexpr std::chrono::seconds kPatience{2};
+  const Deadline end = earlier(deadline, Deadline::after(kPatience));
   try {
-    return std::make_unique<store::TcpStoreHost>(
-        store::TcpServerOptions{.address = store_address(assignment, !secret.empty()),
-                                .secret = secret,
-                                .tls = config.tls,
-                                .logger = Logger("store", config.log_level)});
-  } catch (const net::PortInUse& error) {
-    throw Error(error.code(),
-                fmt::format("rendezvous: rank 0 can't serve the store at MASTER_ADDR={}, "
-                            "MASTER_PORT={}: {}, unless RANK=0 was given twice; another job may "
-                            "use the port",
-                            assignment.master_addr,
-                            assignment.master_port,
-                            error.what()));
+    auto store = std::make_shared<store::TcpStore>(options, end);
+    return wait_for_rank(*store, 0, end, {.generation = generation}) ? store : nullptr;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInterrupted) {
+      throw;
+    }
+    return nullptr;  // It is something else.
   }
+}
+
+Error port_in_use(const Assignment& assignment, const net::PortInUse& error) {
+  return {error.code(),
+          fmt::format("rendezvous: rank 0 can't serve the store at MASTER_ADDR={}, "
+                      "MASTER_PORT={}: {}, unless RANK=0 was given twice; another job may "
+                      "use the port",
+                      assignment.master_addr,
+                      assignment.master_port,
+                      error.what())};
 }
 
 std::shared_ptr<store::TcpStore> connect(const Config& config,
@@ -102,7 +163,9 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
                                          Deadline deadline) {
   const Logger logger(fmt::format("rank {}", assignment.rank), config.log_level);
   const auto start = Deadline::Clock::now();
-  for (auto patience = config.stall;; patience *= 2) {
+  auto patience = leads_nowhere(assignment.master_addr) ? std::min(config.stall, kPatienceForAName)
+                                                        : config.stall;
+  for (;; patience = std::max(config.stall, patience * 2)) {
     const Deadline next = earlier(deadline, Deadline::at(start + patience));
     std::string reason;
     try {
@@ -114,6 +177,9 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
                       assignment.master_port));
       return store;
     } catch (const Error& error) {
+      if (error.code() == ErrorCode::kPeerLost) {
+        throw hung_up(assignment, error);
+      }
       if (error.code() != ErrorCode::kTimeout) {
         throw;
       }
@@ -166,18 +232,33 @@ Error lost_store(const Assignment& assignment, const Error& reason) {
                       reason.what())};
 }
 
-Meeting meet(const Config& config, const Assignment& assignment, Deadline deadline) {
+Meeting meet(const Config& config,
+             const Assignment& assignment,
+             Deadline deadline,
+             std::optional<std::uint64_t> generation) {
   Meeting meeting;
   meeting.assignment = assignment;
   if (assignment.is_on_one_node) {
     meeting.assignment.master_addr = kLoopback;
   }
   meeting.secret = find_secret(config, meeting.assignment);
+  std::shared_ptr<store::TcpStore> store;
   if (serves_store(assignment)) {
-    meeting.host = serve_store(config, meeting.assignment, meeting.secret);
+    try {
+      meeting.host = serve_store(config, meeting.assignment, meeting.secret);
+    } catch (const net::PortInUse& error) {
+      if (generation) {
+        store = find_store_of_twin(
+            store_options(config, meeting.assignment, meeting.secret), deadline, *generation);
+      }
+      if (store == nullptr) {
+        throw port_in_use(meeting.assignment, error);
+      }
+    }
   }
-  const std::shared_ptr<store::TcpStore> store =
-      connect(config, meeting.assignment, meeting.secret, deadline);
+  if (store == nullptr) {
+    store = connect(config, meeting.assignment, meeting.secret, deadline);
+  }
   meeting.store_fd = store->fd();
   meeting.local_ip = store->local_address().ip();
   meeting.store = store;

@@ -45,12 +45,20 @@ struct Meeting {
 /// had met. Its code is kPeerLost.
 [[nodiscard]] Error lost_store(const Assignment& assignment, const Error& reason);
 
-/// Connects to the job's store; rank 0 serves it first, where that is nobody else's task. Says
-/// that it still waits after config.stall, twice that, and so on.
+/// Connects to the job's store; rank 0 serves it first, where that is nobody else's task. Says that
+/// it still waits after config.stall, twice that, and so on; for a name that leads nowhere yet
+/// after a second, too.
 ///
-/// Throws Error: kSystem at once on rank 0 when the port is in use, kTimeout with the address and
-/// the reason, kInvalidArgument when there has to be a secret, kUnauthenticated, kIncompatible.
-[[nodiscard]] Meeting meet(const Config& config, const Assignment& assignment, Deadline deadline);
+/// Who gives the `generation` of its ExchangeOptions is, as a second process of rank 0, connected
+/// to the first one's store, where exchange_roster() names both to all.
+///
+/// Throws Error: kSystem on rank 0 when something else has the port, at once or, with a generation,
+/// within 2 seconds; kTimeout with the address and the reason, kInvalidArgument when there has to
+/// be a secret, kUnauthenticated, kIncompatible, kPeerLost when the store has ended or is none.
+[[nodiscard]] Meeting meet(const Config& config,
+                           const Assignment& assignment,
+                           Deadline deadline,
+                           std::optional<std::uint64_t> generation = std::nullopt);
 
 /// Leaves a meeting that has failed. On rank 0 it waits for the others, at most 5 seconds: those
 /// who look for the reason in the store a moment later must find it.

@@ -1,6 +1,7 @@
 #include "unisono/rendezvous/meet.h"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <chrono>
@@ -19,6 +20,7 @@
 #include "unisono/base/log.h"
 #include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
+#include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/env.h"
 #include "unisono/store/hash_store.h"
@@ -63,9 +65,12 @@ Assignment assignment(int rank, std::uint16_t port) {
   return {.master_addr = "127.0.0.1", .master_port = port, .rank = rank, .world_size = 2};
 }
 
-std::string message_of(const Config& config, const Assignment& env, ErrorCode code) {
+std::string message_of(const Config& config,
+                       const Assignment& env,
+                       ErrorCode code,
+                       Deadline deadline = Deadline::after(milliseconds(50))) {
   try {
-    (void)meet(config, env, Deadline::after(milliseconds(50)));
+    (void)meet(config, env, deadline);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), code) << error.what();
     return error.what();
@@ -207,6 +212,19 @@ TEST(Meet, TheStoreIsServedAtTheMastersAddressIfThisMachineHasIt) {
   EXPECT_TRUE(net::is_refused(net::Address::loopback(port.number()), soon()));
 }
 
+// Others may come by another of its addresses.
+TEST(Meet, TheStoreIsServedAtAllAddressesWhereThereAreMany) {
+  const ReservedPort port;
+  Assignment env = assignment(0, port.number());
+  env.has_many_addresses = true;
+  EXPECT_TRUE(meet(config_with("secret"), env, soon()).host->address().is_loopback());
+  env.master_addr = outer_ip();
+  if (env.master_addr.empty()) {
+    GTEST_SKIP() << "this machine has loopback only";
+  }
+  EXPECT_TRUE(meet(config_with("secret"), env, soon()).host->address().is_wildcard());
+}
+
 TEST(Meet, AMasterThatNeverComesIsATimeoutWithAddressAndReason) {
   const ReservedPort port;
   const std::string message =
@@ -222,6 +240,45 @@ TEST(Meet, AWrongHostIsATimeoutThatNamesIt) {
   env.master_addr = "no-such-host.invalid";
   EXPECT_THAT(message_of(config_with("secret"), env, ErrorCode::kTimeout),
               HasSubstr("\"no-such-host.invalid\" (for port 29500) has no address"));
+}
+
+// It may be mistyped, or come later, as in a cluster: nobody waits for long without a word.
+TEST(Meet, ANameThatLeadsNowhereIsNamedAfterASecond) {
+  Config config = config_with("secret");
+  config.stall = std::chrono::hours(1);
+  config.log_level = LogLevel::kInfo;
+  Assignment env = assignment(1, 29500);
+  env.master_addr = "no-such-host.invalid";
+  ::testing::internal::CaptureStderr();
+  EXPECT_THROW((void)meet(config, env, Deadline::after(milliseconds(1100))), Error);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("warning: rendezvous: rank 1 has tried for 1."));
+}
+
+// Ends, and with it the connection of the first who comes.
+TEST(Meet, AStoreThatEndsBeforeItLetsARankInIsLost) {
+  Fd listener = net::listen_tcp(net::Address::loopback(0));
+  const std::uint16_t port = net::local_address(listener.get()).port();
+  std::thread server([&] {
+    ASSERT_TRUE(net::wait_for(listener.get(), POLLIN, soon()));
+    const Fd connection = net::accept_connection(listener.get()).fd;
+    listener.reset();
+  });
+  EXPECT_THAT(message_of(config_with("secret"), assignment(1, port), ErrorCode::kPeerLost, soon()),
+              HasSubstr("rank 1 has lost the store at MASTER_ADDR=127.0.0.1, MASTER_PORT=" +
+                        std::to_string(port) + ": rank 0, which serves it, has ended"));
+  server.join();
+}
+
+TEST(Meet, WhoIsNotLetInSaysWhere) {
+  const ReservedPort port;
+  const Meeting meeting = meet(config_with("secret"), assignment(0, port.number()), soon());
+  const std::string message =
+      message_of(config_with(), assignment(1, port.number()), ErrorCode::kPeerLost, soon());
+  EXPECT_THAT(message,
+              HasSubstr("rank 1 was not let into the store at MASTER_ADDR=127.0.0.1, MASTER_PORT=" +
+                        std::to_string(port.number())));
+  EXPECT_THAT(message, HasSubstr("UNISONO_SECRET"));
 }
 
 TEST(Meet, ASecretIsNeededBeyondLoopback) {

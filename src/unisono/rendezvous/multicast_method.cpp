@@ -107,6 +107,17 @@ class Presence {
   std::thread thread_;
 };
 
+// Where somebody contradicts this process: that one, and others who come in the same moment, are to
+// hear of it, too.
+void announce_for_a_moment(net::MulticastSocket socket,
+                           net::PortReservation port,
+                           std::vector<std::byte> packet,
+                           Deadline deadline) {
+  constexpr std::chrono::seconds kMoment{1};
+  const Presence presence(std::move(socket), std::move(port), std::move(packet));
+  interruptible_sleep_until(earlier(deadline, Deadline::after(kMoment)));
+}
+
 // Hears what comes until `deadline`.
 void listen(net::MulticastSocket& socket,
             const std::string& secret,
@@ -171,7 +182,15 @@ Gathered gather_by_multicast(const GatherRequest& request) {
         throw;
       }
     }
-    listen(socket, secret, gathering, earlier(deadline, Deadline::after(kInterval)));
+    try {
+      listen(socket, secret, gathering, earlier(deadline, Deadline::after(kInterval)));
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kInvalidArgument) {
+        announce_for_a_moment(
+            std::move(socket), std::move(port), encode(gathering.announcement(), secret), deadline);
+      }
+      throw;
+    }
     check_interruption();
   }
   std::vector<std::byte> packet = encode(gathering.announcement(), secret);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -45,6 +46,14 @@ std::string list_by_value(const std::map<Value, Members>& groups) {
 
 void add(std::string& problems, const std::string& problem) {
   problems += (problems.empty() ? "" : "; ") + problem;
+}
+
+std::set<int> ranks_of(const std::vector<Entry>& entries) {
+  std::set<int> ranks;
+  for (const Entry& entry : entries) {
+    ranks.insert(entry.member.rank);
+  }
+  return ranks;
 }
 
 void check_ranks(const std::map<int, Members>& by_rank, std::string& problems) {
@@ -160,11 +169,18 @@ std::optional<Error> find_problem(const std::vector<Entry>& entries) {
   return Error(ErrorCode::kInvalidArgument, "rendezvous: " + problems);
 }
 
-std::string describe_missing(const std::vector<Entry>& entries, int world_size) {
-  std::set<int> present;
+std::size_t count_missing(const std::vector<Entry>& entries) {
+  int world_size = 0;
   for (const Entry& entry : entries) {
-    present.insert(entry.member.rank);
+    world_size = std::max(world_size, entry.member.world_size);
   }
+  std::set<int> ranks = ranks_of(entries);
+  std::erase_if(ranks, [&](int rank) { return rank < 0 || rank >= world_size; });
+  return static_cast<std::size_t>(world_size) - ranks.size();
+}
+
+std::string describe_missing(const std::vector<Entry>& entries, int world_size) {
+  const std::set<int> present = ranks_of(entries);
   std::string ranks;
   std::size_t n_named = 0;
   std::size_t n_missing = 0;

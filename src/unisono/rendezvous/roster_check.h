@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@ namespace unisono::rendezvous {
 /// versions, addresses that the others can't reach. The same text wherever the same entries are
 /// looked at.
 [[nodiscard]] std::optional<Error> find_problem(const std::vector<Entry>& entries);
+
+/// How many ranks of the largest world that somebody was told of are not among `entries`.
+[[nodiscard]] std::size_t count_missing(const std::vector<Entry>& entries);
 
 /// "rank 2" or "ranks 1, 4, 5, ..." of those that are not among `entries`.
 [[nodiscard]] std::string describe_missing(const std::vector<Entry>& entries, int world_size);

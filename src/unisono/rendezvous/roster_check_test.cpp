@@ -118,5 +118,12 @@ TEST(RosterCheck, LongListsAreCutShort) {
   EXPECT_EQ(describe_missing({entry(0, 3), entry(1, 3)}, 3), "rank 2");
 }
 
+TEST(RosterCheck, CountsThoseWhoAreToCome) {
+  EXPECT_EQ(count_missing({}), 0U);
+  EXPECT_EQ(count_missing(full(3)), 0U);
+  EXPECT_EQ(count_missing({entry(0, 2), entry(0, 2), entry(7, 2), entry(-1, 2)}), 1U);
+  EXPECT_EQ(count_missing({entry(0, 2), entry(1, 4)}), 2U);
+}
+
 }  // namespace
 }  // namespace unisono::rendezvous

@@ -32,6 +32,7 @@
 #include "unisono/store/server_connection.h"
 #include "unisono/store/session.h"
 #include "unisono/store/store_map.h"
+#include "unisono/store/turned_away.h"
 
 namespace unisono::store {
 namespace {
@@ -109,10 +110,11 @@ class TcpStoreServer::Impl {
     } else if (!accepted.fd.is_open()) {
       return;
     } else if (connections_.size() >= options_.limits.max_connections) {
-      log_.warning(fmt::format("store {}: {} is turned away; all {} connections are taken",
-                               address_.to_string(),
-                               net::describe_peer(accepted.fd.get()),
-                               connections_.size()));
+      const std::string peer = net::describe_peer(accepted.fd.get());
+      const std::string reason = fmt::format("all {} connections are taken", connections_.size());
+      log_.warning(
+          fmt::format("store {}: {} is turned away; {}", address_.to_string(), peer, reason));
+      note_turned_away(peer, reason);
     } else {
       admit(std::move(accepted.fd));
     }
@@ -239,9 +241,18 @@ class TcpStoreServer::Impl {
     return true;
   }
 
+  void note_turned_away(const std::string& peer, const std::string& reason) {
+    if (options_.notes_turned_away) {
+      map_.set(kTurnedAwayKey, turned_away_.add(peer, reason));
+    }
+  }
+
   void drop_with_reason(const Connection& connection, ClientId id, const std::string& reason) {
     log_.warning(
         fmt::format("store {}: dropped {}: {}", address_.to_string(), connection.peer(), reason));
+    if (!connection.session().is_admitted()) {
+      note_turned_away(connection.peer(), reason);
+    }
     // Lets the last words out before a close that may reset the connection.
     ::shutdown(connection.fd(), SHUT_WR);
     drop(id);
@@ -266,6 +277,7 @@ class TcpStoreServer::Impl {
   ClientId next_id_ = 1;
   std::unordered_map<ClientId, std::unique_ptr<Connection>> connections_;
   net::Strangers strangers_;  // Not let in yet.
+  TurnedAway turned_away_;
   LimitedLogger log_{options_.logger};
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kReadBytes);
   std::vector<std::byte> unsealed_ = std::vector<std::byte>(kReadBytes);

@@ -23,6 +23,9 @@ struct PlainClients {
   std::vector<net::Network> networks = {};  ///< Those with an address in one of them.
 };
 
+/// Where a server says which clients it has turned away; see TcpServerOptions.
+inline constexpr const char* kTurnedAwayKey = "unisono/turned away";
+
 struct TcpServerOptions {
   net::Address address;  ///< Where to listen; port 0 takes a free one.
   std::string secret;    ///< Clients prove that they know it. Empty: anybody who can connect.
@@ -34,6 +37,9 @@ struct TcpServerOptions {
   Limits limits = {};
   /// A client that has not been let in by then is dropped.
   std::chrono::milliseconds admission_timeout = std::chrono::seconds(20);
+  /// Keeps how many clients it has not let in, with the last one's address and the reason, under
+  /// kTurnedAwayKey: for the clients that wait for one of them.
+  bool notes_turned_away = false;
   Logger logger = Logger("store");
 };
 

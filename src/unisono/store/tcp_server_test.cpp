@@ -104,6 +104,27 @@ TEST(TcpStoreServer, RefusesToServeOtherMachinesWithoutASecret) {
   EXPECT_NE(TcpStoreServer(loop, options).address().port(), 0);
 }
 
+TEST(TcpStoreServer, NotesWhomItHasTurnedAwayWhereItIsWanted) {
+  for (const bool is_wanted : {false, true}) {
+    TcpServerOptions options = quiet("secret");
+    options.notes_turned_away = is_wanted;
+    const TcpStoreHost host(options);
+    TcpStore store(client_of(host.address(), "secret"), soon());
+    EXPECT_EQ(store.num_keys(), 0);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_THROW(TcpStore(client_of(host.address(), "guess"), soon()), Error);
+    }
+    // Nobody is turned away who says nothing, or was let in.
+    (void)net::connect_tcp(host.address(), soon());
+    EXPECT_EQ(TcpStore(client_of(host.address(), "secret"), soon()).num_keys(), is_wanted ? 1 : 0);
+    if (is_wanted) {
+      EXPECT_THAT(store.get(kTurnedAwayKey, soon()),
+                  ::testing::MatchesRegex("the store has turned 2 clients away, the last from "
+                                          "127.0.0.1:[0-9]+: .*did not prove .*secret.*"));
+    }
+  }
+}
+
 TEST(TcpStoreServer, APortInUseIsAnErrorAtOnce) {
   const TcpStoreHost first(quiet());
   TcpServerOptions options = quiet();

@@ -27,14 +27,9 @@ namespace unisono::cli::doctor {
 namespace {
 
 MeetingSources meeting_sources(const std::vector<net::Interface>& interfaces) {
-  MeetingSources sources{.resolve = [](const std::string& host) { return net::resolve(host, 0); },
-                         .look_at_port = look_at_port,
-                         .own_addresses = {}};
-  for (const net::Interface& interface : interfaces) {
-    sources.own_addresses.insert(
-        sources.own_addresses.end(), interface.addresses.begin(), interface.addresses.end());
-  }
-  return sources;
+  return {.resolve = [](const std::string& host) { return net::resolve(host, 0); },
+          .look_at_port = look_at_port,
+          .interfaces = interfaces};
 }
 
 Finding describe_host() {

@@ -98,22 +98,13 @@ int local_world_size(const Environment& environment, const rendezvous::Assignmen
 Findings examine_local_ranks(const Environment& environment,
                              const rendezvous::Assignment& assignment) {
   const auto size = number(environment, "LOCAL_WORLD_SIZE");
-  if (!size) {
-    return {};
-  }
-  std::string text;
-  if (assignment.local_rank >= *size) {
-    text =
-        fmt::format("LOCAL_RANK={} is not below LOCAL_WORLD_SIZE={}", assignment.local_rank, *size);
-  } else if (*size > assignment.world_size) {
-    text =
-        fmt::format("LOCAL_WORLD_SIZE={} is more than WORLD_SIZE={}", *size, assignment.world_size);
-  } else {
+  if (!size || *size <= assignment.world_size) {
     return {};
   }
   return {{.state = State::kProblem,
            .topic = kTopic,
-           .text = text,
+           .text = fmt::format(
+               "LOCAL_WORLD_SIZE={} is more than WORLD_SIZE={}", *size, assignment.world_size),
            .advice = "LOCAL_RANK counts the ranks of a node from 0, LOCAL_WORLD_SIZE is how many "
                      "they are; let one launcher set all of them, or unset both"}};
 }

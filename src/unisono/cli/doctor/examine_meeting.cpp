@@ -14,6 +14,7 @@
 #include "unisono/base/error.h"
 #include "unisono/cli/doctor/system_files.h"
 #include "unisono/net/address.h"
+#include "unisono/net/interfaces.h"
 #include "unisono/net/port_holder.h"
 #include "unisono/net/port_reservation.h"
 #include "unisono/rendezvous/agree.h"
@@ -74,16 +75,9 @@ Finding examine_port_of_a_job_to_come(const Environment& environment,
           "port by itself"};
 }
 
-bool is_own(const net::Address& address, const MeetingSources& sources) {
-  return address.is_loopback() || address.is_wildcard() ||
-         std::any_of(sources.own_addresses.begin(),
-                     sources.own_addresses.end(),
-                     [&](const net::Address& own) { return own.ip() == address.ip(); });
-}
-
 bool is_any_own(const std::vector<net::Address>& addresses, const MeetingSources& sources) {
   return std::any_of(addresses.begin(), addresses.end(), [&](const net::Address& address) {
-    return is_own(address, sources);
+    return net::is_own_address(sources.interfaces, address);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "unisono/cli/doctor/examine_launcher.h"
 #include "unisono/cli/doctor/finding.h"
 #include "unisono/net/address.h"
+#include "unisono/net/interfaces.h"
 
 namespace unisono::cli::doctor {
 
@@ -25,7 +26,7 @@ struct PortState {
 struct MeetingSources {
   std::function<std::vector<net::Address>(const std::string& host)> resolve;
   std::function<PortState(std::uint16_t port)> look_at_port;
-  std::vector<net::Address> own_addresses;
+  std::vector<net::Interface> interfaces;
 };
 
 /// Whether the ranks can meet where the environment says: name, address, port.

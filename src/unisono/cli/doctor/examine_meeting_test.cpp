@@ -55,7 +55,7 @@ MeetingSources sources() {
             }
             return {};
           },
-          .own_addresses = {address("10.0.0.1")}};
+          .interfaces = {{.name = "eth0", .addresses = {address("10.0.0.1")}}}};
 }
 
 Place place(const std::string& master_addr, int rank = 0) {

@@ -79,8 +79,8 @@ std::string format_row(const Row& row) {
 
 std::string format_link(const Link& link) {
   return fmt::format(
-      R"({{"ranks":[{},{}],"latency_us":{:.6g},"bandwidth_gbps":{:.6g},)"
-      R"("bandwidth_back_gbps":{:.6g},"clock_difference_us":{:.6g},"clock_uncertainty_us":{:.6g}}})",
+      R"({{"ranks":[{},{}],"latency_us":{:.6g},"bandwidth_gb_per_s":{:.6g},)"
+      R"("bandwidth_back_gb_per_s":{:.6g},"clock_difference_us":{:.6g},"clock_uncertainty_us":{:.6g}}})",
       link.from,
       link.to,
       link.latency * kMicro,

@@ -138,7 +138,7 @@ TEST(Json, EverythingIsInIt) {
             R"({"name":"beta","ranks":[2,3]}],"findings":[{"state":"problem","topic":"port",)"
             "\"text\":\"a \\\"b\\\" \\\\ \\u000a \xC3\xA4 \\ufffd\","
             R"("advice":"end it","ranks":[0,1]}],"pairs":[{"ranks":[0,2],"latency_us":25,)"
-            R"("bandwidth_gbps":1,"bandwidth_back_gbps":2,"clock_difference_us":0,)"
+            R"("bandwidth_gb_per_s":1,"bandwidth_back_gb_per_s":2,"clock_difference_us":0,)"
             R"("clock_uncertainty_us":0}]})");
 }
 
