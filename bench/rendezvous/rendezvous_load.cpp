@@ -33,8 +33,7 @@
 #include "unisono/rendezvous/roster.h"
 #include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_store.h"
-
-#include "counting_store.h"
+#include "unisono/store/testing/counting_store.h"
 
 namespace unisono::bench {
 namespace {
@@ -121,7 +120,7 @@ Times meet_as(const std::string& port, int rank, int world_size) {
   options.rank = rank;
   store::TcpStore store(options, soon());
   times.connected = Clock::now();
-  CountingStore counting(store);
+  store::testing::CountingStore counting(store);
   const rendezvous::Roster roster =
       rendezvous::exchange_roster(counting, member(rank, world_size), soon());
   times.met = Clock::now();

@@ -233,12 +233,28 @@ void anybody(const std::string& /*unused*/) {
   group->recv(unisono::as_buffer(std::span(&value, 1)), unisono::kAnySource);
 }
 
+// Rank 0 waits for a message of rank 1, which sends it at the end of its input.
+void late_message(const std::string& /*unused*/) {
+  const auto group = unisono::init_process_group();
+  pass_token(*group);
+  std::vector<std::int32_t> values(1000);
+  const Buffer buffer = unisono::as_buffer(std::span(values));
+  if (group->rank() == 0) {
+    group->recv(buffer, 1);
+  } else {
+    wait_for_end_of_stdin();
+    group->send(buffer, 0);
+    group->recv(buffer, 0);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::map<std::string, void (*)(const std::string&)> modes{{"connections", connections},
                                                                   {"ring", ring},
                                                                   {"late", late},
+                                                                  {"late_message", late_message},
                                                                   {"mismatch", mismatch},
                                                                   {"stream", stream},
                                                                   {"absence", absence},

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "multiprocess/cabled_namespaces.h"
 #include "multiprocess/spawn.h"
 
 namespace unisono::test {
@@ -18,65 +19,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
-
-// `ip` with arguments; its complaint, or "" after success.
-std::string ip(const std::string& arguments) {
-  Processes processes;
-  (void)processes.start({"sh", "-c", "ip " + arguments});
-  const std::vector<ProcessResult> results = processes.finish();
-  return results[0].exit_code == 0 ? "" : "ip " + arguments + ": " + results[0].err;
-}
-
-// Two namespaces with two cables between them; at the ends of the first are 10.213.77.1 and .2, of
-// the second 10.213.78.1 and .2 and fd00:213::1 and ::2. They go with the object.
-class CabledNamespaces {
- public:
-  CabledNamespaces() {
-    add("netns add " + name(0));
-    add("netns add " + name(1));
-    for (const std::string cable : {"first", "second"}) {
-      add("link add " + cable + " netns " + name(0) + " type veth peer name " + cable + " netns " +
-          name(1));
-    }
-    for (int i = 0; i < 2; ++i) {
-      const std::string end = std::to_string(i + 1);
-      add("-n " + name(i) + " address add " + address(i) + "/24 dev first");
-      add("-n " + name(i) + " address add 10.213.78." + end + "/24 dev second");
-      add("-n " + name(i) + " address add fd00:213::" + end + "/64 dev second nodad");
-      for (const std::string device : {"first", "second", "lo"}) {
-        add("-n " + name(i) + " link set " + device + " up");
-      }
-    }
-  }
-
-  ~CabledNamespaces() {
-    (void)ip("netns del " + name(0));
-    (void)ip("netns del " + name(1));
-  }
-
-  CabledNamespaces(const CabledNamespaces&) = delete;
-  CabledNamespaces& operator=(const CabledNamespaces&) = delete;
-  CabledNamespaces(CabledNamespaces&&) = delete;
-  CabledNamespaces& operator=(CabledNamespaces&&) = delete;
-
-  [[nodiscard]] static std::string name(int i) {
-    return "unisono-test-" + std::to_string(::getpid()) + (i == 0 ? "a" : "b");
-  }
-
-  [[nodiscard]] static std::string address(int i) { return "10.213.77." + std::to_string(i + 1); }
-
-  /// Why they could not be made; empty if they are there.
-  [[nodiscard]] const std::string& problem() const { return problem_; }
-
- private:
-  void add(const std::string& arguments) {
-    if (problem_.empty()) {
-      problem_ = ip(arguments);
-    }
-  }
-
-  std::string problem_;
-};
 
 class Namespaces : public ::testing::Test {
  protected:

@@ -221,6 +221,33 @@ void meet_again(const std::string& roles) {
   come_to_barrier(*group, roles);
 }
 
+// A sum of 16 MiB of ranks that have talked before; rank 1 comes at the end of its input.
+void late_sum(const std::string& /*unused*/) {
+  const auto group = unisono::init_process_group();
+  group->barrier();
+  if (group->rank() == 1) {
+    wait_for_end_of_stdin();
+  }
+  (void)sum_of_ones(*group, 1U << 22U);
+}
+
+// Rank 1 gathers 64 MiB of each rank, and comes for that at the end of its input.
+void late_gather(const std::string& /*unused*/) {
+  const auto group = unisono::init_process_group();
+  const bool is_root = group->rank() == 1;
+  std::vector<float> values(1U << 24U, 1.0F);
+  std::vector<float> all(is_root ? values.size() * 2 : 0);
+  group->barrier();  // Now they have a connection.
+  if (is_root) {
+    wait_for_end_of_stdin();
+  }
+  group->gather(unisono::as_buffer(std::span(values)),
+                is_root ? unisono::as_buffer(std::span(all)) : unisono::Buffer(),
+                {.root = 1});
+  print("done\n");
+  unisono::destroy_process_group();
+}
+
 // Rank 0 comes a second after the others; the wait itself is what is tested.
 void late(const std::string& operation) {
   const auto group = unisono::init_process_group();
@@ -339,6 +366,8 @@ int main(int argc, char** argv) {
       {"absence", absence},
       {"babble", babble},
       {"late", late},
+      {"late_sum", late_sum},
+      {"late_gather", late_gather},
       {"idle", idle},
       {"meet", meet},
       {"meet_with_a_child", meet_with_a_child},

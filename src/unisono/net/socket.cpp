@@ -260,7 +260,7 @@ void set_no_delay(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
 }
 
-void set_liveness_timeout(int fd, std::chrono::seconds timeout) {
+void set_idle_timeout(int fd, std::chrono::seconds timeout) {
   constexpr int kProbes = 3;
   const int seconds = std::max(static_cast<int>(timeout.count()), kProbes + 1);
   const int interval = seconds / (kProbes + 1);
@@ -268,7 +268,13 @@ void set_liveness_timeout(int fd, std::chrono::seconds timeout) {
   set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, interval, "TCP_KEEPIDLE");
   set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval, "TCP_KEEPINTVL");
   set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes, "TCP_KEEPCNT");
-  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, seconds * 1000, "TCP_USER_TIMEOUT");
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0, "TCP_USER_TIMEOUT");
+}
+
+void set_liveness_timeout(int fd, std::chrono::seconds timeout) {
+  set_idle_timeout(fd, timeout);
+  const auto n_ms = static_cast<int>(std::chrono::milliseconds(timeout).count());
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, n_ms, "TCP_USER_TIMEOUT");
 }
 
 Address local_address(int fd) {

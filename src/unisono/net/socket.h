@@ -81,8 +81,12 @@ struct Accepted {
 /// Turns Nagle's algorithm off: our messages are written whole.
 void set_no_delay(int fd);
 
-/// Makes the kernel end a connection whose other side does not answer for about `timeout`, whether
-/// data is in flight (TCP_USER_TIMEOUT) or not (keepalive).
+/// Makes the kernel end a connection with nothing in flight whose other side does not answer for
+/// about `timeout` (keepalive). Where something is, see AnswerWatch.
+void set_idle_timeout(int fd, std::chrono::seconds timeout);
+
+/// The same with data in flight, too (TCP_USER_TIMEOUT). For connections whose other side reads at
+/// once what it is sent: one that has no room for so long is given up as well.
 void set_liveness_timeout(int fd, std::chrono::seconds timeout);
 
 /// Own address of a TCP socket. Throws Error(kSystem).

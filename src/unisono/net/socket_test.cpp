@@ -81,6 +81,9 @@ TEST(Tcp, LivenessTimeoutReachesTheKernel) {
   EXPECT_EQ(int_option(client.get(), IPPROTO_TCP, TCP_USER_TIMEOUT), 20'000);
   EXPECT_EQ(int_option(client.get(), IPPROTO_TCP, TCP_KEEPIDLE), 5);
   EXPECT_NE(int_option(client.get(), SOL_SOCKET, SO_KEEPALIVE), 0);
+  set_idle_timeout(client.get(), seconds(40));
+  EXPECT_EQ(int_option(client.get(), IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
+  EXPECT_EQ(int_option(client.get(), IPPROTO_TCP, TCP_KEEPIDLE), 10);
 }
 
 TEST(Tcp, WildcardV6ListenerTakesV4) {

@@ -7,11 +7,8 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <ios>
 #include <optional>
 #include <random>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,9 +18,12 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/transport/shm/heap.h"
+#include "unisono/transport/shm/testing/page_advice.h"
 
 namespace unisono::shm {
 namespace {
+
+using testing::is_to_be_huge;
 
 constexpr std::int64_t kMiB = 1 << 20;
 
@@ -60,26 +60,6 @@ TEST(Arena, ABufferLargerThanTheArenaIsOutside) {
   const std::byte* const above = arena.data() + (1 << 21);
   EXPECT_EQ(arena.offset_of(above, 1 << 22), std::nullopt);
   EXPECT_EQ(arena.offset_of(arena.data(), (1 << 20) + 1), std::nullopt);
-}
-
-// Whether the kernel notes for the page at `address` that it had better be huge; nothing where it
-// does not tell, as in an emulator.
-std::optional<bool> is_to_be_huge(const std::byte* address) {
-  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
-  std::ifstream smaps("/proc/self/smaps");
-  bool is_inside = false;
-  for (std::string line; std::getline(smaps, line);) {
-    std::istringstream words(line);
-    std::uintptr_t begin = 0;
-    std::uintptr_t end = 0;
-    char dash = 0;
-    if (words >> std::hex >> begin >> dash >> end && dash == '-') {
-      is_inside = begin <= wanted && wanted < end;
-    } else if (is_inside && line.starts_with("VmFlags:")) {
-      return line.find(" hg") != std::string::npos;
-    }
-  }
-  return std::nullopt;
 }
 
 TEST(Arena, HugePagesAreAskedForWhereTheyArePreferred) {

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,8 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
+#include "unisono/net/socket.h"
+#include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/mismatch.h"
 #include "unisono/transport/relayed_error.h"
@@ -36,7 +39,11 @@ bool is_of_any_size(const transport::Descriptor& descriptor) {
 }  // namespace
 
 Connection::Connection(int rank, std::string name, std::uint32_t group, Fd socket)
-    : rank_(rank), name_(std::move(name)), group_(group), socket_(std::move(socket)) {}
+    : rank_(rank),
+      name_(std::move(name)),
+      group_(group),
+      socket_(std::move(socket)),
+      address_(net::describe_peer(socket_.get())) {}
 
 void Connection::begin(const OperationTag& tag) {
   tag_ = tag;
@@ -86,8 +93,9 @@ bool Connection::progress_sends() {
       // The reason may lie in the receive queue, as an abort frame: that says more than a reset.
       progress_receives();
       throw Error(ErrorCode::kPeerLost,
-                  fmt::format("{} is gone: {} after {} of {} bytes were sent",
+                  fmt::format("{} at {} is gone: {} after {} of {} bytes were sent",
                               name_,
+                              address_,
                               std::generic_category().message(result.error_number),
                               n_sent_,
                               kFrameBytes + send.data.size()));
@@ -151,7 +159,10 @@ bool Connection::progress_receives() {
 }
 
 std::size_t Connection::receive_some(std::span<std::byte> into) {
-  const net::IoResult result = net::read_some(socket_.get(), into);
+  net::IoResult result = net::read_some(socket_.get(), into);
+  if (result.status == net::IoStatus::kWouldBlock && answers_.is_silent(socket_.get())) {
+    result = {.status = net::IoStatus::kError, .error_number = ETIMEDOUT};
+  }
   switch (result.status) {
     case net::IoStatus::kDone:
       return result.n_bytes;
@@ -161,10 +172,11 @@ std::size_t Connection::receive_some(std::span<std::byte> into) {
     case net::IoStatus::kError:
       break;
   }
-  const std::string how =
-      result.status == net::IoStatus::kClosed
-          ? std::string("closed the connection")
-          : fmt::format("is gone: {}", std::generic_category().message(result.error_number));
+  const std::string how = result.status == net::IoStatus::kClosed
+                              ? std::string("closed the connection")
+                              : fmt::format("at {} is gone: {}",
+                                            address_,
+                                            std::generic_category().message(result.error_number));
   const std::string when =
       frame_ ? fmt::format("after {} of a transfer's {} bytes", n_received_, frame_->n_bytes)
              : "before its part of the operation arrived";

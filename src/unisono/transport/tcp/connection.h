@@ -12,8 +12,10 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/net/answer_watch.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/tcp/frame.h"
+#include "unisono/transport/tcp/liveness.h"
 
 namespace unisono::tcp {
 
@@ -28,7 +30,7 @@ struct OperationTag {
 /// Received payload goes straight into the memory posted for it.
 class Connection {
  public:
-  /// `name` stands for the peer in errors, e.g. "rank 3 (10.0.0.2:4123)".
+  /// `name` stands for the peer in errors, e.g. "rank 3 (pid 4123 on node-a)".
   Connection(int rank, std::string name, std::uint32_t group, Fd socket);
 
   [[nodiscard]] int rank() const { return rank_; }
@@ -88,6 +90,8 @@ class Connection {
   std::string name_;
   std::uint32_t group_;
   Fd socket_;
+  std::string address_;  // The socket's other end.
+  net::AnswerWatch answers_{kLivenessTimeout};
   OperationTag tag_{};
 
   std::deque<Send> sends_;

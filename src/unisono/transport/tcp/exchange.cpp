@@ -7,7 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/transport/patience.h"
+#include "unisono/transport/tcp/liveness.h"
 
 namespace unisono::tcp {
 namespace {
@@ -82,7 +84,8 @@ void Exchange::wait() {
       polls.push_back({.fd = connection->fd(), .events = static_cast<short>(events), .revents = 0});
     }
   }
-  (void)::poll(polls.data(), polls.size(), patience_.next_check().poll_timeout_ms());
+  const Deadline next_look = earlier(patience_.next_check(), Deadline::after(kLivenessLook));
+  (void)::poll(polls.data(), polls.size(), next_look.poll_timeout_ms());
   if (polls.front().revents != 0) {
     mesh_.clear_wakeups();
   }

@@ -23,6 +23,7 @@
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/transport/patience.h"
+#include "unisono/transport/tcp/liveness.h"
 
 namespace unisono::tcp {
 namespace {
@@ -36,9 +37,6 @@ constexpr std::chrono::seconds kConnectTimeout{3};
 // When a rank that is to connect is looked for first; each further look comes after twice the time.
 constexpr std::chrono::milliseconds kFirstLook{250};
 constexpr std::chrono::milliseconds kSecondLook{100};
-
-// A peer whose machine vanished is noticed after this long without an answer.
-constexpr std::chrono::seconds kLivenessTimeout{20};
 
 }  // namespace
 
@@ -72,7 +70,7 @@ Connection& Mesh::connection(int rank, transport::Patience& patience) {
 
 std::unique_ptr<Connection> Mesh::make_connection(int rank, Fd socket) const {
   net::set_no_delay(socket.get());
-  net::set_liveness_timeout(socket.get(), kLivenessTimeout);
+  net::set_idle_timeout(socket.get(), kLivenessTimeout);
   return std::make_unique<Connection>(
       rank, members_[static_cast<std::size_t>(rank)].name, mine_.group, std::move(socket));
 }

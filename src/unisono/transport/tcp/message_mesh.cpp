@@ -24,6 +24,7 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
+#include "unisono/transport/tcp/liveness.h"
 #include "unisono/transport/tcp/mesh.h"
 #include "unisono/transport/tcp/packet_stream.h"
 
@@ -32,9 +33,6 @@ namespace {
 
 // Said after the hello by the side that accepted, when it keeps the connection.
 constexpr std::byte kWelcome{0x57};
-
-// A peer whose machine vanished is noticed after this long without an answer.
-constexpr std::chrono::seconds kLivenessTimeout{20};
 
 // Before a dial that was turned away, or refused, is tried again; each time twice as long.
 constexpr std::chrono::milliseconds kFirstPause{100};
@@ -210,7 +208,7 @@ void MessageMesh::try_again_later(Dial& dial) {
 
 void MessageMesh::adopt(int rank, Fd socket) {
   net::set_no_delay(socket.get());
-  net::set_liveness_timeout(socket.get(), kLivenessTimeout);
+  net::set_idle_timeout(socket.get(), kLivenessTimeout);
   streams_[rank] = std::make_unique<PacketStream>(member(rank).name, std::move(socket));
   const MutexLock lock(mutex_);
   dialed_.erase(rank);
@@ -280,7 +278,7 @@ void MessageMesh::add_polls(std::vector<pollfd>& polls) const {
 }
 
 Deadline MessageMesh::next_try() const {
-  Deadline next = Deadline::never();
+  Deadline next = streams_.empty() ? Deadline::never() : Deadline::after(kLivenessLook);
   for (const auto& [rank, dial] : dials_) {
     next = earlier(next, dial.next_try);
   }

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
+#include "unisono/net/socket.h"
 #include "unisono/transport/packet.h"
 #include "unisono/transport/relayed_error.h"
 #include "unisono/transport/tcp/farewell.h"
@@ -71,7 +73,9 @@ Packet decode_fields(std::span<const std::byte> bytes) {
 }  // namespace
 
 PacketStream::PacketStream(std::string name, Fd socket)
-    : name_(std::move(name)), socket_(std::move(socket)) {}
+    : name_(std::move(name)),
+      socket_(std::move(socket)),
+      address_(net::describe_peer(socket_.get())) {}
 
 bool PacketStream::send(const Packet& packet,
                         std::string_view label,
@@ -140,7 +144,10 @@ bool PacketStream::read_head() {
 
 bool PacketStream::read(std::span<std::byte> into, std::size_t& n_read) {
   while (n_read < into.size()) {
-    const net::IoResult result = net::read_some(socket_.get(), into.subspan(n_read));
+    net::IoResult result = net::read_some(socket_.get(), into.subspan(n_read));
+    if (result.status == net::IoStatus::kWouldBlock && answers_.is_silent(socket_.get())) {
+      result = {.status = net::IoStatus::kError, .error_number = ETIMEDOUT};
+    }
     switch (result.status) {
       case net::IoStatus::kDone:
         n_read += result.n_bytes;
@@ -151,10 +158,11 @@ bool PacketStream::read(std::span<std::byte> into, std::size_t& n_read) {
         throw Error(ErrorCode::kPeerLost,
                     fmt::format("{} closed the connection without leaving the group", name_));
       case net::IoStatus::kError:
-        throw Error(
-            ErrorCode::kPeerLost,
-            fmt::format(
-                "{} is gone: {}", name_, std::generic_category().message(result.error_number)));
+        throw Error(ErrorCode::kPeerLost,
+                    fmt::format("{} at {} is gone: {}",
+                                name_,
+                                address_,
+                                std::generic_category().message(result.error_number)));
     }
   }
   return true;

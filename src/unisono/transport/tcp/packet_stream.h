@@ -10,9 +10,11 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/net/answer_watch.h"
 #include "unisono/transport/packet.h"
 #include "unisono/transport/packet_channel.h"
 #include "unisono/transport/tcp/frame.h"
+#include "unisono/transport/tcp/liveness.h"
 
 namespace unisono::tcp {
 
@@ -60,6 +62,8 @@ class PacketStream final : public transport::PacketChannel {
 
   std::string name_;
   Fd socket_;
+  std::string address_;  // The socket's other end.
+  net::AnswerWatch answers_{kLivenessTimeout};
 
   std::vector<std::byte> outgoing_head_;  // Of the packet that is being sent.
   std::size_t n_sent_ = 0;                // Of it, head included.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,12 +11,12 @@
 
 #include "unisono/store/store.h"
 
-namespace unisono::bench {
+namespace unisono::store::testing {
 
-/// Another store, and how often it was asked.
-class CountingStore final : public store::Store {
+/// Another store, and how often it was asked. As thread-safe as that.
+class CountingStore final : public Store {
  public:
-  explicit CountingStore(store::Store& store) : store_(store) {}
+  explicit CountingStore(Store& store) : store_(store) {}
 
   [[nodiscard]] int n_requests() const { return n_requests_; }
 
@@ -80,19 +81,18 @@ class CountingStore final : public store::Store {
     next().barrier(key, world_size, deadline);
   }
 
-  std::unique_ptr<store::Watch> watch(const std::string& key,
-                                      store::WatchCallback on_change) override {
+  std::unique_ptr<Watch> watch(const std::string& key, WatchCallback on_change) override {
     return next().watch(key, std::move(on_change));
   }
 
  private:
-  store::Store& next() {
+  Store& next() {
     ++n_requests_;
     return store_;
   }
 
-  store::Store& store_;
-  int n_requests_ = 0;
+  Store& store_;
+  std::atomic<int> n_requests_ = 0;  // Nothing is ordered by it.
 };
 
-}  // namespace unisono::bench
+}  // namespace unisono::store::testing

@@ -1,0 +1,106 @@
+// A network that is cut, and a rank that is late for as long: the first is an error, the second
+// not.
+#include <unistd.h>
+
+#include <chrono>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "multiprocess/cabled_namespaces.h"
+#include "multiprocess/job.h"
+#include "multiprocess/spawn.h"
+
+namespace unisono::test {
+namespace {
+
+using ::testing::ContainsRegex;
+
+// Silence of 20 s is taken for the end; an operation may take half an hour.
+constexpr std::chrono::seconds kTimeToNotice{60};
+
+struct Wait {
+  std::string name;
+  std::string program;
+  std::vector<std::string> mode;
+
+  friend std::ostream& operator<<(std::ostream& out, const Wait& wait) { return out << wait.name; }
+};
+
+class NetworkCut : public ::testing::TestWithParam<Wait> {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) {
+      GTEST_SKIP() << "network namespaces take root";
+    }
+    namespaces_.emplace();
+    if (!namespaces_->problem().empty()) {
+      GTEST_SKIP() << "no network namespaces here: " << namespaces_->problem();
+    }
+  }
+
+  static void start_ranks(Processes& processes) {
+    for (int rank = 0; rank < 2; ++rank) {
+      std::vector<std::string> command{
+          "ip", "netns", "exec", CabledNamespaces::name(rank), GetParam().program};
+      command.insert(command.end(), GetParam().mode.begin(), GetParam().mode.end());
+      (void)processes.start(command,
+                            {{"MASTER_ADDR", CabledNamespaces::address(0)},
+                             {"MASTER_PORT", "29500"},
+                             {"RANK", std::to_string(rank)},
+                             {"WORLD_SIZE", "2"},
+                             {"UNISONO_STALL_SECONDS", "0.2"},
+                             {"UNISONO_SECRET", "known to both"}});
+    }
+  }
+
+  std::optional<CabledNamespaces> namespaces_;
+};
+
+// Rank 0 has nothing on its way when the network is cut; rank 1 sends only then.
+TEST_P(NetworkCut, IsNamedByWhoWaitsAndByWhoSends) {
+  Processes processes(kTimeToNotice);
+  start_ranks(processes);
+  ASSERT_TRUE(processes.wait_for_output(0, " waits since 0 s for rank 1 (pid "));
+  ASSERT_EQ(CabledNamespaces::cut(), "");
+  processes.close_stdin(1);
+  const std::vector<ProcessResult> results = processes.finish();
+  for (int rank = 0; rank < 2; ++rank) {
+    const ProcessResult& result = results[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err,
+                ContainsRegex(
+                    "rank " + std::to_string(1 - rank) + " \\(pid [0-9]+ on [^)]*\\) at " +
+                    CabledNamespaces::address(1 - rank) + ":[0-9]+ is gone: Connection timed out"));
+  }
+}
+
+const std::string kRank = UNISONO_RANK_PROGRAM;
+const std::string kMessages = UNISONO_MESSAGE_PROGRAM;
+
+INSTANTIATE_TEST_SUITE_P(Waits,
+                         NetworkCut,
+                         ::testing::Values(Wait{"ForASum", kRank, {"late_sum"}},
+                                           Wait{"ForAMessage", kMessages, {"late_message"}}),
+                         [](const auto& case_info) { return case_info.param.name; });
+
+// It has no room for what it is sent, and its kernel says so.
+TEST(LateRank, IsWaitedForLongerThanASilentNetwork) {
+  Job job({.mode = {"late_gather"},
+           .nodes = {"a", "b"},
+           .variables = {{"UNISONO_STALL_SECONDS", "13"}}});
+  job.start_all();
+  EXPECT_TRUE(job.processes().wait_for_output(0, " waits since 26 s for rank 1 (pid "));
+  job.processes().close_stdin(1);
+  for (const ProcessResult& result : job.processes().finish()) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.out, "done\n");
+  }
+}
+
+}  // namespace
+}  // namespace unisono::test
