@@ -39,6 +39,7 @@ Backend::WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOp
   Staging staging;
   const Buffer buffer = staging.in_out(tensors.front());
   const AllReduceOptions core = all_reduce_options(options, buffer.dtype, "allreduce");
+  bucket_gradients_->adopt(tensors.front());
   return run(
       options.asyncOp,
       describe(OpType::ALLREDUCE, "unisono:all_reduce", tensors, tensors),
