@@ -21,6 +21,7 @@
 #include "unisono/comm/work.h"
 
 #include "arguments.h"
+#include "bucket_gradients.h"
 #include "connect.h"
 #include "future_runner.h"
 #include "options.h"
@@ -48,6 +49,9 @@ class Backend final : public c10d::Backend {
   Backend& operator=(Backend&&) = delete;
 
   [[nodiscard]] const std::shared_ptr<ProcessGroup>& group() const { return group_; }
+
+  /// Those of models, which allreduce() leaves in their buckets.
+  [[nodiscard]] BucketGradients& bucket_gradients() { return *bucket_gradients_; }
 
   /// Calls function(core's group, timeout), which does operations of ours that c10d has not. Errors
   /// are PyTorch's. Needs backend_run.h; the GIL must not be held.
@@ -187,6 +191,7 @@ class Backend final : public c10d::Backend {
   std::shared_ptr<std::atomic<int>> n_under_way_;
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<std::uint64_t> n_operations_ = 0;
+  const std::shared_ptr<BucketGradients> bucket_gradients_ = std::make_shared<BucketGradients>();
   Mutex mutex_;
   std::vector<Coalesced> coalesced_ UNISONO_GUARDED_BY(mutex_);
 };

@@ -39,6 +39,7 @@ Backend::WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOp
   Staging staging(arguments);
   const Buffer buffer = staging.in_out(tensors.front());
   const AllReduceOptions core = all_reduce_options(options, buffer.dtype, arguments);
+  bucket_gradients_->adopt(tensors.front());
   return run(
       arguments,
       options.asyncOp,

@@ -89,10 +89,14 @@ void define_symmetric_memory(py::module_& module) {
   module.def("_is_symmetric", [](const Backend& backend, const at::Tensor& tensor) {
     return is_symmetric(*backend.group(), tensor);
   });
-  module.def("_move_buckets", [](const Backend& backend, const c10d::Reducer& reducer) {
-    const BucketMove move = move_buckets(*backend.group(), reducer);
-    return std::tuple(move.n_buckets, move.n_symmetric, move.problem);
-  });
+  module.def("_move_buckets",
+             [](Backend& backend, const c10d::Reducer& reducer, bool leaves_gradients_there) {
+               const BucketMove move =
+                   move_buckets(*backend.group(),
+                                reducer,
+                                leaves_gradients_there ? &backend.bucket_gradients() : nullptr);
+               return std::tuple(move.n_buckets, move.n_symmetric, move.problem);
+             });
 }
 
 }  // namespace

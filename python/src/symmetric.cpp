@@ -19,6 +19,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/tensor.h"
 
+#include "bucket_gradients.h"
 #include "errors.h"
 
 namespace unisono::python {
@@ -61,7 +62,9 @@ bool is_symmetric(const ProcessGroup& group, const at::Tensor& tensor) {
                              .dtype = DType::kUInt8});
 }
 
-BucketMove move_buckets(ProcessGroup& group, const c10d::Reducer& reducer) {
+BucketMove move_buckets(ProcessGroup& group,
+                        const c10d::Reducer& reducer,
+                        BucketGradients* gradients) {
   BucketMove move;
   for (const c10d::GradBucket& bucket : reducer.get_grad_buckets(/*return_zero_tensors=*/false)) {
     const at::Tensor& flat = bucket.getBuffer();
@@ -81,6 +84,9 @@ BucketMove move_buckets(ProcessGroup& group, const c10d::Reducer& reducer) {
       } catch (const Error& error) {
         move.problem = error.what();
       }
+    }
+    if (gradients != nullptr) {
+      gradients->add(bucket);
     }
     move.n_symmetric += group.is_symmetric(bytes_of(storage)) ? 1 : 0;
   }

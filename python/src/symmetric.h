@@ -14,6 +14,8 @@ class Reducer;
 
 namespace unisono::python {
 
+class BucketGradients;
+
 // Symmetric memory: that of ProcessGroup::allocate(), on which operations copy nothing.
 
 /// A zeroed tensor in symmetric memory. Throws PyTorch's exceptions.
@@ -33,7 +35,10 @@ struct BucketMove {
 };
 
 /// Moves the flat buckets of DistributedDataParallel into symmetric memory, with what they hold:
-/// their views, gradients among them, move along. Not while operations on them are under way.
-[[nodiscard]] BucketMove move_buckets(ProcessGroup& group, const c10d::Reducer& reducer);
+/// their views, gradients among them, move along. Not while operations on them are under way. Adds
+/// them to `gradients`, unless it is null.
+[[nodiscard]] BucketMove move_buckets(ProcessGroup& group,
+                                      const c10d::Reducer& reducer,
+                                      BucketGradients* gradients);
 
 }  // namespace unisono::python

@@ -14,9 +14,9 @@ from ._memory import backend_for
 _WHO = "unisono.ddp.enable"
 
 
-def _move_buckets(model: DistributedDataParallel) -> None:
+def _move_buckets(model: DistributedDataParallel, leaves_gradients_there: bool) -> None:
     n_buckets, n_symmetric, problem = _C._move_buckets(
-        backend_for(model.process_group, _WHO), model.reducer
+        backend_for(model.process_group, _WHO), model.reducer, leaves_gradients_there
     )
     if n_symmetric < n_buckets:
         warnings.warn(
@@ -30,11 +30,12 @@ class _Mover:
     """Moves the buckets again where torch has made new ones: after the first backward pass, and
     for another process group. A forward hook, so that nobody reduces them meanwhile."""
 
-    def __init__(self, model: DistributedDataParallel) -> None:
+    def __init__(self, model: DistributedDataParallel, leaves_gradients_there: bool) -> None:
+        self._leaves_gradients_there = leaves_gradients_there
         self._move(model)
 
     def _move(self, model: DistributedDataParallel) -> None:
-        _move_buckets(model)
+        _move_buckets(model, self._leaves_gradients_there)
         self._reducer = id(model.reducer)
         self._has_rebuilt = model._has_rebuilt_buckets
 
@@ -50,15 +51,20 @@ class _Mover:
         self._move(model)
 
 
-def enable(model: DistributedDataParallel) -> DistributedDataParallel:
+def enable(
+    model: DistributedDataParallel, *, gradient_as_bucket_view: bool = True
+) -> DistributedDataParallel:
     """Puts the model's gradient buckets into symmetric memory, where they are reduced several times
     faster, to the same bits; returns the model.
 
-    Call it after wrapping the model, and not between its forward and its backward pass. With
-    gradient_as_bucket_view=True the gradients lie there, too: they outlive the group, but a child
-    of fork() can't touch them. Buckets for which the arena has no room stay where they are, with a
-    warning. Raises TypeError or ValueError for what is not a model whose gradients this package's
-    backend reduces.
+    Call it after wrapping the model, and not between its forward and its backward pass. The
+    gradients stay where they are reduced, as if the model had been wrapped with
+    gradient_as_bucket_view=True: the next backward pass overwrites those of the last, they outlive
+    the group, but a child of fork() can't touch them. With gradient_as_bucket_view=False, or in a
+    model some of whose parameters may have no part in a step (find_unused_parameters,
+    static_graph), that is as the model was wrapped. Buckets for which the arena has no room stay
+    where they are, with a warning. Raises TypeError or ValueError for what is not a model whose
+    gradients this package's backend reduces.
     """
     if not isinstance(model, DistributedDataParallel):
         raise TypeError(
@@ -67,6 +73,8 @@ def enable(model: DistributedDataParallel) -> DistributedDataParallel:
         )
     if not hasattr(model, "reducer"):
         raise ValueError(f"{_WHO}: the model delays all gradients, and so has no buckets")
+    # torch keeps the old gradients of parameters that no rank used: those must not move.
+    uses_all = not (model.find_unused_parameters or model.static_graph)
     if not any(isinstance(hook, _Mover) for hook in model._forward_hooks.values()):
-        model.register_forward_hook(_Mover(model))
+        model.register_forward_hook(_Mover(model, gradient_as_bucket_view and uses_all))
     return model

@@ -3,11 +3,13 @@
 
 import contextlib
 import copy
+import gc
 import itertools
 import os
 import re
 import unittest
 import warnings
+import weakref
 from pathlib import Path
 
 import torch
@@ -138,18 +140,91 @@ def where_buckets_are(rank: int, world: int, is_enabled: bool, options: dict) ->
 
 
 def where_gradients_are(rank: int, world: int) -> None:
-    """Without a hook: gradients that are views lie where the buckets do."""
-    for is_enabled in (False, True):
-        model = wrap(is_enabled, gradient_as_bucket_view=True)
+    """Without a hook."""
+    views = {"gradient_as_bucket_view": True}
+    rare = {"find_unused_parameters": True, "has_rare_layer": True}
+    for options, enable, are_symmetric in (
+        (views, None, False),
+        (views, {"gradient_as_bucket_view": False}, True),
+        ({}, {}, True),
+        ({}, {"gradient_as_bucket_view": False}, False),
+        ({"static_graph": True}, {}, False),
+        (rare, {}, False),
+    ):
+        model = wrap(False, **options)
+        if enable is not None:
+            unisono.ddp.enable(model, **enable)
         for step in range(4):
+            model.zero_grad(set_to_none=step != 2)
             backward(model, rank, step)
             for parameter in model.parameters():
-                assert unisono.is_symmetric(parameter.grad) == is_enabled
+                if parameter.grad is not None:
+                    seen = unisono.is_symmetric(parameter.grad)
+                    assert seen == are_symmetric, f"{options}, {enable}, step {step}"
+
+
+def enabled_twice(rank: int, world: int) -> None:
+    model = wrap(True)
+    for step in range(2):
+        backward(model, rank, step)
     before = [parameter.grad.clone() for parameter in model.parameters()]
-    unisono.ddp.enable(model)  # A second time, in the midst of it: nothing changes.
+    unisono.ddp.enable(model)  # In the midst of it: nothing changes.
     assert len(model._forward_hooks) == 1
     for old, parameter in zip(before, model.parameters(), strict=True):
         assert torch.equal(old, parameter.grad)
+
+
+def stays_as_it_was(rank: int, world: int) -> None:
+    """A gradient that somebody keeps, where none are left in the buckets."""
+    model = unisono.ddp.enable(wrap(False), gradient_as_bucket_view=False)
+    kept = []
+    for step in range(4):
+        model.zero_grad()
+        backward(model, rank, step)
+        kept += [(p.grad, p.grad.clone()) for p in model.parameters()]
+    for gradient, copied_then in kept:
+        assert torch.equal(gradient, copied_then)
+
+
+def own_gradients(rank: int, world: int) -> None:
+    """What the user put in place of a gradient is nobody else's to replace."""
+    model = wrap(True)
+    for step in range(2):
+        backward(model, rank, step)
+    weight, bias = model.module.last.weight, model.module.last.bias
+    own = torch.full_like(bias, rank)
+    bias.grad = own
+    dist.all_reduce(weight.grad)
+    assert bias.grad is own and own.eq(rank).all()
+
+
+def layouts(rank: int, world: int) -> None:
+    results = []
+    for is_enabled in (False, True):
+        torch.manual_seed(3)
+        net = nn.Sequential(nn.Conv2d(3, 5, 3), nn.Flatten(), nn.Linear(5 * 6 * 6, 2))
+        model = DistributedDataParallel(net.to(memory_format=torch.channels_last))
+        if is_enabled:
+            unisono.ddp.enable(model)
+        for step in range(3):
+            model.zero_grad()
+            torch.manual_seed(10 * step + rank)
+            images = torch.randn(4, 3, 8, 8).to(memory_format=torch.channels_last)
+            model(images).square().mean().backward()
+        assert all(p.grad.stride() == p.stride() for p in model.parameters())
+        results.append([p.grad for p in model.parameters()])
+    for a, b in zip(*results, strict=True):
+        assert torch.equal(a, b)
+
+
+def models_end(rank: int, world: int) -> None:
+    model = wrap(True)
+    for step in range(2):
+        backward(model, rank, step)
+    parameter = weakref.ref(next(model.parameters()))
+    del model
+    gc.collect()
+    assert parameter() is None
 
 
 def enabled_late(rank: int, world: int) -> None:
@@ -322,8 +397,23 @@ class DataParallel(unittest.TestCase):
                         self.assertEqual(set(step), {is_enabled})
                     self.assertGreater(len(steps[-1]), 1, "torch has not made several buckets")
 
-    def test_gradients_are_symmetric_where_they_are_views(self) -> None:
+    def test_gradients_lie_in_the_buckets(self) -> None:
         run(where_gradients_are, 2)
+
+    def test_enabled_twice(self) -> None:
+        run(enabled_twice, 2)
+
+    def test_kept_gradients_stay_as_they_were(self) -> None:
+        run(stays_as_it_was, 2)
+
+    def test_gradients_of_the_user_are_not_replaced(self) -> None:
+        run(own_gradients, 2)
+
+    def test_gradients_have_the_layout_of_their_parameters(self) -> None:
+        run(layouts, 2)
+
+    def test_models_are_not_kept_alive(self) -> None:
+        run(models_end, 2)
 
     def test_uneven_inputs(self) -> None:
         run(uneven, 2)

@@ -1,0 +1,140 @@
+#include "bucket_gradients.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/StorageImpl.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+
+#include "unisono/base/mutex.h"
+
+namespace unisono::python {
+namespace {
+
+c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return tensor.storage().unsafeGetStorageImpl();
+}
+
+// As the gradient is laid out in the bucket, by torch's contract for such parameters.
+bool has_contract_layout(const at::Tensor& parameter) {
+  return parameter.is_non_overlapping_and_dense();
+}
+
+// Not a view of the bucket for autograd: it may be detached in place, as zero_grad() does.
+at::Tensor tensor_in(const at::Tensor& bucket, const at::Tensor& parameter, std::int64_t offset) {
+  at::Tensor gradient = at::empty({0}, bucket.options());
+  return gradient.set_(bucket.storage(), offset, parameter.sizes(), parameter.strides());
+}
+
+// Of the node that adds to a parameter's gradient.
+class BeforeAdding final : public torch::autograd::FunctionPreHook {
+ public:
+  BeforeAdding(std::weak_ptr<BucketGradients> gradients, BucketGradients::WeakTensor parameter)
+      : gradients_(std::move(gradients)), parameter_(std::move(parameter)) {}
+
+  std::vector<at::Tensor> operator()(const std::vector<at::Tensor>& inputs) override {
+    const std::shared_ptr<BucketGradients> gradients = gradients_.lock();
+    const auto parameter = parameter_.lock();
+    if (gradients != nullptr && parameter) {
+      gradients->take_out(at::Tensor(parameter));
+    }
+    return inputs;
+  }
+
+  // A compiled backward pass has no such nodes.
+  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& /*args*/) const override {}
+
+  [[nodiscard]] bool is_of(const std::weak_ptr<BucketGradients>& gradients) const {
+    return !gradients_.owner_before(gradients) && !gradients.owner_before(gradients_);
+  }
+
+ private:
+  const std::weak_ptr<BucketGradients> gradients_;
+  const BucketGradients::WeakTensor parameter_;
+};
+
+// At most once.
+void hook_into(const at::Tensor& parameter, const std::weak_ptr<BucketGradients>& gradients) {
+  // The bucket's reducer keeps it alive.
+  const auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
+  const bool has_hook =
+      std::ranges::any_of(accumulator->pre_hooks(), [&gradients](const auto& hook) {
+        const auto* const known = dynamic_cast<const BeforeAdding*>(hook.get());
+        return known != nullptr && known->is_of(gradients);
+      });
+  if (!has_hook) {
+    accumulator->add_pre_hook(std::make_unique<BeforeAdding>(
+        gradients, BucketGradients::WeakTensor(parameter.getIntrusivePtr())));
+  }
+}
+
+}  // namespace
+
+void BucketGradients::add(const c10d::GradBucket& bucket) {
+  const std::vector<at::Tensor> parameters = bucket.getParameters();
+  const std::vector<at::Tensor> gradients = bucket.getGradients();
+  c10::StorageImpl* const storage = storage_of(bucket.getBuffer());
+  Bucket added{.storage = bucket.getBuffer().storage().getWeakStorageImpl(), .places = {}};
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (has_contract_layout(parameters[i])) {
+      added.places.push_back({.parameter = WeakTensor(parameters[i].getIntrusivePtr()),
+                              .offset = gradients[i].storage_offset()});
+      hook_into(parameters[i], weak_from_this());
+    }
+  }
+  const MutexLock lock(mutex_);
+  std::erase_if(buckets_, [storage](const Bucket& known) {
+    return known.storage.expired() || known.storage._unsafe_get_target() == storage;
+  });
+  buckets_.push_back(std::move(added));
+}
+
+void BucketGradients::adopt(const at::Tensor& tensor) {
+  std::vector<at::Tensor> replaced;  // Freed without the mutex.
+  const MutexLock lock(mutex_);
+  const Bucket* const bucket = find(tensor);
+  if (bucket == nullptr || tensor.nbytes() != tensor.storage().nbytes()) {
+    return;
+  }
+  for (const Place& place : bucket->places) {
+    const auto impl = place.parameter.lock();
+    if (!impl) {
+      continue;
+    }
+    const at::Tensor parameter(impl);
+    at::Tensor& gradient = parameter.mutable_grad();
+    if (gradient.defined() && !gradient.requires_grad() && gradient.layout() == at::kStrided &&
+        gradient.scalar_type() == tensor.scalar_type() && !gradient.is_alias_of(tensor)) {
+      replaced.push_back(std::exchange(gradient, tensor_in(tensor, parameter, place.offset)));
+    }
+  }
+}
+
+void BucketGradients::take_out(const at::Tensor& parameter) {
+  at::Tensor& gradient = parameter.mutable_grad();
+  if (!gradient.defined() || !gradient.has_storage()) {
+    return;
+  }
+  const MutexLock lock(mutex_);
+  if (find(gradient) != nullptr) {
+    gradient = gradient.clone();
+  }
+}
+
+const BucketGradients::Bucket* BucketGradients::find(const at::Tensor& tensor) const {
+  const auto bucket = std::ranges::find_if(buckets_, [&tensor](const Bucket& known) {
+    return known.storage._unsafe_get_target() == storage_of(tensor);
+  });
+  return bucket == buckets_.end() ? nullptr : &*bucket;
+}
+
+}  // namespace unisono::python
