@@ -62,6 +62,12 @@ std::string CabledNamespaces::cut() {
   return "";
 }
 
+std::string CabledNamespaces::filter(const std::string& to) {
+  const std::string problem = ip("-n " + name(0) + " route add blackhole " + to);
+  return problem.empty() ? ip("-n " + name(1) + " route add " + to + " via " + address(0))
+                         : problem;
+}
+
 void CabledNamespaces::add(const std::string& arguments) {
   if (problem_.empty()) {
     problem_ = ip(arguments);

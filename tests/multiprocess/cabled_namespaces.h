@@ -29,6 +29,10 @@ class CabledNamespaces {
   /// each end sends it to a device that is not there. "" after success.
   [[nodiscard]] static std::string cut();
 
+  /// From now on what the second sends to this address is dropped on its way through the first, as
+  /// by a firewall. "" after success.
+  [[nodiscard]] static std::string filter(const std::string& address);
+
  private:
   void add(const std::string& arguments);
 
