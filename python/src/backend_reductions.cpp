@@ -39,14 +39,20 @@ Backend::WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOp
   Staging staging(arguments);
   const Buffer buffer = staging.in_out(tensors.front());
   const AllReduceOptions core = all_reduce_options(options, buffer.dtype, arguments);
-  bucket_gradients_->adopt(tensors.front());
   return run(
       arguments,
       options.asyncOp,
       describe(OpType::ALLREDUCE, "unisono:all_reduce", tensors, tensors),
       std::move(staging),
-      [&] { group_->all_reduce(buffer, core); },
-      [&] { return group_->all_reduce_async(buffer, core); });
+      [&] {
+        group_->all_reduce(buffer, core);
+        bucket_gradients_->adopt(tensors.front());
+      },
+      [&] {
+        unisono::Work work = group_->all_reduce_async(buffer, core);
+        bucket_gradients_->adopt(tensors.front());
+        return work;
+      });
 }
 
 Backend::WorkHandle Backend::allreduce_sparse(Tensors& tensors,

@@ -62,8 +62,11 @@ class BeforeAdding final : public torch::autograd::FunctionPreHook {
   const BucketGradients::WeakTensor parameter_;
 };
 
-// At most once.
-void hook_into(const at::Tensor& parameter, const std::weak_ptr<BucketGradients>& gradients) {
+// At most once. False for a parameter that is frozen now.
+bool hook_into(const at::Tensor& parameter, const std::weak_ptr<BucketGradients>& gradients) {
+  if (!parameter.requires_grad()) {
+    return false;
+  }
   // The bucket's reducer keeps it alive.
   const auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
   const bool has_hook =
@@ -75,6 +78,7 @@ void hook_into(const at::Tensor& parameter, const std::weak_ptr<BucketGradients>
     accumulator->add_pre_hook(std::make_unique<BeforeAdding>(
         gradients, BucketGradients::WeakTensor(parameter.getIntrusivePtr())));
   }
+  return true;
 }
 
 }  // namespace
@@ -85,10 +89,9 @@ void BucketGradients::add(const c10d::GradBucket& bucket) {
   c10::StorageImpl* const storage = storage_of(bucket.getBuffer());
   Bucket added{.storage = bucket.getBuffer().storage().getWeakStorageImpl(), .places = {}};
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (has_contract_layout(parameters[i])) {
+    if (has_contract_layout(parameters[i]) && hook_into(parameters[i], weak_from_this())) {
       added.places.push_back({.parameter = WeakTensor(parameters[i].getIntrusivePtr()),
                               .offset = gradients[i].storage_offset()});
-      hook_into(parameters[i], weak_from_this());
     }
   }
   const MutexLock lock(mutex_);
@@ -99,13 +102,10 @@ void BucketGradients::add(const c10d::GradBucket& bucket) {
 }
 
 void BucketGradients::adopt(const at::Tensor& tensor) {
-  std::vector<at::Tensor> replaced;  // Freed without the mutex.
-  const MutexLock lock(mutex_);
-  const Bucket* const bucket = find(tensor);
-  if (bucket == nullptr || tensor.nbytes() != tensor.storage().nbytes()) {
+  if (tensor.nbytes() != tensor.storage().nbytes()) {
     return;
   }
-  for (const Place& place : bucket->places) {
+  for (const Place& place : places_in(tensor)) {
     const auto impl = place.parameter.lock();
     if (!impl) {
       continue;
@@ -114,27 +114,24 @@ void BucketGradients::adopt(const at::Tensor& tensor) {
     at::Tensor& gradient = parameter.mutable_grad();
     if (gradient.defined() && !gradient.requires_grad() && gradient.layout() == at::kStrided &&
         gradient.scalar_type() == tensor.scalar_type() && !gradient.is_alias_of(tensor)) {
-      replaced.push_back(std::exchange(gradient, tensor_in(tensor, parameter, place.offset)));
+      gradient = tensor_in(tensor, parameter, place.offset);
     }
   }
 }
 
 void BucketGradients::take_out(const at::Tensor& parameter) {
   at::Tensor& gradient = parameter.mutable_grad();
-  if (!gradient.defined() || !gradient.has_storage()) {
-    return;
-  }
-  const MutexLock lock(mutex_);
-  if (find(gradient) != nullptr) {
+  if (gradient.defined() && gradient.has_storage() && !places_in(gradient).empty()) {
     gradient = gradient.clone();
   }
 }
 
-const BucketGradients::Bucket* BucketGradients::find(const at::Tensor& tensor) const {
+std::vector<BucketGradients::Place> BucketGradients::places_in(const at::Tensor& tensor) {
+  const MutexLock lock(mutex_);
   const auto bucket = std::ranges::find_if(buckets_, [&tensor](const Bucket& known) {
     return known.storage._unsafe_get_target() == storage_of(tensor);
   });
-  return bucket == buckets_.end() ? nullptr : &*bucket;
+  return bucket == buckets_.end() ? std::vector<Place>() : bucket->places;
 }
 
 }  // namespace unisono::python

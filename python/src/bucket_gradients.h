@@ -29,11 +29,11 @@ class BucketGradients : public std::enable_shared_from_this<BucketGradients> {
 
   /// `tensor` is to be reduced. If it is the whole of a bucket that was added, whose gradients were
   /// copied into it, they lie there from now on: torch sees that nothing is to be copied back.
-  void adopt(const at::Tensor& tensor) UNISONO_EXCLUDES(mutex_);
+  void adopt(const at::Tensor& tensor);
 
   /// A backward pass is to add to the parameter's gradient. If that lies in a bucket, it leaves it:
   /// torch copies gradients into buckets, and adds nothing up there.
-  void take_out(const at::Tensor& parameter) UNISONO_EXCLUDES(mutex_);
+  void take_out(const at::Tensor& parameter);
 
  private:
   struct Place {
@@ -46,7 +46,9 @@ class BucketGradients : public std::enable_shared_from_this<BucketGradients> {
     std::vector<Place> places;
   };
 
-  [[nodiscard]] const Bucket* find(const at::Tensor& tensor) const UNISONO_REQUIRES(mutex_);
+  // Of the bucket that the tensor lies in; none if it lies in no known one. What is done with them
+  // may take Python's lock, and so must not hold the mutex.
+  [[nodiscard]] std::vector<Place> places_in(const at::Tensor& tensor) UNISONO_EXCLUDES(mutex_);
 
   Mutex mutex_;
   std::vector<Bucket> buckets_ UNISONO_GUARDED_BY(mutex_);

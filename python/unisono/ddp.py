@@ -30,12 +30,17 @@ class _Mover:
     """Moves the buckets again where torch has made new ones: after the first backward pass, and
     for another process group. A forward hook, so that nobody reduces them meanwhile."""
 
-    def __init__(self, model: DistributedDataParallel, leaves_gradients_there: bool) -> None:
-        self._leaves_gradients_there = leaves_gradients_there
+    def __init__(self, model: DistributedDataParallel, gradient_as_bucket_view: bool) -> None:
+        self.gradient_as_bucket_view = gradient_as_bucket_view
         self._move(model)
 
     def _move(self, model: DistributedDataParallel) -> None:
-        _move_buckets(model, self._leaves_gradients_there)
+        # torch keeps the old gradients of parameters that no rank used: those must not move.
+        uses_all = not (model.find_unused_parameters or model.static_graph)
+        # torch's own views need nothing from here.
+        _move_buckets(
+            model, self.gradient_as_bucket_view and uses_all and not model.gradient_as_bucket_view
+        )
         self._reducer = id(model.reducer)
         self._has_rebuilt = model._has_rebuilt_buckets
 
@@ -58,13 +63,14 @@ def enable(
     faster, to the same bits; returns the model.
 
     Call it after wrapping the model, and not between its forward and its backward pass. The
-    gradients stay where they are reduced, as if the model had been wrapped with
-    gradient_as_bucket_view=True: the next backward pass overwrites those of the last, they outlive
-    the group, but a child of fork() can't touch them. With gradient_as_bucket_view=False, or in a
-    model some of whose parameters may have no part in a step (find_unused_parameters,
-    static_graph), that is as the model was wrapped. Buckets for which the arena has no room stay
-    where they are, with a warning. Raises TypeError or ValueError for what is not a model whose
-    gradients this package's backend reduces.
+    gradients stay where they are reduced, about as if the model had been wrapped with
+    gradient_as_bucket_view=True: the next backward pass overwrites them even where somebody kept
+    them, they outlive the group, but a child of fork() can't touch them. With
+    gradient_as_bucket_view=False, with a communication hook that reduces another tensor than the
+    bucket, and in a model some of whose parameters may have no part in a step
+    (find_unused_parameters, static_graph), that is as the model was wrapped. Buckets for which the
+    arena has no room stay where they are, with a warning. Raises TypeError or ValueError for what
+    is not a model whose gradients this package's backend reduces.
     """
     if not isinstance(model, DistributedDataParallel):
         raise TypeError(
@@ -73,8 +79,9 @@ def enable(
         )
     if not hasattr(model, "reducer"):
         raise ValueError(f"{_WHO}: the model delays all gradients, and so has no buckets")
-    # torch keeps the old gradients of parameters that no rank used: those must not move.
-    uses_all = not (model.find_unused_parameters or model.static_graph)
-    if not any(isinstance(hook, _Mover) for hook in model._forward_hooks.values()):
-        model.register_forward_hook(_Mover(model, gradient_as_bucket_view and uses_all))
+    movers = [hook for hook in model._forward_hooks.values() if isinstance(hook, _Mover)]
+    if not movers:
+        model.register_forward_hook(_Mover(model, gradient_as_bucket_view))
+    elif movers[0].gradient_as_bucket_view != gradient_as_bucket_view:
+        raise ValueError(f"{_WHO}: the model is enabled already, with the other choice of views")
     return model

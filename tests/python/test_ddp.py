@@ -54,14 +54,16 @@ def backward(model: nn.Module, rank: int, step: int) -> None:
     model(torch.randn(7, WIDTH), step).square().mean().backward()
 
 
-def train(model: DistributedDataParallel, rank: int, hook=None) -> list[torch.Tensor]:
+def train(
+    model: DistributedDataParallel, rank: int, hook=None, *, set_to_none: bool = True
+) -> list[torch.Tensor]:
     """All parameters and gradients, after each of some steps."""
     if hook is not None:
         model.register_comm_hook(None, hook)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     history = []
     for step in range(5):
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none)
         if step == 3:
             with model.no_sync():
                 backward(model, rank, 50)
@@ -90,9 +92,9 @@ CASES = [
 
 
 def same_bits(rank: int, world: int) -> None:
-    for options, hook in CASES:
-        plain = train(wrap(False, **options), rank, hook)
-        fast = train(wrap(True, **options), rank, hook)
+    for (options, hook), set_to_none in itertools.product(CASES, (True, False)):
+        plain = train(wrap(False, **options), rank, hook, set_to_none=set_to_none)
+        fast = train(wrap(True, **options), rank, hook, set_to_none=set_to_none)
         assert len(plain) == len(fast)
         for i, (a, b) in enumerate(zip(plain, fast, strict=True)):
             assert torch.equal(a, b), f"{options}, {hook}: tensor {i} differs"
@@ -169,6 +171,11 @@ def enabled_twice(rank: int, world: int) -> None:
         backward(model, rank, step)
     before = [parameter.grad.clone() for parameter in model.parameters()]
     unisono.ddp.enable(model)  # In the midst of it: nothing changes.
+    refused(
+        ValueError,
+        "the other choice of views",
+        lambda: unisono.ddp.enable(model, gradient_as_bucket_view=False),
+    )
     assert len(model._forward_hooks) == 1
     for old, parameter in zip(before, model.parameters(), strict=True):
         assert torch.equal(old, parameter.grad)
@@ -212,6 +219,28 @@ def layouts(rank: int, world: int) -> None:
             images = torch.randn(4, 3, 8, 8).to(memory_format=torch.channels_last)
             model(images).square().mean().backward()
         assert all(p.grad.stride() == p.stride() for p in model.parameters())
+        results.append([p.grad for p in model.parameters()])
+    for a, b in zip(*results, strict=True):
+        assert torch.equal(a, b)
+
+
+def frozen(rank: int, world: int) -> None:
+    """Parameters that are frozen after wrapping, and while torch makes new buckets."""
+    results = []
+    for is_enabled in (False, True):
+        model = wrap(False)
+        model.requires_grad_(False)
+        if is_enabled:
+            unisono.ddp.enable(model)
+        model.requires_grad_(True)
+        backward(model, rank, 0)
+        model.requires_grad_(False)
+        images = torch.randn(2, WIDTH, requires_grad=True)
+        model(images, 1).sum().backward()
+        model.requires_grad_(True)
+        for step in range(2, 5):
+            model.zero_grad()
+            backward(model, rank, step)
         results.append([p.grad for p in model.parameters()])
     for a, b in zip(*results, strict=True):
         assert torch.equal(a, b)
@@ -411,6 +440,9 @@ class DataParallel(unittest.TestCase):
 
     def test_gradients_have_the_layout_of_their_parameters(self) -> None:
         run(layouts, 2)
+
+    def test_frozen_parameters(self) -> None:
+        run(frozen, 2)
 
     def test_models_are_not_kept_alive(self) -> None:
         run(models_end, 2)
