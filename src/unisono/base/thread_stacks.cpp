@@ -93,6 +93,12 @@ bool is_ours(int signal_number) {
          (current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == on_signal;
 }
 
+// To this thread, whose handler does nothing. An emulator takes handlers of signals that it can't
+// send: in qemu's user mode those are the last two.
+bool can_be_sent(int signal_number) {
+  return ::syscall(SYS_tgkill, ::getpid(), this_thread(), signal_number) == 0;
+}
+
 // A signal that does nothing but this, or 0 when the program uses all of them. The handler stays:
 // a signal that comes late must not end the process.
 int install_handler() {
@@ -104,7 +110,10 @@ int install_handler() {
     struct sigaction before{};
     if (::sigaction(number, nullptr, &before) == 0 && (before.sa_flags & SA_SIGINFO) == 0 &&
         before.sa_handler == SIG_DFL && ::sigaction(number, &mine, &before) == 0) {
-      return number;
+      if (can_be_sent(number)) {
+        return number;
+      }
+      ::sigaction(number, &before, nullptr);
     }
   }
   return 0;
