@@ -1,4 +1,6 @@
 // Groups of a backend that the program has registered.
+#include <fmt/format.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -150,8 +152,10 @@ TEST_F(OwnBackend, SaysWhatItCantDo) {
   run_ranks(kCounting, [](ProcessGroup& group) {
     float value = 1;
     const Buffer buffer = as_buffer(std::span(&value, 1));
-    EXPECT_THAT([&] { group.all_reduce(buffer, {.op = kProduct}); },
-                ThrowsMessage<Error>("the counting backend knows no products"));
+    EXPECT_THAT(
+        [&] { group.all_reduce(buffer, {.op = kProduct}); },
+        ThrowsMessage<Error>(fmt::format(
+            "[rank {}/3] all_reduce: the counting backend knows no products", group.rank())));
     group.all_reduce(buffer);
     EXPECT_EQ(value, 3);
   });
