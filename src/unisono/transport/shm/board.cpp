@@ -1,6 +1,7 @@
 #include "unisono/transport/shm/board.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -34,7 +35,8 @@ std::int64_t Board::n_bytes(int local_world_size) {
                                    2 * sizeof(Offer) * static_cast<std::size_t>(local_world_size));
 }
 
-Board::Board(const std::vector<Seat>& seats, int local_rank) : local_rank_(local_rank) {
+Board::Board(const std::vector<Seat>& seats, int local_rank)
+    : local_rank_(local_rank), pid_(::getpid()) {
   const std::int64_t size = n_bytes(static_cast<int>(seats.size()));
   for (const Seat& seat : seats) {
     UNISONO_CHECK(seat.offset_bytes >= 0 && seat.offset_bytes <= seat.arena->n_bytes() - size,
@@ -125,8 +127,14 @@ void Board::sync(WaitMode mode, transport::Patience& patience) {
 }
 
 void Board::note_refused(std::uint64_t sequence, std::string_view text) {
+  // Before the lock: another thread may have held it when the process forked.
+  if (::getpid() != pid_) {
+    return;
+  }
   const MutexLock lock(mutex_);
-  members_[self()].board->refused.write(sequence, text);
+  if (!has_left_) {
+    members_[self()].board->refused.write(sequence, text);
+  }
 }
 
 transport::Standing Board::standing(int local_rank) const {
@@ -161,6 +169,11 @@ bool Board::do_all_read_peers() const {
 }
 
 void Board::leave() {
+  {
+    // Once all have left, this rank's own part may be another board's.
+    const MutexLock lock(mutex_);
+    has_left_ = true;
+  }
   for (const Member& peer : members_) {
     // Release: what this rank read there, it has read.
     peer.board->n_left.fetch_add(1, std::memory_order_release);

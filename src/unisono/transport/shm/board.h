@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <atomic>
 #include <bit>
@@ -209,8 +211,8 @@ class Board {
     members_[self()].board->finished.store(sequence, std::memory_order_relaxed);
   }
 
-  /// This rank has refused a call after operation `sequence`; the text says which, and why. Any
-  /// thread.
+  /// This rank has refused a call after operation `sequence`; the text says which, and why. Tells
+  /// nobody after leave(), nor in a child of fork(), which has no part of the board. Any thread.
   void note_refused(std::uint64_t sequence, std::string_view text) UNISONO_EXCLUDES(mutex_);
 
   /// Where a rank of the node is, by its cards. Any thread.
@@ -225,7 +227,7 @@ class Board {
   [[nodiscard]] bool do_all_read_peers() const;
 
   /// The last call: this rank looks at its peers' parts no more.
-  void leave();
+  void leave() UNISONO_EXCLUDES(mutex_);
 
   /// Whether every rank of the node has left the board whose part lies at `offset_bytes` of
   /// `arena`: then that memory is nobody else's.
@@ -259,7 +261,9 @@ class Board {
   int local_rank_;
   std::uint64_t stage_ = 0;
   SpinLimit spin_limit_;
-  Mutex mutex_;  // Guards writing of this rank's note.
+  pid_t pid_;    // Whose memory the parts are mapped in.
+  Mutex mutex_;  // Guards writing of this rank's note, too.
+  bool has_left_ UNISONO_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace unisono::shm
