@@ -46,6 +46,12 @@ void all_reduce(ProcessGroup& group, std::size_t count, ReduceOp op = {}) {
   group.all_reduce(as_buffer(std::span(data)), {.op = op});
 }
 
+void reduce_scatter(ProcessGroup& group, ReduceOp op) {
+  auto in = values(12);
+  auto out = values(4);
+  group.reduce_scatter(as_buffer(std::span(in)), as_buffer(std::span(out)), {.op = op});
+}
+
 void reduce(ProcessGroup& group, int root) {
   auto data = values(4);
   const Buffer buffer = as_buffer(std::span(data));
@@ -126,6 +132,11 @@ const std::vector<Disagreement> kDisagreements{
      [](ProcessGroup& g) { all_reduce(g, 4, premul_sum(0.25)); },
      "all_reduce #2 (f32[4], premul_sum 0.5)",
      "all_reduce #2 (f32[4], premul_sum 0.25)"},
+    {"factor_of_a_reduce_scatter",
+     [](ProcessGroup& g) { reduce_scatter(g, premul_sum(0.5)); },
+     [](ProcessGroup& g) { reduce_scatter(g, premul_sum(0.25)); },
+     "reduce_scatter #2 (f32[12], premul_sum e832885f",
+     "reduce_scatter #2 (f32[12], premul_sum d832885f"},
     {"name_of_a_users_function",
      [](ProcessGroup& g) { all_reduce(g, 4, keep_first("one")); },
      [](ProcessGroup& g) { all_reduce(g, 4, keep_first("other")); },

@@ -74,17 +74,16 @@ std::string describe_shape(const Descriptor& descriptor, std::span<const std::in
   return fmt::format("{}[{}]{}", dtype, descriptor.count, describe_blocks(descriptor, counts));
 }
 
-// "sum", "premul_sum 0.5", "user 1a2b3c4d".
+// "sum", "premul_sum 0.5", "user 1a2b3c4d"; "premul_sum 1a2b3c4d" where the detail has no room for
+// the factor.
 std::string describe_reduction(const Descriptor& descriptor) {
   const char* const name = unisono::to_string(descriptor.reduce);
-  const bool has_factor =
-      descriptor.kind == OperationKind::kAllReduce || descriptor.kind == OperationKind::kReduce;
-  if (descriptor.reduce == ReduceKind::kPremulSum && has_factor) {
-    return fmt::format("{} {}", name, std::bit_cast<double>(descriptor.detail));
+  if (!has_parameter(descriptor.reduce)) {
+    return name;
   }
-  return descriptor.reduce == ReduceKind::kUser
-             ? fmt::format("{} {:08x}", name, descriptor.detail >> 32)
-             : name;
+  return descriptor.reduce == ReduceKind::kPremulSum && !has_blocks(descriptor.kind)
+             ? fmt::format("{} {}", name, std::bit_cast<double>(descriptor.detail))
+             : fmt::format("{} {:08x}", name, descriptor.detail >> 32);
 }
 
 }  // namespace

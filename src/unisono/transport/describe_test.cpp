@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -60,6 +61,34 @@ TEST(Describe, AMismatchShowsBlocksOnlyWhereTheyDiffer) {
   EXPECT_STREQ(mismatch(one, other).what(),
                "ranks called different operations: rank 0 called all_gather #2 (f32[12]), "
                "rank 1 called all_gather #2 (f64[12])");
+}
+
+KnownCall reduce_scatter(const char* who, std::uint32_t fingerprint) {
+  KnownCall call{who, 2, of_blocks(OperationKind::kReduceScatter, 0), {4, 4, 4}};
+  call.descriptor.reduce = ReduceKind::kPremulSum;
+  call.descriptor.detail = BlockDetail{.fingerprint = fingerprint}.pack();
+  return call;
+}
+
+TEST(Describe, AMismatchOfFactorsDoesNotBlameTheBlocks) {
+  const KnownCall one = reduce_scatter("rank 0", 0xA);
+  KnownCall other = reduce_scatter("rank 1", 0xB);
+  const std::string text =
+      "ranks called different operations: rank 0 called reduce_scatter #2 (f32[12], premul_sum "
+      "0000000a), rank 1 called reduce_scatter #2 (f32[12], premul_sum 0000000b)";
+  EXPECT_EQ(mismatch(one, other).what(), text);
+  // As of a rank of another node.
+  other.counts.clear();
+  EXPECT_EQ(mismatch(one, other).what(), text);
+}
+
+TEST(Describe, AMismatchShowsBlocksThatDifferOnlyBehindTheFirst) {
+  KnownCall one{"rank 0", 2, of_blocks(OperationKind::kAllGather, 4), {3, 4, 5}};
+  KnownCall other{"rank 1", 2, of_blocks(OperationKind::kAllGather, 4), {}};
+  other.descriptor.detail = BlockDetail{.fingerprint = 1, .hint = 4}.pack();
+  EXPECT_STREQ(mismatch(one, other).what(),
+               "ranks called different operations: rank 0 called all_gather #2 (f32[12] in 3 "
+               "blocks of 3, 4, 5), rank 1 called all_gather #2 (f32[12] in blocks of 3, ...)");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -50,6 +51,11 @@ inline constexpr std::int64_t kUneven = -1;
 [[nodiscard]] constexpr bool has_blocks(OperationKind kind) {
   return kind == OperationKind::kReduceScatter || kind == OperationKind::kAllGather ||
          kind == OperationKind::kGather || kind == OperationKind::kScatter || is_coalesced(kind);
+}
+
+/// Whether reductions of that kind differ among themselves: by a factor, or a function's name.
+[[nodiscard]] constexpr bool has_parameter(ReduceKind kind) {
+  return kind == ReduceKind::kPremulSum || kind == ReduceKind::kUser;
 }
 
 /// "all_reduce", ... as in messages.

@@ -13,9 +13,27 @@
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::transport {
+namespace {
+
+bool differ_in_blocks(const KnownCall& one, const KnownCall& other) {
+  if (!may_differ_in_blocks(one.descriptor, other.descriptor)) {
+    return false;
+  }
+  if (BlockDetail::unpack(one.descriptor.detail).hint !=
+      BlockDetail::unpack(other.descriptor.detail).hint) {
+    return true;
+  }
+  const bool are_known = !one.counts.empty() && !other.counts.empty();
+  // Else only sizes can have made the fingerprints differ.
+  const bool has_other_cause =
+      has_parameter(one.descriptor.reduce) || has_parameter(other.descriptor.reduce);
+  return are_known ? one.counts != other.counts : !has_other_cause;
+}
+
+}  // namespace
 
 Error mismatch(const KnownCall& one, const KnownCall& other) {
-  const bool shows_blocks = differ_in_blocks(one.descriptor, other.descriptor);
+  const bool shows_blocks = differ_in_blocks(one, other);
   const auto say = [shows_blocks](const KnownCall& call) {
     const auto counts = shows_blocks ? std::span(call.counts) : std::span<const std::int64_t>();
     return fmt::format("{} called {}", call.who, describe(call.descriptor, call.sequence, counts));
@@ -24,7 +42,7 @@ Error mismatch(const KnownCall& one, const KnownCall& other) {
           fmt::format("ranks called different operations: {}, {}", say(one), say(other))};
 }
 
-bool differ_in_blocks(const Descriptor& one, const Descriptor& other) {
+bool may_differ_in_blocks(const Descriptor& one, const Descriptor& other) {
   return has_blocks(one.kind) && one.kind == other.kind && one.detail != other.detail;
 }
 

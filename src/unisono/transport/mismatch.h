@@ -21,11 +21,13 @@ struct KnownCall {
   std::vector<std::int64_t> counts = {};
 };
 
-/// Error(kMismatch) that says what both called, with the sizes of blocks where those differ.
+/// Error(kMismatch) that says what both called, with the sizes of blocks where those differ, or may
+/// as far as is known.
 [[nodiscard]] Error mismatch(const KnownCall& one, const KnownCall& other);
 
-/// Whether the sizes of blocks differ, which descriptors only hint at.
-[[nodiscard]] bool differ_in_blocks(const Descriptor& one, const Descriptor& other);
+/// Whether the sizes of blocks may differ: what the descriptors have of them does, which may also
+/// come from the parameters of reductions.
+[[nodiscard]] bool may_differ_in_blocks(const Descriptor& one, const Descriptor& other);
 
 [[nodiscard]] std::vector<std::int64_t> counts_of(std::span<const Buffer> blocks);
 

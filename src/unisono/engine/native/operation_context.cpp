@@ -77,7 +77,7 @@ Error OperationContext::mismatch() {
     ++peer;
   }
   const transport::Descriptor other = card(peer).descriptor();
-  const bool shares_counts = transport::differ_in_blocks(first, other);
+  const bool shares_counts = transport::may_differ_in_blocks(first, other);
   if (shares_counts) {
     share_counts();
   }
