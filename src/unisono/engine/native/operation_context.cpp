@@ -69,7 +69,8 @@ void OperationContext::check_cards() {
   }
 }
 
-// All ranks of the node see the same cards, so all come to the same words.
+// All ranks of the node see the same cards, so all come to the same words, save that one which
+// could not wait for the others knows no sizes.
 Error OperationContext::mismatch() {
   const transport::Descriptor first = card(0).descriptor();
   int peer = 1;
@@ -77,23 +78,21 @@ Error OperationContext::mismatch() {
     ++peer;
   }
   const transport::Descriptor other = card(peer).descriptor();
-  const bool shares_counts = transport::may_differ_in_blocks(first, other);
-  if (shares_counts) {
-    share_counts();
-  }
+  const bool has_counts = transport::may_differ_in_blocks(first, other) && share_counts();
   const auto known = [&](int local_rank, const transport::Descriptor& descriptor) {
     return transport::KnownCall{
         .who = fmt::format("rank {}", rank_at(local_rank)),
         .sequence = operation.sequence,
         .descriptor = descriptor,
-        .counts = shares_counts ? shared_counts(local_rank) : std::vector<std::int64_t>()};
+        .counts = has_counts ? shared_counts(local_rank) : std::vector<std::int64_t>()};
   };
   return transport::mismatch(known(0, first), known(peer, other));
 }
 
 // As many of the sizes of this rank's blocks as fit, behind their number, in its slot: the
-// operation that would use it does not take place.
-void OperationContext::share_counts() {
+// operation that would use it does not take place. False if not all of the node did: that ranks
+// differ is known, and says more than what became of a rank since.
+bool OperationContext::share_counts() {
   const std::vector<std::int64_t> counts = transport::counts_of(agreed_blocks(called));
   const std::size_t n = std::min(counts.size(), kMostSharedCounts);
   std::byte* const slot = board.slot(self(), operation.sequence);
@@ -102,7 +101,15 @@ void OperationContext::share_counts() {
   if (n > 0) {
     std::memcpy(slot + sizeof(n_shared), counts.data(), n * sizeof(std::int64_t));
   }
-  sync();
+  try {
+    sync();
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInterrupted) {
+      throw;
+    }
+    return false;
+  }
+  return true;
 }
 
 std::vector<std::int64_t> OperationContext::shared_counts(int local_rank) const {

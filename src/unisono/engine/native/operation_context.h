@@ -115,7 +115,7 @@ struct OperationContext {
   void show_card_and_wait();
   void check_cards();
   [[nodiscard]] Error mismatch();
-  void share_counts();
+  [[nodiscard]] bool share_counts();
   [[nodiscard]] std::vector<std::int64_t> shared_counts(int local_rank) const;
 };
 
