@@ -1,5 +1,7 @@
 #pragma once
 
+#include <netinet/tcp.h>
+
 #include <chrono>
 #include <optional>
 
@@ -18,11 +20,18 @@ class AnswerWatch {
   /// from the other side for the patience. False for what is no TCP socket.
   [[nodiscard]] bool is_silent(int fd) noexcept;
 
- private:
   using Clock = std::chrono::steady_clock;
+
+  /// The same of what the kernel says of the connection `now`. Time in which nobody looked does not
+  /// count: the machine may have stood still.
+  [[nodiscard]] bool is_silent(const tcp_info& info, Clock::time_point now) noexcept;
+
+ private:
+  [[nodiscard]] std::chrono::milliseconds interval() const;
 
   std::chrono::milliseconds patience_;
   Deadline next_look_ = Deadline::after(std::chrono::seconds(0));
+  Clock::time_point last_look_;
   // Nothing has come since this look, at which there was something to answer.
   std::optional<Clock::time_point> unanswered_since_;
 };
