@@ -101,6 +101,9 @@ struct BlockDetail {
 // It is copied byte by byte into shared memory and frames.
 static_assert(sizeof(Descriptor) == 24 && std::is_trivially_copyable_v<Descriptor>);
 
+/// Of the text about a refused call, so much is passed on.
+inline constexpr std::size_t kMaxRefusedBytes = 512;
+
 /// Where a rank is in its group's operations.
 struct Standing {
   std::uint64_t sequence = 0;  ///< Of the operation that it began last; 0: none yet.

@@ -10,10 +10,12 @@
 #include <string>
 #include <string_view>
 
+#include "unisono/base/utf8.h"
+
 namespace unisono::shm {
 
 void TextNote::write(std::uint64_t number, std::string_view text) {
-  text = text.substr(0, kMaxBytes);
+  text = utf8_prefix(text, kMaxBytes);
   std::array<std::uint64_t, kWords> words{};
   std::memcpy(words.data(), text.data(), text.size());
   const std::uint64_t version = version_.load(std::memory_order_relaxed);

@@ -8,14 +8,16 @@
 #include <string>
 #include <string_view>
 
+#include "unisono/transport/descriptor.h"
+
 namespace unisono::shm {
 
 /// A text with a number, in shared memory: one rank writes it, anew as often as it likes, and its
 /// peers read it at any time. All zero at first, which is none.
 class TextNote {
  public:
-  /// Of a longer text only so much is kept.
-  static constexpr std::size_t kMaxBytes = 512;
+  /// Of a longer text only so much is kept, in whole characters.
+  static constexpr std::size_t kMaxBytes = transport::kMaxRefusedBytes;
 
   struct Content {
     std::uint64_t number;

@@ -32,6 +32,13 @@ TEST(TextNote, KeepsTheBeginningOfALongText) {
   EXPECT_EQ(note->read().value().text, std::string(TextNote::kMaxBytes, 'x'));
 }
 
+TEST(TextNote, CutsNoCharacter) {
+  const auto note = std::make_unique<TextNote>();
+  const std::string text(TextNote::kMaxBytes - 1, 'x');
+  note->write(1, text + "\u20ac");
+  EXPECT_EQ(note->read().value().text, text);
+}
+
 TEST(TextNote, IsNeverReadInPart) {
   const auto note = std::make_unique<TextNote>();
   std::atomic<bool> has_ended = false;

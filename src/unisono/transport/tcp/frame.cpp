@@ -14,6 +14,8 @@
 
 #include "unisono/base/bytes.h"
 #include "unisono/base/error.h"
+#include "unisono/base/utf8.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono::tcp {
 namespace {
@@ -30,7 +32,7 @@ std::uint64_t limit_of(FrameKind kind) {
     case FrameKind::kAbort:
       return kMaxAbortBytes;
     case FrameKind::kStanding:
-      return kMaxRefusedBytes;
+      return transport::kMaxRefusedBytes;
     case FrameKind::kBye:
     case FrameKind::kAsk:
       break;
@@ -94,7 +96,7 @@ std::vector<std::byte> encode_abort(std::uint32_t group, const Error& error) {
   return with_text({.kind = FrameKind::kAbort,
                     .step = static_cast<std::uint32_t>(error.code()),
                     .sequence = group},
-                   std::string_view(error.what()).substr(0, kMaxAbortBytes));
+                   utf8_prefix(error.what(), kMaxAbortBytes));
 }
 
 std::vector<std::byte> encode_standing(const transport::Standing& standing) {
@@ -102,7 +104,7 @@ std::vector<std::byte> encode_standing(const transport::Standing& standing) {
                     .step = standing.has_finished ? 1U : 0U,
                     .sequence = standing.sequence,
                     .descriptor = standing.descriptor},
-                   std::string_view(standing.refused).substr(0, kMaxRefusedBytes));
+                   utf8_prefix(standing.refused, transport::kMaxRefusedBytes));
 }
 
 transport::Standing decode_standing(const Frame& frame, std::span<const std::byte> payload) {

@@ -38,7 +38,6 @@ struct Frame {
 
 inline constexpr std::size_t kFrameBytes = 56;
 inline constexpr std::size_t kMaxAbortBytes = 4096;
-inline constexpr std::size_t kMaxRefusedBytes = 512;
 inline constexpr std::uint64_t kMaxPayloadBytes = std::uint64_t{1} << 46;
 
 using FrameBytes = std::array<std::byte, kFrameBytes>;

@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
 #include "unisono/base/reduce_kind.h"
 #include "unisono/transport/descriptor.h"
 
@@ -72,6 +74,17 @@ TEST(Frame, AStandingIsReadAsItWasWritten) {
   EXPECT_EQ(read.descriptor, standing.descriptor);
   EXPECT_TRUE(read.has_finished);
   EXPECT_EQ(read.refused, "why");
+}
+
+TEST(Frame, TextsThatAreTooLongAreCutBetweenCharacters) {
+  const auto payload_of = [](const std::vector<std::byte>& bytes) {
+    return bytes.size() - kFrameBytes;
+  };
+  const std::string reason = std::string(kMaxAbortBytes - 1, 'x') + "\u20ac";
+  EXPECT_EQ(payload_of(encode_abort(0, Error(ErrorCode::kClosed, reason))), kMaxAbortBytes - 1);
+  const std::size_t n_refused = transport::kMaxRefusedBytes - 1;
+  const std::string refused = std::string(n_refused, 'x') + "\u20ac";
+  EXPECT_EQ(payload_of(encode_standing({.refused = refused})), n_refused);
 }
 
 }  // namespace
