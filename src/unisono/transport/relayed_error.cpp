@@ -22,19 +22,32 @@ struct Relay {
   std::string_view cause;
 };
 
+// The name that `text` ends with; empty if these are words of the program's own.
+std::string_view name_at_end(std::string_view text) {
+  const std::size_t begin = text.rfind(kNameBegin);
+  if (begin == std::string_view::npos) {
+    return {};
+  }
+  const std::string_view name = text.substr(begin);
+  const auto has = [name](std::string_view part) {
+    return name.find(part) != std::string_view::npos;
+  };
+  return name.ends_with(')') && has(" (pid ") && !has(": ") ? name : std::string_view();
+}
+
 // The last rank that `text` quotes, and its words; nothing if it quotes none.
 std::optional<Relay> last_relay(std::string_view text) {
-  const std::size_t end = text.rfind(kGaveUp);
-  const std::size_t begin =
-      end == std::string_view::npos ? end : text.substr(0, end).rfind(kNameBegin);
-  if (begin == std::string_view::npos) {
-    return std::nullopt;
+  std::string_view before = text;
+  while (true) {
+    const std::size_t end = before.rfind(kGaveUp);
+    if (end == std::string_view::npos) {
+      return std::nullopt;
+    }
+    before = before.substr(0, end);
+    if (const std::string_view name = name_at_end(before); !name.empty()) {
+      return Relay{.name = name, .cause = text.substr(end + kGaveUp.size())};
+    }
   }
-  const std::string_view name = text.substr(begin, end - begin);
-  // Else these are words of the program's own.
-  const bool is_name = name.ends_with(')') && name.find(": ") == std::string_view::npos;
-  return is_name ? std::optional(Relay{.name = name, .cause = text.substr(end + kGaveUp.size())})
-                 : std::nullopt;
 }
 
 }  // namespace

@@ -30,10 +30,14 @@ TEST(RelayedError, SaysTheCauseOnceHoweverManyPassItOn) {
 }
 
 TEST(RelayedError, LeavesTheWordsOfAProgramAlone) {
-  const std::string text = "the trainer of rank 5: it gave up: no data";
-  EXPECT_EQ(root_cause(text), text);
-  EXPECT_EQ(relayed("rank 1 (pid 7 on b)", Error(ErrorCode::kClosed, text)).what(),
-            "rank 1 (pid 7 on b) gave up: " + text);
+  for (const std::string text :
+       {"the trainer of rank 5: it gave up: no data", "rank 3 (worker) gave up: no data"}) {
+    EXPECT_EQ(root_cause(text), text);
+    const Error once = relayed("rank 1 (pid 7 on b)", Error(ErrorCode::kClosed, text));
+    EXPECT_EQ(once.what(), "rank 1 (pid 7 on b) gave up: " + text);
+    EXPECT_STREQ(relayed("rank 0 (pid 6 on a)", once).what(), once.what());
+    EXPECT_EQ(root_cause(once.what()), text);
+  }
 }
 
 }  // namespace
