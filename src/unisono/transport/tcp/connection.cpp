@@ -36,6 +36,15 @@ bool is_of_any_size(const transport::Descriptor& descriptor) {
   return descriptor.count == transport::kUneven;
 }
 
+// What the sender called.
+transport::Descriptor called_by(const Frame& frame) {
+  transport::Descriptor descriptor = frame.descriptor;
+  if (is_of_any_size(descriptor)) {
+    descriptor.detail = 0;
+  }
+  return descriptor;
+}
+
 }  // namespace
 
 Connection::Connection(int rank, std::string name, std::uint32_t group, Fd socket)
@@ -222,11 +231,7 @@ void Connection::match_data_frame(const Frame& frame) {
 }
 
 bool Connection::is_of_this_operation(const Frame& frame) const {
-  transport::Descriptor descriptor = frame.descriptor;
-  if (is_of_any_size(descriptor)) {
-    descriptor.detail = 0;
-  }
-  return frame.sequence == tag_.sequence && descriptor == tag_.descriptor;
+  return frame.sequence == tag_.sequence && called_by(frame) == tag_.descriptor;
 }
 
 // Blocks of any size: only now does it show what the peer gives, and what it takes. Both ranks find
@@ -234,14 +239,18 @@ bool Connection::is_of_this_operation(const Frame& frame) const {
 void Connection::check_sizes(const Frame& frame) const {
   const std::uint64_t element_bytes = size_of(tag_.descriptor.dtype);
   const std::uint64_t n_bytes_taken = receives_.front().size();
+  const bool has_blocks_of_any_size = is_of_any_size(frame.descriptor);
   if (frame.n_bytes != n_bytes_taken) {
+    // What else goes between ranks need not be elements.
+    const std::uint64_t unit_bytes = has_blocks_of_any_size ? element_bytes : 1;
     throw Error(ErrorCode::kMismatch,
-                fmt::format("{} gives {} elements to this rank, which takes {}",
+                fmt::format("{} gives {} {} to this rank, which takes {}",
                             name_,
-                            frame.n_bytes / element_bytes,
-                            n_bytes_taken / element_bytes));
+                            frame.n_bytes / unit_bytes,
+                            has_blocks_of_any_size ? "elements" : "bytes",
+                            n_bytes_taken / unit_bytes));
   }
-  if (is_of_any_size(frame.descriptor) && frame.descriptor.detail != n_bytes_given_) {
+  if (has_blocks_of_any_size && frame.descriptor.detail != n_bytes_given_) {
     throw Error(ErrorCode::kMismatch,
                 fmt::format("this rank gives {} elements to {}, which takes {}",
                             n_bytes_given_ / element_bytes,
@@ -252,7 +261,7 @@ void Connection::check_sizes(const Frame& frame) const {
 
 Error Connection::mismatch(const Frame& frame) const {
   return transport::mismatch(
-      {.who = name_, .sequence = frame.sequence, .descriptor = frame.descriptor},
+      {.who = name_, .sequence = frame.sequence, .descriptor = called_by(frame)},
       {.who = "this rank",
        .sequence = tag_.sequence,
        .descriptor = tag_.descriptor,
