@@ -73,8 +73,8 @@ class Links {
   /// Notes the number of the last operation that was called.
   void note_call(std::uint64_t sequence) { n_calls_.store(sequence, std::memory_order_relaxed); }
 
-  /// The error of a call whose arguments are wrong. Until the next operation, whoever waits for
-  /// this rank says that it refused the call. Any thread.
+  /// The error of a call whose arguments are wrong. Until the next collective operation, whoever
+  /// waits for this rank says that it refused the call. Any thread.
   [[nodiscard]] RefusedCall refuse(const std::string& call, const std::string& problem);
 
   /// Ends the group with its first error, and tells the other ranks, once.
@@ -124,7 +124,7 @@ class Links {
   StoredWhereabouts whereabouts_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<Messenger> messenger_;
-  std::atomic<std::uint64_t> n_calls_ = 0;  // Alone: nothing is read by it.
+  std::atomic<std::uint64_t> n_calls_ = 0;  // Relaxed: it orders nothing else.
   std::atomic<bool> has_published_ = false;
   bool has_told_ = false;
 };

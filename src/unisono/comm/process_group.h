@@ -245,8 +245,8 @@ class ProcessGroup {
   void abort(const std::string& reason);
 
   /// For layers above, which check arguments of their own: the error to throw. It begins with this
-  /// rank and `call`; until this rank's next operation, ranks that wait for it name the refused
-  /// call in their stall reports and timeouts. The group goes on. From any thread.
+  /// rank and `call`; until this rank's next collective operation, ranks that wait for it name
+  /// the refused call in their stall reports and timeouts. The group goes on. From any thread.
   [[nodiscard]] RefusedCall refuse(const std::string& call, const std::string& problem);
 
  private:

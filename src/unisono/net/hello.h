@@ -14,7 +14,8 @@
 
 namespace unisono::net {
 
-/// Version of everything that our connections carry after the hello.
+/// Version of everything that our connections carry after the hello. It stays 1 until the first
+/// release, whatever changes: until then all ranks of a job run one build.
 inline constexpr std::uint16_t kProtocolVersion = 1;
 
 /// First byte of a hello; no request of PyTorch's store begins with it.

@@ -92,7 +92,7 @@ class Connection {
   Fd socket_;
   std::string address_;  // The socket's other end.
   net::AnswerWatch answers_{kLivenessTimeout};
-  OperationTag tag_{};
+  OperationTag tag_{};  // Its blocks dangle between operations: only an operation looks at them.
 
   std::deque<Send> sends_;
   std::size_t n_sent_ = 0;  // Of the first send, header included.
