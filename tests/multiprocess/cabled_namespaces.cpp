@@ -8,17 +8,13 @@
 #include "multiprocess/spawn.h"
 
 namespace unisono::test {
-namespace {
 
-// `ip` with arguments; its complaint, or "" after success.
 std::string ip(const std::string& arguments) {
   Processes processes;
   (void)processes.start({"sh", "-c", "ip " + arguments});
   const std::vector<ProcessResult> results = processes.finish();
   return results[0].exit_code == 0 ? "" : "ip " + arguments + ": " + results[0].err;
 }
-
-}  // namespace
 
 CabledNamespaces::CabledNamespaces() {
   add("netns add " + name(0));

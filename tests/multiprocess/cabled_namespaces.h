@@ -4,6 +4,9 @@
 
 namespace unisono::test {
 
+/// `ip` with arguments; its complaint, or "" after success.
+[[nodiscard]] std::string ip(const std::string& arguments);
+
 /// Two network namespaces with two cables between them; at the ends of the first are 10.213.77.1
 /// and .2, of the second 10.213.78.1 and .2 and fd00:213::1 and ::2. They go with the object. Takes
 /// root.
