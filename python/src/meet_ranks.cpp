@@ -42,11 +42,12 @@ void exchange_roster(const std::shared_ptr<store::Store>& store,
   const std::string name = "rank " + std::to_string(assignment.rank);
   store::PrefixStore part(time.prefix, store);
   try {
-    (void)rendezvous::exchange_roster(
-        part,
-        describe_self(assignment),
-        place.deadline,
-        {.stall = place.config.stall, .logger = Logger(name, place.config.log_level)});
+    (void)rendezvous::exchange_roster(part,
+                                      describe_self(assignment),
+                                      place.deadline,
+                                      {.whole_store = store.get(),
+                                       .stall = place.config.stall,
+                                       .logger = Logger(name, place.config.log_level)});
   } catch (const Error& error) {
     throw Error(explained(error, time));
   }

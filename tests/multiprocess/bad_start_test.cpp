@@ -52,6 +52,8 @@ TEST(BadStart, Rank0GivenTwiceIsNamedToAll) {
       expect_one_message(result);
       EXPECT_THAT(result.err,
                   AllOf(HasSubstr("RANK=0 was given to 2 processes"),
+                        HasSubstr(", or two jobs use MASTER_ADDR=127.0.0.1, MASTER_PORT=" +
+                                  job.port().text()),
                         HasSubstr("pid " + std::to_string(job.processes().pid(0)) + " on "),
                         HasSubstr("pid " + std::to_string(job.processes().pid(1)) + " on ")));
     }
@@ -197,8 +199,8 @@ TEST(BadStart, AWrongSecretIsRefusedAndDoesNoHarm) {
   for (const std::size_t rank : {0U, 1U}) {
     EXPECT_EQ(results[rank].exit_code, 1);
     EXPECT_THAT(results[rank].err,
-                AllOf(HasSubstr("for rank 2 (2 of 3 joined); the store has turned a client away, "
-                                "from 127.0.0.1:"),
+                AllOf(HasSubstr("for rank 2 (2 of 3 joined); the store has turned away a "
+                                "connection from 127.0.0.1:"),
                       HasSubstr("did not prove that it knows the job's secret")));
   }
 }
@@ -251,8 +253,8 @@ TEST(BadStart, TlsOnOneRankOnlyIsSaidToAll) {
   const std::vector<ProcessResult> results = job.processes().finish(kAtOnce);
   for (const std::size_t rank : {0U, 1U}) {
     EXPECT_THAT(results[rank].err,
-                AllOf(HasSubstr("for rank 2 (2 of 3 joined); the store has turned a client away, "
-                                "from 127.0.0.1:"),
+                AllOf(HasSubstr("for rank 2 (2 of 3 joined); the store has turned away a "
+                                "connection from 127.0.0.1:"),
                       HasSubstr("it speaks TLS, which this store does not")));
   }
 }

@@ -64,23 +64,44 @@ struct Attempt {
   Fd fd;
   std::string reason;
   int error_number = 0;
+  /// The deadline came before an answer could be expected, so the reason says little.
+  bool is_cut_short = false;
 };
+
+// What an error of connect(2) may mean, for the beginning of a reason.
+std::string describe_obstacle(int error_number, milliseconds waited, bool is_cut_short) {
+  if (error_number == EHOSTUNREACH) {
+    return "rejected by a firewall, or no such machine? ";
+  }
+  if (error_number != ETIMEDOUT) {
+    return "";
+  }
+  return is_cut_short ? fmt::format("no answer in {} ms: ", waited.count())
+                      : "no answer (filtered by a firewall?): ";
+}
 
 Attempt try_connect(const Address& address, Deadline deadline) {
   // A lost SYN is sent again after 1 and 3 s; after that another address may be the better bet.
   constexpr auto kPatience = std::chrono::seconds(5);
+  // Who answers at all has done so by then.
+  constexpr auto kAnswerTime = std::chrono::seconds(1);
+  const auto start = Deadline::Clock::now();
   auto [fd, error_number] = begin_connect(address);
+  bool is_cut_short = false;
   if (error_number == 0) {
     const bool is_over =
         interruptible_wait_for(fd.get(), POLLOUT, earlier(deadline, Deadline::after(kPatience)));
     error_number = is_over ? end_connect(fd.get(), address) : ETIMEDOUT;
+    is_cut_short = !is_over && Deadline::Clock::now() - start < kAnswerTime;
   }
   if (error_number != 0) {
-    const char* const meaning =
-        error_number == ETIMEDOUT ? "no answer (filtered by a firewall?): " : "";
+    const auto waited = std::chrono::duration_cast<milliseconds>(Deadline::Clock::now() - start);
     return {.fd = Fd(),
-            .reason = address.to_string() + ": " + meaning + errno_text(error_number),
-            .error_number = error_number};
+            .reason = address.to_string() + ": " +
+                      describe_obstacle(error_number, waited, is_cut_short) +
+                      errno_text(error_number),
+            .error_number = error_number,
+            .is_cut_short = is_cut_short};
   }
   return {.fd = std::move(fd), .reason = {}};
 }
@@ -107,12 +128,19 @@ Fd connect_until(const std::string& target,
                  const std::function<Attempt()>& attempt_once) {
   const auto start = Deadline::Clock::now();
   Backoff backoff;
+  std::string reason;
   for (int attempts = 1;; ++attempts) {
     Attempt attempt = attempt_once();
     if (attempt.fd.is_open()) {
       return std::move(attempt.fd);
     }
+    if (reason.empty() || !attempt.is_cut_short) {
+      reason = attempt.reason;
+    }
     const bool is_gone = if_refused == IfRefused::kGiveUp && attempt.error_number == ECONNREFUSED;
+    if (!is_gone) {
+      backoff.pause(deadline);
+    }
     if (is_gone || deadline.has_passed()) {
       const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
       throw Error(is_gone ? ErrorCode::kPeerLost : ErrorCode::kTimeout,
@@ -120,9 +148,8 @@ Fd connect_until(const std::string& target,
                               target,
                               spent.count(),
                               attempts,
-                              attempt.reason));
+                              reason));
     }
-    backoff.pause(deadline);
   }
 }
 
@@ -135,9 +162,15 @@ Attempt try_connect_host(const std::string& host, std::uint16_t port, Deadline d
   }
   Attempt attempt;
   for (const Address& address : addresses) {
-    attempt = try_connect(address, deadline);
-    if (attempt.fd.is_open()) {
+    if (!attempt.reason.empty() && deadline.has_passed()) {
       break;
+    }
+    Attempt next = try_connect(address, deadline);
+    if (next.fd.is_open()) {
+      return next;
+    }
+    if (attempt.reason.empty() || !next.is_cut_short) {
+      attempt = std::move(next);
     }
   }
   return attempt;
@@ -233,8 +266,12 @@ int end_connect(int fd, const Address& address) {
   return 0;
 }
 
+int find_obstacle(const Address& address, Deadline deadline) {
+  return try_connect(address, deadline).error_number;
+}
+
 bool is_refused(const Address& address, Deadline deadline) {
-  return try_connect(address, deadline).error_number == ECONNREFUSED;
+  return find_obstacle(address, deadline) == ECONNREFUSED;
 }
 
 Accepted accept_connection(int listener) noexcept {

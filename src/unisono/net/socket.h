@@ -39,8 +39,8 @@ enum class IfRefused {
 
 /// Connects; tries again until the deadline. TCP_NODELAY is set.
 ///
-/// Throws Error with the address, the last reason and the time spent: kTimeout, and kPeerLost when
-/// it was refused and gives up.
+/// Throws Error with the address, the last reason that says something and the time spent: kTimeout,
+/// and kPeerLost when it was refused and gives up.
 [[nodiscard]] Fd connect_tcp(const Address& address,
                              Deadline deadline,
                              IfRefused if_refused = IfRefused::kTryAgain);
@@ -64,6 +64,10 @@ struct Connecting {
 
 /// 0 when the socket is connected, else the errno that says why not. Sets TCP_NODELAY.
 [[nodiscard]] int end_connect(int fd, const Address& address);
+
+/// 0 when somebody listens at the address, else the errno that says why none can be reached there:
+/// ETIMEDOUT when no answer comes by the deadline. Looks once.
+[[nodiscard]] int find_obstacle(const Address& address, Deadline deadline);
 
 /// Whether the address's host says that nobody listens there. Looks once: false, too, when no
 /// answer comes by the deadline.

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -28,6 +29,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Address loopback(std::uint16_t port = 0) {
   return *Address::parse("127.0.0.1", port);
@@ -144,6 +146,45 @@ TEST(Tcp, ConnectThatNobodyAnswersNamesAddressReasonAndTime) {
     EXPECT_THAT(error.what(), HasSubstr(address.to_string() + ": Connection refused (errno 111)"));
     EXPECT_THAT(error.what(), HasSubstr("within 0."));
   }
+}
+
+// A listener that takes no more: what is sent to it is lost, as behind a firewall.
+class Unanswered {
+ public:
+  Unanswered() : listener_(listen_tcp(loopback(), 0)) {
+    while (clients_.empty() || wait_for(clients_.back().get(), POLLOUT, in_a_moment())) {
+      clients_.push_back(begin_connect(address()).fd);
+    }
+  }
+
+  [[nodiscard]] Address address() const { return local_address(listener_.get()); }
+
+ private:
+  static Deadline in_a_moment() { return Deadline::after(milliseconds(100)); }
+
+  Fd listener_;
+  std::vector<Fd> clients_;
+};
+
+std::string reason_at(const Address& address, milliseconds timeout) {
+  try {
+    (void)connect_tcp(address.ip(), address.port(), Deadline::after(timeout));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+    return error.what();
+  }
+  return "connected";
+}
+
+TEST(Tcp, OnlyWhatWasWaitedForIsSaidToBeFiltered) {
+  const Unanswered port;
+  const std::string where = port.address().to_string();
+  EXPECT_THAT(reason_at(port.address(), milliseconds(1200)),
+              HasSubstr(where + ": no answer (filtered by a firewall?): Connection timed out"));
+  const std::string early = reason_at(port.address(), milliseconds(20));
+  EXPECT_THAT(early, ::testing::ContainsRegex(where + ": no answer in [0-9]+ ms: "));
+  EXPECT_THAT(early, Not(HasSubstr("firewall")));
+  EXPECT_EQ(find_obstacle(port.address(), Deadline::after(milliseconds(1))), ETIMEDOUT);
 }
 
 TEST(Tcp, ConnectToWhoIsGoneEndsAtTheFirstRefusal) {

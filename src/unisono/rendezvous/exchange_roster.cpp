@@ -62,22 +62,27 @@ bool is_there(store::Store& store, const std::string& key) {
   return store.check(std::span(&key, 1));
 }
 
+Entry entry_of(const Member& member) {
+  return {.version = net::kProtocolVersion,
+          .release = release(),
+          .nonce = random_number(),
+          .member = member};
+}
+
+// What all who meet have to agree on.
+std::string common_of(const Entry& entry) {
+  return fmt::format("{}, world size {}", describe_version(entry), entry.member.world_size);
+}
+
 class Meeting {
  public:
   Meeting(store::Store& store, const Member& self, const ExchangeOptions& options)
-      : store_(store),
-        options_(options),
-        self_{.version = net::kProtocolVersion,
-              .release = release(),
-              .nonce = random_number(),
-              .member = self},
-        prefix_(prefix_of(options)) {}
+      : store_(store), options_(options), self_(entry_of(self)), prefix_(prefix_of(options)) {}
 
   // Whoever completes the meeting, or sees that it can't succeed, publishes what there is.
   void join() {
     store_.append(key("members"), encode_entry(self_));
-    const std::string common =
-        fmt::format("{}, world size {}", describe_version(self_), self_.member.world_size);
+    const std::string common = common_of(self_);
     const std::string name = std::to_string(self_.nonce);
     const bool is_common = store_.compare_set(key("common"), "", common) == common;
     const bool is_first =
@@ -156,7 +161,7 @@ class Meeting {
       throw Error(ErrorCode::kCorruptData,
                   "rendezvous: the roster in the store is malformed; is another job using it?");
     }
-    if (const std::optional<Error> problem = find_problem(*entries)) {
+    if (const std::optional<Error> problem = find_problem(*entries, options_.place)) {
       wait_for_readers(entries->size() + count_missing(*entries));
       throw Error(*problem);
     }
@@ -178,15 +183,18 @@ class Meeting {
 
   // The store may be one that ends with this process, and who was started a little later looks for
   // it until its time is up.
-  void wait_for_readers(std::size_t n_readers) noexcept {
+  void wait_for_readers(std::size_t n_readers) {
     try {
       const std::string all_seen = key("all seen");
       if (store_.add(key("seen"), 1) == static_cast<std::int64_t>(n_readers)) {
         store_.set(all_seen, "");
       }
       store_.wait(std::span(&all_seen, 1), Deadline::after(kPatienceForReaders));
-    } catch (const std::exception&) {
-      return;  // The store is gone, or somebody was killed: what the roster says counts.
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kInterrupted) {
+        throw;
+      }
+      // The store is gone, or somebody was killed: what the roster says counts.
     }
   }
 
@@ -214,7 +222,8 @@ class Meeting {
 
   [[nodiscard]] std::string describe_wait(Deadline::Clock::time_point start) {
     const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
-    const std::optional<std::string> turned_away = store_.try_get(store::kTurnedAwayKey);
+    store::Store& whole = options_.whole_store == nullptr ? store_ : *options_.whole_store;
+    const std::optional<std::string> turned_away = whole.try_get(store::kTurnedAwayKey);
     return fmt::format("rendezvous: rank {} has waited {:.1f} s for {}{}",
                        self_.member.rank,
                        spent.count(),
@@ -262,14 +271,14 @@ Roster exchange_roster(store::Store& store,
   return meeting.wait(deadline);
 }
 
-bool wait_for_rank(store::Store& store,
-                   int rank,
+bool wait_for_twin(store::Store& store,
+                   const Member& self,
                    Deadline deadline,
                    const ExchangeOptions& options) {
-  const std::string key = rank_key(options, rank);
+  const std::string key = rank_key(options, self.rank);
   try {
     store.wait(std::span(&key, 1), deadline);
-    return true;
+    return store.try_get(prefix_of(options) + "common") == common_of(entry_of(self));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kTimeout) {
       throw;

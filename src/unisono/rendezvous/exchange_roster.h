@@ -16,6 +16,9 @@ struct ExchangeOptions {
   std::uint64_t generation = 0;
   /// Where the ranks were told to meet, for messages: "MASTER_ADDR=alpha, MASTER_PORT=29500".
   std::string place = {};
+  /// The server's store, where the ranks meet in a part of it: it has a note of those whom it has
+  /// turned away. Null where they meet in all of it.
+  store::Store* whole_store = nullptr;
   /// Says whom it waits for after this time, twice that, and so on.
   std::chrono::milliseconds stall = std::chrono::seconds(5);
   Logger logger = Logger("rendezvous");
@@ -35,9 +38,10 @@ struct ExchangeOptions {
                                      Deadline deadline,
                                      const ExchangeOptions& options = {});
 
-/// True as soon as somebody has come as `rank`; false at the deadline.
-[[nodiscard]] bool wait_for_rank(store::Store& store,
-                                 int rank,
+/// True as soon as somebody has come with the rank, the world size and the release of `self`; false
+/// where these differ, and at the deadline when nobody has that rank.
+[[nodiscard]] bool wait_for_twin(store::Store& store,
+                                 const Member& self,
                                  Deadline deadline,
                                  const ExchangeOptions& options = {});
 

@@ -17,6 +17,8 @@
 #include "unisono/base/log.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/roster.h"
+#include "unisono/store/prefix_store.h"
+#include "unisono/store/store.h"
 #include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_server.h"
 #include "unisono/store/tcp_store.h"
@@ -128,11 +130,19 @@ TEST_F(ExchangeRoster, ASecondMeetingOnTheSameStoreHasANameOfItsOwn) {
 }
 
 TEST_F(ExchangeRoster, TimeIsUpNamesWhomTheStoreHasTurnedAway) {
-  connect()->set(store::kTurnedAwayKey, "the store has turned a client away");
-  EXPECT_THAT(
-      [&] { (void)exchange_roster(*connect(), member(0, 2), Deadline::after(milliseconds(2))); },
-      ::testing::ThrowsMessage<Error>(
-          HasSubstr("for rank 1 (1 of 2 joined); the store has turned a client away")));
+  const std::shared_ptr<store::Store> whole = connect();
+  whole->set(store::kTurnedAwayKey, "the store has turned away a connection");
+  store::PrefixStore part("part", whole);
+  const ExchangeOptions in_part{.whole_store = whole.get()};
+  for (const auto& [store, options] :
+       {std::pair<store::Store*, ExchangeOptions>(whole.get(), {}), {&part, in_part}}) {
+    EXPECT_THAT(
+        [&] {
+          (void)exchange_roster(*store, member(0, 2), Deadline::after(milliseconds(2)), options);
+        },
+        ::testing::ThrowsMessage<Error>(
+            HasSubstr("for rank 1 (1 of 2 joined); the store has turned away a connection")));
+  }
 }
 
 TEST_F(ExchangeRoster, DoubledRanksFailEverywhereAtOnceWithoutTheMissingOne) {
@@ -252,16 +262,18 @@ TEST_F(ExchangeRoster, AFailureStaysForThoseWhoAreLate) {
   }
 }
 
-TEST_F(ExchangeRoster, ARankCanBeWaitedFor) {
+TEST_F(ExchangeRoster, ATwinIsOfTheSameRankAndWorldSize) {
   const auto store = connect();
-  EXPECT_FALSE(wait_for_rank(*store, 0, Deadline::after(milliseconds(2))));
+  EXPECT_FALSE(wait_for_twin(*store, member(0, 2), Deadline::after(milliseconds(2))));
   std::thread late([&] {
     EXPECT_THROW((void)exchange_roster(*connect(), member(0, 2), Deadline::after(milliseconds(2))),
                  Error);
   });
-  EXPECT_TRUE(wait_for_rank(*store, 0, soon()));
+  EXPECT_TRUE(wait_for_twin(*store, member(0, 2), soon()));
   late.join();
-  EXPECT_FALSE(wait_for_rank(*store, 0, Deadline::after(milliseconds(2)), {.generation = 1}));
+  EXPECT_FALSE(wait_for_twin(*store, member(0, 3), soon())) << "another job's";
+  EXPECT_FALSE(
+      wait_for_twin(*store, member(0, 2), Deadline::after(milliseconds(2)), {.generation = 1}));
 }
 
 TEST_F(ExchangeRoster, ItsStateIsToldToThoseWhoLookForAMeeting) {

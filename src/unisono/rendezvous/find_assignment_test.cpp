@@ -36,7 +36,8 @@ const FakeVariables kOpenMpi{{"OMPI_COMM_WORLD_RANK", "1"},
 const FakeVariables kHydra{
     {"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "2"}, {"MPI_LOCALNRANKS", "4"}};
 const FakeVariables kOpenMpiOnNodes = changed(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
-const FakeVariables kHydraOnNodes = changed(kHydra, {{"MPI_LOCALNRANKS", "2"}, {"PMI_FD", "6"}});
+const FakeVariables kTwoOfANode{{"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "2"}};
+const FakeVariables kHydraOnNodes = changed(changed(kHydra, kTwoOfANode), {{"PMI_FD", "6"}});
 const FakeVariables kTrainer{{"PET_NODE_RANK", "1"},
                              {"PET_NNODES", "2"},
                              {"PET_NPROC_PER_NODE", "1"},
@@ -129,7 +130,7 @@ TEST(FindAssignment, OfMpichAndIntelMpi) {
 
 TEST(FindAssignment, MpirunOnSeveralNodesNeedsAPlaceWithoutAKeySpace) {
   for (const FakeVariables& variables : {without(kOpenMpiOnNodes, "PMIX_NAMESPACE"),
-                                         changed(kHydra, {{"MPI_LOCALNRANKS", "2"}}),
+                                         changed(kHydra, kTwoOfANode),
                                          without(kHydra, "MPI_LOCALNRANKS")}) {
     EXPECT_THAT(message_of(variables),
                 AllOf(HasSubstr("MASTER_ADDR is not set"), HasSubstr("name of rank 0's node")));
@@ -143,11 +144,10 @@ TEST(FindAssignment, MpirunOnSeveralNodesNeedsAPlaceWithoutAKeySpace) {
     EXPECT_FALSE(job.is_on_one_node);
   }
   const Assignment hydra =
-      find_assignment(fake(changed(kHydra, {{"MPI_LOCALNRANKS", "2"}, {"MASTER_ADDR", "alpha"}})));
+      find_assignment(fake(changed(changed(kHydra, kTwoOfANode), {{"MASTER_ADDR", "alpha"}})));
   EXPECT_EQ(hydra.master_port, 29500);
   const Assignment job = find_assignment(fake(changed(
-      kHydra,
-      {{"MPI_LOCALNRANKS", "2"}, {"SLURM_JOB_NODELIST", "n[3-4]"}, {"SLURM_JOB_ID", "9"}})));
+      changed(kHydra, kTwoOfANode), {{"SLURM_JOB_NODELIST", "n[3-4]"}, {"SLURM_JOB_ID", "9"}})));
   EXPECT_EQ(job.master_port, 61009);
 }
 

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/exchange_roster.h"
 #include "unisono/rendezvous/interface_choice.h"
+#include "unisono/rendezvous/roster.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_server.h"
@@ -89,19 +91,28 @@ bool leads_nowhere(const std::string& host) {
   }
 }
 
-// True where the machine says that nobody listens there any more.
+// True where the machine says that nobody listens there any more. What of its addresses can't be
+// reached from here, as without IPv6, says nothing.
 bool has_ended(const Assignment& assignment) {
   constexpr std::chrono::seconds kPatience{1};
+  bool is_refused = false;
   try {
-    const std::vector<net::Address> addresses =
-        net::resolve(assignment.master_addr, assignment.master_port);
     const Deadline deadline = Deadline::after(kPatience);
-    return std::all_of(addresses.begin(), addresses.end(), [&](const net::Address& address) {
-      return net::is_refused(address, deadline);
-    });
-  } catch (const Error&) {
+    for (const net::Address& address :
+         net::resolve(assignment.master_addr, assignment.master_port)) {
+      const int obstacle = net::find_obstacle(address, deadline);
+      if (obstacle == 0) {
+        return false;
+      }
+      is_refused = is_refused || obstacle == ECONNREFUSED;
+    }
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInterrupted) {
+      throw;
+    }
     return false;
   }
+  return is_refused;
 }
 
 // What is to be said when the other side ends the connection before this rank was let in.
@@ -129,8 +140,10 @@ std::unique_ptr<store::TcpStoreHost> serve_store(const Config& config,
                               .logger = Logger("store", config.log_level)});
 }
 
-// The store at the port that is in use, if a rank 0 is there: the one that serves it. Else null.
+// The store at the port that is in use, if a rank 0 of such a job is there: the one that serves it.
+// Else null.
 std::shared_ptr<store::TcpStore> find_store_of_twin(const store::TcpStoreOptions& options,
+                                                    const Assignment& assignment,
                                                     Deadline deadline,
                                                     std::uint64_t generation) {
   // Another that was started in the same moment may have to come there itself first.
@@ -138,7 +151,9 @@ std::shared_ptr<store::TcpStore> find_store_of_twin(const store::TcpStoreOptions
   const Deadline end = earlier(deadline, Deadline::after(kPatience));
   try {
     auto store = std::make_shared<store::TcpStore>(options, end);
-    return wait_for_rank(*store, 0, end, {.generation = generation}) ? store : nullptr;
+    Member self;
+    self.world_size = assignment.world_size;
+    return wait_for_twin(*store, self, end, {.generation = generation}) ? store : nullptr;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kInterrupted) {
       throw;
@@ -147,14 +162,14 @@ std::shared_ptr<store::TcpStore> find_store_of_twin(const store::TcpStoreOptions
   }
 }
 
-Error port_in_use(const Assignment& assignment, const net::PortInUse& error) {
+Error port_in_use(const Assignment& assignment, const net::PortInUse& error, bool may_be_twin) {
   return {error.code(),
           fmt::format("rendezvous: rank 0 can't serve the store at MASTER_ADDR={}, "
-                      "MASTER_PORT={}: {}, unless RANK=0 was given twice; another job may "
-                      "use the port",
+                      "MASTER_PORT={}: {}{}; another job may use the port",
                       assignment.master_addr,
                       assignment.master_port,
-                      error.what())};
+                      error.what(),
+                      may_be_twin ? ", unless RANK=0 was given twice" : "")};
 }
 
 std::shared_ptr<store::TcpStore> connect(const Config& config,
@@ -248,11 +263,13 @@ Meeting meet(const Config& config,
       meeting.host = serve_store(config, meeting.assignment, meeting.secret);
     } catch (const net::PortInUse& error) {
       if (generation) {
-        store = find_store_of_twin(
-            store_options(config, meeting.assignment, meeting.secret), deadline, *generation);
+        store = find_store_of_twin(store_options(config, meeting.assignment, meeting.secret),
+                                   meeting.assignment,
+                                   deadline,
+                                   *generation);
       }
       if (store == nullptr) {
-        throw port_in_use(meeting.assignment, error);
+        throw port_in_use(meeting.assignment, error, !generation.has_value());
       }
     }
   }

@@ -50,7 +50,8 @@ struct Meeting {
 /// after a second, too.
 ///
 /// Who gives the `generation` of its ExchangeOptions is, as a second process of rank 0, connected
-/// to the first one's store, where exchange_roster() names both to all.
+/// to the first one's store, where exchange_roster() names both to all: only where the world sizes
+/// are the same, as it would be another job's else.
 ///
 /// Throws Error: kSystem on rank 0 when something else has the port, at once or, with a generation,
 /// within 2 seconds; kTimeout with the address and the reason, kInvalidArgument when there has to

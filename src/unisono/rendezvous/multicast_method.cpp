@@ -114,7 +114,12 @@ void announce_for_a_moment(net::MulticastSocket socket,
                            std::vector<std::byte> packet,
                            Deadline deadline) {
   constexpr std::chrono::seconds kMoment{1};
-  const Presence presence(std::move(socket), std::move(port), std::move(packet));
+  std::optional<Presence> presence;
+  try {
+    presence.emplace(std::move(socket), std::move(port), std::move(packet));
+  } catch (const Error&) {
+    return;  // No thread: what this process has to say of the contradiction counts more.
+  }
   interruptible_sleep_until(earlier(deadline, Deadline::after(kMoment)));
 }
 

@@ -56,12 +56,19 @@ std::set<int> ranks_of(const std::vector<Entry>& entries) {
   return ranks;
 }
 
-void check_ranks(const std::map<int, Members>& by_rank, std::string& problems) {
+void check_ranks(const std::map<int, Members>& by_rank,
+                 const std::string& place,
+                 std::string& problems) {
   for (const auto& [rank, members] : by_rank) {
     if (members.size() > 1) {
+      // The second job's rank 0 finds that the first one's serves the store.
+      const bool may_be_two_jobs = rank == 0 && !place.empty();
       add(problems,
-          fmt::format(
-              "RANK={} was given to {} processes: {}", rank, members.size(), list(members)));
+          fmt::format("RANK={} was given to {} processes: {}{}",
+                      rank,
+                      members.size(),
+                      list(members),
+                      may_be_two_jobs ? ", or two jobs use " + place : ""));
     }
   }
 }
@@ -140,7 +147,7 @@ bool is_regular(const std::vector<Entry>& entries) {
 
 }  // namespace
 
-std::optional<Error> find_problem(const std::vector<Entry>& entries) {
+std::optional<Error> find_problem(const std::vector<Entry>& entries, const std::string& place) {
   if (is_regular(entries)) {
     return std::nullopt;
   }
@@ -159,7 +166,7 @@ std::optional<Error> find_problem(const std::vector<Entry>& entries) {
   }
   std::string problems;
   if (!entries.empty()) {
-    check_ranks(by_rank, problems);
+    check_ranks(by_rank, place, problems);
     check_world_sizes(by_world_size, by_rank, entries.size(), problems);
     check_addresses(entries, problems);
   }

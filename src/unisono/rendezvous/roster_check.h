@@ -12,9 +12,10 @@
 namespace unisono::rendezvous {
 
 /// What is wrong with those who came: doubled and impossible ranks, unequal world sizes, different
-/// versions, addresses that the others can't reach. The same text wherever the same entries are
-/// looked at.
-[[nodiscard]] std::optional<Error> find_problem(const std::vector<Entry>& entries);
+/// versions, addresses that the others can't reach. `place` is where they were told to meet, as in
+/// ExchangeOptions. The same text wherever the same entries are looked at.
+[[nodiscard]] std::optional<Error> find_problem(const std::vector<Entry>& entries,
+                                                const std::string& place = "");
 
 /// How many ranks of the largest world that somebody was told of are not among `entries`.
 [[nodiscard]] std::size_t count_missing(const std::vector<Entry>& entries);

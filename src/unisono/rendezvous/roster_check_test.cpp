@@ -107,6 +107,15 @@ TEST(RosterCheck, LoopbackCannotBeReachedFromElsewhere) {
   EXPECT_THAT(problem_of(entries), HasSubstr("gives \"somewhere\" as its address"));
 }
 
+TEST(RosterCheck, ADoubledRank0MayBeTwoJobs) {
+  const std::string place = "MASTER_PORT=1";
+  const auto message_of = [&](int rank) {
+    return std::string(find_problem({entry(rank, 3), entry(rank, 3)}, place).value().what());
+  };
+  EXPECT_THAT(message_of(0), HasSubstr(", or two jobs use MASTER_PORT=1"));
+  EXPECT_THAT(message_of(1), ::testing::Not(HasSubstr("two jobs")));
+}
+
 TEST(RosterCheck, LongListsAreCutShort) {
   std::vector<Entry> entries = full(20);
   for (Entry& each : entries) {

@@ -19,9 +19,11 @@
 #include "unisono/net/socket.h"
 #include "unisono/net/socket_owner.h"
 #include "unisono/net/tls.h"
+#include "unisono/store/protocol.h"
 #include "unisono/store/replies.h"
 #include "unisono/store/store_map.h"
 #include "unisono/store/tcp_server.h"
+#include "unisono/store/turned_away.h"
 
 namespace unisono::store {
 namespace {
@@ -39,6 +41,16 @@ bool admits_plain(int fd, const PlainClients& allowed) {
   } catch (const Error&) {
     return false;
   }
+}
+
+Visitor visitor_by(std::byte first) {
+  if (first == net::kHelloByte) {
+    return Visitor::kHello;
+  }
+  if (first == net::kTlsByte) {
+    return Visitor::kTls;
+  }
+  return first == static_cast<std::byte>(Opcode::kValidate) ? Visitor::kPlain : Visitor::kOther;
 }
 
 }  // namespace
@@ -74,6 +86,7 @@ void ServerConnection::receive(std::span<const std::byte> bytes, std::span<std::
 // A client's first byte tells whether it speaks TLS.
 void ServerConnection::begin(std::byte first) {
   has_begun_ = true;
+  visitor_ = visitor_by(first);
   const bool has_tls = options_.tls && !options_.secret.empty();
   if (has_tls && first == net::kTlsByte) {
     tls_ = std::make_unique<net::Tls>(net::Tls::Side::kServer, options_.secret);

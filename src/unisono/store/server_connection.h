@@ -11,6 +11,7 @@
 #include "unisono/store/session.h"
 #include "unisono/store/store_map.h"
 #include "unisono/store/tcp_server.h"
+#include "unisono/store/turned_away.h"
 
 namespace unisono::store {
 
@@ -34,6 +35,9 @@ class ServerConnection {
   /// The client has said anything.
   [[nodiscard]] bool has_begun() const { return has_begun_; }
 
+  /// By its first byte; kOther before that.
+  [[nodiscard]] Visitor visitor() const { return visitor_; }
+
   [[nodiscard]] Session& session() { return session_; }
 
   [[nodiscard]] const Session& session() const { return session_; }
@@ -51,6 +55,7 @@ class ServerConnection {
   Fd fd_;
   std::string peer_;
   bool has_begun_ = false;
+  Visitor visitor_ = Visitor::kOther;
   std::string problem_;
   std::unique_ptr<net::Tls> tls_;
   std::vector<std::byte> sealed_;  // By TLS; replies that are not in it come behind.

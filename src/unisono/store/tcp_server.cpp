@@ -28,6 +28,7 @@
 #include "unisono/net/socket.h"
 #include "unisono/net/strangers.h"
 #include "unisono/net/tls.h"
+#include "unisono/store/protocol.h"
 #include "unisono/store/replies.h"
 #include "unisono/store/server_connection.h"
 #include "unisono/store/session.h"
@@ -96,7 +97,10 @@ class TcpStoreServer::Impl {
 
  private:
   void watch_listener() {
-    loop_.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept(); });
+    loop_.add(listener_.get(), EPOLLIN, [this](std::uint32_t) {
+      accept();
+      tell_others();
+    });
   }
 
   void accept() {
@@ -114,7 +118,7 @@ class TcpStoreServer::Impl {
       const std::string reason = fmt::format("all {} connections are taken", connections_.size());
       log_.warning(
           fmt::format("store {}: {} is turned away; {}", address_.to_string(), peer, reason));
-      note_turned_away(peer, reason);
+      note_turned_away(Visitor::kOther, peer, reason);
     } else {
       admit(std::move(accepted.fd));
     }
@@ -161,6 +165,7 @@ class TcpStoreServer::Impl {
     connection->admission_timer =
         loop_.add_timer(Deadline::after(options_.admission_timeout), [this, id] {
           drop_with_reason(*connections_.at(id), id, "it did not introduce itself in time");
+          tell_others();
         });
     connections_.emplace(id, std::move(connection));
     strangers_.add(id, Deadline::Clock::now());
@@ -181,6 +186,10 @@ class TcpStoreServer::Impl {
       // Out of memory, say: that ends this connection, not the store.
       drop_with_reason(connection, id, error.what());
     }
+    tell_others();
+  }
+
+  void tell_others() {
     serve_others(map_, [this](ClientId other, const auto& body) { tell(other, body); });
   }
 
@@ -201,7 +210,12 @@ class TcpStoreServer::Impl {
   // Clients come and go, and so does who looks whether somebody listens here.
   void end(const Connection& connection, ClientId id) {
     if (connection.has_begun() && !connection.session().is_admitted()) {
-      drop_with_reason(connection, id, "it ended the connection before it was let in");
+      const std::string reason = "it ended the connection before it was let in";
+      log_dropped(connection, reason);
+      note_turned_away(connection.visitor() == Visitor::kOther ? Visitor::kOther : Visitor::kLeft,
+                       connection.peer(),
+                       reason);
+      drop(id);
     } else {
       drop(id);
     }
@@ -241,17 +255,22 @@ class TcpStoreServer::Impl {
     return true;
   }
 
-  void note_turned_away(const std::string& peer, const std::string& reason) {
+  void note_turned_away(Visitor visitor, const std::string& peer, const std::string& reason) {
     if (options_.notes_turned_away) {
-      map_.set(kTurnedAwayKey, turned_away_.add(peer, reason));
+      turned_away_.add(visitor, peer, reason);
+      map_.set(std::string(kKeyPrefix) + kTurnedAwayKey, turned_away_.describe());
     }
   }
 
-  void drop_with_reason(const Connection& connection, ClientId id, const std::string& reason) {
+  void log_dropped(const Connection& connection, const std::string& reason) {
     log_.warning(
         fmt::format("store {}: dropped {}: {}", address_.to_string(), connection.peer(), reason));
+  }
+
+  void drop_with_reason(const Connection& connection, ClientId id, const std::string& reason) {
+    log_dropped(connection, reason);
     if (!connection.session().is_admitted()) {
-      note_turned_away(connection.peer(), reason);
+      note_turned_away(connection.visitor(), connection.peer(), reason);
     }
     // Lets the last words out before a close that may reset the connection.
     ::shutdown(connection.fd(), SHUT_WR);

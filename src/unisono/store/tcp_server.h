@@ -37,8 +37,8 @@ struct TcpServerOptions {
   Limits limits = {};
   /// A client that has not been let in by then is dropped.
   std::chrono::milliseconds admission_timeout = std::chrono::seconds(20);
-  /// Keeps how many clients it has not let in, with the last one's address and the reason, under
-  /// kTurnedAwayKey: for the clients that wait for one of them.
+  /// Keeps how many connections it has not let in, with the last one's address and the reason, for
+  /// each kind of client, under kTurnedAwayKey: for the clients that wait for one of them.
   bool notes_turned_away = false;
   Logger logger = Logger("store");
 };

@@ -114,15 +114,46 @@ TEST(TcpStoreServer, NotesWhomItHasTurnedAwayWhereItIsWanted) {
     for (int i = 0; i < 2; ++i) {
       EXPECT_THROW(TcpStore(client_of(host.address(), "guess"), soon()), Error);
     }
-    // Nobody is turned away who says nothing, or was let in.
+    // Who looks whether somebody listens here, and goes, is not turned away, nor who was let in.
     (void)net::connect_tcp(host.address(), soon());
     EXPECT_EQ(TcpStore(client_of(host.address(), "secret"), soon()).num_keys(), is_wanted ? 1 : 0);
     if (is_wanted) {
       EXPECT_THAT(store.get(kTurnedAwayKey, soon()),
-                  ::testing::MatchesRegex("the store has turned 2 clients away, the last from "
+                  ::testing::MatchesRegex("the store has turned away 2 connections, the last from "
                                           "127.0.0.1:[0-9]+: .*did not prove .*secret.*"));
     }
   }
+}
+
+// Who scans ports comes often, and must not hide a rank with another secret.
+TEST(TcpStoreServer, NotesThoseThatMayBeARankFirst) {
+  TcpServerOptions options = quiet("secret");
+  options.notes_turned_away = true;
+  const TcpStoreHost host(options);
+  EXPECT_THROW(TcpStore(client_of(host.address(), "guess"), soon()), Error);
+  EXPECT_THROW(TcpStore(client_of(host.address(), ""), soon()), Error);
+  for (int i = 0; i < 3; ++i) {
+    RawClient scanner(host.address());
+    scanner.send({std::byte{'G'}, std::byte{'E'}, std::byte{'T'}});
+    EXPECT_TRUE(scanner.is_dropped());
+  }
+  TcpStore store(client_of(host.address(), "secret"), soon());
+  EXPECT_THAT(store.get(kTurnedAwayKey, soon()),
+              ::testing::MatchesRegex(
+                  "the store has turned away a connection from [^ ]+: .*did not prove .*; "
+                  "2 connections, the last from [^ ]+: it is a plain client.*; "
+                  "3 connections, the last from [^ ]+: it speaks no store's protocol"));
+}
+
+// Nobody else talks to the store then.
+TEST(TcpStoreServer, WhoWaitsForTheNoteHearsOfAClientThatSaysNothing) {
+  TcpServerOptions options = quiet("secret");
+  options.notes_turned_away = true;
+  options.admission_timeout = milliseconds(300);
+  const TcpStoreHost host(options);
+  TcpStore store(client_of(host.address(), "secret"), soon());
+  const RawClient silent(host.address());
+  EXPECT_THAT(store.get(kTurnedAwayKey, soon()), HasSubstr("it did not introduce itself in time"));
 }
 
 TEST(TcpStoreServer, APortInUseIsAnErrorAtOnce) {

@@ -2,18 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <string>
 
 namespace unisono::store {
 
-std::string TurnedAway::add(const std::string& peer, const std::string& reason) {
-  ++n_clients_;
-  return n_clients_ == 1
-             ? fmt::format("the store has turned a client away, from {}: {}", peer, reason)
-             : fmt::format("the store has turned {} clients away, the last from {}: {}",
-                           n_clients_,
-                           peer,
-                           reason);
+void TurnedAway::add(Visitor visitor, const std::string& peer, const std::string& reason) {
+  Kind& kind = kinds_.at(static_cast<std::size_t>(visitor));
+  ++kind.n_connections;
+  kind.last_peer = peer;
+  kind.last_reason = reason;
+}
+
+std::string TurnedAway::describe() const {
+  std::string text;
+  for (const auto& [n_connections, last_peer, last_reason] : kinds_) {
+    if (n_connections > 0) {
+      text += text.empty() ? "the store has turned away " : "; ";
+      text += n_connections == 1 ? "a connection"
+                                 : fmt::format("{} connections, the last", n_connections);
+      text += fmt::format(" from {}: {}", last_peer, last_reason);
+    }
+  }
+  return text;
 }
 
 }  // namespace unisono::store
