@@ -65,7 +65,7 @@ class NetworkCut : public ::testing::TestWithParam<Wait> {
 TEST_P(NetworkCut, IsNamedByWhoWaitsAndByWhoSends) {
   Processes processes(kTimeToNotice);
   start_ranks(processes);
-  ASSERT_TRUE(processes.wait_for_output(0, " waits since 0 s for rank 1 (pid "));
+  ASSERT_TRUE(processes.wait_for_output(0, " waits since 0.2 s for rank 1 (pid "));
   ASSERT_EQ(CabledNamespaces::cut(), "");
   processes.close_stdin(1);
   const std::vector<ProcessResult> results = processes.finish();
