@@ -3,17 +3,16 @@
 
 import contextlib
 import copy
-import gc
 import itertools
 import os
 import re
 import unittest
 import warnings
-import weakref
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from ddp_net import WIDTH, backward, refused, wrap
 from support import init_again, run
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
@@ -23,35 +22,6 @@ from torch.utils.data import DataLoader, TensorDataset
 import unisono
 
 WORLDS = (1, 2, 3)
-WIDTH = 300
-
-
-class Net(nn.Module):
-    """Has several buckets, and a layer that only some ranks use in some steps, if any may."""
-
-    def __init__(self, has_rare_layer: bool) -> None:
-        super().__init__()
-        torch.manual_seed(5)
-        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4))
-        self.rare = nn.Linear(WIDTH, WIDTH) if has_rare_layer else None
-        self.last = nn.Linear(WIDTH, 3)
-
-    def forward(self, x: torch.Tensor, step: int) -> torch.Tensor:
-        for layer in self.layers:
-            x = torch.tanh(layer(x))
-        if self.rare is not None and (step + dist.get_rank()) % 3 == 0:
-            x = x + self.rare(x)
-        return self.last(x)
-
-
-def wrap(is_enabled: bool, has_rare_layer: bool = False, **options) -> DistributedDataParallel:
-    model = DistributedDataParallel(Net(has_rare_layer), **{"bucket_cap_mb": 0.5, **options})
-    return unisono.ddp.enable(model) if is_enabled else model
-
-
-def backward(model: nn.Module, rank: int, step: int) -> None:
-    torch.manual_seed(100 * step + rank)
-    model(torch.randn(7, WIDTH), step).square().mean().backward()
 
 
 def train(
@@ -143,30 +113,6 @@ def where_buckets_are(rank: int, world: int, is_enabled: bool, options: dict) ->
     return seen
 
 
-def where_gradients_are(rank: int, world: int) -> None:
-    """Without a hook."""
-    views = {"gradient_as_bucket_view": True}
-    rare = {"find_unused_parameters": True, "has_rare_layer": True}
-    for options, enable, are_symmetric in (
-        (views, None, False),
-        (views, {"gradient_as_bucket_view": False}, True),
-        ({}, {}, True),
-        ({}, {"gradient_as_bucket_view": False}, False),
-        ({"static_graph": True}, {}, False),
-        (rare, {}, False),
-    ):
-        model = wrap(False, **options)
-        if enable is not None:
-            unisono.ddp.enable(model, **enable)
-        for step in range(4):
-            model.zero_grad(set_to_none=step != 2)
-            backward(model, rank, step)
-            for parameter in model.parameters():
-                if parameter.grad is not None:
-                    seen = unisono.is_symmetric(parameter.grad)
-                    assert seen == are_symmetric, f"{options}, {enable}, step {step}"
-
-
 def enabled_twice(rank: int, world: int) -> None:
     model = wrap(True)
     for step in range(2):
@@ -181,81 +127,6 @@ def enabled_twice(rank: int, world: int) -> None:
     assert len(model._forward_hooks) == 1
     for old, parameter in zip(before, model.parameters(), strict=True):
         assert torch.equal(old, parameter.grad)
-
-
-def stays_as_it_was(rank: int, world: int) -> None:
-    """A gradient that somebody keeps, where none are left in the buckets."""
-    model = unisono.ddp.enable(wrap(False), gradient_as_bucket_view=False)
-    kept = []
-    for step in range(4):
-        model.zero_grad()
-        backward(model, rank, step)
-        kept += [(p.grad, p.grad.clone()) for p in model.parameters()]
-    for gradient, copied_then in kept:
-        assert torch.equal(gradient, copied_then)
-
-
-def own_gradients(rank: int, world: int) -> None:
-    """What the user put in place of a gradient is nobody else's to replace."""
-    model = wrap(True)
-    for step in range(2):
-        backward(model, rank, step)
-    weight, bias = model.module.last.weight, model.module.last.bias
-    own = torch.full_like(bias, rank)
-    bias.grad = own
-    dist.all_reduce(weight.grad)
-    assert bias.grad is own and own.eq(rank).all()
-
-
-def layouts(rank: int, world: int) -> None:
-    results = []
-    for is_enabled in (False, True):
-        torch.manual_seed(3)
-        net = nn.Sequential(nn.Conv2d(3, 5, 3), nn.Flatten(), nn.Linear(5 * 6 * 6, 2))
-        model = DistributedDataParallel(net.to(memory_format=torch.channels_last))
-        if is_enabled:
-            unisono.ddp.enable(model)
-        for step in range(3):
-            model.zero_grad()
-            torch.manual_seed(10 * step + rank)
-            images = torch.randn(4, 3, 8, 8).to(memory_format=torch.channels_last)
-            model(images).square().mean().backward()
-        assert all(p.grad.stride() == p.stride() for p in model.parameters())
-        results.append([p.grad for p in model.parameters()])
-    for a, b in zip(*results, strict=True):
-        assert torch.equal(a, b)
-
-
-def frozen(rank: int, world: int) -> None:
-    """Parameters that are frozen after wrapping, and while torch makes new buckets."""
-    results = []
-    for is_enabled in (False, True):
-        model = wrap(False)
-        model.requires_grad_(False)
-        if is_enabled:
-            unisono.ddp.enable(model)
-        model.requires_grad_(True)
-        backward(model, rank, 0)
-        model.requires_grad_(False)
-        images = torch.randn(2, WIDTH, requires_grad=True)
-        model(images, 1).sum().backward()
-        model.requires_grad_(True)
-        for step in range(2, 5):
-            model.zero_grad()
-            backward(model, rank, step)
-        results.append([p.grad for p in model.parameters()])
-    for a, b in zip(*results, strict=True):
-        assert torch.equal(a, b)
-
-
-def models_end(rank: int, world: int) -> None:
-    model = wrap(True)
-    for step in range(2):
-        backward(model, rank, step)
-    parameter = weakref.ref(next(model.parameters()))
-    del model
-    gc.collect()
-    assert parameter() is None
 
 
 def enabled_late(rank: int, world: int) -> None:
@@ -383,15 +254,6 @@ def tensors(rank: int, world: int) -> None:
     assert tensor[:5].eq(rank + 1).all() and tensor[5:].eq(total * world).all()
 
 
-def refused(error: type[Exception], text: str, function) -> None:
-    try:
-        function()
-    except error as problem:
-        assert text in str(problem), problem
-        return
-    raise AssertionError(f"no {error.__name__} with '{text}'")
-
-
 def wrong_arguments(rank: int, world: int) -> None:
     refused(TypeError, "not a Linear: wrap the model", lambda: unisono.ddp.enable(nn.Linear(2, 2)))
     refused(RuntimeError, "size is negative", lambda: unisono.empty(-1))
@@ -428,26 +290,8 @@ class DataParallel(unittest.TestCase):
                         self.assertEqual(set(step), {is_enabled})
                     self.assertGreater(len(steps[-1]), 1, "torch has not made several buckets")
 
-    def test_gradients_lie_in_the_buckets(self) -> None:
-        run(where_gradients_are, 2)
-
     def test_enabled_twice(self) -> None:
         run(enabled_twice, 2)
-
-    def test_kept_gradients_stay_as_they_were(self) -> None:
-        run(stays_as_it_was, 2)
-
-    def test_gradients_of_the_user_are_not_replaced(self) -> None:
-        run(own_gradients, 2)
-
-    def test_gradients_have_the_layout_of_their_parameters(self) -> None:
-        run(layouts, 2)
-
-    def test_frozen_parameters(self) -> None:
-        run(frozen, 2)
-
-    def test_models_are_not_kept_alive(self) -> None:
-        run(models_end, 2)
 
     def test_uneven_inputs(self) -> None:
         run(uneven, 2)
