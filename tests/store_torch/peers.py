@@ -16,6 +16,12 @@ TIMEOUT = timedelta(seconds=60)
 BINARY = bytes(range(256)) * 1000
 
 
+def start(*command):
+    """A process that hears by lines, and answers by lines."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+
+
 class OurServer:
     """store_peer serve, for the length of a with block; plain clients are served as well."""
 
@@ -23,12 +29,7 @@ class OurServer:
         self.secret = secret
 
     def __enter__(self):
-        self.process = subprocess.Popen(
-            [PEER, "serve", *self.secret.split()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self.process = start(PEER, "serve", *self.secret.split())
         self.port = int(self.process.stdout.readline())
         return self
 
@@ -51,12 +52,7 @@ class OurClient:
     """store_peer client; a call per method, bytes and str as text, int as number."""
 
     def __init__(self, port, secret=""):
-        self.process = subprocess.Popen(
-            [PEER, "client", "127.0.0.1", str(port), *secret.split()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self.process = start(PEER, "client", "127.0.0.1", str(port), *secret.split())
 
     def __enter__(self):
         return self
@@ -90,12 +86,8 @@ class CuttingRelay:
         self.target = target
 
     def __enter__(self):
-        self.process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("cutting_relay.py"), str(self.target)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        relay = Path(__file__).with_name("cutting_relay.py")
+        self.process = start(sys.executable, relay, str(self.target))
         self.port = int(self.process.stdout.readline())
         return self
 
