@@ -1,8 +1,5 @@
 // Ranks in network namespaces, joined by a virtual cable: nodes that the kernel keeps apart.
-#include <unistd.h>
-
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "multiprocess/cabled_namespaces.h"
+#include "multiprocess/cabled_test.h"
 #include "multiprocess/spawn.h"
 
 namespace unisono::test {
@@ -20,34 +18,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-class Namespaces : public ::testing::Test {
+class Namespaces : public CabledTest {
  protected:
-  void SetUp() override {
-    if (::geteuid() != 0) {
-      GTEST_SKIP() << "network namespaces take root";
-    }
-    namespaces_.emplace();
-    if (!namespaces_->problem().empty()) {
-      GTEST_SKIP() << "no network namespaces here: " << namespaces_->problem();
-    }
-  }
-
-  // A rank program of this mode in each of them. What they wrote.
+  // The rank program in this mode in each of them. What they wrote.
   static std::vector<std::string> run_ranks(const std::vector<std::string>& mode,
                                             const Variables& settings = {}) {
     Processes processes;
-    for (int rank = 0; rank < 2; ++rank) {
-      Variables variables{{"MASTER_ADDR", CabledNamespaces::address(0)},
-                          {"MASTER_PORT", "29500"},
-                          {"RANK", std::to_string(rank)},
-                          {"WORLD_SIZE", "2"},
-                          {"UNISONO_SECRET", "known to both"}};
-      variables.insert(settings.begin(), settings.end());
-      std::vector<std::string> command{
-          "ip", "netns", "exec", CabledNamespaces::name(rank), UNISONO_RANK_PROGRAM};
-      command.insert(command.end(), mode.begin(), mode.end());
-      (void)processes.start(command, variables);
-    }
+    start_ranks(processes, UNISONO_RANK_PROGRAM, mode, settings);
     std::vector<std::string> outputs;
     for (const ProcessResult& result : processes.finish()) {
       EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -67,8 +44,6 @@ class Namespaces : public ::testing::Test {
                            "/sys/class/net/second/statistics/rx_bytes"});
     return std::stoll(processes.finish()[0].out);
   }
-
-  std::optional<CabledNamespaces> namespaces_;
 };
 
 const std::string kFirstHello = "(0,2) local (0,1) all_reduce(ones)=2\n";

@@ -1,9 +1,6 @@
 // A network that is cut, and a rank that is late for as long: the first is an error, the second
 // not.
-#include <unistd.h>
-
 #include <chrono>
-#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -12,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "multiprocess/cabled_namespaces.h"
+#include "multiprocess/cabled_test.h"
 #include "multiprocess/job.h"
 #include "multiprocess/spawn.h"
 
@@ -31,40 +29,12 @@ struct Wait {
   friend std::ostream& operator<<(std::ostream& out, const Wait& wait) { return out << wait.name; }
 };
 
-class NetworkCut : public ::testing::TestWithParam<Wait> {
- protected:
-  void SetUp() override {
-    if (::geteuid() != 0) {
-      GTEST_SKIP() << "network namespaces take root";
-    }
-    namespaces_.emplace();
-    if (!namespaces_->problem().empty()) {
-      GTEST_SKIP() << "no network namespaces here: " << namespaces_->problem();
-    }
-  }
-
-  static void start_ranks(Processes& processes) {
-    for (int rank = 0; rank < 2; ++rank) {
-      std::vector<std::string> command{
-          "ip", "netns", "exec", CabledNamespaces::name(rank), GetParam().program};
-      command.insert(command.end(), GetParam().mode.begin(), GetParam().mode.end());
-      (void)processes.start(command,
-                            {{"MASTER_ADDR", CabledNamespaces::address(0)},
-                             {"MASTER_PORT", "29500"},
-                             {"RANK", std::to_string(rank)},
-                             {"WORLD_SIZE", "2"},
-                             {"UNISONO_STALL_SECONDS", "0.2"},
-                             {"UNISONO_SECRET", "known to both"}});
-    }
-  }
-
-  std::optional<CabledNamespaces> namespaces_;
-};
+class NetworkCut : public CabledTest, public ::testing::WithParamInterface<Wait> {};
 
 // Rank 0 has nothing on its way when the network is cut; rank 1 sends only then.
 TEST_P(NetworkCut, IsNamedByWhoWaitsAndByWhoSends) {
   Processes processes(kTimeToNotice);
-  start_ranks(processes);
+  start_ranks(processes, GetParam().program, GetParam().mode, {{"UNISONO_STALL_SECONDS", "0.2"}});
   ASSERT_TRUE(processes.wait_for_output(0, " waits since 0.2 s for rank 1 (pid "));
   ASSERT_EQ(CabledNamespaces::cut(), "");
   processes.close_stdin(1);
