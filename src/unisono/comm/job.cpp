@@ -101,12 +101,9 @@ rendezvous::Meeting meet(const JobOptions& options) {
   }
 }
 
-// Empty where the program brings a store.
-std::string describe_place(const rendezvous::Assignment& assignment) {
-  return assignment.master_addr.empty() ? ""
-                                        : fmt::format("MASTER_ADDR={}, MASTER_PORT={}",
-                                                      assignment.master_addr,
-                                                      assignment.master_port);
+std::string place_of(const rendezvous::Assignment& assignment) {
+  const bool is_known = !assignment.master_addr.empty();  // Else the program brings a store.
+  return is_known ? rendezvous::describe_place(assignment) : "";
 }
 
 rendezvous::Roster exchange_roster(const JobOptions& options,
@@ -118,7 +115,7 @@ rendezvous::Roster exchange_roster(const JobOptions& options,
                                          self,
                                          options.deadline,
                                          {.generation = options.generation,
-                                          .place = describe_place(meeting.assignment),
+                                          .place = place_of(meeting.assignment),
                                           .stall = options.config.stall,
                                           .logger = rank_logger(options)});
     } catch (const Error& error) {

@@ -121,11 +121,9 @@ Error hung_up(const Assignment& assignment, const Error& reason) {
     return lost_store(assignment, reason);
   }
   return {reason.code(),
-          fmt::format("rendezvous: rank {} was not let into the store at MASTER_ADDR={}, "
-                      "MASTER_PORT={}: {}",
+          fmt::format("rendezvous: rank {} was not let into the store at {}: {}",
                       assignment.rank,
-                      assignment.master_addr,
-                      assignment.master_port,
+                      describe_place(assignment),
                       reason.what())};
 }
 
@@ -164,10 +162,9 @@ std::shared_ptr<store::TcpStore> find_store_of_twin(const store::TcpStoreOptions
 
 Error port_in_use(const Assignment& assignment, const net::PortInUse& error, bool may_be_twin) {
   return {error.code(),
-          fmt::format("rendezvous: rank 0 can't serve the store at MASTER_ADDR={}, "
-                      "MASTER_PORT={}: {}{}; another job may use the port",
-                      assignment.master_addr,
-                      assignment.master_port,
+          fmt::format("rendezvous: rank 0 can't serve the store at {}: {}{}; another job may use "
+                      "the port",
+                      describe_place(assignment),
                       error.what(),
                       may_be_twin ? ", unless RANK=0 was given twice" : "")};
 }
@@ -186,10 +183,7 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
     try {
       auto store =
           std::make_shared<store::TcpStore>(store_options(config, assignment, secret), next);
-      logger.debug(
-          fmt::format("rendezvous: has reached the store at MASTER_ADDR={}, MASTER_PORT={}",
-                      assignment.master_addr,
-                      assignment.master_port));
+      logger.debug("rendezvous: has reached the store at " + describe_place(assignment));
       return store;
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kPeerLost) {
@@ -201,16 +195,14 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
       reason = error.what();
     }
     const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
-    const std::string message = fmt::format(
-        "rendezvous: rank {} has tried for {:.1f} s to reach the store at MASTER_ADDR={}, "
-        "MASTER_PORT={}{}: {}{}",
-        assignment.rank,
-        spent.count(),
-        assignment.master_addr,
-        assignment.master_port,
-        assignment.uses_agent_store ? "" : ", which rank 0 serves",
-        reason,
-        serves_store(assignment) ? describe_foreign_host(assignment.master_addr) : "");
+    const std::string message =
+        fmt::format("rendezvous: rank {} has tried for {:.1f} s to reach the store at {}{}: {}{}",
+                    assignment.rank,
+                    spent.count(),
+                    describe_place(assignment),
+                    assignment.uses_agent_store ? "" : ", which rank 0 serves",
+                    reason,
+                    serves_store(assignment) ? describe_foreign_host(assignment.master_addr) : "");
     if (deadline.has_passed()) {
       throw Error(ErrorCode::kTimeout, message);
     }
@@ -234,14 +226,18 @@ net::Address listen_address(const std::string& host, std::uint16_t port, bool ha
   }
 }
 
+std::string describe_place(const Assignment& assignment) {
+  return fmt::format(
+      "MASTER_ADDR={}, MASTER_PORT={}", assignment.master_addr, assignment.master_port);
+}
+
 Error lost_store(const Assignment& assignment, const Error& reason) {
   const char* server = assignment.uses_agent_store ? "the launcher" : "rank 0";
   return {ErrorCode::kPeerLost,
-          fmt::format("rendezvous: rank {} has lost the store at MASTER_ADDR={}, MASTER_PORT={}: "
-                      "{}, which serves it, has ended; see what {} wrote ({})",
+          fmt::format("rendezvous: rank {} has lost the store at {}: {}, which serves it, has "
+                      "ended; see what {} wrote ({})",
                       assignment.rank,
-                      assignment.master_addr,
-                      assignment.master_port,
+                      describe_place(assignment),
                       server,
                       server,
                       reason.what())};

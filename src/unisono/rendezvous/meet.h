@@ -41,6 +41,9 @@ struct Meeting {
                                           std::uint16_t port,
                                           bool has_secret);
 
+/// Where the store is, in the variables that say so: "MASTER_ADDR=10.0.0.1, MASTER_PORT=29500".
+[[nodiscard]] std::string describe_place(const Assignment& assignment);
+
 /// What a rank says that lost the connection to the job's store, because of `reason`, before all
 /// had met. Its code is kPeerLost.
 [[nodiscard]] Error lost_store(const Assignment& assignment, const Error& reason);
