@@ -45,6 +45,11 @@ transport::Descriptor called_by(const Frame& frame) {
   return descriptor;
 }
 
+// "at 10.0.0.2:4123 is gone: Connection reset by peer"
+std::string describe_end(const std::string& address, int error_number) {
+  return fmt::format("at {} is gone: {}", address, std::generic_category().message(error_number));
+}
+
 }  // namespace
 
 Connection::Connection(int rank, std::string name, std::uint32_t group, Fd socket)
@@ -102,10 +107,9 @@ bool Connection::progress_sends() {
       // The reason may lie in the receive queue, as an abort frame: that says more than a reset.
       progress_receives();
       throw Error(ErrorCode::kPeerLost,
-                  fmt::format("{} at {} is gone: {} after {} of {} bytes were sent",
+                  fmt::format("{} {} after {} of {} bytes were sent",
                               name_,
-                              address_,
-                              std::generic_category().message(result.error_number),
+                              describe_end(address_, result.error_number),
                               n_sent_,
                               kFrameBytes + send.data.size()));
     }
@@ -168,28 +172,31 @@ bool Connection::progress_receives() {
 }
 
 std::size_t Connection::receive_some(std::span<std::byte> into) {
-  net::IoResult result = net::read_some(socket_.get(), into);
-  if (result.status == net::IoStatus::kWouldBlock && answers_.is_silent(socket_.get())) {
-    result = {.status = net::IoStatus::kError, .error_number = ETIMEDOUT};
-  }
+  const net::IoResult result = net::read_some(socket_.get(), into);
   switch (result.status) {
     case net::IoStatus::kDone:
       return result.n_bytes;
     case net::IoStatus::kWouldBlock:
       return 0;
     case net::IoStatus::kClosed:
+      throw lost("closed the connection");
     case net::IoStatus::kError:
       break;
   }
-  const std::string how = result.status == net::IoStatus::kClosed
-                              ? std::string("closed the connection")
-                              : fmt::format("at {} is gone: {}",
-                                            address_,
-                                            std::generic_category().message(result.error_number));
+  throw lost(describe_end(address_, result.error_number));
+}
+
+void Connection::check_answers() {
+  if (answers_.is_silent(socket_.get())) {
+    throw lost(describe_end(address_, ETIMEDOUT));
+  }
+}
+
+Error Connection::lost(const std::string& how) const {
   const std::string when =
       frame_ ? fmt::format("after {} of a transfer's {} bytes", n_received_, frame_->n_bytes)
              : "before its part of the operation arrived";
-  throw Error(ErrorCode::kPeerLost, fmt::format("{} {} {}", name_, how, when));
+  return {ErrorCode::kPeerLost, fmt::format("{} {} {}", name_, how, when)};
 }
 
 void Connection::take_header() {

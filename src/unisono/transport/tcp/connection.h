@@ -60,6 +60,10 @@ class Connection {
   /// operation, kCorruptData, and the peer's own error when it aborted.
   bool progress();
 
+  /// To be asked by who waits, about each kLivenessLook. Throws Error(kPeerLost) if the peer has
+  /// left what it was sent without an answer for kLivenessTimeout.
+  void check_answers();
+
   /// Tells the peer why this side's group failed, if a frame can still begin; then ends the
   /// connection. Does not block, does not throw.
   void abort(const Error& reason) noexcept;
@@ -79,6 +83,7 @@ class Connection {
   bool progress_sends();
   bool progress_receives();
   [[nodiscard]] std::size_t receive_some(std::span<std::byte> into);
+  [[nodiscard]] Error lost(const std::string& how) const;
   void take_header();
   void match_data_frame(const Frame& frame);
   [[nodiscard]] bool is_of_this_operation(const Frame& frame) const;

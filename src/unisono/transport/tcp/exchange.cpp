@@ -77,8 +77,9 @@ void Exchange::move_all() {
 void Exchange::wait() {
   patience_.check([this] { return late_ranks(); });
   std::vector<pollfd> polls{{.fd = mesh_.wakeup_fd(), .events = POLLIN, .revents = 0}};
-  for (const Connection* const connection : connections_) {
+  for (Connection* const connection : connections_) {
     if (is_busy(connection)) {
+      connection->check_answers();
       const int events =
           (connection->is_sending() ? POLLOUT : 0) | (connection->can_receive() ? POLLIN : 0);
       polls.push_back({.fd = connection->fd(), .events = static_cast<short>(events), .revents = 0});
