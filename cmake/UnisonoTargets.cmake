@@ -43,7 +43,8 @@ endfunction()
 
 # unisono_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT seconds])
 #
-# A GoogleTest program NAME, run by ctest case by case.
+# A GoogleTest program NAME, run by ctest case by case. Its own sources are not optimized: GoogleTest's
+# macros take the optimizer longer than the tests take to run.
 function(unisono_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
   if(NOT UNISONO_BUILD_TESTS)
@@ -56,6 +57,7 @@ function(unisono_test name)
     set(ARG_TIMEOUT 60)
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  target_compile_options(${name} PRIVATE -O0)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} unisono_options GTest::gmock GTest::gtest_main)
   gtest_discover_tests(
     ${name}
