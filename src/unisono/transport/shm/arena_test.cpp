@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,22 @@ TEST(Arena, AMappedCopySeesWhatTheOwnerWrites) {
   ASSERT_NE(mine.data(), peers.data());
   std::strcpy(reinterpret_cast<char*>(mine.data() + 100), "hello");
   EXPECT_STREQ(reinterpret_cast<const char*>(peers.data() + 100), "hello");
+}
+
+// Of address bits 12 to 27, by which a CPU may find lines in its first cache; below 21 those of a
+// huge page.
+TEST(Arena, EachBeginsAtAHugePageOfItsOwn) {
+  constexpr std::uintptr_t kHugePage = 2 * kMiB;
+  constexpr std::uintptr_t kSpan = 256 * kMiB;
+  std::vector<Arena> arenas;
+  std::set<std::uintptr_t> places;
+  for (int i = 0; i < 100; ++i) {
+    arenas.push_back(i % 2 == 0 ? Arena::create(kMiB + 1)
+                                : Arena::map(Fd(::dup(arenas.back().fd())), kMiB + 1));
+    const auto address = reinterpret_cast<std::uintptr_t>(arenas.back().data());
+    EXPECT_EQ(address % kHugePage, 0);
+    EXPECT_TRUE(places.insert(address % kSpan).second);
+  }
 }
 
 TEST(Arena, AFileOfAnotherSizeIsRefused) {
