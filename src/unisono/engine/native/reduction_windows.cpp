@@ -57,34 +57,26 @@ Window VectorWindows::symmetric(std::int64_t index) const {
   return window;
 }
 
-// The result goes straight into this rank's own buffer, and into the arenas of its peers.
+// This rank's own buffer is used where it lies. Results for its peers take the place of what they
+// gave: those lines are in this rank's cache.
 Window VectorWindows::staged(std::int64_t index) const {
   Window window{.chunks = chunks(index), .in = {}, .out = {}};
   const std::int64_t offset = range(index).begin * context().element_bytes();
   for (int peer = 0; peer < context().n_local(); ++peer) {
     const bool is_self = peer == context().self();
-    window.in.push_back(context().board.staging_in(peer, index));
+    std::byte* const staging = context().board.staging_in(peer, index);
+    window.in.push_back(is_self ? context().in_bytes() + offset : staging);
     window.out.push_back(!is_receiver(peer) ? nullptr
                          : is_self          ? context().out_bytes() + offset
-                                            : context().board.staging_out(peer, index));
+                                            : staging);
   }
   return window;
 }
 
-void VectorWindows::copy_in(std::int64_t index) const {
-  const ElementRange elements = range(index);
-  std::copy_n(context().in_bytes() + elements.begin * context().element_bytes(),
-              elements.count() * context().element_bytes(),
-              context().board.staging_in(context().self(), index));
-}
-
-// This rank's own chunks are in place already.
-void VectorWindows::copy_out(std::int64_t index) const {
-  if (!is_receiver(context().self())) {
-    return;
-  }
-  const std::byte* const staging = context().board.staging_out(context().self(), index);
-  std::byte* const out = context().out_bytes() + range(index).begin * context().element_bytes();
+template <class Copy>
+void VectorWindows::for_chunks_of_peers(std::int64_t index, Copy copy) const {
+  std::byte* const staging = context().board.staging_in(context().self(), index);
+  const std::int64_t begin = range(index).begin;
   const std::vector<ChunkPlace> places = chunks(index);
   auto mine = plan().chunks.begin();
   for (int chunk = 0; chunk < plan().n_chunks; ++chunk) {
@@ -93,9 +85,26 @@ void VectorWindows::copy_out(std::int64_t index) const {
       continue;
     }
     const ChunkPlace& place = places[static_cast<std::size_t>(chunk)];
-    const std::int64_t offset = place.out_begin * context().element_bytes();
-    std::copy_n(staging + offset, place.count * context().element_bytes(), out + offset);
+    copy(staging + place.in_begin * context().element_bytes(),
+         (begin + place.in_begin) * context().element_bytes(),
+         place.count * context().element_bytes());
   }
+}
+
+void VectorWindows::copy_in(std::int64_t index) const {
+  for_chunks_of_peers(index, [&](std::byte* staging, std::int64_t offset, std::int64_t n_bytes) {
+    std::copy_n(context().in_bytes() + offset, n_bytes, staging);
+  });
+}
+
+void VectorWindows::copy_out(std::int64_t index) const {
+  if (!is_receiver(context().self())) {
+    return;
+  }
+  for_chunks_of_peers(index,
+                      [&](const std::byte* staging, std::int64_t offset, std::int64_t n_bytes) {
+                        std::copy_n(staging, n_bytes, context().out_bytes() + offset);
+                      });
 }
 
 BlockWindows::BlockWindows(OperationContext& context,

@@ -28,10 +28,11 @@ class ReductionWindows {
 
   [[nodiscard]] virtual Window staged(std::int64_t index) const = 0;
 
-  /// Puts this rank's part of a window into its staging buffer.
+  /// Puts what peers are to read of this rank's part of a window into its staging buffer.
   virtual void copy_in(std::int64_t index) const = 0;
 
-  /// Takes what other ranks of the node left for this one in its staging buffer.
+  /// Takes what other ranks of the node left for this one in its staging buffer: to be called
+  /// before another window is copied into it.
   virtual void copy_out(std::int64_t index) const = 0;
 
  protected:
@@ -61,6 +62,11 @@ class VectorWindows final : public ReductionWindows {
   [[nodiscard]] collective::ElementRange range(std::int64_t index) const;
   [[nodiscard]] std::vector<ChunkPlace> chunks(std::int64_t index) const;
   [[nodiscard]] bool is_receiver(int local_rank) const;
+
+  // Calls `copy(staging, offset, n_bytes)` for each chunk that another rank of the node works on:
+  // where it lies in the staging buffer, and in this rank's own buffers.
+  template <class Copy>
+  void for_chunks_of_peers(std::int64_t index, Copy copy) const;
 
   std::int64_t segment_elements_;
 };

@@ -94,23 +94,23 @@ std::unique_ptr<ReductionWindows> make_windows(OperationContext& context,
   return std::make_unique<BlockWindows>(context, plan, std::max(share, grain));
 }
 
-// In step k a rank puts its part of window k where its peers can read it, reduces its chunk of
-// window k - 1, and takes window k - 2 out; so one meeting per step is enough, and two buffers for
-// each direction.
+// In step k a rank takes window k - 2 out, puts its part of window k in the same place for its
+// peers to read, and reduces its chunk of window k - 1; so one meeting per step is enough, and two
+// buffers.
 void reduce_pipelined(OperationContext& context,
                       const ReducePlan& plan,
                       const ReductionWindows& windows) {
   const std::int64_t n_windows = windows.n_windows();
   for (std::int64_t step = 0; step < n_windows + 2; ++step) {
+    if (step >= 2) {
+      windows.copy_out(step - 2);
+    }
     if (step < n_windows) {
       windows.copy_in(step);
     }
     if (step >= 1 && step <= n_windows) {
       const Window window = windows.staged(step - 1);
       WindowReduction(context, plan, window).run();
-    }
-    if (step >= 2) {
-      windows.copy_out(step - 2);
     }
     if (step < n_windows + 1) {
       context.sync();
