@@ -15,6 +15,7 @@
 #include "unisono/base/error.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/handover.h"
 
 namespace unisono::engine {
 namespace {
@@ -71,6 +72,15 @@ void copy_in(const std::byte* from,
              std::int64_t n_bytes) {
   for_each_part(to, begin, n_bytes, [from](std::span<std::byte> part, std::int64_t at) {
     std::memcpy(part.data(), from + at, part.size());
+  });
+}
+
+void take_over(std::byte* from,
+               const LocalTransfers::Sink& to,
+               std::int64_t begin,
+               std::int64_t n_bytes) {
+  for_each_part(to, begin, n_bytes, [from](std::span<std::byte> part, std::int64_t at) {
+    shm::take_over(part.data(), from + at, part.size());
   });
 }
 
@@ -281,10 +291,7 @@ void LocalExchange::take_at_once(int giver) {
     return;
   }
   if (exposure == Exposure::kSlot) {
-    copy_in(context_.board.slot(giver, sequence) + offer.offset,
-            transfers_.from[index(giver)],
-            0,
-            offer.n_bytes);
+    take_copy(giver, context_.board.slot(giver, sequence) + offer.offset, 0, offer.n_bytes);
   } else if (exposure == Exposure::kArena) {
     copy_in(
         context_.board.at(giver, offer.offset), transfers_.from[index(giver)], 0, offer.n_bytes);
@@ -318,10 +325,21 @@ void LocalExchange::take_staged(int giver, std::int64_t window) {
   const std::int64_t begin = window * theirs.share_bytes;
   const std::int64_t size = std::min(theirs.share_bytes, offer.n_bytes - begin);
   if (theirs.exposure == Exposure::kStaged && size > 0) {
-    copy_in(context_.board.staging_in(giver, window) + offer.offset,
-            transfers_.from[index(giver)],
-            begin,
-            size);
+    take_copy(giver, context_.board.staging_in(giver, window) + offer.offset, begin, size);
+  }
+}
+
+// Of a rank that makes another one in the same place for the next operation or window.
+void LocalExchange::take_copy(int giver,
+                              std::byte* copy,
+                              std::int64_t begin,
+                              std::int64_t n_bytes) {
+  const LocalTransfers::Sink& sink = transfers_.from[index(giver)];
+  const bool is_only_taker = context_.n_local() == 2;
+  if (is_only_taker) {
+    take_over(copy, sink, begin, n_bytes);
+  } else {
+    copy_in(copy, sink, begin, n_bytes);
   }
 }
 

@@ -51,6 +51,7 @@ class LocalExchange {
   void take_at_once(int giver);
   void stage(std::int64_t window);
   void take_staged(int giver, std::int64_t window);
+  void take_copy(int giver, std::byte* copy, std::int64_t begin, std::int64_t n_bytes);
 
   [[nodiscard]] shm::OfferPlacement& mine() {
     return context_.board.my_card(context_.operation.sequence).offers;

@@ -8,6 +8,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/handover.h"
 
 namespace unisono::engine {
 
@@ -165,6 +166,18 @@ void BlockWindows::copy_in(std::int64_t index) const {
       std::copy_n(data + index * share_elements_ * context().element_bytes(),
                   n_bytes,
                   staging + block * share_elements_ * context().element_bytes());
+    }
+  }
+}
+
+void BlockWindows::hand_back(std::int64_t index) const {
+  const int block = context().topology.rank();
+  const std::int64_t begin = block * share_elements_ * context().element_bytes();
+  const std::int64_t n_bytes = n_elements(block, index) * context().element_bytes();
+  for (int peer = 0; peer < context().n_local(); ++peer) {
+    if (peer != context().self()) {
+      shm::hand_back(context().board.staging_in(peer, index) + begin,
+                     static_cast<std::size_t>(n_bytes));
     }
   }
 }

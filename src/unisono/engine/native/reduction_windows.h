@@ -35,6 +35,9 @@ class ReductionWindows {
   /// before another window is copied into it.
   virtual void copy_out(std::int64_t index) const = 0;
 
+  /// After a staged window was reduced: hands what this rank alone has read back to its owner.
+  virtual void hand_back(std::int64_t index) const = 0;
+
  protected:
   [[nodiscard]] const OperationContext& context() const { return context_; }
 
@@ -57,6 +60,9 @@ class VectorWindows final : public ReductionWindows {
   [[nodiscard]] Window staged(std::int64_t index) const override;
   void copy_in(std::int64_t index) const override;
   void copy_out(std::int64_t index) const override;
+
+  // It has written there.
+  void hand_back(std::int64_t /*index*/) const override {}
 
  private:
   [[nodiscard]] collective::ElementRange range(std::int64_t index) const;
@@ -84,6 +90,8 @@ class BlockWindows final : public ReductionWindows {
   void copy_in(std::int64_t index) const override;
 
   void copy_out(std::int64_t /*index*/) const override {}
+
+  void hand_back(std::int64_t index) const override;
 
  private:
   [[nodiscard]] std::int64_t n_elements(int block, std::int64_t index) const;

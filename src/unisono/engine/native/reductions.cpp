@@ -21,6 +21,7 @@
 #include "unisono/kernels/reduce.h"
 #include "unisono/kernels/reduce_tree.h"
 #include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/handover.h"
 
 namespace unisono::engine {
 namespace {
@@ -111,6 +112,7 @@ void reduce_pipelined(OperationContext& context,
     if (step >= 1 && step <= n_windows) {
       const Window window = windows.staged(step - 1);
       WindowReduction(context, plan, window).run();
+      windows.hand_back(step - 1);
     }
     if (step < n_windows + 1) {
       context.sync();
@@ -175,6 +177,10 @@ void reduce_in_slots(OperationContext& context,
   void* const output = context.out_bytes();
   kernels::reduce(context.reduce_task(context.inputs, steps, std::span(&output, 1)),
                   context.operation.out.count);
+  if (const bool is_only_reader = context.n_local() == 2; is_only_reader && !is_inline) {
+    shm::hand_back(context.board.slot(1 - context.self(), context.operation.sequence) + offset,
+                   static_cast<std::size_t>(context.operation.out.n_bytes()));
+  }
 }
 
 void reduce_one_shot(OperationContext& context, const ReducePlan& plan) {

@@ -1,0 +1,51 @@
+#include "unisono/transport/shm/handover.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+namespace unisono::shm {
+namespace {
+
+constexpr std::size_t kLine = 64;
+
+// Still in the first cache when they are handed back.
+constexpr std::size_t kBlock = 4096;
+
+bool is_worth_it() noexcept {
+#if defined(__x86_64__)
+  static const bool is_amd = __builtin_cpu_is("amd") != 0;
+  return is_amd;
+#else
+  return false;
+#endif
+}
+
+void write_as_they_are(std::byte* bytes, std::size_t n_bytes) noexcept {
+  for (std::size_t at = 0; at < n_bytes; at += kLine) {
+    volatile std::byte& byte = bytes[at];
+    byte = byte;
+  }
+}
+
+}  // namespace
+
+void hand_back(std::byte* bytes, std::size_t n_bytes) noexcept {
+  if (is_worth_it()) {
+    write_as_they_are(bytes, n_bytes);
+  }
+}
+
+void take_over(std::byte* to, std::byte* from, std::size_t n_bytes) noexcept {
+  if (!is_worth_it()) {
+    std::memcpy(to, from, n_bytes);
+    return;
+  }
+  for (std::size_t at = 0; at < n_bytes; at += kBlock) {
+    const std::size_t n = std::min(kBlock, n_bytes - at);
+    std::memcpy(to + at, from + at, n);
+    write_as_they_are(from + at, n);
+  }
+}
+
+}  // namespace unisono::shm
