@@ -49,7 +49,8 @@ Messenger::Messenger(const MessengerParts& parts)
       messages_({.topology = parts.topology,
                  .mailbox = parts.mailbox,
                  .mesh = parts.mesh,
-                 .ranks = parts.ranks}) {}
+                 .ranks = parts.ranks,
+                 .prefers_single_copy = parts.prefers_single_copy}) {}
 
 Messenger::~Messenger() {
   finish();

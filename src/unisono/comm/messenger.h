@@ -33,7 +33,8 @@ struct MessengerParts {
   const engine::RankStatus& ranks;
   transport::Failure& failure;
   std::chrono::milliseconds stall;
-  bool has_cores;  ///< The node has a core for each of its ranks.
+  bool has_cores;            ///< The node has a core for each of its ranks.
+  bool prefers_single_copy;  ///< As for MessageParts.
   /// Whether waits look whether buffers were written to before them.
   bool checks_buffers;
   /// Adds to an error what other ranks say of it. Any thread.

@@ -13,6 +13,7 @@
 #include "unisono/engine/native/message.h"
 #include "unisono/engine/native/message_peer.h"
 #include "unisono/engine/native/messages.h"
+#include "unisono/engine/native/peer_memory.h"
 #include "unisono/transport/packet.h"
 
 namespace unisono::engine {
@@ -214,6 +215,10 @@ void Messages::park(MessagePeer& peer) {
   peer.target = peer.arriving.data;
 }
 
+bool Messages::reads_memory_of(const MessagePeer& peer) const {
+  return peer.process->is_readable() && (parts_.prefers_single_copy || is_single_copy_faster());
+}
+
 // `message` is the receive of an announced message.
 void Messages::begin_announced(MessagePeer& peer, Message& message, const Packet& packet) {
   message.number = packet.number;
@@ -242,7 +247,7 @@ void Messages::begin_announced(MessagePeer& peer, Message& message, const Packet
   if (is_shared) {
     message.n_parts = 2;
     copy.n_bytes = n_bytes / 2;
-  } else if (is_in_arena || (is_on_node && !offset && peer.process->is_readable())) {
+  } else if (is_in_arena || (is_on_node && !offset && reads_memory_of(peer))) {
     copies_.push_back(copy);
     return;
   }

@@ -26,6 +26,8 @@ struct MessageParts {
   shm::Mailbox& mailbox;
   tcp::MessageMesh& mesh;
   const RankStatus& ranks;
+  /// Whether a peer's private memory is read in one copy even where two take less time.
+  bool prefers_single_copy;
 };
 
 /// Matches the messages between this rank and the others, and moves them. Never blocks. One thread
@@ -33,7 +35,8 @@ struct MessageParts {
 ///
 /// A message goes to the first receive, in the order of their posts, that takes its source and has
 /// its tag. Small ones go with their data, large ones are announced, and move when their receive is
-/// there: read or written where they lie if the ranks share memory, else in segments.
+/// there: read or written where they lie if the ranks share memory or one may read the other's and
+/// that is faster, else in segments.
 class Messages {
  public:
   explicit Messages(MessageParts parts);
@@ -101,6 +104,7 @@ class Messages {
   void finish_arrival(MessagePeer& peer, const transport::Packet& packet);
   [[nodiscard]] Message* match(int source, int tag);
   void park(MessagePeer& peer);
+  [[nodiscard]] bool reads_memory_of(const MessagePeer& peer) const;
   void begin_announced(MessagePeer& peer, Message& message, const transport::Packet& packet);
   void check_shape(const MessagePeer& peer,
                    const Message& message,

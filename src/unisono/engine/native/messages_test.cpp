@@ -53,7 +53,11 @@ class Rank {
         mailbox_(std::move(members), rank, false),
         mesh_({}, "", {.job = "test", .purpose = tcp::kMessagePurpose, .rank = rank}),
         ranks_(roster_, "[rank]", Logger("test")),
-        messages_({.topology = topology_, .mailbox = mailbox_, .mesh = mesh_, .ranks = ranks_}) {}
+        messages_({.topology = topology_,
+                   .mailbox = mailbox_,
+                   .mesh = mesh_,
+                   .ranks = ranks_,
+                   .prefers_single_copy = true}) {}
 
   Message& post(bool is_send, int peer, int tag, const Buffer& buffer) {
     Message& message = posted_.emplace_back();

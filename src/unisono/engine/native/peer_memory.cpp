@@ -56,7 +56,16 @@ CopyTimes measure_copies() {
   return least;
 }
 
+const CopyTimes& copy_times() {
+  static const CopyTimes times = measure_copies();
+  return times;
+}
+
 }  // namespace
+
+bool is_single_copy_faster() {
+  return copy_times().is_once_faster();
+}
 
 PeerMemory::PeerMemory(std::vector<shm::ProcessMemory> processes,
                        const Wishes& wishes,
@@ -82,7 +91,7 @@ void PeerMemory::learn() {
     return;
   }
   const bool can_read = can_read_all();
-  static const CopyTimes times = measure_copies();
+  const CopyTimes& times = copy_times();
   const bool is_wanted = wishes_.is_forced || times.is_once_faster();
   if (can_read && is_wanted) {
     board_.note_reading_peers();

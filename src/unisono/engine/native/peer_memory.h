@@ -11,6 +11,10 @@
 
 namespace unisono::engine {
 
+/// Whether one copy out of another process (process_vm_readv) takes less time than two by way of
+/// shared memory. Measured when it is first asked for, which takes a millisecond.
+[[nodiscard]] bool is_single_copy_faster();
+
 /// The private memory of the node's other ranks, to be read in one copy where the system allows it
 /// and that is faster than two copies by way of a staging buffer. One thread at a time.
 class PeerMemory {

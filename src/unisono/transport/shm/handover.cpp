@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 
 namespace unisono::shm {
 namespace {
@@ -38,12 +37,12 @@ void hand_back(std::byte* bytes, std::size_t n_bytes) noexcept {
 
 void take_over(std::byte* to, std::byte* from, std::size_t n_bytes) noexcept {
   if (!is_worth_it()) {
-    std::memcpy(to, from, n_bytes);
+    std::copy_n(from, n_bytes, to);
     return;
   }
   for (std::size_t at = 0; at < n_bytes; at += kBlock) {
     const std::size_t n = std::min(kBlock, n_bytes - at);
-    std::memcpy(to + at, from + at, n);
+    std::copy_n(from + at, n, to + at);
     write_as_they_are(from + at, n);
   }
 }

@@ -13,6 +13,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/transport/packet.h"
+#include "unisono/transport/shm/handover.h"
 
 namespace unisono::shm {
 namespace {
@@ -190,8 +191,8 @@ void LaneReader::give_room() noexcept {
 void LaneReader::get(std::span<std::byte> bytes) noexcept {
   const std::uint64_t at = n_bytes_ % kLaneBytes;
   const std::size_t n_first = std::min<std::size_t>(bytes.size(), kLaneBytes - at);
-  copy_bytes(bytes.data(), memory_.bytes.data() + at, n_first);
-  copy_bytes(bytes.data() + n_first, memory_.bytes.data(), bytes.size() - n_first);
+  take_over(bytes.data(), memory_.bytes.data() + at, n_first);
+  take_over(bytes.data() + n_first, memory_.bytes.data(), bytes.size() - n_first);
   n_bytes_ += bytes.size();
 }
 
