@@ -22,8 +22,9 @@ bool is_worth_it() noexcept {
 
 void write_as_they_are(std::byte* bytes, std::size_t n_bytes) noexcept {
   for (std::size_t at = 0; at < n_bytes; at += kLine) {
-    volatile std::byte& byte = bytes[at];
-    byte = byte;
+    volatile std::byte& of_line = bytes[at];
+    const std::byte value = of_line;
+    of_line = value;
   }
 }
 
