@@ -46,6 +46,13 @@ void copy_into_slot(OperationContext& context) {
   }
 }
 
+// To this rank's own result, where the caller has it.
+const std::byte* own_contribution(const OperationContext& context) {
+  const std::vector<Buffer>& blocks = context.operation.ins;
+  const auto rank = static_cast<std::size_t>(context.topology.rank());
+  return blocks.empty() ? context.in_bytes() : static_cast<const std::byte*>(blocks[rank].data);
+}
+
 // Whether a contribution is so large that ranks had better reach for each other's than copy it, if
 // they can. All ranks come to the same.
 bool may_be_reached(const OperationContext& context) {
@@ -169,9 +176,11 @@ void reduce_in_slots(OperationContext& context,
           : 0;
   context.inputs.clear();
   for (int peer = 0; peer < context.n_local(); ++peer) {
+    // What this rank gave is on the way to its peers.
     const std::byte* const data =
-        is_inline ? context.card(peer).payload.data()
-                  : context.board.slot(peer, context.operation.sequence) + offset;
+        peer == context.self() ? own_contribution(context)
+        : is_inline            ? context.card(peer).payload.data()
+                               : context.board.slot(peer, context.operation.sequence) + offset;
     context.inputs.push_back({.data = data, .is_partial = false});
   }
   void* const output = context.out_bytes();
