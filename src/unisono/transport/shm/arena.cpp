@@ -33,11 +33,11 @@ std::size_t distance_to_next_place(const void* address) {
   return (place - reinterpret_cast<std::uintptr_t>(address)) % kSpan;
 }
 
-Error mapping_failed(std::int64_t n_bytes) {
+Error mapping_failed(std::int64_t n_bytes, int error_number) {
   return system_error(
       fmt::format("mapping {} bytes of shared memory (a smaller UNISONO_ARENA_BYTES may fit)",
                   n_bytes),
-      errno);
+      error_number);
 }
 
 // Of address space, at its own place.
@@ -46,7 +46,7 @@ std::byte* reserve(std::int64_t n_bytes) {
   void* const reserved = ::mmap(
       nullptr, n_needed + kSpan, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) {
-    throw mapping_failed(n_bytes);
+    throw mapping_failed(n_bytes, errno);
   }
   const std::size_t n_before = distance_to_next_place(reserved);
   std::byte* const begin = static_cast<std::byte*>(reserved) + n_before;
@@ -65,9 +65,9 @@ std::byte* map_shared(int fd, std::int64_t n_bytes) {
              MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
              fd,
              0) == MAP_FAILED) {
-    Error error = mapping_failed(n_bytes);
+    const int error_number = errno;
     ::munmap(data, static_cast<std::size_t>(n_mapped));
-    throw error;
+    throw mapping_failed(n_bytes, error_number);
   }
   // A fork child that keeps the mapping would keep the memory of a dead rank alive.
   ::madvise(data, static_cast<std::size_t>(n_bytes), MADV_DONTFORK);

@@ -46,8 +46,9 @@ TEST_P(Handover, HandsBackTheSameBytes) {
   EXPECT_EQ(bytes, original);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Sizes, Handover, ::testing::Values(0, 1, 63, 64, 65, 4095, 4096, 4097, kMost));
+INSTANTIATE_TEST_SUITE_P(Sizes,
+                         Handover,
+                         ::testing::Values(0, 1, 63, 64, 65, 4095, 4096, 4097, kMost));
 
 }  // namespace
 }  // namespace unisono::shm
