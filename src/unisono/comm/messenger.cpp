@@ -79,6 +79,7 @@ void Messenger::take_all() {
 
 int Messenger::run(MessageRequest& request) {
   throw_if_closed();
+  request.is_attended = true;
   bool has_ended = false;
   Mode mode{};
   {

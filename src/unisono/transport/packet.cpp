@@ -8,8 +8,9 @@
 namespace unisono::transport {
 
 bool is_plausible(const Packet& packet) noexcept {
-  if (static_cast<int>(packet.dtype) >= kDTypeCount || packet.memory > PacketMemory::kArena ||
-      packet.count < 0) {
+  const PacketMemory last =
+      packet.kind == PacketKind::kAnnounce ? PacketMemory::kAttended : PacketMemory::kArena;
+  if (static_cast<int>(packet.dtype) >= kDTypeCount || packet.memory > last || packet.count < 0) {
     return false;
   }
   const auto element_bytes = static_cast<std::int64_t>(size_of(packet.dtype));

@@ -19,10 +19,11 @@ enum class PacketKind : std::uint8_t {
   kSettle      ///< So many bytes of small messages have found their receives.
 };
 
-/// Where an announced message's data lies, or is wanted.
+/// Where an announced message's data lies, or is wanted. The values travel: append only.
 enum class PacketMemory : std::uint8_t {
   kPrivate,  ///< `place` is an address of the process.
-  kArena     ///< `place` is an offset in the rank's arena.
+  kArena,    ///< `place` is an offset in the rank's arena.
+  kAttended  ///< As kPrivate, of an announcement; a thread of the sender does nothing but wait.
 };
 
 /// What ranks tell each other about a message, with its data or without.

@@ -19,7 +19,8 @@ struct Message {
   int peer = kAnyRank;  ///< The other rank.
   int tag = 0;
   Buffer buffer = {};
-  std::string label = {};  ///< What the caller calls its buffer, for messages.
+  std::string label = {};    ///< What the caller calls its buffer, for messages.
+  bool is_attended = false;  ///< A thread does nothing else until it has ended.
 
   /// Set by the machine: the rank that it came from, and that its part is over.
   int source = kAnyRank;

@@ -215,8 +215,14 @@ void Messages::park(MessagePeer& peer) {
   peer.target = peer.arriving.data;
 }
 
-bool Messages::reads_memory_of(const MessagePeer& peer) const {
-  return peer.process->is_readable() && (parts_.prefers_single_copy || is_single_copy_faster());
+// Two ranks that pass segments on have to do so at the same time. A rank that computes meanwhile
+// would be late for each.
+bool Messages::reads_announced(const MessagePeer& peer,
+                               const Message& message,
+                               const Packet& packet) const {
+  const bool do_both_wait = message.is_attended && packet.memory == PacketMemory::kAttended;
+  return peer.process->is_readable() &&
+         (parts_.prefers_single_copy || !do_both_wait || is_single_copy_faster());
 }
 
 // `message` is the receive of an announced message.
@@ -247,7 +253,7 @@ void Messages::begin_announced(MessagePeer& peer, Message& message, const Packet
   if (is_shared) {
     message.n_parts = 2;
     copy.n_bytes = n_bytes / 2;
-  } else if (is_in_arena || (is_on_node && !offset && reads_memory_of(peer))) {
+  } else if (is_in_arena || (is_on_node && !offset && reads_announced(peer, message, packet))) {
     copies_.push_back(copy);
     return;
   }

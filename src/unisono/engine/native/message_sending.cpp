@@ -58,7 +58,9 @@ void Messages::post_send(Message& message) {
   } else {
     const std::optional<std::int64_t> offset = arena_.offset_of(message.buffer.data, n_bytes);
     packet.kind = PacketKind::kAnnounce;
-    packet.memory = offset ? PacketMemory::kArena : PacketMemory::kPrivate;
+    packet.memory = offset                ? PacketMemory::kArena
+                    : message.is_attended ? PacketMemory::kAttended
+                                          : PacketMemory::kPrivate;
     packet.place = offset.value_or(
         static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(message.buffer.data)));
     packet.number = message.number = peer.n_announced++;

@@ -104,7 +104,9 @@ class Messages {
   void finish_arrival(MessagePeer& peer, const transport::Packet& packet);
   [[nodiscard]] Message* match(int source, int tag);
   void park(MessagePeer& peer);
-  [[nodiscard]] bool reads_memory_of(const MessagePeer& peer) const;
+  [[nodiscard]] bool reads_announced(const MessagePeer& peer,
+                                     const Message& message,
+                                     const transport::Packet& packet) const;
   void begin_announced(MessagePeer& peer, Message& message, const transport::Packet& packet);
   void check_shape(const MessagePeer& peer,
                    const Message& message,

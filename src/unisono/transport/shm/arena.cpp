@@ -19,9 +19,8 @@
 namespace unisono::shm {
 namespace {
 
-// A CPU may find a line in its first cache by a few bits of the address: AMD's hash those from 12
-// to
-// 27. Lines of two arenas that differ in none of these push each other out, and adding one arena to
+// A CPU may find a line in its first cache by a few bits of the address: AMD's hash bits 12 to 27.
+// Lines of two arenas that differ in none of these push each other out, and adding one arena to
 // another takes three times as long. So each begins at a huge page of its own in kSpan bytes.
 constexpr std::size_t kHugePage = std::size_t{1} << 21;
 constexpr std::size_t kSpan = std::size_t{1} << 28;

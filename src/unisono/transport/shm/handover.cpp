@@ -20,11 +20,17 @@ bool is_worth_it() noexcept {
 #endif
 }
 
+void write_as_it_is(volatile std::byte& byte) noexcept {
+  const std::byte value = byte;
+  byte = value;
+}
+
 void write_as_they_are(std::byte* bytes, std::size_t n_bytes) noexcept {
   for (std::size_t at = 0; at < n_bytes; at += kLine) {
-    volatile std::byte& of_line = bytes[at];
-    const std::byte value = of_line;
-    of_line = value;
+    write_as_it_is(bytes[at]);
+  }
+  if (n_bytes > 0) {
+    write_as_it_is(bytes[n_bytes - 1]);  // Where the bytes begin amid a line, of one more.
   }
 }
 
