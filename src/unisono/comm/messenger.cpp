@@ -46,11 +46,13 @@ Messenger::Messenger(const MessengerParts& parts)
                .is_unreachable = [this](int rank)
                                      UNISONO_REQUIRES(mutex_) { return is_unreachable(rank); },
                .find_reasons = [this]() UNISONO_REQUIRES(mutex_) { return find_reasons(); }},
-      messages_({.topology = parts.topology,
-                 .mailbox = parts.mailbox,
-                 .mesh = parts.mesh,
-                 .ranks = parts.ranks,
-                 .prefers_single_copy = parts.prefers_single_copy}) {}
+      messages_(
+          {.topology = parts.topology,
+           .mailbox = parts.mailbox,
+           .mesh = parts.mesh,
+           .ranks = parts.ranks,
+           // Only one of two ranks on one core can copy at a time.
+           .prefers_single_copy = parts.single_copy == SingleCopy::kAlways || !parts.has_cores}) {}
 
 Messenger::~Messenger() {
   finish();

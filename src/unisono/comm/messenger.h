@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
@@ -33,8 +34,8 @@ struct MessengerParts {
   const engine::RankStatus& ranks;
   transport::Failure& failure;
   std::chrono::milliseconds stall;
-  bool has_cores;            ///< The node has a core for each of its ranks.
-  bool prefers_single_copy;  ///< As for MessageParts.
+  bool has_cores;  ///< The node has a core for each of its ranks.
+  SingleCopy single_copy;
   /// Whether waits look whether buffers were written to before them.
   bool checks_buffers;
   /// Adds to an error what other ranks say of it. Any thread.

@@ -335,8 +335,7 @@ void LocalExchange::take_copy(int giver,
                               std::int64_t begin,
                               std::int64_t n_bytes) {
   const LocalTransfers::Sink& sink = transfers_.from[index(giver)];
-  const bool is_only_taker = context_.n_local() == 2;
-  if (is_only_taker) {
+  if (context_.has_one_peer()) {
     take_over(copy, sink, begin, n_bytes);
   } else {
     copy_in(copy, sink, begin, n_bytes);

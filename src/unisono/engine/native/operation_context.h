@@ -58,6 +58,9 @@ struct OperationContext {
 
   [[nodiscard]] int n_local() const { return board.local_world_size(); }
 
+  /// What this rank shows on its node, one rank reads.
+  [[nodiscard]] bool has_one_peer() const { return n_local() == 2; }
+
   /// This rank's index among those of its node.
   [[nodiscard]] int self() const { return board.local_rank(); }
 

@@ -186,7 +186,7 @@ void reduce_in_slots(OperationContext& context,
   void* const output = context.out_bytes();
   kernels::reduce(context.reduce_task(context.inputs, steps, std::span(&output, 1)),
                   context.operation.out.count);
-  if (const bool is_only_reader = context.n_local() == 2; is_only_reader && !is_inline) {
+  if (context.has_one_peer() && !is_inline) {
     shm::hand_back(context.board.slot(1 - context.self(), context.operation.sequence) + offset,
                    static_cast<std::size_t>(context.operation.out.n_bytes()));
   }

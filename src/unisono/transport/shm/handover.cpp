@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "unisono/transport/shm/board.h"
+
 namespace unisono::shm {
 namespace {
-
-constexpr std::size_t kLine = 64;
 
 // Still in the first cache when they are handed back.
 constexpr std::size_t kBlock = 4096;
@@ -26,7 +26,7 @@ void write_as_it_is(volatile std::byte& byte) noexcept {
 }
 
 void write_as_they_are(std::byte* bytes, std::size_t n_bytes) noexcept {
-  for (std::size_t at = 0; at < n_bytes; at += kLine) {
+  for (std::size_t at = 0; at < n_bytes; at += kCacheLine) {
     write_as_it_is(bytes[at]);
   }
   if (n_bytes > 0) {
