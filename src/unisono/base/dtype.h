@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -27,7 +28,11 @@ enum class DType : std::uint8_t {
 inline constexpr int kDTypeCount = 15;
 
 /// Bytes of one element.
-[[nodiscard]] std::size_t size_of(DType dtype) noexcept;
+[[nodiscard]] constexpr std::size_t size_of(DType dtype) noexcept {
+  constexpr std::array<std::uint8_t, kDTypeCount> kSizes{
+      1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 8, 16, 1};
+  return kSizes[static_cast<std::size_t>(dtype)];
+}
 
 /// Short name as in messages: "f32", "bf16", "c64", "bool", ...
 [[nodiscard]] const char* to_string(DType dtype) noexcept;

@@ -9,9 +9,11 @@
 #include <span>
 #include <vector>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/base/reduce_kind.h"
 #include "unisono/comm/options.h"
+#include "unisono/engine/operation.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/mismatch.h"
 
@@ -76,14 +78,21 @@ std::uint64_t fingerprint_of(const ReduceOp& op) {
   }
 }
 
-std::uint64_t detail_with(const ReduceOp& op, transport::OperationKind kind, std::uint64_t detail) {
+void set_reduction(engine::Operation& operation, const ReduceOp& op, Algorithm algorithm) {
+  transport::Descriptor& descriptor = operation.descriptor;
+  descriptor.reduce = op.kind;
+  descriptor.algorithm = algorithm;
+  operation.factor = op.factor;
+  operation.user = op.user;
   const std::uint64_t fingerprint = fingerprint_of(op);
-  if (!transport::has_blocks(kind) || fingerprint == 0) {
-    return detail | fingerprint;
+  if (!transport::has_blocks(descriptor.kind)) {
+    descriptor.detail = fingerprint;
+  } else if (fingerprint != 0) {
+    auto detail = transport::BlockDetail::unpack(descriptor.detail);
+    detail.fingerprint ^=
+        upper_half(hash_of(std::array{fingerprint & 0xFFFFFFFF, fingerprint >> 32U}));
+    descriptor.detail = detail.pack();
   }
-  auto both = transport::BlockDetail::unpack(detail);
-  both.fingerprint ^= upper_half(hash_of(std::array{fingerprint & 0xFFFFFFFF, fingerprint >> 32U}));
-  return both.pack();
 }
 
 }  // namespace unisono::comm

@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <span>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/comm/options.h"
+#include "unisono/engine/operation.h"
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::comm {
@@ -26,9 +28,7 @@ struct BlockSizes {
 /// of a user's function; else 0.
 [[nodiscard]] std::uint64_t fingerprint_of(const ReduceOp& op);
 
-/// Descriptor::detail of a reduction of that kind, with what `detail` says of its blocks already.
-[[nodiscard]] std::uint64_t detail_with(const ReduceOp& op,
-                                        transport::OperationKind kind,
-                                        std::uint64_t detail);
+/// Makes it a reduction of that kind, its blocks' sizes being in the descriptor already.
+void set_reduction(engine::Operation& operation, const ReduceOp& op, Algorithm algorithm);
 
 }  // namespace unisono::comm

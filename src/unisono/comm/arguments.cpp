@@ -10,7 +10,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "unisono/base/buffer.h"
@@ -29,16 +28,16 @@ struct Extent {
   const std::byte* end;
   bool is_output;
   bool is_own;
-  std::string name;
+  ArgumentName name;
 };
 
-Extent extent_of(const Buffer& buffer, bool is_output, bool is_own, std::string name) {
+Extent extent_of(const Buffer& buffer, bool is_output, bool is_own, ArgumentName name) {
   const auto* const begin = static_cast<const std::byte*>(buffer.data);
   return {.begin = begin,
           .end = begin + buffer.n_bytes(),
           .is_output = is_output,
           .is_own = is_own,
-          .name = std::move(name)};
+          .name = name};
 }
 
 bool overlap(const Extent& a, const Extent& b) {
@@ -47,6 +46,10 @@ bool overlap(const Extent& a, const Extent& b) {
 }
 
 }  // namespace
+
+std::string ArgumentName::text() const {
+  return index == kWhole ? name : fmt::format("{}[{}]", name, index);
+}
 
 Arguments::Arguments(Links& links, const char* operation, const std::string& label)
     : links_(links),
@@ -68,35 +71,35 @@ void Arguments::check_operation(const engine::Operation& operation) const {
   }
 }
 
-void Arguments::check_buffer(const Buffer& buffer, const std::string& name) const {
+void Arguments::check_buffer(const Buffer& buffer, ArgumentName name) const {
   if (buffer.count < 0) {
-    throw invalid(fmt::format("{}'s count is {}", name, buffer.count));
+    throw invalid(fmt::format("{}'s count is {}", name.text(), buffer.count));
   }
   if (buffer.data == nullptr && buffer.count > 0) {
-    throw invalid(fmt::format("{}'s data is null", name));
+    throw invalid(fmt::format("{}'s data is null", name.text()));
   }
   if (static_cast<int>(buffer.dtype) >= kDTypeCount) {
-    throw invalid(fmt::format("{}'s dtype is none", name));
+    throw invalid(fmt::format("{}'s dtype is none", name.text()));
   }
   if (buffer.device.type != DeviceType::kCpu) {
-    throw invalid(fmt::format("{} is on a CUDA device; copy it to the CPU first", name));
+    throw invalid(fmt::format("{} is on a CUDA device; copy it to the CPU first", name.text()));
   }
 }
 
-void Arguments::check_dtype(const Buffer& buffer, const std::string& name, DType dtype) const {
+void Arguments::check_dtype(const Buffer& buffer, ArgumentName name, DType dtype) const {
   check_buffer(buffer, name);
   if (buffer.dtype != dtype) {
-    throw invalid(fmt::format(
-        "{} is of {}, where {} is expected", name, to_string(buffer.dtype), to_string(dtype)));
+    throw invalid(fmt::format("{} is of {}, where {} is expected",
+                              name.text(),
+                              to_string(buffer.dtype),
+                              to_string(dtype)));
   }
 }
 
-void Arguments::check_count(const Buffer& buffer,
-                            const std::string& name,
-                            std::int64_t count) const {
+void Arguments::check_count(const Buffer& buffer, ArgumentName name, std::int64_t count) const {
   if (buffer.count != count) {
     throw invalid(
-        fmt::format("{} has {} elements, where {} are expected", name, buffer.count, count));
+        fmt::format("{} has {} elements, where {} are expected", name.text(), buffer.count, count));
   }
 }
 
@@ -106,9 +109,7 @@ void Arguments::check_root(int root) const {
   }
 }
 
-void Arguments::check_list(std::span<const Buffer> list,
-                           const std::string& name,
-                           DType dtype) const {
+void Arguments::check_list(std::span<const Buffer> list, const char* name, DType dtype) const {
   if (list.size() != static_cast<std::size_t>(world_size_)) {
     throw invalid(fmt::format("{} has {} buffers, where a world of {} needs one per rank",
                               name,
@@ -116,7 +117,7 @@ void Arguments::check_list(std::span<const Buffer> list,
                               world_size_));
   }
   for (std::size_t index = 0; index < list.size(); ++index) {
-    check_dtype(list[index], fmt::format("{}[{}]", name, index), dtype);
+    check_dtype(list[index], {name, index}, dtype);
   }
 }
 
@@ -133,24 +134,24 @@ void Arguments::check_counts(std::span<const std::int64_t> counts) const {
 }
 
 void Arguments::check_list_counts(std::span<const Buffer> list,
-                                  const std::string& name,
+                                  const char* name,
                                   std::span<const std::int64_t> counts) const {
   if (counts.empty()) {
     return;
   }
   check_counts(counts);
   for (std::size_t rank = 0; rank < counts.size(); ++rank) {
-    check_count(list[rank], fmt::format("{}[{}]", name, rank), counts[rank]);
+    check_count(list[rank], {name, rank}, counts[rank]);
   }
 }
 
-void Arguments::check_absent(const Buffer& buffer, const std::string& name) const {
+void Arguments::check_absent(const Buffer& buffer, const char* name) const {
   if (buffer.count != 0) {
     throw invalid(fmt::format("{} is for the root alone; pass Buffer() on rank {}", name, rank_));
   }
 }
 
-void Arguments::check_absent(std::span<const Buffer> list, const std::string& name) const {
+void Arguments::check_absent(std::span<const Buffer> list, const char* name) const {
   if (!list.empty()) {
     throw invalid(
         fmt::format("{} is for the root alone; pass an empty list on rank {}", name, rank_));
@@ -158,7 +159,7 @@ void Arguments::check_absent(std::span<const Buffer> list, const std::string& na
 }
 
 std::vector<Buffer> Arguments::blocks_of(const Buffer& whole,
-                                         const std::string& name,
+                                         const char* name,
                                          std::span<const std::int64_t> counts) const {
   const auto world_size = static_cast<std::size_t>(world_size_);
   if (!counts.empty()) {
@@ -192,7 +193,7 @@ std::vector<Buffer> Arguments::blocks_of(const Buffer& whole,
 
 void Arguments::check_same_or_apart(const Buffer& in, const Buffer& out) const {
   if (in.data != out.data &&
-      overlap(extent_of(in, false, true, {}), extent_of(out, true, true, {}))) {
+      overlap(extent_of(in, false, true, "in"), extent_of(out, true, true, "out"))) {
     throw invalid(
         "in and out overlap, but are not the same memory; pass one for both, or two apart");
   }
@@ -207,8 +208,8 @@ void Arguments::check_apart(std::span<const Buffer> ins,
     for (int index = 0; index < static_cast<int>(buffers.size()); ++index) {
       const Buffer& buffer = buffers[static_cast<std::size_t>(index)];
       if (buffer.count > 0) {
-        const std::string full_name =
-            buffers.size() == 1 ? std::string(name) : fmt::format("{}[{}]", name, index);
+        const ArgumentName full_name =
+            buffers.size() == 1 ? name : ArgumentName(name, static_cast<std::size_t>(index));
         extents.push_back(extent_of(buffer, is_output, index == own, full_name));
       }
     }
@@ -231,8 +232,9 @@ void Arguments::check_apart(std::span<const Buffer> ins,
       const bool is_same = extent.begin == other->begin && extent.end == other->end &&
                            is_in_place && other->is_own && extent.is_output != other->is_output;
       if (!is_same) {
-        throw invalid(fmt::format(
-            "{} and {} overlap; give each memory of its own", other->name, extent.name));
+        throw invalid(fmt::format("{} and {} overlap; give each memory of its own",
+                                  other->name.text(),
+                                  extent.name.text()));
       }
     };
     check(furthest_output);
@@ -246,12 +248,12 @@ void Arguments::check_apart(std::span<const Buffer> ins,
   }
 }
 
-std::chrono::milliseconds Arguments::timeout(std::optional<std::chrono::milliseconds> timeout,
-                                             std::chrono::milliseconds default_timeout) const {
+std::chrono::milliseconds Arguments::timeout(
+    std::optional<std::chrono::milliseconds> timeout) const {
   if (timeout && *timeout <= std::chrono::milliseconds::zero()) {
     throw invalid(fmt::format("the timeout is {} ms", timeout->count()));
   }
-  return timeout.value_or(default_timeout);
+  return timeout.value_or(links_.timeout());
 }
 
 }  // namespace unisono::comm

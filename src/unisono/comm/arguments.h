@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -8,12 +9,26 @@
 #include <vector>
 
 #include "unisono/base/buffer.h"
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/links.h"
 #include "unisono/comm/refused_call.h"
 #include "unisono/engine/operation.h"
 
 namespace unisono::comm {
+
+/// An argument in messages: "in", or "out[3]". Made into text only for a message.
+struct ArgumentName {
+  // NOLINTNEXTLINE(google-explicit-constructor): most names are literals.
+  ArgumentName(const char* argument, std::size_t at = kWhole) : name(argument), index(at) {}
+
+  static constexpr std::size_t kWhole = SIZE_MAX;
+
+  const char* name;
+  std::size_t index;  ///< In a list, or kWhole.
+
+  [[nodiscard]] std::string text() const;
+};
 
 /// Checks the arguments of one call. All throw RefusedCall, whose text begins with this rank, the
 /// operation and the caller's label, and which ranks that wait for this one can see.
@@ -28,33 +43,32 @@ class Arguments {
   /// What the engine says of the operation.
   void check_operation(const engine::Operation& operation) const;
 
-  /// `name` is the argument's: "in", "out[3]".
-  void check_buffer(const Buffer& buffer, const std::string& name) const;
+  void check_buffer(const Buffer& buffer, ArgumentName name) const;
 
-  void check_dtype(const Buffer& buffer, const std::string& name, DType dtype) const;
+  void check_dtype(const Buffer& buffer, ArgumentName name, DType dtype) const;
 
-  void check_count(const Buffer& buffer, const std::string& name, std::int64_t count) const;
+  void check_count(const Buffer& buffer, ArgumentName name, std::int64_t count) const;
 
   void check_root(int root) const;
 
   /// A list has an entry for each rank, and each is a buffer of this dtype.
-  void check_list(std::span<const Buffer> list, const std::string& name, DType dtype) const;
+  void check_list(std::span<const Buffer> list, const char* name, DType dtype) const;
 
   /// A count for each rank, none negative.
   void check_counts(std::span<const std::int64_t> counts) const;
 
   /// If there are counts, the list's buffers are as large as they say.
   void check_list_counts(std::span<const Buffer> list,
-                         const std::string& name,
+                         const char* name,
                          std::span<const std::int64_t> counts) const;
 
   /// What only the root passes.
-  void check_absent(const Buffer& buffer, const std::string& name) const;
-  void check_absent(std::span<const Buffer> list, const std::string& name) const;
+  void check_absent(const Buffer& buffer, const char* name) const;
+  void check_absent(std::span<const Buffer> list, const char* name) const;
 
   /// A part of `whole` for each rank: of these counts, or of equal size if there are none.
   [[nodiscard]] std::vector<Buffer> blocks_of(const Buffer& whole,
-                                              const std::string& name,
+                                              const char* name,
                                               std::span<const std::int64_t> counts) const;
 
   /// The two are the same memory, or have no byte in common.
@@ -67,8 +81,13 @@ class Arguments {
                    int own_in,
                    int own_out) const;
 
-  [[nodiscard]] std::chrono::milliseconds timeout(std::optional<std::chrono::milliseconds> timeout,
-                                                  std::chrono::milliseconds default_timeout) const;
+  /// The caller's timeout, or the group's.
+  [[nodiscard]] std::chrono::milliseconds timeout(
+      std::optional<std::chrono::milliseconds> timeout) const;
+
+  [[nodiscard]] TimeLimit limit(std::optional<std::chrono::milliseconds> timeout) const {
+    return TimeLimit(this->timeout(timeout));
+  }
 
   [[nodiscard]] int rank() const { return rank_; }
 

@@ -36,8 +36,7 @@ void check_buffers(const Arguments& arguments,
                             std::to_string(like.size()) + " and " + std::to_string(buffers.size()));
   }
   for (std::size_t index = 0; index < buffers.size(); ++index) {
-    const std::string full_name = std::string(name) + "[" + std::to_string(index) + "]";
-    arguments.check_buffer(buffers[index], full_name);
+    const ArgumentName full_name(name, index);
     arguments.check_dtype(buffers[index], full_name, dtype_of(like));
     arguments.check_count(buffers[index], full_name, factor * like[index].count);
   }
@@ -74,16 +73,6 @@ engine::Operation operation_of(
           .label = std::move(label)};
 }
 
-template <class Options>
-void reduce_as(engine::Operation& operation, const Options& options) {
-  operation.descriptor.reduce = options.op.kind;
-  operation.descriptor.algorithm = options.algorithm;
-  operation.descriptor.detail =
-      detail_with(options.op, operation.descriptor.kind, operation.descriptor.detail);
-  operation.factor = options.op.factor;
-  operation.user = options.op.user;
-}
-
 }  // namespace
 
 Call all_reduce_coalesced_call(Links& links, Buffers buffers, const AllReduceOptions& options) {
@@ -92,10 +81,9 @@ Call all_reduce_coalesced_call(Links& links, Buffers buffers, const AllReduceOpt
   arguments.check_apart({}, buffers, -1, -1);
   engine::Operation operation =
       operation_of(OperationKind::kAllReduceCoalesced, buffers, buffers, buffers, options.label);
-  reduce_as(operation, options);
+  set_reduction(operation, options.op, options.algorithm);
   arguments.check_operation(operation);
-  return {.operation = std::move(operation),
-          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
+  return {.operation = std::move(operation), .limit = arguments.limit(options.timeout)};
 }
 
 Call all_gather_coalesced_call(Links& links,
@@ -109,7 +97,7 @@ Call all_gather_coalesced_call(Links& links,
   arguments.check_apart(without_own_blocks(arguments, ins, outs), outs, -1, -1);
   return {
       .operation = operation_of(OperationKind::kAllGatherCoalesced, ins, outs, outs, options.label),
-      .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
+      .limit = arguments.limit(options.timeout)};
 }
 
 Call reduce_scatter_coalesced_call(Links& links,
@@ -123,10 +111,9 @@ Call reduce_scatter_coalesced_call(Links& links,
   arguments.check_apart(ins, without_own_blocks(arguments, outs, ins), -1, -1);
   engine::Operation operation =
       operation_of(OperationKind::kReduceScatterCoalesced, ins, outs, ins, options.label);
-  reduce_as(operation, options);
+  set_reduction(operation, options.op, options.algorithm);
   arguments.check_operation(operation);
-  return {.operation = std::move(operation),
-          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
+  return {.operation = std::move(operation), .limit = arguments.limit(options.timeout)};
 }
 
 }  // namespace unisono::comm

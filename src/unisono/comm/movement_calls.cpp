@@ -41,8 +41,7 @@ void check_root_block(const Arguments& arguments,
   arguments.check_count(own, name, block.count);
 }
 
-Call all_gather_call(Links& links,
-                     const Arguments& arguments,
+Call all_gather_call(const Arguments& arguments,
                      const Buffer& in,
                      std::vector<Buffer> outs,
                      const AllGatherOptions& options) {
@@ -57,11 +56,10 @@ Call all_gather_call(Links& links,
                         .in = in,
                         .outs = std::move(outs),
                         .label = options.label},
-          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
+          .limit = arguments.limit(options.timeout)};
 }
 
-Call gather_call(Links& links,
-                 const Arguments& arguments,
+Call gather_call(const Arguments& arguments,
                  const Buffer& in,
                  std::vector<Buffer> outs,
                  const BlockSizes& sizes,
@@ -78,11 +76,10 @@ Call gather_call(Links& links,
                         .in = in,
                         .outs = std::move(outs),
                         .label = options.label},
-          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
+          .limit = arguments.limit(options.timeout)};
 }
 
-Call scatter_call(Links& links,
-                  const Arguments& arguments,
+Call scatter_call(const Arguments& arguments,
                   std::vector<Buffer> ins,
                   const Buffer& out,
                   const BlockSizes& sizes,
@@ -99,11 +96,10 @@ Call scatter_call(Links& links,
                         .out = out,
                         .ins = std::move(ins),
                         .label = options.label},
-          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
+          .limit = arguments.limit(options.timeout)};
 }
 
-Call all_to_all_call(Links& links,
-                     const Arguments& arguments,
+Call all_to_all_call(const Arguments& arguments,
                      std::vector<Buffer> ins,
                      std::vector<Buffer> outs,
                      std::int64_t count,
@@ -118,7 +114,7 @@ Call all_to_all_call(Links& links,
                         .ins = std::move(ins),
                         .outs = std::move(outs),
                         .label = options.label},
-          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
+          .limit = arguments.limit(options.timeout)};
 }
 
 }  // namespace
@@ -134,7 +130,7 @@ Call broadcast_call(Links& links, const Buffer& buffer, const BroadcastOptions& 
                         .in = buffer,
                         .out = buffer,
                         .label = options.label},
-          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
+          .limit = arguments.limit(options.timeout)};
 }
 
 Call all_gather_call(Links& links,
@@ -144,8 +140,7 @@ Call all_gather_call(Links& links,
   const Arguments arguments(links, "all_gather", options.label);
   arguments.check_buffer(in, "in");
   arguments.check_dtype(out, "out", in.dtype);
-  return all_gather_call(
-      links, arguments, in, arguments.blocks_of(out, "out", options.counts), options);
+  return all_gather_call(arguments, in, arguments.blocks_of(out, "out", options.counts), options);
 }
 
 Call all_gather_call(Links& links,
@@ -156,7 +151,7 @@ Call all_gather_call(Links& links,
   arguments.check_buffer(in, "in");
   arguments.check_list(outs, "out", in.dtype);
   arguments.check_list_counts(outs, "out", options.counts);
-  return all_gather_call(links, arguments, in, {outs.begin(), outs.end()}, options);
+  return all_gather_call(arguments, in, {outs.begin(), outs.end()}, options);
 }
 
 Call gather_call(Links& links, const Buffer& in, const Buffer& out, const GatherOptions& options) {
@@ -171,7 +166,7 @@ Call gather_call(Links& links, const Buffer& in, const Buffer& out, const Gather
     arguments.check_absent(out, "out");
   }
   const BlockSizes sizes = rooted_sizes(arguments, in, "in", options);
-  return gather_call(links, arguments, in, std::move(outs), sizes, options);
+  return gather_call(arguments, in, std::move(outs), sizes, options);
 }
 
 Call gather_call(Links& links,
@@ -189,7 +184,7 @@ Call gather_call(Links& links,
   }
   const BlockSizes sizes = options.counts.empty() ? BlockSizes{.total = kUneven}
                                                   : rooted_sizes(arguments, in, "in", options);
-  return gather_call(links, arguments, in, {outs.begin(), outs.end()}, sizes, options);
+  return gather_call(arguments, in, {outs.begin(), outs.end()}, sizes, options);
 }
 
 Call scatter_call(Links& links,
@@ -207,7 +202,7 @@ Call scatter_call(Links& links,
     arguments.check_absent(in, "in");
   }
   const BlockSizes sizes = rooted_sizes(arguments, out, "out", options);
-  return scatter_call(links, arguments, std::move(ins), out, sizes, options);
+  return scatter_call(arguments, std::move(ins), out, sizes, options);
 }
 
 Call scatter_call(Links& links,
@@ -225,7 +220,7 @@ Call scatter_call(Links& links,
   }
   const BlockSizes sizes = options.counts.empty() ? BlockSizes{.total = kUneven}
                                                   : rooted_sizes(arguments, out, "out", options);
-  return scatter_call(links, arguments, {ins.begin(), ins.end()}, out, sizes, options);
+  return scatter_call(arguments, {ins.begin(), ins.end()}, out, sizes, options);
 }
 
 Call all_to_all_call(Links& links,
@@ -242,8 +237,7 @@ Call all_to_all_call(Links& links,
   if (is_even) {
     arguments.check_count(out, "out", in.count);
   }
-  return all_to_all_call(links,
-                         arguments,
+  return all_to_all_call(arguments,
                          arguments.blocks_of(in, "in", options.in_counts),
                          arguments.blocks_of(out, "out", options.out_counts),
                          is_even ? in.count / arguments.world_size() : kUneven,
@@ -261,13 +255,13 @@ Call all_to_all_call(Links& links,
   arguments.check_list_counts(ins, "in", options.in_counts);
   arguments.check_list_counts(outs, "out", options.out_counts);
   return all_to_all_call(
-      links, arguments, {ins.begin(), ins.end()}, {outs.begin(), outs.end()}, kUneven, options);
+      arguments, {ins.begin(), ins.end()}, {outs.begin(), outs.end()}, kUneven, options);
 }
 
 Call barrier_call(Links& links, const BarrierOptions& options) {
   const Arguments arguments(links, "barrier", options.label);
   return {.operation = {.descriptor = {.kind = OperationKind::kBarrier}, .label = options.label},
-          .limit = TimeLimit(arguments.timeout(options.timeout, links.timeout()))};
+          .limit = arguments.limit(options.timeout)};
 }
 
 Call monitored_barrier_call(Links& links, const BarrierOptions& options) {

@@ -47,7 +47,7 @@ milliseconds check(const MessageCall& call,
   if (call.tag < 0) {
     throw arguments.invalid(fmt::format("the tag is {}; they begin with 0", call.tag));
   }
-  return arguments.timeout(timeout, links.timeout());
+  return arguments.timeout(timeout);
 }
 
 int run(comm::Links& links, const MessageCall& call, const std::optional<milliseconds>& timeout) {

@@ -17,27 +17,16 @@ namespace {
 
 using transport::OperationKind;
 
-// With what every reduction's options have. Throws what the engine says of it.
+// Throws what the engine says of the operation.
 template <class Options>
-Call make_call(Links& links,
-               const Arguments& arguments,
-               const Options& options,
-               engine::Operation operation) {
-  const TimeLimit limit(arguments.timeout(options.timeout, links.timeout()));
-  operation.descriptor.reduce = options.op.kind;
-  operation.descriptor.algorithm = options.algorithm;
-  operation.descriptor.detail =
-      detail_with(options.op, operation.descriptor.kind, operation.descriptor.detail);
-  operation.factor = options.op.factor;
-  operation.user = options.op.user;
-  operation.label = options.label;
-  arguments.check_operation(operation);
-  return {.operation = std::move(operation), .limit = limit};
+void complete(Call& call, const Arguments& arguments, const Options& options) {
+  set_reduction(call.operation, options.op, options.algorithm);
+  call.operation.label = options.label;
+  arguments.check_operation(call.operation);
 }
 
 // `in` is empty where the blocks lie apart.
-Call reduce_scatter_call(Links& links,
-                         const Arguments& arguments,
+Call reduce_scatter_call(const Arguments& arguments,
                          const Buffer& in,
                          std::vector<Buffer> ins,
                          const Buffer& out,
@@ -46,16 +35,16 @@ Call reduce_scatter_call(Links& links,
   arguments.check_count(out, "out", ins[static_cast<std::size_t>(rank)].count);
   arguments.check_apart(ins, std::span(&out, 1), rank, 0);
   const BlockSizes sizes = sizes_of(ins);
-  return make_call(links,
-                   arguments,
-                   options,
-                   {.descriptor = {.kind = OperationKind::kReduceScatter,
-                                   .dtype = out.dtype,
-                                   .count = sizes.total,
-                                   .detail = sizes.detail.pack()},
-                    .in = in,
-                    .out = out,
-                    .ins = std::move(ins)});
+  Call call{.operation = {.descriptor = {.kind = OperationKind::kReduceScatter,
+                                         .dtype = out.dtype,
+                                         .count = sizes.total,
+                                         .detail = sizes.detail.pack()},
+                          .in = in,
+                          .out = out,
+                          .ins = std::move(ins)},
+            .limit = arguments.limit(options.timeout)};
+  complete(call, arguments, options);
+  return call;
 }
 
 }  // namespace
@@ -69,13 +58,14 @@ Call all_reduce_call(Links& links,
   arguments.check_dtype(out, "out", in.dtype);
   arguments.check_count(out, "out", in.count);
   arguments.check_same_or_apart(in, out);
-  return make_call(
-      links,
-      arguments,
-      options,
-      {.descriptor = {.kind = OperationKind::kAllReduce, .dtype = in.dtype, .count = in.count},
-       .in = in,
-       .out = out});
+  Call call{.operation = {.descriptor = {.kind = OperationKind::kAllReduce,
+                                         .dtype = in.dtype,
+                                         .count = in.count},
+                          .in = in,
+                          .out = out},
+            .limit = arguments.limit(options.timeout)};
+  complete(call, arguments, options);
+  return call;
 }
 
 Call reduce_call(Links& links, const Buffer& in, const Buffer& out, const ReduceOptions& options) {
@@ -88,15 +78,15 @@ Call reduce_call(Links& links, const Buffer& in, const Buffer& out, const Reduce
     arguments.check_count(out, "out", in.count);
     arguments.check_same_or_apart(in, out);
   }
-  return make_call(links,
-                   arguments,
-                   options,
-                   {.descriptor = {.kind = OperationKind::kReduce,
-                                   .dtype = in.dtype,
-                                   .root = options.root,
-                                   .count = in.count},
-                    .in = in,
-                    .out = is_root ? out : Buffer{.dtype = in.dtype}});
+  Call call{.operation = {.descriptor = {.kind = OperationKind::kReduce,
+                                         .dtype = in.dtype,
+                                         .root = options.root,
+                                         .count = in.count},
+                          .in = in,
+                          .out = is_root ? out : Buffer{.dtype = in.dtype}},
+            .limit = arguments.limit(options.timeout)};
+  complete(call, arguments, options);
+  return call;
 }
 
 Call reduce_scatter_call(Links& links,
@@ -107,7 +97,7 @@ Call reduce_scatter_call(Links& links,
   arguments.check_buffer(out, "out");
   arguments.check_dtype(in, "in", out.dtype);
   return reduce_scatter_call(
-      links, arguments, in, arguments.blocks_of(in, "in", options.counts), out, options);
+      arguments, in, arguments.blocks_of(in, "in", options.counts), out, options);
 }
 
 Call reduce_scatter_call(Links& links,
@@ -118,7 +108,7 @@ Call reduce_scatter_call(Links& links,
   arguments.check_buffer(out, "out");
   arguments.check_list(ins, "in", out.dtype);
   arguments.check_list_counts(ins, "in", options.counts);
-  return reduce_scatter_call(links, arguments, {}, {ins.begin(), ins.end()}, out, options);
+  return reduce_scatter_call(arguments, {}, {ins.begin(), ins.end()}, out, options);
 }
 
 }  // namespace unisono::comm

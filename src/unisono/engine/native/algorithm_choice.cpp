@@ -111,7 +111,7 @@ Algorithm AlgorithmChoice::choose(const Operation& operation) {
   const collective::Receivers receivers = receivers_of(operation);
   Algorithm algorithm = operation.descriptor.algorithm;
   if (algorithm == Algorithm::kAuto) {
-    algorithm = chooser_.choose(receivers.kind, contribution_bytes(operation));
+    algorithm = cheapest(receivers.kind, contribution_bytes(operation));
     if (topology_.rank() == 0 && ranks_.logger().is_enabled(LogLevel::kDebug)) [[unlikely]] {
       explain(operation, receivers);
     }
@@ -119,6 +119,15 @@ Algorithm AlgorithmChoice::choose(const Operation& operation) {
   // Between nodes a rank that is owed one block only has no use for the others.
   const bool is_scattered = receivers.kind == collective::Receivers::Kind::kOwner;
   return is_scattered && topology_.n_nodes() > 1 ? Algorithm::kTwoShot : algorithm;
+}
+
+Algorithm AlgorithmChoice::cheapest(collective::Receivers::Kind receivers, std::int64_t n_bytes) {
+  if (last_.n_bytes != n_bytes || last_.receivers != receivers) {
+    last_ = {.receivers = receivers,
+             .n_bytes = n_bytes,
+             .algorithm = chooser_.choose(receivers, n_bytes)};
+  }
+  return last_.algorithm;
 }
 
 void AlgorithmChoice::explain(const Operation& operation, const collective::Receivers& receivers) {
@@ -154,6 +163,7 @@ void AlgorithmChoice::learn(OperationContext& context) {
     agreed_ = measure_links(context);
   }
   chooser_ = collective::Chooser(topology_, *agreed_, shm::kSlotBytes);
+  last_ = {};
   explained_.clear();
 }
 

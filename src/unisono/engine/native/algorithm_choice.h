@@ -47,6 +47,7 @@ class AlgorithmChoice {
   void learn(OperationContext& context);
 
  private:
+  [[nodiscard]] Algorithm cheapest(collective::Receivers::Kind receivers, std::int64_t n_bytes);
   void explain(const Operation& operation, const collective::Receivers& receivers);
 
   const collective::Topology& topology_;
@@ -56,6 +57,15 @@ class AlgorithmChoice {
   std::optional<LinkCosts> agreed_;
   const char* source_ = "not measured";
   collective::Chooser chooser_;
+
+  // What it chose last: most calls are like the one before.
+  struct Choice {
+    collective::Receivers::Kind receivers = collective::Receivers::Kind::kAll;
+    std::int64_t n_bytes = -1;
+    Algorithm algorithm = Algorithm::kAuto;
+  };
+
+  Choice last_;
   // Receivers and magnitudes of size that were explained.
   std::set<std::pair<collective::Receivers::Kind, int>> explained_;
 };

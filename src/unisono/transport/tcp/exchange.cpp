@@ -23,9 +23,6 @@ bool is_busy(const Connection* connection) {
 
 }  // namespace
 
-Exchange::Exchange(Mesh& mesh, const OperationTag& tag, transport::Patience& patience)
-    : mesh_(mesh), tag_(tag), patience_(patience) {}
-
 Connection& Exchange::connection(int rank) {
   const auto known = std::find_if(connections_.begin(), connections_.end(), [&](Connection* other) {
     return other->rank() == rank;

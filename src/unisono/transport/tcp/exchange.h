@@ -30,7 +30,8 @@ struct Incoming {
 class Exchange {
  public:
   /// Throws what Mesh::connection() throws.
-  Exchange(Mesh& mesh, const OperationTag& tag, transport::Patience& patience);
+  Exchange(Mesh& mesh, const OperationTag& tag, transport::Patience& patience)
+      : mesh_(mesh), tag_(tag), patience_(patience) {}
 
   /// Sends and receives all of it, at the same time.
   ///
