@@ -57,6 +57,12 @@ BlockSizes sizes_of(std::span<const std::int64_t> counts) {
 }
 
 BlockSizes sizes_of(std::span<const Buffer> blocks) {
+  const std::int64_t count = blocks.front().count;
+  const bool is_even = std::all_of(
+      blocks.begin(), blocks.end(), [&](const Buffer& block) { return block.count == count; });
+  if (is_even) {
+    return {.total = count * static_cast<std::int64_t>(blocks.size())};
+  }
   return sizes_of(transport::counts_of(blocks));
 }
 

@@ -204,6 +204,7 @@ void Arguments::check_apart(std::span<const Buffer> ins,
                             int own_in,
                             int own_out) const {
   std::vector<Extent> extents;
+  extents.reserve(ins.size() + outs.size());
   const auto add = [&](std::span<const Buffer> buffers, const char* name, bool is_output, int own) {
     for (int index = 0; index < static_cast<int>(buffers.size()); ++index) {
       const Buffer& buffer = buffers[static_cast<std::size_t>(index)];

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "unisono/collective/reduce_plan.h"
@@ -21,17 +22,19 @@ void broadcast_in_node(OperationContext& context, int root_local_rank) {
   const bool is_root = context.self() == root_local_rank;
   const std::span buffer(context.out_bytes(),
                          static_cast<std::size_t>(context.operation.out.n_bytes()));
-  LocalTransfers transfers;
+  LocalTransfers transfers(context.memory);
   transfers.is_one_sided = true;
   if (is_root) {
-    transfers.offers.push_back({buffer});
+    transfers.offers.emplace_back().push_back(buffer);
   }
   for (int peer = 0; peer < context.n_local(); ++peer) {
     transfers.offer_to.push_back(is_root ? 0 : -1);
-    const bool takes = peer == root_local_rank;
-    transfers.from.push_back(takes ? LocalTransfers::Sink{buffer} : LocalTransfers::Sink{});
+    LocalTransfers::Sink& from = transfers.from.emplace_back();
+    if (peer == root_local_rank) {
+      from.push_back(buffer);
+    }
   }
-  LocalExchange local(context, transfers);
+  LocalExchange local(context, std::move(transfers));
   local.show();
   context.enter();
   local.take();

@@ -1,7 +1,7 @@
 #include "unisono/engine/native/data_movement.h"
 
 #include <cstddef>
-#include <functional>
+#include <memory_resource>
 #include <optional>
 #include <span>
 #include <utility>
@@ -26,17 +26,18 @@ Sink bytes_of(const Buffer& buffer) {
 // What this rank gives each rank, and takes from it; nothing where the two have no part in each
 // other.
 struct Transfers {
-  explicit Transfers(int world_size)
-      : gives(static_cast<std::size_t>(world_size)), takes(static_cast<std::size_t>(world_size)) {}
+  explicit Transfers(const OperationContext& context)
+      : gives(static_cast<std::size_t>(context.topology.world_size()), &context.memory),
+        takes(gives.size(), &context.memory) {}
 
-  std::vector<std::optional<Source>> gives;
-  std::vector<std::optional<Sink>> takes;
+  std::pmr::vector<std::optional<Source>> gives;
+  std::pmr::vector<std::optional<Sink>> takes;
 };
 
 LocalTransfers local_part(const OperationContext& context,
                           const Transfers& transfers,
                           bool is_one_sided) {
-  LocalTransfers local;
+  LocalTransfers local(context.memory);
   local.is_one_sided = is_one_sided;
   for (const int rank : context.topology.local_ranks()) {
     const std::optional<Source>& gives = transfers.gives[static_cast<std::size_t>(rank)];
@@ -46,10 +47,13 @@ LocalTransfers local_part(const OperationContext& context,
                               local.offers.back().front().data() == gives->data() &&
                               local.offers.back().front().size() == gives->size();
     if (gives && !is_as_before) {
-      local.offers.push_back({*gives});
+      local.offers.emplace_back().push_back(*gives);
     }
     local.offer_to.push_back(gives ? static_cast<int>(local.offers.size()) - 1 : -1);
-    local.from.push_back(takes ? LocalTransfers::Sink{*takes} : LocalTransfers::Sink{});
+    LocalTransfers::Sink& from = local.from.emplace_back();
+    if (takes) {
+      from.push_back(*takes);
+    }
   }
   return local;
 }
@@ -119,10 +123,11 @@ void all_gather(OperationContext& context) {
   const collective::Topology& topology = context.topology;
   const bool is_one_node = topology.n_nodes() == 1;
   const auto n_local = static_cast<std::size_t>(topology.local_world_size());
-  LocalTransfers transfers{.offers = {{}},
-                           .offer_to = std::vector<int>(n_local, 0),
-                           .from = std::vector<LocalTransfers::Sink>(n_local),
-                           .is_ready = is_one_node};
+  LocalTransfers transfers(context.memory);
+  transfers.offers.resize(1);
+  transfers.offer_to.assign(n_local, 0);
+  transfers.from.resize(n_local);
+  transfers.is_ready = is_one_node;
   for (int block = 0; block < topology.world_size(); ++block) {
     const Buffer& out = operation.outs[static_cast<std::size_t>(block)];
     const int holder = holder_of(topology, block);
@@ -145,7 +150,7 @@ void all_gather(OperationContext& context) {
 
 void gather(OperationContext& context) {
   const auto root = static_cast<std::size_t>(context.operation.descriptor.root);
-  Transfers transfers(context.topology.world_size());
+  Transfers transfers(context);
   transfers.gives[root] = bytes_of(context.operation.in);
   for (std::size_t rank = 0; rank < context.operation.outs.size(); ++rank) {
     transfers.takes[rank] = bytes_of(context.operation.outs[rank]);
@@ -155,7 +160,7 @@ void gather(OperationContext& context) {
 
 void scatter(OperationContext& context) {
   const auto root = static_cast<std::size_t>(context.operation.descriptor.root);
-  Transfers transfers(context.topology.world_size());
+  Transfers transfers(context);
   transfers.takes[root] = bytes_of(context.operation.out);
   for (std::size_t rank = 0; rank < context.operation.ins.size(); ++rank) {
     transfers.gives[rank] = bytes_of(context.operation.ins[rank]);
@@ -164,7 +169,7 @@ void scatter(OperationContext& context) {
 }
 
 void all_to_all(OperationContext& context) {
-  Transfers transfers(context.topology.world_size());
+  Transfers transfers(context);
   for (std::size_t rank = 0; rank < context.operation.ins.size(); ++rank) {
     transfers.gives[rank] = bytes_of(context.operation.ins[rank]);
     transfers.takes[rank] = bytes_of(context.operation.outs[rank]);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory_resource>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -30,7 +31,7 @@ constexpr std::int64_t kMostForMany = 128 << 10;
 constexpr std::int64_t kMostOneSided = 1 << 20;
 
 template <class Bytes>
-std::int64_t n_bytes_of(const std::vector<Bytes>& pieces) {
+std::int64_t n_bytes_of(const std::pmr::vector<Bytes>& pieces) {
   return std::accumulate(
       pieces.begin(), pieces.end(), std::int64_t{0}, [](std::int64_t sum, const Bytes& piece) {
         return sum + static_cast<std::int64_t>(piece.size());
@@ -40,7 +41,7 @@ std::int64_t n_bytes_of(const std::vector<Bytes>& pieces) {
 // Calls `visit(part, at)` for the parts of `pieces` that make up bytes begin, ..., begin + n - 1;
 // `at` counts from begin.
 template <class Bytes, class Visit>
-void for_each_part(const std::vector<Bytes>& pieces,
+void for_each_part(const std::pmr::vector<Bytes>& pieces,
                    std::int64_t begin,
                    std::int64_t n_bytes,
                    Visit visit) {
@@ -110,15 +111,17 @@ bool stays(Exposure exposure) {
 }  // namespace
 
 LocalExchange::LocalExchange(OperationContext& context, LocalTransfers transfers)
-    : context_(context), transfers_(std::move(transfers)) {
+    : context_(context),
+      transfers_(std::move(transfers)),
+      offer_bytes_(&context.memory),
+      offer_offsets_(transfers_.offers.size(), 0, &context.memory) {
   for (const LocalTransfers::Source& offer : transfers_.offers) {
     offer_bytes_.push_back(n_bytes_of(offer));
   }
-  offer_offsets_.assign(transfers_.offers.size(), 0);
 }
 
 void LocalExchange::show() {
-  std::vector<int> offers;
+  std::pmr::vector<int> offers(&context_.memory);
   for (int offer = 0; offer < static_cast<int>(transfers_.offers.size()); ++offer) {
     if (is_for_others(offer)) {
       offers.push_back(offer);
@@ -151,7 +154,7 @@ bool LocalExchange::is_for_others(int offer) const {
 }
 
 // Rather than read out of the process.
-bool LocalExchange::is_better_staged(const std::vector<int>& offers, std::int64_t n_bytes) const {
+bool LocalExchange::is_better_staged(std::span<const int> offers, std::int64_t n_bytes) const {
   if (context_.peers.is_forced()) {
     return false;
   }
@@ -161,7 +164,7 @@ bool LocalExchange::is_better_staged(const std::vector<int>& offers, std::int64_
          (transfers_.is_one_sided && n_bytes > kMostOneSided);
 }
 
-Exposure LocalExchange::choose_exposure(const std::vector<int>& offers) {
+Exposure LocalExchange::choose_exposure(std::span<const int> offers) {
   std::int64_t total = 0;
   std::int64_t largest = 0;
   for (const int offer : offers) {

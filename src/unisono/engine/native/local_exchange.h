@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -13,12 +14,15 @@ namespace unisono::engine {
 /// What this rank gives the ranks of its node, and takes from them. Bytes that lie in several
 /// places count as one after the other.
 struct LocalTransfers {
-  using Source = std::vector<std::span<const std::byte>>;
-  using Sink = std::vector<std::span<std::byte>>;
+  using Source = std::pmr::vector<std::span<const std::byte>>;
+  using Sink = std::pmr::vector<std::span<std::byte>>;
 
-  std::vector<Source> offers;
-  std::vector<int> offer_to;  ///< By local rank: which of `offers` is for it, or -1.
-  std::vector<Sink> from;     ///< By local rank; as large as what that rank gives this one.
+  explicit LocalTransfers(std::pmr::memory_resource& memory)
+      : offers(&memory), offer_to(&memory), from(&memory) {}
+
+  std::pmr::vector<Source> offers;
+  std::pmr::vector<int> offer_to;  ///< By local rank: which of `offers` is for it, or -1.
+  std::pmr::vector<Sink> from;     ///< By local rank; as large as what that rank gives this one.
   /// Whether the bytes of `offers` are there when show() is called, not only when take() is.
   bool is_ready = true;
   /// Some ranks only give, or only take.
@@ -45,8 +49,8 @@ class LocalExchange {
   void describe_offers();
   [[nodiscard]] bool is_for_others(int offer) const;
   [[nodiscard]] int n_takers(int offer) const;
-  [[nodiscard]] bool is_better_staged(const std::vector<int>& offers, std::int64_t n_bytes) const;
-  [[nodiscard]] shm::Exposure choose_exposure(const std::vector<int>& offers);
+  [[nodiscard]] bool is_better_staged(std::span<const int> offers, std::int64_t n_bytes) const;
+  [[nodiscard]] shm::Exposure choose_exposure(std::span<const int> offers);
   void check_sizes() const;
   void take_at_once(int giver);
   void stage(std::int64_t window);
@@ -62,8 +66,8 @@ class LocalExchange {
 
   OperationContext& context_;
   LocalTransfers transfers_;
-  std::vector<std::int64_t> offer_bytes_;
-  std::vector<std::int64_t> offer_offsets_;
+  std::pmr::vector<std::int64_t> offer_bytes_;
+  std::pmr::vector<std::int64_t> offer_offsets_;
 };
 
 }  // namespace unisono::engine

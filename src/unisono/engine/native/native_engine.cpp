@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory_resource>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,6 +48,9 @@ constexpr int kYields = 200;
 
 // A rank that was not waited for may have gone on by so many calls when it first waits.
 constexpr std::size_t kRememberedCalls = 64;
+
+// Of some ten ranks. Beyond that the heap's cost is lost in the work.
+constexpr std::size_t kOperationBytes = 4096;
 
 // Time for the peers to read why this rank gave up.
 constexpr std::chrono::milliseconds kAbortLinger{250};
@@ -228,6 +234,8 @@ void NativeEngine::carry_out(const Operation& operation,
   const tcp::OperationTag tag{.sequence = operation.sequence,
                               .descriptor = operation.descriptor,
                               .blocks = agreed_blocks(called)};
+  std::array<std::byte, kOperationBytes> storage;
+  std::pmr::monotonic_buffer_resource memory(storage.data(), storage.size());
   OperationContext context{.operation = operation,
                            .called = called,
                            .topology = parts_.topology,
@@ -239,7 +247,8 @@ void NativeEngine::carry_out(const Operation& operation,
                            .peers = peers_,
                            .scratch = scratch_,
                            .inputs = inputs_,
-                           .outputs = outputs_};
+                           .outputs = outputs_,
+                           .memory = memory};
   try {
     run(context);
     parts_.board.note_finished(operation.sequence);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct OperationContext {
   std::vector<std::byte>& scratch;
   std::vector<kernels::ReduceInput>& inputs;
   std::vector<void*>& outputs;
+  /// For what small operations note down until they end.
+  std::pmr::memory_resource& memory;
 
   /// Shows this rank's card, waits for those of the node's ranks, and checks that all called the
   /// same.
