@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
@@ -267,6 +269,25 @@ TEST(AllReduce, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
     group.all_reduce(good);
     EXPECT_EQ(values.front(), 2.0F);
   });
+}
+
+TEST(AllReduce, WhatAUsersFunctionThrowsNamesTheRankTheOperationAndTheFunction) {
+  const ReduceOp broken =
+      user_reduction({.combine = [](const void*, const void*, void*, std::int64_t) -> void {
+                        throw std::runtime_error("no luck today");
+                      },
+                      .name = "largest norm"});
+  for (const test::World& world : {one_node(2), test::World{.nodes = {"a", "b"}}}) {
+    const auto errors = test::errors_of_ranks(world, [&](ProcessGroup& group) {
+      std::vector<float> values(3);
+      group.all_reduce(as_buffer(std::span(values)), {.op = broken});
+      group.barrier();
+    });
+    EXPECT_THAT(errors,
+                ::testing::Contains(::testing::ContainsRegex(
+                    "^\\[rank [01]/2\\] all_reduce #1 \\(f32\\[3\\], user [0-9a-f]+\\): "
+                    "the function of reduction \"largest norm\" threw: no luck today")));
+  }
 }
 
 }  // namespace

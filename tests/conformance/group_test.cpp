@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -69,6 +70,38 @@ TEST(Group, ATimeoutNamesTheAbsentRank) {
     });
     EXPECT_THAT(errors[0], HasSubstr("rank 1 (pid"));
     EXPECT_THAT(errors[2], HasSubstr("rank 1 (pid"));
+  }
+}
+
+// Nobody else has a reason to tell: who gives up, and who hears of it, does not wait for one.
+TEST(Group, OneRanksTimeoutEndsTheCallSoonOnAllThatWait) {
+  constexpr std::chrono::milliseconds kTimeout(300);
+  for (const World& world : kLayouts) {
+    std::promise<void> over;
+    const std::shared_future<void> is_over = over.get_future().share();
+    std::atomic<int> n_failed = 0;
+    std::atomic<std::chrono::milliseconds> longest{};
+    (void)errors_of_ranks(world, [&](ProcessGroup& group) {
+      group.barrier();
+      if (group.rank() == 1) {
+        is_over.wait();
+        return;
+      }
+      const auto begin = std::chrono::steady_clock::now();
+      try {
+        group.barrier({.timeout = group.rank() == 0 ? kTimeout : std::chrono::seconds(30)});
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+        const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(
+            std::chrono::steady_clock::now() - begin);
+        longest = std::max(longest.load(), time);
+        if (++n_failed == 2) {
+          over.set_value();
+        }
+        throw;
+      }
+    });
+    EXPECT_LT(longest.load(), kTimeout + std::chrono::milliseconds(400));
   }
 }
 

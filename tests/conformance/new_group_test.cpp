@@ -30,6 +30,7 @@ using test::run_ranks;
 using test::sum_of;
 using test::World;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 TEST(NewGroup, ItsMembersSumAmongThemselvesAndTheOthersGetNone) {
@@ -209,6 +210,24 @@ TEST(NewGroup, ItsErrorsGiveTheJobsRanks) {
     group.barrier();
   });
   EXPECT_THAT(errors[2], HasSubstr("rank 3 (pid"));
+}
+
+// In an order that is not the job's.
+TEST(NewGroup, AMismatchGivesTheJobsRanks) {
+  for (const World& world : {one_node(3), World{.nodes = {"a", "b", "c"}}}) {
+    const auto errors = errors_of_ranks(world, [](ProcessGroup& group) {
+      const auto inner = group.split(group.rank() == 0 ? -1 : 0, -group.rank());
+      if (inner != nullptr) {
+        std::vector<float> values(group.rank() == 1 ? 3 : 4);
+        inner->all_reduce(as_buffer(std::span(values)));
+      }
+    });
+    for (const int rank : {1, 2}) {
+      EXPECT_THAT(errors[static_cast<std::size_t>(rank)],
+                  AllOf(ContainsRegex("(rank 1 \\(pid [^)]*\\)|this rank) called .*f32\\[3\\]"),
+                        ContainsRegex("(rank 2 \\(pid [^)]*\\)|this rank) called .*f32\\[4\\]")));
+    }
+  }
 }
 
 TEST(NewGroup, OutlivesTheGroupItCameFrom) {

@@ -46,7 +46,7 @@ struct Times {
 Times kill_once(const Death& death) {
   std::string roles(death.nodes.size(), 'b');
   roles[death.victim] = 'w';
-  Job job({.world_size = 3,
+  Job job({.world_size = static_cast<int>(death.nodes.size()),
            .mode = {death.mode, death.mode == "meet" ? roles : "private"},
            .nodes = death.nodes});
   job.start_all();
@@ -102,6 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Death{"TheStoresHost", "stream", {"a", "a", "b"}, 0},
                       Death{"TheStoresHostOfAlternatingNodes", "stream", {"a", "b", "a"}, 0},
                       Death{"TheStoresHostOfThreeNodes", "stream", {"a", "b", "c"}, 0},
+                      Death{"ANeighbourFarFromTheStore", "stream", {"a", "a", "b", "b"}, 3},
                       Death{"AloneOnItsNode", "stream", {"a", "b", "a"}, 1},
                       Death{"TheStoresHostBeforeItsFirstOperation", "meet", {"a", "b", "c"}, 0},
                       Death{"BeforeItsFirstOperation", "meet", {"a", "a", "b"}, 2}),

@@ -31,12 +31,15 @@ std::string reason_in(const std::string& line) {
 FailureLog::FailureLog(SideStore& store, const std::string& prefix, int rank)
     : store_(store), key_(prefix + "/failures"), rank_(rank) {}
 
-void FailureLog::publish(const Error& error) noexcept {
+void FailureLog::publish(const Error& error, bool will_read) noexcept {
   const std::shared_ptr<store::Store> store = store_.try_open();
   if (store == nullptr) {
     return;  // Then the ends of the connections have to say it.
   }
   try {
+    if (!will_read) {
+      note_read(*store);
+    }
     const std::int64_t number = store->add(key_ + "/n", 1);
     store->set(key_of(number), fmt::format("{}\t{}", rank_, error.what()));
   } catch (const std::exception&) {
@@ -49,9 +52,9 @@ void FailureLog::publish(const Error& error) noexcept {
 std::string FailureLog::read_others(const std::string& known, Deadline deadline) noexcept {
   std::string reasons = read(known, deadline);
   const std::shared_ptr<store::Store> store = store_.try_open();
-  if (!reasons.empty() && store != nullptr) {
+  if (store != nullptr) {
     try {
-      store->set(read_key_of(std::to_string(rank_)), "");
+      note_read(*store);
     } catch (const std::exception&) {
       store_.give_up();
     }
@@ -68,19 +71,22 @@ std::string FailureLog::read(const std::string& known,
   const std::shared_ptr<store::Store> store = store_.try_open();
   const std::string own_prefix = fmt::format("{}\t", rank_);
   std::string reasons;
+  bool has_heard = false;
   try {
     for (std::int64_t number = 1; store != nullptr; ++number) {
       // Those that are there already come with the first.
-      const bool waits = deadline && reasons.empty();
-      const std::optional<std::string> line =
-          waits ? store->get(key_of(number), *deadline) : store->try_get(key_of(number));
+      const std::optional<std::string> line = deadline && !has_heard
+                                                  ? store->get(key_of(number), *deadline)
+                                                  : store->try_get(key_of(number));
       if (!line) {
         break;
       }
+      if (line->starts_with(own_prefix)) {
+        continue;
+      }
+      has_heard = true;
       const std::string reason = reason_in(*line);
-      const bool is_new =
-          known.find(reason) == std::string::npos && reasons.find(reason) == std::string::npos;
-      if (!line->starts_with(own_prefix) && is_new) {
+      if (known.find(reason) == std::string::npos && reasons.find(reason) == std::string::npos) {
         reasons += (reasons.empty() ? "" : "; ") + reason;
       }
     }
@@ -114,6 +120,10 @@ void FailureLog::wait_for_readers(std::chrono::milliseconds patience) noexcept {
   } catch (const std::exception&) {
     return;
   }
+}
+
+void FailureLog::note_read(store::Store& store) const {
+  store.set(read_key_of(std::to_string(rank_)), "");
 }
 
 std::string FailureLog::read_key_of(const std::string& rank) const {

@@ -18,28 +18,30 @@ class FailureLog {
   /// `store` outlives it.
   FailureLog(SideStore& store, const std::string& prefix, int rank);
 
-  /// Writes this rank's reason down. Does nothing when the store is gone.
-  void publish(const Error& error) noexcept;
+  /// Writes this rank's reason down, and whether it is to read those of others. Does nothing when
+  /// the store is gone.
+  void publish(const Error& error, bool will_read) noexcept;
 
-  /// What other ranks wrote and `known` does not say yet, waiting until `deadline` for the first of
-  /// it; "" when there is nothing or the store is gone.
+  /// What other ranks wrote and `known` does not say yet, waiting until `deadline` for the first to
+  /// write; "" when there is nothing or the store is gone.
   [[nodiscard]] std::string read_others(const std::string& known, Deadline deadline) noexcept;
 
   /// What other ranks have written so far; "" when there is nothing or the store is gone.
   [[nodiscard]] std::string look() const noexcept;
 
   /// For the rank that serves the store, before it may end: waits up to `patience` until those that
-  /// wrote a reason have read.
+  /// wrote a reason, and are to read, have read.
   void wait_for_readers(std::chrono::milliseconds patience) noexcept;
 
  private:
-  // What others wrote and `known` does not say, as far as it can be read. The first of it is waited
-  // for until `deadline`, if there is one.
+  // What others wrote and `known` does not say, as far as it can be read. The first other is waited
+  // for until `deadline`, if there is one: who says no more than is known shows that it is all.
   [[nodiscard]] std::string read(const std::string& known,
                                  std::optional<Deadline> deadline) const noexcept;
   // Where the reason that was written as the `number`th lies, from 1.
   [[nodiscard]] std::string key_of(std::int64_t number) const;
-  // There once the rank has read.
+  void note_read(store::Store& store) const;
+  // There once the rank has read, or is not to.
   [[nodiscard]] std::string read_key_of(const std::string& rank) const;
 
   SideStore& store_;

@@ -43,6 +43,9 @@ namespace {
 // What another rank has to say of a failure comes soon after it, or not at all.
 constexpr std::chrono::milliseconds kExplainTimeout{500};
 
+// Ranks that have waited for each other give up at about the same time.
+constexpr std::chrono::milliseconds kTimeoutsApart{100};
+
 // The watcher is a thread of this process.
 constexpr std::chrono::milliseconds kWatcherTimeout{100};
 
@@ -266,20 +269,21 @@ void Links::fail(const Error& error) noexcept {
   if (std::exchange(has_told_, true)) {
     return;
   }
-  publish(error);
+  publish(error, false);
   engine_->abort(error);
   messenger_->abort(error);
   job_.tell_peers(setup_.roster, [&] { return tcp::encode_abort(setup_.number, error); });
 }
 
-void Links::publish(const Error& error) noexcept {
+void Links::publish(const Error& error, bool will_read) noexcept {
   if (topology_.n_nodes() > 1 && !has_published_.exchange(true)) {
-    failures_.publish(error);
+    failures_.publish(error, will_read);
   }
 }
 
 Error Links::explain(const Error& error) noexcept {
-  const Deadline deadline = Deadline::after(kExplainTimeout);
+  const bool is_timeout = error.code() == ErrorCode::kTimeout;
+  const Deadline deadline = Deadline::after(is_timeout ? kTimeoutsApart : kExplainTimeout);
   // Who finds a rank of its node gone may have come upon one that gave up because of another: the
   // watcher hears the reason at the same time.
   const bool has_local_peers = topology_.local_world_size() > 1;
@@ -291,8 +295,9 @@ Error Links::explain(const Error& error) noexcept {
   if (topology_.n_nodes() == 1) {
     return error;
   }
-  publish(error);
-  if (error.code() != ErrorCode::kPeerLost && error.code() != ErrorCode::kTimeout) {
+  const bool may_be_anothers = is_timeout || error.code() == ErrorCode::kPeerLost;
+  publish(error, may_be_anothers);
+  if (!may_be_anothers) {
     return error;
   }
   const std::string others = failures_.read_others(error.what(), deadline);

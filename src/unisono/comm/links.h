@@ -97,7 +97,7 @@ class Links {
  private:
   // Makes waits look again. Any thread.
   void wake() const;
-  void publish(const Error& error) noexcept;
+  void publish(const Error& error, bool will_read) noexcept;
 
   // Asks a late rank what it does.
   void ask(int rank) noexcept;

@@ -239,10 +239,10 @@ void LocalExchange::check_sizes() const {
       const std::int64_t taken = context_.board.offer(to, from, sequence).n_bytes_taken;
       if (given != taken) {
         throw Error(ErrorCode::kMismatch,
-                    fmt::format("rank {} gives {} elements to rank {}, which takes {}",
-                                context_.rank_at(from),
+                    fmt::format("{} gives {} elements to {}, which takes {}",
+                                context_.ranks.describe(context_.rank_at(from)),
                                 given / context_.element_bytes(),
-                                context_.rank_at(to),
+                                context_.ranks.describe(context_.rank_at(to)),
                                 taken / context_.element_bytes()));
       }
     }

@@ -38,6 +38,7 @@
 #include "unisono/transport/patience.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/tcp/connection.h"
+#include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::engine {
 namespace {
@@ -66,11 +67,13 @@ class OperationReporter final : public transport::WaitReporter {
   OperationReporter(const Operation& operation,
                     const collective::Topology& topology,
                     const RankStatus& ranks,
+                    const tcp::Mesh& mesh,
                     Whereabouts& whereabouts,
                     std::span<const CallRecord> calls)
       : operation_(operation),
         topology_(topology),
         ranks_(ranks),
+        mesh_(mesh),
         whereabouts_(whereabouts),
         calls_(calls) {}
 
@@ -91,6 +94,9 @@ class OperationReporter final : public transport::WaitReporter {
   void look_into(std::span<const int> late_ranks) const override {
     if (topology_.n_nodes() == 1) {
       return;
+    }
+    for (tcp::Connection* const connection : mesh_.open_connections()) {
+      connection->look_for_abort();
     }
     whereabouts_.tell(calls_);
     for (const int rank : late_ranks) {
@@ -139,6 +145,7 @@ class OperationReporter final : public transport::WaitReporter {
   const Operation& operation_;
   const collective::Topology& topology_;
   const RankStatus& ranks_;
+  const tcp::Mesh& mesh_;
   Whereabouts& whereabouts_;
   std::span<const CallRecord> calls_;
 };
@@ -229,7 +236,7 @@ void NativeEngine::carry_out(const Operation& operation,
     remember(operation);
   }
   const OperationReporter reporter(
-      called, parts_.topology, parts_.ranks, parts_.whereabouts, calls_);
+      called, parts_.topology, parts_.ranks, parts_.mesh, parts_.whereabouts, calls_);
   transport::Patience patience(limit, parts_.stall, parts_.failure, reporter);
   const tcp::OperationTag tag{.sequence = operation.sequence,
                               .descriptor = operation.descriptor,
@@ -239,6 +246,7 @@ void NativeEngine::carry_out(const Operation& operation,
   OperationContext context{.operation = operation,
                            .called = called,
                            .topology = parts_.topology,
+                           .ranks = parts_.ranks,
                            .board = parts_.board,
                            .exchange = tcp::Exchange(parts_.mesh, tag, patience),
                            .mode = caller == Caller::kUser ? user_mode_ : progress_mode_,
@@ -255,6 +263,8 @@ void NativeEngine::carry_out(const Operation& operation,
   } catch (const Error& error) {
     // What another thread knew first is the cause.
     throw reporter.complete(parts_.failure.is_set() ? parts_.failure.error() : error);
+  } catch (const std::exception& error) {
+    throw reporter.complete({ErrorCode::kInternal, error.what()});  // Out of memory, say.
   }
 }
 

@@ -1,7 +1,5 @@
 #include "unisono/engine/native/operation_context.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -81,7 +79,7 @@ Error OperationContext::mismatch() {
   const bool has_counts = transport::may_differ_in_blocks(first, other) && share_counts();
   const auto known = [&](int local_rank, const transport::Descriptor& descriptor) {
     return transport::KnownCall{
-        .who = fmt::format("rank {}", rank_at(local_rank)),
+        .who = ranks.describe(rank_at(local_rank)),
         .sequence = operation.sequence,
         .descriptor = descriptor,
         .counts = has_counts ? shared_counts(local_rank) : std::vector<std::int64_t>()};

@@ -10,6 +10,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/native/peer_memory.h"
+#include "unisono/engine/native/rank_status.h"
 #include "unisono/engine/operation.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/kernels/reduce_tree.h"
@@ -24,6 +25,7 @@ struct OperationContext {
   const Operation& operation;
   const Operation& called;  ///< As the rank called it, before it was coalesced.
   const collective::Topology& topology;
+  const RankStatus& ranks;
   shm::Board& board;
   tcp::Exchange exchange;
   shm::WaitMode mode;
@@ -67,7 +69,7 @@ struct OperationContext {
   /// This rank's index among those of its node.
   [[nodiscard]] int self() const { return board.local_rank(); }
 
-  /// The rank with this index on this node.
+  /// The group's rank with this index on this node.
   [[nodiscard]] int rank_at(int local_rank) const {
     return topology.local_ranks()[static_cast<std::size_t>(local_rank)];
   }

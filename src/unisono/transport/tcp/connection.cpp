@@ -171,6 +171,30 @@ bool Connection::progress_receives() {
   return has_moved;
 }
 
+bool Connection::may_tell_abort() const {
+  return !has_ended_ && !is_sending() && !is_receiving() &&
+         (!frame_ || frame_->kind == FrameKind::kAbort);
+}
+
+void Connection::look_for_abort() {
+  while (may_tell_abort()) {
+    const std::span<std::byte> rest =
+        frame_ ? std::span(control_).subspan(n_received_) : std::span(header_).subspan(n_header_);
+    if (frame_ && rest.empty()) {
+      finish_control_frame(*frame_);
+    }
+    const net::IoResult result = net::read_some(socket_.get(), rest);
+    if (result.status == net::IoStatus::kWouldBlock) {
+      return;
+    }
+    has_ended_ = result.status != net::IoStatus::kDone;
+    (frame_ ? n_received_ : n_header_) += has_ended_ ? 0 : result.n_bytes;
+    if (!frame_ && n_header_ == kFrameBytes) {
+      take_header();
+    }
+  }
+}
+
 std::size_t Connection::receive_some(std::span<std::byte> into) {
   const net::IoResult result = net::read_some(socket_.get(), into);
   switch (result.status) {

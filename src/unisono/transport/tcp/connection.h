@@ -64,6 +64,13 @@ class Connection {
   /// left what it was sent without an answer for kLivenessTimeout.
   void check_answers();
 
+  /// Whether the peer may still tell, where nothing is due from it, that it gave up: its end has
+  /// not been read, and no data of a later operation lies before it.
+  [[nodiscard]] bool may_tell_abort() const;
+
+  /// Where nothing is due: throws the peer's own error if it has aborted.
+  void look_for_abort();
+
   /// Tells the peer why this side's group failed, if a frame can still begin; then ends the
   /// connection. Does not block, does not throw.
   void abort(const Error& reason) noexcept;
@@ -113,6 +120,7 @@ class Connection {
   std::size_t n_received_ = 0;               // Of the frame's payload.
   std::vector<std::byte> control_;           // Payload of a control frame.
   std::uint32_t receive_step_ = 0;
+  bool has_ended_ = false;  // Nothing more comes, and nothing was due.
 };
 
 }  // namespace unisono::tcp

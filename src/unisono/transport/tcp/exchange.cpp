@@ -71,6 +71,8 @@ void Exchange::move_all() {
   }
 }
 
+// Also hears of ranks whose part is done, and that have given up since: for those that this one
+// waits for they would not come either.
 void Exchange::wait() {
   patience_.check([this] { return late_ranks(); });
   std::vector<pollfd> polls{{.fd = mesh_.wakeup_fd(), .events = POLLIN, .revents = 0}};
@@ -82,10 +84,23 @@ void Exchange::wait() {
       polls.push_back({.fd = connection->fd(), .events = static_cast<short>(events), .revents = 0});
     }
   }
+  std::vector<Connection*> idle;
+  const std::size_t n_busy = polls.size();
+  for (Connection* const connection : mesh_.open_connections()) {
+    if (connection->may_tell_abort()) {
+      idle.push_back(connection);
+      polls.push_back({.fd = connection->fd(), .events = POLLRDHUP, .revents = 0});
+    }
+  }
   const Deadline next_look = earlier(patience_.next_check(), Deadline::after(kLivenessLook));
   (void)::poll(polls.data(), polls.size(), next_look.poll_timeout_ms());
   if (polls.front().revents != 0) {
     mesh_.clear_wakeups();
+  }
+  for (std::size_t index = 0; index < idle.size(); ++index) {
+    if (polls[n_busy + index].revents != 0) {
+      idle[index]->look_for_abort();
+    }
   }
 }
 
