@@ -1,50 +1,25 @@
 #include "multiprocess/cabled_namespaces.h"
 
-#include <unistd.h>
-
 #include <string>
-#include <vector>
 
-#include "multiprocess/spawn.h"
+#include "multiprocess/network_namespaces.h"
 
 namespace unisono::test {
-namespace {
 
-// `ip` with arguments; its complaint, or "" after success.
-std::string ip(const std::string& arguments) {
-  Processes processes;
-  (void)processes.start({"sh", "-c", "ip " + arguments});
-  const std::vector<ProcessResult> results = processes.finish();
-  return results[0].exit_code == 0 ? "" : "ip " + arguments + ": " + results[0].err;
-}
-
-}  // namespace
-
-CabledNamespaces::CabledNamespaces() {
-  add("netns add " + name(0));
-  add("netns add " + name(1));
+CabledNamespaces::CabledNamespaces() : NetworkNamespaces(2) {
   for (const std::string cable : {"first", "second"}) {
-    add("link add " + cable + " netns " + name(0) + " type veth peer name " + cable + " netns " +
-        name(1));
+    make("link add " + cable + " netns " + name(0) + " type veth peer name " + cable + " netns " +
+         name(1));
   }
   for (int i = 0; i < 2; ++i) {
     const std::string end = std::to_string(i + 1);
-    add("-n " + name(i) + " address add " + address(i) + "/24 dev first");
-    add("-n " + name(i) + " address add 10.213.78." + end + "/24 dev second");
-    add("-n " + name(i) + " address add fd00:213::" + end + "/64 dev second nodad");
-    for (const std::string device : {"first", "second", "lo"}) {
-      add("-n " + name(i) + " link set " + device + " up");
+    make("-n " + name(i) + " address add " + address(i) + "/24 dev first");
+    make("-n " + name(i) + " address add 10.213.78." + end + "/24 dev second");
+    make("-n " + name(i) + " address add fd00:213::" + end + "/64 dev second nodad");
+    for (const std::string device : {"first", "second"}) {
+      make("-n " + name(i) + " link set " + device + " up");
     }
   }
-}
-
-CabledNamespaces::~CabledNamespaces() {
-  (void)ip("netns del " + name(0));
-  (void)ip("netns del " + name(1));
-}
-
-std::string CabledNamespaces::name(int i) {
-  return "unisono-test-" + std::to_string(::getpid()) + (i == 0 ? "a" : "b");
 }
 
 std::string CabledNamespaces::address(int i) {
@@ -66,12 +41,6 @@ std::string CabledNamespaces::filter(const std::string& to) {
   const std::string problem = ip("-n " + name(0) + " route add blackhole " + to);
   return problem.empty() ? ip("-n " + name(1) + " route add " + to + " via " + address(0))
                          : problem;
-}
-
-void CabledNamespaces::add(const std::string& arguments) {
-  if (problem_.empty()) {
-    problem_ = ip(arguments);
-  }
 }
 
 }  // namespace unisono::test

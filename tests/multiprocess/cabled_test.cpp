@@ -1,26 +1,12 @@
 #include "multiprocess/cabled_test.h"
 
-#include <unistd.h>
-
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "multiprocess/cabled_namespaces.h"
 #include "multiprocess/spawn.h"
 
 namespace unisono::test {
-
-void CabledTest::SetUp() {
-  if (::geteuid() != 0) {
-    GTEST_SKIP() << "network namespaces take root";
-  }
-  namespaces_.emplace();
-  if (!namespaces_->problem().empty()) {
-    GTEST_SKIP() << "no network namespaces here: " << namespaces_->problem();
-  }
-}
 
 void CabledTest::start_ranks(Processes& processes,
                              const std::string& program,

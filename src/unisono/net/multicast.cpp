@@ -5,8 +5,10 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,6 +50,33 @@ int set_option(int fd, int level, int name, const T& value) {
 int hear_own_interfaces_alone(int fd, int family) {
   return family == AF_INET ? set_option(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0)
                            : set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+}
+
+// Each packet then says through which interface it came.
+int tell_interfaces(int fd, int family) {
+  return family == AF_INET ? set_option(fd, IPPROTO_IP, IP_PKTINFO, 1)
+                           : set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+}
+
+template <class T>
+T content_of(cmsghdr& part) {
+  T content{};
+  std::memcpy(&content, CMSG_DATA(&part), sizeof content);
+  return content;
+}
+
+// 0 if the message does not tell.
+unsigned interface_of(msghdr& message) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level == IPPROTO_IP && part->cmsg_type == IP_PKTINFO) {
+      return static_cast<unsigned>(content_of<in_pktinfo>(*part).ipi_ifindex);
+    }
+    if (part->cmsg_level == IPPROTO_IPV6 && part->cmsg_type == IPV6_PKTINFO) {
+      return content_of<in6_pktinfo>(*part).ipi6_ifindex;
+    }
+  }
+  return 0;
 }
 
 // 0, or the errno that says why not.
@@ -107,6 +136,9 @@ MulticastSocket::MulticastSocket(const Address& group, const std::vector<Interfa
   if (const int error_number = hear_own_interfaces_alone(fd_.get(), group.family())) {
     throw system_error("IP_MULTICAST_ALL", error_number);
   }
+  if (const int error_number = tell_interfaces(fd_.get(), group.family())) {
+    throw system_error("IP_PKTINFO", error_number);
+  }
   if (::bind(fd_.get(), group.data(), group.size()) != 0) {
     throw system_error("bind to multicast group " + group.to_string(), errno);
   }
@@ -157,16 +189,25 @@ void MulticastSocket::send(std::span<const std::byte> bytes) {
 std::optional<MulticastSocket::Packet> MulticastSocket::receive() {
   std::vector<std::byte> bytes(kMaxPacketBytes);
   sockaddr_storage from{};
-  socklen_t size = sizeof from;
-  const ssize_t n = ::recvfrom(
-      fd_.get(), bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&from), &size);
+  iovec content{.iov_base = bytes.data(), .iov_len = bytes.size()};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(in6_pktinfo))> notes{};
+  msghdr message{};
+  message.msg_name = &from;
+  message.msg_namelen = sizeof from;
+  message.msg_iov = &content;
+  message.msg_iovlen = 1;
+  message.msg_control = notes.data();
+  message.msg_controllen = notes.size();
+  const ssize_t n = ::recvmsg(fd_.get(), &message, 0);
   if (n < 0) {
     return std::nullopt;
   }
   bytes.resize(static_cast<std::size_t>(n));
   const std::optional<Address> address = Address::from_sockaddr(from);
-  return address ? std::optional(Packet{.bytes = std::move(bytes), .from = *address})
-                 : std::nullopt;
+  if (!address) {
+    return std::nullopt;
+  }
+  return Packet{.bytes = std::move(bytes), .from = *address, .interface = interface_of(message)};
 }
 
 }  // namespace unisono::net

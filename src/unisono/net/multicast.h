@@ -32,6 +32,7 @@ class MulticastSocket {
   struct Packet {
     std::vector<std::byte> bytes;
     Address from;
+    unsigned interface;  ///< Of this machine, through which it came.
   };
 
   /// The next packet that came, if any; a packet's end beyond 64 KiB is lost.

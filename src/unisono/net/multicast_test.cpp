@@ -47,6 +47,7 @@ std::optional<std::string> next_text(MulticastSocket& socket) {
     return std::nullopt;
   }
   EXPECT_TRUE(packet->from.is_loopback());
+  EXPECT_EQ(packet->interface, loopback().front().index);
   return std::string(reinterpret_cast<const char*>(packet->bytes.data()), packet->bytes.size());
 }
 

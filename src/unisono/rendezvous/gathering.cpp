@@ -26,13 +26,12 @@ std::string describe_process(const Announcement& process) {
 
 }  // namespace
 
-void Gathering::hear(const Announcement& announcement, const std::string& address, Time now) {
+void Gathering::hear(const Announcement& announcement, const Source& source, Time now) {
   if (announcement.group_name != own_.group_name) {
     return;
   }
   if (announcement.id == own_.id) {
-    // On several ways the first one counts, for good; of the others, too.
-    own_address_ = own_address_.empty() ? address : own_address_;
+    own_addresses_[source.interface] = source.address;
     return;
   }
   if (announcement.world_size != own_.world_size) {
@@ -43,11 +42,8 @@ void Gathering::hear(const Announcement& announcement, const std::string& addres
                             announcement.world_size,
                             describe_process(announcement)));
   }
-  const auto [place, is_new] = peers_.try_emplace(announcement.id);
-  Peer& peer = place->second;
-  if (is_new) {
-    peer.address = address;
-  }
+  Peer& peer = peers_[announcement.id];
+  peer.addresses[source.interface] = source.address;
   peer.last = announcement;
   peer.heard = now;
 }
@@ -67,7 +63,7 @@ std::optional<Gathering::Place> Gathering::place() const {
   const auto world_size = static_cast<std::size_t>(own_.world_size);
   const std::uint64_t hash = known_hash();
   const bool is_complete =
-      !own_address_.empty() && peers_.size() + 1 == world_size &&
+      !own_addresses_.empty() && peers_.size() + 1 == world_size &&
       std::all_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
         return entry.second.last.n_known == world_size && entry.second.last.known_hash == hash;
       });
@@ -76,12 +72,15 @@ std::optional<Gathering::Place> Gathering::place() const {
   }
   const auto rank = std::distance(peers_.begin(), peers_.lower_bound(own_.id));
   if (rank == 0) {
-    return Place{.rank = 0, .master_address = own_address_, .master_port = own_.store_port};
+    return Place{.rank = 0,
+                 .master_address = address_for_most(own_addresses_),
+                 .master_port = own_.store_port};
   }
   const Peer& master = peers_.begin()->second;
-  return Place{.rank = static_cast<int>(rank),
-               .master_address = master.address,
-               .master_port = master.last.store_port};
+  return Place{
+      .rank = static_cast<int>(rank),
+      .master_address = address_for_most(is_here(master) ? own_addresses_ : master.addresses),
+      .master_port = master.last.store_port};
 }
 
 std::string Gathering::describe() const {
@@ -93,6 +92,27 @@ std::string Gathering::describe() const {
     text += ", " + describe_process(peer.last);
   }
   return text;
+}
+
+bool Gathering::is_here(const Peer& peer) const {
+  return std::any_of(own_addresses_.begin(), own_addresses_.end(), [&](const auto& own) {
+    const auto found = peer.addresses.find(own.first);
+    return found != peer.addresses.end() && found->second == own.second;
+  });
+}
+
+std::string Gathering::address_for_most(const Addresses& addresses) const {
+  const auto n_elsewhere = [&](unsigned interface) {
+    return std::count_if(peers_.begin(), peers_.end(), [&](const auto& entry) {
+      return entry.second.addresses.contains(interface) && !is_here(entry.second);
+    });
+  };
+  return std::max_element(addresses.begin(),
+                          addresses.end(),
+                          [&](const auto& a, const auto& b) {
+                            return n_elsewhere(a.first) < n_elsewhere(b.first);
+                          })
+      ->second;
 }
 
 std::uint64_t Gathering::known_hash() const {

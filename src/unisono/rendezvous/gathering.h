@@ -20,13 +20,18 @@ class Gathering {
  public:
   using Time = Deadline::Clock::time_point;
 
+  /// Where a packet came from.
+  struct Source {
+    std::string address;
+    unsigned interface;  ///< Of this machine, through which it came.
+  };
+
   explicit Gathering(Announcement own) : own_(std::move(own)) {}
 
-  /// Takes what a process said, this one included; `address` is where it came from. Those of other
-  /// groups do not count.
+  /// Takes what a process said, this one included. Those of other groups do not count.
   ///
   /// Throws Error(kInvalidArgument) when the world sizes differ.
-  void hear(const Announcement& announcement, const std::string& address, Time now);
+  void hear(const Announcement& announcement, const Source& source, Time now);
 
   /// What this process has to announce. Who has not been heard of for some seconds has gone.
   [[nodiscard]] Announcement announce(Time now);
@@ -36,7 +41,7 @@ class Gathering {
 
   struct Place {
     int rank;
-    std::string master_address;  ///< Rank 0's, as hear() had it.
+    std::string master_address;  ///< Rank 0's, on the network that reaches most nodes.
     std::uint16_t master_port;
 
     friend bool operator==(const Place&, const Place&) = default;
@@ -49,16 +54,22 @@ class Gathering {
   [[nodiscard]] std::string describe() const;
 
  private:
+  // A process's, by the interface of this machine through which its packets came.
+  using Addresses = std::map<unsigned, std::string>;
+
   struct Peer {
     Announcement last;
-    std::string address;
+    Addresses addresses;
     Time heard;
   };
 
+  [[nodiscard]] bool is_here(const Peer& peer) const;
+  // Through an interface that leads nowhere only the processes of this machine are heard.
+  [[nodiscard]] std::string address_for_most(const Addresses& addresses) const;
   [[nodiscard]] std::uint64_t known_hash() const;
 
   Announcement own_;
-  std::string own_address_;
+  Addresses own_addresses_;
   std::map<std::uint64_t, Peer> peers_;
 };
 

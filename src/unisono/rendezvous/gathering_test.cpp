@@ -36,13 +36,20 @@ std::string address_of(std::uint64_t id) {
   return "10.0.0." + std::to_string(id);
 }
 
+constexpr unsigned kInterface = 5;
+constexpr unsigned kDeadEnd = 4;
+
+Gathering::Source source_of(std::uint64_t id) {
+  return {.address = address_of(id), .interface = kInterface};
+}
+
 // Everybody hears everybody, as often as it takes for news of news.
 void talk(std::vector<Gathering>& all, const std::vector<std::uint64_t>& ids, Gathering::Time now) {
   for (int round = 0; round < 2; ++round) {
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Announcement said = all[i].announce(now);
       for (Gathering& each : all) {
-        each.hear(said, address_of(ids[i]), now);
+        each.hear(said, source_of(ids[i]), now);
       }
     }
   }
@@ -69,20 +76,51 @@ TEST(Gathering, RanksGoByTheIdsAndAllKnowTheMaster) {
   }
 }
 
-TEST(Gathering, OfSeveralAddressesTheFirstCounts) {
-  Gathering anna(process(1, 2));
-  anna.hear(process(1, 2), "10.0.0.1", kStart);
-  anna.hear(process(1, 2), "172.17.0.1", kStart);
-  Gathering bert(process(2, 2));
-  bert.hear(process(2, 2), "10.0.0.2", kStart);
-  bert.hear(process(1, 2), "10.0.0.1", kStart);
-  bert.hear(process(1, 2), "172.17.0.1", kStart);
+// Anna and Bert are on one node, with an interface that leads nowhere before the other one. Of each
+// other they have heard through that one alone when all is agreed.
+TEST(Gathering, TheMastersAddressIsOnTheNetworkThatReachesOtherNodes) {
+  const Gathering::Source dead_end{.address = "172.17.0.1", .interface = kDeadEnd};
+  const Gathering::Source here = source_of(1);
+  const Gathering::Source elsewhere = source_of(3);
+  Gathering anna(process(1));
+  Gathering bert(process(2));
+  Gathering carl(process(3));
   for (int round = 0; round < 2; ++round) {
-    bert.hear(anna.announce(kStart), "172.17.0.1", kStart);
-    anna.hear(bert.announce(kStart), "10.0.0.2", kStart);
+    const Announcement by_anna = anna.announce(kStart);
+    const Announcement by_bert = bert.announce(kStart);
+    const Announcement by_carl = carl.announce(kStart);
+    for (Gathering* each : {&anna, &bert}) {
+      each->hear(by_anna, dead_end, kStart);
+      each->hear(by_bert, dead_end, kStart);
+      each->hear(by_carl, elsewhere, kStart);
+    }
+    anna.hear(by_anna, here, kStart);
+    bert.hear(by_bert, here, kStart);
+    carl.hear(by_anna, here, kStart);
+    carl.hear(by_bert, here, kStart);
+    carl.hear(by_carl, elsewhere, kStart);
   }
-  EXPECT_EQ(anna.place()->master_address, "10.0.0.1");
-  EXPECT_EQ(bert.place()->master_address, "10.0.0.1");
+  for (const Gathering* each : {&anna, &bert, &carl}) {
+    EXPECT_EQ(each->place()->master_address, here.address);
+  }
+}
+
+TEST(Gathering, OfSeveralNetworksThatReachAllTheFirstCounts) {
+  Gathering anna(process(1, 2));
+  Gathering bert(process(2, 2));
+  for (int round = 0; round < 2; ++round) {
+    for (const unsigned interface : {9U, 8U}) {
+      const std::string network = "10.0." + std::to_string(interface) + ".";
+      for (Gathering* each : {&anna, &bert}) {
+        each->hear(
+            anna.announce(kStart), {.address = network + "1", .interface = interface}, kStart);
+        each->hear(
+            bert.announce(kStart), {.address = network + "2", .interface = interface}, kStart);
+      }
+    }
+  }
+  EXPECT_EQ(anna.place()->master_address, "10.0.8.1");
+  EXPECT_EQ(bert.place()->master_address, "10.0.8.1");
 }
 
 TEST(Gathering, OneProcessIsEnoughForAWorldOfOne) {
@@ -91,9 +129,9 @@ TEST(Gathering, OneProcessIsEnoughForAWorldOfOne) {
 
 TEST(Gathering, NobodyIsSureBeforeAllOthersKnowTheSame) {
   Gathering anna(process(1));
-  anna.hear(process(1), address_of(1), kStart);
-  anna.hear(process(2), address_of(2), kStart);
-  anna.hear(process(3), address_of(3), kStart);
+  anna.hear(process(1), source_of(1), kStart);
+  anna.hear(process(2), source_of(2), kStart);
+  anna.hear(process(3), source_of(3), kStart);
   EXPECT_EQ(anna.place(), std::nullopt) << "the others may have heard of somebody else";
 }
 
@@ -117,13 +155,13 @@ TEST(Gathering, WhoFallsSilentHasGone) {
 
 TEST(Gathering, OtherGroupsDoNotCount) {
   Gathering anna(process(1));
-  anna.hear(process(2, 5, "other"), address_of(2), kStart);
+  anna.hear(process(2, 5, "other"), source_of(2), kStart);
   EXPECT_THAT(anna.describe(), HasSubstr("1 of 3 processes are here: pid 101 on node-a"));
 }
 
 TEST(Gathering, DifferentWorldSizesAreNamed) {
   Gathering anna(process(1));
-  EXPECT_THAT([&] { anna.hear(process(2, 5), address_of(2), kStart); },
+  EXPECT_THAT([&] { anna.hear(process(2, 5), source_of(2), kStart); },
               ::testing::ThrowsMessage<Error>(AllOf(HasSubstr("3 here (pid 101 on node-a)"),
                                                     HasSubstr("5 at pid 102 on node-a"))));
 }

@@ -134,7 +134,9 @@ void listen(net::MulticastSocket& socket,
         return;  // Somebody sends more than can be read.
       }
       if (const std::optional<Announcement> said = decode_announcement(packet->bytes, secret)) {
-        gathering.hear(*said, packet->from.ip(), Deadline::Clock::now());
+        gathering.hear(*said,
+                       {.address = packet->from.ip(), .interface = packet->interface},
+                       Deadline::Clock::now());
       }
     }
   }

@@ -1,0 +1,123 @@
+// Ranks that find each other by multicast, on nodes that share a network and have another interface
+// besides.
+#include <csignal>
+#include <cstddef>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "multiprocess/bridged_namespaces.h"
+#include "multiprocess/network_namespaces.h"
+#include "multiprocess/spawn.h"
+
+namespace unisono::test {
+namespace {
+
+using ::testing::Matcher;
+using ::testing::MatchesRegex;
+using ::testing::UnorderedElementsAreArray;
+
+struct Group {
+  std::string name;
+  std::string address;
+
+  friend std::ostream& operator<<(std::ostream& out, const Group& group) {
+    return out << group.name;
+  }
+};
+
+class MulticastOfNodes : public NetworkTest<BridgedNamespaces>,
+                         public ::testing::WithParamInterface<Group> {
+ protected:
+  [[nodiscard]] static std::string method(const std::string& options) {
+    return "tcp://" + GetParam().address + ":29600?" + options;
+  }
+
+  // Starts a process that meets others, says which rank it is and what all ranks' ones make.
+  static std::size_t start(Processes& processes,
+                           int node,
+                           const std::string& options,
+                           const Variables& settings = {{"UNISONO_SECRET", "known to all"}}) {
+    return processes.start({"ip",
+                            "netns",
+                            "exec",
+                            BridgedNamespaces::name(node),
+                            UNISONO_RANK_PROGRAM,
+                            "hello",
+                            method(options)},
+                           settings);
+  }
+
+  // That they are the ranks of one job.
+  static void expect_one_job(const std::vector<ProcessResult>& results) {
+    const std::string world_size = std::to_string(results.size());
+    std::vector<Matcher<std::string>> ranks;
+    std::vector<std::string> outputs;
+    for (const ProcessResult& result : results) {
+      ranks.emplace_back(MatchesRegex("\\(" + std::to_string(ranks.size()) + "," + world_size +
+                                      "\\) local \\([0-9],[0-9]\\) " +
+                                      "all_reduce\\(ones\\)=" + world_size + "\n"));
+      outputs.push_back(result.out);
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+    }
+    EXPECT_THAT(outputs, UnorderedElementsAreArray(ranks));
+  }
+};
+
+// Who becomes rank 0 is left to chance. Two of them are on one node, and hear each other by the
+// interface that leads nowhere, too.
+TEST_P(MulticastOfNodes, RanksMeetByTheInterfaceThatAllShare) {
+  for (int job = 0; job < 5; ++job) {
+    Processes processes;
+    for (const int node : {0, 0, 1, 2}) {
+      start(processes, node, "world_size=4");
+    }
+    expect_one_job(processes.finish());
+  }
+}
+
+TEST_P(MulticastOfNodes, JobsOfDifferentNamesDoNotSeeEachOther) {
+  Processes processes;
+  for (int node = 0; node < BridgedNamespaces::kNodes; ++node) {
+    for (const std::string name : {"anna", "bert"}) {
+      start(processes, node, "world_size=3&group_name=" + name);
+    }
+  }
+  std::vector<ProcessResult> anna;
+  std::vector<ProcessResult> bert;
+  for (const ProcessResult& result : processes.finish()) {
+    (anna.size() == bert.size() ? anna : bert).push_back(result);
+  }
+  expect_one_job(anna);
+  expect_one_job(bert);
+}
+
+// If it were heard, its world size would be an error.
+TEST_P(MulticastOfNodes, AStrangerWithAnotherSecretDoesNoHarm) {
+  Processes stranger;
+  start(stranger,
+        1,
+        "world_size=2",
+        {{"UNISONO_SECRET", "a guess"}, {"UNISONO_STALL_SECONDS", "0.3"}});
+  ASSERT_TRUE(stranger.wait_for_output(0, "1 of 2 processes are here: pid "));
+  Processes job;
+  for (int node = 0; node < BridgedNamespaces::kNodes; ++node) {
+    start(job, node, "world_size=3");
+  }
+  expect_one_job(job.finish());
+  stranger.send_signal(0, SIGTERM);
+  const ProcessResult result = stranger.finish()[0];
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Groups,
+                         MulticastOfNodes,
+                         ::testing::Values(Group{"IPv4", "239.213.77.1"},
+                                           Group{"IPv6", "[ff15::213:77]"}),
+                         [](const auto& case_info) { return case_info.param.name; });
+
+}  // namespace
+}  // namespace unisono::test
