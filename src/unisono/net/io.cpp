@@ -1,13 +1,16 @@
 #include "unisono/net/io.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -20,11 +23,25 @@
 namespace unisono::net {
 namespace {
 
+// For how long read_by() waits in recv(2), which knows no other deadline.
+constexpr std::chrono::milliseconds kPatience{50};
+
 IoResult failure(int error_number) noexcept {
   if (error_number == EAGAIN || error_number == EWOULDBLOCK || error_number == EINTR) {
     return {.status = IoStatus::kWouldBlock};
   }
   return {.status = IoStatus::kError, .error_number = error_number};
+}
+
+IoResult receive(int fd, std::span<std::byte> bytes, int flags) noexcept {
+  const ssize_t n = ::recv(fd, bytes.data(), bytes.size(), flags);
+  if (n < 0) {
+    return failure(errno);
+  }
+  if (n == 0 && !bytes.empty()) {
+    return {.status = IoStatus::kClosed};
+  }
+  return {.n_bytes = static_cast<std::size_t>(n)};
 }
 
 // How far a transfer has come, for its messages.
@@ -61,18 +78,11 @@ void wait_or_throw(
 }  // namespace
 
 IoResult read_some(int fd, std::span<std::byte> bytes) noexcept {
-  const ssize_t n = ::recv(fd, bytes.data(), bytes.size(), 0);
-  if (n < 0) {
-    return failure(errno);
-  }
-  if (n == 0 && !bytes.empty()) {
-    return {.status = IoStatus::kClosed};
-  }
-  return {.n_bytes = static_cast<std::size_t>(n)};
+  return receive(fd, bytes, MSG_DONTWAIT);
 }
 
 IoResult write_some(int fd, std::span<const std::byte> bytes) noexcept {
-  const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   return n < 0 ? failure(errno) : IoResult{.n_bytes = static_cast<std::size_t>(n)};
 }
 
@@ -87,7 +97,7 @@ IoResult write_some(int fd,
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
-  const ssize_t n = ::sendmsg(fd, &message, MSG_NOSIGNAL);
+  const ssize_t n = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   return n < 0 ? failure(errno) : IoResult{.n_bytes = static_cast<std::size_t>(n)};
 }
 
@@ -132,6 +142,35 @@ std::size_t read_at_least_one(int fd,
     }
     wait_or_throw(fd, POLLIN, deadline, peer, progress);
   }
+}
+
+void set_patient(int fd) {
+  const timeval patience{.tv_sec = 0, .tv_usec = std::chrono::microseconds(kPatience).count()};
+  if (::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0) {
+    throw system_error("setsockopt SO_RCVTIMEO", errno);
+  }
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || ::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0) {
+    throw system_error("make a socket block", errno);
+  }
+}
+
+std::size_t read_by(int fd,
+                    std::span<std::byte> bytes,
+                    Deadline deadline,
+                    const std::string& peer) {
+  const bool has_time = deadline.remaining() > kPatience;
+  IoResult result = receive(fd, bytes, has_time ? 0 : MSG_DONTWAIT);
+  while (result.status == IoStatus::kWouldBlock) {
+    if (!wait_for(fd, POLLIN, deadline)) {
+      return 0;
+    }
+    result = read_some(fd, bytes);
+  }
+  if (result.status != IoStatus::kDone) {
+    throw_lost(peer, result, {.verb = "received", .done = 0, .total = bytes.size()});
+  }
+  return result.n_bytes;
 }
 
 void read_exact(int fd, std::span<std::byte> bytes, Deadline deadline, const std::string& peer) {

@@ -21,7 +21,7 @@ struct IoResult {
   int error_number = 0;
 };
 
-/// Reads what is there, at most `bytes`, without blocking. For nonblocking stream sockets.
+/// Reads what is there, at most `bytes`, without blocking. For stream sockets.
 [[nodiscard]] IoResult read_some(int fd, std::span<std::byte> bytes) noexcept;
 
 /// Writes what fits, without blocking and without SIGPIPE.
@@ -56,6 +56,17 @@ void write_all(int fd,
                                             std::span<std::byte> bytes,
                                             Deadline deadline,
                                             const std::string& peer);
+
+/// Makes read_by() wait in the system call that reads, which saves the one that waits. The socket
+/// is a blocking one from here on. Throws Error(kSystem).
+void set_patient(int fd);
+
+/// Waits like read_exact(), and returns the number of bytes read; 0 when the deadline passed before
+/// one came. Throws Error(kPeerLost).
+[[nodiscard]] std::size_t read_by(int fd,
+                                  std::span<std::byte> bytes,
+                                  Deadline deadline,
+                                  const std::string& peer);
 
 /// Takes and drops what is there, and what comes until the other side hangs up or the deadline
 /// passes. Closing a socket with unread bytes resets it, and the other side would lose what was

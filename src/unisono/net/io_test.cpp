@@ -101,6 +101,61 @@ TEST(Io, SomeReadsTellNothingNowFromTheEnd) {
   EXPECT_EQ(read_some(-1, bytes).status, IoStatus::kError);
 }
 
+class Reading : public ::testing::TestWithParam<bool> {
+ protected:
+  Reading() {
+    if (GetParam()) {
+      set_patient(right_.get());
+    }
+  }
+
+  std::pair<Fd, Fd> ends_ = socket_pair();
+  Fd& left_ = ends_.first;
+  Fd& right_ = ends_.second;
+  std::array<std::byte, 4> bytes_{};
+};
+
+TEST_P(Reading, TakesWhatComesSoonOrLate) {
+  for (const milliseconds pause : {milliseconds(0), milliseconds(80)}) {
+    const std::jthread writer([&, fd = left_.get()] {
+      std::this_thread::sleep_for(pause);
+      write_all(fd, std::span(bytes_).first(3), soon(), "right");
+    });
+    EXPECT_EQ(read_by(right_.get(), bytes_, soon(), "left"), 3U);
+  }
+}
+
+TEST_P(Reading, FindsNothingUntilTheDeadline) {
+  for (const milliseconds time : {milliseconds(5), milliseconds(80)}) {
+    const Deadline deadline = Deadline::after(time);
+    EXPECT_EQ(read_by(right_.get(), bytes_, deadline, "left"), 0U);
+    EXPECT_TRUE(deadline.has_passed());
+  }
+}
+
+TEST_P(Reading, SaysHowTheConnectionEnded) {
+  write_all(right_.get(), bytes_, soon(), "left");
+  left_.reset();  // With unread bytes.
+  EXPECT_THAT([&] { (void)read_by(right_.get(), bytes_, soon(), "rank 3"); },
+              ::testing::ThrowsMessage<Error>(
+                  HasSubstr("rank 3: connection lost: Connection reset by peer")));
+  EXPECT_THAT(
+      [&] { (void)read_by(right_.get(), bytes_, soon(), "rank 3"); },
+      ::testing::ThrowsMessage<Error>(HasSubstr("rank 3: closed the connection; 0 of 4 bytes")));
+}
+
+TEST_P(Reading, LeavesTheOtherCallsThatDoNotWaitAsTheyAre) {
+  EXPECT_EQ(read_some(right_.get(), bytes_).status, IoStatus::kWouldBlock);
+  const std::vector<std::byte> many(1'000'000);
+  while (write_some(right_.get(), many).status == IoStatus::kDone) {
+  }
+  EXPECT_EQ(write_some(right_.get(), many, many).status, IoStatus::kWouldBlock);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sockets, Reading, ::testing::Bool(), [](const auto& case_info) {
+  return case_info.param ? "Patient" : "Nonblocking";
+});
+
 TEST(Io, TwoPartsGoOneBehindTheOther) {
   auto [left, right] = socket_pair();
   const std::array<std::byte, 3> first{std::byte{1}, std::byte{2}, std::byte{3}};

@@ -1,7 +1,6 @@
 #include "unisono/net/tls_stream.h"
 
 #include <fmt/format.h>
-#include <sys/poll.h>
 
 #include <cstddef>
 #include <span>
@@ -71,10 +70,10 @@ std::size_t TlsStream::read_some(std::span<std::byte> bytes,
     if (const std::size_t n = decrypt(bytes, peer)) {
       return n;
     }
-    if (!wait_for(fd_, POLLIN, deadline)) {
+    const std::size_t n = read_by(fd_, received_, deadline, peer);
+    if (n == 0) {
       return 0;
     }
-    const std::size_t n = read_at_least_one(fd_, received_, deadline, peer);
     const MutexLock lock(mutex_);
     tls_.receive(std::span(received_).first(n));
   }

@@ -1,7 +1,6 @@
 #include "unisono/store/store_channel.h"
 
 #include <fmt/format.h>
-#include <sys/poll.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -28,7 +27,9 @@ constexpr std::uint64_t kMaxReplyBytes = std::uint64_t{1} << 30;
 }  // namespace
 
 StoreChannel::StoreChannel(Fd fd, std::string peer)
-    : fd_(std::move(fd)), peer_(std::move(peer)), buffer_(kBufferBytes) {}
+    : fd_(std::move(fd)), peer_(std::move(peer)), buffer_(kBufferBytes) {
+  net::set_patient(fd_.get());
+}
 
 void StoreChannel::start_tls(const std::string& secret, Deadline deadline) {
   tls_ = std::make_unique<net::TlsStream>(fd_.get(), secret, deadline, peer_);
@@ -46,13 +47,12 @@ bool StoreChannel::wait_for_reply(Deadline deadline) {
   if (n_used_ < n_filled_) {
     return true;
   }
-  if (tls_ == nullptr) {
-    return net::interruptible_wait_for(fd_.get(), POLLIN, deadline);
-  }
   n_used_ = 0;
   n_filled_ = 0;
   while (true) {
-    n_filled_ = tls_->read_some(buffer_, earlier(deadline, next_interruption_check()), peer_);
+    const Deadline next = earlier(deadline, next_interruption_check());
+    n_filled_ = tls_ == nullptr ? net::read_by(fd_.get(), buffer_, next, peer_)
+                                : tls_->read_some(buffer_, next, peer_);
     if (n_filled_ > 0) {
       return true;
     }
@@ -110,13 +110,8 @@ void StoreChannel::read(std::span<std::byte> bytes, Deadline deadline) {
 }
 
 void StoreChannel::fill(Deadline deadline) {
-  n_used_ = 0;
-  n_filled_ = 0;
   if (!wait_for_reply(deadline)) {
     throw Error(ErrorCode::kTimeout, fmt::format("{}: no answer in time", peer_));
-  }
-  if (tls_ == nullptr) {
-    n_filled_ = net::read_at_least_one(fd_.get(), buffer_, deadline, peer_);
   }
 }
 
