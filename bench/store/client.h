@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,12 @@ class Client {
   virtual std::size_t get(const std::string& key) = 0;
   virtual std::int64_t add(const std::string& key) = 0;
   virtual std::size_t multi_get(const std::vector<std::string>& keys) = 0;
+  /// Until the key is there.
+  virtual void wait(const std::string& key) = 0;
+
+  using OnChange = std::function<void(const std::string& before, const std::string& after)>;
+  /// From now on `on_change` is called when the key's value changes.
+  virtual void watch(const std::string& key, OnChange on_change) = 0;
 };
 
 /// A server in this process, until it is destroyed.

@@ -2,9 +2,12 @@
 //
 //   store_load serve LIBRARY                          prints the port, serves until stdin ends
 //   store_load drive LIBRARY PORT OP CLIENTS SECONDS  prints how many operations a second were done
+//   store_load tell LIBRARY PORT HOW CLIENTS SECONDS  prints how long news take: median and 99th
+//                                                     percentile in microseconds
 //
 // LIBRARY is unisono or torch; OP is get, add, set_get (a set, and a get that sees it done) or
-// multi_get (of 16 keys). Each client is a thread with a connection of its own.
+// multi_get (of 16 keys); HOW is watch or wait, see latency.h. Each client is a thread with a
+// connection of its own.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -19,6 +22,7 @@
 #include <vector>
 
 #include "client.h"
+#include "latency.h"
 
 namespace unisono::bench {
 namespace {
@@ -108,7 +112,19 @@ int run(const std::vector<std::string>& arguments) {
                                       std::stod(arguments[5])));
     return 0;
   }
-  throw std::invalid_argument("usage: serve LIBRARY | drive LIBRARY PORT OP CLIENTS SECONDS");
+  const bool is_tell = arguments.size() == 6 && arguments[0] == "tell";
+  if (is_tell && (arguments[3] == "watch" || arguments[3] == "wait")) {
+    const Latency found = latency(find_library(arguments[1]),
+                                  static_cast<std::uint16_t>(std::stoi(arguments[2])),
+                                  arguments[3],
+                                  std::stoi(arguments[4]),
+                                  std::stod(arguments[5]));
+    std::printf("%.1f %.1f\n", found.median, found.p99);
+    return 0;
+  }
+  throw std::invalid_argument(
+      "usage: serve LIBRARY | drive LIBRARY PORT OP CLIENTS SECONDS | "
+      "tell LIBRARY PORT watch|wait CLIENTS SECONDS");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,12 @@ class TorchClient final : public Client {
 
   std::size_t multi_get(const std::vector<std::string>& keys) override {
     return store_.multiGet(keys).size();
+  }
+
+  void wait(const std::string& key) override { store_.wait({key}); }
+
+  void watch(const std::string& /*key*/, OnChange /*on_change*/) override {
+    throw std::invalid_argument("PyTorch's store has no watch");
   }
 
  private:

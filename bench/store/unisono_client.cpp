@@ -9,6 +9,7 @@
 #include "unisono/net/address.h"
 #include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_store.h"
+#include "unisono/store/watch.h"
 
 #include "client.h"
 
@@ -45,8 +46,17 @@ class UnisonoClient final : public Client {
     return store_.multi_get(keys, soon()).size();
   }
 
+  void wait(const std::string& key) override { store_.wait({&key, 1}, soon()); }
+
+  void watch(const std::string& key, OnChange on_change) override {
+    watch_ = store_.watch(key, [on_change](const store::KeyChange& change) {
+      on_change(change.before.value_or(""), change.after.value_or(""));
+    });
+  }
+
  private:
   store::TcpStore store_;
+  std::unique_ptr<store::Watch> watch_;
 };
 
 }  // namespace
