@@ -9,9 +9,10 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from support import PROGRAM, LauncherTest, clean_environment, main, need
+from support import PROGRAM, RUN_TIMEOUT_S, LauncherTest, clean_environment, main, need
 
 # Open MPI refuses root unless told, and more ranks than cores.
 OPEN_MPI = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]
@@ -81,6 +82,35 @@ class MpirunTest:
 class OpenMpiTest(MpirunTest, LauncherTest):
     mpirun = OPEN_MPI
     variables = "Open MPI (OMPI_COMM_WORLD_SIZE"
+
+    def test_a_second_job_at_the_port_is_told_so(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            go = folder / "go"
+            late = f"[ $OMPI_COMM_WORLD_RANK = 0 ] || until [ -e {go} ]; do sleep 0.05; done"
+            variables = {"MASTER_PORT": "29776", "UNISONO_LOG": "debug"}
+            with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
+                first = subprocess.Popen(
+                    [*self.mpirun, "-n", "2", "sh", "-c", f"{late}; exec {PROGRAM}"],
+                    env=clean_environment(**variables),
+                    stdout=out,
+                    stderr=err,
+                )
+            end = time.monotonic() + RUN_TIMEOUT_S
+            while "has reached the store" not in (folder / "err").read_text():
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.05)
+            (folder / "other").mkdir()  # Two mpiruns may fail over each other's folder.
+            self.expect_error(
+                [*self.mpirun, "-n", "2", PROGRAM],
+                "another job meets there, PMIX_NAMESPACE=",
+                "MASTER_PORT=29776",
+                TMPDIR=str(folder / "other"),
+                **variables,
+            )
+            go.touch()
+            self.assertEqual(first.wait(timeout=RUN_TIMEOUT_S), 0, (folder / "err").read_text())
+            self.assertEqual((folder / "out").read_text().count("all_reduce(ones)=2\n"), 2)
 
 
 class MpichTest(MpirunTest, LauncherTest):

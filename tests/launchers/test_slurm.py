@@ -91,6 +91,28 @@ class SlurmTest(LauncherTest):
         self.assertIn("4 ranks meet at 127.0.0.1:61998", said)
         self.assertEqual(said.count("all_reduce(ones)=4\n"), 4, said)
 
+    def test_ranks_numbered_by_hand_may_be_of_several_steps(self):
+        text = "export MASTER_ADDR=127.0.0.1 MASTER_PORT=61997 WORLD_SIZE=2\n"
+        step = f"srun --exact -n1 --mem=0 {PROGRAM} &\n"
+        said = self.script(f"{text}RANK=0 {step}RANK=1 {step}wait\n", "-N1", "-n2")
+        self.assertEqual(said.count("all_reduce(ones)=2\n"), 2, said)
+
+    def test_a_second_step_at_the_port_is_told_so(self):
+        # In containers of PyTorch all steps of a job have one port.
+        text = "export PYTORCH_VERSION=2 UNISONO_LOG=debug\n"
+        late = "[ $SLURM_PROCID = 0 ] || until [ -e go ]; do sleep 0.05; done"
+        step = "srun --exact -n2 --mem=0"
+        with tempfile.TemporaryDirectory() as folder:
+            said = self.script(
+                f"{text}cd {folder}\n{step} sh -c '{late}; exec {PROGRAM}' 2>err &\n"
+                f'until grep -q "has reached the store" err; do sleep 0.05; done\n'
+                f"{step} {PROGRAM}\ntouch go\nwait\n",
+                "-N1",
+                "-n4",
+            )
+        self.assertEqual(said.count("all_reduce(ones)=2\n"), 2, said)
+        self.assertRegex(said, r"meets there, SLURM_JOB_ID=\d+, SLURM_STEP_ID=0, and this one is S")
+
     def test_mpirun_in_a_job_starts_the_ranks(self):
         for mpirun in (["mpirun.openmpi", "--allow-run-as-root"], ["mpirun.mpich"]):
             with self.subTest(mpirun[0]):

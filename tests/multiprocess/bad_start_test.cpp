@@ -82,6 +82,45 @@ TEST(BadStart, ALaterRank0IsToldWhoWasHereBeforeAndDoesNoHarm) {
                               job.port().text())));
 }
 
+// As srun would, but for the place.
+std::size_t start_task(Job& job, const std::string& step, int rank) {
+  return job.processes().start({UNISONO_RANK_PROGRAM, "stream", "private"},
+                               {{"SLURM_JOB_ID", "4540"},
+                                {"SLURM_STEP_ID", step},
+                                {"SLURM_STEP_NODELIST", "localhost"},
+                                {"SLURM_NTASKS", "2"},
+                                {"SLURM_PROCID", std::to_string(rank)},
+                                {"UNISONO_LOG", "debug"},
+                                {"MASTER_PORT", job.port().text()}});
+}
+
+// Its ranks come before and after the first job's have met.
+TEST(BadStart, ASecondStepAtThePortIsToldSoAndDoesNoHarm) {
+  Job job({.world_size = 2});
+  const auto expect_refusal = [&](int rank) {
+    const std::size_t i = start_task(job, "1", rank);
+    EXPECT_TRUE(job.processes().wait_for_output(i, "MASTER_PORT=" + job.port().text()));
+    EXPECT_TRUE(job.processes().wait_for_output(
+        i,
+        "another job meets there, SLURM_JOB_ID=4540, SLURM_STEP_ID=0, and this one is "
+        "SLURM_JOB_ID=4540, SLURM_STEP_ID=1; give them different MASTER_PORTs\n"));
+  };
+  const std::size_t first = start_task(job, "0", 0);
+  EXPECT_TRUE(job.processes().wait_for_output(first, "has reached the store"));
+  expect_refusal(0);
+  expect_refusal(1);
+  const std::size_t second = start_task(job, "0", 1);
+  EXPECT_TRUE(job.processes().wait_for_output(first, "streaming\n"));
+  expect_refusal(1);
+  expect_refusal(0);
+  job.processes().close_stdin(first);
+  const std::vector<ProcessResult> results = job.processes().finish();
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const bool is_refused = i != first && i != second;
+    EXPECT_EQ(results[i].exit_code, is_refused ? 1 : 0) << results[i].err;
+  }
+}
+
 TEST(BadStart, TheOthersHearThatRank0HasEnded) {
   Job job({.world_size = 3, .variables = {{"UNISONO_STALL_SECONDS", "0.3"}}});
   job.start(0);

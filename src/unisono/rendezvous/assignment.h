@@ -26,6 +26,9 @@ struct Assignment {
   bool has_many_addresses = false;
   /// Whose variables filled in what was not given: "Slurm", ...; empty where all was given.
   std::string launcher = {};
+  /// The job, as the launcher that has numbered its ranks tells it from others; see launched_job().
+  /// Empty where somebody else has numbered them: then they may be of several of its jobs.
+  std::string job = {};
   /// What the launcher has for ranks that are on several nodes.
   KeySpaceAccess key_space = {};
   /// The one that rank 0 has told in the key space, which settings of the user replace.

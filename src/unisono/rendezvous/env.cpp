@@ -10,6 +10,7 @@
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/key_space_access.h"
+#include "unisono/rendezvous/launched_job.h"
 #include "unisono/rendezvous/launcher.h"
 #include "unisono/rendezvous/variable_reader.h"
 
@@ -153,6 +154,10 @@ Assignment read_env(const Environment& environment,
   const Figure own =
       find_figure(rank, reader, "RANK", launcher == nullptr ? nullptr : launcher->rank, 0);
   check(own, size, reader, launcher);
+  // Each job of a launcher has a rank 0, so that no two of them make up one.
+  if (own.is_launchers) {
+    result.job = launched_job(environment, *launcher);
+  }
   result.rank = own.value.value_or(0);
   result.world_size = size.value.value_or(1);
   result.local_rank = read_local_rank(reader, launcher);

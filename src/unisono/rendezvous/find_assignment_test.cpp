@@ -67,6 +67,20 @@ TEST(FindAssignment, OfSlurm) {
             "Slurm (SLURM_STEP_NODELIST, SLURM_JOB_ID, SLURM_NTASKS, SLURM_PROCID, SLURM_LOCALID)");
 }
 
+// Who has numbered the ranks himself may have made one job of several steps.
+TEST(FindAssignment, TheJobIsTheLaunchersWhereTheRanksAre) {
+  const FakeVariables step = changed(kSlurm, {{"SLURM_STEP_ID", "3"}});
+  const std::string job = "SLURM_JOB_ID=4540, SLURM_STEP_ID=3";
+  EXPECT_EQ(find_assignment(fake(step)).job, job);
+  const FakeVariables with_place = changed(step, {{"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}});
+  EXPECT_EQ(find_assignment(fake(with_place)).job, job);
+  EXPECT_EQ(find_assignment(fake(changed(with_place, {{"WORLD_SIZE", "8"}}))).job, job);
+  EXPECT_EQ(find_assignment(fake(changed(step, {{"RANK", "1"}}))).job, "");
+  EXPECT_EQ(find_assignment(fake(step), 1).job, "");
+  const FakeVariables all_given = changed(with_place, {{"WORLD_SIZE", "9"}, {"RANK", "8"}});
+  EXPECT_EQ(find_assignment(fake(all_given)).job, "");
+}
+
 TEST(FindAssignment, TasksOfOneNodeMeetOnItsLoopback) {
   const Assignment found =
       find_assignment(fake(changed(kSlurm, {{"SLURM_STEP_NODELIST", "node7"}})));

@@ -30,7 +30,8 @@ struct Launcher {
   const char* world_size;
   const char* local_rank;
   const char* local_world_size;
-  const char* job;  ///< Names the job among those of a machine.
+  const char* job;   ///< Names the job among those of a machine.
+  const char* step;  ///< And this part of it, where a job may have several with ranks of their own.
   bool (*has_started)(const Environment& environment);
   MasterHost (*master_host)(VariableReader& reader, const Launcher& launcher);
   /// Whether it says, or can't rule out, that others than this node have ranks; null where its key

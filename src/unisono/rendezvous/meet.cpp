@@ -22,6 +22,7 @@
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/exchange_roster.h"
 #include "unisono/rendezvous/interface_choice.h"
+#include "unisono/rendezvous/launched_job.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/store/tcp_host.h"
@@ -133,40 +134,67 @@ std::unique_ptr<store::TcpStoreHost> serve_store(const Config& config,
   return std::make_unique<store::TcpStoreHost>(
       store::TcpServerOptions{.address = store_address(assignment, !secret.empty()),
                               .secret = secret,
+                              .job = assignment.job,
                               .tls = config.tls,
                               .notes_turned_away = true,
                               .logger = Logger("store", config.log_level)});
 }
 
+std::string describe_jobs(const Assignment& assignment, const store::TcpStore& store) {
+  return fmt::format(
+      "another job meets there, {}, and this one is {}; give them different MASTER_PORTs",
+      store.job(),
+      assignment.job);
+}
+
+Error port_in_use(const Assignment& assignment,
+                  const net::PortInUse& error,
+                  const std::string& holder) {
+  return {error.code(),
+          fmt::format("rendezvous: rank 0 can't serve the store at {}: {}; {}",
+                      describe_place(assignment),
+                      error.what(),
+                      holder)};
+}
+
 // The store at the port that is in use, if a rank 0 of such a job is there: the one that serves it.
-// Else null.
+// Else throws what is there.
 std::shared_ptr<store::TcpStore> find_store_of_twin(const store::TcpStoreOptions& options,
                                                     const Assignment& assignment,
                                                     Deadline deadline,
-                                                    std::uint64_t generation) {
+                                                    std::uint64_t generation,
+                                                    const net::PortInUse& in_use) {
   // Another that was started in the same moment may have to come there itself first.
   constexpr std::chrono::seconds kPatience{2};
   const Deadline end = earlier(deadline, Deadline::after(kPatience));
+  std::string holder = "another job may use the port";
   try {
     auto store = std::make_shared<store::TcpStore>(options, end);
     Member self;
     self.world_size = assignment.world_size;
-    return wait_for_twin(*store, self, end, {.generation = generation}) ? store : nullptr;
+    if (are_different_jobs(assignment.job, store->job())) {
+      holder = describe_jobs(assignment, *store);
+    } else if (wait_for_twin(*store, self, end, {.generation = generation})) {
+      return store;
+    }
   } catch (const Error& error) {
+    // Else it is something else.
     if (error.code() == ErrorCode::kInterrupted) {
       throw;
     }
-    return nullptr;  // It is something else.
   }
+  throw port_in_use(assignment, in_use, holder);
 }
 
-Error port_in_use(const Assignment& assignment, const net::PortInUse& error, bool may_be_twin) {
-  return {error.code(),
-          fmt::format("rendezvous: rank 0 can't serve the store at {}: {}{}; another job may use "
-                      "the port",
-                      describe_place(assignment),
-                      error.what(),
-                      may_be_twin ? ", unless RANK=0 was given twice" : "")};
+// Before anything is written there.
+void check_job(const Assignment& assignment, const store::TcpStore& store) {
+  if (are_different_jobs(assignment.job, store.job())) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("rendezvous: rank {} can't meet the others at {}: {}",
+                            assignment.rank,
+                            describe_place(assignment),
+                            describe_jobs(assignment, store)));
+  }
 }
 
 std::shared_ptr<store::TcpStore> connect(const Config& config,
@@ -183,6 +211,7 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
     try {
       auto store =
           std::make_shared<store::TcpStore>(store_options(config, assignment, secret), next);
+      check_job(assignment, *store);
       logger.debug("rendezvous: has reached the store at " + describe_place(assignment));
       return store;
     } catch (const Error& error) {
@@ -258,15 +287,16 @@ Meeting meet(const Config& config,
     try {
       meeting.host = serve_store(config, meeting.assignment, meeting.secret);
     } catch (const net::PortInUse& error) {
-      if (generation) {
-        store = find_store_of_twin(store_options(config, meeting.assignment, meeting.secret),
-                                   meeting.assignment,
-                                   deadline,
-                                   *generation);
+      if (!generation) {
+        throw port_in_use(meeting.assignment,
+                          error,
+                          "another job may use the port, unless RANK=0 was given twice");
       }
-      if (store == nullptr) {
-        throw port_in_use(meeting.assignment, error, !generation.has_value());
-      }
+      store = find_store_of_twin(store_options(config, meeting.assignment, meeting.secret),
+                                 meeting.assignment,
+                                 deadline,
+                                 *generation,
+                                 error);
     }
   }
   if (store == nullptr) {

@@ -54,11 +54,13 @@ struct Meeting {
 ///
 /// Who gives the `generation` of its ExchangeOptions is, as a second process of rank 0, connected
 /// to the first one's store, where exchange_roster() names both to all: only where the world sizes
-/// are the same, as it would be another job's else.
+/// are the same, as it would be another job's else. Whose job has a name (Assignment::job) joins no
+/// store of a job of another name, and writes nothing there.
 ///
 /// Throws Error: kSystem on rank 0 when something else has the port, at once or, with a generation,
 /// within 2 seconds; kTimeout with the address and the reason, kInvalidArgument when there has to
-/// be a secret, kUnauthenticated, kIncompatible, kPeerLost when the store has ended or is none.
+/// be a secret, or another job is there, kUnauthenticated, kIncompatible, kPeerLost when the store
+/// has ended or is none.
 [[nodiscard]] Meeting meet(const Config& config,
                            const Assignment& assignment,
                            Deadline deadline,

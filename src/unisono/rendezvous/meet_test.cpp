@@ -188,6 +188,32 @@ TEST(Meet, ASecondJobAtThePortFailsAlone) {
   EXPECT_EQ(first.store->get("unisono/0/count", soon()), "1");
 }
 
+TEST(Meet, AJobOfAnotherNameFailsAloneOnEachRank) {
+  for (const char* secret : {"", "secret"}) {
+    const ReservedPort port;
+    const Config config = config_with(secret);
+    const auto of_job = [&](int rank, const char* job) {
+      Assignment named = assignment(rank, port.number());
+      named.job = job;
+      return named;
+    };
+    const Meeting first = meet(config, of_job(0, "STEP=1"), soon(), 0);
+    const std::string place = "MASTER_PORT=" + std::to_string(port.number());
+    for (const int rank : {0, 1}) {
+      EXPECT_THAT(
+          [&] { (void)meet(config, of_job(rank, "STEP=2"), soon(), 0); },
+          ::testing::ThrowsMessage<Error>(AllOf(
+              HasSubstr("rank " + std::to_string(rank) + " can't"),
+              HasSubstr(place),
+              HasSubstr("another job meets there, STEP=1, and this one is STEP=2; give them"))));
+    }
+    EXPECT_EQ(first.store->num_keys(), 0);
+    for (const char* job : {"STEP=1", "OTHER=2", ""}) {
+      EXPECT_EQ(meet(config, of_job(1, job), soon(), 0).store->num_keys(), 0) << job;
+    }
+  }
+}
+
 TEST(Meet, Rank0SaysWhereItsOwnAddressIsNone) {
   const ReservedPort port;
   for (const int rank : {0, 1}) {

@@ -48,7 +48,7 @@ std::optional<std::uint16_t> slurm_master_port(VariableReader& reader, const Lau
   const std::optional<std::int64_t> job = reader.number(launcher.job, 0, kMaxId, true);
   const std::optional<std::int64_t> step = reader.is_set("PYTORCH_VERSION")
                                                ? std::nullopt
-                                               : reader.number("SLURM_STEP_ID", 0, kMaxId, false);
+                                               : reader.number(launcher.step, 0, kMaxId, false);
   if (!job) {
     return std::nullopt;
   }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -46,8 +47,8 @@ ByteWriter first_words() {
   return message;
 }
 
-// PyTorch's server hangs up, and may take its earlier answers with it.
-bool is_ours(StoreChannel& channel, Deadline deadline) {
+// The job that a server of ours has. PyTorch's hangs up, and may take its earlier answers with it.
+std::optional<std::string> ask_for_job(StoreChannel& channel, Deadline deadline) {
   ByteWriter message = first_words();
   message.put(static_cast<std::uint8_t>(Opcode::kVersion));
   try {
@@ -62,12 +63,12 @@ bool is_ours(StoreChannel& channel, Deadline deadline) {
                               version,
                               net::kProtocolVersion));
     }
-    return true;
+    return channel.read_string(deadline);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kPeerLost) {
       throw;
     }
-    return false;
+    return std::nullopt;
   }
 }
 
@@ -88,7 +89,8 @@ StoreChannel connect_plain(const TcpStoreOptions& options, Deadline deadline) {
   return channel;
 }
 
-void say_hello(StoreChannel& channel, const TcpStoreOptions& options, Deadline deadline) {
+// Returns the job that the server has.
+std::string say_hello(StoreChannel& channel, const TcpStoreOptions& options, Deadline deadline) {
   if (options.tls) {
     channel.start_tls(options.secret, deadline);
   }
@@ -114,18 +116,20 @@ void say_hello(StoreChannel& channel, const TcpStoreOptions& options, Deadline d
     throw Error(ErrorCode::kUnauthenticated,
                 fmt::format("{}: it is there for \"{}\", and no store", peer, theirs.purpose));
   }
+  return theirs.job;
 }
 
 }  // namespace
 
 Introduced introduce(const TcpStoreOptions& options, Deadline deadline) {
   StoreChannel channel = connect(options, deadline);
-  if (!options.secret.empty()) {
-    say_hello(channel, options, deadline);
-  } else if (!is_ours(channel, deadline)) {
-    return {.channel = connect_plain(options, deadline), .is_plain = true};
+  const std::optional<std::string> job = options.secret.empty()
+                                             ? ask_for_job(channel, deadline)
+                                             : say_hello(channel, options, deadline);
+  if (!job) {
+    return {.channel = connect_plain(options, deadline), .is_plain = true, .job = ""};
   }
-  return {.channel = std::move(channel), .is_plain = false};
+  return {.channel = std::move(channel), .is_plain = false, .job = *job};
 }
 
 }  // namespace unisono::store

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "unisono/base/deadline.h"
 #include "unisono/store/store_channel.h"
 #include "unisono/store/tcp_store.h"
@@ -9,7 +11,8 @@ namespace unisono::store {
 /// A channel to a store that has let this client in.
 struct Introduced {
   StoreChannel channel;
-  bool is_plain;  ///< The server knows no requests but PyTorch's.
+  bool is_plain;    ///< The server knows no requests but PyTorch's.
+  std::string job;  ///< The name that the server has for its job.
 };
 
 /// Connects, trying again while nobody listens there yet, and introduces itself: with the hello if

@@ -30,7 +30,7 @@ enum class Opcode : std::uint8_t {
   kListKeys,
   kBarrier,
   // Ours, which PyTorch's server answers by hanging up.
-  kVersion = 0xE0,  ///< Answered with net::kProtocolVersion, as u32.
+  kVersion = 0xE0,  ///< Answered with net::kProtocolVersion, as u32, and the job's name.
   kWatch,           ///< Answered with Notice::kWatching; kChanged follow whenever there is news.
   kUnwatch
 };

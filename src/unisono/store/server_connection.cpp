@@ -62,9 +62,13 @@ ServerConnection::ServerConnection(Fd socket,
     : options_(options),
       fd_(std::move(socket)),
       peer_(net::describe_peer(fd_.get())),
-      session_(id, map, options.secret, options.limits, [this] {
-        return admits_plain(fd_.get(), options_.plain_clients);
-      }) {}
+      session_(
+          id,
+          map,
+          options.secret,
+          options.limits,
+          [this] { return admits_plain(fd_.get(), options_.plain_clients); },
+          options.job) {}
 
 void ServerConnection::receive(std::span<const std::byte> bytes, std::span<std::byte> buffer) {
   if (!has_begun_) {

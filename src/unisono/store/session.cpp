@@ -21,11 +21,16 @@
 
 namespace unisono::store {
 
-Session::Session(
-    ClientId id, StoreMap& map, std::string secret, const Limits& limits, AdmitsPlain admits_plain)
+Session::Session(ClientId id,
+                 StoreMap& map,
+                 std::string secret,
+                 const Limits& limits,
+                 AdmitsPlain admits_plain,
+                 std::string job)
     : id_(id),
       map_(map),
       secret_(std::move(secret)),
+      job_(std::move(job)),
       admits_plain_(std::move(admits_plain)),
       limits_(limits),
       parser_(limits) {}
@@ -65,7 +70,7 @@ void Session::notify(const KeyChange& change) {
 void Session::choose_state(std::byte first) {
   if (first == net::kHelloByte) {
     hello_ = std::make_unique<net::Hello>(
-        net::Hello::Side::kServer, secret_, net::HelloInfo{.job = "", .purpose = kHelloPurpose});
+        net::Hello::Side::kServer, secret_, net::HelloInfo{.job = job_, .purpose = kHelloPurpose});
     state_ = State::kHello;
   } else if (first != static_cast<std::byte>(Opcode::kValidate)) {
     close("it speaks no store's protocol");
@@ -144,6 +149,7 @@ void Session::execute(Request& request) {
       break;
     case Opcode::kVersion:
       reply_number(std::uint32_t{net::kProtocolVersion});
+      reply_text(job_);
       break;
     case Opcode::kWatch:
     case Opcode::kUnwatch:

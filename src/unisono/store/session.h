@@ -31,12 +31,13 @@ class Session {
   using AdmitsPlain = std::function<bool()>;
 
   /// `map` is shared by all sessions of a server and outlives them. An empty `secret` lets plain
-  /// clients in; so does `admits_plain`, which is asked once, if at all.
+  /// clients in; so does `admits_plain`, which is asked once, if at all. The client is told `job`.
   Session(ClientId id,
           StoreMap& map,
           std::string secret,
           const Limits& limits,
-          AdmitsPlain admits_plain = nullptr);
+          AdmitsPlain admits_plain = nullptr,
+          std::string job = "");
 
   ~Session();
 
@@ -100,6 +101,7 @@ class Session {
   ClientId id_;
   StoreMap& map_;
   std::string secret_;
+  std::string job_;
   AdmitsPlain admits_plain_;
   Limits limits_;
   State state_ = State::kNew;

@@ -123,11 +123,15 @@ TEST_F(SessionTest, AClientThatLeavesWaitsNoMore) {
   EXPECT_THAT(map_.take_woken(), IsEmpty());
 }
 
-TEST_F(SessionTest, OurClientsAreToldTheVersion) {
-  const auto session = admitted();
-  ByteWriter version;
-  version.put(std::uint32_t{net::kProtocolVersion});
-  EXPECT_EQ(answer(*session, begin(Opcode::kVersion)), text(version.bytes()));
+TEST_F(SessionTest, OurClientsAreToldTheVersionAndTheJob) {
+  for (const char* job : {"", "STEP=7"}) {
+    Session session(next_id_++, map_, "", {}, nullptr, job);
+    session.feed(validate().bytes());
+    ByteWriter told;
+    told.put(std::uint32_t{net::kProtocolVersion});
+    told.put_string(job);
+    EXPECT_EQ(answer(session, begin(Opcode::kVersion)), text(told.bytes()));
+  }
 }
 
 TEST_F(SessionTest, NewsFollowsTheAnswerToAWatch) {

@@ -38,6 +38,7 @@ StoreConnection::StoreConnection(const TcpStoreOptions& options, Deadline deadli
 StoreConnection::StoreConnection(Introduced introduced, std::chrono::milliseconds io_timeout)
     : io_timeout_(io_timeout),
       is_plain_(introduced.is_plain),
+      job_(std::move(introduced.job)),
       channel_(std::move(introduced.channel)) {}
 
 void StoreConnection::use(Deadline deadline, const Body& body) {

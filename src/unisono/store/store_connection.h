@@ -41,6 +41,9 @@ class StoreConnection {
   /// True where PyTorch's server may be on the other side.
   [[nodiscard]] bool is_plain() const { return is_plain_; }
 
+  /// The name that the server has for its job; empty where it has none.
+  [[nodiscard]] const std::string& job() const { return job_; }
+
   /// For replies that are due at once.
   [[nodiscard]] Deadline io_deadline() const { return Deadline::after(io_timeout_); }
 
@@ -62,6 +65,7 @@ class StoreConnection {
 
   std::chrono::milliseconds io_timeout_;
   bool is_plain_;
+  std::string job_;
   Turn turn_;
   // These belong to who has the turn.
   StoreChannel channel_;

@@ -24,6 +24,7 @@
 #include "unisono/base/limited_logger.h"
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
+#include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/net/strangers.h"
@@ -58,6 +59,12 @@ void check(const TcpServerOptions& options) {
                 fmt::format("a store on {} is to speak TLS (UNISONO_TLS=on), but has no secret to "
                             "make a key from; give it one, or set UNISONO_TLS=off",
                             options.address.to_string()));
+  }
+  if (options.job.size() > net::kMaxJobBytes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("a store's job has a name of {} bytes; it may have {}",
+                            options.job.size(),
+                            net::kMaxJobBytes));
   }
   if (options.tls) {
     net::Tls::check_available();

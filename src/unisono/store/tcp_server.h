@@ -29,6 +29,8 @@ inline constexpr const char* kTurnedAwayKey = "unisono/turned away";
 struct TcpServerOptions {
   net::Address address;  ///< Where to listen; port 0 takes a free one.
   std::string secret;    ///< Clients prove that they know it. Empty: anybody who can connect.
+  /// Name of the job that it serves, told to its clients; at most net::kMaxJobBytes.
+  std::string job = {};
   /// Clients that say the hello do so within TLS 1.3, if there is a secret.
   bool tls = false;
   /// Allows an address other than loopback without a secret.

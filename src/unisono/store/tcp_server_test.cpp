@@ -23,6 +23,7 @@
 #include "unisono/base/log.h"
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
+#include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/network.h"
 #include "unisono/net/socket.h"
@@ -102,6 +103,15 @@ TEST(TcpStoreServer, RefusesToServeOtherMachinesWithoutASecret) {
   options.insecure = false;
   options.secret = "s";
   EXPECT_NE(TcpStoreServer(loop, options).address().port(), 0);
+}
+
+TEST(TcpStoreServer, ItsJobsNameFitsIntoAHello) {
+  net::EventLoop loop;
+  TcpServerOptions options = quiet();
+  options.job.assign(net::kMaxJobBytes, 'j');
+  EXPECT_NE(TcpStoreServer(loop, options).address().port(), 0);
+  options.job += 'j';
+  EXPECT_THROW(TcpStoreServer(loop, options), Error);
 }
 
 TEST(TcpStoreServer, NotesWhomItHasTurnedAwayWhereItIsWanted) {

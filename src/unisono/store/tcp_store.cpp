@@ -261,6 +261,10 @@ std::unique_ptr<Watch> TcpStore::watch(const std::string& key, WatchCallback on_
   return watches_->watch(key, std::move(on_change));
 }
 
+const std::string& TcpStore::job() const {
+  return connection_->job();
+}
+
 int TcpStore::fd() const {
   return connection_->fd();
 }

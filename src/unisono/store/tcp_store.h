@@ -80,6 +80,9 @@ class TcpStore final : public Store {
   [[nodiscard]] std::unique_ptr<Watch> watch(const std::string& key,
                                              WatchCallback on_change) override;
 
+  /// The name that the server has for its job; empty where it has none, as PyTorch's.
+  [[nodiscard]] const std::string& job() const;
+
   /// The connection, to be watched for its end, not to be read from.
   [[nodiscard]] int fd() const;
 

@@ -109,6 +109,17 @@ TEST_P(TcpStoreTest, ALostStoreEndsAWait) {
   stopper.join();
 }
 
+TEST_P(TcpStoreTest, KnowsTheJobThatTheServerHas) {
+  EXPECT_EQ(store_->job(), "");
+  const TcpStoreHost host({.address = net::Address::loopback(0),
+                           .secret = GetParam(),
+                           .job = "STEP=7",
+                           .logger = Logger("store", LogLevel::kError)});
+  const TcpStore store({.host = "127.0.0.1", .port = host.address().port(), .secret = GetParam()},
+                       soon());
+  EXPECT_EQ(store.job(), "STEP=7");
+}
+
 TEST_P(TcpStoreTest, KnowsItsOwnAddress) {
   EXPECT_EQ(store_->local_address().ip(), "127.0.0.1");
 }
