@@ -23,6 +23,8 @@
 namespace unisono::python {
 namespace {
 
+constexpr const char* kTimes = "unisono";
+
 rendezvous::Member describe_self(const rendezvous::Assignment& assignment) {
   // Nobody connects to anybody by this roster, so all give the same address.
   return {.rank = assignment.rank,
@@ -35,17 +37,18 @@ rendezvous::Member describe_self(const rendezvous::Assignment& assignment) {
           .endpoint = ""};
 }
 
-void exchange_roster(const std::shared_ptr<store::Store>& store,
+void exchange_roster(const rendezvous::Meeting& meeting,
                      const MeetingTime& time,
                      const rendezvous::Place& place) {
   const rendezvous::Assignment& assignment = place.gathered.assignment;
   const std::string name = "rank " + std::to_string(assignment.rank);
-  store::PrefixStore part(time.prefix, store);
+  store::PrefixStore part(time.prefix, meeting.store);
   try {
     (void)rendezvous::exchange_roster(part,
                                       describe_self(assignment),
                                       place.deadline,
-                                      {.whole_store = store.get(),
+                                      {.place = rendezvous::describe_place(meeting.assignment),
+                                       .whole_store = meeting.store.get(),
                                        .stall = place.config.stall,
                                        .logger = Logger(name, place.config.log_level)});
   } catch (const Error& error) {
@@ -68,8 +71,10 @@ std::optional<std::string> meet_others(rendezvous::Meeting& meeting,
                                        const rendezvous::Place& place) {
   MeetingTime time;
   try {
-    time = find_time(*meeting.store, "unisono", place.gathered.assignment.rank);
-    exchange_roster(meeting.store, time, place);
+    const int rank = place.gathered.assignment.rank;
+    time = meeting.is_second_rank_0 ? first_time(kTimes, rank)
+                                    : find_time(*meeting.store, kTimes, rank);
+    exchange_roster(meeting, time, place);
     return time.prefix;
   } catch (const Error& error) {
     if (was_an_earlier_store(place, time, error.code())) {
@@ -88,7 +93,8 @@ RankMeeting meet_ranks(const rendezvous::PlaceRequest& request) {
   const rendezvous::Place place = rendezvous::find_place(request);
   const rendezvous::Assignment& assignment = place.gathered.assignment;
   while (true) {
-    rendezvous::Meeting meeting = rendezvous::meet(place.config, assignment, place.deadline);
+    rendezvous::Meeting meeting = rendezvous::meet(
+        place.config, assignment, place.deadline, {.part = first_time(kTimes, 0).prefix});
     if (const std::optional<std::string> prefix = meet_others(meeting, place)) {
       has_met = true;
       return {.store = c10::make_intrusive<CoreStore>(

@@ -14,6 +14,10 @@ namespace {
 
 using rendezvous::MeetingState;
 
+std::string prefix_of(const std::string& name, std::int64_t number) {
+  return name + "/" + std::to_string(number);
+}
+
 // Of a store that outlives the call, as PrefixStore wants to share it.
 std::shared_ptr<store::Store> borrowed(store::Store& store) {
   return {std::shared_ptr<void>(), &store};
@@ -22,9 +26,8 @@ std::shared_ptr<store::Store> borrowed(store::Store& store) {
 }  // namespace
 
 MeetingTime find_time(store::Store& store, const std::string& name, int rank) {
-  const auto prefix_of = [&](std::int64_t number) { return name + "/" + std::to_string(number); };
   const auto state_of = [&](std::int64_t number) {
-    store::PrefixStore part(prefix_of(number), borrowed(store));
+    store::PrefixStore part(prefix_of(name, number), borrowed(store));
     return rendezvous::find_state(part);
   };
   const std::string times = name + "/times/" + std::to_string(rank);
@@ -37,7 +40,11 @@ MeetingTime find_time(store::Store& store, const std::string& name, int rank) {
     store.add(times, 1);
     ++number;
   }
-  return {.prefix = prefix_of(number), .rank = rank, .is_known = count > 1};
+  return {.prefix = prefix_of(name, number), .rank = rank, .is_known = count > 1};
+}
+
+MeetingTime first_time(const std::string& name, int rank) {
+  return {.prefix = prefix_of(name, 1), .rank = rank, .is_known = true};
 }
 
 Error explained(const Error& error, const MeetingTime& time) {

@@ -22,6 +22,10 @@ struct MeetingTime {
 /// are left out.
 [[nodiscard]] MeetingTime find_time(store::Store& store, const std::string& name, int rank);
 
+/// The first time, where rank 0 serves a store for each: the one that a second process of rank 0
+/// finds another in.
+[[nodiscard]] MeetingTime first_time(const std::string& name, int rank);
+
 /// The same error; where it is that the others did not come, with what may be the reason: a second
 /// process of this rank, come after all had met, waits alone.
 [[nodiscard]] Error explained(const Error& error, const MeetingTime& time);

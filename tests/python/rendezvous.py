@@ -157,14 +157,15 @@ class RendezvousTest(unittest.TestCase):
         self.expect_failure(self.start(**variables), *complaints)
 
     def expect_doubled(self, ranks: list[str], **variables: str) -> None:
-        """Programs of these ranks, two of them 1, all name both at once."""
+        """Programs of these ranks, one of which is there twice, all name both at once."""
         place = variables | {"TIMEOUT": "60"}
         processes = [self.start(RANK=rank, **place) for rank in ranks]
-        pids = {process.pid for process, rank in zip(processes, ranks, strict=True) if rank == "1"}
+        twice = next(rank for rank in ranks if ranks.count(rank) == 2)
+        pids = {p.pid for p, rank in zip(processes, ranks, strict=True) if rank == twice}
         begin = time.monotonic()
         for process in processes:
             said = self.expect_failure(process)
-            problem = re.search(r"RANK=1 was given to 2 processes: (.*)", said)
+            problem = re.search(rf"RANK={twice} was given to 2 processes: (.*)", said)
             self.assertIsNotNone(problem, said)
             self.assertEqual({int(pid) for pid in re.findall(r"pid (\d+)", problem[1])}, pids)
         self.assertLess(time.monotonic() - begin, 30)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What ranks say that can't meet."""
 
+import os
 import time
 import unittest
 from datetime import timedelta
 
 import torch.distributed as dist
-from rendezvous import RendezvousTest, free_port
+from rendezvous import TORCHS, RendezvousTest, free_port
 
 import unisono
 
@@ -53,6 +54,56 @@ class Problems(RendezvousTest):
                 options = str({"backend": backend, "init_method": method})
                 place = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
                 self.expect_doubled(["0", "1", "1"], OPTIONS=options, **place)
+
+    def test_a_doubled_rank_0(self) -> None:
+        for secret in ({}, {"UNISONO_SECRET": "one"}):
+            for backend in ("unisono", "gloo"):
+                with self.subTest(backend=backend, secret=secret):
+                    options = str({"backend": backend, "init_method": "unisono://"})
+                    place = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1"} | secret
+                    place["MASTER_PORT"] = free_port()
+                    self.expect_doubled(["0", "0", "1"], OPTIONS=options, **place)
+
+    def test_a_later_rank_0(self) -> None:
+        """It alone fails, and names the one before."""
+        method = f"unisono://127.0.0.1:{free_port()}?rank=0&world_size=1"
+        places = dist.rendezvous(method)
+        store, _, _ = next(places)
+        said = f"rank 0 (pid {os.getpid()} on "
+        self.fails("all 1 ranks have come already", said, OPTIONS=self.options(method))
+        self.assertEqual(store.add("n", 1), 1)
+
+    def test_a_doubled_rank_0_in_torchs_store(self) -> None:
+        """The second alone fails, and the job of the first goes on."""
+        options = {"OPTIONS": self.options("env://")}
+        place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+        doubled = [self.start(RANK="0", **options, **place) for _ in range(2)]
+        while all(rank.process.is_alive() for rank in doubled):
+            time.sleep(0.01)
+        first, second = sorted(doubled, key=lambda rank: rank.process.exitcode is not None)
+        self.expect_failure(second, "DistNetworkError", "EADDRINUSE")
+        said = self.finish(first, self.start(RANK="1", **options, **place))
+        self.expect_world(2, said, store=TORCHS)
+
+    def test_another_job(self) -> None:
+        """Two steps of Slurm, whose ranks it has numbered."""
+        task = {
+            "SLURM_JOB_ID": "4540",
+            "SLURM_NTASKS": "2",
+            "SLURM_STEP_NODELIST": "localhost",
+            "MASTER_PORT": free_port(),
+            "UNISONO_LOG": "debug",
+        }
+        steps = [task | {"SLURM_STEP_ID": step} for step in ("0", "1")]
+        first = self.start(SLURM_PROCID="0", **steps[0])
+        first.wait_for_words("has reached the store")
+        complaints = [
+            task["MASTER_PORT"],
+            "another job meets there, SLURM_JOB_ID=4540, SLURM_STEP_ID=0",
+        ]
+        for rank in ("0", "1"):
+            self.fails(*complaints, SLURM_PROCID=rank, **steps[1])
+        self.expect_world(2, self.finish(first, self.start(SLURM_PROCID="1", **steps[0])))
 
     def test_another_secret(self) -> None:
         store = unisono.Store("127.0.0.1", 0, is_master=True, secret="one")

@@ -92,7 +92,7 @@ rendezvous::Meeting meet(const JobOptions& options) {
   while (true) {
     try {
       return rendezvous::meet(
-          options.config, options.assignment, options.deadline, options.generation);
+          options.config, options.assignment, options.deadline, {.generation = options.generation});
     } catch (const Error& error) {
       if (!was_an_earlier_store(options, error)) {
         throw;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/config.h"
@@ -25,6 +26,8 @@
 #include "unisono/rendezvous/launched_job.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/rendezvous/secret.h"
+#include "unisono/store/prefix_store.h"
+#include "unisono/store/store.h"
 #include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_server.h"
 #include "unisono/store/tcp_store.h"
@@ -157,12 +160,18 @@ Error port_in_use(const Assignment& assignment,
                       holder)};
 }
 
+std::shared_ptr<store::Store> part_of(std::shared_ptr<store::Store> store,
+                                      const MeetingKeys& keys) {
+  return keys.part.empty() ? std::move(store)
+                           : std::make_shared<store::PrefixStore>(keys.part, std::move(store));
+}
+
 // The store at the port that is in use, if a rank 0 of such a job is there: the one that serves it.
 // Else throws what is there.
 std::shared_ptr<store::TcpStore> find_store_of_twin(const store::TcpStoreOptions& options,
                                                     const Assignment& assignment,
                                                     Deadline deadline,
-                                                    std::uint64_t generation,
+                                                    const MeetingKeys& keys,
                                                     const net::PortInUse& in_use) {
   // Another that was started in the same moment may have to come there itself first.
   constexpr std::chrono::seconds kPatience{2};
@@ -174,7 +183,7 @@ std::shared_ptr<store::TcpStore> find_store_of_twin(const store::TcpStoreOptions
     self.world_size = assignment.world_size;
     if (are_different_jobs(assignment.job, store->job())) {
       holder = describe_jobs(assignment, *store);
-    } else if (wait_for_twin(*store, self, end, {.generation = generation})) {
+    } else if (wait_for_twin(*part_of(store, keys), self, end, {.generation = keys.generation})) {
       return store;
     }
   } catch (const Error& error) {
@@ -275,7 +284,7 @@ Error lost_store(const Assignment& assignment, const Error& reason) {
 Meeting meet(const Config& config,
              const Assignment& assignment,
              Deadline deadline,
-             std::optional<std::uint64_t> generation) {
+             const MeetingKeys& keys) {
   Meeting meeting;
   meeting.assignment = assignment;
   if (assignment.is_on_one_node) {
@@ -287,16 +296,12 @@ Meeting meet(const Config& config,
     try {
       meeting.host = serve_store(config, meeting.assignment, meeting.secret);
     } catch (const net::PortInUse& error) {
-      if (!generation) {
-        throw port_in_use(meeting.assignment,
-                          error,
-                          "another job may use the port, unless RANK=0 was given twice");
-      }
       store = find_store_of_twin(store_options(config, meeting.assignment, meeting.secret),
                                  meeting.assignment,
                                  deadline,
-                                 *generation,
+                                 keys,
                                  error);
+      meeting.is_second_rank_0 = true;
     }
   }
   if (store == nullptr) {

@@ -30,6 +30,8 @@ struct Meeting {
   ConnectAgain connect_again;
   /// The store's connection, to be watched for its end; -1 where that is not known.
   int store_fd = -1;
+  /// A process of rank 0 was here before, and serves the store.
+  bool is_second_rank_0 = false;
   /// Numeric address of this machine by which the store was reached: for data listeners.
   std::string local_ip;
 };
@@ -48,23 +50,28 @@ struct Meeting {
 /// had met. Its code is kPeerLost.
 [[nodiscard]] Error lost_store(const Assignment& assignment, const Error& reason);
 
+/// Where in the store the ranks are to meet.
+struct MeetingKeys {
+  std::string part = {};         ///< The prefix of that part, as in PrefixStore; empty: all of it.
+  std::uint64_t generation = 0;  ///< As in ExchangeOptions.
+};
+
 /// Connects to the job's store; rank 0 serves it first, where that is nobody else's task. Says that
 /// it still waits after config.stall, twice that, and so on; for a name that leads nowhere yet
 /// after a second, too.
 ///
-/// Who gives the `generation` of its ExchangeOptions is, as a second process of rank 0, connected
-/// to the first one's store, where exchange_roster() names both to all: only where the world sizes
-/// are the same, as it would be another job's else. Whose job has a name (Assignment::job) joins no
+/// A second process of rank 0 is connected to the first one's store, where exchange_roster() by
+/// `keys` names both to all: only where the world sizes are the same, as it would be another job's
+/// else. Whose job has a name (Assignment::job) joins no
 /// store of a job of another name, and writes nothing there.
 ///
-/// Throws Error: kSystem on rank 0 when something else has the port, at once or, with a generation,
-/// within 2 seconds; kTimeout with the address and the reason, kInvalidArgument when there has to
-/// be a secret, or another job is there, kUnauthenticated, kIncompatible, kPeerLost when the store
-/// has ended or is none.
+/// Throws Error: kSystem on rank 0 when something else has the port, within 2 seconds; kTimeout
+/// with the address and the reason, kInvalidArgument when there has to be a secret, or another job
+/// is there, kUnauthenticated, kIncompatible, kPeerLost when the store has ended or is none.
 [[nodiscard]] Meeting meet(const Config& config,
                            const Assignment& assignment,
                            Deadline deadline,
-                           std::optional<std::uint64_t> generation = std::nullopt);
+                           const MeetingKeys& keys = {});
 
 /// Leaves a meeting that has failed. On rank 0 it waits for the others, at most 5 seconds: those
 /// who look for the reason in the store a moment later must find it.

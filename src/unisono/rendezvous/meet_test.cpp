@@ -26,6 +26,7 @@
 #include "unisono/rendezvous/exchange_roster.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/store/hash_store.h"
+#include "unisono/store/prefix_store.h"
 #include "unisono/store/tcp_host.h"
 
 namespace unisono::rendezvous {
@@ -155,37 +156,52 @@ TEST(Meet, APortInUseIsAnErrorOfRank0AtOnce) {
   }
 }
 
-TEST(Meet, APortInUseMayBeADoubledRank0s) {
+TEST(Meet, APortInUseIsSaidToBeAnotherJobsWithThePlace) {
   const Fd other = net::listen_tcp(net::Address::loopback(0));
   const std::uint16_t port = net::local_address(other.get()).port();
-  const std::string message = message_of(config_with(), assignment(0, port), ErrorCode::kSystem);
-  EXPECT_THAT(message,
-              HasSubstr("rendezvous: rank 0 can't serve the store at MASTER_ADDR=127.0.0.1, "
-                        "MASTER_PORT=" +
-                        std::to_string(port)));
-  EXPECT_THAT(message, HasSubstr("RANK=0"));
-  EXPECT_THAT(message, HasSubstr("another job"));
+  EXPECT_THAT(message_of(config_with(), assignment(0, port), ErrorCode::kSystem),
+              AllOf(HasSubstr("rendezvous: rank 0 can't serve the store at MASTER_ADDR=127.0.0.1, "
+                              "MASTER_PORT=" +
+                              std::to_string(port)),
+                    HasSubstr("another job may use the port")));
 }
 
 // The first one's ranks hear nothing of it.
 TEST(Meet, ASecondJobAtThePortFailsAlone) {
   const ReservedPort port;
   const Config config = config_with();
-  Meeting first = meet(config, assignment(0, port.number()), soon(), 0);
+  Meeting first = meet(config, assignment(0, port.number()), soon());
   Member member;
   member.world_size = 2;
   member.address = "127.0.0.1";
   EXPECT_THROW((void)exchange_roster(*first.store, member, Deadline::after(milliseconds(2))),
                Error);
-  EXPECT_EQ(meet(config, assignment(0, port.number()), soon(), 0).host, nullptr) << "as a twin";
+  EXPECT_FALSE(first.is_second_rank_0);
+  const Meeting twin = meet(config, assignment(0, port.number()), soon());
+  EXPECT_EQ(twin.host, nullptr);
+  EXPECT_TRUE(twin.is_second_rank_0);
   Assignment other = assignment(0, port.number());
   other.world_size = 3;
-  EXPECT_THAT(
-      [&] { (void)meet(config, other, soon(), 0); },
-      ::testing::ThrowsMessage<Error>(AllOf(HasSubstr("is in use by process "),
-                                            HasSubstr("another job may use the port"),
-                                            ::testing::Not(HasSubstr("RANK=0 was given twice")))));
+  EXPECT_THAT([&] { (void)meet(config, other, soon()); },
+              ::testing::ThrowsMessage<Error>(AllOf(HasSubstr("is in use by process "),
+                                                    HasSubstr("another job may use the port"))));
   EXPECT_EQ(first.store->get("unisono/0/count", soon()), "1");
+}
+
+TEST(Meet, ASecondRank0IsLookedForWhereTheRanksMeet) {
+  const ReservedPort port;
+  const Config config = config_with();
+  const Assignment rank_0 = assignment(0, port.number());
+  const Meeting first = meet(config, rank_0, soon(), {.part = "part"});
+  store::PrefixStore part("part", first.store);
+  Member member;
+  member.world_size = 2;
+  member.address = "127.0.0.1";
+  EXPECT_THROW((void)exchange_roster(part, member, Deadline::after(milliseconds(2))), Error);
+  EXPECT_TRUE(meet(config, rank_0, soon(), {.part = "part"}).is_second_rank_0);
+  for (const MeetingKeys& keys : {MeetingKeys{}, {.part = "part", .generation = 1}}) {
+    EXPECT_THROW((void)meet(config, rank_0, Deadline::after(milliseconds(50)), keys), Error);
+  }
 }
 
 TEST(Meet, AJobOfAnotherNameFailsAloneOnEachRank) {
@@ -197,11 +213,11 @@ TEST(Meet, AJobOfAnotherNameFailsAloneOnEachRank) {
       named.job = job;
       return named;
     };
-    const Meeting first = meet(config, of_job(0, "STEP=1"), soon(), 0);
+    const Meeting first = meet(config, of_job(0, "STEP=1"), soon());
     const std::string place = "MASTER_PORT=" + std::to_string(port.number());
     for (const int rank : {0, 1}) {
       EXPECT_THAT(
-          [&] { (void)meet(config, of_job(rank, "STEP=2"), soon(), 0); },
+          [&] { (void)meet(config, of_job(rank, "STEP=2"), soon()); },
           ::testing::ThrowsMessage<Error>(AllOf(
               HasSubstr("rank " + std::to_string(rank) + " can't"),
               HasSubstr(place),
@@ -209,7 +225,7 @@ TEST(Meet, AJobOfAnotherNameFailsAloneOnEachRank) {
     }
     EXPECT_EQ(first.store->num_keys(), 0);
     for (const char* job : {"STEP=1", "OTHER=2", ""}) {
-      EXPECT_EQ(meet(config, of_job(1, job), soon(), 0).store->num_keys(), 0) << job;
+      EXPECT_EQ(meet(config, of_job(1, job), soon()).store->num_keys(), 0) << job;
     }
   }
 }
