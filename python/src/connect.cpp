@@ -32,6 +32,7 @@ StoreAccess access_to(const c10::intrusive_ptr<c10d::Store>& theirs, InitOptions
   if (std::optional<StoreAccess> access = find_access(theirs)) {
     options.store_secret = access->secret;
     options.store_local_ip = access->local_ip;
+    options.store_fd = access->fd;
     return *std::move(access);
   }
   return {.store = std::make_shared<C10dStore>(theirs),

@@ -69,6 +69,7 @@ StoreAccess access_of(rendezvous::Meeting meeting) {
                                milliseconds timeout) { return keep(connect_again(timeout)); },
           .secret = std::move(meeting.secret),
           .local_ip = std::move(meeting.local_ip),
+          .fd = meeting.store_fd,
           .host = std::move(meeting.assignment.master_addr),
           .port = meeting.assignment.master_port};
 }
@@ -113,6 +114,7 @@ c10::intrusive_ptr<c10d::Store> CoreStore::clone() {
   return with_store_errors([&] {
     StoreAccess access = access_;
     access.store = access_.connect_again(timeout_);
+    access.fd = -1;  // Of the connection that it is not.
     return c10::make_intrusive<CoreStore>(std::move(access), timeout_);
   });
 }

@@ -23,6 +23,7 @@ struct StoreAccess {
   rendezvous::ConnectAgain connect_again;
   std::string secret = {};    ///< Empty for one without.
   std::string local_ip = {};  ///< This machine's address by which the store was reached.
+  int fd = -1;                ///< The store's connection where no rank serves it, else -1.
   std::string host = {};
   std::uint16_t port = 0;
 };

@@ -59,7 +59,7 @@ TEST(StoreEnd, IsNamedByEveryRankWithinASecondAndTheJobGoesOn) {
   has_ended.count_down();
   one.join();
   other.join();
-  const std::string message = "the job's store at 127.0.0.1 port " + port + " is gone";
+  const std::string message = "the job's store at 127.0.0.1:" + port + " is gone";
   EXPECT_THAT(said,
               AllOf(HasSubstr("[unisono rank 0] warning: " + message),
                     HasSubstr("[unisono rank 1] warning: " + message)));

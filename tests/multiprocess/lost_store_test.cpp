@@ -130,7 +130,7 @@ Loss during_a_wait() {
 }
 
 std::string warning(const std::string& port) {
-  return "the job's store at 127.0.0.1 port " + port + " is gone";
+  return "the job's store at 127.0.0.1:" + port + " is gone";
 }
 
 // With the host of the store a rank is lost: see naming_time_test.cpp.

@@ -80,7 +80,7 @@ class Rank:
 
     def wait_for_words(self, text: str) -> None:
         end = time.monotonic() + LIMIT_S
-        while text not in self.said()[1]:
+        while text not in "".join(self.said()):
             if not self.process.is_alive() or time.monotonic() > end:
                 raise AssertionError(f"no {text!r}: {self.said()}")
             time.sleep(0.005)  # Files come without a call.

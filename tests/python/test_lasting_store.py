@@ -4,6 +4,7 @@
 import unittest
 
 from rendezvous import OURS, TORCHS, RendezvousTest
+from stores import server
 
 import unisono
 
@@ -48,6 +49,20 @@ class LastingStore(RendezvousTest):
         for rank in ("0", "2"):
             complaint = "RANK=1 was given to 2 processes"
             self.fails(complaint, RANK=rank, TIMEOUT="60", **place)
+
+    def test_one_that_is_killed(self) -> None:
+        """All ranks say so, whatever they do; the job goes on."""
+        with server() as (process, port):
+            over = self.folder / "over"
+            place = self.place | {"MASTER_PORT": str(port), "UNISONO_SECRET": "one"}
+            ranks = [self.start(RANK=rank, UNTIL=str(over), **place) for rank in ("0", "1")]
+            for rank in ranks:
+                rank.wait_for_words(") 2 unisono")
+            process.kill()
+            for rank in ranks:
+                rank.wait_for_words(f"the job's store at 127.0.0.1:{port} is gone")
+            over.touch()
+            self.finish(*ranks)
 
     def test_a_rank_that_comes_when_all_have_met(self) -> None:
         self.run_ranks(*(self.place | {"RANK": rank} for rank in ("0", "1")))

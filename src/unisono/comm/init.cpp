@@ -83,7 +83,8 @@ std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t g
                                                    .store = {.store = options.store,
                                                              .connect_again = options.connect_again,
                                                              .secret = options.store_secret,
-                                                             .local_ip = options.store_local_ip}});
+                                                             .local_ip = options.store_local_ip,
+                                                             .fd = options.store_fd}});
   auto world = job->make_world();
   return std::make_shared<ProcessGroup>(
       std::make_unique<comm::Group>(std::move(job), std::move(world)));

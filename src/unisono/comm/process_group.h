@@ -278,6 +278,9 @@ struct InitOptions {
   /// This machine's address by which `store` was reached, which other nodes can reach. Default: the
   /// one that UNISONO_INTERFACE names, or that leads out of the machine.
   std::string store_local_ip = {};
+  /// The socket of `store`, where it is served by no rank: that it ended is logged then. It stays
+  /// open as long as `store`.
+  int store_fd = -1;
   /// Instead of those of the variables or the method when not negative.
   int rank = -1;
   int world_size = -1;

@@ -15,6 +15,7 @@
 #include "unisono/base/thread.h"
 #include "unisono/comm/links.h"
 #include "unisono/net/hello.h"
+#include "unisono/net/socket.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/shm/node.h"
 #include "unisono/transport/tcp/mesh.h"
@@ -61,8 +62,8 @@ Watcher::Watcher(const WatcherParts& parts)
   if (has_several_nodes(parts.roster)) {
     listen_later();
   }
-  // Rank 0's own ends when rank 0 leaves; that it died is seen otherwise.
-  if (parts.meeting.assignment.uses_agent_store) {
+  // One of rank 0 ends when rank 0 leaves; that it died is seen otherwise.
+  if (parts.meeting.store_fd >= 0) {
     watch_store(parts);
   }
   thread_ = start_thread(
@@ -74,10 +75,10 @@ Watcher::Watcher(const WatcherParts& parts)
 void Watcher::watch_store(const WatcherParts& parts) {
   const int fd = parts.meeting.store_fd;
   const std::string message = fmt::format(
-      "the job's store at {} port {} is gone; the job goes on, but ranks of other nodes can't say "
-      "there any more why they failed",
-      parts.meeting.assignment.master_addr,
-      parts.meeting.assignment.master_port);
+      "the job's store at {} is gone; the job goes on, but ranks of other nodes can't say there "
+      "any "
+      "more why they failed",
+      net::describe_peer(fd));
   loop_.add(fd, EPOLLRDHUP, [this, fd, message, logger = parts.logger](std::uint32_t /*events*/) {
     loop_.remove(fd);
     logger.warning(message);

@@ -307,7 +307,7 @@ Meeting meet(const Config& config,
   if (store == nullptr) {
     store = connect(config, meeting.assignment, meeting.secret, deadline);
   }
-  meeting.store_fd = store->fd();
+  meeting.store_fd = assignment.uses_agent_store ? store->fd() : -1;
   meeting.local_ip = store->local_address().ip();
   meeting.store = store;
   meeting.connect_again = [options = store_options(config, meeting.assignment, meeting.secret)](
@@ -332,6 +332,7 @@ Meeting meet_in(const GivenStore& given, const Config& config, const Assignment&
   meeting.assignment = assignment;
   meeting.secret = given.secret ? *given.secret : find_secret(config, kLoopback);
   meeting.store = given.store;
+  meeting.store_fd = given.fd;
   meeting.connect_again = given.connect_again;
   if (meeting.connect_again == nullptr) {
     meeting.connect_again = [store = given.store](std::chrono::milliseconds) { return store; };

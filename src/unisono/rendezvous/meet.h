@@ -28,7 +28,7 @@ struct Meeting {
   std::shared_ptr<store::Store> store;        ///< Shared by all who ask the store.
   /// Throws Error: kTimeout when there is none in that time, kPeerLost at once when it is gone.
   ConnectAgain connect_again;
-  /// The store's connection, to be watched for its end; -1 where that is not known.
+  /// The store's connection where no rank serves it, to be watched for its end; else -1.
   int store_fd = -1;
   /// A process of rank 0 was here before, and serves the store.
   bool is_second_rank_0 = false;
@@ -84,6 +84,7 @@ struct GivenStore {
   /// The job's; nothing where it is to be found as for any job.
   std::optional<std::string> secret = {};
   std::string local_ip = {};  ///< As in Meeting; empty where it is not known.
+  int fd = -1;                ///< As Meeting::store_fd.
 };
 
 /// The same in `given`; of `assignment` rank and world size count. Connects to nobody. A job

@@ -1,7 +1,12 @@
-"""Meets, as OPTIONS has it, says where, and leaves again, TIMES times."""
+"""Meets, as OPTIONS has it, says where, and leaves again, TIMES times.
+
+Each time it leaves when there is the file UNTIL, if that is set.
+"""
 
 import os
+import time
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -20,5 +25,7 @@ for _time in range(int(os.environ.get("TIMES", 1))):
     place = f"({dist.get_rank()},{dist.get_world_size()}) {tensor.item():g}"
     # In one write, which others do not divide.
     os.write(1, f"{place} {dist.get_backend()} {type(store).__module__}\n".encode())
+    while "UNTIL" in os.environ and not Path(os.environ["UNTIL"]).exists():
+        time.sleep(0.005)
     del store
     dist.destroy_process_group()
