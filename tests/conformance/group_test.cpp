@@ -105,35 +105,6 @@ TEST(Group, OneRanksTimeoutEndsTheCallSoonOnAllThatWait) {
   }
 }
 
-TEST(Group, AMonitoredBarrierNamesAllWhoAreMissing) {
-  for (const World& world : {one_node(4), World{.nodes = {"a", "b", "c", "b"}}}) {
-    std::promise<void> over;
-    const std::shared_future<void> is_over = over.get_future().share();
-    std::atomic<int> n_failed = 0;
-    const auto errors = errors_of_ranks(world, [&](ProcessGroup& group) {
-      group.barrier();
-      if (group.rank() == 1 || group.rank() == 2) {
-        is_over.wait();
-        return;
-      }
-      try {
-        group.monitored_barrier({.timeout = std::chrono::milliseconds(300)});
-      } catch (const Error&) {
-        if (++n_failed == 2) {
-          over.set_value();
-        }
-        throw;
-      }
-    });
-    for (const std::size_t rank : {0U, 3U}) {
-      EXPECT_THAT(
-          errors[rank],
-          AllOf(
-              HasSubstr("monitored_barrier"), HasSubstr("rank 1 (pid"), HasSubstr("rank 2 (pid")));
-    }
-  }
-}
-
 TEST(Group, AMismatchNamesBothRanksAndBothCallsEverywhere) {
   for (const World& world : kLayouts) {
     const auto errors = errors_of_ranks(world, [](ProcessGroup& group) {

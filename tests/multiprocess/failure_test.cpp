@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // What a spec of ten seconds leaves for a loaded machine.
 constexpr std::chrono::seconds kTimeToNotice{10};
@@ -251,6 +252,29 @@ TEST(StoppedBeforeItsFirstOperation, AnotherNodeSaysWhoAndGoesOnWithIt) {
   EXPECT_TRUE(is_told);
   for (const ProcessResult& result : job.processes().finish()) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
+  }
+}
+
+// Rank 3 is to connect to all others, and says hello to a stopped one.
+TEST(StoppedBeforeItsFirstOperation, HidesNobodyFromAMonitoredBarrier) {
+  Job job({.world_size = 4, .mode = {"monitored"}, .nodes = {"a", "b", "c", "d"}});
+  job.start_all();
+  if (!wait_until_ready(job, 4)) {
+    return;
+  }
+  job.processes().send_signal(0, SIGSTOP);
+  job.processes().close_stdin(1);
+  job.processes().close_stdin(3);
+  for (const std::size_t rank : {1U, 3U}) {
+    EXPECT_TRUE(job.processes().wait_for_output(rank, "timed out waiting for "));
+  }
+  job.processes().send_signal(0, SIGCONT);
+  job.processes().close_stdin(0);
+  job.processes().close_stdin(2);
+  const std::vector<ProcessResult> results = job.processes().finish();
+  for (const std::size_t rank : {1U, 3U}) {
+    EXPECT_THAT(results[rank].err, AllOf(HasSubstr(name_of(job, 0)), HasSubstr(name_of(job, 2))));
+    EXPECT_THAT(results[rank].err, Not(HasSubstr(name_of(job, 4 - rank))));
   }
 }
 

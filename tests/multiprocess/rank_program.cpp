@@ -208,6 +208,14 @@ void meet(const std::string& roles) {
   come_to_barrier(*unisono::init_process_group(), roles);
 }
 
+// A first call with a second's patience, to which each rank comes when its stdin is closed.
+void monitored(const std::string& /*unused*/) {
+  const auto group = unisono::init_process_group();
+  print("ready\n");
+  wait_for_end_of_stdin();
+  group->monitored_barrier({.timeout = std::chrono::milliseconds(1000)});
+}
+
 void meet_with_a_child(const std::string& roles) {
   const auto group = unisono::init_process_group();
   fork_a_child();
@@ -371,6 +379,7 @@ int main(int argc, char** argv) {
       {"idle", idle},
       {"meet", meet},
       {"meet_with_a_child", meet_with_a_child},
+      {"monitored", monitored},
       {"meet_again", meet_again},
       {"wait_in_store", wait_in_store},
       {"disagree", disagree},

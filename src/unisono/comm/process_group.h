@@ -167,8 +167,9 @@ class ProcessGroup {
   void barrier(const BarrierOptions& options = {});
   Work barrier_async(const BarrierOptions& options = {});
 
-  /// A barrier to find out who is missing: give it a short timeout, whose error then names the
-  /// ranks that did not come. A rank that calls barrier() meanwhile is a mismatch.
+  /// A barrier to find out who is missing: give it a short timeout, whose error then names all
+  /// ranks that did not come. A rank that calls barrier() meanwhile is a mismatch. Each rank sends
+  /// a message to every rank of another node.
   void monitored_barrier(const BarrierOptions& options = {});
 
   /// A group of some of this group's ranks, in the order of the list; null on ranks that are not in

@@ -167,10 +167,11 @@ NativeEngine::NativeEngine(NativeParts parts)
 void NativeEngine::run(OperationContext& context) {
   switch (context.operation.descriptor.kind) {
     case transport::OperationKind::kBarrier:
-    case transport::OperationKind::kMonitoredBarrier:
       context.enter();
       context.meet_other_nodes();
       return;
+    case transport::OperationKind::kMonitoredBarrier:
+      return context.meet_every_rank();
     case transport::OperationKind::kBroadcast:
       return broadcast(context);
     case transport::OperationKind::kAllReduce:

@@ -141,6 +141,20 @@ void OperationContext::meet_other_nodes() {
   sync();
 }
 
+void OperationContext::meet_every_rank() {
+  board.my_card(operation.sequence).set_descriptor(operation.descriptor);
+  board.show_card(operation.sequence);
+  std::vector<int> remote_ranks;
+  for (int rank = 0; rank < topology.world_size(); ++rank) {
+    if (topology.node_of(rank) != topology.node()) {
+      remote_ranks.push_back(rank);
+    }
+  }
+  exchange.meet(remote_ranks, [this] { return board.find_absent(operation.sequence); });
+  board.wait_for_cards(operation.sequence, mode, patience);
+  check_cards();
+}
+
 std::int64_t OperationContext::elements_per_line() const {
   return std::max<std::int64_t>(static_cast<std::int64_t>(shm::kCacheLine) / element_bytes(), 1);
 }

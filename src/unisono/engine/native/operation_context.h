@@ -61,6 +61,10 @@ struct OperationContext {
   /// An empty message from the lowest rank of each node to those of all others, then sync().
   void meet_other_nodes();
 
+  /// Instead of enter() and meet_other_nodes(): every rank tells every other by itself that it has
+  /// come, so each knows all who have not.
+  void meet_every_rank();
+
   [[nodiscard]] int n_local() const { return board.local_world_size(); }
 
   /// What this rank shows on its node, one rank reads.

@@ -28,6 +28,10 @@ namespace {
 // Between looks of a rank whose peers may not have heard that it sleeps.
 constexpr std::chrono::milliseconds kUnheardSleep{1};
 
+bool shows_card(const BoardMemory& board, std::uint64_t sequence) {
+  return board.cards[sequence % 2].sequence.load(std::memory_order_acquire) == sequence;
+}
+
 }  // namespace
 
 std::int64_t Board::n_bytes(int local_world_size) {
@@ -104,14 +108,28 @@ void Board::wait_for_all(HasArrived has_arrived, WaitMode mode, transport::Patie
 }
 
 void Board::enter(std::uint64_t sequence, WaitMode mode, transport::Patience& patience) {
+  show_card(sequence);
+  wait_for_cards(sequence, mode, patience);
+}
+
+void Board::show_card(std::uint64_t sequence) {
   my_card(sequence).sequence.store(sequence, std::memory_order_release);
   ring_peers();
+}
+
+void Board::wait_for_cards(std::uint64_t sequence, WaitMode mode, transport::Patience& patience) {
   wait_for_all(
-      [sequence](const BoardMemory& board) {
-        return board.cards[sequence % 2].sequence.load(std::memory_order_acquire) == sequence;
-      },
-      mode,
-      patience);
+      [sequence](const BoardMemory& board) { return shows_card(board, sequence); }, mode, patience);
+}
+
+std::vector<int> Board::find_absent(std::uint64_t sequence) const {
+  std::vector<int> ranks;
+  for (const Member& peer : members_) {
+    if (!shows_card(*peer.board, sequence)) {
+      ranks.push_back(peer.rank);
+    }
+  }
+  return ranks;
 }
 
 void Board::sync(WaitMode mode, transport::Patience& patience) {

@@ -203,6 +203,15 @@ class Board {
   /// Shows the card, and waits until every rank of the node shows its own for this operation.
   void enter(std::uint64_t sequence, WaitMode mode, transport::Patience& patience);
 
+  /// The first half of enter().
+  void show_card(std::uint64_t sequence);
+
+  /// The second half.
+  void wait_for_cards(std::uint64_t sequence, WaitMode mode, transport::Patience& patience);
+
+  /// The ranks of the node that don't show their cards for this operation yet.
+  [[nodiscard]] std::vector<int> find_absent(std::uint64_t sequence) const;
+
   /// Waits until every rank of the node has called it as often as this one.
   void sync(WaitMode mode, transport::Patience& patience);
 

@@ -4,10 +4,13 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/fd.h"
 #include "unisono/transport/patience.h"
 #include "unisono/transport/tcp/liveness.h"
 
@@ -52,10 +55,42 @@ void Exchange::run(std::span<const Outgoing> sends, std::span<const Incoming> re
   }
 }
 
+void Exchange::meet(std::span<const int> ranks, const AlsoLate& also_late) {
+  also_late_ = &also_late;
+  for (const int rank : ranks) {
+    if (Connection* const known = mesh_.find(rank)) {
+      greet(*known);
+    } else {
+      awaited_.push_back({.rank = rank, .opening = mesh_.begin_opening(rank)});
+    }
+  }
+  move_all();
+  also_late_ = nullptr;
+}
+
+void Exchange::greet(Connection& connection) {
+  connection.begin(tag_);
+  connection.post_send({});
+  connection.post_receive({});
+  connections_.push_back(&connection);
+}
+
+bool Exchange::greet_who_came() {
+  const std::size_t n_erased = std::erase_if(awaited_, [this](const Awaited& awaited) {
+    Fd socket = awaited.opening->progress();
+    if (!socket.is_open()) {
+      return false;
+    }
+    greet(mesh_.adopt(awaited.rank, std::move(socket)));
+    return true;
+  });
+  return n_erased > 0;
+}
+
 void Exchange::move_all() {
   int n_idle = 0;
-  while (std::any_of(connections_.begin(), connections_.end(), is_busy)) {
-    bool has_moved = false;
+  while (!awaited_.empty() || std::any_of(connections_.begin(), connections_.end(), is_busy)) {
+    bool has_moved = !awaited_.empty() && greet_who_came();
     for (Connection* const connection : connections_) {
       if (is_busy(connection)) {
         has_moved = connection->progress() || has_moved;
@@ -84,6 +119,11 @@ void Exchange::wait() {
       polls.push_back({.fd = connection->fd(), .events = static_cast<short>(events), .revents = 0});
     }
   }
+  Deadline next_look = earlier(patience_.next_check(), Deadline::after(kLivenessLook));
+  for (const Awaited& awaited : awaited_) {
+    polls.push_back(awaited.opening->poll());
+    next_look = earlier(next_look, awaited.opening->next_step());
+  }
   std::vector<Connection*> idle;
   const std::size_t n_busy = polls.size();
   for (Connection* const connection : mesh_.open_connections()) {
@@ -92,7 +132,6 @@ void Exchange::wait() {
       polls.push_back({.fd = connection->fd(), .events = POLLRDHUP, .revents = 0});
     }
   }
-  const Deadline next_look = earlier(patience_.next_check(), Deadline::after(kLivenessLook));
   (void)::poll(polls.data(), polls.size(), next_look.poll_timeout_ms());
   if (polls.front().revents != 0) {
     mesh_.clear_wakeups();
@@ -105,11 +144,14 @@ void Exchange::wait() {
 }
 
 std::vector<int> Exchange::late_ranks() const {
-  std::vector<int> ranks;
+  std::vector<int> ranks = also_late_ == nullptr ? std::vector<int>() : (*also_late_)();
   for (const Connection* const connection : connections_) {
     if (is_busy(connection)) {
       ranks.push_back(connection->rank());
     }
+  }
+  for (const Awaited& awaited : awaited_) {
+    ranks.push_back(awaited.rank);
   }
   return ranks;
 }

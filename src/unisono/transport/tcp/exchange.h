@@ -2,12 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "unisono/transport/patience.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/mesh.h"
+#include "unisono/transport/tcp/opening.h"
 
 namespace unisono::tcp {
 
@@ -38,8 +41,25 @@ class Exchange {
   /// Throws what Connection::progress() and `patience` throw.
   void run(std::span<const Outgoing> sends, std::span<const Incoming> receives);
 
+  /// Names more ranks that the operation waits for.
+  using AlsoLate = std::function<std::vector<int>()>;
+
+  /// Sends an empty message to each of `ranks` and receives one. Connections are opened all at the
+  /// same time, so that each rank hears of all that have come, and waits for all that have not.
+  ///
+  /// Throws what run() throws.
+  void meet(std::span<const int> ranks, const AlsoLate& also_late);
+
  private:
+  // A rank to which there is no connection yet.
+  struct Awaited {
+    int rank;
+    std::unique_ptr<Opening> opening;
+  };
+
   Connection& connection(int rank);
+  void greet(Connection& connection);
+  bool greet_who_came();
   void move_all();
   void wait();
   [[nodiscard]] std::vector<int> late_ranks() const;
@@ -48,6 +68,8 @@ class Exchange {
   OperationTag tag_;
   transport::Patience& patience_;
   std::vector<Connection*> connections_;
+  std::vector<Awaited> awaited_;
+  const AlsoLate* also_late_ = nullptr;
 };
 
 }  // namespace unisono::tcp

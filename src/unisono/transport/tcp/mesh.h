@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/mutex.h"
 #include "unisono/net/address.h"
@@ -14,6 +13,7 @@
 #include "unisono/net/wakeup.h"
 #include "unisono/transport/patience.h"
 #include "unisono/transport/tcp/connection.h"
+#include "unisono/transport/tcp/opening.h"
 #include "unisono/transport/traffic.h"
 
 namespace unisono::tcp {
@@ -40,9 +40,18 @@ class Mesh {
   /// `members[r]` is rank r. `secret` and `mine` are for the hello.
   Mesh(std::vector<MeshMember> members, std::string secret, net::HelloInfo mine);
 
-  /// The connection to `rank`, made now if there is none. Throws what `patience` throws, and
-  /// Error(kPeerLost) or the hello's errors with the rank's name.
+  /// The connection to `rank`, made now if there is none. Throws what `patience` and
+  /// Opening::progress() throw.
   [[nodiscard]] Connection& connection(int rank, transport::Patience& patience);
+
+  /// The connection to `rank`; null if there is none.
+  [[nodiscard]] Connection* find(int rank) const;
+
+  /// Begins to open the connection to `rank`, to which there is none. The mesh outlives it.
+  [[nodiscard]] std::unique_ptr<Opening> begin_opening(int rank);
+
+  /// Makes the socket that came of an Opening the connection to `rank`.
+  Connection& adopt(int rank, Fd socket);
 
   /// Takes a connection that `rank` opened, after its hello. Any thread.
   void deliver(int rank, Fd socket) UNISONO_EXCLUDES(mutex_);
@@ -71,12 +80,7 @@ class Mesh {
   [[nodiscard]] std::vector<Connection*> open_connections() const;
 
  private:
-  [[nodiscard]] std::unique_ptr<Connection> make_connection(int rank, Fd socket) const;
-  [[nodiscard]] Fd connect(int rank, transport::Patience& patience) const;
-  [[nodiscard]] net::HelloInfo say_hello(int fd, int rank, transport::Patience& patience) const;
-  [[nodiscard]] Fd await_delivery(int rank, transport::Patience& patience) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] Fd take_delivered(int rank) UNISONO_EXCLUDES(mutex_);
-  void wait(int fd, Deadline deadline) const;
 
   std::vector<MeshMember> members_;
   transport::TrafficCounters traffic_;

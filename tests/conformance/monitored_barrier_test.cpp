@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <latch>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/error.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+
+#include "support/ranks.h"
+
+namespace unisono {
+namespace {
+
+using test::errors_of_ranks;
+using test::one_node;
+using test::run_ranks;
+using test::World;
+using ::testing::HasSubstr;
+
+const std::vector<World> kLayouts{one_node(4),
+                                  {.nodes = {"a", "a", "b", "b"}},
+                                  {.nodes = {"a", "b", "c", "b"}},
+                                  {.nodes = {"a", "b", "c", "d"}}};
+
+constexpr int kWorldSize = 4;
+
+struct Scene {
+  World world;
+  std::set<int> missing;
+  bool is_first_call;
+};
+
+// Every rank but the missing ones calls monitored_barrier, all at about the same time.
+std::vector<std::string> errors_without(const Scene& scene) {
+  const auto n_here = static_cast<std::ptrdiff_t>(kWorldSize - scene.missing.size());
+  std::latch have_come(n_here);
+  std::latch are_over(n_here);
+  return errors_of_ranks(scene.world, [&](ProcessGroup& group) {
+    if (!scene.is_first_call) {
+      group.barrier();
+    }
+    if (scene.missing.contains(group.rank())) {
+      are_over.wait();
+      return;
+    }
+    have_come.arrive_and_wait();
+    try {
+      group.monitored_barrier({.timeout = std::chrono::milliseconds(300)});
+    } catch (const Error&) {
+      are_over.count_down();
+      throw;
+    }
+    are_over.count_down();
+  });
+}
+
+// The ranks that follow "timed out waiting for".
+std::set<int> ranks_named_in(const std::string& error) {
+  const std::string late =
+      error.substr(std::min(error.size(), error.find("timed out waiting for")));
+  std::set<int> named;
+  for (int rank = 0; rank < kWorldSize; ++rank) {
+    if (late.find("rank " + std::to_string(rank) + " (pid") != std::string::npos) {
+      named.insert(rank);
+    }
+  }
+  return named;
+}
+
+void expect_all_are_named(const Scene& scene) {
+  const std::vector<std::string> errors = errors_without(scene);
+  for (int rank = 0; rank < kWorldSize; ++rank) {
+    const std::string& error = errors[static_cast<std::size_t>(rank)];
+    if (!scene.missing.contains(rank)) {
+      EXPECT_EQ(ranks_named_in(error), scene.missing)
+          << "nodes " << ::testing::PrintToString(scene.world.nodes)
+          << (scene.is_first_call ? ", first call" : "") << ": " << error;
+      EXPECT_THAT(error, HasSubstr("monitored_barrier"));
+    }
+  }
+}
+
+TEST(MonitoredBarrier, EveryRankNamesJustThoseThatAreMissing) {
+  for (const World& world : kLayouts) {
+    for (const std::set<int>& missing : {std::set{3}, {1, 2}, {1, 2, 3}}) {
+      expect_all_are_named({.world = world, .missing = missing, .is_first_call = false});
+    }
+  }
+}
+
+TEST(MonitoredBarrier, AsTheFirstCallToo) {
+  for (const World& world : kLayouts) {
+    for (const std::set<int>& missing : {std::set{0}, {2, 3}, {1, 2, 3}}) {
+      expect_all_are_named({.world = world, .missing = missing, .is_first_call = true});
+    }
+  }
+}
+
+TEST(MonitoredBarrier, NobodyLeavesBeforeTheLastHasCome) {
+  for (const World& world : kLayouts) {
+    std::atomic<int> n_arrived = 0;
+    run_ranks(world, [&](ProcessGroup& group) {
+      for (int round = 1; round <= 20; ++round) {
+        ++n_arrived;
+        group.monitored_barrier();
+        EXPECT_GE(n_arrived.load(), kWorldSize * round);
+        group.monitored_barrier();
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace unisono
