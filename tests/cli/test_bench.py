@@ -59,7 +59,9 @@ class BenchTest(unittest.TestCase):
             self.check_line(line)
             self.assertEqual([line["op"], str(line["bytes"])], row[:2])
             self.assertGreaterEqual(int(row[2]), 20)
-            self.assertAlmostEqual(line["median_us"], float(row[3]), delta=0.001 * float(row[3]))
+            self.assertAlmostEqual(
+                line["median_us"], float(row[3]), delta=0.0005 + 0.001 * float(row[3])
+            )
             self.assertEqual(row[-1], "0")
         return lines
 
@@ -147,6 +149,7 @@ class BenchTest(unittest.TestCase):
             (["all_reduce", "-n", "0"], "number of ranks"),
             (["all_reduce", "-n", "2", "--nodes", "3"], "--nodes 3"),
             (["all_reduce", "-n", "2", "--seconds", "-1"], "seconds"),
+            (["all_reduce", "-n", "2", "--seconds", "nan"], "seconds"),
         ):
             done = run("bench", *arguments)
             self.assertEqual(done.returncode, 2, arguments)
@@ -155,16 +158,34 @@ class BenchTest(unittest.TestCase):
             self.assertTrue(re.fullmatch(r"\[unisono\] error: [^\n]+\n", done.stderr), done.stderr)
 
     def test_what_the_ranks_refuse_is_said_by_one_of_them(self):
-        done = run("bench", "all_reduce", "-n", "2", "--sizes", "1M", "--algorithm", "one_shot")
-        self.assertEqual(done.returncode, 2)
-        said = [line for line in done.stderr.splitlines() if line.startswith("[unisono] error")]
-        self.assertEqual(len(said), 1, done.stderr)
-        self.assertIn("one_shot", said[0])
+        for arguments, what in (
+            (["all_reduce", "-n", "2", "--sizes", "1M"], "one_shot takes at most 16384 bytes"),
+            (["reduce_scatter", "-n", "2", "--nodes", "2"], "for reduce_scatter on one node"),
+        ):
+            done = run("bench", *arguments, "--algorithm", "one_shot")
+            self.assertEqual(done.returncode, 2)
+            said = [line for line in done.stderr.splitlines() if line.startswith("[unisono] error")]
+            self.assertEqual(len(said), 1, done.stderr)
+            self.assertIn(what, said[0])
+            self.assertNotIn("exit code 0", done.stderr)
+
+    def test_all_names_who_does_not_have_the_algorithm(self):
+        done = run(
+            "bench", "all", "-n", "2", "--sizes", "8", "--seconds", "0", "--algorithm", "ring"
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(
+            "# algorithm auto, as they don't have ring: broadcast, reduce, all_gather, gather, "
+            "scatter, reduce_scatter, all_to_all, barrier, sendrecv\n",
+            done.stdout,
+        )
 
     def test_a_file_that_cannot_be_written_is_named(self):
         done = run("bench", "all_reduce", "-n", "2", "--json", "/no/such/folder/x")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("bench: cannot write /no/such/folder/x: No such file", done.stderr)
+        line = "[unisono] error: bench: cannot write /no/such/folder/x: No such file or directory"
+        self.assertEqual(done.stderr.partition(" (errno")[0].rstrip(), line)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
 
 
 if __name__ == "__main__":

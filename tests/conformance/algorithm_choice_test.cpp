@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/comm/process_group.h"
 
@@ -15,9 +16,12 @@ namespace unisono {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+using test::errors_of_ranks;
+using test::one_node;
 using test::run_ranks;
 
 const std::vector<std::string> kFourNodes{"a", "b", "c", "d"};
@@ -60,6 +64,20 @@ TEST(AlgorithmChoice, MeasuresLinksThatNotAllRanksWereToldOf) {
   EXPECT_THAT(explained_choices({.nodes = kFourNodes,
                                  .own_environment = {{1, {{"UNISONO_LINKS", "latency=30"}}}}}),
               AllOf(HasSubstr("links: measured, between nodes"), Not(HasSubstr("links: given"))));
+}
+
+TEST(AlgorithmChoice, AOneShotReduceScatterIsForOneNode) {
+  const auto scatter = [](ProcessGroup& group) {
+    std::vector<float> in(2, 1.0F);
+    float out = 0;
+    group.reduce_scatter(as_buffer(std::span(in)),
+                         as_buffer(std::span(&out, 1)),
+                         {.algorithm = Algorithm::kOneShot});
+  };
+  EXPECT_THAT(errors_of_ranks(one_node(2), scatter), Each(""));
+  EXPECT_THAT(errors_of_ranks({.nodes = {"a", "b"}}, scatter),
+              Each(HasSubstr("algorithm one_shot is for reduce_scatter on one node, and the group "
+                             "has 2; use auto or two_shot")));
 }
 
 }  // namespace

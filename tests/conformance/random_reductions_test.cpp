@@ -125,10 +125,11 @@ class Draw {
     return counts;
   }
 
-  // One that `auto` may take, or that itself.
+  // One that `auto` may take on any layout, or that itself.
   Algorithm algorithm(const Reduction& drawn) {
     std::vector<Algorithm> algorithms{Algorithm::kAuto, Algorithm::kTwoShot};
-    if (drawn.count() * static_cast<std::int64_t>(size_of(drawn.dtype)) <= shm::kSlotBytes) {
+    if (drawn.kind != Kind::kReduceScatter &&
+        drawn.count() * static_cast<std::int64_t>(size_of(drawn.dtype)) <= shm::kSlotBytes) {
       algorithms.push_back(Algorithm::kOneShot);
     }
     if (drawn.kind == Kind::kAllReduce) {

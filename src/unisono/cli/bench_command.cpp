@@ -6,8 +6,8 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
-#include <fstream>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +23,7 @@
 #include "unisono/cli/bench_job.h"
 #include "unisono/cli/bench_operations.h"
 #include "unisono/cli/bench_parse.h"
+#include "unisono/cli/bench_report.h"
 #include "unisono/cli/commands.h"
 #include "unisono/cli/parse.h"
 #include "unisono/engine/native/algorithm_choice.h"
@@ -83,10 +84,11 @@ void add_options(CLI::App& app, BenchArguments& arguments) {
       "--sizes", arguments.sizes, "Bytes: 8,1K,3M, or 8:64M:x4 (default " + arguments.sizes + ")");
   app.add_option("--dtype", arguments.dtype, "f32, f64, bf16, i64, ... (default f32)");
   app.add_option("--memory", arguments.memory, "private or symmetric (default private)");
-  app.add_option(
-      "--algorithm",
-      arguments.algorithm,
-      algorithm_names() + " (default auto; reduce and reduce_scatter have the first three)");
+  app.add_option("--algorithm",
+                 arguments.algorithm,
+                 algorithm_names() +
+                     " (default auto; of those reduce has one_shot and two_shot, "
+                     "reduce_scatter too on one node, else two_shot)");
   app.add_flag("--check", arguments.is_checked, "Compare every element with what it must be");
   app.add_option(
       "--json", arguments.json_path, "Write the results to FILE too, a line of JSON each");
@@ -98,6 +100,9 @@ void add_options(CLI::App& app, BenchArguments& arguments) {
 }
 
 bench::BenchOptions make_options(const BenchArguments& arguments) {
+  if (std::isnan(arguments.seconds)) {
+    throw invalid("--seconds nan: give a number of seconds");
+  }
   bench::BenchOptions options;
   options.algorithm = bench::parse_algorithm(arguments.algorithm);
   options.operations = bench::find_operations(arguments.operation, options.algorithm);
@@ -179,6 +184,7 @@ int bench_command(int argc, char** argv) {
   if (is_in_job) {
     return bench::run_in_job(options);
   }
+  (void)bench::open_json(options.json_path);
   return start_ranks(n_ranks, {argv + 1, static_cast<std::size_t>(argc) - 1});
 }
 

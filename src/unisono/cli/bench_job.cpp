@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +23,7 @@
 #include "unisono/cli/bench_operations.h"
 #include "unisono/cli/bench_report.h"
 #include "unisono/cli/bench_sampling.h"
+#include "unisono/cli/parse.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/rendezvous/find_assignment.h"
@@ -34,6 +34,10 @@ namespace unisono::cli::bench {
 namespace {
 
 constexpr int kWrongResults = 1;
+
+void print_error(const char* what) {
+  fmt::print(stderr, "[unisono] error: {}\n", what);
+}
 
 class TimedGroup final : public TimedRanks {
  public:
@@ -147,25 +151,22 @@ class Measurement {
 // Where rank 0 writes; the other ranks have none.
 class Output {
  public:
-  explicit Output(const std::string& json_path) {
-    if (json_path.empty()) {
-      return;
-    }
-    json_.open(json_path);
-    if (!json_) {
-      throw system_error("bench: cannot write " + json_path, errno);
-    }
-  }
+  explicit Output(const std::string& json_path) : json_(open_json(json_path)) {}
 
   void begin(const ProcessGroup& group, int n_nodes, const BenchOptions& options) {
-    fmt::print("# {} rank{} on {} node{}, {} memory, {}; times of the slowest rank\n{}\n",
+    fmt::print("# {} rank{} on {} node{}, {} memory, {}; times of the slowest rank\n",
                group.world_size(),
                group.world_size() == 1 ? "" : "s",
                n_nodes,
                n_nodes == 1 ? "" : "s",
                to_string(options.memory),
-               to_string(options.dtype),
-               table_header());
+               to_string(options.dtype));
+    if (const std::string others = names_without(options.operations, options.algorithm);
+        !others.empty()) {
+      fmt::print(
+          "# algorithm auto, as they don't have {}: {}\n", to_string(options.algorithm), others);
+    }
+    fmt::print("{}\n", table_header());
     std::fflush(stdout);
   }
 
@@ -238,15 +239,21 @@ int run_in_job(const BenchOptions& options) {
   try {
     is_right = measure_all(*group, options, output ? &*output : nullptr);
   } catch (const Error& error) {
-    // Every rank was refused the same arguments; one says so.
-    if (error.code() == ErrorCode::kInvalidArgument && !output) {
-      return 0;
+    if (error.code() != ErrorCode::kInvalidArgument) {
+      throw;
     }
-    throw;
+    // Every rank was refused the same arguments. One says so, before any ends: the launcher ends
+    // the others then.
+    if (output) {
+      print_error(error.what());
+    }
+    group->barrier();
+    group->destroy();
+    return kWrongUsage;
   }
   group->destroy();
   if (!is_right && output) {
-    fmt::print(stderr, "[unisono] error: bench: results were wrong; see the table\n");
+    print_error("bench: results were wrong; see the table");
     return kWrongResults;
   }
   return 0;

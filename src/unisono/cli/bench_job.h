@@ -36,7 +36,9 @@ struct BenchOptions {
 [[nodiscard]] Environment with_debug_log(const Environment& base);
 
 /// Measures as one rank of the job that the environment describes; rank 0 writes the table to
-/// stdout and the lines of JSON. Returns the exit code: 1 on rank 0 when results were wrong.
+/// stdout and the lines of JSON. Returns the exit code: 1 on rank 0 when results were
+/// wrong, kWrongUsage on all ranks when the group refused a call's arguments, which rank 0 then
+/// says.
 ///
 /// Throws Error.
 [[nodiscard]] int run_in_job(const BenchOptions& options);

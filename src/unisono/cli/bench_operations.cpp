@@ -196,6 +196,16 @@ Algorithm algorithm_of(const Operation& operation, Algorithm wanted) {
   return has_it ? wanted : Algorithm::kAuto;
 }
 
+std::string names_without(std::span<const Operation> operations, Algorithm wanted) {
+  std::string names;
+  for (const Operation& operation : operations) {
+    if (algorithm_of(operation, wanted) != wanted) {
+      names += (names.empty() ? "" : ", ") + std::string(operation.name);
+    }
+  }
+  return names;
+}
+
 std::span<const Operation> operation_table() {
   return kOperations;
 }

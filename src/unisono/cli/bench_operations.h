@@ -67,6 +67,9 @@ struct Operation {
 /// The algorithm, where the operation has it; else Algorithm::kAuto.
 [[nodiscard]] Algorithm algorithm_of(const Operation& operation, Algorithm wanted);
 
+/// The names of those operations that don't have the algorithm: "broadcast, all_gather".
+[[nodiscard]] std::string names_without(std::span<const Operation> operations, Algorithm wanted);
+
 /// Every operation that can be measured.
 [[nodiscard]] std::span<const Operation> operation_table();
 

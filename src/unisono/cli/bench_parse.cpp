@@ -62,23 +62,35 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-// What one item of the list stands for; nothing when it can't be read.
-std::vector<std::int64_t> parse_item(std::string_view item) {
-  const std::vector<std::string_view> parts = split(item, ':');
-  const std::optional<std::int64_t> first = parse_bytes(parts.front());
-  if (!first || parts.size() > 3) {
-    return {};
-  }
-  if (parts.size() == 1) {
-    return {*first};
-  }
+Error invalid_size(std::string_view item, std::string_view problem) {
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("bench: \"{}\" in --sizes {}; write 8,1K,3M, or 8:64M:x2 for powers of 2 (K, "
+                      "M, G: powers of 1024; at most 1024G)",
+                      item,
+                      problem)};
+}
+
+// What "FIRST:LAST" or "FIRST:LAST:xFACTOR" stands for.
+std::vector<std::int64_t> parse_range(std::string_view item,
+                                      std::span<const std::string_view> parts) {
+  const std::optional<std::int64_t> first = parse_bytes(parts[0]);
   const std::optional<std::int64_t> last = parse_bytes(parts[1]);
   std::optional<std::int64_t> factor = 2;
   if (parts.size() == 3) {
     factor = parts[2].starts_with('x') ? parse_number(parts[2].substr(1)) : std::nullopt;
   }
-  if (!last || !factor || *factor < 2 || *first < 1) {
-    return {};
+  if (!first || !last || !factor || parts.size() > 3) {
+    throw invalid_size(item, "is no range of numbers of bytes");
+  }
+  if (*first < 1) {
+    throw invalid_size(item, "begins at 0, of which there are no powers");
+  }
+  if (*last < *first) {
+    throw invalid_size(item, "ends below its beginning");
+  }
+  if (*factor < 2) {
+    throw invalid_size(item,
+                       fmt::format("goes on by the factor {}, which must be 2 at least", *factor));
   }
   std::vector<std::int64_t> sizes;
   for (std::int64_t size = *first; size <= *last; size *= *factor) {
@@ -88,6 +100,19 @@ std::vector<std::int64_t> parse_item(std::string_view item) {
     }
   }
   return sizes;
+}
+
+// What one item of the list stands for.
+std::vector<std::int64_t> parse_item(std::string_view item) {
+  const std::vector<std::string_view> parts = split(item, ':');
+  if (parts.size() > 1) {
+    return parse_range(item, parts);
+  }
+  const std::optional<std::int64_t> size = parse_bytes(item);
+  if (!size) {
+    throw invalid_size(item, "is no number of bytes");
+  }
+  return {*size};
 }
 
 // The value whose name `text` is.
@@ -116,12 +141,6 @@ std::vector<std::int64_t> parse_sizes(const std::string& text) {
   std::vector<std::int64_t> sizes;
   for (const std::string_view item : split(text, ',')) {
     const std::vector<std::int64_t> parsed = parse_item(item);
-    if (parsed.empty()) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("bench: \"{}\" in --sizes is no number of bytes; write 8,1K,3M, or "
-                              "8:64M:x2 for powers of 2 (K, M, G: powers of 1024; at most 1024G)",
-                              item));
-    }
     sizes.insert(sizes.end(), parsed.begin(), parsed.end());
   }
   return sizes;

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +16,7 @@
 namespace unisono::cli::bench {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -39,23 +42,31 @@ TEST(BenchParse, ARangeIsItsPowers) {
   EXPECT_THAT(parse_sizes("512G:1024G:x1000"), ElementsAre(std::int64_t{1} << 39));
 }
 
+std::string refusal_of_size(const std::string& item) {
+  return refusal([&] { (void)parse_sizes("8," + item); });
+}
+
 TEST(BenchParse, WhatIsNoSizeIsNamed) {
-  for (const std::string item : {"",
-                                 "x",
-                                 "-1",
-                                 "1.5K",
-                                 "1KB",
-                                 "K",
-                                 "1025G",
-                                 "99999999999999999999",
-                                 "8:",
-                                 "64:8",
-                                 "0:8",
-                                 "8:64:2",
-                                 "8:64:x1",
-                                 "8:64:x2:x2"}) {
-    const std::string text = refusal([&] { (void)parse_sizes("8," + item); });
-    EXPECT_THAT(text, HasSubstr("bench: \"" + item + "\" in --sizes is no number of bytes"));
+  for (const std::string item :
+       {"", "x", "-1", "1.5K", "1KB", "K", "1025G", "99999999999999999999"}) {
+    EXPECT_THAT(refusal_of_size(item),
+                HasSubstr("bench: \"" + item + "\" in --sizes is no number of bytes; write 8,1K"));
+  }
+}
+
+TEST(BenchParse, ARangeThatIsNoneSaysWhy) {
+  for (const auto& [item, problem] : std::vector<std::pair<std::string, std::string>>{
+           {"8:", "is no range"},
+           {"8:64:2", "is no range"},
+           {"8:64:x", "is no range"},
+           {"8:64:x2:x2", "is no range"},
+           {"0:8", "begins at 0"},
+           {"64:8", "ends below its beginning"},
+           {"8:4:x2", "ends below its beginning"},
+           {"8:64:x1", "factor 1, which must be 2 at least"},
+           {"8:64:x0", "factor 0, which must be 2 at least"}}) {
+    EXPECT_THAT(refusal_of_size(item),
+                AllOf(HasSubstr("bench: \"" + item + "\" in --sizes "), HasSubstr(problem)));
   }
 }
 

@@ -80,9 +80,21 @@ AlgorithmChoice::AlgorithmChoice(const collective::Topology& topology,
                                  const std::optional<LinkCosts>& links)
     : topology_(topology), ranks_(ranks), given_(links), chooser_(topology, {}, shm::kSlotBytes) {}
 
-void AlgorithmChoice::check(const Operation& operation) {
+void AlgorithmChoice::check(const Operation& operation) const {
+  using Kind = collective::Receivers::Kind;
   const transport::Descriptor& descriptor = operation.descriptor;
   const char* const algorithm = to_string(descriptor.algorithm);
+  const Kind receivers = receivers_of(operation).kind;
+  // Between nodes a rank that is owed one block only has no use for the others.
+  if (descriptor.algorithm == Algorithm::kOneShot && receivers == Kind::kOwner &&
+      topology_.n_nodes() > 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("algorithm {} is for {} on one node, and the group has {}; use auto or "
+                            "two_shot",
+                            algorithm,
+                            to_string(descriptor.kind),
+                            topology_.n_nodes()));
+  }
   const std::int64_t n_bytes = contribution_bytes(operation);
   if (descriptor.algorithm == Algorithm::kOneShot && n_bytes > shm::kSlotBytes) {
     throw Error(
@@ -100,7 +112,7 @@ void AlgorithmChoice::check(const Operation& operation) {
                             to_string(descriptor.dtype)));
   }
   if ((is_compressed || collective::goes_in_steps(descriptor.algorithm)) &&
-      receivers_of(operation).kind != collective::Receivers::Kind::kAll) {
+      receivers != Kind::kAll) {
     throw Error(
         ErrorCode::kInvalidArgument,
         fmt::format("algorithm {} is for all_reduce; use auto, one_shot or two_shot", algorithm));
@@ -108,17 +120,15 @@ void AlgorithmChoice::check(const Operation& operation) {
 }
 
 Algorithm AlgorithmChoice::choose(const Operation& operation) {
-  const collective::Receivers receivers = receivers_of(operation);
-  Algorithm algorithm = operation.descriptor.algorithm;
-  if (algorithm == Algorithm::kAuto) {
-    algorithm = cheapest(receivers.kind, contribution_bytes(operation));
-    if (topology_.rank() == 0 && ranks_.logger().is_enabled(LogLevel::kDebug)) [[unlikely]] {
-      explain(operation, receivers);
-    }
+  if (operation.descriptor.algorithm != Algorithm::kAuto) {
+    return operation.descriptor.algorithm;
   }
-  // Between nodes a rank that is owed one block only has no use for the others.
-  const bool is_scattered = receivers.kind == collective::Receivers::Kind::kOwner;
-  return is_scattered && topology_.n_nodes() > 1 ? Algorithm::kTwoShot : algorithm;
+  const collective::Receivers receivers = receivers_of(operation);
+  const Algorithm algorithm = cheapest(receivers.kind, contribution_bytes(operation));
+  if (topology_.rank() == 0 && ranks_.logger().is_enabled(LogLevel::kDebug)) [[unlikely]] {
+    explain(operation, receivers);
+  }
+  return algorithm;
 }
 
 Algorithm AlgorithmChoice::cheapest(collective::Receivers::Kind receivers, std::int64_t n_bytes) {

@@ -38,7 +38,7 @@ class AlgorithmChoice {
 
   /// Throws Error(kInvalidArgument) if the algorithm that the caller asks for can't carry it out.
   /// Thread-safe.
-  static void check(const Operation& operation);
+  void check(const Operation& operation) const;
 
   [[nodiscard]] Algorithm choose(const Operation& operation);
 

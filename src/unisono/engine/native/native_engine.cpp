@@ -280,7 +280,7 @@ void NativeEngine::check(const Operation& operation) const {
     throw Error(ErrorCode::kInvalidArgument,
                 "the reduction is the user's own, but there is no function");
   }
-  AlgorithmChoice::check(operation);
+  choice_.check(operation);
 }
 
 Buffer NativeEngine::allocate(std::int64_t count, DType dtype) {
