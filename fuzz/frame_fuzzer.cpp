@@ -1,4 +1,4 @@
-// The 56 bytes before each payload between nodes, and the payload of an abort frame.
+// The 56 bytes before each payload between nodes, and the payload of an abort or standing frame.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -26,8 +26,13 @@ void read_frame(std::span<const std::byte> bytes) {
   expect(std::ranges::equal(tcp::encode(*frame), header), "a frame is encoded as it was read");
   expect(!transport::describe(frame->descriptor, frame->sequence).empty(), "any frame has words");
   const auto payload = bytes.subspan(tcp::kFrameBytes);
-  if (frame->kind == tcp::FrameKind::kAbort && payload.size() >= frame->n_bytes) {
+  if (payload.size() < frame->n_bytes) {
+    return;
+  }
+  if (frame->kind == tcp::FrameKind::kAbort) {
     (void)tcp::decode_abort(*frame, payload.first(frame->n_bytes));
+  } else if (frame->kind == tcp::FrameKind::kStanding) {
+    (void)tcp::decode_standing(*frame, payload.first(frame->n_bytes));
   }
 }
 

@@ -156,7 +156,9 @@ void write_frames(const std::filesystem::path& root) {
   frame.add("standing",
             tcp::encode_standing({.sequence = operation_tag().sequence,
                                   .descriptor = operation_tag().descriptor,
-                                  .has_finished = true}));
+                                  .has_finished = true,
+                                  .refused = "why",
+                                  .waits = "for whom"}));
   frame.add("ask", tcp::encode_ask());
   const Corpus connection(root, "connection");
   connection.add("one_receive", join({numbers({1, 12}), first}));

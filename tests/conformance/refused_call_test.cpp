@@ -60,8 +60,9 @@ TEST(RefusedCall, IsNamedByARankThatWaits) {
     }
     has_refused.wait();
     EXPECT_THAT(error_of_a_sum(group, std::chrono::milliseconds(100)),
-                HasSubstr("which has finished barrier #1 and called nothing since but what it "
-                          "refused for wrong arguments: \"all_gather: out has 3 elements"));
+                HasSubstr("which has finished barrier #1 and called no collective operation of "
+                          "this group since, and refused a call for wrong arguments: \"all_gather: "
+                          "out has 3 elements"));
     has_timed_out.count_down();
   });
 }

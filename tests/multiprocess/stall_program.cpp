@@ -1,5 +1,6 @@
 // A rank of the tests of stall reports: rank 1 does something else while the others wait for it, as
-// the argument says, in an all_reduce or for a message.
+// the argument says, in an all_reduce or for a message. Or rank 0 waits for a message that nobody
+// sends while the others wait for it.
 
 #include <unistd.h>
 
@@ -23,6 +24,36 @@ int sit_in_the_program() {
   return n;
 }
 
+namespace {
+
+void lock_up(unisono::ProcessGroup& group, const unisono::Buffer& buffer) {
+  if (group.rank() == 1) {
+    group.send(buffer, 0, {.tag = 4});
+  }
+  if (group.rank() == 0) {
+    group.recv(buffer, 1, {.tag = 3});
+  } else {
+    group.all_reduce(buffer);
+  }
+}
+
+void let_wait(unisono::ProcessGroup& group, const unisono::Buffer& buffer, const std::string& how) {
+  if (group.rank() == 1) {
+    std::puts("sitting");
+    std::fflush(stdout);
+    std::printf("%d bytes\n", sit_in_the_program());
+  }
+  if (how == "all_reduce") {
+    group.all_reduce(buffer);
+  } else if (group.rank() == 1) {
+    group.send(buffer, 0);
+  } else {
+    group.recv(buffer, 1);
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   const std::string how = argc > 1 ? argv[1] : "";
   try {
@@ -31,17 +62,10 @@ int main(int argc, char** argv) {
     const unisono::Buffer buffer = unisono::as_buffer(std::span(values));
     group->barrier();
     group->all_reduce(buffer);
-    if (group->rank() == 1) {
-      std::puts("sitting");
-      std::fflush(stdout);
-      std::printf("%d bytes\n", sit_in_the_program());
-    }
-    if (how == "all_reduce") {
-      group->all_reduce(buffer);
-    } else if (group->rank() == 1) {
-      group->send(buffer, 0);
+    if (how == "deadlock") {
+      lock_up(*group, buffer);
     } else {
-      group->recv(buffer, 1);
+      let_wait(*group, buffer, how);
     }
     unisono::destroy_process_group();
   } catch (const std::exception& error) {

@@ -34,7 +34,8 @@ constexpr bool kDelaysSignals = false;
 
 // What rank 1 has done until it sits.
 constexpr const char* kStanding =
-    "has finished all_reduce #2 (f32[8], sum) and called nothing since";
+    "has finished all_reduce #2 (f32[8], sum) and called no collective operation of this group "
+    "since";
 
 class Stalled : public ::testing::TestWithParam<Wait> {
  protected:
@@ -105,6 +106,25 @@ TEST_P(Stalled, AStoppedRankHasNoStack) {
     EXPECT_THAT(results[0].err, HasSubstr(std::string(", stopped), which ") + kStanding));
   } else {
     EXPECT_THAT(results[0].err, HasSubstr("its process is stopped or gone"));
+  }
+}
+
+// A rank that waits for a message which nobody sends, while the others wait for it.
+TEST(Deadlocked, ReportsNameTheReceiveAndWhatCameInstead) {
+  for (const std::vector<std::string>& nodes :
+       {std::vector<std::string>{}, std::vector<std::string>{"a", "b", "c"}}) {
+    const std::vector<ProcessResult> results = run_job(
+        {.world_size = 3,
+         .mode = {"deadlock"},
+         .nodes = nodes,
+         .variables = {{"UNISONO_STALL_SECONDS", "0.3"}, {"UNISONO_TIMEOUT_SECONDS", "2"}}});
+    EXPECT_THAT(
+        results[1].err + results[2].err,
+        HasSubstr(std::string(nodes.empty() ? "sleeping), which " : "is running and ") +
+                  "waits in recv (f32[8], from rank 1, tag 3), and has finished all_reduce #2"));
+    EXPECT_THAT(
+        results[0].err,
+        ContainsRegex("waits since .*; it has sent messages with tag 4, which nobody receives\n"));
   }
 }
 

@@ -214,18 +214,19 @@ Links::Links(Job& job, GroupSetup setup)
                                   .ranks = ranks_,
                                   .whereabouts = whereabouts_,
                                   .stall = job.stall()}))),
-      messenger_(std::make_unique<Messenger>(
-          MessengerParts{.topology = topology_,
-                         .mailbox = mailbox_,
-                         .mesh = message_mesh_,
-                         .ranks = ranks_,
-                         .failure = failure_,
-                         .stall = job.stall(),
-                         .has_cores = has_cores_,
-                         .single_copy = job.single_copy(),
-                         .checks_buffers = job.checks_buffers(),
-                         .explain = [this](const Error& error) { return explain(error); },
-                         .find_reasons = [this] { return failures_.look(); }})) {
+      messenger_(std::make_unique<Messenger>(MessengerParts{
+          .topology = topology_,
+          .mailbox = mailbox_,
+          .mesh = message_mesh_,
+          .ranks = ranks_,
+          .failure = failure_,
+          .stall = job.stall(),
+          .has_cores = has_cores_,
+          .single_copy = job.single_copy(),
+          .checks_buffers = job.checks_buffers(),
+          .explain = [this](const Error& error) { return explain(error); },
+          .find_reasons = [this] { return failures_.look(); },
+          .show_waits = [this](const std::string& text) { board_.note_waits(text); }})) {
   failure_.on_set([this] { wake(); });
 }
 

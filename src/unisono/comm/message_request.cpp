@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +17,33 @@
 #include "unisono/transport/patience.h"
 
 namespace unisono::comm {
+namespace {
+
+// Of a long list the first ones are shown.
+constexpr std::size_t kMostRequests = 3;
+constexpr std::size_t kMostTags = 8;
+
+// "recv (...), send (...) and 4 more".
+class RequestList {
+ public:
+  void add(const MessageRequest& request) {
+    if (++n_ <= kMostRequests) {
+      text_ += fmt::format("{}{}", text_.empty() ? "" : ", ", describe(request));
+    }
+  }
+
+  [[nodiscard]] bool is_empty() const { return n_ == 0; }
+
+  [[nodiscard]] std::string text() const {
+    return n_ <= kMostRequests ? text_ : fmt::format("{} and {} more", text_, n_ - kMostRequests);
+  }
+
+ private:
+  std::size_t n_ = 0;
+  std::string text_;
+};
+
+}  // namespace
 
 transport::Patience& MessageRequest::patience(const MessageWaiting& waiting) {
   if (!patience_) {
@@ -50,8 +79,22 @@ void MessageRequest::check(const MessageWaiting& waiting) {
 }
 
 std::string MessageRequest::describe_late() const {
-  return peer == engine::kAnyRank ? "a message from any rank"
-                                  : waiting_->ranks.describe_late(std::span(&peer, 1));
+  const std::string late = peer == engine::kAnyRank
+                               ? "a message from any rank"
+                               : waiting_->ranks.describe_late(std::span(&peer, 1));
+  return late + describe_parked();
+}
+
+std::string MessageRequest::describe_parked() const {
+  const std::vector<int> tags = is_send ? std::vector<int>() : waiting_->find_parked_tags(peer);
+  if (tags.empty()) {
+    return "";
+  }
+  const auto shown = std::span(tags).first(std::min(tags.size(), kMostTags));
+  return fmt::format("; {} messages with tag {}{}, which nobody receives",
+                     peer == engine::kAnyRank ? "there are" : "it has sent",
+                     fmt::join(shown, ", "),
+                     shown.size() < tags.size() ? ", ..." : "");
 }
 
 Error MessageRequest::timed_out(std::span<const int> /*late_ranks*/) const {
@@ -83,6 +126,7 @@ std::optional<Error> MessageRequest::departed(std::span<const int> /*late_ranks*
 // Who has a connection with the rank that is waited for hears of its end; a rank that waits for
 // anybody may have none with the one that failed.
 void MessageRequest::look_into(std::span<const int> /*late_ranks*/) const {
+  has_waited_long_ = true;
   if (peer != engine::kAnyRank || waiting_->world_size == 1) {
     return;
   }
@@ -113,6 +157,22 @@ void MessageRequest::stalled(std::chrono::milliseconds waited,
   const bool is_from_any = peer == engine::kAnyRank;
   waiting_->ranks.report_stall(
       describe(*this), waited, describe_late(), std::span(&peer, is_from_any ? 0 : 1));
+}
+
+std::string describe_long_waits(std::span<MessageRequest* const> requests) {
+  RequestList calls;
+  RequestList begun;
+  for (const MessageRequest* const request : requests) {
+    if (request->has_waited_long()) {
+      (request->is_attended ? calls : begun).add(*request);
+    }
+  }
+  if (begun.is_empty()) {
+    return calls.is_empty() ? "" : fmt::format("waits in {}", calls.text());
+  }
+  const std::string in_call =
+      calls.is_empty() ? "" : fmt::format("waits in {}, and ", calls.text());
+  return fmt::format("{}has {} under way", in_call, begun.text());
 }
 
 }  // namespace unisono::comm

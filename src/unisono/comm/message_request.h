@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
@@ -34,6 +35,8 @@ struct MessageWaiting {
   std::function<bool(int rank)> is_unreachable;
   /// Why ranks that this one has no connection with gave up; "" if none has.
   std::function<std::string()> find_reasons;
+  /// The tags of the messages that have come from a rank, or any, and that nobody receives.
+  std::function<std::vector<int>(int rank)> find_parked_tags;
 };
 
 /// What a caller asks for.
@@ -63,6 +66,9 @@ class MessageRequest final : public engine::Message, private transport::WaitRepo
   /// a stall if one is due.
   void check(const MessageWaiting& waiting);
 
+  /// Whether it has waited for so long that the rank says so.
+  [[nodiscard]] bool has_waited_long() const { return has_waited_long_; }
+
   /// For an asynchronous one; null when a thread waits in the call.
   std::shared_ptr<WorkState> state;
 
@@ -82,6 +88,7 @@ class MessageRequest final : public engine::Message, private transport::WaitRepo
 
   transport::Patience& patience(const MessageWaiting& waiting);
   [[nodiscard]] std::string describe_late() const;
+  [[nodiscard]] std::string describe_parked() const;
   [[nodiscard]] bool has_departed(int rank) const;
 
   std::chrono::milliseconds timeout_;
@@ -89,6 +96,11 @@ class MessageRequest final : public engine::Message, private transport::WaitRepo
   std::optional<transport::Patience> patience_;
   // A connection may be on its way when its rank leaves, so it takes two looks to find all gone.
   mutable bool were_all_gone_ = false;
+  mutable bool has_waited_long_ = false;
 };
+
+/// Those of `requests` that have waited long, in a phrase that follows their rank's name: "waits in
+/// recv (f32[4], from rank 1, tag 3)"; asynchronous ones are "under way". "" if there are none.
+[[nodiscard]] std::string describe_long_waits(std::span<MessageRequest* const> requests);
 
 }  // namespace unisono::comm

@@ -45,7 +45,9 @@ Messenger::Messenger(const MessengerParts& parts)
                .look_again = [this]() UNISONO_REQUIRES(mutex_) { take_all(); },
                .is_unreachable = [this](int rank)
                                      UNISONO_REQUIRES(mutex_) { return is_unreachable(rank); },
-               .find_reasons = [this]() UNISONO_REQUIRES(mutex_) { return find_reasons(); }},
+               .find_reasons = [this]() UNISONO_REQUIRES(mutex_) { return find_reasons(); },
+               .find_parked_tags = [this](int rank) UNISONO_REQUIRES(
+                                       mutex_) { return messages_.find_parked_tags(rank); }},
       messages_(
           {.topology = parts.topology,
            .mailbox = parts.mailbox,
@@ -208,6 +210,7 @@ void Messenger::take_ended() {
     finish_request(static_cast<MessageRequest&>(*message));
   }
   messages_.clear_ended();
+  show_waits();
 }
 
 void Messenger::enroll(MessageRequest& request) {
@@ -219,6 +222,7 @@ void Messenger::enroll(MessageRequest& request) {
 
 void Messenger::finish_request(MessageRequest& request) {
   if (request.place) {
+    have_waits_changed_ = have_waits_changed_ || request.has_waited_long();
     MessageRequest* const last = requests_.back();
     requests_[*request.place] = last;
     last->place = request.place;
@@ -253,6 +257,7 @@ void Messenger::end_all() {
   while (!requests_.empty()) {
     fail_request(*requests_.back(), error);
   }
+  show_waits();
 }
 
 void Messenger::fail_request(MessageRequest& request, const Error& error) {
@@ -265,12 +270,22 @@ void Messenger::check_requests() {
   // From the back, as checks may end some: then the last takes its place.
   for (std::size_t i = requests_.size(); i-- > 0;) {
     if (i < requests_.size() && !error_) {
+      MessageRequest& request = *requests_[i];
+      const bool had_waited_long = request.has_waited_long();
       try {
-        requests_[i]->check(waiting_);
+        request.check(waiting_);
       } catch (const Error& error) {
         note(error);
       }
+      have_waits_changed_ = have_waits_changed_ || request.has_waited_long() != had_waited_long;
     }
+  }
+  show_waits();
+}
+
+void Messenger::show_waits() {
+  if (std::exchange(have_waits_changed_, false)) [[unlikely]] {
+    parts_.show_waits(describe_long_waits(requests_));
   }
 }
 

@@ -42,6 +42,8 @@ struct MessengerParts {
   std::function<Error(const Error&)> explain;
   /// What ranks have written down of why they gave up; "" if none has. Any thread.
   std::function<std::string()> find_reasons;
+  /// Tells who asks what this rank has waited for since long; "" for nothing. Any thread.
+  std::function<void(const std::string&)> show_waits;
 };
 
 /// Runs a group's messages beside its other operations. Thread-safe.
@@ -113,6 +115,7 @@ class Messenger {
   void fail_request(MessageRequest& request, const Error& error) UNISONO_REQUIRES(mutex_);
   void note(const Error& error) UNISONO_REQUIRES(mutex_);
   void check_requests() UNISONO_REQUIRES(mutex_);
+  void show_waits() UNISONO_REQUIRES(mutex_);
 
   // messenger_leaving.cpp
   void abort_streams(const Error& reason) noexcept UNISONO_REQUIRES(mutex_);
@@ -161,6 +164,8 @@ class Messenger {
   std::vector<MessageRequest*> requests_ UNISONO_GUARDED_BY(mutex_);
   std::size_t n_async_ UNISONO_GUARDED_BY(mutex_) = 0;
   std::size_t n_networked_ UNISONO_GUARDED_BY(mutex_) = 0;
+  // One of them has waited long since, or no longer waits.
+  bool have_waits_changed_ UNISONO_GUARDED_BY(mutex_) = false;
   // Ended asynchronous ones whose handles have not been told.
   Requests finished_ UNISONO_GUARDED_BY(mutex_);
   // What ended the messages, until it is the group's failure.

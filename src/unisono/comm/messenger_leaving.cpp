@@ -58,6 +58,7 @@ void Messenger::give_up_receives() {
                        fmt::format("{}: the process group was destroyed before a message came",
                                    name_of(request))));
   }
+  show_waits();
   // Whose threads sleep.
   changed_.notify_all();
   wake();

@@ -109,17 +109,19 @@ std::string describe(const Descriptor& descriptor,
 }
 
 std::string describe(const Standing& standing) {
+  const std::string waits = standing.waits.empty() ? "" : fmt::format("{}, and ", standing.waits);
   if (standing.sequence > 0 && !standing.has_finished) {
-    return fmt::format("is in {}", describe(standing.descriptor, standing.sequence));
+    return fmt::format("{}is in {}", waits, describe(standing.descriptor, standing.sequence));
   }
   const std::string refused =
       standing.refused.empty()
           ? ""
-          : fmt::format(" but what it refused for wrong arguments: \"{}\"", standing.refused);
+          : fmt::format(", and refused a call for wrong arguments: \"{}\"", standing.refused);
   if (standing.sequence == 0) {
-    return fmt::format("has called nothing yet{}", refused);
+    return fmt::format("{}has called no collective operation of this group yet{}", waits, refused);
   }
-  return fmt::format("has finished {} and called nothing since{}",
+  return fmt::format("{}has finished {} and called no collective operation of this group since{}",
+                     waits,
                      describe(standing.descriptor, standing.sequence),
                      refused);
 }

@@ -14,8 +14,9 @@ namespace unisono::transport {
                                    std::uint64_t sequence,
                                    std::span<const std::int64_t> counts = {});
 
-/// What a rank does, in a phrase that follows its name: "has finished barrier #3 and called nothing
-/// since", "is in barrier #3". A call that it refused since is named, too.
+/// What a rank does, in a phrase that follows its name: "has finished barrier #3 and called no
+/// collective operation of this group since", "is in barrier #3". Messages that it waits for stand
+/// before that; a call that it refused since, after it.
 [[nodiscard]] std::string describe(const Standing& standing);
 
 }  // namespace unisono::transport

@@ -91,5 +91,22 @@ TEST(Describe, AMismatchShowsBlocksThatDifferOnlyBehindTheFirst) {
                "blocks of 3, 4, 5), rank 1 called all_gather #2 (f32[12] in blocks of 3, ...)");
 }
 
+TEST(Describe, AStandingKnowsOfCollectiveOperationsOfOneGroup) {
+  EXPECT_EQ(describe(Standing{}), "has called no collective operation of this group yet");
+  const Descriptor barrier{.kind = OperationKind::kBarrier};
+  EXPECT_EQ(describe(Standing{.sequence = 3, .descriptor = barrier}), "is in barrier #3");
+  EXPECT_EQ(describe(Standing{.sequence = 3, .descriptor = barrier, .has_finished = true}),
+            "has finished barrier #3 and called no collective operation of this group since");
+  EXPECT_EQ(describe(Standing{.refused = "send: no"}),
+            "has called no collective operation of this group yet, and refused a call for wrong "
+            "arguments: \"send: no\"");
+}
+
+TEST(Describe, AStandingSaysFirstWhichMessageIsWaitedFor) {
+  EXPECT_EQ(describe(Standing{.waits = "waits in recv (f32[8], from rank 1, tag 3)"}),
+            "waits in recv (f32[8], from rank 1, tag 3), and has called no collective operation of "
+            "this group yet");
+}
+
 }  // namespace
 }  // namespace unisono::transport

@@ -101,8 +101,8 @@ struct BlockDetail {
 // It is copied byte by byte into shared memory and frames.
 static_assert(sizeof(Descriptor) == 24 && std::is_trivially_copyable_v<Descriptor>);
 
-/// Of the text about a refused call, so much is passed on.
-inline constexpr std::size_t kMaxRefusedBytes = 512;
+/// Of each text of a Standing, so much is passed on.
+inline constexpr std::size_t kMaxNoteBytes = 512;
 
 /// Where a rank is in its group's operations.
 struct Standing {
@@ -111,6 +111,8 @@ struct Standing {
   bool has_finished = false;
   /// The call after it that the rank refused for its arguments, and why; empty: none.
   std::string refused = {};
+  /// The messages that it has waited for since long: "waits in recv (f32[8], from rank 1, tag 3)".
+  std::string waits = {};
 };
 
 }  // namespace unisono::transport

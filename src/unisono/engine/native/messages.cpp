@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "unisono/engine/native/message.h"
@@ -67,6 +68,18 @@ void Messages::connect(int rank) {
 bool Messages::has_left(int rank) const {
   const tcp::PacketStream* const stream = parts_.mesh.find(rank);
   return stream != nullptr && stream->has_left();
+}
+
+std::vector<int> Messages::find_parked_tags(int rank) const {
+  std::set<int> tags;
+  for (const MessagePeer& peer : peers_) {
+    if (rank == peer.rank || rank == kAnyRank) {
+      for (const ParkedMessage& parked : peer.parked) {
+        tags.insert(parked.packet.tag);
+      }
+    }
+  }
+  return {tags.begin(), tags.end()};
 }
 
 void Messages::end_part(Message& message) {

@@ -66,6 +66,10 @@ class Messages {
   /// Whether a rank of another node has said that it leaves.
   [[nodiscard]] bool has_left(int rank) const;
 
+  /// The tags, each once, of the messages that have come from `rank`, or kAnyRank, and that no
+  /// receive takes.
+  [[nodiscard]] std::vector<int> find_parked_tags(int rank) const;
+
   /// Forgets the receives for which no message has begun, and returns them.
   [[nodiscard]] std::vector<Message*> give_up_receives();
 

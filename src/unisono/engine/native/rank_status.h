@@ -38,8 +38,8 @@ class RankStatus {
   /// "rank 1 (pid 123 on alpha)".
   [[nodiscard]] std::string describe(int rank) const;
 
-  /// "rank 1 (pid 123 on alpha, stopped), which has called nothing yet, and rank 3 (...)": for
-  /// ranks on this node with what /proc tells, and where they are in the group's operations.
+  /// "rank 1 (pid 123 on alpha, stopped), which is in barrier #3, and rank 3 (...)": for ranks on
+  /// this node with what /proc tells, and where they are in the group's operations.
   [[nodiscard]] std::string describe_late(std::span<const int> ranks) const;
 
   /// Logs that `operation` waits for `late`, in words, and asks `ranks` what they do.

@@ -145,13 +145,21 @@ void Board::sync(WaitMode mode, transport::Patience& patience) {
 }
 
 void Board::note_refused(std::uint64_t sequence, std::string_view text) {
+  write(&BoardMemory::refused, sequence, text);
+}
+
+void Board::note_waits(std::string_view text) {
+  write(&BoardMemory::waits, 0, text);
+}
+
+void Board::write(TextNote BoardMemory::* note, std::uint64_t number, std::string_view text) {
   // Before the lock: another thread may have held it when the process forked.
   if (::getpid() != pid_) {
     return;
   }
   const MutexLock lock(mutex_);
   if (!has_left_) {
-    members_[self()].board->refused.write(sequence, text);
+    (members_[self()].board->*note).write(number, text);
   }
 }
 
@@ -176,6 +184,9 @@ transport::Standing Board::standing(int local_rank) const {
   std::optional<TextNote::Content> refused = board.refused.read();
   if (refused && refused->number == standing.sequence) {
     standing.refused = std::move(refused->text);
+  }
+  if (std::optional<TextNote::Content> waits = board.waits.read()) {
+    standing.waits = std::move(waits->text);
   }
   return standing;
 }

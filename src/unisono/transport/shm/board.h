@@ -129,6 +129,8 @@ struct BoardMemory {
   alignas(kCacheLine) std::atomic<std::uint64_t> finished;
   /// The last call that the rank refused, with the number of the one before it.
   alignas(kCacheLine) TextNote refused;
+  /// The messages that the rank has waited for since long.
+  alignas(kCacheLine) TextNote waits;
   alignas(4096) std::array<std::array<std::byte, kSlotBytes>, 2> slots;
   alignas(4096) std::array<std::array<std::byte, kStagingBytes>, 2> staging_in;
   alignas(4096) std::array<std::array<std::byte, kStagingBytes>, 2> staging_out;
@@ -224,6 +226,9 @@ class Board {
   /// nobody after leave(), nor in a child of fork(), which has no part of the board. Any thread.
   void note_refused(std::uint64_t sequence, std::string_view text) UNISONO_EXCLUDES(mutex_);
 
+  /// For which messages this rank has waited since long, in words; empty: for none. The same.
+  void note_waits(std::string_view text) UNISONO_EXCLUDES(mutex_);
+
   /// Where a rank of the node is, by its cards. Any thread.
   [[nodiscard]] transport::Standing standing(int local_rank) const;
 
@@ -266,12 +271,15 @@ class Board {
 
   void ring_peers() const;
 
+  void write(TextNote BoardMemory::* note, std::uint64_t number, std::string_view text)
+      UNISONO_EXCLUDES(mutex_);
+
   std::vector<Member> members_;
   int local_rank_;
   std::uint64_t stage_ = 0;
   SpinLimit spin_limit_;
   pid_t pid_;    // Whose memory the parts are mapped in.
-  Mutex mutex_;  // Guards writing of this rank's note, too.
+  Mutex mutex_;  // Guards writing of this rank's notes, too.
   bool has_left_ UNISONO_GUARDED_BY(mutex_) = false;
 };
 

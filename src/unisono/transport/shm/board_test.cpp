@@ -31,6 +31,13 @@ TEST_F(BoardTest, TellsOfARefusedCall) {
   EXPECT_EQ(board_.standing(0).refused, "all_reduce: no");
 }
 
+TEST_F(BoardTest, TellsWhatMessagesARankWaitsForUntilItNoLongerDoes) {
+  board_.note_waits("waits in recv");
+  EXPECT_EQ(board_.standing(0).waits, "waits in recv");
+  board_.note_waits("");
+  EXPECT_EQ(board_.standing(0).waits, "");
+}
+
 TEST_F(BoardTest, IsLeftAloneByACallThatIsRefusedAfterLeave) {
   board_.leave();
   const std::vector<std::byte> left = bytes();

@@ -17,7 +17,7 @@ namespace unisono::shm {
 class TextNote {
  public:
   /// Of a longer text only so much is kept, in whole characters.
-  static constexpr std::size_t kMaxBytes = transport::kMaxRefusedBytes;
+  static constexpr std::size_t kMaxBytes = transport::kMaxNoteBytes;
 
   struct Content {
     std::uint64_t number;

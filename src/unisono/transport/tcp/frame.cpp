@@ -32,7 +32,7 @@ std::uint64_t limit_of(FrameKind kind) {
     case FrameKind::kAbort:
       return kMaxAbortBytes;
     case FrameKind::kStanding:
-      return transport::kMaxRefusedBytes;
+      return 2 * transport::kMaxNoteBytes;
     case FrameKind::kBye:
     case FrameKind::kAsk:
       break;
@@ -47,6 +47,11 @@ std::vector<std::byte> with_text(Frame frame, std::string_view text) {
   const auto payload = std::as_bytes(std::span(text));
   bytes.insert(bytes.end(), payload.begin(), payload.end());
   return bytes;
+}
+
+// Of a kStanding frame: how its payload begins.
+std::uint32_t n_refused_bytes(const Frame& frame) {
+  return frame.step / 2;
 }
 
 std::string text_of(std::span<const std::byte> payload) {
@@ -89,6 +94,9 @@ std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> bytes) {
     return std::nullopt;
   }
   frame.kind = static_cast<FrameKind>(kind);
+  if (frame.kind == FrameKind::kStanding && n_refused_bytes(frame) > frame.n_bytes) {
+    return std::nullopt;
+  }
   return frame.n_bytes <= limit_of(frame.kind) ? std::optional(frame) : std::nullopt;
 }
 
@@ -100,18 +108,22 @@ std::vector<std::byte> encode_abort(std::uint32_t group, const Error& error) {
 }
 
 std::vector<std::byte> encode_standing(const transport::Standing& standing) {
+  const std::string_view refused = utf8_prefix(standing.refused, transport::kMaxNoteBytes);
+  const std::string_view waits = utf8_prefix(standing.waits, transport::kMaxNoteBytes);
+  const auto n_refused = static_cast<std::uint32_t>(refused.size());
   return with_text({.kind = FrameKind::kStanding,
-                    .step = standing.has_finished ? 1U : 0U,
+                    .step = 2 * n_refused + (standing.has_finished ? 1U : 0U),
                     .sequence = standing.sequence,
                     .descriptor = standing.descriptor},
-                   utf8_prefix(standing.refused, transport::kMaxRefusedBytes));
+                   fmt::format("{}{}", refused, waits));
 }
 
 transport::Standing decode_standing(const Frame& frame, std::span<const std::byte> payload) {
   return {.sequence = frame.sequence,
           .descriptor = frame.descriptor,
-          .has_finished = frame.step != 0,
-          .refused = text_of(payload)};
+          .has_finished = frame.step % 2 != 0,
+          .refused = text_of(payload.first(n_refused_bytes(frame))),
+          .waits = text_of(payload.subspan(n_refused_bytes(frame)))};
 }
 
 std::vector<std::byte> encode_ask() {

@@ -15,20 +15,20 @@ namespace unisono::tcp {
 
 /// The values travel: append only.
 enum class FrameKind : std::uint8_t {
-  kData = 1,    ///< Bytes of an operation.
-  kAbort = 2,   ///< The sender's group failed; the payload says why.
-  kBye = 3,     ///< The sender leaves in good order; nothing follows.
-  kPacket = 4,  ///< A packet of point-to-point messages; the payload begins with its fields.
-  kStanding =
-      5,    ///< Where the sender is in its group's operations; the payload is what it refused.
-  kAsk = 6  ///< The sender waits for this rank, which may say what it does.
+  kData = 1,      ///< Bytes of an operation.
+  kAbort = 2,     ///< The sender's group failed; the payload says why.
+  kBye = 3,       ///< The sender leaves in good order; nothing follows.
+  kPacket = 4,    ///< A packet of point-to-point messages; the payload begins with its fields.
+  kStanding = 5,  ///< Where the sender is in its group's operations; the payload is its texts.
+  kAsk = 6        ///< The sender waits for this rank, which may say what it does.
 };
 
 /// What stands before each payload on a connection between nodes.
 struct Frame {
   FrameKind kind = FrameKind::kData;
   /// kData: which transfer of the operation between this pair, from 0. kAbort: the ErrorCode.
-  /// kPacket: bytes of the label, which follows the fields. kStanding: 1 if the operation is done.
+  /// kPacket: bytes of the label, which follows the fields. kStanding: 1 if the operation is done,
+  /// and twice the bytes of what was refused; what is waited for follows that.
   std::uint32_t step = 0;
   /// kData, kStanding: the operation's number in its group. Else the group's number.
   std::uint64_t sequence = 0;

@@ -61,19 +61,29 @@ TEST(Frame, PayloadsOverTheLimitAreRefused) {
 }
 
 TEST(Frame, AStandingIsReadAsItWasWritten) {
-  const transport::Standing standing{
-      .sequence = 7, .descriptor = sample().descriptor, .has_finished = true, .refused = "why"};
+  const transport::Standing standing{.sequence = 7,
+                                     .descriptor = sample().descriptor,
+                                     .has_finished = true,
+                                     .refused = "why",
+                                     .waits = "for whom"};
   const std::vector<std::byte> bytes = encode_standing(standing);
-  ASSERT_EQ(bytes.size(), kFrameBytes + 3);
+  ASSERT_EQ(bytes.size(), kFrameBytes + 11);
   const auto frame = decode(std::span(bytes).first<kFrameBytes>());
   ASSERT_TRUE(frame.has_value());
   EXPECT_EQ(frame->kind, FrameKind::kStanding);
-  EXPECT_EQ(frame->n_bytes, 3U);
+  EXPECT_EQ(frame->n_bytes, 11U);
   const transport::Standing read = decode_standing(*frame, std::span(bytes).subspan(kFrameBytes));
   EXPECT_EQ(read.sequence, 7U);
   EXPECT_EQ(read.descriptor, standing.descriptor);
   EXPECT_TRUE(read.has_finished);
   EXPECT_EQ(read.refused, "why");
+  EXPECT_EQ(read.waits, "for whom");
+}
+
+TEST(Frame, AStandingWhoseTextsAreShorterThanItSaysIsNoFrame) {
+  std::vector<std::byte> bytes = encode_standing({.refused = "why"});
+  bytes[kFrameBytes - 12] = std::byte{2};  // Of the payload.
+  EXPECT_FALSE(decode(std::span(bytes).first<kFrameBytes>()).has_value());
 }
 
 TEST(Frame, TextsThatAreTooLongAreCutBetweenCharacters) {
@@ -82,9 +92,9 @@ TEST(Frame, TextsThatAreTooLongAreCutBetweenCharacters) {
   };
   const std::string reason = std::string(kMaxAbortBytes - 1, 'x') + "\u20ac";
   EXPECT_EQ(payload_of(encode_abort(0, Error(ErrorCode::kClosed, reason))), kMaxAbortBytes - 1);
-  const std::size_t n_refused = transport::kMaxRefusedBytes - 1;
+  const std::size_t n_refused = transport::kMaxNoteBytes - 1;
   const std::string refused = std::string(n_refused, 'x') + "\u20ac";
-  EXPECT_EQ(payload_of(encode_standing({.refused = refused})), n_refused);
+  EXPECT_EQ(payload_of(encode_standing({.refused = refused, .waits = refused})), 2 * n_refused);
 }
 
 }  // namespace

@@ -1,0 +1,95 @@
+// What is said of a rank that has messages under way while others wait for it.
+#include <chrono>
+#include <latch>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+
+#include "support/ranks.h"
+
+namespace unisono {
+namespace {
+
+using test::errors_of_ranks;
+using test::one_node;
+using test::run_ranks;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A rank says what it waits for after 0.2 s.
+constexpr std::chrono::milliseconds kLong{400};
+
+TEST(Standing, TellsOfAMessageThatIsUnderWay) {
+  const auto errors = errors_of_ranks(one_node(3), [](ProcessGroup& group) {
+    float value = 0;
+    const Buffer buffer = as_buffer(std::span(&value, 1));
+    if (group.rank() == 0) {
+      group.all_reduce(buffer, {.timeout = kLong});
+    } else if (group.rank() == 1) {
+      group.recv(buffer, 2, {.tag = 7});
+    } else {
+      const auto received = group.recv_async(buffer, 0);
+      group.send_async(buffer, 0, {.tag = 4}).wait();
+      received.wait();
+    }
+  });
+  EXPECT_THAT(errors[0],
+              AllOf(HasSubstr("which waits in recv (f32[1], from rank 2, tag 7), and has called no "
+                              "collective operation of this group yet"),
+                    HasSubstr("which has recv (f32[1], from rank 0, tag 0) under way, and has "
+                              "called no collective operation of this group yet")));
+}
+
+TEST(Standing, ForgetsAMessageThatHasEnded) {
+  std::latch has_received(1);
+  std::latch has_timed_out(1);
+  run_ranks(one_node(2), [&](ProcessGroup& group) {
+    float value = 0;
+    const Buffer buffer = as_buffer(std::span(&value, 1));
+    if (group.rank() == 1) {
+      group.recv(buffer, 0);
+      has_received.count_down();
+      has_timed_out.wait();
+      return;
+    }
+    std::this_thread::sleep_for(kLong);
+    group.send(buffer, 1);
+    has_received.wait();
+    try {
+      group.all_reduce(buffer, {.timeout = std::chrono::milliseconds(50)});
+      ADD_FAILURE() << "rank 1 took part";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("has called no"), Not(HasSubstr("recv"))));
+    }
+    has_timed_out.count_down();
+  });
+}
+
+TEST(Standing, OfAReceiveThatTimesOutTellsTheTagsThatCameInstead) {
+  const auto errors = errors_of_ranks(one_node(2), [](ProcessGroup& group) {
+    float value = 0;
+    const Buffer buffer = as_buffer(std::span(&value, 1));
+    if (group.rank() == 1) {
+      group.send(buffer, 0, {.tag = 4});
+      group.send(buffer, 0, {.tag = 5});
+      group.send(buffer, 0, {.tag = 4});
+      group.recv(buffer, 0);
+    } else {
+      group.recv(buffer, 1, {.tag = 3, .timeout = kLong});
+    }
+  });
+  EXPECT_THAT(errors[0], HasSubstr("; it has sent messages with tag 4, 5, which nobody receives"));
+}
+
+}  // namespace
+}  // namespace unisono
