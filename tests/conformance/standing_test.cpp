@@ -23,6 +23,8 @@ using test::errors_of_ranks;
 using test::one_node;
 using test::run_ranks;
 using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -89,6 +91,58 @@ TEST(Standing, OfAReceiveThatTimesOutTellsTheTagsThatCameInstead) {
     }
   });
   EXPECT_THAT(errors[0], HasSubstr("; it has sent messages with tag 4, 5, which nobody receives"));
+}
+
+TEST(Standing, OfARankOfAnotherNodeIsAskedForWhenTimeIsUp) {
+  for (const bool is_message : {false, true}) {
+    std::latch has_timed_out(1);
+    run_ranks({.nodes = {"a", "b"}}, [&](ProcessGroup& group) {
+      group.barrier();
+      if (group.rank() == 1) {
+        has_timed_out.wait();
+        return;
+      }
+      float value = 0;
+      const Buffer buffer = as_buffer(std::span(&value, 1));
+      try {
+        if (is_message) {
+          group.recv(buffer, 1, {.timeout = kLong});
+        } else {
+          group.all_reduce(buffer, {.timeout = kLong});
+        }
+        ADD_FAILURE() << "rank 1 took part";
+      } catch (const Error& error) {
+        EXPECT_THAT(error.what(),
+                    ContainsRegex("timed out waiting for rank 1 [(]pid [^)]*[)], which is running "
+                                  "and has finished barrier #1 and called no"));
+      }
+      has_timed_out.count_down();
+    });
+  }
+}
+
+// Nobody has a connection over which it could say goodbye.
+TEST(Standing, OfARankThatLeftBeforeTheFirstCallIsNotSaidThatItDied) {
+  for (const int leaver : {0, 1}) {
+    for (const bool is_message : {false, true}) {
+      const auto errors = errors_of_ranks({.nodes = {"a", "b"}}, [&](ProcessGroup& group) {
+        float value = 0;
+        const Buffer buffer = as_buffer(std::span(&value, 1));
+        if (group.rank() == leaver) {
+          return;
+        }
+        if (is_message) {
+          group.recv(buffer, leaver);
+        } else {
+          group.all_reduce(buffer);
+        }
+      });
+      EXPECT_THAT(errors[1 - static_cast<std::size_t>(leaver)],
+                  AnyOf(HasSubstr("has left the group, or is gone: nobody listens at"),
+                        HasSubstr("it is about to leave the group, or is gone"),
+                        HasSubstr("left the group, but this operation still needs it")));
+    }
+  }
 }
 
 }  // namespace

@@ -105,8 +105,28 @@ TEST_P(Stalled, AStoppedRankHasNoStack) {
   if (is_on_one_node()) {
     EXPECT_THAT(results[0].err, HasSubstr(std::string(", stopped), which ") + kStanding));
   } else {
-    EXPECT_THAT(results[0].err, HasSubstr("its process is stopped or gone"));
+    EXPECT_THAT(results[0].err, HasSubstr("its process may be stopped or gone"));
   }
+}
+
+TEST(StoppedOnAnotherNode, TimeoutsTellWhatItSaidLast) {
+  Job job({.world_size = 2,
+           .mode = {"all_reduce"},
+           .nodes = {"a", "b"},
+           .variables = {{"UNISONO_STALL_SECONDS", "0.3"}, {"UNISONO_TIMEOUT_SECONDS", "2"}}});
+  job.start_all();
+  if (!job.processes().wait_for_output(0, kStanding)) {
+    return;
+  }
+  job.processes().send_signal(1, SIGSTOP);
+  EXPECT_TRUE(job.processes().wait_for_output(0, "timed out waiting for"));
+  job.processes().send_signal(1, SIGCONT);
+  job.processes().close_stdin(1);
+  const std::vector<ProcessResult> results = job.processes().finish();
+  EXPECT_THAT(
+      results[0].err,
+      ContainsRegex("timed out waiting for rank 1 [(]pid [^)]*[)], which does not answer "
+                    "within 0.1 s: [^;]*; before, it said that it has finished all_reduce #2"));
 }
 
 // A rank that waits for a message which nobody sends, while the others wait for it.

@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -29,10 +31,17 @@ namespace unisono::comm {
 namespace {
 
 // A watcher has nothing else to do.
-constexpr std::chrono::seconds kAnswerTimeout{1};
+constexpr std::chrono::milliseconds kAnswerTimeout{1000};
+
+// Where an error waits for the answer.
+constexpr std::chrono::milliseconds kShortTimeout{100};
 
 // Where all are late, the first of them say enough.
 constexpr std::size_t kMaxRanks = 4;
+
+void name_thread() {
+  ::pthread_setname_np(::pthread_self(), "unisono-inquiry");
+}
 
 }  // namespace
 
@@ -82,7 +91,7 @@ void Inquirer::finish() noexcept {
 }
 
 void Inquirer::work_off() {
-  ::pthread_setname_np(::pthread_self(), "unisono-inquiry");
+  name_thread();
   while (true) {
     int rank = -1;
     {
@@ -95,16 +104,37 @@ void Inquirer::work_off() {
       }
       rank = ranks_.front();
     }
-    const tcp::MeshMember& member = members_[static_cast<std::size_t>(rank)];
-    logger_.warning(fmt::format("{} {} {}", prefix_, member.name, inquire(member)));
+    const std::string& name = members_[static_cast<std::size_t>(rank)].name;
+    logger_.warning(fmt::format("{} {} {}", prefix_, name, inquire(rank, kAnswerTimeout)));
     const MutexLock lock(mutex_);
     std::erase(ranks_, rank);
   }
 }
 
+std::map<int, std::string> Inquirer::hear(std::span<const int> ranks) {
+  std::map<int, std::string> answers;
+  for (const int rank : ranks.first(std::min(ranks.size(), kMaxRanks))) {
+    answers.try_emplace(rank);
+  }
+  std::vector<std::jthread> threads;
+  try {
+    for (auto& [rank, answer] : answers) {
+      threads.emplace_back([this, rank = rank, &answer = answer] {
+        name_thread();
+        answer = inquire(rank, kShortTimeout);
+      });
+    }
+  } catch (const std::exception& error) {
+    logger_.debug(fmt::format("{} can't ask what ranks do: {}", prefix_, error.what()));
+  }
+  threads.clear();
+  return answers;
+}
+
 // What follows the rank's name.
-std::string Inquirer::inquire(const tcp::MeshMember& member) const {
-  const Deadline deadline = Deadline::after(kAnswerTimeout);
+std::string Inquirer::inquire(int rank, std::chrono::milliseconds timeout) {
+  const tcp::MeshMember& member = members_[static_cast<std::size_t>(rank)];
+  const Deadline deadline = Deadline::after(timeout);
   try {
     if (net::is_refused(member.address, deadline)) {
       return "has left, or is gone";
@@ -115,20 +145,30 @@ std::string Inquirer::inquire(const tcp::MeshMember& member) const {
     net::read_exact(socket.get(), bytes, deadline, member.name);
     const std::optional<tcp::Frame> frame = tcp::decode(bytes);
     if (frame && frame->kind == tcp::FrameKind::kStanding) {
-      std::vector<std::byte> refused(frame->n_bytes);
-      net::read_exact(socket.get(), refused, deadline, member.name);
-      return fmt::format("is running and {}",
-                         transport::describe(tcp::decode_standing(*frame, refused)));
+      std::vector<std::byte> texts(frame->n_bytes);
+      net::read_exact(socket.get(), texts, deadline, member.name);
+      const std::string does = transport::describe(tcp::decode_standing(*frame, texts));
+      const MutexLock lock(mutex_);
+      last_answers_.insert_or_assign(rank, does);
+      return fmt::format("is running and {}", does);
     }
     return "is about to give up, or to leave";
   } catch (const Error& error) {
     return error.code() == ErrorCode::kTimeout
-               ? fmt::format(
-                     "does not answer within {} s: its process is stopped or gone, or "
-                     "its machine can't be reached",
-                     kAnswerTimeout.count())
+               ? describe_silence(rank, timeout)
                : fmt::format("can't be asked what it does: {}", error.what());
   }
+}
+
+std::string Inquirer::describe_silence(int rank, std::chrono::milliseconds timeout) {
+  const MutexLock lock(mutex_);
+  const auto before = last_answers_.find(rank);
+  return fmt::format(
+      "does not answer within {} s: its process may be stopped or gone, or its machine out of "
+      "reach{}",
+      std::chrono::duration<double>(timeout).count(),
+      before == last_answers_.end() ? ""
+                                    : fmt::format("; before, it said that it {}", before->second));
 }
 
 }  // namespace unisono::comm

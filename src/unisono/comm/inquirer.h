@@ -1,6 +1,8 @@
 #pragma once
 
-#include <functional>
+#include <chrono>
+#include <map>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,12 +40,20 @@ class Inquirer {
   /// that are asked while others are take their turn.
   void ask(int rank) noexcept UNISONO_EXCLUDES(mutex_);
 
+  /// Asks the first few of `ranks`, all at once, and waits for 0.1 s at most. What each does, in a
+  /// phrase that follows its name; of one that does not answer, what it has said before, too.
+  [[nodiscard]] std::map<int, std::string> hear(std::span<const int> ranks)
+      UNISONO_EXCLUDES(mutex_);
+
   /// Asks no more. Takes a second at most, where a rank does not answer.
   void finish() noexcept UNISONO_EXCLUDES(mutex_);
 
  private:
   void work_off() UNISONO_EXCLUDES(mutex_);
-  [[nodiscard]] std::string inquire(const tcp::MeshMember& member) const;
+  [[nodiscard]] std::string inquire(int rank, std::chrono::milliseconds timeout)
+      UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] std::string describe_silence(int rank, std::chrono::milliseconds timeout)
+      UNISONO_EXCLUDES(mutex_);
 
   std::vector<tcp::MeshMember> members_;
   std::string secret_;
@@ -54,6 +64,7 @@ class Inquirer {
   Mutex mutex_;
   Condition changed_;
   std::vector<int> ranks_ UNISONO_GUARDED_BY(mutex_);
+  std::map<int, std::string> last_answers_ UNISONO_GUARDED_BY(mutex_);
   bool is_finished_ UNISONO_GUARDED_BY(mutex_) = false;
   std::thread thread_ UNISONO_GUARDED_BY(mutex_);
 };

@@ -79,10 +79,13 @@ void MessageRequest::check(const MessageWaiting& waiting) {
 }
 
 std::string MessageRequest::describe_late() const {
-  const std::string late = peer == engine::kAnyRank
-                               ? "a message from any rank"
-                               : waiting_->ranks.describe_late(std::span(&peer, 1));
-  return late + describe_parked();
+  return peer == engine::kAnyRank ? "a message from any rank"
+                                  : waiting_->ranks.describe_late(std::span(&peer, 1));
+}
+
+std::string MessageRequest::describe_overdue() const {
+  return peer == engine::kAnyRank ? describe_late()
+                                  : waiting_->ranks.describe_overdue(std::span(&peer, 1));
 }
 
 std::string MessageRequest::describe_parked() const {
@@ -98,7 +101,8 @@ std::string MessageRequest::describe_parked() const {
 }
 
 Error MessageRequest::timed_out(std::span<const int> /*late_ranks*/) const {
-  return {ErrorCode::kTimeout, fmt::format("timed out waiting for {}", describe_late())};
+  return {ErrorCode::kTimeout,
+          fmt::format("timed out waiting for {}{}", describe_overdue(), describe_parked())};
 }
 
 bool MessageRequest::has_departed(int rank) const {
@@ -155,8 +159,10 @@ void MessageRequest::look_into(std::span<const int> /*late_ranks*/) const {
 void MessageRequest::stalled(std::chrono::milliseconds waited,
                              std::span<const int> /*late_ranks*/) const {
   const bool is_from_any = peer == engine::kAnyRank;
-  waiting_->ranks.report_stall(
-      describe(*this), waited, describe_late(), std::span(&peer, is_from_any ? 0 : 1));
+  waiting_->ranks.report_stall(describe(*this),
+                               waited,
+                               describe_late() + describe_parked(),
+                               std::span(&peer, is_from_any ? 0 : 1));
 }
 
 std::string describe_long_waits(std::span<MessageRequest* const> requests) {

@@ -88,6 +88,7 @@ class MessageRequest final : public engine::Message, private transport::WaitRepo
 
   transport::Patience& patience(const MessageWaiting& waiting);
   [[nodiscard]] std::string describe_late() const;
+  [[nodiscard]] std::string describe_overdue() const;
   [[nodiscard]] std::string describe_parked() const;
   [[nodiscard]] bool has_departed(int rank) const;
 

@@ -79,7 +79,7 @@ class OperationReporter final : public transport::WaitReporter {
 
   [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override {
     return {ErrorCode::kTimeout,
-            fmt::format("timed out waiting for {}", ranks_.describe_late(late_ranks))};
+            fmt::format("timed out waiting for {}", ranks_.describe_overdue(late_ranks))};
   }
 
   [[nodiscard]] std::optional<Error> departed(std::span<const int> late_ranks) const override {

@@ -7,12 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
@@ -75,13 +78,31 @@ std::string RankStatus::describe(int rank) const {
   return rendezvous::describe(roster_.members[static_cast<std::size_t>(rank)]);
 }
 
+bool RankStatus::is_on_node(int rank) const {
+  return roster_.members[static_cast<std::size_t>(rank)].node == roster_.self().node;
+}
+
 std::string RankStatus::describe_late(std::span<const int> ranks) const {
+  return describe_each(ranks, {});
+}
+
+std::string RankStatus::describe_overdue(std::span<const int> ranks) const {
+  std::vector<int> far;
+  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(far), [this](int rank) {
+    return !is_on_node(rank);
+  });
+  const bool can_ask = sources_.hear != nullptr && !far.empty();
+  return describe_each(ranks, can_ask ? sources_.hear(far) : std::map<int, std::string>());
+}
+
+std::string RankStatus::describe_each(std::span<const int> ranks,
+                                      const std::map<int, std::string>& answers) const {
   std::string text;
   bool ends_a_clause = false;
   for (const int rank : ranks) {
     const rendezvous::Member& member = roster_.members[static_cast<std::size_t>(rank)];
-    const bool is_on_node = member.node == roster_.self().node;
-    const std::string state = is_on_node ? fmt::format(", {}", process_state(member.pid)) : "";
+    const std::string state =
+        is_on_node(rank) ? fmt::format(", {}", process_state(member.pid)) : "";
     const char* const separator = ends_a_clause ? ", and " : " and ";
     text += fmt::format("{}rank {} (pid {} on {}{})",
                         text.empty() ? "" : separator,
@@ -89,10 +110,14 @@ std::string RankStatus::describe_late(std::span<const int> ranks) const {
                         member.pid,
                         member.host,
                         state);
-    ends_a_clause = is_on_node && sources_.look != nullptr;
-    if (ends_a_clause) {
-      text += ", which " + transport::describe(sources_.look(rank));
+    std::string clause;
+    if (const auto answer = answers.find(rank); answer != answers.end()) {
+      clause = answer->second;
+    } else if (is_on_node(rank) && sources_.look != nullptr) {
+      clause = transport::describe(sources_.look(rank));
     }
+    ends_a_clause = !clause.empty();
+    text += ends_a_clause ? ", which " + clause : "";
   }
   return text;
 }
@@ -100,8 +125,7 @@ std::string RankStatus::describe_late(std::span<const int> ranks) const {
 std::string RankStatus::describe_departed(int rank) const {
   const std::string text =
       fmt::format("{} left the group, but this operation still needs it", describe(rank));
-  const rendezvous::Member& member = roster_.members[static_cast<std::size_t>(rank)];
-  const bool can_look = sources_.look != nullptr && member.node == roster_.self().node;
+  const bool can_look = sources_.look != nullptr && is_on_node(rank);
   const std::string refused = can_look ? sources_.look(rank).refused : "";
   return refused.empty()
              ? text
@@ -119,7 +143,7 @@ void RankStatus::report_stall(const std::string& operation,
   }
   for (const int rank : ranks) {
     const rendezvous::Member& member = roster_.members[static_cast<std::size_t>(rank)];
-    if (member.node == roster_.self().node && process_state(member.pid) == kStopped) {
+    if (is_on_node(rank) && process_state(member.pid) == kStopped) {
       logger_.debug(fmt::format("{} is stopped, and so can't show its stack", describe(rank)));
     } else if (rank != roster_.rank) {
       sources_.ask(rank);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -21,6 +22,9 @@ struct RankSources {
   std::function<transport::Standing(int rank)> look;
   /// Asks a rank what it does. Does not wait: the answer goes to the log.
   std::function<void(int rank)> ask;
+  /// Asks ranks of other nodes what they do, for 0.1 s at most. Of those that it has asked: a
+  /// phrase that follows the rank's name.
+  std::function<std::map<int, std::string>(std::span<const int> ranks)> hear;
 };
 
 /// What is known of the other ranks of a group, for messages about them. Thread-safe.
@@ -42,6 +46,9 @@ class RankStatus {
   /// this node with what /proc tells, and where they are in the group's operations.
   [[nodiscard]] std::string describe_late(std::span<const int> ranks) const;
 
+  /// The same of ranks that are waited for no more: those of other nodes are asked what they do.
+  [[nodiscard]] std::string describe_overdue(std::span<const int> ranks) const;
+
   /// Logs that `operation` waits for `late`, in words, and asks `ranks` what they do.
   void report_stall(const std::string& operation,
                     std::chrono::milliseconds waited,
@@ -62,6 +69,10 @@ class RankStatus {
   [[nodiscard]] const Logger& logger() const { return logger_; }
 
  private:
+  [[nodiscard]] bool is_on_node(int rank) const;
+  [[nodiscard]] std::string describe_each(std::span<const int> ranks,
+                                          const std::map<int, std::string>& answers) const;
+
   const rendezvous::Roster& roster_;
   std::string prefix_;
   Logger logger_;

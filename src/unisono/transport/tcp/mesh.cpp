@@ -34,6 +34,13 @@ void check_answer(const MeshMember& member, const net::HelloInfo& theirs, const 
   }
 }
 
+Error nobody_listens(const MeshMember& member) {
+  return {ErrorCode::kPeerLost,
+          fmt::format("{} has left the group, or is gone: nobody listens at {} any more",
+                      member.name,
+                      member.address.to_string())};
+}
+
 Mesh::Mesh(std::vector<MeshMember> members, std::string secret, net::HelloInfo mine)
     : members_(std::move(members)),
       traffic_(members_.size()),

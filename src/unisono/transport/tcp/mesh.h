@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/mutex.h"
 #include "unisono/net/address.h"
@@ -30,6 +31,10 @@ struct MeshMember {
 /// Throws Error(kMismatch) unless the other side of a hello with `member`, in this job, is that
 /// rank.
 void check_answer(const MeshMember& member, const net::HelloInfo& theirs, const std::string& job);
+
+/// The error about a rank at whose address nobody listens any more. Whether it has left in good
+/// order only those know who had a connection with it.
+[[nodiscard]] Error nobody_listens(const MeshMember& member);
 
 /// The connections of one group's rank to the ranks of other nodes: one per pair, opened when first
 /// needed, by the rank that is higher in the job. All but deliver() and wake() belongs to the

@@ -161,6 +161,9 @@ void MessageMesh::finish_connect(int rank, Dial& dial) {
     try_again_later(dial);
     return;
   }
+  if (error_number == ECONNREFUSED) {
+    throw nobody_listens(member(rank));
+  }
   throw Error(ErrorCode::kPeerLost,
               fmt::format("{} can't be reached at {}: {}",
                           member(rank).name,

@@ -106,8 +106,11 @@ class Dial final : public Opening {
         send();
         return;
       }
-      // All ranks have listened since before they met: one that refuses is gone.
-      if (*outcome == ECONNREFUSED || last_knock_.has_passed()) {
+      // All ranks have listened since before they met: one that refuses does so no more.
+      if (*outcome == ECONNREFUSED) {
+        throw nobody_listens(member_);
+      }
+      if (last_knock_.has_passed()) {
         throw Error(ErrorCode::kPeerLost,
                     fmt::format("{} can't be reached at {}: {}",
                                 member_.name,
@@ -137,8 +140,11 @@ class Dial final : public Opening {
         return false;
       }
       if (result.status != net::IoStatus::kDone) {
-        throw Error(ErrorCode::kPeerLost,
-                    fmt::format("{} ended the connection during the hello", member_.name));
+        throw Error(
+            ErrorCode::kPeerLost,
+            fmt::format("{} ended the connection during the hello: it is about to leave the "
+                        "group, or is gone",
+                        member_.name));
       }
       (void)hello_.feed(std::span(buffer).first(result.n_bytes));
       send();
@@ -193,10 +199,7 @@ class Expectation final : public Opening {
     const bool is_refused = *outcome == ECONNREFUSED;
     // The second time: its connection may have been on the way here when it left.
     if (is_refused && was_refused_) {
-      throw Error(ErrorCode::kPeerLost,
-                  fmt::format("{} is gone: nobody listens at {} any more",
-                              member_.name,
-                              member_.address.to_string()));
+      throw nobody_listens(member_);
     }
     was_refused_ = is_refused;
     look_.reset();
