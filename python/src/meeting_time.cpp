@@ -54,7 +54,7 @@ Error explained(const Error& error, const MeetingTime& time) {
   const std::string rank = std::to_string(time.rank);
   return {error.code(),
           error.what() + std::string("; a rank ") + rank +
-              " has been in this store before: if that is another process, and still runs, RANK=" +
+              " has been in this store before: if that is another process, and still runs, rank " +
               rank + " was given twice"};
 }
 

@@ -23,6 +23,7 @@
 #include "unisono/launch/program.h"
 #include "unisono/launch/python_startup.h"
 #include "unisono/net/address.h"
+#include "unisono/rendezvous/find_assignment.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/store/tcp_server.h"
 
@@ -90,6 +91,10 @@ int run(const RunOptions& options) {
   const Program program = find_program(options.program, environment);
   check_descriptor_limit(options.n_workers);
   const Config config = read_config(environment);
+  if (const std::string warning = rendezvous::describe_jobs_side_by_side(environment);
+      !warning.empty()) {
+    Logger("launcher", config.log_level).warning(warning);
+  }
   const JobLayout job = make_layout(options, config, environment);
   return Agent(options, program, job, store_options(options, program, job, config)).run();
 }

@@ -130,6 +130,13 @@ MulticastSocket::MulticastSocket(const Address& group, const std::vector<Interfa
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("{} is no multicast address", group.to_string()));
   }
+  if (group.family() == AF_INET6 && IN6_IS_ADDR_MC_LINKLOCAL(&v6(group).sin6_addr) &&
+      v6(group).sin6_scope_id == 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("multicast group {} is link-local, and means nothing without an "
+                            "interface: take a group of wider scope, such as ff15::1",
+                            group.to_string()));
+  }
   if (const int error_number = set_option(fd_.get(), SOL_SOCKET, SO_REUSEADDR, 1)) {
     throw system_error("SO_REUSEADDR", error_number);
   }

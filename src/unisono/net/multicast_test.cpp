@@ -66,6 +66,8 @@ TEST(Multicast, EveryMemberOfTheGroupHearsWhatIsSent) {
 TEST(Multicast, OtherAddressesAreRefused) {
   EXPECT_THAT([] { MulticastSocket socket(*Address::parse("10.0.0.1", 43117), loopback()); },
               ::testing::ThrowsMessage<Error>(HasSubstr("10.0.0.1:43117 is no multicast address")));
+  EXPECT_THAT([] { MulticastSocket socket(*Address::parse("ff02::1", 43117), loopback()); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("[ff02::1]:43117 is link-local")));
 }
 
 }  // namespace

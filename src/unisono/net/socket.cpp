@@ -218,6 +218,11 @@ Fd listen_tcp(const Address& address, int backlog) {
   return fd;
 }
 
+Address any_of_both_families(std::uint16_t port) {
+  const Fd probe(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return Address::any(probe.is_open() ? AF_INET6 : AF_INET, port);
+}
+
 Fd listen_tcp(const Address& address, const PortRange& ports, int backlog) {
   const auto try_listen = [&](int fd) {
     if (::listen(fd, backlog) == 0) {

@@ -26,6 +26,9 @@ class PortInUse final : public Error {
 /// tells.
 [[nodiscard]] Fd listen_tcp(const Address& address, int backlog = 4096);
 
+/// All addresses of this machine, for listen_tcp(): "::", or "0.0.0.0" where it has no IPv6.
+[[nodiscard]] Address any_of_both_families(std::uint16_t port);
+
 /// Listens on the first free one of `ports`, whatever the port of `address` is.
 ///
 /// Throws Error(kSystem); when all are in use it names them.

@@ -33,6 +33,9 @@ struct Assignment {
   KeySpaceAccess key_space = {};
   /// The one that rank 0 has told in the key space, which settings of the user replace.
   std::string secret = {};
+  /// Who gave the store's address, for messages: "init_method tcp://10.0.0.1:29500"; empty where
+  /// MASTER_ADDR and MASTER_PORT did.
+  std::string place_source = {};
   /// Where it came from, for messages: "Slurm (SLURM_PROCID, SLURM_NTASKS, ...)".
   std::string origin = {};
 };

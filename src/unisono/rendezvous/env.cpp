@@ -81,6 +81,11 @@ void read_place(VariableReader& reader, const Launcher* launcher, Assignment& re
       reader.complain(host.problem + (reason.empty() ? "" : "; " + reason));
     }
   }
+  if (!reader.is_set("MASTER_ADDR") && !reader.is_set("MASTER_PORT") && launcher != nullptr) {
+    result.place_source = is_rank_zero_to_tell
+                              ? "told by rank 0 in the launcher's key space"
+                              : fmt::format("from the variables of {}", launcher->name);
+  }
   if (is_rank_zero_to_tell) {
     result.master_port = reader.port("MASTER_PORT").value_or(0);
     return;

@@ -92,6 +92,14 @@ TEST(Env, OneMessageNamesAllThatIsWrongWithItsValue) {
   EXPECT_THAT(message, HasSubstr("LOCAL_RANK=\"0.5\""));
 }
 
+TEST(Env, ANumberThatIsTooLargeIsSaidToBeSo) {
+  for (const char* size : {"2147483648", "99999999999", "99999999999999999999999"}) {
+    EXPECT_THAT(message_of(good_but("WORLD_SIZE", size)),
+                HasSubstr(std::string("WORLD_SIZE=\"") + size +
+                          "\" is too large; at most 2147483647 is taken"));
+  }
+}
+
 TEST(Env, ARankMustBeBelowTheWorldSize) {
   EXPECT_THAT(message_of(good_but("RANK", "4")), HasSubstr("RANK=4 is not below WORLD_SIZE=4"));
   EXPECT_EQ(message_of(good_but("RANK", "3")), "no error");

@@ -150,7 +150,7 @@ TEST_F(ExchangeRoster, DoubledRanksFailEverywhereAtOnceWithoutTheMissingOne) {
   Member twin = member(1, 4);
   twin.pid = 999;
   const std::string error = common_error(exchange({member(0, 4), member(1, 4), twin}));
-  EXPECT_THAT(error, HasSubstr("RANK=1 was given to 2 processes"));
+  EXPECT_THAT(error, HasSubstr("rank 1 was given to 2 processes"));
   EXPECT_THAT(error, HasSubstr("pid 101"));
   EXPECT_THAT(error, HasSubstr("pid 999"));
 }
@@ -158,7 +158,7 @@ TEST_F(ExchangeRoster, DoubledRanksFailEverywhereAtOnceWithoutTheMissingOne) {
 TEST_F(ExchangeRoster, UnequalWorldSizesFailEverywhereAtOnce) {
   const std::string error = common_error(exchange({member(0, 3), member(1, 2)}));
   EXPECT_THAT(error,
-              HasSubstr("WORLD_SIZE differs: 2 on rank 1 (pid 101 on host), but 3 on rank 0"));
+              HasSubstr("the world size differs: 2 on rank 1 (pid 101 on host), but 3 on rank 0"));
 }
 
 TEST_F(ExchangeRoster, WhoComesAfterAFailureFailsTheSameWay) {
@@ -247,7 +247,7 @@ TEST_F(ExchangeRoster, AFailureStaysForThoseWhoAreLate) {
   const auto store = connect();
   const auto fails = [&](int rank) {
     EXPECT_THAT([&] { (void)exchange_roster(*connect(), member(rank, 3), soon()); },
-                ::testing::ThrowsMessage<Error>(HasSubstr("RANK=1 was given to 2 processes")));
+                ::testing::ThrowsMessage<Error>(HasSubstr("rank 1 was given to 2 processes")));
   };
   std::vector<std::thread> doubled;
   doubled.emplace_back([&] { fails(1); });

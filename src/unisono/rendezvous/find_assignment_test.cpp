@@ -54,6 +54,22 @@ std::string message_of(const FakeVariables& variables, int rank = -1, int world_
   return "no error";
 }
 
+TEST(FindAssignment, JobsSideBySideAreToldFromOne) {
+  const auto first_of = [](const FakeVariables& variables, const char* rank) {
+    return describe_jobs_side_by_side(fake(changed(variables, {{rank, "0"}})));
+  };
+  EXPECT_THAT(first_of(kOpenMpi, "OMPI_COMM_WORLD_RANK"),
+              HasSubstr("Open MPI's mpirun started this command 4 times (OMPI_COMM_WORLD_SIZE=4, "
+                        "OMPI_COMM_WORLD_RANK=0), and each makes a job of its own"));
+  EXPECT_THAT(first_of(kHydra, "PMI_RANK"), HasSubstr("PMI_SIZE=4"));
+  EXPECT_THAT(first_of(kSlurm, "SLURM_PROCID"), HasSubstr("SLURM_NTASKS=8"));
+  EXPECT_EQ(describe_jobs_side_by_side(fake(kSlurm)), "") << "the first one says it";
+  EXPECT_EQ(describe_jobs_side_by_side(
+                fake(changed(kSlurm, {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}))),
+            "");
+  EXPECT_EQ(describe_jobs_side_by_side(fake({})), "");
+}
+
 TEST(FindAssignment, OfSlurm) {
   const Assignment found = find_assignment(fake(kSlurm));
   EXPECT_EQ(found.rank, 5);

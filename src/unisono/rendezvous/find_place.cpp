@@ -95,6 +95,11 @@ Place find_place(const PlaceRequest& request) {
                              .environment = request.environment,
                              .deadline = place.deadline});
   }
+  if (method.scheme != "env") {
+    // Without the query, which differs from rank to rank.
+    place.gathered.assignment.place_source =
+        "init_method " + method.text.substr(0, method.text.find('?'));
+  }
   return place;
 }
 

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@ namespace unisono::rendezvous {
 namespace {
 
 constexpr int kMaxPort = 65'535;
+constexpr int kMaxInt = std::numeric_limits<int>::max();
 
 [[noreturn]] void refuse(const std::string& text, const std::string& problem) {
   throw Error(ErrorCode::kInvalidArgument,
@@ -132,12 +134,15 @@ std::optional<int> InitMethod::number(const std::string& name, int least) const 
   if (found == query.end()) {
     return std::nullopt;
   }
-  const auto value = parse_number<int>(found->second);
+  const auto value = parse_number<std::int64_t>(found->second);
+  if (value > kMaxInt) {
+    refuse(text, fmt::format("{}={} is too large; at most {} is taken", name, *value, kMaxInt));
+  }
   if (!value || *value < least) {
     refuse(text,
            fmt::format("{}={} is no whole number of at least {}", name, found->second, least));
   }
-  return value;
+  return static_cast<int>(*value);
 }
 
 }  // namespace unisono::rendezvous

@@ -10,12 +10,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/interruption.h"
 #include "unisono/base/log.h"
 #include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
@@ -119,16 +121,34 @@ bool has_ended(const Assignment& assignment) {
   return is_refused;
 }
 
-// What is to be said when the other side ends the connection before this rank was let in.
-Error hung_up(const Assignment& assignment, const Error& reason) {
-  if (has_ended(assignment)) {
+bool is_refusal(ErrorCode code) {
+  return code == ErrorCode::kPeerLost || code == ErrorCode::kUnauthenticated ||
+         code == ErrorCode::kIncompatible || code == ErrorCode::kCorruptData;
+}
+
+std::string advice_for(const Assignment& assignment, ErrorCode code) {
+  if (code == ErrorCode::kUnauthenticated) {
+    return "; give all ranks the same secret, or, where another job meets there, another port";
+  }
+  return code == ErrorCode::kCorruptData
+             ? fmt::format(
+                   "; something else may listen there: \"ss -tlnp sport = {}\" on its "
+                   "machine names it",
+                   assignment.master_port)
+             : "";
+}
+
+// What is to be said when the other side does not let this rank in, or is no store.
+Error not_let_in(const Assignment& assignment, const Error& reason) {
+  if (reason.code() == ErrorCode::kPeerLost && has_ended(assignment)) {
     return lost_store(assignment, reason);
   }
   return {reason.code(),
-          fmt::format("rendezvous: rank {} was not let into the store at {}: {}",
+          fmt::format("rendezvous: rank {} was not let into the store at {}: {}{}",
                       assignment.rank,
                       describe_place(assignment),
-                      reason.what())};
+                      reason.what(),
+                      advice_for(assignment, reason.code()))};
 }
 
 std::unique_ptr<store::TcpStoreHost> serve_store(const Config& config,
@@ -166,17 +186,18 @@ std::shared_ptr<store::Store> part_of(std::shared_ptr<store::Store> store,
                            : std::make_shared<store::PrefixStore>(keys.part, std::move(store));
 }
 
+// Another that was started in the same moment may have to come to its store itself first.
+constexpr std::chrono::seconds kPatienceForATwin{2};
+
 // The store at the port that is in use, if a rank 0 of such a job is there: the one that serves it.
-// Else throws what is there.
-std::shared_ptr<store::TcpStore> find_store_of_twin(const store::TcpStoreOptions& options,
+// Null where whoever it was has ended; else throws what is there.
+std::shared_ptr<store::TcpStore> find_store_of_twin(store::TcpStoreOptions options,
                                                     const Assignment& assignment,
-                                                    Deadline deadline,
+                                                    Deadline end,
                                                     const MeetingKeys& keys,
                                                     const net::PortInUse& in_use) {
-  // Another that was started in the same moment may have to come there itself first.
-  constexpr std::chrono::seconds kPatience{2};
-  const Deadline end = earlier(deadline, Deadline::after(kPatience));
   std::string holder = "another job may use the port";
+  options.if_refused = net::IfRefused::kGiveUp;
   try {
     auto store = std::make_shared<store::TcpStore>(options, end);
     Member self;
@@ -191,8 +212,42 @@ std::shared_ptr<store::TcpStore> find_store_of_twin(const store::TcpStoreOptions
     if (error.code() == ErrorCode::kInterrupted) {
       throw;
     }
+    if (error.code() == ErrorCode::kPeerLost && !end.has_passed()) {
+      return nullptr;
+    }
   }
   throw port_in_use(assignment, in_use, holder);
+}
+
+// Serves the store, or has the meeting use the one of a rank 0 that was here before.
+void serve_or_join_twin(const Config& config,
+                        Deadline deadline,
+                        const MeetingKeys& keys,
+                        Meeting& meeting,
+                        std::shared_ptr<store::TcpStore>& store) {
+  constexpr std::chrono::milliseconds kPause{50};
+  const Deadline end = earlier(deadline, Deadline::after(kPatienceForATwin));
+  std::optional<net::PortInUse> first;
+  while (true) {
+    try {
+      meeting.host = serve_store(config, meeting.assignment, meeting.secret);
+      return;
+    } catch (const net::PortInUse& error) {
+      if (!first) {
+        first = error;  // It may name who has ended since.
+      }
+    }
+    store = find_store_of_twin(store_options(config, meeting.assignment, meeting.secret),
+                               meeting.assignment,
+                               end,
+                               keys,
+                               *first);
+    if (store != nullptr) {
+      meeting.is_second_rank_0 = true;
+      return;
+    }
+    interruptible_sleep_until(earlier(end, Deadline::after(kPause)));
+  }
 }
 
 // Before anything is written there.
@@ -224,8 +279,8 @@ std::shared_ptr<store::TcpStore> connect(const Config& config,
       logger.debug("rendezvous: has reached the store at " + describe_place(assignment));
       return store;
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::kPeerLost) {
-        throw hung_up(assignment, error);
+      if (is_refusal(error.code())) {
+        throw not_let_in(assignment, error);
       }
       if (error.code() != ErrorCode::kTimeout) {
         throw;
@@ -257,16 +312,28 @@ net::Address listen_address(const std::string& host, std::uint16_t port, bool ha
     const bool is_meant = address.is_loopback() ? !has_secret || is_always_loopback(host)
                                                 : addresses.size() == 1 &&
                                                       net::has_address(net::interfaces(), address);
-    return is_meant ? address : net::Address::any(address.family(), port);
+    const bool is_of_both_families =
+        std::any_of(addresses.begin(), addresses.end(), [&](const net::Address& other) {
+          return other.family() != address.family();
+        });
+    if (is_meant) {
+      return address;
+    }
+    return is_of_both_families ? net::any_of_both_families(port)
+                               : net::Address::any(address.family(), port);
   } catch (const Error&) {
     // A name that is not known yet: connecting will say so when its time is up.
-    return net::Address::any(AF_INET, port);
+    return net::any_of_both_families(port);
   }
 }
 
 std::string describe_place(const Assignment& assignment) {
-  return fmt::format(
-      "MASTER_ADDR={}, MASTER_PORT={}", assignment.master_addr, assignment.master_port);
+  const auto& [host, port] = std::tie(assignment.master_addr, assignment.master_port);
+  if (assignment.place_source.empty()) {
+    return fmt::format("MASTER_ADDR={}, MASTER_PORT={}", host, port);
+  }
+  const char* const form = host.find(':') == std::string::npos ? "{}:{} ({})" : "[{}]:{} ({})";
+  return fmt::format(fmt::runtime(form), host, port, assignment.place_source);
 }
 
 Error lost_store(const Assignment& assignment, const Error& reason) {
@@ -293,16 +360,7 @@ Meeting meet(const Config& config,
   meeting.secret = find_secret(config, meeting.assignment);
   std::shared_ptr<store::TcpStore> store;
   if (serves_store(assignment)) {
-    try {
-      meeting.host = serve_store(config, meeting.assignment, meeting.secret);
-    } catch (const net::PortInUse& error) {
-      store = find_store_of_twin(store_options(config, meeting.assignment, meeting.secret),
-                                 meeting.assignment,
-                                 deadline,
-                                 keys,
-                                 error);
-      meeting.is_second_rank_0 = true;
-    }
+    serve_or_join_twin(config, deadline, keys, meeting, store);
   }
   if (store == nullptr) {
     store = connect(config, meeting.assignment, meeting.secret, deadline);

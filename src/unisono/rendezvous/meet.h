@@ -43,7 +43,8 @@ struct Meeting {
                                           std::uint16_t port,
                                           bool has_secret);
 
-/// Where the store is, in the variables that say so: "MASTER_ADDR=10.0.0.1, MASTER_PORT=29500".
+/// Where the store is, and who says so: "MASTER_ADDR=10.0.0.1, MASTER_PORT=29500", or
+/// "10.0.0.1:29500 (init_method tcp://10.0.0.1:29500)".
 [[nodiscard]] std::string describe_place(const Assignment& assignment);
 
 /// What a rank says that lost the connection to the job's store, because of `reason`, before all
@@ -65,7 +66,7 @@ struct MeetingKeys {
 /// else. Whose job has a name (Assignment::job) joins no
 /// store of a job of another name, and writes nothing there.
 ///
-/// Throws Error: kSystem on rank 0 when something else has the port, within 2 seconds; kTimeout
+/// Throws Error: kSystem on rank 0 when something else has the port for 2 seconds; kTimeout
 /// with the address and the reason, kInvalidArgument when there has to be a secret, or another job
 /// is there, kUnauthenticated, kIncompatible, kPeerLost when the store has ended or is none.
 [[nodiscard]] Meeting meet(const Config& config,

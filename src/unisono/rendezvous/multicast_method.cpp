@@ -169,12 +169,14 @@ Gathered gather_by_multicast(const GatherRequest& request) {
   auto patience = config.stall;
   const auto start = Deadline::Clock::now();
   std::optional<Gathering::Place> place;
+  std::string obstacle;  // Why nothing can be sent.
   for (; !place; place = gathering.place()) {
     const Deadline::Clock::time_point now = Deadline::Clock::now();
-    const std::string message = fmt::format("rendezvous: at {} for {:.1f} s: {}",
+    const std::string message = fmt::format("rendezvous: at {} for {:.1f} s: {}{}",
                                             method.text,
                                             std::chrono::duration<double>(now - start).count(),
-                                            gathering.describe());
+                                            gathering.describe(),
+                                            obstacle);
     if (deadline.has_passed()) {
       throw Error(ErrorCode::kTimeout, message);
     }
@@ -184,7 +186,9 @@ Gathered gather_by_multicast(const GatherRequest& request) {
     }
     try {
       socket.send(encode(gathering.announce(now), secret));
-    } catch (const Error&) {
+      obstacle.clear();
+    } catch (const Error& error) {
+      obstacle = fmt::format("; {}", error.what());
       if (now - start > kInterfaceDelay) {
         throw;
       }

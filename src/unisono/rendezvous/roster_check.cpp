@@ -64,7 +64,7 @@ void check_ranks(const std::map<int, Members>& by_rank,
       // The second job's rank 0 finds that the first one's serves the store.
       const bool may_be_two_jobs = rank == 0 && !place.empty();
       add(problems,
-          fmt::format("RANK={} was given to {} processes: {}{}",
+          fmt::format("rank {} was given to {} processes: {}{}",
                       rank,
                       members.size(),
                       list(members),
@@ -78,13 +78,14 @@ void check_world_sizes(const std::map<int, Members>& by_world_size,
                        std::size_t n_entries,
                        std::string& problems) {
   if (by_world_size.size() > 1) {
-    add(problems, "WORLD_SIZE differs: " + list_by_value(by_world_size));
+    add(problems, "the world size differs: " + list_by_value(by_world_size));
     return;
   }
   const int world_size = by_world_size.begin()->first;
   for (const auto& [rank, members] : by_rank) {
     if (rank < 0 || rank >= world_size) {
-      add(problems, fmt::format("{} is impossible with WORLD_SIZE={}", list(members), world_size));
+      add(problems,
+          fmt::format("{} is impossible with a world size of {}", list(members), world_size));
     }
   }
   if (!problems.empty() && n_entries >= static_cast<std::size_t>(world_size)) {
@@ -94,7 +95,7 @@ void check_world_sizes(const std::map<int, Members>& by_world_size,
     }
     for (int rank = 0; rank < world_size; ++rank) {
       if (!present.contains(rank)) {
-        add(problems, fmt::format("nobody has RANK={}", rank));
+        add(problems, fmt::format("nobody has rank {}", rank));
         break;
       }
     }
@@ -116,10 +117,11 @@ void check_addresses(const std::vector<Entry>& entries, std::string& problems) {
   }
   if (by_loopback.size() > 1) {
     add(problems,
-        fmt::format("MASTER_ADDR leads to loopback on {}, but not on {}: give all ranks an address "
-                    "that other machines can reach",
-                    list(by_loopback[true]),
-                    list(by_loopback[false])));
+        fmt::format(
+            "the store's address leads to loopback on {}, but not on {}: give all ranks an address "
+            "that other machines can reach",
+            list(by_loopback[true]),
+            list(by_loopback[false])));
   }
 }
 
@@ -188,16 +190,15 @@ std::size_t count_missing(const std::vector<Entry>& entries) {
 
 std::string describe_missing(const std::vector<Entry>& entries, int world_size) {
   const std::set<int> present = ranks_of(entries);
+  const auto n_present = static_cast<std::size_t>(std::count_if(
+      present.begin(), present.end(), [&](int rank) { return rank >= 0 && rank < world_size; }));
+  const std::size_t n_missing = static_cast<std::size_t>(world_size) - n_present;
   std::string ranks;
   std::size_t n_named = 0;
-  std::size_t n_missing = 0;
-  for (int rank = 0; rank < world_size; ++rank) {
+  for (int rank = 0; n_named < std::min(n_missing, kMaxNamed); ++rank) {
     if (!present.contains(rank)) {
-      ++n_missing;
-      if (n_named < kMaxNamed) {
-        ranks += fmt::format("{}{}", n_named == 0 ? "" : ", ", rank);
-        ++n_named;
-      }
+      ranks += fmt::format("{}{}", n_named == 0 ? "" : ", ", rank);
+      ++n_named;
     }
   }
   if (n_missing > n_named) {

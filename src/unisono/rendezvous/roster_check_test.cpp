@@ -1,5 +1,7 @@
 #include "unisono/rendezvous/roster_check.h"
 
+#include <chrono>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -51,15 +53,15 @@ TEST(RosterCheck, DoubledRanksNameBothProcessesAndTheRankThatNobodyHas) {
   entries[2] = entry(1, 3);
   entries[2].member.pid = 999;
   EXPECT_EQ(problem_of(entries),
-            "rendezvous: RANK=1 was given to 2 processes: rank 1 (pid 101 on host-1), rank 1 "
-            "(pid 999 on host-1); nobody has RANK=2");
+            "rendezvous: rank 1 was given to 2 processes: rank 1 (pid 101 on host-1), rank 1 "
+            "(pid 999 on host-1); nobody has rank 2");
 }
 
 TEST(RosterCheck, UnequalWorldSizesNameWhoHasWhich) {
   std::vector<Entry> entries = full(3);
   entries[1].member.world_size = 2;
   EXPECT_EQ(problem_of(entries),
-            "rendezvous: WORLD_SIZE differs: 2 on rank 1 (pid 101 on host-1), but 3 on rank 0 "
+            "rendezvous: the world size differs: 2 on rank 1 (pid 101 on host-1), but 3 on rank 0 "
             "(pid 100 on host-0), rank 2 (pid 102 on host-2)");
 }
 
@@ -67,7 +69,7 @@ TEST(RosterCheck, ImpossibleRanksAreNamed) {
   std::vector<Entry> entries = full(2);
   entries[1].member.rank = 2;
   EXPECT_THAT(problem_of(entries),
-              HasSubstr("rank 2 (pid 101 on host-1) is impossible with WORLD_SIZE=2"));
+              HasSubstr("rank 2 (pid 101 on host-1) is impossible with a world size of 2"));
   entries[1].member.rank = -1;
   EXPECT_THAT(problem_of(entries), HasSubstr("rank -1"));
 }
@@ -98,9 +100,10 @@ TEST(RosterCheck, DifferentReleasesAreIncompatible) {
 TEST(RosterCheck, LoopbackCannotBeReachedFromElsewhere) {
   std::vector<Entry> entries = full(2);
   entries[1].member.address = "10.0.0.2";
-  EXPECT_THAT(problem_of(entries),
-              HasSubstr("MASTER_ADDR leads to loopback on rank 0 (pid 100 on host-0), but not on "
-                        "rank 1"));
+  EXPECT_THAT(
+      problem_of(entries),
+      HasSubstr("the store's address leads to loopback on rank 0 (pid 100 on host-0), but not on "
+                "rank 1"));
   entries[0].member.address = "10.0.0.1";
   EXPECT_EQ(problem_of(entries), "none");
   entries[0].member.address = "somewhere";
@@ -125,6 +128,14 @@ TEST(RosterCheck, LongListsAreCutShort) {
   EXPECT_EQ(describe_missing({}, 20), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 more");
   EXPECT_EQ(describe_missing({entry(0, 3)}, 3), "ranks 1, 2");
   EXPECT_EQ(describe_missing({entry(0, 3), entry(1, 3)}, 3), "rank 2");
+}
+
+TEST(RosterCheck, MissingRanksOfAHugeWorldAreDescribedAtOnce) {
+  const int huge = std::numeric_limits<int>::max();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(describe_missing({entry(0, huge), entry(-1, huge)}, huge),
+            "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 2147483638 more");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
 }
 
 TEST(RosterCheck, CountsThoseWhoAreToCome) {

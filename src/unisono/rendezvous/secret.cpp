@@ -153,7 +153,11 @@ std::string find_secret(const Config& config, const std::string& host) {
 }
 
 std::string find_secret(const Config& config, const Assignment& assignment) {
-  return find(config, assignment, fmt::format("MASTER_ADDR=\"{}\"", assignment.master_addr));
+  const std::string& source = assignment.place_source;
+  return find(config,
+              assignment,
+              source.empty() ? fmt::format("MASTER_ADDR=\"{}\"", assignment.master_addr)
+                             : fmt::format("\"{}\" ({})", assignment.master_addr, source));
 }
 
 }  // namespace unisono::rendezvous
