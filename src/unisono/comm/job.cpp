@@ -101,6 +101,24 @@ rendezvous::Meeting meet(const JobOptions& options) {
   }
 }
 
+// What a rank needs before it joins: where it can't have it, the others hear why.
+template <class Make>
+auto prepare(const JobOptions& options, rendezvous::Meeting& meeting, const Make& make)
+    -> decltype(make()) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInterrupted) {
+      rendezvous::fail_roster(*meeting.store,
+                              describe_self(options, "", net::Address::loopback(0)),
+                              fmt::format("failed: {}", error.what()),
+                              {.generation = options.generation});
+      rendezvous::leave_after_failure(meeting);
+    }
+    throw;
+  }
+}
+
 std::string place_of(const rendezvous::Assignment& assignment) {
   const bool is_known = !assignment.master_addr.empty();  // Else the program brings a store.
   return is_known ? rendezvous::describe_place(assignment) : "";
@@ -165,8 +183,11 @@ Job::Job(const JobOptions& options)
       meeting_(meet(options)),
       endpoint_(random_endpoint_name()),
       node_listener_(net::listen_unix_abstract(endpoint_)),
-      data_listener_(rendezvous::listen_for_data(options.config, meeting_)),
-      memory_(make_memory(options.config)),
+      data_listener_(
+          prepare(options,
+                  meeting_,
+                  [&] { return rendezvous::listen_for_data(options.config, meeting_); })),
+      memory_(prepare(options, meeting_, [&] { return make_memory(options.config); })),
       roster_(exchange_roster(
           options,
           meeting_,

@@ -45,11 +45,11 @@ std::uint64_t random_number() {
 //   common    version and world size of who came first
 //   rank/R    who came first as rank R
 //   count     how many have come
-//   ready     a job name and the members: what all ranks look at
-//   seen      how many have read that it can't succeed
-//   all seen  there once all who have come have read that
-//   given up  there once somebody has waited in vain and left
-//   absent/N  while N have come: who has not, if somebody wanted to know
+//   ready     a job name and the members, or no name and why it can't succeed: what all ranks look
+//   at published there where the members have been put under ready seen      how many have read
+//   that it can't succeed all seen  there once all who have come have read that given up  there
+//   once somebody has waited in vain and left absent/N  while N have come: who has not, if somebody
+//   wanted to know
 std::string prefix_of(const ExchangeOptions& options) {
   return fmt::format("unisono/{}/", options.generation);
 }
@@ -79,8 +79,13 @@ class Meeting {
   Meeting(store::Store& store, const Member& self, const ExchangeOptions& options)
       : store_(store), options_(options), self_(entry_of(self)), prefix_(prefix_of(options)) {}
 
+  // Tells the others why this rank does not take part.
+  void fail(const std::string& reason) { store_.compare_set(key("ready"), "", failure(reason)); }
+
   // Whoever completes the meeting, or sees that it can't succeed, publishes what there is.
   void join() {
+    store_.set_at_end(key("ready"),
+                      failure("joined, but ended before all ranks had come; see what it wrote"));
     store_.append(key("members"), encode_entry(self_));
     const std::string common = common_of(self_);
     const std::string name = std::to_string(self_.nonce);
@@ -115,6 +120,17 @@ class Meeting {
     }
   }
 
+  [[nodiscard]] std::string failure(const std::string& reason) const {
+    return encode_ready("", fmt::format("rendezvous: {} {}", describe(self_.member), reason));
+  }
+
+  static std::string encode_ready(const std::string& job, const std::string& content) {
+    ByteWriter value;
+    value.put_string(job);
+    value.put_string(content);
+    return {reinterpret_cast<const char*>(value.bytes().data()), value.bytes().size()};
+  }
+
   std::string get_ready(Deadline deadline) {
     const auto start = Deadline::Clock::now();
     for (auto patience = options_.stall;; patience *= 2) {
@@ -137,17 +153,18 @@ class Meeting {
   void give_up() noexcept {
     try {
       store_.set(key("given up"), "");
+      store_.set_at_end(key("ready"), "");  // The others hear from who is missing.
     } catch (const std::exception&) {
       return;  // The store is gone, and the meeting with it.
     }
   }
 
   void publish() {
-    ByteWriter value;
-    value.put_string(fmt::format("{:016x}{:016x}", random_number(), random_number()));
-    value.put_string(store_.try_get(key("members")).value_or(""));
-    const auto* text = reinterpret_cast<const char*>(value.bytes().data());
-    store_.compare_set(key("ready"), "", std::string(text, value.bytes().size()));
+    store_.set(key("published"), "");
+    store_.compare_set(key("ready"),
+                       "",
+                       encode_ready(fmt::format("{:016x}{:016x}", random_number(), random_number()),
+                                    store_.try_get(key("members")).value_or("")));
   }
 
   [[nodiscard]] Roster read(const std::string& ready) {
@@ -156,6 +173,11 @@ class Meeting {
     std::optional<std::string> job = reader.get_string(kMaxJobBytes);
     const std::optional<std::string_view> members =
         job ? reader.get_string_view(ready.size()) : std::nullopt;
+    if (members && job->empty()) {
+      // Who has ended does not read it.
+      wait_for_readers(static_cast<std::size_t>(self_.member.world_size) - 1);
+      throw Error(ErrorCode::kSystem, std::string(*members));
+    }
     std::optional<std::vector<Entry>> entries = members ? decode_entries(*members) : std::nullopt;
     if (!entries) {
       throw Error(ErrorCode::kCorruptData,
@@ -271,6 +293,17 @@ Roster exchange_roster(store::Store& store,
   return meeting.wait(deadline);
 }
 
+void fail_roster(store::Store& store,
+                 const Member& self,
+                 const std::string& reason,
+                 const ExchangeOptions& options) noexcept {
+  try {
+    Meeting(store, self, options).fail(reason);
+  } catch (const std::exception&) {
+    return;  // The store is gone, and the meeting with it.
+  }
+}
+
 bool wait_for_twin(store::Store& store,
                    const Member& self,
                    Deadline deadline,
@@ -290,7 +323,7 @@ bool wait_for_twin(store::Store& store,
 MeetingState find_state(store::Store& store, const ExchangeOptions& options) {
   const std::string prefix = prefix_of(options);
   if (is_there(store, prefix + "ready")) {
-    return MeetingState::kOver;
+    return is_there(store, prefix + "published") ? MeetingState::kOver : MeetingState::kGivenUp;
   }
   return is_there(store, prefix + "given up") ? MeetingState::kGivenUp : MeetingState::kOpen;
 }

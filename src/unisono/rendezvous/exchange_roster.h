@@ -30,6 +30,8 @@ struct ExchangeOptions {
 /// the first of them can know: kInvalidArgument for doubled or impossible ranks, unequal world
 /// sizes, addresses out of reach; kIncompatible. They do so when all who have come know it, as the
 /// store may be of one of them, and so do those who are late by little, at most 2 seconds later.
+/// Where a rank that had joined ends before all have come, or has told so by fail_roster(), the
+/// others throw kSystem with its name at once, if the store's server is ours.
 /// Throws kTimeout with the missing ranks,
 /// and what else ends a wait for them; find_state() tells that somebody has left so. A fixed number
 /// of requests per rank.
@@ -37,6 +39,13 @@ struct ExchangeOptions {
                                      const Member& self,
                                      Deadline deadline,
                                      const ExchangeOptions& options = {});
+
+/// Tells those who wait in exchange_roster(), or come to it, that `self` does not take part, and
+/// why: "failed: ...". Not to be called once it has joined.
+void fail_roster(store::Store& store,
+                 const Member& self,
+                 const std::string& reason,
+                 const ExchangeOptions& options = {}) noexcept;
 
 /// True as soon as somebody has come with the rank, the world size and the release of `self`; false
 /// where these differ, and at the deadline when nobody has that rank.
@@ -47,8 +56,8 @@ struct ExchangeOptions {
 
 /// What has come of a meeting.
 enum class MeetingState {
-  kOpen,     ///< Nobody came, or ranks wait, or were killed while they did.
-  kGivenUp,  ///< Somebody waited in vain, and left: it can't succeed any more.
+  kOpen,     ///< Nobody came, or ranks wait; or were killed, which PyTorch's server does not tell.
+  kGivenUp,  ///< Somebody has left, in vain or killed: it can't succeed any more.
   kOver,     ///< All have come, or somebody saw that it can't succeed.
 };
 

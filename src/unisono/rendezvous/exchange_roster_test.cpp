@@ -1,10 +1,13 @@
 #include "unisono/rendezvous/exchange_roster.h"
 
+#include <sys/socket.h>
+
 #include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -115,6 +118,40 @@ TEST_F(ExchangeRoster, EveryRankGetsTheSameRosterByRank) {
     EXPECT_EQ(jobs.size(), 1U);
     EXPECT_EQ(jobs.begin()->size(), 32U);
   }
+}
+
+TEST_F(ExchangeRoster, WhoEndsBeforeAllHaveComeIsNamedToAllAtOnce) {
+  const auto lost = connect();
+  std::thread ends(
+      [&] { EXPECT_THROW((void)exchange_roster(*lost, member(1, 4), soon()), Error); });
+  const std::string joined = "unisono/0/count";
+  connect()->wait(std::span(&joined, 1), soon());
+  std::thread kills([&] {
+    while (connect()->get(joined, soon()) != "3") {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    ::shutdown(lost->fd(), SHUT_RDWR);
+  });
+  EXPECT_EQ(common_error(exchange({member(0, 4), member(3, 4)})),
+            "rendezvous: rank 1 (pid 101 on host) joined, but ended before all ranks had come; see "
+            "what it wrote");
+  ends.join();
+  kills.join();
+  EXPECT_EQ(find_state(*connect()), MeetingState::kGivenUp);
+}
+
+TEST_F(ExchangeRoster, WhoCantTakePartTellsWhy) {
+  fail_roster(*connect(), member(1, 3), "failed: no port is free");
+  EXPECT_EQ(common_error(exchange({member(0, 3), member(2, 3)})),
+            "rendezvous: rank 1 (pid 101 on host) failed: no port is free");
+}
+
+TEST_F(ExchangeRoster, WhoLeavesInVainIsNotSaidToHaveEnded) {
+  EXPECT_THROW((void)exchange_roster(*connect(), member(1, 3), Deadline::after(milliseconds(2))),
+               Error);
+  EXPECT_THAT(
+      [&] { (void)exchange_roster(*connect(), member(0, 3), Deadline::after(milliseconds(50))); },
+      ::testing::ThrowsMessage<Error>(HasSubstr("for rank 2 (2 of 3 joined)")));
 }
 
 TEST_F(ExchangeRoster, ASecondMeetingOnTheSameStoreHasANameOfItsOwn) {

@@ -117,6 +117,10 @@ std::unique_ptr<Watch> PrefixStore::watch(const std::string& key, WatchCallback 
                        });
 }
 
+void PrefixStore::set_at_end(const std::string& key, const std::string& value) {
+  store_->set_at_end(whole(key), value);
+}
+
 std::string PrefixStore::whole(const std::string& key) const {
   return prefix_ + key;
 }

@@ -60,6 +60,7 @@ class PrefixStore final : public Store {
   /// Tells of the key without the prefix.
   [[nodiscard]] std::unique_ptr<Watch> watch(const std::string& key,
                                              WatchCallback on_change) override;
+  void set_at_end(const std::string& key, const std::string& value) override;
 
  private:
   [[nodiscard]] std::string whole(const std::string& key) const;

@@ -32,7 +32,8 @@ enum class Opcode : std::uint8_t {
   // Ours, which PyTorch's server answers by hanging up.
   kVersion = 0xE0,  ///< Answered with net::kProtocolVersion, as u32, and the job's name.
   kWatch,           ///< Answered with Notice::kWatching; kChanged follow whenever there is news.
-  kUnwatch
+  kUnwatch,
+  kSetAtEnd  ///< No answer. The value is set when the connection ends, where the key has none.
 };
 
 /// Argument of kValidate, the first request of a plain connection.

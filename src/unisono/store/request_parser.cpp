@@ -51,6 +51,8 @@ const char* layout_of(std::uint8_t opcode) {
     case Opcode::kWatch:
     case Opcode::kUnwatch:
       return "k";
+    case Opcode::kSetAtEnd:
+      return "kv";
     default:
       return nullptr;
   }

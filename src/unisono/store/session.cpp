@@ -36,6 +36,9 @@ Session::Session(ClientId id,
       parser_(limits) {}
 
 Session::~Session() {
+  if (!last_word_.empty()) {
+    (void)map_.compare_set(last_word_key_, "", last_word_);
+  }
   map_.forget(id_);
 }
 
@@ -155,6 +158,9 @@ void Session::execute(Request& request) {
     case Opcode::kUnwatch:
       execute_watch(request);
       break;
+    case Opcode::kSetAtEnd:
+      keep_last_word(request);
+      break;
     case Opcode::kWait:
       wait_for(request.keys);
       break;
@@ -170,6 +176,16 @@ void Session::execute(Request& request) {
       execute_map(request);
       break;
   }
+}
+
+void Session::keep_last_word(Request& request) {
+  constexpr std::size_t kMaxBytes = 4096;  // It comes on top of what the store may hold.
+  if (request.values[0].size() > kMaxBytes) {
+    close("its last word has more than 4096 bytes");
+    return;
+  }
+  last_word_key_ = std::move(request.keys[0]);
+  last_word_ = std::move(request.values[0]);
 }
 
 // Counters that exist count on in a full store.

@@ -78,6 +78,7 @@ class Session {
   void execute_map(Request& request);
   void execute_queue(Request& request);
   void execute_watch(const Request& request);
+  void keep_last_word(Request& request);
   void wait_for(const std::vector<std::string>& keys);
   void cancel_wait();
   void end_wait(WaitReply result);
@@ -110,6 +111,9 @@ class Session {
   bool is_waiting_ = false;
   std::deque<Request> deferred_;
   std::size_t n_deferred_bytes_ = 0;
+  // Set when the session ends; without a value nothing is.
+  std::string last_word_key_;
+  std::string last_word_;
   Replies replies_;
   std::string problem_;
 };

@@ -94,6 +94,11 @@ class Store {
   /// last only. When the store is gone, nothing more comes.
   [[nodiscard]] virtual std::unique_ptr<Watch> watch(const std::string& key,
                                                      WatchCallback on_change) = 0;
+
+  /// When this client ends or is lost, the server sets the key to `value`, of at most 4 KiB, if it
+  /// has none then; an empty one takes an earlier call back. A client has one such value. Nothing
+  /// comes of it where a store has no server of ours.
+  virtual void set_at_end(const std::string& /*key*/, const std::string& /*value*/) {}
 };
 
 }  // namespace unisono::store

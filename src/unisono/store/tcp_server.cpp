@@ -182,6 +182,7 @@ class TcpStoreServer::Impl {
     Connection& connection = *connections_.at(id);
     if ((events & EPOLLOUT) != 0 && !flush(connection)) {
       drop(id);
+      tell_others();
       return;
     }
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) {

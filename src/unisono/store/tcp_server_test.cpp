@@ -105,6 +105,27 @@ TEST(TcpStoreServer, RefusesToServeOtherMachinesWithoutASecret) {
   EXPECT_NE(TcpStoreServer(loop, options).address().port(), 0);
 }
 
+TEST(TcpStoreServer, SetsWhatAClientThatEndsHasLeft) {
+  for (const char* secret : {"", "secret"}) {
+    const TcpStoreHost host(quiet(secret));
+    TcpStore other(client_of(host.address(), secret), soon());
+    auto client = std::make_unique<TcpStore>(client_of(host.address(), secret), soon());
+    client->set_at_end("replaced", "first");
+    client->set_at_end("left", "second");
+    EXPECT_EQ(other.try_get("left"), std::nullopt);
+    client.reset();
+    EXPECT_EQ(other.get("left", soon()), "second");
+    EXPECT_EQ(other.try_get("replaced"), std::nullopt);
+
+    TcpStore(client_of(host.address(), secret), soon()).set_at_end("left", "third");
+    TcpStore taking_back(client_of(host.address(), secret), soon());
+    taking_back.set_at_end("taken back", "value");
+    taking_back.set_at_end("taken back", "");
+    EXPECT_EQ(taking_back.num_keys(), 1);
+    EXPECT_EQ(other.get("left", soon()), "second");
+  }
+}
+
 TEST(TcpStoreServer, ItsJobsNameFitsIntoAHello) {
   net::EventLoop loop;
   TcpServerOptions options = quiet();

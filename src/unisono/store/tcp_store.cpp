@@ -261,6 +261,13 @@ std::unique_ptr<Watch> TcpStore::watch(const std::string& key, WatchCallback on_
   return watches_->watch(key, std::move(on_change));
 }
 
+void TcpStore::set_at_end(const std::string& key, const std::string& value) {
+  check_sizes(options_.limits, key, value.size());
+  if (!connection_->is_plain()) {
+    connection_->request(begin(Opcode::kSetAtEnd, key, value), nullptr);
+  }
+}
+
 const std::string& TcpStore::job() const {
   return connection_->job();
 }

@@ -79,6 +79,7 @@ class TcpStore final : public Store {
   void barrier(const std::string& key, std::int64_t world_size, Deadline deadline) override;
   [[nodiscard]] std::unique_ptr<Watch> watch(const std::string& key,
                                              WatchCallback on_change) override;
+  void set_at_end(const std::string& key, const std::string& value) override;
 
   /// The name that the server has for its job; empty where it has none, as PyTorch's.
   [[nodiscard]] const std::string& job() const;
