@@ -219,6 +219,16 @@ std::shared_ptr<store::TcpStore> find_store_of_twin(store::TcpStoreOptions optio
   throw port_in_use(assignment, in_use, holder);
 }
 
+// Nothing where the store is served now.
+std::optional<net::PortInUse> try_to_serve(const Config& config, Meeting& meeting) {
+  try {
+    meeting.host = serve_store(config, meeting.assignment, meeting.secret);
+    return std::nullopt;
+  } catch (const net::PortInUse& error) {
+    return error;
+  }
+}
+
 // Serves the store, or has the meeting use the one of a rank 0 that was here before.
 void serve_or_join_twin(const Config& config,
                         Deadline deadline,
@@ -228,14 +238,9 @@ void serve_or_join_twin(const Config& config,
   constexpr std::chrono::milliseconds kPause{50};
   const Deadline end = earlier(deadline, Deadline::after(kPatienceForATwin));
   std::optional<net::PortInUse> first;
-  while (true) {
-    try {
-      meeting.host = serve_store(config, meeting.assignment, meeting.secret);
-      return;
-    } catch (const net::PortInUse& error) {
-      if (!first) {
-        first = error;  // It may name who has ended since.
-      }
+  while (const std::optional<net::PortInUse> in_use = try_to_serve(config, meeting)) {
+    if (!first) {
+      first = in_use;  // It may name who has ended since.
     }
     store = find_store_of_twin(store_options(config, meeting.assignment, meeting.secret),
                                meeting.assignment,
