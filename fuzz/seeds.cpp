@@ -250,7 +250,8 @@ std::vector<NamedBytes> every_request() {
           {"barrier", begin(Opcode::kBarrier, "b", 2).bytes()},
           {"version", begin(Opcode::kVersion).bytes()},
           {"watch", begin(Opcode::kWatch, "a").bytes()},
-          {"unwatch", begin(Opcode::kUnwatch, "a").bytes()}};
+          {"unwatch", begin(Opcode::kUnwatch, "a").bytes()},
+          {"set_at_end", begin(Opcode::kSetAtEnd, "k", "value").bytes()}};
 }
 
 // What a connection of the session's target does: its number (with the target's bits), length,

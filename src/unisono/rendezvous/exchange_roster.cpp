@@ -45,11 +45,12 @@ std::uint64_t random_number() {
 //   common    version and world size of who came first
 //   rank/R    who came first as rank R
 //   count     how many have come
-//   ready     a job name and the members, or no name and why it can't succeed: what all ranks look
-//   at published there where the members have been put under ready seen      how many have read
-//   that it can't succeed all seen  there once all who have come have read that given up  there
-//   once somebody has waited in vain and left absent/N  while N have come: who has not, if somebody
-//   wanted to know
+//   ready     what all look at: a job name and the members; or no name, and why it can't succeed
+//   published there once the members are under ready
+//   seen      how many have read that it can't succeed
+//   all seen  there once all who have come have read that
+//   given up  there once somebody has waited in vain and left
+//   absent/N  while N have come: who has not, if somebody wanted to know
 std::string prefix_of(const ExchangeOptions& options) {
   return fmt::format("unisono/{}/", options.generation);
 }
