@@ -18,13 +18,12 @@ namespace {
 using namespace unisono;
 
 transport::Descriptor all_reduce_of(const Buffer& buffer, const AllReduceOptions& options) {
-  constexpr auto kKind = transport::OperationKind::kAllReduce;
-  return {.kind = kKind,
+  return {.kind = transport::OperationKind::kAllReduce,
           .dtype = buffer.dtype,
           .reduce = options.op.kind,
           .algorithm = options.algorithm,
           .count = buffer.count,
-          .detail = comm::detail_with(options.op, kKind, 0)};
+          .detail = comm::fingerprint_of(options.op)};
 }
 
 transport::Descriptor all_gather_of(std::span<const Buffer> blocks) {
