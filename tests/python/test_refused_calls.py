@@ -63,7 +63,7 @@ def wait_for_refused(rank: int, world: int) -> None:
     hear("refused")
     dist.group.WORLD._get_backend(torch.device("cpu")).set_timeout(timedelta(milliseconds=300))
     text = caught(dist.DistBackendError, "rank 1", lambda: dist.all_reduce(t))
-    assert 'what it refused for wrong arguments: "reduce_scatter_tensor: input' in text, text
+    assert 'refused a call for wrong arguments: "reduce_scatter_tensor: input' in text, text
     tell("done")
 
 

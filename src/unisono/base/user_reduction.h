@@ -16,7 +16,7 @@ struct UserReduction {
   /// 16-bit floats come and go as such, a bool is the byte in the buffer. Pointers are aligned to
   /// an element where the buffers are. A buffer is combined part by part, in any order of parts, by
   /// any rank and thread, several at once; the thread rounds to nearest and keeps subnormals. What
-  /// it throws ends the operation.
+  /// it throws ends the operation, whose error names it.
   std::function<void(const void* lhs, const void* rhs, void* result, std::int64_t count)> combine;
   /// What messages call it.
   std::string name = {};

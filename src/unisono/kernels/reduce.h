@@ -59,8 +59,8 @@ void check_reduction(DType dtype, ReduceKind kind);
 /// alignment, or the caller's floating point mode. Excepted are the signs and payloads of NaNs. MIN
 /// and MAX are NaN where any input is NaN, and hold -0 to be less than +0. 16-bit floats are
 /// combined in f32 and rounded once, at the end. Integers wrap around. Pointers need no alignment,
-/// unless the user's own function asks for it. What that throws passes through, and outputs are
-/// unspecified then. Thread-safe.
+/// unless the user's own function asks for it. What that throws is an Error that names it, and
+/// outputs are unspecified then. Thread-safe.
 void reduce(const ReduceTask& task, std::int64_t count);
 
 /// The same result from plain loops: what reduce() is tested against.

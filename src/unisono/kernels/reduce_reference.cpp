@@ -10,6 +10,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/reduce_kind.h"
 #include "unisono/base/user_reduction.h"
+#include "unisono/kernels/call_user.h"
 #include "unisono/kernels/check_task.h"
 #include "unisono/kernels/float16.h"
 #include "unisono/kernels/float_mode.h"
@@ -240,7 +241,7 @@ void run_user(const ReduceTask& task, std::size_t count) {
     for (const ReduceStep step : task.steps) {
       const Element lhs = values[static_cast<std::size_t>(step.lhs)];
       const Element rhs = values[static_cast<std::size_t>(step.rhs)];
-      task.user->combine(&lhs, &rhs, &values.emplace_back(), 1);
+      call_user(*task.user, &lhs, &rhs, &values.emplace_back(), 1);
     }
     for (void* const output : task.outputs) {
       std::memcpy(static_cast<std::byte*>(output) + i * size, &values.back(), size);

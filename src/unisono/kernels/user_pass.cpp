@@ -2,12 +2,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <span>
 
 #include "unisono/base/dtype.h"
-#include "unisono/base/error.h"
-#include "unisono/base/user_reduction.h"
+#include "unisono/kernels/call_user.h"
 #include "unisono/kernels/pass.h"
 
 namespace unisono::kernels {
@@ -31,21 +29,6 @@ void copy_pass(const PassArgs& args) {
       args.inputs[0], args.outputs, 0, static_cast<std::size_t>(args.count) * element_bytes);
 }
 
-void combine(const UserReduction& user,
-             const std::byte* lhs,
-             const std::byte* rhs,
-             std::byte* result,
-             std::size_t count) {
-  try {
-    user.combine(lhs, rhs, result, static_cast<std::int64_t>(count));
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw Error(ErrorCode::kInternal,
-                "the function of reduction \"" + user.name + "\" threw: " + error.what());
-  }
-}
-
 template <std::size_t element_bytes>
 void combine_pass(const PassArgs& args) {
   // What is copied to more outputs is still in the first cache.
@@ -58,7 +41,7 @@ void combine_pass(const PassArgs& args) {
   for (std::size_t at = 0; at < count; at += block) {
     const std::size_t n_block = std::min(block, count - at);
     const std::size_t offset = at * element_bytes;
-    combine(*args.user, lhs + offset, rhs + offset, result + offset, n_block);
+    call_user(*args.user, lhs + offset, rhs + offset, result + offset, n_block);
     copy_to_all(result + offset, args.outputs.subspan(1), offset, n_block * element_bytes);
   }
 }
