@@ -48,6 +48,7 @@ void exchange_roster(const rendezvous::Meeting& meeting,
                                       describe_self(assignment),
                                       place.deadline,
                                       {.place = rendezvous::describe_place(meeting.assignment),
+                                       .names_variables = meeting.assignment.place_source.empty(),
                                        .whole_store = meeting.store.get(),
                                        .stall = place.config.stall,
                                        .logger = Logger(name, place.config.log_level)});

@@ -165,7 +165,7 @@ class RendezvousTest(unittest.TestCase):
         begin = time.monotonic()
         for process in processes:
             said = self.expect_failure(process)
-            problem = re.search(rf"rank {twice} was given to 2 processes: (.*)", said)
+            problem = re.search(rf"(?:RANK=|rank ){twice} was given to 2 processes: (.*)", said)
             self.assertIsNotNone(problem, said)
             self.assertEqual({int(pid) for pid in re.findall(r"pid (\d+)", problem[1])}, pids)
         self.assertLess(time.monotonic() - begin, 30)

@@ -47,7 +47,7 @@ class LastingStore(RendezvousTest):
         place = self.place | {"WORLD_SIZE": "3"}
         self.expect_doubled(["1", "1"], **place)
         for rank in ("0", "2"):
-            complaint = "rank 1 was given to 2 processes"
+            complaint = "RANK=1 was given to 2 processes"
             self.fails(complaint, RANK=rank, TIMEOUT="60", **place)
 
     def test_one_that_is_killed(self) -> None:

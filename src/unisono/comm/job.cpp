@@ -119,9 +119,17 @@ auto prepare(const JobOptions& options, rendezvous::Meeting& meeting, const Make
   }
 }
 
+// Else the program brings a store.
+bool has_place(const rendezvous::Assignment& assignment) {
+  return !assignment.master_addr.empty();
+}
+
+bool are_variables(const rendezvous::Assignment& assignment) {
+  return has_place(assignment) && assignment.place_source.empty();
+}
+
 std::string place_of(const rendezvous::Assignment& assignment) {
-  const bool is_known = !assignment.master_addr.empty();  // Else the program brings a store.
-  return is_known ? rendezvous::describe_place(assignment) : "";
+  return has_place(assignment) ? rendezvous::describe_place(assignment) : "";
 }
 
 rendezvous::Roster exchange_roster(const JobOptions& options,
@@ -134,6 +142,7 @@ rendezvous::Roster exchange_roster(const JobOptions& options,
                                          options.deadline,
                                          {.generation = options.generation,
                                           .place = place_of(meeting.assignment),
+                                          .names_variables = are_variables(meeting.assignment),
                                           .stall = options.config.stall,
                                           .logger = rank_logger(options)});
     } catch (const Error& error) {

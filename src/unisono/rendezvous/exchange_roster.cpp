@@ -184,7 +184,8 @@ class Meeting {
       throw Error(ErrorCode::kCorruptData,
                   "rendezvous: the roster in the store is malformed; is another job using it?");
     }
-    if (const std::optional<Error> problem = find_problem(*entries, options_.place)) {
+    if (const std::optional<Error> problem =
+            find_problem(*entries, options_.place, options_.names_variables)) {
       wait_for_readers(entries->size() + count_missing(*entries));
       throw Error(*problem);
     }

@@ -44,6 +44,23 @@ std::string list_by_value(const std::map<Value, Members>& groups) {
   return text;
 }
 
+// What users are told of, as they have given it.
+struct Words {
+  const char* rank;  ///< Before its number.
+  const char* world_size;
+  const char* with_world_size;  ///< Before its number.
+  const char* address;
+};
+
+constexpr Words kPlain{.rank = "rank ",
+                       .world_size = "the world size",
+                       .with_world_size = "a world size of ",
+                       .address = "the store's address"};
+constexpr Words kVariables{.rank = "RANK=",
+                           .world_size = "WORLD_SIZE",
+                           .with_world_size = "WORLD_SIZE=",
+                           .address = "MASTER_ADDR"};
+
 void add(std::string& problems, const std::string& problem) {
   problems += (problems.empty() ? "" : "; ") + problem;
 }
@@ -58,13 +75,15 @@ std::set<int> ranks_of(const std::vector<Entry>& entries) {
 
 void check_ranks(const std::map<int, Members>& by_rank,
                  const std::string& place,
+                 const Words& words,
                  std::string& problems) {
   for (const auto& [rank, members] : by_rank) {
     if (members.size() > 1) {
       // The second job's rank 0 finds that the first one's serves the store.
       const bool may_be_two_jobs = rank == 0 && !place.empty();
       add(problems,
-          fmt::format("rank {} was given to {} processes: {}{}",
+          fmt::format("{}{} was given to {} processes: {}{}",
+                      words.rank,
                       rank,
                       members.size(),
                       list(members),
@@ -76,16 +95,18 @@ void check_ranks(const std::map<int, Members>& by_rank,
 void check_world_sizes(const std::map<int, Members>& by_world_size,
                        const std::map<int, Members>& by_rank,
                        std::size_t n_entries,
+                       const Words& words,
                        std::string& problems) {
   if (by_world_size.size() > 1) {
-    add(problems, "the world size differs: " + list_by_value(by_world_size));
+    add(problems, fmt::format("{} differs: {}", words.world_size, list_by_value(by_world_size)));
     return;
   }
   const int world_size = by_world_size.begin()->first;
   for (const auto& [rank, members] : by_rank) {
     if (rank < 0 || rank >= world_size) {
       add(problems,
-          fmt::format("{} is impossible with a world size of {}", list(members), world_size));
+          fmt::format(
+              "{} is impossible with {}{}", list(members), words.with_world_size, world_size));
     }
   }
   if (!problems.empty() && n_entries >= static_cast<std::size_t>(world_size)) {
@@ -95,7 +116,7 @@ void check_world_sizes(const std::map<int, Members>& by_world_size,
     }
     for (int rank = 0; rank < world_size; ++rank) {
       if (!present.contains(rank)) {
-        add(problems, fmt::format("nobody has rank {}", rank));
+        add(problems, fmt::format("nobody has {}{}", words.rank, rank));
         break;
       }
     }
@@ -103,7 +124,7 @@ void check_world_sizes(const std::map<int, Members>& by_world_size,
 }
 
 // A rank that listens on loopback can't be reached by one that does not.
-void check_addresses(const std::vector<Entry>& entries, std::string& problems) {
+void check_addresses(const std::vector<Entry>& entries, const Words& words, std::string& problems) {
   std::map<bool, Members> by_loopback;
   for (const Entry& entry : entries) {
     const auto address = net::Address::parse(entry.member.address, entry.member.port);
@@ -117,11 +138,12 @@ void check_addresses(const std::vector<Entry>& entries, std::string& problems) {
   }
   if (by_loopback.size() > 1) {
     add(problems,
-        fmt::format(
-            "the store's address leads to loopback on {}, but not on {}: give all ranks an address "
-            "that other machines can reach",
-            list(by_loopback[true]),
-            list(by_loopback[false])));
+        fmt::format("{} leads to loopback on {}, but not on {}: give all ranks an address that "
+                    "other machines "
+                    "can reach",
+                    words.address,
+                    list(by_loopback[true]),
+                    list(by_loopback[false])));
   }
 }
 
@@ -149,7 +171,9 @@ bool is_regular(const std::vector<Entry>& entries) {
 
 }  // namespace
 
-std::optional<Error> find_problem(const std::vector<Entry>& entries, const std::string& place) {
+std::optional<Error> find_problem(const std::vector<Entry>& entries,
+                                  const std::string& place,
+                                  bool names_variables) {
   if (is_regular(entries)) {
     return std::nullopt;
   }
@@ -166,11 +190,12 @@ std::optional<Error> find_problem(const std::vector<Entry>& entries, const std::
                  "rendezvous: the ranks run different releases of unisono: " +
                      list_by_value(by_version) + "; give all the same one");
   }
+  const Words& words = names_variables ? kVariables : kPlain;
   std::string problems;
   if (!entries.empty()) {
-    check_ranks(by_rank, place, problems);
-    check_world_sizes(by_world_size, by_rank, entries.size(), problems);
-    check_addresses(entries, problems);
+    check_ranks(by_rank, place, words, problems);
+    check_world_sizes(by_world_size, by_rank, entries.size(), words, problems);
+    check_addresses(entries, words, problems);
   }
   if (problems.empty()) {
     return std::nullopt;

@@ -12,10 +12,11 @@
 namespace unisono::rendezvous {
 
 /// What is wrong with those who came: doubled and impossible ranks, unequal world sizes, different
-/// versions, addresses that the others can't reach. `place` is where they were told to meet, as in
+/// versions, addresses that the others can't reach. `place` and `names_variables` are as in
 /// ExchangeOptions. The same text wherever the same entries are looked at.
 [[nodiscard]] std::optional<Error> find_problem(const std::vector<Entry>& entries,
-                                                const std::string& place = "");
+                                                const std::string& place = "",
+                                                bool names_variables = false);
 
 /// How many ranks of the largest world that somebody was told of are not among `entries`.
 [[nodiscard]] std::size_t count_missing(const std::vector<Entry>& entries);

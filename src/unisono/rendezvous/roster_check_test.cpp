@@ -74,6 +74,22 @@ TEST(RosterCheck, ImpossibleRanksAreNamed) {
   EXPECT_THAT(problem_of(entries), HasSubstr("rank -1"));
 }
 
+TEST(RosterCheck, VariablesAreNamedWhereTheyToldTheRanks) {
+  const auto says = [](const std::vector<Entry>& entries) {
+    const auto problem = find_problem(entries, "", true);
+    return std::string(problem ? problem->what() : "none");
+  };
+  std::vector<Entry> entries = full(3);
+  entries[2].member.rank = 1;
+  EXPECT_THAT(says(entries), HasSubstr("RANK=1 was given to 2 processes"));
+  EXPECT_THAT(says(entries), HasSubstr("nobody has RANK=2"));
+  entries = full(2);
+  entries[1].member.rank = 2;
+  EXPECT_THAT(says(entries), HasSubstr("is impossible with WORLD_SIZE=2"));
+  entries[1].member.world_size = 3;
+  EXPECT_THAT(says(entries), HasSubstr("WORLD_SIZE differs: 2 on rank 0"));
+}
+
 TEST(RosterCheck, DifferentVersionsAreIncompatible) {
   std::vector<Entry> entries = full(2);
   entries[1].version = 2;
