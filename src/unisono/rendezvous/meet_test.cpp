@@ -303,7 +303,7 @@ TEST(Meet, APortThatBecomesFreeIsServed) {
   Fd other = net::listen_tcp(net::Address::loopback(0));
   const std::uint16_t port = net::local_address(other.get()).port();
   std::thread ends([&] {
-    std::this_thread::sleep_for(milliseconds(100));
+    std::this_thread::sleep_for(milliseconds(100));  // Rank 0 has found the port in use by then.
     other.reset();
   });
   const Meeting meeting = meet(config_with(), assignment(0, port), soon());
