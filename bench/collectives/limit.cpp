@@ -1,7 +1,6 @@
 #include "limit.h"
 
 #include <hwy/cache_control.h>
-#include <hwy/highway.h>
 
 #include <algorithm>
 #include <array>
@@ -11,32 +10,14 @@
 #include <cstring>
 #include <span>
 
+#include "add_into_both.h"
+
 namespace bench {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
 
 void wait_until(const std::atomic<std::uint64_t>& number, std::uint64_t at_least) {
   while (number.load(std::memory_order_acquire) < at_least) {
     hwy::Pause();
-  }
-}
-
-// Adds up both arrays into both. They begin at a multiple of 64 bytes. Stores past the caches would
-// double the time: the lines were loaded already.
-void add_into_both(float* a, float* b, std::int64_t count) {
-  const hn::ScalableTag<float> tag;
-  const auto n_lanes = static_cast<std::int64_t>(hn::Lanes(tag));
-  std::int64_t i = 0;
-  for (; i + n_lanes <= count; i += n_lanes) {
-    const auto sum = hn::Add(hn::Load(tag, a + i), hn::Load(tag, b + i));
-    hn::Store(sum, tag, a + i);
-    hn::Store(sum, tag, b + i);
-  }
-  for (; i < count; ++i) {
-    const float sum = a[i] + b[i];
-    a[i] = sum;
-    b[i] = sum;
   }
 }
 

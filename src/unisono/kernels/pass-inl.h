@@ -124,13 +124,18 @@ HWY_INLINE hn::Vec<D> combine_tree(D d,
   }
 }
 
-// Copies of the arguments in the form that the inner loop wants.
-template <class In, class Out, class Op, int Inputs>
+// For Sweep: as many outputs as there are.
+inline constexpr int kAnyNumber = 0;
+
+// Copies of the arguments in the form that the inner loop wants. Where the number of outputs is
+// known, their addresses stay in registers: a third less time in the caches.
+template <class In, class Out, class Op, int Inputs, int Outputs>
 struct Sweep {
   using Lane = typename In::Lane;
 
   const std::uint8_t* inputs[Inputs];
   void* const* outputs;
+  std::uint8_t* known_outputs[HWY_MAX(Outputs, 1)];
   std::size_t n_outputs;
   std::size_t n_lanes;
   Lane divisor;
@@ -148,16 +153,25 @@ struct Sweep {
     }
   }
 
-  HWY_INLINE std::uint8_t* output(std::size_t index, std::size_t at) const {
-    return static_cast<std::uint8_t*>(outputs[index]) + at * sizeof(typename Out::Memory);
+  // Calls store(address) with the place of lane `at` in each output.
+  template <int Index = 0, class Store>
+  HWY_INLINE void for_each_output(std::size_t at, const Store& store) const {
+    const std::size_t offset = at * sizeof(typename Out::Memory);
+    if constexpr (Outputs == kAnyNumber) {
+      const std::size_t n = n_outputs;  // Read once: a store might change it.
+      for (std::size_t i = 0; i < n; ++i) {
+        store(static_cast<std::uint8_t*>(outputs[i]) + offset);
+      }
+    } else if constexpr (Index < Outputs) {
+      store(known_outputs[Index] + offset);
+      for_each_output<Index + 1>(at, store);
+    }
   }
 
   template <class D>
   HWY_INLINE void one_vector(D d, std::size_t at, bool is_streamed) const {
     const hn::Vec<D> v = result(d, at);
-    for (std::size_t i = 0; i < n_outputs; ++i) {
-      Out::store(v, d, output(i, at), is_streamed);
-    }
+    for_each_output(at, [&](std::uint8_t* out) HWY_ATTR { Out::store(v, d, out, is_streamed); });
   }
 
   // Several at once, so that loads and additions of one overlap those of the next. Conversions
@@ -171,27 +185,24 @@ struct Sweep {
   HWY_INLINE void several_vectors(D d, std::size_t at) const {
     const std::size_t lanes = hn::Lanes(d);
     const std::size_t vector_bytes = lanes * sizeof(typename Out::Memory);
-    // Read once: a store through a byte pointer might change either.
+    // Read once: a store through a byte pointer might change it.
     const bool is_streamed = is_streaming;
-    const std::size_t n = n_outputs;
     const hn::Vec<D> v0 = result(d, at);
     const hn::Vec<D> v1 = result(d, at + lanes);
     if constexpr (kVectors == 2) {
-      for (std::size_t i = 0; i < n; ++i) {
-        std::uint8_t* const out = output(i, at);
+      for_each_output(at, [&](std::uint8_t* out) HWY_ATTR {
         Out::store(v0, d, out, is_streamed);
         Out::store(v1, d, out + vector_bytes, is_streamed);
-      }
+      });
     } else {
       const hn::Vec<D> v2 = result(d, at + 2 * lanes);
       const hn::Vec<D> v3 = result(d, at + 3 * lanes);
-      for (std::size_t i = 0; i < n; ++i) {
-        std::uint8_t* const out = output(i, at);
+      for_each_output(at, [&](std::uint8_t* out) HWY_ATTR {
         Out::store(v0, d, out, is_streamed);
         Out::store(v1, d, out + vector_bytes, is_streamed);
         Out::store(v2, d, out + 2 * vector_bytes, is_streamed);
         Out::store(v3, d, out + 3 * vector_bytes, is_streamed);
-      }
+      });
     }
   }
 
@@ -212,7 +223,7 @@ struct Sweep {
     return HWY_MIN(bytes / sizeof(typename Out::Memory), n_lanes);
   }
 
-  void run() {
+  HWY_INLINE void run() {
     const hn::ScalableTag<Lane> d;
     const hn::CappedTag<Lane, Op::kUnit> d_unit;
     const std::size_t lanes = hn::Lanes(d);
@@ -236,13 +247,16 @@ struct Sweep {
   }
 };
 
-template <class In, class Out, class Op, int Inputs>
-void run_pass(const PassArgs& args) {
-  Sweep<In, Out, Op, Inputs> sweep;
+template <class In, class Out, class Op, int Inputs, int Outputs>
+void sweep(const PassArgs& args) {
+  Sweep<In, Out, Op, Inputs, Outputs> sweep;
   for (int i = 0; i < Inputs; ++i) {
     sweep.inputs[i] = static_cast<const std::uint8_t*>(args.inputs[i]);
   }
   sweep.outputs = args.outputs.data();
+  for (int i = 0; i < Outputs; ++i) {
+    sweep.known_outputs[i] = static_cast<std::uint8_t*>(args.outputs[static_cast<std::size_t>(i)]);
+  }
   sweep.n_outputs = args.outputs.size();
   sweep.n_lanes = static_cast<std::size_t>(args.count);
   sweep.divisor = static_cast<typename In::Lane>(args.divisor);
@@ -252,6 +266,20 @@ void run_pass(const PassArgs& args) {
   sweep.is_divided = args.divisor != 1;
   sweep.is_streaming = args.is_streaming;
   sweep.run();
+}
+
+// Sums have one output, or one for each rank whose input they read.
+template <class In, class Out, class Op, int Inputs>
+void run_pass(const PassArgs& args) {
+  if constexpr (std::is_same_v<Op, Sum>) {
+    if (args.outputs.size() == 1) {
+      return sweep<In, Out, Op, Inputs, 1>(args);
+    }
+    if (args.outputs.size() == Inputs) {
+      return sweep<In, Out, Op, Inputs, Inputs>(args);
+    }
+  }
+  sweep<In, Out, Op, Inputs, kAnyNumber>(args);
 }
 
 // One input needs no Op.

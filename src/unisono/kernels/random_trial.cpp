@@ -83,7 +83,9 @@ auto byte_mixer(DType dtype) {
 
 void add_outputs(Trial& trial, Random& random) {
   const std::size_t size = size_of(trial.output_dtype()) * static_cast<std::size_t>(trial.count);
-  const int n_outputs = pick(random, 1, 3);
+  // A few, or one for each input, as symmetric memory has them.
+  const auto n_inputs = static_cast<int>(trial.is_partial.size());
+  const int n_outputs = one_in(random, 3) ? n_inputs : pick(random, 1, 3);
   const int common_offset = pick(random, 0, 63);
   for (int i = 0; i < n_outputs; ++i) {
     const std::size_t input = random() % trial.is_partial.size();
