@@ -23,6 +23,17 @@ TEST(Utf8, NoCharacterIsCut) {
   EXPECT_EQ(utf8_prefix(text, 9), text.substr(0, 6));
 }
 
+TEST(Utf8, WhatIsNoCharacterBecomesAQuestionMark) {
+  const std::string text = "a\u00e9\u20ac\ud7ff\U0001f600\U0010ffffz";
+  EXPECT_EQ(as_utf8(text), text);
+  EXPECT_EQ(as_utf8("\xff\x80z"), "??z");
+  EXPECT_EQ(as_utf8("\xc0\x80"), "??");              // Longer than needed.
+  EXPECT_EQ(as_utf8("\xe0\x9f\xbf"), "???");         // The same.
+  EXPECT_EQ(as_utf8("\xed\xa0\x80"), "???");         // A surrogate.
+  EXPECT_EQ(as_utf8("\xf4\x90\x80\x80"), "????");    // Beyond the last character.
+  EXPECT_EQ(as_utf8("\xe2\x82z\xe2\x82"), "??z??");  // Cut.
+}
+
 TEST(Utf8, OtherBytesAreCutAnywhere) {
   const std::string text(20, '\x80');
   EXPECT_EQ(utf8_prefix(text, 10), text.substr(0, 10));

@@ -63,6 +63,18 @@ TEST(Multicast, EveryMemberOfTheGroupHearsWhatIsSent) {
   EXPECT_EQ(other.receive().has_value(), false);
 }
 
+TEST(Multicast, WhereNoInterfaceServesTheGroupAMessageSaysWhatToDo) {
+  EXPECT_THAT([] { MulticastSocket socket(group(43117), {}); },
+              ::testing::ThrowsMessage<Error>(HasSubstr(
+                  ":43117 is impossible here (no interface is up and has such an address); "
+                  "give the group's interface a route or meet by tcp://HOST:PORT")));
+  std::vector<Interface> unknown = loopback();
+  unknown.front().name = "gone0";
+  unknown.front().index = 1U << 20;
+  EXPECT_THAT([&] { MulticastSocket socket(group(43117), {unknown.front()}); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("(gone0: No such device)")));
+}
+
 TEST(Multicast, OtherAddressesAreRefused) {
   EXPECT_THAT([] { MulticastSocket socket(*Address::parse("10.0.0.1", 43117), loopback()); },
               ::testing::ThrowsMessage<Error>(HasSubstr("10.0.0.1:43117 is no multicast address")));

@@ -124,7 +124,14 @@ struct Tls::Parts {
   }
 };
 
-void Tls::check_available() {
+void Tls::check_usable(const std::string& secret, const std::string& who) {
+  if (secret.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: TLS (UNISONO_TLS=on) makes its key from the job's secret, and "
+                            "there is none: set UNISONO_SECRET or UNISONO_SECRET_FILE, the same on "
+                            "every rank, or UNISONO_TLS=off",
+                            who));
+  }
   // The random bytes see to it that OpenSSL's tables are kept.
   (void)make_nonce();
   (void)Parts::context();

@@ -19,10 +19,13 @@ class Tls {
  public:
   enum class Side : std::uint8_t { kClient, kServer };
 
-  /// Throws Error(kSystem) when this system's OpenSSL has no TLS 1.3.
-  static void check_available();
+  /// `who` is to speak TLS, for the message.
+  ///
+  /// Throws Error: kInvalidArgument when the secret is empty, kSystem when this system's OpenSSL
+  /// has no TLS 1.3.
+  static void check_usable(const std::string& secret, const std::string& who);
 
-  /// Throws as check_available() does.
+  /// Throws Error(kSystem) as check_usable() does.
   Tls(Side side, const std::string& secret);
 
   ~Tls();

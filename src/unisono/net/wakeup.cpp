@@ -7,13 +7,13 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "unisono/base/error.h"
+#include "unisono/base/descriptor_error.h"
 
 namespace unisono::net {
 
 Wakeup::Wakeup() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!fd_.is_open()) {
-    throw system_error("creating an eventfd", errno);
+    throw descriptor_error("creating an eventfd", errno);
   }
 }
 
