@@ -48,7 +48,7 @@ WRONG = {
     "the hello once more": (wire.greeting(), "request 245 does not exist"),
     "a sum of text": (
         wire.requests()["set"] + b"\x04" + wire.text(b"/k") + struct.pack("<q", 1),
-        "which is no number",
+        "is no decimal number",
     ),
     "a sum too large": (
         b"\x04"
@@ -57,7 +57,7 @@ WRONG = {
         + b"\x04"
         + wire.text(b"/s")
         + struct.pack("<q", 1),
-        "would get too large",
+        "make a sum beyond 64 bits",
     ),
     "too much behind a wait": (
         b"\x06" + struct.pack("<Q", 1) + wire.text(b"/never") + PING * 65,

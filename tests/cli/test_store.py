@@ -13,13 +13,13 @@ UNISONO = sys.argv.pop(1)
 TIMEOUT = 30
 
 
-def run(*arguments, secret=None):
+def run(*arguments, secret=None, **variables):
     return subprocess.run(
         [UNISONO, "store", *arguments],
         capture_output=True,
         text=True,
         timeout=TIMEOUT,
-        env=environment(secret),
+        env=environment(secret) | variables,
     )
 
 
@@ -157,6 +157,16 @@ class Store(unittest.TestCase):
             elsewhere = ("get", "k", "--host", "0.0.0.0")
             self.assertIn("UNISONO_SECRET", server.run(*elsewhere).stderr)
             self.expect(server.run(*elsewhere, "--insecure"), "1\n")
+
+    def test_tls_takes_a_secret(self):
+        with Server() as server:
+            get = run("get", "k", "--port", str(server.port), UNISONO_TLS="on")
+        serve = run("serve", "--port", "0", UNISONO_TLS="on")
+        for result in (get, serve):
+            self.assertEqual(result.returncode, 2)
+            self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+            self.assertIn("UNISONO_TLS=on", result.stderr)
+            self.assertIn("set UNISONO_SECRET or UNISONO_SECRET_FILE", result.stderr)
 
     def test_a_port_in_use_names_its_holder(self):
         with Server() as server:

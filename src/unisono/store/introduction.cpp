@@ -15,9 +15,12 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/hello.h"
+#include "unisono/net/host_port.h"
 #include "unisono/net/socket.h"
+#include "unisono/net/tls.h"
 #include "unisono/store/messages.h"
 #include "unisono/store/protocol.h"
+#include "unisono/store/server_errors.h"
 #include "unisono/store/store_channel.h"
 
 namespace unisono::store {
@@ -25,10 +28,14 @@ namespace {
 
 constexpr std::uint32_t kNonce = 0x756E6973;
 
+std::string name_of(const TcpStoreOptions& options) {
+  return "store " + net::join_host_port(options.host, options.port);
+}
+
 StoreChannel connect(const TcpStoreOptions& options, Deadline deadline) {
   Fd fd = net::connect_tcp(options.host, options.port, deadline, options.if_refused);
   net::set_liveness_timeout(fd.get(), std::chrono::seconds(60));
-  return {std::move(fd), fmt::format("store {}:{}", options.host, options.port)};
+  return {std::move(fd), name_of(options)};
 }
 
 void read_pong(StoreChannel& channel, Deadline deadline) {
@@ -39,21 +46,27 @@ void read_pong(StoreChannel& channel, Deadline deadline) {
   }
 }
 
-ByteWriter first_words() {
+ByteWriter validate() {
   ByteWriter message = begin(Opcode::kValidate);
   message.put(kValidateMagic);
-  message.put(static_cast<std::uint8_t>(Opcode::kPing));
+  return message;
+}
+
+ByteWriter ping() {
+  ByteWriter message = begin(Opcode::kPing);
   message.put(kNonce);
   return message;
 }
 
 // The job that a server of ours has. PyTorch's hangs up, and may take its earlier answers with it.
 std::optional<std::string> ask_for_job(StoreChannel& channel, Deadline deadline) {
-  ByteWriter message = first_words();
-  message.put(static_cast<std::uint8_t>(Opcode::kVersion));
+  ByteWriter message = validate();
+  message.put_raw(begin(Opcode::kExplain).bytes());
+  message.put_raw(begin(Opcode::kVersion).bytes());
   try {
     channel.send(message.bytes(), deadline);
-    read_pong(channel, deadline);
+    channel.expect_reasons();
+    channel.begin_reply(deadline);
     const std::uint32_t version = channel.read_u32(deadline);
     if (version != net::kProtocolVersion) {
       throw Error(ErrorCode::kIncompatible,
@@ -64,6 +77,8 @@ std::optional<std::string> ask_for_job(StoreChannel& channel, Deadline deadline)
                               net::kProtocolVersion));
     }
     return channel.read_string(deadline);
+  } catch (const LastWords&) {
+    throw;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kPeerLost) {
       throw;
@@ -75,7 +90,9 @@ std::optional<std::string> ask_for_job(StoreChannel& channel, Deadline deadline)
 StoreChannel connect_plain(const TcpStoreOptions& options, Deadline deadline) {
   StoreChannel channel = connect(options, deadline);
   try {
-    channel.send(first_words().bytes(), deadline);
+    ByteWriter message = validate();
+    message.put_raw(ping().bytes());
+    channel.send(message.bytes(), deadline);
     read_pong(channel, deadline);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kPeerLost) {
@@ -116,16 +133,33 @@ std::string say_hello(StoreChannel& channel, const TcpStoreOptions& options, Dea
     throw Error(ErrorCode::kUnauthenticated,
                 fmt::format("{}: it is there for \"{}\", and no store", peer, theirs.purpose));
   }
+  channel.send(begin(Opcode::kExplain).bytes(), deadline);
+  channel.expect_reasons();
   return theirs.job;
 }
 
 }  // namespace
 
 Introduced introduce(const TcpStoreOptions& options, Deadline deadline) {
+  if (options.tls) {
+    net::Tls::check_usable(options.secret, name_of(options));
+  }
   StoreChannel channel = connect(options, deadline);
-  const std::optional<std::string> job = options.secret.empty()
-                                             ? ask_for_job(channel, deadline)
-                                             : say_hello(channel, options, deadline);
+  const auto start = Deadline::Clock::now();
+  std::optional<std::string> job;
+  try {
+    job = options.secret.empty() ? ask_for_job(channel, deadline)
+                                 : say_hello(channel, options, deadline);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kTimeout) {
+      throw;
+    }
+    const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
+    throw SilentServer(
+        fmt::format("{} accepts connections, but has not answered as a store does for {:.1f} s",
+                    net::join_host_port(options.host, options.port),
+                    spent.count()));
+  }
   if (!job) {
     return {.channel = connect_plain(options, deadline), .is_plain = true, .job = ""};
   }

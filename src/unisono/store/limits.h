@@ -8,8 +8,11 @@ namespace unisono::store {
 /// too.
 inline constexpr std::size_t kStringOverhead = 32;
 
-/// What a store takes. Calls beyond throw Error(kInvalidArgument); a server closes the connection
-/// that goes beyond, alone.
+/// What a client may leave to be set when it ends. It comes on top of what the store may hold.
+inline constexpr std::size_t kMaxLastWordBytes = 4096;
+
+/// What a store takes. Calls beyond throw Error(kInvalidArgument). A server refuses a request
+/// beyond, or closes the connection, alone, where it can't say so in the place of an answer.
 struct Limits {
   std::size_t max_key_bytes = std::size_t{8} << 10;
   std::size_t max_value_bytes = std::size_t{8} << 20;  ///< Also of what appends add up to.

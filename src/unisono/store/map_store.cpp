@@ -19,6 +19,7 @@
 #include "unisono/base/error.h"
 #include "unisono/store/change.h"
 #include "unisono/store/limits.h"
+#include "unisono/store/refusals.h"
 #include "unisono/store/sizes.h"
 #include "unisono/store/store_map.h"
 #include "unisono/store/timeouts.h"
@@ -285,13 +286,7 @@ std::int64_t MapStore::checked_sum(const StoreMap& map,
                                    std::int64_t delta) const {
   const std::optional<std::int64_t> sum = map.sum_with(key, delta);
   if (!sum) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}: {}: the value of \"{}\" is no decimal number, or the sum is beyond "
-                    "64 bits",
-                    name_,
-                    call,
-                    key));
+    throw Refusal(fmt::format("{}: {}", name_, no_sum(call, key, *map.find(key), delta)));
   }
   return *sum;
 }

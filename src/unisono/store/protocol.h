@@ -33,11 +33,19 @@ enum class Opcode : std::uint8_t {
   kVersion = 0xE0,  ///< Answered with net::kProtocolVersion, as u32, and the job's name.
   kWatch,           ///< Answered with Notice::kWatching; kChanged follow whenever there is news.
   kUnwatch,
-  kSetAtEnd  ///< No answer. The value is set when the connection ends, where the key has none.
+  kSetAtEnd,  ///< No answer. The value is set when the connection ends, where the key has none.
+  kExplain    ///< No answer. From then on a ReplyKind stands before each.
 };
 
 /// Argument of kValidate, the first request of a plain connection.
 inline constexpr std::uint32_t kValidateMagic = 0x3C85F7CE;
+
+/// Stands before each reply, and each notice, to a client that has sent kExplain.
+enum class ReplyKind : std::uint8_t {
+  kAnswer = 0,
+  kRefusal = 1,  ///< Then a string, why there is no answer. The request has changed nothing.
+  kEnd = 2       ///< Then a string, why the connection ends now, whatever was asked.
+};
 
 enum class CheckReply : std::uint8_t { kReady = 0, kNotReady = 1 };
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "unisono/store/protocol.h"
+#include "unisono/store/refusals.h"
 
 namespace unisono::store {
 namespace {
@@ -47,6 +48,7 @@ const char* layout_of(std::uint8_t opcode) {
   }
   switch (static_cast<Opcode>(opcode)) {
     case Opcode::kVersion:
+    case Opcode::kExplain:
       return "";
     case Opcode::kWatch:
     case Opcode::kUnwatch:
@@ -171,7 +173,10 @@ void RequestParser::take_scalar(std::uint64_t value) {
 
 void RequestParser::take_count(std::uint64_t count) {
   if (count > limits_.max_count) {
-    problem_ = fmt::format("a request with {} keys; {} are allowed", count, limits_.max_count);
+    problem_ = fmt::format("{}: a request with {} keys; {} are allowed",
+                           name_of(request_.opcode),
+                           count,
+                           limits_.max_count);
     return;
   }
   loop_ = std::exchange(fields_, "");
@@ -182,13 +187,19 @@ void RequestParser::take_count(std::uint64_t count) {
 void RequestParser::take_length(std::uint64_t length) {
   const std::size_t limit = is_key_ ? limits_.max_key_bytes : limits_.max_value_bytes;
   if (length > limit) {
-    problem_ =
-        fmt::format("a {} of {} bytes; {} are allowed", is_key_ ? "key" : "value", length, limit);
+    problem_ = fmt::format("{}: a {} of {} bytes{}; {} are allowed",
+                           name_of(request_.opcode),
+                           is_key_ ? "key" : "value",
+                           length,
+                           is_key_ ? "" : " for " + shown_key(request_.keys.back()),
+                           limit);
     return;
   }
   request_.n_bytes += length + kStringOverhead;
   if (request_.n_bytes > limits_.max_request_bytes) {
-    problem_ = fmt::format("a request of more than {} bytes", limits_.max_request_bytes);
+    problem_ = fmt::format("{}: a request of more than {} bytes; use several",
+                           name_of(request_.opcode),
+                           limits_.max_request_bytes);
     return;
   }
   (is_key_ ? request_.keys : request_.values).emplace_back();

@@ -91,10 +91,9 @@ void ServerConnection::receive(std::span<const std::byte> bytes, std::span<std::
 void ServerConnection::begin(std::byte first) {
   has_begun_ = true;
   visitor_ = visitor_by(first);
-  const bool has_tls = options_.tls && !options_.secret.empty();
-  if (has_tls && first == net::kTlsByte) {
+  if (options_.tls && first == net::kTlsByte) {
     tls_ = std::make_unique<net::Tls>(net::Tls::Side::kServer, options_.secret);
-  } else if (has_tls && first == net::kHelloByte) {
+  } else if (options_.tls && first == net::kHelloByte) {
     problem_ = "it does not speak TLS, as it has to here; set UNISONO_TLS=on on all ranks";
   } else if (first == net::kTlsByte) {
     problem_ = "it speaks TLS, which this store does not; set UNISONO_TLS on all ranks or on none";

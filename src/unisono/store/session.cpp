@@ -9,12 +9,15 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "unisono/net/hello.h"
+#include "unisono/store/answers.h"
 #include "unisono/store/limits.h"
 #include "unisono/store/protocol.h"
+#include "unisono/store/refusals.h"
 #include "unisono/store/request_parser.h"
 #include "unisono/store/store_map.h"
 #include "unisono/store/watch.h"
@@ -33,7 +36,8 @@ Session::Session(ClientId id,
       job_(std::move(job)),
       admits_plain_(std::move(admits_plain)),
       limits_(limits),
-      parser_(limits) {}
+      parser_(limits),
+      answers_(limits.max_unread_bytes) {}
 
 Session::~Session() {
   if (!last_word_.empty()) {
@@ -43,7 +47,7 @@ Session::~Session() {
 }
 
 void Session::feed(std::span<const std::byte> bytes) {
-  while (!bytes.empty() && problem_.empty()) {
+  while (!bytes.empty() && problem().empty()) {
     switch (state_) {
       case State::kNew:
         choose_state(bytes.front());
@@ -64,10 +68,7 @@ void Session::wake() {
 }
 
 void Session::notify(const KeyChange& change) {
-  reply_number(static_cast<std::uint8_t>(Notice::kChanged));
-  reply_text(change.key);
-  reply_value(change.before);
-  reply_value(change.after);
+  answers_.tell(change);
 }
 
 void Session::choose_state(std::byte first) {
@@ -76,9 +77,9 @@ void Session::choose_state(std::byte first) {
         net::Hello::Side::kServer, secret_, net::HelloInfo{.job = job_, .purpose = kHelloPurpose});
     state_ = State::kHello;
   } else if (first != static_cast<std::byte>(Opcode::kValidate)) {
-    close("it speaks no store's protocol");
+    answers_.end("it speaks no store's protocol");
   } else if (!secret_.empty() && !(admits_plain_ && admits_plain_())) {
-    close(
+    answers_.end(
         "it is a plain client, and this store wants the job's secret; --allow-plain-clients "
         "lets it serve those of its own user that come over loopback");
   } else {
@@ -88,12 +89,12 @@ void Session::choose_state(std::byte first) {
 
 std::size_t Session::feed_hello(std::span<const std::byte> bytes) {
   const std::size_t n_taken = hello_->feed(bytes);
-  replies_.put_raw(hello_->take_output());
+  answers_.replies().put_raw(hello_->take_output());
   if (hello_->state() == net::Hello::State::kFailed) {
-    close(hello_->error().what());
+    answers_.end(hello_->error().what());
   } else if (hello_->state() == net::Hello::State::kDone) {
     if (hello_->theirs().purpose != kHelloPurpose) {
-      close("it wants \"" + hello_->theirs().purpose + "\", and this is a store");
+      answers_.end("it wants \"" + hello_->theirs().purpose + "\", and this is a store");
     }
     state_ = State::kServing;
     hello_.reset();
@@ -104,7 +105,7 @@ std::size_t Session::feed_hello(std::span<const std::byte> bytes) {
 std::size_t Session::feed_request(std::span<const std::byte> bytes) {
   const std::size_t n_taken = parser_.feed(bytes);
   if (!parser_.problem().empty()) {
-    close(parser_.problem());
+    answers_.end(parser_.problem());
   } else if (std::optional<Request> request = parser_.take()) {
     handle(std::move(*request));
   }
@@ -112,6 +113,10 @@ std::size_t Session::feed_request(std::span<const std::byte> bytes) {
 }
 
 void Session::handle(Request request) {
+  if (!turned_away_because_.empty()) {
+    hear_out(request);
+    return;
+  }
   if (request.opcode == Opcode::kCancelWait) {
     cancel_wait();
     return;
@@ -123,36 +128,61 @@ void Session::handle(Request request) {
   constexpr std::size_t kMaxDeferred = 64;
   n_deferred_bytes_ += request.n_bytes;
   if (deferred_.size() == kMaxDeferred || n_deferred_bytes_ > limits_.max_request_bytes) {
-    close("it sends too many requests while it waits");
+    answers_.end("it sends too many requests while it waits");
     return;
   }
   deferred_.push_back(std::move(request));
 }
 
+void Session::hear_out(const Request& request) {
+  if (request.opcode != Opcode::kValidate) {
+    if (request.opcode == Opcode::kExplain) {
+      answers_.start_explaining();
+    }
+    answers_.end(turned_away_because_);
+  }
+}
+
 void Session::execute(Request& request) {
   if (state_ == State::kValidating && request.opcode != Opcode::kValidate) {
-    close("its first words are not those of a store's client");
+    answers_.end("its first words are not those of a store's client");
     return;
   }
   // Only what was received can be added, so that the request's own size is a bound.
   if (map_.n_bytes() + request.n_bytes > limits_.max_store_bytes && may_grow_store(request)) {
-    close("the store is full");
+    const std::string reason =
+        fmt::format("{}: the store is full: it holds {} bytes, and {} are allowed; delete keys",
+                    name_of(request.opcode),
+                    map_.n_bytes(),
+                    limits_.max_store_bytes);
+    // The others have no answer in whose place the reason could stand.
+    if (request.opcode == Opcode::kAdd || request.opcode == Opcode::kCompareSet ||
+        request.opcode == Opcode::kBarrier) {
+      answers_.refuse(reason);
+    } else {
+      answers_.end(reason);
+    }
     return;
   }
   switch (request.opcode) {
     case Opcode::kValidate:
       if (static_cast<std::uint32_t>(request.number) != kValidateMagic) {
-        close("its first words are not those of a store's client");
+        answers_.end("its first words are not those of a store's client");
         return;
       }
       state_ = State::kServing;
       break;
     case Opcode::kPing:
-      reply_number(static_cast<std::uint32_t>(request.number));
+      answers_.reply_number(static_cast<std::uint32_t>(request.number));
       break;
     case Opcode::kVersion:
-      reply_number(std::uint32_t{net::kProtocolVersion});
-      reply_text(job_);
+      if (answers_.begin(sizeof(std::uint32_t) + n_text_bytes(job_))) {
+        answers_.replies().put(std::uint32_t{net::kProtocolVersion});
+        answers_.replies().put_string(job_);
+      }
+      break;
+    case Opcode::kExplain:
+      answers_.start_explaining();
       break;
     case Opcode::kWatch:
     case Opcode::kUnwatch:
@@ -179,9 +209,11 @@ void Session::execute(Request& request) {
 }
 
 void Session::keep_last_word(Request& request) {
-  constexpr std::size_t kMaxBytes = 4096;  // It comes on top of what the store may hold.
-  if (request.values[0].size() > kMaxBytes) {
-    close("its last word has more than 4096 bytes");
+  if (request.values[0].size() > kMaxLastWordBytes) {
+    answers_.end(fmt::format("set_at_end: a value of {} bytes for {}; {} are allowed",
+                             request.values[0].size(),
+                             shown_key(request.keys[0]),
+                             kMaxLastWordBytes));
     return;
   }
   last_word_key_ = std::move(request.keys[0]);
@@ -200,7 +232,7 @@ void Session::execute_map(Request& request) {
       map_.set(request.keys[0], std::move(request.values[0]));
       break;
     case Opcode::kCompareSet:
-      reply_text(map_.compare_set(request.keys[0], request.values[0], request.values[1]));
+      answers_.reply_text(map_.compare_set(request.keys[0], request.values[0], request.values[1]));
       break;
     case Opcode::kGet:
     case Opcode::kMultiGet:
@@ -213,10 +245,10 @@ void Session::execute_map(Request& request) {
       check(request.keys);
       break;
     case Opcode::kNumKeys:
-      reply_number(static_cast<std::int64_t>(map_.n_keys()));
+      answers_.reply_number(static_cast<std::int64_t>(map_.n_keys()));
       break;
     case Opcode::kDeleteKey:
-      reply_number(std::int64_t{map_.erase(request.keys[0]) ? 1 : 0});
+      answers_.reply_number(std::int64_t{map_.erase(request.keys[0]) ? 1 : 0});
       break;
     case Opcode::kAppend:
       append(request.keys[0], request.values[0]);
@@ -227,7 +259,7 @@ void Session::execute_map(Request& request) {
       }
       break;
     case Opcode::kListKeys:
-      reply_keys(map_.keys());
+      answers_.reply_keys(map_.keys());
       break;
     default:
       break;
@@ -240,11 +272,22 @@ void Session::execute_queue(Request& request) {
     map_.push(key, std::move(request.values[0]));
     return;
   }
-  reply_number(static_cast<std::int64_t>(map_.queue_length(key)));
   if (request.opcode == Opcode::kQueuePop) {
-    if (const std::optional<std::string> value = map_.pop(key)) {
-      reply_text(*value);
-    }
+    pop(key);
+  } else {
+    answers_.reply_number(static_cast<std::int64_t>(map_.queue_length(key)));
+  }
+}
+
+void Session::pop(const std::string& key) {
+  const auto length = static_cast<std::int64_t>(map_.queue_length(key));
+  const std::string* const front = map_.front(key);
+  if (!answers_.begin(sizeof(length) + (front == nullptr ? 0 : n_text_bytes(*front)))) {
+    return;
+  }
+  answers_.replies().put(length);
+  if (const std::optional<std::string> value = map_.pop(key)) {
+    answers_.replies().put_string(*value);
   }
 }
 
@@ -255,12 +298,17 @@ void Session::execute_watch(const Request& request) {
     return;
   }
   if (map_.n_watched(id_) >= limits_.max_watches) {
-    close(fmt::format("it watches more than {} keys", limits_.max_watches));
+    answers_.refuse(
+        fmt::format("watch: {} besides the {} keys that this client watches; no more are allowed",
+                    shown_key(key),
+                    limits_.max_watches));
     return;
   }
   map_.watch(id_, key);
-  reply_number(static_cast<std::uint8_t>(Notice::kWatching));
-  reply_text(key);
+  if (answers_.begin(1 + n_text_bytes(key))) {
+    answers_.replies().put(static_cast<std::uint8_t>(Notice::kWatching));
+    answers_.replies().put_string(key);
+  }
 }
 
 void Session::wait_for(const std::vector<std::string>& keys) {
@@ -278,7 +326,7 @@ void Session::cancel_wait() {
 void Session::end_wait(WaitReply result) {
   is_waiting_ = false;
   reply_wait(result);
-  while (!is_waiting_ && !deferred_.empty() && problem_.empty()) {
+  while (!is_waiting_ && !deferred_.empty() && problem().empty()) {
     Request request = std::move(deferred_.front());
     deferred_.pop_front();
     n_deferred_bytes_ -= request.n_bytes;
@@ -289,35 +337,46 @@ void Session::end_wait(WaitReply result) {
 void Session::check(const std::vector<std::string>& keys) {
   const bool is_ready = std::all_of(
       keys.begin(), keys.end(), [this](const std::string& key) { return map_.has(key); });
-  reply_number(static_cast<std::uint8_t>(is_ready ? CheckReply::kReady : CheckReply::kNotReady));
+  answers_.reply_number(
+      static_cast<std::uint8_t>(is_ready ? CheckReply::kReady : CheckReply::kNotReady));
 }
 
 void Session::add(const std::string& key, std::int64_t delta) {
   const std::optional<std::int64_t> sum = map_.add(key, delta);
   if (!sum) {
-    close("it adds to \"" + key + "\", which is no number or would get too large");
+    answers_.refuse(no_sum("add", key, *map_.find(key), delta));
     return;
   }
-  reply_number(*sum);
+  answers_.reply_number(*sum);
 }
 
 void Session::append(const std::string& key, const std::string& value) {
   const std::string* current = map_.find(key);
   if (current != nullptr && current->size() + value.size() > limits_.max_value_bytes) {
-    close(fmt::format(
-        "it appends to \"{}\" beyond the limit of {} bytes", key, limits_.max_value_bytes));
+    answers_.end(fmt::format("append: {} has {} bytes and would get {} more; {} are allowed",
+                             shown_key(key),
+                             current->size(),
+                             value.size(),
+                             limits_.max_value_bytes));
     return;
   }
   map_.append(key, value);
 }
 
 void Session::get(const std::vector<std::string>& keys) {
+  std::size_t n_bytes = 0;
   for (const std::string& key : keys) {
-    const std::shared_ptr<const std::string> value = map_.share(key);
-    if (value == nullptr) {
-      reply_text("");
-    } else if (has_room_for(sizeof(std::uint64_t) + value->size())) {
-      replies_.put_string(value);
+    const std::string* const value = map_.find(key);
+    n_bytes += n_text_bytes(value == nullptr ? "" : std::string_view(*value));
+  }
+  if (!answers_.begin(n_bytes)) {
+    return;
+  }
+  for (const std::string& key : keys) {
+    if (const std::shared_ptr<const std::string> value = map_.share(key)) {
+      answers_.replies().put_string(value);
+    } else {
+      answers_.replies().put_string("");
     }
   }
 }
@@ -325,7 +384,7 @@ void Session::get(const std::vector<std::string>& keys) {
 void Session::barrier(const std::string& key, std::int64_t world_size) {
   const std::optional<bool> is_complete = map_.barrier(id_, key, world_size);
   if (!is_complete) {
-    close("its barrier \"" + key + "\" is a key that has another value");
+    answers_.refuse(no_sum("barrier", key, *map_.find(key), 1));
   } else if (*is_complete) {
     reply_wait(WaitReply::kStopWaiting);
   } else {
@@ -334,48 +393,7 @@ void Session::barrier(const std::string& key, std::int64_t world_size) {
 }
 
 void Session::reply_wait(WaitReply reply) {
-  reply_number(static_cast<std::uint8_t>(reply));
-}
-
-void Session::reply_text(const std::string& text) {
-  if (has_room_for(sizeof(std::uint64_t) + text.size())) {
-    replies_.put_string(text);
-  }
-}
-
-void Session::reply_value(const std::optional<std::string>& value) {
-  reply_number(static_cast<std::uint8_t>(value.has_value()));
-  if (value) {
-    reply_text(*value);
-  }
-}
-
-template <class T>
-void Session::reply_number(T number) {
-  if (has_room_for(sizeof(number))) {
-    replies_.put(number);
-  }
-}
-
-// Never again after a reply that found none: the client would take what follows for that one.
-bool Session::has_room_for(std::size_t n_bytes) {
-  if (replies_.n_bytes() + n_bytes > limits_.max_unread_bytes) {
-    close(fmt::format("it leaves more than {} bytes unread", limits_.max_unread_bytes));
-  }
-  return problem_.empty();
-}
-
-void Session::reply_keys(const std::vector<std::string>& keys) {
-  reply_number(static_cast<std::int64_t>(keys.size()));
-  for (const std::string& key : keys) {
-    reply_text(key);
-  }
-}
-
-void Session::close(const std::string& problem) {
-  if (problem_.empty()) {
-    problem_ = problem;
-  }
+  answers_.reply_number(static_cast<std::uint8_t>(reply));
 }
 
 }  // namespace unisono::store

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "unisono/net/hello.h"
+#include "unisono/store/answers.h"
 #include "unisono/store/limits.h"
 #include "unisono/store/protocol.h"
 #include "unisono/store/replies.h"
@@ -54,17 +55,23 @@ class Session {
   /// Tells the client of a change of what it watches. To be called for StoreMap::take_news().
   void notify(const KeyChange& change);
 
+  /// The client is not to be served: what it asks for, but to be told why, ends the session. An
+  /// empty reason takes an earlier one back.
+  void turn_away(const std::string& reason) { turned_away_because_ = reason; }
+
   /// For the client. Whoever has sent some drops them; what is left is what the client has not
   /// taken, which is limited.
-  [[nodiscard]] Replies& replies() { return replies_; }
+  [[nodiscard]] Replies& replies() { return answers_.replies(); }
 
-  [[nodiscard]] const Replies& replies() const { return replies_; }
+  [[nodiscard]] const Replies& replies() const { return answers_.replies(); }
 
   /// Why the connection is to be closed, after the replies are sent; empty while it may go on.
-  [[nodiscard]] const std::string& problem() const { return problem_; }
+  [[nodiscard]] const std::string& problem() const { return answers_.problem(); }
 
   /// True once the client has the right to make requests.
-  [[nodiscard]] bool is_admitted() const { return state_ == State::kServing; }
+  [[nodiscard]] bool is_admitted() const {
+    return state_ == State::kServing && turned_away_because_.empty();
+  }
 
  private:
   enum class State { kNew, kHello, kValidating, kServing };
@@ -73,6 +80,7 @@ class Session {
   std::size_t feed_hello(std::span<const std::byte> bytes);
   std::size_t feed_request(std::span<const std::byte> bytes);
   void handle(Request request);
+  void hear_out(const Request& request);
   void execute(Request& request);
   [[nodiscard]] bool may_grow_store(const Request& request) const;
   void execute_map(Request& request);
@@ -83,21 +91,12 @@ class Session {
   void cancel_wait();
   void end_wait(WaitReply result);
   void check(const std::vector<std::string>& keys);
+  void pop(const std::string& key);
   void add(const std::string& key, std::int64_t delta);
   void append(const std::string& key, const std::string& value);
   void get(const std::vector<std::string>& keys);
   void barrier(const std::string& key, std::int64_t world_size);
   void reply_wait(WaitReply reply);
-  void reply_text(const std::string& text);
-  void reply_value(const std::optional<std::string>& value);
-  void reply_keys(const std::vector<std::string>& keys);
-
-  // Of T's size on the wire.
-  template <class T>
-  void reply_number(T number);
-
-  [[nodiscard]] bool has_room_for(std::size_t n_bytes);
-  void close(const std::string& problem);
 
   ClientId id_;
   StoreMap& map_;
@@ -108,14 +107,14 @@ class Session {
   State state_ = State::kNew;
   std::unique_ptr<net::Hello> hello_;
   RequestParser parser_;
+  std::string turned_away_because_;
   bool is_waiting_ = false;
   std::deque<Request> deferred_;
   std::size_t n_deferred_bytes_ = 0;
   // Set when the session ends; without a value nothing is.
   std::string last_word_key_;
   std::string last_word_;
-  Replies replies_;
-  std::string problem_;
+  Answers answers_;
 };
 
 /// What a server does after a session was fed: tells others of what has come, until nothing is left

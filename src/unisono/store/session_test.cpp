@@ -154,7 +154,7 @@ TEST_F(SessionTest, WatchesAreLimited) {
   session->feed(begin(Opcode::kWatch, "b").bytes());
   EXPECT_EQ(session->problem(), "");
   session->feed(begin(Opcode::kWatch, "c").bytes());
-  EXPECT_THAT(session->problem(), HasSubstr("more than 2 keys"));
+  EXPECT_THAT(session->problem(), HasSubstr("watch: \"c\" besides the 2 keys"));
 }
 
 TEST_F(SessionTest, AClientThatLeavesWatchesNoMore) {
@@ -222,10 +222,47 @@ TEST_F(SessionTest, ABadSumOrBarrierEndsTheConnection) {
   map_.set("/k", "text");
   const auto first = admitted();
   EXPECT_THAT(answer(*first, begin(Opcode::kAdd, "k", 1)), IsEmpty());
-  EXPECT_THAT(first->problem(), HasSubstr("no number"));
+  EXPECT_EQ(first->problem(), "add: the value of \"k\" is no decimal number: \"text\"");
   const auto second = admitted();
   EXPECT_THAT(answer(*second, begin(Opcode::kBarrier, "k", 1)), IsEmpty());
-  EXPECT_NE(second->problem(), "");
+  EXPECT_EQ(second->problem(), "barrier: the value of \"k\" is no decimal number: \"text\"");
+}
+
+std::string explained(ReplyKind kind, const std::string& rest = "") {
+  return std::string(1, static_cast<char>(kind)) + rest;
+}
+
+TEST_F(SessionTest, WhoAsksForReasonsHasThemInThePlaceOfAnAnswer) {
+  const auto session = admitted();
+  EXPECT_THAT(answer(*session, begin(Opcode::kExplain)), IsEmpty());
+  map_.set("/k", "text");
+  EXPECT_EQ(answer(*session, begin(Opcode::kGet, "k")),
+            explained(ReplyKind::kAnswer, reply_of("text")));
+  const std::string refusal = " the value of \"k\" is no decimal number: \"text\"";
+  EXPECT_EQ(answer(*session, begin(Opcode::kAdd, "k", 1)),
+            explained(ReplyKind::kRefusal, reply_of("add:" + refusal)));
+  EXPECT_EQ(answer(*session, begin(Opcode::kBarrier, "k", 1)),
+            explained(ReplyKind::kRefusal, reply_of("barrier:" + refusal)));
+  EXPECT_EQ(session->problem(), "");
+  (void)answer(*session, begin(Opcode::kWait, keys("never")));
+  EXPECT_EQ(answer(*session, begin(Opcode::kCancelWait)), explained(ReplyKind::kAnswer, kCanceled));
+  const std::string end = answer(*session, begin(Opcode::kSetAtEnd, "k", std::string(5000, 'x')));
+  EXPECT_EQ(end, explained(ReplyKind::kEnd, reply_of(session->problem())));
+  EXPECT_THAT(end, HasSubstr("set_at_end: a value of 5000 bytes for \"k\"; 4096 are allowed"));
+}
+
+TEST_F(SessionTest, WhoIsTurnedAwayIsHeardOutAndServedNothing) {
+  for (const bool asks : {false, true}) {
+    Session session(next_id_++, map_, "", {});
+    session.turn_away("all are taken");
+    session.feed(validate().bytes());
+    EXPECT_FALSE(session.is_admitted());
+    EXPECT_EQ(session.problem(), "");
+    EXPECT_EQ(answer(session, asks ? begin(Opcode::kExplain) : begin(Opcode::kSet, "k", "1")),
+              asks ? explained(ReplyKind::kEnd, reply_of("all are taken")) : "");
+    EXPECT_EQ(session.problem(), "all are taken");
+  }
+  EXPECT_EQ(map_.n_keys(), 0U);
 }
 
 TEST_F(SessionTest, NothingIsServedAfterAProblem) {
@@ -245,7 +282,7 @@ TEST_F(SessionTest, AppendsAreLimitedInTotal) {
   (void)answer(*session, begin(Opcode::kAppend, "k", "1234"));
   EXPECT_EQ(session->problem(), "");
   (void)answer(*session, begin(Opcode::kAppend, "k", "1"));
-  EXPECT_THAT(session->problem(), HasSubstr("beyond the limit of 10 bytes"));
+  EXPECT_EQ(session->problem(), "append: \"k\" has 10 bytes and would get 1 more; 10 are allowed");
   EXPECT_EQ(map_.find("/k")->size(), 10U);
 }
 

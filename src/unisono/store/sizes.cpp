@@ -7,6 +7,7 @@
 #include <string>
 
 #include "unisono/base/error.h"
+#include "unisono/base/utf8.h"
 #include "unisono/store/limits.h"
 #include "unisono/store/protocol.h"
 #include "unisono/store/store.h"
@@ -44,7 +45,7 @@ void check_sizes(const Limits& limits, const std::string& key, std::size_t n_val
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("store: a key of {} bytes (\"{}...\"); at most {} are allowed",
                             key.size(),
-                            key.substr(0, 40),
+                            as_utf8(utf8_prefix(key, 40)),
                             limits.max_key_bytes - kKeyPrefix.size()));
   }
   if (n_value_bytes > limits.max_value_bytes) {

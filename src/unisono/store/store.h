@@ -20,7 +20,8 @@ namespace unisono::store {
 ///
 /// Every call throws Error(kPeerLost) when the store is gone, and kClosed, with the first cause,
 /// from then on. Those that take a deadline throw Error(kTimeout) that names the keys which did not
-/// come; the store stays usable.
+/// come; the store stays usable, as after Error(kInvalidArgument). What is beyond a server's limits
+/// in a call without an answer, as set(), ends the connection, and the next call says why.
 class Store {
  public:
   using KeyValue = std::pair<std::string, std::string>;
@@ -42,8 +43,8 @@ class Store {
 
   /// Adds to the decimal number at `key`, 0 if there is none, and returns the sum.
   ///
-  /// Where there is no number, or the sum is beyond 64 bits, a store behind a connection ends that,
-  /// as PyTorch's protocol has it; others throw Error(kInvalidArgument).
+  /// Throws Error(kInvalidArgument) where there is no number, or the sum is beyond 64 bits;
+  /// PyTorch's server ends the connection instead.
   virtual std::int64_t add(const std::string& key, std::int64_t delta) = 0;
 
   /// Puts `value` behind what is there.

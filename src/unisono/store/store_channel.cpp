@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,6 +18,9 @@
 #include "unisono/base/interruption.h"
 #include "unisono/net/io.h"
 #include "unisono/net/tls_stream.h"
+#include "unisono/store/protocol.h"
+#include "unisono/store/refusals.h"
+#include "unisono/store/server_errors.h"
 
 namespace unisono::store {
 namespace {
@@ -60,6 +64,36 @@ bool StoreChannel::wait_for_reply(Deadline deadline) {
       return false;
     }
     check_interruption();
+  }
+}
+
+void StoreChannel::begin_reply(Deadline deadline) {
+  if (!has_reasons_) {
+    return;
+  }
+  const auto kind = static_cast<ReplyKind>(read_u8(deadline));
+  if (kind == ReplyKind::kAnswer) {
+    return;
+  }
+  if (kind != ReplyKind::kRefusal && kind != ReplyKind::kEnd) {
+    throw Error(ErrorCode::kCorruptData,
+                fmt::format("{}: a reply of a kind that no store has", peer_));
+  }
+  const std::string reason = read_string(deadline);
+  if (kind == ReplyKind::kRefusal) {
+    throw Refusal(fmt::format("{}: {}", peer_, reason));
+  }
+  throw LastWords(fmt::format("{} ended the connection: {}", peer_, reason));
+}
+
+void StoreChannel::hear_last_words() {
+  constexpr std::chrono::milliseconds kPatience{50};
+  try {
+    begin_reply(Deadline::after(kPatience));
+  } catch (const LastWords&) {
+    throw;
+  } catch (const Error&) {
+    return;  // There are none.
   }
 }
 

@@ -36,6 +36,19 @@ class StoreChannel {
   /// Fills `bytes`.
   void read(std::span<std::byte> bytes, Deadline deadline);
 
+  /// From here on the server says why it refuses a request: kExplain was sent.
+  void expect_reasons() { has_reasons_ = true; }
+
+  /// To be called before a reply is read.
+  ///
+  /// Throws Refusal where there is none, or Error(kPeerLost) with the server's reason to end the
+  /// connection.
+  void begin_reply(Deadline deadline);
+
+  /// After the connection has failed between requests: throws as begin_reply() does if the server
+  /// has given a reason before.
+  void hear_last_words();
+
   [[nodiscard]] std::uint8_t read_u8(Deadline deadline);
   [[nodiscard]] std::uint32_t read_u32(Deadline deadline);
   [[nodiscard]] std::int64_t read_i64(Deadline deadline);
@@ -52,6 +65,7 @@ class StoreChannel {
 
   Fd fd_;
   std::string peer_;
+  bool has_reasons_ = false;
   std::unique_ptr<net::TlsStream> tls_;
   // Bytes [n_used_, n_filled_) were received and not yet asked for.
   std::vector<std::byte> buffer_;

@@ -14,11 +14,17 @@
 #include "unisono/store/introduction.h"
 #include "unisono/store/messages.h"
 #include "unisono/store/protocol.h"
+#include "unisono/store/refusals.h"
 #include "unisono/store/store_channel.h"
 #include "unisono/store/turn.h"
 
 namespace unisono::store {
 namespace {
+
+std::uint8_t read_wait_reply(StoreChannel& channel, Deadline deadline) {
+  channel.begin_reply(deadline);
+  return channel.read_u8(deadline);
+}
 
 // Who is interrupted is not to wait for a server that hangs.
 constexpr std::chrono::milliseconds kPatience{50};
@@ -48,6 +54,8 @@ void StoreConnection::use(Deadline deadline, const Body& body) {
   }
   try {
     body(channel_);
+  } catch (const Refusal&) {
+    throw;  // In the place of an answer: the next one follows.
   } catch (const Error& error) {
     closed_because_ = error.what();
     throw;
@@ -56,11 +64,24 @@ void StoreConnection::use(Deadline deadline, const Body& body) {
 
 void StoreConnection::request(const ByteWriter& message, const Body& read_reply) {
   use(io_deadline(), [&](StoreChannel& channel) {
-    channel.send(message.bytes(), io_deadline());
+    send(channel, message);
     if (read_reply) {
+      channel.begin_reply(io_deadline());
       read_reply(channel);
     }
   });
+}
+
+// What had no answer may be what the server has hung up for.
+void StoreConnection::send(StoreChannel& channel, const ByteWriter& message) {
+  try {
+    channel.send(message.bytes(), io_deadline());
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kPeerLost) {
+      channel.hear_last_words();
+    }
+    throw;
+  }
 }
 
 // Our server keeps what follows a wait until that ends, which saves a round trip. PyTorch's would
@@ -76,7 +97,7 @@ bool StoreConnection::wait_and_read(const ByteWriter& wait,
     if (!is_plain_) {
       message.put_raw(then.bytes());
     }
-    channel.send(message.bytes(), io_deadline());
+    send(channel, message);
     is_done = end_wait(channel, deadline, is_plain_ ? Body() : read_reply, interruption);
     if (is_done && is_plain_ && read_reply && interruption == nullptr) {
       channel.send(then.bytes(), io_deadline());
@@ -92,13 +113,13 @@ bool StoreConnection::wait_and_read(const ByteWriter& wait,
 std::uint8_t StoreConnection::cancel(StoreChannel& channel,
                                      const std::exception_ptr& interruption) {
   if (interruption == nullptr) {
-    channel.send(begin(Opcode::kCancelWait).bytes(), io_deadline());
-    return channel.read_u8(io_deadline());
+    send(channel, begin(Opcode::kCancelWait));
+    return read_wait_reply(channel, io_deadline());
   }
   try {
     const Deadline deadline = Deadline::after(kPatience);
     channel.send(begin(Opcode::kCancelWait).bytes(), deadline);
-    return channel.read_u8(deadline);
+    return read_wait_reply(channel, deadline);
   } catch (const Error&) {
     std::rethrow_exception(interruption);
   }
@@ -110,6 +131,7 @@ bool StoreConnection::end_wait(StoreChannel& channel,
                                std::exception_ptr& interruption) {
   const auto read_rest_if_any = [&] {
     if (read_rest) {
+      channel.begin_reply(io_deadline());
       read_rest(channel);
     }
   };
@@ -123,19 +145,24 @@ bool StoreConnection::end_wait(StoreChannel& channel,
     interruption = std::current_exception();
   }
   if (is_over) {
-    expect_wait_reply(channel, channel.read_u8(io_deadline()), WaitReply::kStopWaiting);
+    expect_wait_reply(channel, read_wait_reply(channel, io_deadline()), WaitReply::kStopWaiting);
     read_rest_if_any();
     return true;
   }
-  const std::uint8_t first = cancel(channel, interruption);
-  read_rest_if_any();
-  if (first == static_cast<std::uint8_t>(WaitReply::kWaitCanceled)) {
-    return false;
+  try {
+    const std::uint8_t first = cancel(channel, interruption);
+    read_rest_if_any();
+    if (first == static_cast<std::uint8_t>(WaitReply::kWaitCanceled)) {
+      return false;
+    }
+    // The end of the wait and our cancellation crossed.
+    expect_wait_reply(channel, first, WaitReply::kStopWaiting);
+    expect_wait_reply(channel, read_wait_reply(channel, io_deadline()), WaitReply::kWaitCanceled);
+    return true;
+  } catch (const Refusal& refusal) {
+    // An answer to the cancellation may still follow: the connection can't be used again.
+    throw Error(refusal.code(), refusal.what());
   }
-  // The end of the wait and our cancellation crossed.
-  expect_wait_reply(channel, first, WaitReply::kStopWaiting);
-  expect_wait_reply(channel, channel.read_u8(io_deadline()), WaitReply::kWaitCanceled);
-  return true;
 }
 
 }  // namespace unisono::store

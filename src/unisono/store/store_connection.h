@@ -27,7 +27,8 @@ class StoreConnection {
   /// Throws as TcpStore's constructor does.
   StoreConnection(const TcpStoreOptions& options, Deadline deadline);
 
-  /// Sends a request, and reads its reply if it has one.
+  /// Sends a request, and reads its reply if it has one. Throws Refusal where the server refuses
+  /// it; the connection stays usable.
   void request(const ByteWriter& message, const Body& read_reply);
 
   /// Sends `wait`, and when that is over `then`. False when the deadline passed before; then a
@@ -55,6 +56,7 @@ class StoreConnection {
   StoreConnection(Introduced introduced, std::chrono::milliseconds io_timeout);
 
   void use(Deadline deadline, const Body& body);
+  void send(StoreChannel& channel, const ByteWriter& message);
   // Returns the first byte of the answer.
   [[nodiscard]] std::uint8_t cancel(StoreChannel& channel, const std::exception_ptr& interruption);
   // Who is interrupted takes the wait back as well, so that the connection can be used again.

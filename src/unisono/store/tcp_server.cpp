@@ -51,13 +51,7 @@ void check(const TcpServerOptions& options) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("a store on {} can be reached from other machines and has no secret: "
                             "set UNISONO_SECRET or UNISONO_SECRET_FILE on every rank, or use "
-                            "127.0.0.1",
-                            options.address.to_string()));
-  }
-  if (options.tls && options.secret.empty() && !options.address.is_loopback()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("a store on {} is to speak TLS (UNISONO_TLS=on), but has no secret to "
-                            "make a key from; give it one, or set UNISONO_TLS=off",
+                            "loopback, 127.0.0.1 or ::1",
                             options.address.to_string()));
   }
   if (options.job.size() > net::kMaxJobBytes) {
@@ -67,7 +61,7 @@ void check(const TcpServerOptions& options) {
                             net::kMaxJobBytes));
   }
   if (options.tls) {
-    net::Tls::check_available();
+    net::Tls::check_usable(options.secret, "store " + options.address.to_string());
   }
 }
 
@@ -88,6 +82,8 @@ class TcpStoreServer::Impl {
       loop_.remove(listener_.get());
     }
     loop_.cancel_timer(accept_timer_);
+    loop_.cancel_timer(log_timer_);
+    log_.catch_up();
     while (!connections_.empty()) {
       drop(connections_.begin()->first);
     }
@@ -120,12 +116,6 @@ class TcpStoreServer::Impl {
       pause_accepting(std::generic_category().message(accepted.error_number));
     } else if (!accepted.fd.is_open()) {
       return;
-    } else if (connections_.size() >= options_.limits.max_connections) {
-      const std::string peer = net::describe_peer(accepted.fd.get());
-      const std::string reason = fmt::format("all {} connections are taken", connections_.size());
-      log_.warning(
-          fmt::format("store {}: {} is turned away; {}", address_.to_string(), peer, reason));
-      note_turned_away(Visitor::kOther, peer, reason);
     } else {
       admit(std::move(accepted.fd));
     }
@@ -147,7 +137,7 @@ class TcpStoreServer::Impl {
   // Out of descriptors, say: the listener would be ready all the time and the loop spin.
   void pause_accepting(const std::string& reason) {
     constexpr auto kPause = std::chrono::milliseconds(100);
-    log_.warning(fmt::format(
+    warn(fmt::format(
         "store {}: can't take a connection: {}; trying again", address_.to_string(), reason));
     loop_.remove(listener_.get());
     accept_timer_ = loop_.add_timer(Deadline::after(kPause), [this] {
@@ -165,7 +155,7 @@ class TcpStoreServer::Impl {
       loop_.add(
           connection->fd(), EPOLLIN, [this, id](std::uint32_t events) { on_event(id, events); });
     } catch (const Error& error) {
-      log_.warning(fmt::format(
+      warn(fmt::format(
           "store {}: can't serve {}: {}", address_.to_string(), connection->peer(), error.what()));
       return;
     }
@@ -211,8 +201,20 @@ class TcpStoreServer::Impl {
       end(connection, id);
       return;
     }
+    if (!connection.session().is_admitted()) {
+      turn_away_if_full(connection.session());
+    }
     connection.receive(std::span(buffer_).first(result.n_bytes), unsealed_);
     settle(connection, id);
+  }
+
+  // Who is turned away stays a stranger until it can be told. Strangers, who have a limit of their
+  // own, take no client's place.
+  void turn_away_if_full(Session& session) {
+    const std::size_t most = options_.limits.max_connections;
+    const bool is_full = connections_.size() - strangers_.size() >= most;
+    session.turn_away(
+        is_full ? fmt::format("all {} connections that this store takes are in use", most) : "");
   }
 
   // Clients come and go, and so does who looks whether somebody listens here.
@@ -270,9 +272,19 @@ class TcpStoreServer::Impl {
     }
   }
 
+  // Strangers may stop as suddenly as they came: what was counted is said without another.
+  void warn(const std::string& text) {
+    log_.warning(text);
+    if (const auto due = log_.due(); due && log_timer_ == 0) {
+      log_timer_ = loop_.add_timer(Deadline::at(*due), [this] {
+        log_timer_ = 0;
+        log_.catch_up();
+      });
+    }
+  }
+
   void log_dropped(const Connection& connection, const std::string& reason) {
-    log_.warning(
-        fmt::format("store {}: dropped {}: {}", address_.to_string(), connection.peer(), reason));
+    warn(fmt::format("store {}: dropped {}: {}", address_.to_string(), connection.peer(), reason));
   }
 
   void drop_with_reason(const Connection& connection, ClientId id, const std::string& reason) {
@@ -294,6 +306,7 @@ class TcpStoreServer::Impl {
   }
 
   static constexpr std::size_t kReadBytes = std::size_t{64} << 10;
+  static constexpr std::size_t kMostWarnings = 100;
 
   net::EventLoop& loop_;
   TcpServerOptions options_;
@@ -305,7 +318,8 @@ class TcpStoreServer::Impl {
   std::unordered_map<ClientId, std::unique_ptr<Connection>> connections_;
   net::Strangers strangers_;  // Not let in yet.
   TurnedAway turned_away_;
-  LimitedLogger log_{options_.logger};
+  LimitedLogger log_{options_.logger, kMostWarnings, options_.log_period};
+  net::EventLoop::TimerId log_timer_ = 0;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kReadBytes);
   std::vector<std::byte> unsealed_ = std::vector<std::byte>(kReadBytes);
 };

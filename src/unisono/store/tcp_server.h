@@ -31,7 +31,7 @@ struct TcpServerOptions {
   std::string secret;    ///< Clients prove that they know it. Empty: anybody who can connect.
   /// Name of the job that it serves, told to its clients; at most net::kMaxJobBytes.
   std::string job = {};
-  /// Clients that say the hello do so within TLS 1.3, if there is a secret.
+  /// Clients that say the hello do so within TLS 1.3, whose key is made from the secret.
   bool tls = false;
   /// Allows an address other than loopback without a secret.
   bool insecure = false;
@@ -42,6 +42,8 @@ struct TcpServerOptions {
   /// Keeps how many connections it has not let in, with the last one's address and the reason, for
   /// each kind of client, under kTurnedAwayKey: for the clients that wait for one of them.
   bool notes_turned_away = false;
+  /// Of more than 100 warnings in this time the rest is counted, and said in one line.
+  std::chrono::milliseconds log_period = std::chrono::minutes(1);
   Logger logger = Logger("store");
 };
 
@@ -55,7 +57,7 @@ class TcpStoreServer {
   /// Listens from here on; serves when the loop runs.
   ///
   /// Throws Error: kSystem (the port is in use, ...), kInvalidArgument when it would serve other
-  /// machines without a secret.
+  /// machines, or speak TLS, without a secret.
   TcpStoreServer(net::EventLoop& loop, const TcpServerOptions& options);
 
   ~TcpStoreServer();

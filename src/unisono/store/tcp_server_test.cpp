@@ -1,6 +1,5 @@
 #include "unisono/store/tcp_server.h"
 
-#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -8,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,70 +18,28 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
-#include "unisono/base/log.h"
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
-#include "unisono/net/io.h"
 #include "unisono/net/network.h"
 #include "unisono/net/socket.h"
 #include "unisono/store/messages.h"
 #include "unisono/store/protocol.h"
 #include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_store.h"
+#include "unisono/store/testing/stores.h"
+#include "unisono/store/testing/tcp.h"
 
 namespace unisono::store {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::client_of;
 using ::testing::HasSubstr;
-
-Deadline soon() {
-  return Deadline::after(seconds(30));
-}
-
-TcpServerOptions quiet(const std::string& secret = "") {
-  return {.address = *net::Address::parse("127.0.0.1", 0),
-          .secret = secret,
-          .logger = Logger("store", LogLevel::kError)};
-}
-
-TcpStoreOptions client_of(const net::Address& address, const std::string& secret = "") {
-  return {.host = address.ip(), .port = address.port(), .secret = secret};
-}
-
-// A client that says what it likes.
-class RawClient {
- public:
-  explicit RawClient(const net::Address& address) : fd_(net::connect_tcp(address, soon())) {}
-
-  void send(const std::vector<std::byte>& bytes) {
-    net::write_all(fd_.get(), bytes, soon(), "raw");
-  }
-
-  void send_validate() {
-    ByteWriter message = begin(Opcode::kValidate);
-    message.put(kValidateMagic);
-    send(message.bytes());
-  }
-
-  // Waits until the server hangs up.
-  bool is_dropped() {
-    std::vector<std::byte> bytes(1 << 16);
-    while (net::wait_for(fd_.get(), POLLIN, soon())) {
-      const net::IoStatus status = net::read_some(fd_.get(), bytes).status;
-      if (status == net::IoStatus::kClosed || status == net::IoStatus::kError) {
-        return true;
-      }
-    }
-    return false;
-  }
-
- private:
-  Fd fd_;
-};
+using testing::quiet;
+using testing::RawClient;
+using testing::soon;
 
 TEST(TcpStoreServer, RefusesToServeOtherMachinesWithoutASecret) {
   net::EventLoop loop;
@@ -253,24 +210,6 @@ TEST(TcpStoreServer, AClientInTheMiddleOfARequestHoldsNobodyUp) {
   EXPECT_EQ(good.get("slow", soon()), std::string(1000, 'x'));
 }
 
-TEST(TcpStoreServer, AClientThatReadsNothingIsDroppedAtItsLimit) {
-  TcpServerOptions options = quiet();
-  options.limits.max_unread_bytes = 20'000'000;
-  const TcpStoreHost host(options);
-  TcpStore good(client_of(host.address()), soon());
-  good.set("big", std::string(8'000'000, 'x'));
-  EXPECT_TRUE(good.check(std::vector<std::string>{"big"}));
-  RawClient deaf(host.address());
-  deaf.send_validate();
-  ByteWriter many;
-  for (int i = 0; i < 20; ++i) {
-    many.put_raw(begin(Opcode::kGet, "big").bytes());
-  }
-  deaf.send(many.bytes());
-  EXPECT_EQ(good.get("big", soon()).size(), 8'000'000U);
-  EXPECT_TRUE(deaf.is_dropped());
-}
-
 TEST(TcpStoreServer, ALargeReplyWaitsForASlowReader) {
   const TcpStoreHost host(quiet());
   TcpStore store(client_of(host.address()), soon());
@@ -285,20 +224,6 @@ TEST(TcpStoreServer, ALargeReplyWaitsForASlowReader) {
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     EXPECT_TRUE(values[i] == pairs[i].second) << i;
   }
-}
-
-TEST(TcpStoreServer, TheNumberOfConnectionsIsLimited) {
-  TcpServerOptions options = quiet();
-  options.limits.max_connections = 2;
-  const TcpStoreHost host(options);
-  TcpStore first(client_of(host.address()), soon());
-  {
-    const TcpStore second(client_of(host.address()), soon());
-    RawClient third(host.address());
-    EXPECT_TRUE(third.is_dropped());
-  }
-  first.set("k", "1");
-  EXPECT_EQ(first.get("k", soon()), "1");
 }
 
 TEST(TcpStoreServer, WhoDoesNotIntroduceItselfIsDropped) {

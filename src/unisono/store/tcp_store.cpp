@@ -81,6 +81,9 @@ std::optional<std::string> TcpStore::try_get(const std::string& key) {
     const bool is_there =
         connection_->is_plain() || channel.read_u8(connection_->io_deadline()) ==
                                        static_cast<std::uint8_t>(CheckReply::kReady);
+    if (!connection_->is_plain()) {
+      channel.begin_reply(connection_->io_deadline());
+    }
     std::string text = channel.read_string(connection_->io_deadline());
     if (is_there) {
       value = std::move(text);
@@ -263,6 +266,14 @@ std::unique_ptr<Watch> TcpStore::watch(const std::string& key, WatchCallback on_
 
 void TcpStore::set_at_end(const std::string& key, const std::string& value) {
   check_sizes(options_.limits, key, value.size());
+  if (value.size() > kMaxLastWordBytes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("store: the value for \"{}\" at the end has {} bytes; at most {} are "
+                            "allowed",
+                            key,
+                            value.size(),
+                            kMaxLastWordBytes));
+  }
   if (!connection_->is_plain()) {
     connection_->request(begin(Opcode::kSetAtEnd, key, value), nullptr);
   }

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
 #include "unisono/net/address.h"
 #include "unisono/net/socket.h"
 #include "unisono/store/limits.h"
+#include "unisono/store/server_errors.h"
 #include "unisono/store/store.h"
 #include "unisono/store/watch.h"
 
@@ -27,7 +29,7 @@ struct TcpStoreOptions {
   std::uint16_t port = 0;
   /// Proves itself and wants proof. Empty: speaks to PyTorch's own server as well as to ours.
   std::string secret;
-  bool tls = false;        ///< Speaks TLS 1.3, if there is a secret.
+  bool tls = false;        ///< Speaks TLS 1.3, whose key is made from the secret.
   std::int32_t rank = -1;  ///< Told to the server.
   /// Whether a server that is not there may still come; else it is gone.
   net::IfRefused if_refused = net::IfRefused::kTryAgain;
@@ -44,7 +46,8 @@ class TcpStore final : public Store {
  public:
   /// Connects, trying again while nobody listens there yet.
   ///
-  /// Throws Error: kTimeout with the address and the last reason; kUnauthenticated, kIncompatible;
+  /// Throws Error: kTimeout with the address and the last reason, as SilentServer where somebody
+  /// accepts connections there; kUnauthenticated, kIncompatible;
   /// kPeerLost when what listens there hangs up, being no store of this job, and at once when
   /// nobody listens and nobody is to come.
   TcpStore(const TcpStoreOptions& options, Deadline deadline);

@@ -27,37 +27,20 @@
 #include "unisono/net/socket.h"
 #include "unisono/store/protocol.h"
 #include "unisono/store/tcp_host.h"
+#include "unisono/store/testing/stores.h"
+#include "unisono/store/testing/tcp.h"
 #include "unisono/store/turn.h"
 
 namespace unisono::store {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::at_once;
 using ::testing::HasSubstr;
+using testing::soon;
 
-Deadline soon() {
-  return Deadline::after(seconds(30));
-}
-
-Deadline at_once() {
-  return Deadline::after(milliseconds(2));
-}
-
-// Plain (no secret) and after a hello: the two ways in which waits go over the wire.
-class TcpStoreTest : public ::testing::TestWithParam<const char*> {
+class TcpStoreTest : public testing::ServedStore {
  protected:
-  std::unique_ptr<TcpStore> connect() {
-    return std::make_unique<TcpStore>(
-        TcpStoreOptions{
-            .host = host_->address().ip(), .port = host_->address().port(), .secret = GetParam()},
-        soon());
-  }
-
-  std::unique_ptr<TcpStoreHost> host_ = std::make_unique<TcpStoreHost>(
-      TcpServerOptions{.address = *net::Address::parse("127.0.0.1", 0),
-                       .secret = GetParam(),
-                       .logger = Logger("store", LogLevel::kError)});
   std::unique_ptr<TcpStore> store_ = connect();
 };
 
@@ -182,7 +165,7 @@ void serve_a_crossing(int listener) {
   ASSERT_TRUE(net::wait_for(listener, POLLIN, soon()));
   {
     const Fd fd = net::accept_connection(listener).fd;
-    std::vector<std::byte> opening(11);
+    std::vector<std::byte> opening(7);  // Validate, explain, version.
     net::read_exact(fd.get(), opening, soon(), "client");
     EXPECT_EQ(opening.back(), static_cast<std::byte>(Opcode::kVersion));
   }

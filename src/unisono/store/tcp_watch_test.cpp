@@ -13,12 +13,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/log.h"
-#include "unisono/net/address.h"
-#include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_store.h"
+#include "unisono/store/testing/tcp.h"
 #include "unisono/store/watch.h"
 
 namespace unisono::store {
@@ -28,21 +25,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 
-// Without a secret and with one.
-class TcpWatch : public ::testing::TestWithParam<const char*> {
- protected:
-  std::unique_ptr<TcpStore> connect() {
-    return std::make_unique<TcpStore>(
-        TcpStoreOptions{
-            .host = host_->address().ip(), .port = host_->address().port(), .secret = GetParam()},
-        Deadline::after(seconds(30)));
-  }
-
-  std::unique_ptr<TcpStoreHost> host_ = std::make_unique<TcpStoreHost>(
-      TcpServerOptions{.address = *net::Address::parse("127.0.0.1", 0),
-                       .secret = GetParam(),
-                       .logger = Logger("store", LogLevel::kError)});
-};
+using TcpWatch = testing::ServedStore;
 
 // What a watch saw, one after the other.
 class Seen {

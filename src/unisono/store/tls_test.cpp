@@ -13,31 +13,33 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/base/log.h"
 #include "unisono/net/address.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_store.h"
 #include "unisono/store/testing/stores.h"
+#include "unisono/store/testing/tcp.h"
 
 namespace unisono::store {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::soon;
 using ::testing::ThrowsMessage;
 
 TcpServerOptions server(bool tls, bool allows_plain = false) {
-  return {.address = net::Address::loopback(0),
-          .secret = "secret",
-          .tls = tls,
-          .plain_clients = {.own_user = allows_plain},
-          .logger = Logger("store", LogLevel::kError)};
+  TcpServerOptions options = testing::quiet("secret");
+  options.tls = tls;
+  options.plain_clients.own_user = allows_plain;
+  return options;
 }
 
 TcpStoreOptions client(const net::Address& server, bool tls, const std::string& secret = "secret") {
-  return {.host = server.ip(), .port = server.port(), .secret = secret, .tls = tls};
+  TcpStoreOptions options = testing::client_of(server, secret);
+  options.tls = tls;
+  return options;
 }
 
 TEST(StoreTls, LargeValuesPassInBothDirections) {
@@ -91,13 +93,20 @@ TEST(StoreTls, AnotherSecretIsUnauthenticated) {
   }
 }
 
-TEST(StoreTls, TakesASecretWhereOthersCanReachTheStore) {
-  TcpServerOptions options = server(true);
-  options.address = net::Address::any(AF_INET, 0);
-  options.secret = "";
-  options.insecure = true;
-  EXPECT_THAT([&] { TcpStoreHost host(options); },
-              ThrowsMessage<Error>(HasSubstr("has no secret to make a key from")));
+TEST(StoreTls, TakesASecretOnBothSides) {
+  const auto needs_a_secret = ThrowsMessage<Error>(
+      AllOf(HasSubstr("UNISONO_TLS=on"), HasSubstr("set UNISONO_SECRET or UNISONO_SECRET_FILE")));
+  for (const net::Address& address : {net::Address::loopback(0), net::Address::any(AF_INET, 0)}) {
+    TcpServerOptions options = server(true);
+    options.address = address;
+    options.secret = "";
+    options.insecure = true;
+    EXPECT_THAT([&] { TcpStoreHost host(options); }, needs_a_secret);
+  }
+  TcpServerOptions plain = server(false);
+  plain.secret = "";
+  const TcpStoreHost host(plain);
+  EXPECT_THAT([&] { TcpStore store(client(host.address(), true, ""), soon()); }, needs_a_secret);
 }
 
 TEST(StoreTls, PlainClientsAreServedBesideWhereThatIsAllowed) {

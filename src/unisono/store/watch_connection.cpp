@@ -17,6 +17,7 @@
 #include "unisono/store/introduction.h"
 #include "unisono/store/messages.h"
 #include "unisono/store/protocol.h"
+#include "unisono/store/refusals.h"
 
 namespace unisono::store {
 namespace {
@@ -84,6 +85,10 @@ void WatchConnection::wait_for_answer(std::uint64_t number) {
       throw Error(ErrorCode::kTimeout, channel_.peer() + ": no answer to a request to watch a key");
     }
   }
+  const auto refused = refused_.extract(number);
+  if (!refused.empty()) {
+    throw Refusal(refused.mapped());
+  }
 }
 
 // Another thread may have begun to watch the same key.
@@ -111,8 +116,18 @@ void WatchConnection::read() {
 }
 
 void WatchConnection::read_notice() {
-  const auto notice = static_cast<Notice>(channel_.read_u8(Deadline::never()));
+  try {
+    channel_.begin_reply(Deadline::never());
+  } catch (const Refusal& refusal) {
+    {
+      const MutexLock lock(mutex_);
+      refused_.emplace(++n_answered_, refusal.what());
+    }
+    answered_.notify_all();
+    return;
+  }
   const Deadline deadline = Deadline::after(io_timeout_);
+  const auto notice = static_cast<Notice>(channel_.read_u8(Deadline::never()));
   const std::string key = channel_.read_string(deadline);
   if (notice == Notice::kWatching) {
     {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -29,7 +30,7 @@ class WatchConnection {
   WatchConnection(WatchConnection&&) = delete;
   WatchConnection& operator=(WatchConnection&&) = delete;
 
-  /// Returns when the server will tell. Throws Error: kPeerLost, kTimeout.
+  /// Returns when the server will tell. Throws Error: kPeerLost, kTimeout; Refusal.
   [[nodiscard]] std::unique_ptr<Watch> watch(const std::string& key, WatchCallback on_change);
 
  private:
@@ -48,6 +49,7 @@ class WatchConnection {
   Mutex mutex_;
   Condition answered_;
   std::uint64_t n_answered_ UNISONO_GUARDED_BY(mutex_) = 0;
+  std::map<std::uint64_t, std::string> refused_ UNISONO_GUARDED_BY(mutex_);  // Of those answered.
   std::string closed_because_ UNISONO_GUARDED_BY(mutex_);
   std::thread thread_;
 };

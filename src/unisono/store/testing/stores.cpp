@@ -49,8 +49,6 @@ class TcpStores final : public Stores {
 
   [[nodiscard]] std::string name() const override { return "store " + host_.address().to_string(); }
 
-  [[nodiscard]] bool has_connections() const override { return true; }
-
  private:
   std::string secret_;
   bool tls_;
@@ -92,8 +90,6 @@ class PrefixStores final : public Stores {
   [[nodiscard]] std::string name() const override { return inner_->name(); }
 
   [[nodiscard]] std::string shown(const std::string& key) const override { return "p/" + key; }
-
-  [[nodiscard]] bool has_connections() const override { return inner_->has_connections(); }
 
  private:
   std::unique_ptr<Stores> inner_;

@@ -27,9 +27,6 @@ class Stores {
 
   /// What messages call a key.
   [[nodiscard]] virtual std::string shown(const std::string& key) const { return key; }
-
-  /// A request that the store can't carry out ends the connection.
-  [[nodiscard]] virtual bool has_connections() const { return false; }
 };
 
 struct StoreKind {

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "unisono/base/error.h"
+
+namespace unisono::store {
+
+/// The Error(kTimeout) of a server that accepts connections and says nothing.
+class SilentServer final : public Error {
+ public:
+  explicit SilentServer(const std::string& message) : Error(ErrorCode::kTimeout, message) {}
+};
+
+/// The Error(kPeerLost) of a server that has said why it ends the connection.
+class LastWords final : public Error {
+ public:
+  explicit LastWords(const std::string& message) : Error(ErrorCode::kPeerLost, message) {}
+};
+
+}  // namespace unisono::store
