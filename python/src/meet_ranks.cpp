@@ -10,6 +10,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
+#include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/exchange_roster.h"
 #include "unisono/rendezvous/find_place.h"
 #include "unisono/rendezvous/meet.h"
@@ -48,7 +49,7 @@ void exchange_roster(const rendezvous::Meeting& meeting,
                                       describe_self(assignment),
                                       place.deadline,
                                       {.place = rendezvous::describe_place(meeting.assignment),
-                                       .names_variables = meeting.assignment.place_source.empty(),
+                                       .from_variables = meeting.assignment.from_variables,
                                        .whole_store = meeting.store.get(),
                                        .stall = place.config.stall,
                                        .logger = Logger(name, place.config.log_level)});

@@ -12,6 +12,7 @@
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/meet.h"
 #include "unisono/rendezvous/secret.h"
+#include "unisono/rendezvous/serve_store.h"
 #include "unisono/store/store.h"
 #include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_store.h"

@@ -80,16 +80,30 @@ class Doctor(unittest.TestCase):
             "--json",
             RANK="5",
             WORLD_SIZE="2",
-            MASTER_ADDR="localhost",
+            MASTER_ADDR="10.9.9.9",
             UNISONO_LOG="loud",
             UNISONO_TIMOUT_SECONDS="3",
         )
         problems = self.problems_of(result)
-        self.assertEqual(len(problems), 2, problems)
+        self.assertEqual(len(problems), 3, problems)
         self.assertIn("RANK=5 is not below WORLD_SIZE=2", problems[0])
-        self.assertIn('UNISONO_LOG="loud"', problems[1])
+        self.assertIn("the job has no secret", problems[1])
+        self.assertIn('UNISONO_LOG="loud"', problems[2])
         warnings = " ".join(texts(json.loads(result.stdout), "warning"))
         self.assertIn("UNISONO_TIMOUT_SECONDS is no setting", warnings)
+
+    def test_the_rank_of_a_wrong_start_is_told_where_it_can_be_read(self):
+        place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+        for variables, ranks in (
+            ({"RANK": "7"}, []),
+            ({"RANK": "x"}, []),
+            ({"RANK": "1", "MASTER_PORT": "x"}, [1]),
+        ):
+            with self.subTest(**variables):
+                report = json.loads(run("--json", **place, **variables).stdout)
+                self.assertEqual(report["nodes"][0]["ranks"], ranks)
+                for row in report["findings"]:
+                    self.assertEqual(row["ranks"], ranks, row)
 
     def test_a_port_in_use_names_its_holder(self):
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -139,7 +153,7 @@ class Doctor(unittest.TestCase):
         name = socket.gethostname()
         self.assertEqual(result.stdout.count("unisono doctor on"), 1)
         self.assertTrue(result.stdout.startswith(f"unisono doctor on {name} (ranks 0-1): "))
-        self.assertIn("rank 1: started by unisono run or torchrun: rank 1 of 2", result.stdout)
+        self.assertIn("rank 1: started by unisono run: rank 1 of 2", result.stdout)
         self.assertIn(f"within {name}", result.stdout)
 
         result = run("--json", launcher=launcher)

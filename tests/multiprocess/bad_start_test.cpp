@@ -82,16 +82,39 @@ TEST(BadStart, ALaterRank0IsToldWhoWasHereBeforeAndDoesNoHarm) {
                               job.port().text())));
 }
 
+// As srun would.
+Variables task(const std::string& job_id, const std::string& step, int rank) {
+  return {{"SLURM_JOB_ID", job_id},
+          {"SLURM_STEP_ID", step},
+          {"SLURM_STEP_NODELIST", "localhost"},
+          {"SLURM_NTASKS", "2"},
+          {"SLURM_PROCID", std::to_string(rank)}};
+}
+
 // As srun would, but for the place.
 std::size_t start_task(Job& job, const std::string& step, int rank) {
-  return job.processes().start({UNISONO_RANK_PROGRAM, "stream", "private"},
-                               {{"SLURM_JOB_ID", "4540"},
-                                {"SLURM_STEP_ID", step},
-                                {"SLURM_STEP_NODELIST", "localhost"},
-                                {"SLURM_NTASKS", "2"},
-                                {"SLURM_PROCID", std::to_string(rank)},
-                                {"UNISONO_LOG", "debug"},
-                                {"MASTER_PORT", job.port().text()}});
+  Variables variables = task("4540", step, rank);
+  variables.insert({{"UNISONO_LOG", "debug"}, {"MASTER_PORT", job.port().text()}});
+  return job.processes().start({UNISONO_RANK_PROGRAM, "stream", "private"}, variables);
+}
+
+TEST(BadStart, VariablesAreNamedUnderALauncherWhereTheyToldTheRank) {
+  const auto expect = [](const Variables& own, int procid_of_second, const std::string& complaint) {
+    Processes processes;
+    for (const int rank : {0, procid_of_second}) {
+      // Slurm's port is that of the job.
+      Variables variables = task(std::to_string(::getpid()), "0", rank);
+      variables.insert(own.begin(), own.end());
+      (void)processes.start({UNISONO_RANK_PROGRAM, "stream", "private"}, variables);
+    }
+    for (const ProcessResult& result : processes.finish(kAtOnce)) {
+      EXPECT_EQ(result.exit_code, 1);
+      EXPECT_THAT(result.err,
+                  AllOf(HasSubstr(complaint), HasSubstr("(from the variables of Slurm)")));
+    }
+  };
+  expect({{"RANK", "0"}}, 1, "rendezvous: RANK=0 was given to 2 processes: ");
+  expect({}, 0, "rendezvous: rank 0 was given to 2 processes: ");
 }
 
 // Its ranks come before and after the first job's have met.

@@ -16,8 +16,11 @@
 namespace unisono::test {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using ::testing::Matcher;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 using ::testing::UnorderedElementsAreArray;
 
 struct Group {
@@ -111,6 +114,45 @@ TEST_P(MulticastOfNodes, AStrangerWithAnotherSecretDoesNoHarm) {
   stranger.send_signal(0, SIGTERM);
   const ProcessResult result = stranger.finish()[0];
   EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.err;
+}
+
+// A machine that has loopback alone, where IPv6 has no route to groups.
+class MachineAlone : public NetworkNamespaces {
+ public:
+  MachineAlone() : NetworkNamespaces(1) {}
+};
+
+class MulticastAlone : public NetworkTest<MachineAlone> {
+ protected:
+  // What a process says that may wait so long for another.
+  static std::string message_after(const std::string& timeout_seconds) {
+    Processes processes;
+    (void)processes.start({"ip",
+                           "netns",
+                           "exec",
+                           MachineAlone::name(0),
+                           UNISONO_RANK_PROGRAM,
+                           "hello",
+                           "tcp://[ff15::213:77]:29600?world_size=2"},
+                          {{"UNISONO_TIMEOUT_SECONDS", timeout_seconds}});
+    const ProcessResult result = processes.finish()[0];
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    return result.err;
+  }
+};
+
+const std::string kImpossible =
+    "multicast to [ff15::213:77]:29600 is impossible here (lo: Network is unreachable); give the "
+    "group's interface a route or meet by tcp://HOST:PORT";
+
+TEST_F(MulticastAlone, WhoCanSendNothingSaysWhyWhenItsTimeIsUp) {
+  EXPECT_THAT(message_after("0.5"),
+              AllOf(HasSubstr("1 of 2 processes are here: pid "), HasSubstr("; " + kImpossible)));
+}
+
+TEST_F(MulticastAlone, WhoCanSendNothingGivesUpAfterAMoment) {
+  EXPECT_THAT(message_after("30"),
+              AllOf(HasSubstr(kImpossible), Not(HasSubstr("processes are here"))));
 }
 
 INSTANTIATE_TEST_SUITE_P(Groups,

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -8,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -19,6 +18,7 @@
 #include "unisono/cli/commands.h"
 #include "unisono/cli/doctor/examine.h"
 #include "unisono/cli/doctor/examine_job.h"
+#include "unisono/cli/doctor/examine_launcher.h"
 #include "unisono/cli/doctor/report.h"
 #include "unisono/cli/parse.h"
 #include "unisono/rendezvous/node_id.h"
@@ -41,18 +41,24 @@ int print(const doctor::Report& report, bool shows_all, bool is_json) {
   return report.count(doctor::State::kProblem) > 0 ? 1 : 0;
 }
 
+// A process that nobody started as a rank is rank 0 of its own; one started badly may have none.
+std::vector<int> ranks_here(const doctor::Place& place) {
+  const int rank = place.assignment ? place.assignment->rank : 0;
+  return rank < 0 ? std::vector<int>() : std::vector<int>{rank};
+}
+
 // What this process found alone.
 doctor::Report report_here(doctor::Here here) {
-  const int rank = here.place.assignment ? here.place.assignment->rank : 0;
+  const std::vector<int> ranks = ranks_here(here.place);
   doctor::Findings findings = std::move(here.examination.of_process);
   doctor::append(findings, std::move(here.examination.of_node));
   doctor::Report report{
-      .nodes = {{.name = rendezvous::host_name(), .ranks = {rank}}}, .rows = {}, .links = {}};
+      .nodes = {{.name = rendezvous::host_name(), .ranks = ranks}}, .rows = {}, .links = {}};
   if (here.place.has_peers()) {
-    report.nodes[0].name += fmt::format(", rank {}", rank);
+    report.nodes[0].name += ", rank " + doctor::describe_ranks(ranks);
   }
   for (doctor::Finding& finding : findings) {
-    report.rows.push_back({.finding = std::move(finding), .ranks = {rank}});
+    report.rows.push_back({.finding = std::move(finding), .ranks = ranks});
   }
   doctor::sort_rows(report.rows);
   return report;

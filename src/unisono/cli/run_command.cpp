@@ -81,7 +81,7 @@ int run_command(int argc, char** argv) {
                  "Also write each rank's output to DIR/rank-3.out and DIR/rank-3.err");
   app.add_option("--master-addr,--master_addr",
                  options.master_addr,
-                 "Address where the ranks meet (default 127.0.0.1)");
+                 "Address where the ranks meet (default: loopback)");
   app.add_option("--master-port,--master_port",
                  options.master_port,
                  "Port where the ranks meet (default: a free one)")

@@ -27,6 +27,7 @@
 #include "unisono/launch/signals.h"
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
+#include "unisono/net/loopback.h"
 #include "unisono/net/network.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/secret.h"
@@ -42,7 +43,7 @@ constexpr double kLeastTimeoutSeconds = 0.001;
 constexpr double kMostTimeoutSeconds = 1e6;
 
 struct StoreArguments {
-  std::string host = "127.0.0.1";
+  std::string host = net::loopback_host();
   std::uint16_t port = rendezvous::kDefaultMasterPort;
   double timeout_s = 10;
   bool is_insecure = false;

@@ -9,7 +9,7 @@ namespace unisono::launch {
 
 /// What the environment of a node's ranks is made of.
 struct JobLayout {
-  std::string master_addr = "127.0.0.1";
+  std::string master_addr = {};
   std::uint16_t master_port = 0;
   int node_rank = 0;
   int n_nodes = 1;

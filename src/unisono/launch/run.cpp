@@ -23,6 +23,7 @@
 #include "unisono/launch/program.h"
 #include "unisono/launch/python_startup.h"
 #include "unisono/net/address.h"
+#include "unisono/net/loopback.h"
 #include "unisono/rendezvous/find_assignment.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/store/tcp_server.h"
@@ -48,7 +49,7 @@ JobLayout make_layout(const RunOptions& options,
   constexpr std::size_t kSecretBytes = 32;
   constexpr std::size_t kRunIdBytes = 8;
   JobLayout job;
-  job.master_addr = options.master_addr;
+  job.master_addr = options.master_addr.empty() ? net::loopback_host() : options.master_addr;
   job.master_port = options.master_port;
   job.local_world_size = options.n_workers;
   job.world_size = options.n_workers;
@@ -74,13 +75,13 @@ store::TcpServerOptions store_options(const RunOptions& options,
                                       const Program& program,
                                       const JobLayout& job,
                                       const Config& config) {
-  return {.address = net::resolve(options.master_addr, options.master_port).front(),
-          .secret = job.secret.empty() ? rendezvous::find_secret(config, options.master_addr)
-                                       : job.secret,
-          .tls = config.tls,
-          .plain_clients = {.own_user = options.allows_plain_clients || is_python(program)},
-          .notes_turned_away = true,
-          .logger = Logger("store", config.log_level)};
+  return {
+      .address = net::resolve(job.master_addr, job.master_port).front(),
+      .secret = job.secret.empty() ? rendezvous::find_secret(config, job.master_addr) : job.secret,
+      .tls = config.tls,
+      .plain_clients = {.own_user = options.allows_plain_clients || is_python(program)},
+      .notes_turned_away = true,
+      .logger = Logger("store", config.log_level)};
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace unisono::launch {
 struct RunOptions {
   int n_workers = 1;
   ProgramRequest program;
-  std::string master_addr = "127.0.0.1";
+  std::string master_addr;        ///< Empty: this machine's loopback.
   std::uint16_t master_port = 0;  ///< 0: a free one.
   bool prefix = false;            ///< "[rank 3] " before each line of output.
   std::string log_dir;            ///< Folder for rank-3.out, rank-3.err; empty: none.

@@ -9,6 +9,14 @@ namespace unisono::rendezvous {
 
 inline constexpr std::uint16_t kDefaultMasterPort = 29500;
 
+/// What a rank knows from the variables of that name that the user, torchrun or unisono run has
+/// set, and not from another launcher's, the program or an init_method.
+struct FromVariables {
+  bool rank = false;        ///< RANK.
+  bool world_size = false;  ///< WORLD_SIZE.
+  bool address = false;     ///< MASTER_ADDR.
+};
+
 /// What a launcher tells a process: which rank it is and where the ranks meet.
 struct Assignment {
   /// Host name or numeric address of rank 0's machine. Empty until rank 0 has told it in the
@@ -36,8 +44,19 @@ struct Assignment {
   /// Who gave the store's address, for messages: "init_method tcp://10.0.0.1:29500"; empty where
   /// MASTER_ADDR and MASTER_PORT did.
   std::string place_source = {};
+  FromVariables from_variables = {};
   /// Where it came from, for messages: "Slurm (SLURM_PROCID, SLURM_NTASKS, ...)".
   std::string origin = {};
 };
+
+/// The host where the ranks meet: the machine's loopback where all are on it.
+[[nodiscard]] std::string meeting_host(const Assignment& assignment);
+
+/// True on rank 0, unless the launcher serves the store.
+[[nodiscard]] bool serves_store(const Assignment& assignment);
+
+/// Where the store is, and who says so: "MASTER_ADDR=10.0.0.1, MASTER_PORT=29500", or
+/// "10.0.0.1:29500 (init_method tcp://10.0.0.1:29500)".
+[[nodiscard]] std::string describe_place(const Assignment& assignment);
 
 }  // namespace unisono::rendezvous

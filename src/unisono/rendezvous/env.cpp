@@ -29,6 +29,7 @@ struct Figure {
   std::optional<int> value;
   std::string source;
   bool is_launchers = false;
+  bool is_from_variable = false;  // RANK or WORLD_SIZE.
 };
 
 // An option of the program, or else the variable, or else the launcher's.
@@ -39,6 +40,7 @@ Figure find_figure(
   }
   Figure figure;
   figure.is_launchers = launchers_name != nullptr && !reader.is_set(name);
+  figure.is_from_variable = !figure.is_launchers;
   const char* const variable = figure.is_launchers ? launchers_name : name;
   figure.value = reader.needed_int(variable, least);
   figure.source = fmt::format("{}={}", variable, figure.value.value_or(0));
@@ -107,8 +109,11 @@ KeySpaceAccess key_space_of(const Environment& environment,
   VariableReader reader(environment);
   const Figure own = find_figure(rank, reader, "RANK", launcher->rank, 0);
   const Figure size = find_figure(world_size, reader, "WORLD_SIZE", launcher->world_size, 1);
-  return own.value && size.value ? find_key_space(environment, launcher, *own.value, *size.value)
-                                 : KeySpaceAccess{};
+  // Where nobody says how many there are, just that is to be complained of.
+  const bool is_size_to_come = launcher->world_size == nullptr;
+  return own.value && (size.value || is_size_to_come)
+             ? find_key_space(environment, launcher, *own.value, size.value.value_or(0))
+             : KeySpaceAccess{};
 }
 
 int read_local_rank(VariableReader& reader, const Launcher* launcher) {
@@ -125,19 +130,25 @@ int read_local_rank(VariableReader& reader, const Launcher* launcher) {
 }
 
 // Who sets the variables, for the end of a message.
-std::string advice(const Launcher* launcher) {
+std::string advice(const Environment& environment, const Launcher* launcher) {
   if (launcher == nullptr) {
     return "\"unisono run -n N program\" and torchrun set these variables; who starts the ranks by "
            "hand sets MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK for each of them";
   }
-  const std::string size =
-      launcher->world_size == nullptr ? "" : fmt::format(" and {}", launcher->world_size);
+  if (launcher->world_size == nullptr) {
+    return fmt::format(
+        "{} has set {}={}, and sets no variable for how many ranks there are: set WORLD_SIZE to "
+        "their number for all of them, or give init_process_group() a rank and a world_size",
+        launcher->command,
+        launcher->rank,
+        environment(launcher->rank).value_or(""));
+  }
   return fmt::format(
-      "{} sets {}{}; MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK, which the user "
+      "{} sets {} and {}; MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK, which the user "
       "sets, come before what it sets",
       launcher->command,
       launcher->rank,
-      size);
+      launcher->world_size);
 }
 
 }  // namespace
@@ -163,14 +174,19 @@ Assignment read_env(const Environment& environment,
   if (own.is_launchers) {
     result.job = launched_job(environment, *launcher);
   }
+  result.from_variables = {.rank = own.is_from_variable,
+                           .world_size = size.is_from_variable,
+                           .address = reader.is_set("MASTER_ADDR")};
   result.rank = own.value.value_or(0);
   result.world_size = size.value.value_or(1);
   result.local_rank = read_local_rank(reader, launcher);
   result.uses_agent_store = is_true(environment("TORCHELASTIC_USE_AGENT_STORE").value_or(""));
   result.origin = fmt::format("{} ({})", name, reader.found());
   if (!reader.problems().empty()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} rendezvous: {}. {}", name, reader.problems(), advice(launcher)));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "{} rendezvous: {}. {}", name, reader.problems(), advice(environment, launcher)));
   }
   return result;
 }

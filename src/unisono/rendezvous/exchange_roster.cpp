@@ -185,7 +185,7 @@ class Meeting {
                   "rendezvous: the roster in the store is malformed; is another job using it?");
     }
     if (const std::optional<Error> problem =
-            find_problem(*entries, options_.place, options_.names_variables)) {
+            find_problem(*entries, options_.place, options_.from_variables)) {
       wait_for_readers(entries->size() + count_missing(*entries));
       throw Error(*problem);
     }

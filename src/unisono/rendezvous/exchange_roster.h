@@ -6,6 +6,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/log.h"
+#include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/store/store.h"
 
@@ -16,8 +17,7 @@ struct ExchangeOptions {
   std::uint64_t generation = 0;
   /// Where the ranks were told to meet, for messages: "MASTER_ADDR=alpha, MASTER_PORT=29500".
   std::string place = {};
-  /// RANK, WORLD_SIZE and MASTER_ADDR told them: messages name these.
-  bool names_variables = false;
+  FromVariables from_variables = {};  ///< Messages name these variables.
   /// The server's store, where the ranks meet in a part of it: it has a note of those whom it has
   /// turned away. Null where they meet in all of it.
   store::Store* whole_store = nullptr;

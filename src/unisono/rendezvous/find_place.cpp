@@ -12,6 +12,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
+#include "unisono/net/host_port.h"
 #include "unisono/rendezvous/agree.h"
 #include "unisono/rendezvous/assign.h"
 #include "unisono/rendezvous/assignment.h"
@@ -50,11 +51,10 @@ std::pair<Config, Assignment> read_environment(const InitMethod& method,
 void log_launcher(const Config& config, const Assignment& assignment) {
   if (assignment.rank == 0 && !assignment.launcher.empty()) {
     Logger("rank 0", config.log_level)
-        .info(fmt::format("started by {}: {} ranks meet at {}:{}{}",
+        .info(fmt::format("started by {}: {} ranks meet at {}{}",
                           assignment.origin,
                           assignment.world_size,
-                          assignment.master_addr,
-                          assignment.master_port,
+                          net::join_host_port(assignment.master_addr, assignment.master_port),
                           assignment.secret.empty()
                               ? ""
                               : fmt::format("; their secret is in the launcher's key space ({})",

@@ -12,6 +12,7 @@
 #include "unisono/base/error.h"
 #include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
+#include "unisono/net/loopback.h"
 #include "unisono/net/network.h"
 
 namespace unisono::rendezvous {
@@ -96,7 +97,7 @@ DataInterface choose_data_interface(const std::string& wanted,
 net::Address choose_own_address(const std::string& wanted,
                                 const std::vector<net::Interface>& all,
                                 const std::optional<net::Address>& by_default_route) {
-  const net::Address loopback = net::Address::loopback(0);
+  const net::Address loopback = net::loopback_of(all);
   if (!wanted.empty()) {
     return choose_data_interface(wanted, all, by_default_route.value_or(loopback)).address;
   }

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -95,6 +96,16 @@ std::vector<std::string> names(const std::vector<net::Interface>& interfaces) {
     list.push_back(interface.name);
   }
   return list;
+}
+
+TEST(InterfaceChoice, AMachineAloneIsReachedByTheLoopbackThatItHas) {
+  const auto own_of = [](const net::Address& loopback) {
+    const net::Interface lo{
+        .name = "lo", .index = 1, .is_up = true, .is_loopback = true, .addresses = {loopback}};
+    return choose_own_address("", {lo}, std::nullopt).ip();
+  };
+  EXPECT_EQ(own_of(ip("127.0.0.1")), "127.0.0.1");
+  EXPECT_EQ(own_of(ip("::1")), "::1");
 }
 
 TEST(InterfaceChoice, AGroupIsJoinedOnAllButLoopbackUnlessItStaysHere) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -9,9 +8,8 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
-#include "unisono/base/error.h"
-#include "unisono/net/address.h"
 #include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/serve_store.h"
 #include "unisono/store/store.h"
 #include "unisono/store/tcp_host.h"
 
@@ -36,39 +34,11 @@ struct Meeting {
   std::string local_ip;
 };
 
-/// Where a store is served that others know as `host`: at just that address if it is one of this
-/// machine, else on all of the machine's, as for a service's address, a translated one, or a name
-/// that leads to several addresses, nowhere yet, or to loopback here alone.
-[[nodiscard]] net::Address listen_address(const std::string& host,
-                                          std::uint16_t port,
-                                          bool has_secret);
-
-/// Where the store is, and who says so: "MASTER_ADDR=10.0.0.1, MASTER_PORT=29500", or
-/// "10.0.0.1:29500 (init_method tcp://10.0.0.1:29500)".
-[[nodiscard]] std::string describe_place(const Assignment& assignment);
-
-/// What a rank says that lost the connection to the job's store, because of `reason`, before all
-/// had met. Its code is kPeerLost.
-[[nodiscard]] Error lost_store(const Assignment& assignment, const Error& reason);
-
-/// Where in the store the ranks are to meet.
-struct MeetingKeys {
-  std::string part = {};         ///< The prefix of that part, as in PrefixStore; empty: all of it.
-  std::uint64_t generation = 0;  ///< As in ExchangeOptions.
-};
-
-/// Connects to the job's store; rank 0 serves it first, where that is nobody else's task. Says that
-/// it still waits after config.stall, twice that, and so on; for a name that leads nowhere yet
-/// after a second, too.
+/// Connects to the job's store; rank 0 serves it first, where that is nobody else's task. Whose job
+/// has a name (Assignment::job) joins no store of a job of another name, and writes nothing there.
 ///
-/// A second process of rank 0 is connected to the first one's store, where exchange_roster() by
-/// `keys` names both to all: only where the world sizes are the same, as it would be another job's
-/// else. Whose job has a name (Assignment::job) joins no
-/// store of a job of another name, and writes nothing there.
-///
-/// Throws Error: kSystem on rank 0 when something else has the port for 2 seconds; kTimeout
-/// with the address and the reason, kInvalidArgument when there has to be a secret, or another job
-/// is there, kUnauthenticated, kIncompatible, kPeerLost when the store has ended or is none.
+/// Throws Error as serve_store() and connect_to_store() do; kInvalidArgument when there has to be a
+/// secret.
 [[nodiscard]] Meeting meet(const Config& config,
                            const Assignment& assignment,
                            Deadline deadline,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "unisono/net/loopback.h"
 #include "unisono/rendezvous/launcher.h"
 #include "unisono/rendezvous/launcher_process.h"
 #include "unisono/rendezvous/variable_reader.h"
@@ -37,7 +38,7 @@ MasterHost mpi_master_host(VariableReader& reader, const Launcher& launcher) {
     return {};
   }
   if (*is_one) {
-    return {.address = "127.0.0.1", .is_on_one_node = true};
+    return {.address = net::loopback_host(), .is_on_one_node = true};
   }
   if (reader.is_set("SLURM_JOB_NODELIST")) {
     const std::vector<std::string> nodes = reader.nodes("SLURM_JOB_NODELIST");

@@ -25,6 +25,7 @@
 #include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
 #include "unisono/net/io.h"
+#include "unisono/net/loopback.h"
 #include "unisono/net/multicast.h"
 #include "unisono/net/port_reservation.h"
 #include "unisono/rendezvous/announcement.h"
@@ -153,7 +154,7 @@ Gathered gather_by_multicast(const GatherRequest& request) {
   const auto& [method, given, config, environment, deadline] = request;
   const WantedPlace wanted = wanted_place(request);
   // Who has no secret stays on this machine.
-  const std::string secret = find_secret(config, "localhost");
+  const std::string secret = find_secret(config, net::loopback_host());
   const net::Address group = group_of(method);
   net::MulticastSocket socket(
       group,

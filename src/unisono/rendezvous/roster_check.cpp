@@ -13,6 +13,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/net/address.h"
+#include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/rendezvous/roster_codec.h"
 
@@ -52,14 +53,12 @@ struct Words {
   const char* address;
 };
 
-constexpr Words kPlain{.rank = "rank ",
-                       .world_size = "the world size",
-                       .with_world_size = "a world size of ",
-                       .address = "the store's address"};
-constexpr Words kVariables{.rank = "RANK=",
-                           .world_size = "WORLD_SIZE",
-                           .with_world_size = "WORLD_SIZE=",
-                           .address = "MASTER_ADDR"};
+Words words_of(const FromVariables& from) {
+  return {.rank = from.rank ? "RANK=" : "rank ",
+          .world_size = from.world_size ? "WORLD_SIZE" : "the world size",
+          .with_world_size = from.world_size ? "WORLD_SIZE=" : "a world size of ",
+          .address = from.address ? "MASTER_ADDR" : "the store's address"};
+}
 
 void add(std::string& problems, const std::string& problem) {
   problems += (problems.empty() ? "" : "; ") + problem;
@@ -173,7 +172,7 @@ bool is_regular(const std::vector<Entry>& entries) {
 
 std::optional<Error> find_problem(const std::vector<Entry>& entries,
                                   const std::string& place,
-                                  bool names_variables) {
+                                  const FromVariables& from_variables) {
   if (is_regular(entries)) {
     return std::nullopt;
   }
@@ -190,7 +189,7 @@ std::optional<Error> find_problem(const std::vector<Entry>& entries,
                  "rendezvous: the ranks run different releases of unisono: " +
                      list_by_value(by_version) + "; give all the same one");
   }
-  const Words& words = names_variables ? kVariables : kPlain;
+  const Words words = words_of(from_variables);
   std::string problems;
   if (!entries.empty()) {
     check_ranks(by_rank, place, words, problems);

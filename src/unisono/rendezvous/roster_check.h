@@ -6,17 +6,18 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/rendezvous/roster_codec.h"
 
 namespace unisono::rendezvous {
 
 /// What is wrong with those who came: doubled and impossible ranks, unequal world sizes, different
-/// versions, addresses that the others can't reach. `place` and `names_variables` are as in
-/// ExchangeOptions. The same text wherever the same entries are looked at.
+/// versions, addresses that the others can't reach. `place` and `from_variables` are as in
+/// ExchangeOptions. The same text wherever the same entries are looked at, but for these.
 [[nodiscard]] std::optional<Error> find_problem(const std::vector<Entry>& entries,
                                                 const std::string& place = "",
-                                                bool names_variables = false);
+                                                const FromVariables& from_variables = {});
 
 /// How many ranks of the largest world that somebody was told of are not among `entries`.
 [[nodiscard]] std::size_t count_missing(const std::vector<Entry>& entries);

@@ -75,8 +75,9 @@ TEST(RosterCheck, ImpossibleRanksAreNamed) {
 }
 
 TEST(RosterCheck, VariablesAreNamedWhereTheyToldTheRanks) {
-  const auto says = [](const std::vector<Entry>& entries) {
-    const auto problem = find_problem(entries, "", true);
+  FromVariables from{.rank = true, .world_size = true, .address = true};
+  const auto says = [&](const std::vector<Entry>& entries) {
+    const auto problem = find_problem(entries, "", from);
     return std::string(problem ? problem->what() : "none");
   };
   std::vector<Entry> entries = full(3);
@@ -88,6 +89,16 @@ TEST(RosterCheck, VariablesAreNamedWhereTheyToldTheRanks) {
   EXPECT_THAT(says(entries), HasSubstr("is impossible with WORLD_SIZE=2"));
   entries[1].member.world_size = 3;
   EXPECT_THAT(says(entries), HasSubstr("WORLD_SIZE differs: 2 on rank 0"));
+  from.world_size = false;
+  EXPECT_THAT(says(entries), HasSubstr("the world size differs: 2 on rank 0"));
+  entries = full(2);
+  entries[1].member.rank = 0;
+  EXPECT_THAT(says(entries), HasSubstr("RANK=0 was given to 2 processes"));
+  from.rank = false;
+  EXPECT_THAT(says(entries), HasSubstr("rank 0 was given to 2 processes"));
+  entries = full(2);
+  entries[1].member.address = "10.0.0.2";
+  EXPECT_THAT(says(entries), HasSubstr("MASTER_ADDR leads to loopback"));
 }
 
 TEST(RosterCheck, DifferentVersionsAreIncompatible) {

@@ -55,6 +55,9 @@ TEST(TcpMethod, OneMessageNamesAllThatIsWrong) {
                   HasSubstr("it names no host; there is no rank; there is no world_size")));
   EXPECT_THAT([] { (void)read("tcp://node-a", 0, 0); },
               ::testing::ThrowsMessage<Error>(HasSubstr("a world_size of 0 leaves no rank")));
+  EXPECT_THAT(
+      [] { (void)read("tcp://node-a", -2, -3); },
+      ::testing::ThrowsMessage<Error>(HasSubstr("rank -2 is negative; world_size -3 is negative")));
 }
 
 }  // namespace

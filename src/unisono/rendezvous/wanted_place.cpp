@@ -23,10 +23,14 @@ WantedPlace read_wanted_place(const InitMethod& method,
       given.rank >= 0 ? std::optional(given.rank) : method.number("rank", 0);
   const std::optional<int> world_size =
       given.world_size >= 0 ? std::optional(given.world_size) : method.number("world_size", 1);
-  if (!rank && rules.needs_rank) {
+  if (given.rank < -1) {
+    complain(fmt::format("rank {} is negative", given.rank));
+  } else if (!rank && rules.needs_rank) {
     complain("there is no rank");
   }
-  if (!world_size) {
+  if (given.world_size < -1) {
+    complain(fmt::format("world_size {} is negative", given.world_size));
+  } else if (!world_size) {
     complain("there is no world_size");
   } else if (*world_size == 0) {
     complain("a world_size of 0 leaves no rank");

@@ -8,7 +8,9 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
+#include "unisono/cli/doctor/read_in_part.h"
 #include "unisono/cli/doctor/system_files.h"
+#include "unisono/net/host_port.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/find_assignment.h"
 #include "unisono/rendezvous/key_space_access.h"
@@ -30,13 +32,22 @@ Finding problem_of(const Error& error) {
           .advice = end == std::string::npos ? "" : message.substr(end + 2)};
 }
 
+// Of the launchers that set torchrun's variables the one that started this process, "" for none.
+// torchrun gives each process a file for its errors.
+std::string elastic_launcher(const Environment& environment) {
+  if (!environment("TORCHELASTIC_RUN_ID")) {
+    return "";
+  }
+  return environment("TORCHELASTIC_ERROR_FILE") ? "torchrun" : "unisono run";
+}
+
 std::string describe_starter(const Environment& environment,
                              const rendezvous::Assignment& assignment) {
   if (!assignment.launcher.empty()) {
     return assignment.launcher;
   }
-  return environment("TORCHELASTIC_RUN_ID") ? "unisono run or torchrun"
-                                            : "RANK, WORLD_SIZE and MASTER_ADDR";
+  const std::string launcher = elastic_launcher(environment);
+  return launcher.empty() ? "RANK, WORLD_SIZE and MASTER_ADDR" : launcher;
 }
 
 Finding describe(const Environment& environment, const rendezvous::Assignment& assignment) {
@@ -53,9 +64,8 @@ Finding describe(const Environment& environment, const rendezvous::Assignment& a
     return {.state = State::kOk, .topic = kTopic, .text = text};
   }
   text += fmt::format(
-      "; the ranks meet at {}:{}, {}",
-      assignment.is_on_one_node ? "127.0.0.1" : assignment.master_addr,
-      assignment.master_port,
+      "; the ranks meet at {}, {}",
+      net::join_host_port(rendezvous::meeting_host(assignment), assignment.master_port),
       assignment.uses_agent_store ? "which the launcher serves" : "which rank 0 serves");
   return {.state = State::kOk, .topic = kTopic, .text = text};
 }
@@ -175,7 +185,13 @@ LauncherExamination examine_launcher(const Environment& environment) {
     }
   } catch (const Error& error) {
     result.place.is_in_job = true;
+    result.place.is_sound = false;
+    result.place.assignment = read_in_part(environment);
     result.findings = {problem_of(error)};
+    if (result.place.assignment->rank >= 0) {
+      append(result.findings, examine_local_ranks(environment, *result.place.assignment));
+    }
+    result.place.local_world_size = local_world_size(environment, *result.place.assignment);
   }
   append(result.findings, describe_slurm(environment));
   return result;
@@ -183,14 +199,17 @@ LauncherExamination examine_launcher(const Environment& environment) {
 
 Findings list_launcher_variables(const Environment& environment) {
   Findings findings;
+  const std::string launcher = elastic_launcher(environment);
   for (const auto& variable : rendezvous::launcher_variables(environment)) {
-    findings.push_back({.state = State::kInfo,
-                        .topic = "variable",
-                        .text = fmt::format("{}={}: {}; set by {}",
-                                            variable.name,
-                                            variable.value,
-                                            variable.meaning,
-                                            variable.set_by)});
+    const bool is_torchruns = variable.set_by.find("torchrun") != std::string::npos;
+    findings.push_back(
+        {.state = State::kInfo,
+         .topic = "variable",
+         .text = fmt::format("{}={}: {}; set by {}",
+                             variable.name,
+                             variable.value,
+                             variable.meaning,
+                             is_torchruns && !launcher.empty() ? launcher : variable.set_by)});
   }
   return findings;
 }

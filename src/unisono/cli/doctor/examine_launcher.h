@@ -12,11 +12,12 @@ namespace unisono::cli::doctor {
 struct Place {
   bool is_in_job = false;  ///< Somebody started it as a rank, well or badly.
   std::optional<rendezvous::Assignment> assignment = {};
+  bool is_sound = true;  ///< Else the assignment is what read_in_part() could read.
   int local_world_size = 1;
 
   /// There are others to meet.
   [[nodiscard]] bool has_peers() const {
-    return is_in_job && assignment && assignment->world_size > 1;
+    return is_in_job && is_sound && assignment && assignment->world_size > 1;
   }
 };
 

@@ -62,7 +62,7 @@ TEST(ExamineLauncher, SaysRankAndWhereTheRanksMeet) {
   EXPECT_EQ(found.place.local_world_size, 2);
   EXPECT_THAT(found.findings,
               has(State::kOk,
-                  "started by unisono run or torchrun: rank 1 of 4, local rank 1; the ranks meet "
+                  "started by unisono run: rank 1 of 4, local rank 1; the ranks meet "
                   "at 10.0.0.1:29511, which the launcher serves"));
 }
 
@@ -105,6 +105,8 @@ TEST(ExamineLauncher, WrongVariablesAreAProblemWithWhatToDo) {
   EXPECT_THAT(found.findings[0].text,
               AllOf(HasSubstr("RANK=7 is not below WORLD_SIZE=4"), HasSubstr("seven")));
   EXPECT_THAT(found.findings[0].advice, HasSubstr("unisono run -n N program"));
+  ASSERT_TRUE(found.place.assignment.has_value());
+  EXPECT_EQ(found.place.assignment->master_addr, "10.0.0.1");
 }
 
 TEST(ExamineLauncher, LocalRanksMustFit) {
@@ -117,6 +119,23 @@ TEST(ExamineLauncher, LocalRanksMustFit) {
 TEST(ExamineLauncher, ListsVariablesWithTheirMeaning) {
   EXPECT_THAT(list_launcher_variables(fake_environment({{"RANK", "1"}})),
               ElementsAre(Field(&Finding::text, HasSubstr("RANK=1: this process's rank"))));
+}
+
+TEST(ExamineLauncher, SaysWhichLauncherSetAVariable) {
+  const auto describe = [](const Variables& changes) {
+    std::string text;
+    for (const Finding& finding : list_launcher_variables(fake_environment(torchrun(changes)))) {
+      text += finding.text + "\n";
+    }
+    return text;
+  };
+  const Variables group{{"GROUP_RANK", "0"}, {"SLURM_PROCID", "0"}};
+  const std::string ours = describe(group);
+  EXPECT_THAT(ours, HasSubstr("GROUP_RANK=0: number of the node; set by unisono run\n"));
+  EXPECT_THAT(ours, HasSubstr("RANK=1: this process's rank; set by unisono run\n"));
+  EXPECT_THAT(ours, HasSubstr("set by srun"));
+  EXPECT_THAT(describe({{"GROUP_RANK", "0"}, {"TORCHELASTIC_ERROR_FILE", "/tmp/error.json"}}),
+              HasSubstr("GROUP_RANK=0: number of the node; set by torchrun\n"));
 }
 
 }  // namespace

@@ -15,8 +15,10 @@
 #include "unisono/cli/doctor/system_files.h"
 #include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
+#include "unisono/net/loopback.h"
 #include "unisono/net/port_holder.h"
 #include "unisono/net/port_reservation.h"
+#include "unisono/net/socket.h"
 #include "unisono/rendezvous/agree.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/key_space_access.h"
@@ -30,11 +32,21 @@ std::string describe_holder(const PortState& state) {
                               : "held by " + state.holder;
 }
 
-Finding examine_own_port(std::uint16_t port, const PortState& state) {
+Finding examine_own_port(std::uint16_t port,
+                         const PortState& state,
+                         bool is_surely_rank_zeros = true) {
   if (state.is_free) {
     return {.state = State::kOk,
             .topic = "port",
             .text = fmt::format("MASTER_PORT {}, where rank 0 serves the store, is free", port)};
+  }
+  if (!is_surely_rank_zeros) {
+    return {.state = State::kWarning,
+            .topic = "port",
+            .text = fmt::format("MASTER_PORT {} is {}", port, describe_holder(state)),
+            .advice =
+                "unless that is rank 0 of this job, which serves the store there, set "
+                "MASTER_PORT to a free port on every rank"};
   }
   return {.state = State::kProblem,
           .topic = "port",
@@ -92,10 +104,34 @@ std::string list(const std::vector<net::Address>& addresses) {
   return text;
 }
 
+// Where every address is one of loopback.
+bool has_any(const std::vector<net::Interface>& interfaces,
+             const std::vector<net::Address>& loopbacks) {
+  return std::any_of(loopbacks.begin(), loopbacks.end(), [&](const net::Address& address) {
+    return net::has_loopback(interfaces, address);
+  });
+}
+
+Finding report_missing_loopback(const std::string& name,
+                                const std::vector<net::Address>& addresses,
+                                const std::vector<net::Interface>& interfaces) {
+  const net::Address own = net::loopback_of(interfaces);
+  return {.state = State::kProblem,
+          .topic = "meeting place",
+          .text = fmt::format("{} ({}) is loopback, and no interface of this machine has it: {}",
+                              name,
+                              list(addresses),
+                              net::describe(interfaces)),
+          .advice = net::has_loopback(interfaces, own)
+                        ? fmt::format("set MASTER_ADDR={} on every rank", own.ip())
+                        : "ip link set lo up, as root, or set MASTER_ADDR to an address of rank "
+                          "0's node"};
+}
+
 Finding examine_address(const Environment& environment,
                         const rendezvous::Assignment& assignment,
                         const MeetingSources& sources) {
-  const std::string host = assignment.is_on_one_node ? "127.0.0.1" : assignment.master_addr;
+  const std::string host = rendezvous::meeting_host(assignment);
   const std::string name =
       environment("MASTER_ADDR") ? "MASTER_ADDR=" + host : "the meeting place " + host;
   std::vector<net::Address> addresses;
@@ -124,6 +160,9 @@ Finding examine_address(const Environment& environment,
                                 *local_size),
             .advice = "set MASTER_ADDR on every node to an address of rank 0's node"};
   }
+  if (is_loopback && !has_any(sources.interfaces, addresses)) {
+    return report_missing_loopback(name, addresses, sources.interfaces);
+  }
   if (assignment.rank == 0 && !assignment.uses_agent_store && !is_any_own(addresses, sources)) {
     return {.state = State::kWarning,
             .topic = "meeting place",
@@ -140,6 +179,21 @@ Finding examine_address(const Environment& environment,
           .text = fmt::format("{} is {}", name, list(addresses))};
 }
 
+// Whether the store is served on this machine, as far as can be told.
+bool may_be_served_here(const rendezvous::Assignment& assignment, const MeetingSources& sources) {
+  if (assignment.uses_agent_store || assignment.rank > 0) {
+    return false;
+  }
+  if (assignment.rank == 0 || assignment.master_addr.empty()) {
+    return true;
+  }
+  try {
+    return is_any_own(sources.resolve(assignment.master_addr), sources);
+  } catch (const Error&) {
+    return true;
+  }
+}
+
 std::string describe_source(const Config& config) {
   if (!config.secret.empty()) {
     return "from UNISONO_SECRET";
@@ -153,7 +207,9 @@ std::string describe_source(const Config& config) {
 
 PortState look_at_port(std::uint16_t port) {
   try {
-    const net::PortReservation reservation(net::Address::any(AF_INET, port));
+    // One after the other: together they would be in each other's way.
+    (void)net::PortReservation(net::Address::any(AF_INET, port));
+    (void)net::PortReservation(net::any_of_both_families(port));
     return {};
   } catch (const Error& error) {
     return {.is_free = false, .holder = net::find_port_holder(port), .reason = error.what()};
@@ -170,13 +226,17 @@ Findings examine_meeting(const Environment& environment,
     return {};
   }
   const rendezvous::Assignment& assignment = *place.assignment;
-  if (assignment.master_addr.empty()) {
+  if (assignment.master_addr.empty() && place.is_sound) {
     return {};  // Rank 0 looks for an address and a free port by itself.
   }
-  Findings findings{examine_address(environment, assignment, sources)};
-  if (assignment.rank == 0 && !assignment.uses_agent_store) {
-    findings.push_back(
-        examine_own_port(assignment.master_port, sources.look_at_port(assignment.master_port)));
+  Findings findings;
+  if (!assignment.master_addr.empty()) {
+    findings.push_back(examine_address(environment, assignment, sources));
+  }
+  if (assignment.master_port != 0 && may_be_served_here(assignment, sources)) {
+    findings.push_back(examine_own_port(assignment.master_port,
+                                        sources.look_at_port(assignment.master_port),
+                                        assignment.rank == 0));
   }
   return findings;
 }
@@ -191,12 +251,20 @@ Finding examine_secret(const Config& config, const Place& place) {
     return finding;
   }
   rendezvous::Assignment assignment = place.assignment.value_or(rendezvous::Assignment{});
-  if (!place.assignment || assignment.is_on_one_node) {
-    assignment.master_addr = "localhost";
+  if (assignment.master_addr.empty() || assignment.is_on_one_node) {
+    assignment.master_addr = net::loopback_host();
   }
   try {
     const std::string secret = rendezvous::find_secret(config, assignment);
     constexpr std::size_t kLeastBytes = 16;
+    if (secret.empty() && config.tls) {
+      finding.state = place.is_in_job ? State::kProblem : State::kWarning;
+      finding.text = "none, and UNISONO_TLS=on makes its key from one";
+      finding.advice =
+          "set UNISONO_SECRET or UNISONO_SECRET_FILE, the same on every rank, or UNISONO_TLS=off; "
+          "unisono run makes a secret by itself";
+      return finding;
+    }
     if (secret.empty()) {
       finding.state = State::kInfo;
       finding.text = "none: enough for ranks that meet on this machine's loopback";

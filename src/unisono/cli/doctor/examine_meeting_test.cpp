@@ -55,7 +55,11 @@ MeetingSources sources() {
             }
             return {};
           },
-          .interfaces = {{.name = "eth0", .addresses = {address("10.0.0.1")}}}};
+          .interfaces = {{.name = "lo",
+                          .is_up = true,
+                          .has_carrier = true,
+                          .addresses = {address("127.0.0.1")}},
+                         {.name = "eth0", .addresses = {address("10.0.0.1")}}}};
 }
 
 Place place(const std::string& master_addr, int rank = 0) {
@@ -108,6 +112,60 @@ TEST(ExamineMeeting, LoopbackIsNoPlaceForSeveralNodes) {
             State::kOk);
 }
 
+TEST(ExamineMeeting, LoopbackIsAPlaceOnlyWhereTheMachineHasIt) {
+  MeetingSources machine = sources();
+  std::vector<net::Address>& loopback = machine.interfaces.at(0).addresses;
+  machine.resolve = [](const std::string& host) {
+    return host == "localhost" ? std::vector{address("::1"), address("127.0.0.1")}
+                               : std::vector{address(host)};
+  };
+  const auto finding_of = [&](const std::string& host, int rank) {
+    return examine_meeting(fake_environment({{"MASTER_ADDR", host}}), place(host, rank), machine)
+        .at(0);
+  };
+  EXPECT_EQ(finding_of("127.0.1.1", 0).state, State::kOk);
+  loopback = {address("::1")};
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(finding_of("::1", rank).state, State::kOk);
+    EXPECT_EQ(finding_of("localhost", rank).state, State::kOk) << "one of them will do";
+    const Finding missing = finding_of("127.0.0.1", rank);
+    EXPECT_EQ(missing.state, State::kProblem);
+    EXPECT_THAT(missing.text,
+                HasSubstr("MASTER_ADDR=127.0.0.1 (127.0.0.1) is loopback, and no interface of this "
+                          "machine has it: lo (::1), eth0"));
+    EXPECT_EQ(missing.advice, "set MASTER_ADDR=::1 on every rank");
+  }
+  loopback.clear();
+  EXPECT_THAT(finding_of("localhost", 1).advice, HasSubstr("ip link set lo up"));
+}
+
+// What is wrong with rank or world size is said elsewhere.
+TEST(ExamineMeeting, AddressAndPortAreExaminedWhoeverThisRankIs) {
+  const auto of_unknown_rank = [](const std::string& master_addr) {
+    Place unsound = place(master_addr, -1);
+    unsound.is_sound = false;
+    unsound.assignment->world_size = 1;
+    return unsound;
+  };
+  const Findings unknown =
+      examine_meeting(fake_environment({}), of_unknown_rank("gamma"), sources());
+  ASSERT_EQ(unknown.size(), 2);
+  EXPECT_EQ(unknown[0].state, State::kProblem);
+  EXPECT_EQ(unknown[1].state, State::kWarning);
+  EXPECT_EQ(unknown[1].text, "MASTER_PORT 29511 is held by process 4123 (python3 train.py)");
+  EXPECT_THAT(examine_meeting(fake_environment({}), of_unknown_rank("alpha"), sources()),
+              ElementsAre(Field(&Finding::state, State::kOk), unknown[1]));
+  EXPECT_THAT(examine_meeting(fake_environment({}), of_unknown_rank("beta"), sources()),
+              ElementsAre(Field(&Finding::state, State::kOk)))
+      << "the port of another machine";
+  EXPECT_THAT(examine_meeting(fake_environment({}), of_unknown_rank(""), sources()),
+              ElementsAre(unknown[1]));
+  Place without_port = of_unknown_rank("alpha");
+  without_port.assignment->master_port = 0;
+  EXPECT_THAT(examine_meeting(fake_environment({}), without_port, sources()),
+              ElementsAre(Field(&Finding::state, State::kOk)));
+}
+
 TEST(ExamineMeeting, WithoutAJobThePortOfOneToComeIsExamined) {
   EXPECT_THAT(examine_meeting(fake_environment({}), {}, sources()),
               ElementsAre(Field(&Finding::state, State::kOk)));
@@ -125,11 +183,20 @@ TEST(ExamineMeeting, WithoutAJobThePortOfOneToComeIsExamined) {
 }
 
 TEST(ExamineMeeting, ARealPortIsFreeUntilSomebodyListens) {
-  const Fd listener = net::listen_tcp(address("127.0.0.1"));
-  const std::uint16_t port = net::local_address(listener.get()).port();
-  const PortState held = look_at_port(port);
-  EXPECT_FALSE(held.is_free);
-  EXPECT_THAT(held.holder, HasSubstr("process " + std::to_string(::getpid())));
+  for (const char* const ip : {"127.0.0.1", "::1"}) {
+    Fd listener;
+    try {
+      listener = net::listen_tcp(address(ip));
+    } catch (const Error&) {
+      continue;  // This machine's loopback lacks it.
+    }
+    const std::uint16_t port = net::local_address(listener.get()).port();
+    const PortState held = look_at_port(port);
+    EXPECT_FALSE(held.is_free) << ip;
+    EXPECT_THAT(held.holder, HasSubstr("process " + std::to_string(::getpid())));
+    listener.reset();
+    EXPECT_TRUE(look_at_port(port).is_free) << ip;
+  }
 }
 
 TEST(ExamineSecret, SaysWhereItIsFromAndNothingOfIt) {
@@ -150,6 +217,18 @@ TEST(ExamineSecret, IsMissedWhereOthersCouldConnect) {
   const Finding missing = examine_secret({}, place("10.0.0.1"));
   EXPECT_EQ(missing.state, State::kProblem);
   EXPECT_THAT(missing.advice, HasSubstr("UNISONO_SECRET="));
+}
+
+TEST(ExamineSecret, IsMissedWhereTlsNeedsItsKey) {
+  Config config;
+  config.tls = true;
+  EXPECT_EQ(examine_secret(config, {}).state, State::kWarning) << "unisono run would make one";
+  const Finding missing = examine_secret(config, place("127.0.0.1"));
+  EXPECT_EQ(missing.state, State::kProblem);
+  EXPECT_THAT(missing.text, HasSubstr("UNISONO_TLS=on"));
+  EXPECT_THAT(missing.advice, HasSubstr("UNISONO_SECRET_FILE"));
+  config.secret = "0123456789abcdef0123";
+  EXPECT_EQ(examine_secret(config, place("127.0.0.1")).state, State::kOk);
 }
 
 TEST(ExamineSecret, ComesFromTheKeySpaceUnlessItIsGiven) {

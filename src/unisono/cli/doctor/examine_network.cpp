@@ -85,7 +85,7 @@ Findings examine_interfaces(const std::vector<net::Interface>& interfaces, const
   if (!has_loopback) {
     findings.push_back({.state = State::kProblem,
                         .topic = "interface",
-                        .text = "loopback is down: ranks of this node can't meet at 127.0.0.1",
+                        .text = "loopback is down: ranks of this node can't meet",
                         .advice = "ip link set lo up, as root"});
   }
   return findings;
@@ -105,8 +105,8 @@ Route find_route(const Place& place) {
   constexpr std::uint16_t kAnyPort = 9;
   Route route;
   std::string host = anywhere;
-  if (place.assignment) {
-    host = place.assignment->is_on_one_node ? "127.0.0.1" : place.assignment->master_addr;
+  if (place.assignment && !place.assignment->master_addr.empty()) {
+    host = rendezvous::meeting_host(*place.assignment);
     route.to = host;
   }
   try {

@@ -17,7 +17,7 @@ struct Examination {
 /// Ranks that share a machine.
 struct Node {
   std::string name;
-  std::vector<int> ranks;  ///< In order.
+  std::vector<int> ranks;  ///< In order; none where a process alone can't tell its own.
 };
 
 /// A finding, and the ranks that it holds for.

@@ -70,6 +70,17 @@ TEST(Table, ProblemsComeFirstWithWhatToDo) {
   EXPECT_THAT(to_table(report, false), Not(HasSubstr("Linux")));
 }
 
+TEST(Table, AProcessOfUnknownRankIsOnItsNode) {
+  const Report report{.nodes = {{.name = "alpha", .ranks = {}}},
+                      .rows = {{.finding = problem("p"), .ranks = {}}},
+                      .links = {}};
+  EXPECT_EQ(to_table(report, true),
+            "unisono doctor on alpha: 1 problem, no warning\n"
+            "\n"
+            "problem  port  p\n"
+            "               -> end it\n");
+}
+
 TEST(Table, RowsOfAJobSayWhereTheyHold) {
   Report report{.nodes = two_nodes(), .rows = {}, .links = {}};
   const auto place = [&](const std::vector<int>& ranks) {

@@ -113,7 +113,7 @@ std::string describe_nodes(const Report& report) {
                          node.ranks.size() == 1 ? "" : "s",
                          describe_ranks(node.ranks));
   }
-  return n_ranks == 1 ? report.nodes.front().name : nodes;
+  return n_ranks <= 1 ? report.nodes.front().name : nodes;
 }
 
 std::string format_links(const Report& report) {

@@ -1,0 +1,234 @@
+#include "unisono/rendezvous/connect_to_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "unisono/base/config.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/net/address.h"
+#include "unisono/net/interfaces.h"
+#include "unisono/net/port_holder.h"
+#include "unisono/net/socket.h"
+#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/launched_job.h"
+#include "unisono/store/tcp_store.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+bool leads_here(const std::string& host, const std::vector<net::Interface>& interfaces) {
+  const std::vector<net::Address> addresses = net::resolve(host, 0);
+  return std::any_of(addresses.begin(), addresses.end(), [&](const net::Address& address) {
+    return net::is_own_address(interfaces, address);
+  });
+}
+
+// What is odd about the address at which this rank serves the store; empty where nothing is.
+std::string describe_foreign_host(const std::string& host) {
+  try {
+    const std::vector<net::Interface> interfaces = net::interfaces();
+    return leads_here(host, interfaces)
+               ? ""
+               : fmt::format(
+                     "; {} is none of this machine's addresses: {}; as a service's or a translated "
+                     "one it has to lead here",
+                     host,
+                     net::describe(interfaces));
+  } catch (const Error&) {
+    return "";  // What failed is said as the reason.
+  }
+}
+
+// Who listens at the store's port: empty where it is on another machine, or /proc does not tell.
+std::string find_server(const Assignment& assignment) {
+  try {
+    return leads_here(assignment.master_addr, net::interfaces())
+               ? net::find_port_holder(assignment.master_port)
+               : "";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// For who is connected to somebody that says nothing.
+std::string advice_on_silence(const Assignment& assignment) {
+  const std::string server = find_server(assignment);
+  return fmt::format(
+      "; {}: if that is not {}, end it or give the job another port; if it is, it is "
+      "stopped or too busy",
+      server.empty() ? fmt::format("\"ss -tlnp sport = {}\" on its machine names who listens there",
+                                   assignment.master_port)
+                     : server + " listens there",
+      assignment.uses_agent_store ? "the launcher" : "rank 0");
+}
+
+// A name may come later than its users, but who has mistyped it is to hear of it soon.
+constexpr std::chrono::milliseconds kPatienceForAName = std::chrono::seconds(1);
+
+bool leads_nowhere(const std::string& host) {
+  try {
+    return net::resolve(host, 0).empty();
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+// True where the machine says that nobody listens there any more. What of its addresses can't be
+// reached from here, as without IPv6, says nothing.
+bool has_ended(const Assignment& assignment) {
+  constexpr std::chrono::seconds kPatience{1};
+  bool is_refused = false;
+  try {
+    const Deadline deadline = Deadline::after(kPatience);
+    for (const net::Address& address :
+         net::resolve(assignment.master_addr, assignment.master_port)) {
+      const int obstacle = net::find_obstacle(address, deadline);
+      if (obstacle == 0) {
+        return false;
+      }
+      is_refused = is_refused || obstacle == ECONNREFUSED;
+    }
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInterrupted) {
+      throw;
+    }
+    return false;
+  }
+  return is_refused;
+}
+
+bool is_refusal(ErrorCode code) {
+  return code == ErrorCode::kPeerLost || code == ErrorCode::kUnauthenticated ||
+         code == ErrorCode::kIncompatible || code == ErrorCode::kCorruptData;
+}
+
+std::string advice_for(const Assignment& assignment, ErrorCode code) {
+  if (code == ErrorCode::kUnauthenticated) {
+    return "; give all ranks the same secret, or, where another job meets there, another port";
+  }
+  return code == ErrorCode::kCorruptData
+             ? fmt::format(
+                   "; something else may listen there: \"ss -tlnp sport = {}\" on its "
+                   "machine names it",
+                   assignment.master_port)
+             : "";
+}
+
+// What is to be said when the other side does not let this rank in, or is no store.
+Error not_let_in(const Assignment& assignment, const Error& reason) {
+  if (reason.code() == ErrorCode::kPeerLost && has_ended(assignment)) {
+    return lost_store(assignment, reason);
+  }
+  return {reason.code(),
+          fmt::format("rendezvous: rank {} was not let into the store at {}: {}{}",
+                      assignment.rank,
+                      describe_place(assignment),
+                      reason.what(),
+                      advice_for(assignment, reason.code()))};
+}
+
+// Before anything is written there.
+void check_job(const Assignment& assignment, const store::TcpStore& store) {
+  if (const std::string other = describe_other_job(assignment, store); !other.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("rendezvous: rank {} can't meet the others at {}: {}",
+                            assignment.rank,
+                            describe_place(assignment),
+                            other));
+  }
+}
+
+}  // namespace
+
+store::TcpStoreOptions store_options(const Config& config,
+                                     const Assignment& assignment,
+                                     const std::string& secret) {
+  return {.host = assignment.master_addr,
+          .port = assignment.master_port,
+          .secret = secret,
+          .tls = config.tls,
+          .rank = assignment.rank};
+}
+
+std::shared_ptr<store::TcpStore> connect_to_store(const Config& config,
+                                                  const Assignment& assignment,
+                                                  const std::string& secret,
+                                                  Deadline deadline) {
+  const Logger logger(fmt::format("rank {}", assignment.rank), config.log_level);
+  const auto start = Deadline::Clock::now();
+  auto patience = leads_nowhere(assignment.master_addr) ? std::min(config.stall, kPatienceForAName)
+                                                        : config.stall;
+  for (;; patience = std::max(config.stall, patience * 2)) {
+    const Deadline next = earlier(deadline, Deadline::at(start + patience));
+    std::string reason;
+    try {
+      auto store =
+          std::make_shared<store::TcpStore>(store_options(config, assignment, secret), next);
+      check_job(assignment, *store);
+      logger.debug("rendezvous: has reached the store at " + describe_place(assignment));
+      return store;
+    } catch (const store::SilentServer& error) {
+      reason = error.what() + advice_on_silence(assignment);
+    } catch (const Error& error) {
+      if (is_refusal(error.code())) {
+        throw not_let_in(assignment, error);
+      }
+      if (error.code() != ErrorCode::kTimeout) {
+        throw;
+      }
+      reason = error.what();
+    }
+    const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
+    const std::string message =
+        fmt::format("rendezvous: rank {} has tried for {:.1f} s to reach the store at {}{}: {}{}",
+                    assignment.rank,
+                    spent.count(),
+                    describe_place(assignment),
+                    assignment.uses_agent_store ? "" : ", which rank 0 serves",
+                    reason,
+                    serves_store(assignment) ? describe_foreign_host(assignment.master_addr) : "");
+    if (deadline.has_passed()) {
+      throw Error(ErrorCode::kTimeout, message);
+    }
+    logger.warning(message);
+  }
+}
+
+Error lost_store(const Assignment& assignment, const Error& reason) {
+  if (dynamic_cast<const store::LastWords*>(&reason) != nullptr) {
+    return {ErrorCode::kPeerLost,
+            fmt::format("rendezvous: rank {} was turned out of the store at {}: {}",
+                        assignment.rank,
+                        describe_place(assignment),
+                        reason.what())};
+  }
+  const char* server = assignment.uses_agent_store ? "the launcher" : "rank 0";
+  return {ErrorCode::kPeerLost,
+          fmt::format("rendezvous: rank {} has lost the store at {}: {}, which serves it, has "
+                      "ended; see what {} wrote ({})",
+                      assignment.rank,
+                      describe_place(assignment),
+                      server,
+                      server,
+                      reason.what())};
+}
+
+std::string describe_other_job(const Assignment& assignment, const store::TcpStore& store) {
+  return are_different_jobs(assignment.job, store.job())
+             ? fmt::format(
+                   "another job meets there, {}, and this one is {}; give them different "
+                   "MASTER_PORTs",
+                   store.job(),
+                   assignment.job)
+             : "";
+}
+
+}  // namespace unisono::rendezvous

@@ -1,0 +1,173 @@
+#include "unisono/rendezvous/serve_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/config.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/interruption.h"
+#include "unisono/base/log.h"
+#include "unisono/net/address.h"
+#include "unisono/net/interfaces.h"
+#include "unisono/net/socket.h"
+#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/connect_to_store.h"
+#include "unisono/rendezvous/exchange_roster.h"
+#include "unisono/rendezvous/roster.h"
+#include "unisono/store/prefix_store.h"
+#include "unisono/store/store.h"
+#include "unisono/store/tcp_host.h"
+#include "unisono/store/tcp_server.h"
+#include "unisono/store/tcp_store.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+// Not a name that leads to loopback here and elsewhere to this machine, as Debian's for itself.
+bool is_always_loopback(const std::string& host) {
+  const std::optional<net::Address> numeric = net::Address::parse(host, 0);
+  return host == "localhost" || (numeric && numeric->is_loopback());
+}
+
+net::Address store_address(const Assignment& assignment, bool has_secret) {
+  const net::Address address =
+      listen_address(assignment.master_addr, assignment.master_port, has_secret);
+  const bool on_all = assignment.has_many_addresses && !address.is_loopback();
+  return on_all ? net::Address::any(address.family(), address.port()) : address;
+}
+
+std::unique_ptr<store::TcpStoreHost> start_server(const Config& config,
+                                                  const Assignment& assignment,
+                                                  const std::string& secret) {
+  return std::make_unique<store::TcpStoreHost>(
+      store::TcpServerOptions{.address = store_address(assignment, !secret.empty()),
+                              .secret = secret,
+                              .job = assignment.job,
+                              .tls = config.tls,
+                              .notes_turned_away = true,
+                              .logger = Logger("store", config.log_level)});
+}
+
+Error cannot_serve(const Assignment& assignment, const std::string& reason) {
+  return {ErrorCode::kSystem,
+          fmt::format("rendezvous: rank 0 can't serve the store at {}: {}",
+                      describe_place(assignment),
+                      reason)};
+}
+
+std::shared_ptr<store::Store> part_of(std::shared_ptr<store::Store> store,
+                                      const MeetingKeys& keys) {
+  return keys.part.empty() ? std::move(store)
+                           : std::make_shared<store::PrefixStore>(keys.part, std::move(store));
+}
+
+// Another that was started in the same moment may have to come to its store itself first.
+constexpr std::chrono::seconds kPatienceForATwin{2};
+
+// The store at the port that is in use, if a rank 0 of such a job is there: the one that serves it.
+// Null where whoever it was has ended; else throws what is there.
+std::shared_ptr<store::TcpStore> find_store_of_twin(store::TcpStoreOptions options,
+                                                    const Assignment& assignment,
+                                                    Deadline end,
+                                                    const MeetingKeys& keys,
+                                                    const net::PortInUse& in_use) {
+  std::string holder = "another job may use the port";
+  options.if_refused = net::IfRefused::kGiveUp;
+  try {
+    auto store = std::make_shared<store::TcpStore>(options, end);
+    Member self;
+    self.world_size = assignment.world_size;
+    if (const std::string other = describe_other_job(assignment, *store); !other.empty()) {
+      holder = other;
+    } else if (wait_for_twin(*part_of(store, keys), self, end, {.generation = keys.generation})) {
+      return store;
+    }
+  } catch (const Error& error) {
+    // Else it is something else.
+    if (error.code() == ErrorCode::kInterrupted) {
+      throw;
+    }
+    if (error.code() == ErrorCode::kPeerLost && !end.has_passed()) {
+      return nullptr;
+    }
+  }
+  throw cannot_serve(assignment, fmt::format("{}; {}", in_use.what(), holder));
+}
+
+// Nothing where the store is served now.
+std::optional<net::PortInUse> try_to_serve(const Config& config,
+                                           const Assignment& assignment,
+                                           const std::string& secret,
+                                           ServedStore& served) {
+  try {
+    served.host = start_server(config, assignment, secret);
+    return std::nullopt;
+  } catch (const net::PortInUse& in_use) {
+    return in_use;
+  } catch (const Error& error) {
+    // A port that only root may take, or an address that has gone from this machine.
+    if (error.code() != ErrorCode::kSystem) {
+      throw;
+    }
+    throw cannot_serve(assignment, error.what());
+  }
+}
+
+}  // namespace
+
+net::Address listen_address(const std::string& host, std::uint16_t port, bool has_secret) {
+  try {
+    const std::vector<net::Address> addresses = net::resolve(host, port);
+    const net::Address& address = addresses.front();
+    const bool is_meant = address.is_loopback() ? !has_secret || is_always_loopback(host)
+                                                : addresses.size() == 1 &&
+                                                      net::has_address(net::interfaces(), address);
+    const bool is_of_both_families =
+        std::any_of(addresses.begin(), addresses.end(), [&](const net::Address& other) {
+          return other.family() != address.family();
+        });
+    if (is_meant) {
+      return address;
+    }
+    return is_of_both_families ? net::any_of_both_families(port)
+                               : net::Address::any(address.family(), port);
+  } catch (const Error&) {
+    // A name that is not known yet: connecting will say so when its time is up.
+    return net::any_of_both_families(port);
+  }
+}
+
+ServedStore serve_store(const Config& config,
+                        const Assignment& assignment,
+                        const std::string& secret,
+                        Deadline deadline,
+                        const MeetingKeys& keys) {
+  constexpr std::chrono::milliseconds kPause{50};
+  const Deadline end = earlier(deadline, Deadline::after(kPatienceForATwin));
+  ServedStore served;
+  std::optional<net::PortInUse> first;
+  while (const std::optional<net::PortInUse> in_use =
+             try_to_serve(config, assignment, secret, served)) {
+    if (!first) {
+      first = in_use;  // The last one may name who has ended since.
+    }
+    served.of_twin = find_store_of_twin(
+        store_options(config, assignment, secret), assignment, end, keys, *first);
+    if (served.of_twin != nullptr) {
+      break;
+    }
+    interruptible_sleep_until(earlier(end, Deadline::after(kPause)));
+  }
+  return served;
+}
+
+}  // namespace unisono::rendezvous
