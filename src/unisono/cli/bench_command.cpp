@@ -21,9 +21,9 @@
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
 #include "unisono/cli/bench_job.h"
+#include "unisono/cli/bench_json_file.h"
 #include "unisono/cli/bench_operations.h"
 #include "unisono/cli/bench_parse.h"
-#include "unisono/cli/bench_report.h"
 #include "unisono/cli/commands.h"
 #include "unisono/cli/parse.h"
 #include "unisono/engine/native/algorithm_choice.h"
@@ -184,7 +184,9 @@ int bench_command(int argc, char** argv) {
   if (is_in_job) {
     return bench::run_in_job(options);
   }
-  (void)bench::open_json(options.json_path);
+  if (!options.json_path.empty()) {
+    bench::check_json_path(options.json_path);
+  }
   return start_ranks(n_ranks, {argv + 1, static_cast<std::size_t>(argc) - 1});
 }
 

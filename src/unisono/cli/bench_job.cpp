@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
@@ -20,6 +19,7 @@
 #include "unisono/base/config.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/cli/bench_json_file.h"
 #include "unisono/cli/bench_operations.h"
 #include "unisono/cli/bench_report.h"
 #include "unisono/cli/bench_sampling.h"
@@ -151,7 +151,11 @@ class Measurement {
 // Where rank 0 writes; the other ranks have none.
 class Output {
  public:
-  explicit Output(const std::string& json_path) : json_(open_json(json_path)) {}
+  explicit Output(const std::string& json_path) : json_path_(json_path) {
+    if (!json_path_.empty()) {
+      check_json_path(json_path_);
+    }
+  }
 
   void begin(const ProcessGroup& group, int n_nodes, const BenchOptions& options) {
     fmt::print("# {} rank{} on {} node{}, {} memory, {}; times of the slowest rank\n",
@@ -173,13 +177,19 @@ class Output {
   void add(const Result& result) {
     fmt::print("{}\n", table_row(result));
     std::fflush(stdout);
-    if (json_.is_open()) {
-      json_ << json_line(result) << '\n' << std::flush;
+    json_ += json_line(result) + '\n';
+  }
+
+  // Once all is measured: a run that fails leaves the file of an earlier one.
+  void end() {
+    if (!json_path_.empty()) {
+      write_json(json_path_, json_);
     }
   }
 
  private:
-  std::ofstream json_;
+  std::string json_path_;
+  std::string json_;
 };
 
 // True when every result that was checked is right.
@@ -201,6 +211,9 @@ bool measure_all(ProcessGroup& group, const BenchOptions& options, Output* outpu
         output->add(result);
       }
     }
+  }
+  if (output != nullptr) {
+    output->end();
   }
   return is_right;
 }

@@ -2,11 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <fstream>
 #include <string>
-
-#include "unisono/base/error.h"
 
 namespace unisono::cli::bench {
 namespace {
@@ -72,17 +68,6 @@ std::string json_line(const Result& result) {
                      algorithm_bandwidth(result),
                      bus_bandwidth(result),
                      result.n_wrong ? fmt::format("{}", *result.n_wrong) : "null");
-}
-
-std::ofstream open_json(const std::string& path) {
-  std::ofstream json;
-  if (!path.empty()) {
-    json.open(path);
-    if (!json) {
-      throw system_error("bench: cannot write " + path, errno);
-    }
-  }
-  return json;
 }
 
 }  // namespace unisono::cli::bench

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
 
@@ -37,10 +36,5 @@ struct Result {
 
 /// One line of JSON, without a newline. "wrong" is null if nothing was checked.
 [[nodiscard]] std::string json_line(const Result& result);
-
-/// Opens the file for lines of JSON, without what it had; a closed stream for an empty path.
-///
-/// Throws Error(kSystem) if it can't be written.
-[[nodiscard]] std::ofstream open_json(const std::string& path);
 
 }  // namespace unisono::cli::bench
