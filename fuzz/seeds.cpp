@@ -158,7 +158,8 @@ void write_frames(const std::filesystem::path& root) {
                                   .descriptor = operation_tag().descriptor,
                                   .has_finished = true,
                                   .refused = "why",
-                                  .waits = "for whom"}));
+                                  .waits = "for whom",
+                                  .elsewhere = "also"}));
   frame.add("ask", tcp::encode_ask());
   const Corpus connection(root, "connection");
   connection.add("one_receive", join({numbers({1, 12}), first}));
@@ -251,7 +252,8 @@ std::vector<NamedBytes> every_request() {
           {"version", begin(Opcode::kVersion).bytes()},
           {"watch", begin(Opcode::kWatch, "a").bytes()},
           {"unwatch", begin(Opcode::kUnwatch, "a").bytes()},
-          {"set_at_end", begin(Opcode::kSetAtEnd, "k", "value").bytes()}};
+          {"set_at_end", begin(Opcode::kSetAtEnd, "k", "value").bytes()},
+          {"explain", begin(Opcode::kExplain).bytes()}};
 }
 
 // What a connection of the session's target does: its number (with the target's bits), length,
@@ -289,6 +291,11 @@ void write_store(const std::filesystem::path& root) {
     counters = join({counters, begin(Opcode::kAdd, key, 1).bytes()});
   }
   session.add("counters", join({numbers({1}), step(0, counters), step(1, counters)}));
+  const Bytes explain = begin(Opcode::kExplain).bytes();
+  const Bytes set = begin(Opcode::kSet, "k", "text").bytes();
+  const Bytes add = begin(Opcode::kAdd, "k", 1).bytes();
+  session.add("refusal", join({numbers({1}), step(0, join({explain, set, add, get}))}));
+  session.add("last_words", join({numbers({1}), step(0, join({explain, numbers({200})}))}));
   const Bytes barrier = begin(Opcode::kBarrier, "b", 2).bytes();
   session.add("barrier_of_two", join({numbers({1}), step(0, barrier), step(1, barrier)}));
 }

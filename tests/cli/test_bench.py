@@ -131,6 +131,18 @@ class BenchTest(unittest.TestCase):
             self.assertIsNone(json.loads(path.read_text())["wrong"])
             self.assertEqual(done.stdout.split()[-1], "-")
 
+    def test_a_run_that_fails_leaves_the_file_of_an_earlier_one(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "results.jsonl"
+            path.write_text("earlier\n")
+            # The second size is refused, by the ranks, when the first has been measured.
+            sizes = ["--sizes", "8,1M", "--algorithm", "one_shot", "--seconds", "0.01"]
+            done = run("bench", "all_reduce", "-n", "2", *sizes, "--json", str(path))
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("all_reduce", done.stdout)
+            self.assertEqual(path.read_text(), "earlier\n")
+            self.assertEqual(os.listdir(folder), ["results.jsonl"])
+
     def test_a_wrong_command_is_one_line(self):
         for arguments, what in (
             ([], "OP is required"),

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <ostream>
 #include <span>
 #include <string>
@@ -72,6 +73,13 @@ TEST_P(WrongArguments, AreRefusedAndTheGroupGoesOn) {
 }
 
 const std::vector<WrongCall> kWrongCalls{
+    {"all_reduce_of_more_bytes_than_can_be_counted",
+     [](Fixture& f) {
+       Buffer buffer = f.block();
+       buffer.count = std::numeric_limits<std::int64_t>::max() / 2;
+       f.group.all_reduce(buffer);
+     },
+     "all_reduce: in's count is 4611686018427387903, more than any memory has room for"},
     {"reduce_root",
      [](Fixture& f) { f.group.reduce(f.block(), f.block(), {.root = 2}); },
      "reduce: root 2 is outside a world of 2"},

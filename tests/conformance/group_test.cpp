@@ -55,6 +55,7 @@ TEST(Group, ATimeoutNamesTheAbsentRank) {
     const std::shared_future<void> is_over = over.get_future().share();
     std::atomic<int> n_failed = 0;
     const auto errors = errors_of_ranks(world, [&](ProcessGroup& group) {
+      group.barrier();  // So that times run out together.
       if (group.rank() == 1) {
         is_over.wait();
         return;

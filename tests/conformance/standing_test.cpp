@@ -22,6 +22,7 @@ namespace {
 using test::errors_of_ranks;
 using test::one_node;
 using test::run_ranks;
+using test::World;
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::ContainsRegex;
@@ -121,6 +122,146 @@ TEST(Standing, OfARankOfAnotherNodeIsAskedForWhenTimeIsUp) {
   }
 }
 
+// Of a group that the rank which waits is not in.
+TEST(Standing, TellsOfWhatARankDoesInOtherGroups) {
+  for (const std::vector<std::string>& nodes :
+       {std::vector<std::string>{"a", "a", "a"}, {"a", "b", "b"}, {"a", "b", "c"}}) {
+    for (const bool is_message : {false, true}) {
+      std::latch has_timed_out(1);
+      run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+        const auto inner = group.new_group(std::vector{2, 1});
+        float value = 0;
+        const Buffer buffer = as_buffer(std::span(&value, 1));
+        if (group.rank() == 1 && is_message) {
+          inner->recv(buffer, 0);
+        } else if (group.rank() == 1) {
+          inner->broadcast(buffer, {.root = 0});
+        } else if (group.rank() == 2) {
+          has_timed_out.wait();
+          if (is_message) {
+            inner->send(buffer, 1);
+          } else {
+            inner->broadcast(buffer, {.root = 0});
+          }
+        } else {
+          try {
+            group.all_reduce(buffer, {.timeout = kLong});
+            ADD_FAILURE() << "the others took part";
+          } catch (const Error& error) {
+            EXPECT_THAT(
+                error.what(),
+                ContainsRegex(
+                    std::string("rank 1 [(]pid [^)]*[)], which (is running and )?") +
+                    (is_message
+                         ? "waits in recv [(]f32.1., from rank 0 [(]rank 2 of the job[)], "
+                           "tag 0[)]"
+                         : "is in broadcast #1 [(]f32.1., root 0 [(]rank 2 of the job[)][)]") +
+                    " of group 1 [(]ranks 2, 1[)], and has finished all_gather #2"));
+          }
+          has_timed_out.count_down();
+        }
+      });
+    }
+  }
+}
+
+// Groups that have failed stay until the caller destroys them, and may be many.
+TEST(Standing, TellsFirstOfWhatARankStillDoes) {
+  for (const std::vector<std::string>& nodes : {std::vector<std::string>{"a", "a"}, {"a", "b"}}) {
+    run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+      const std::vector<std::vector<int>> lists(13, {0, 1});
+      const auto inner = group.new_groups(lists);
+      float value = 0;
+      const Buffer buffer = as_buffer(std::span(&value, 1));
+      if (group.rank() == 1) {
+        for (std::size_t n = 0; n + 1 < inner.size(); ++n) {
+          EXPECT_THROW(inner[n]->all_reduce(buffer, {.timeout = std::chrono::milliseconds(1)}),
+                       Error);
+        }
+      }
+      group.barrier();
+      if (group.rank() == 1) {
+        inner.back()->all_reduce(buffer);
+        return;
+      }
+      try {
+        group.all_reduce(buffer, {.timeout = kLong});
+        ADD_FAILURE() << "rank 1 took part";
+      } catch (const Error& error) {
+        EXPECT_THAT(
+            error.what(),
+            ContainsRegex("which (is running and )?is in all_reduce #1 [(]f32.1., sum[)] of "
+                          "group 13 [(]ranks 0, 1[)], and gave up in all_reduce #1 .*[)], "
+                          "and has calls in [0-9]+ more groups, and has finished"));
+      }
+      inner.back()->all_reduce(buffer);
+    });
+  }
+}
+
+// Its process lives on in other groups, and had no connection over which it could say goodbye.
+TEST(Standing, TellsOfARankOfAnotherNodeThatLeftTheGroup) {
+  for (const bool is_message : {false, true}) {
+    std::latch has_timed_out(1);
+    run_ranks({.nodes = {"a", "b"}}, [&](ProcessGroup& group) {
+      const auto inner = group.new_group(std::vector{0, 1});
+      if (group.rank() == 1) {
+        inner->destroy();
+        has_timed_out.wait();
+        return;
+      }
+      float value = 0;
+      const Buffer buffer = as_buffer(std::span(&value, 1));
+      try {
+        if (is_message) {
+          inner->recv(buffer, 1, {.timeout = kLong});
+        } else {
+          inner->all_reduce(buffer, {.timeout = kLong});
+        }
+        ADD_FAILURE() << "rank 1 took part";
+      } catch (const Error& error) {
+        EXPECT_THAT(error.what(),
+                    ContainsRegex("timed out waiting for rank 1 [(]pid [^)]*[)], which is running, "
+                                  "but has left this group"));
+      }
+      has_timed_out.count_down();
+    });
+  }
+}
+
+// A rank that waits has to ask, or dials it.
+TEST(Standing, OfARankOfAnotherNodeThatLeftTheGroupEndsTheWait) {
+  for (const int leaver : {0, 1}) {
+    for (const bool is_message : {false, true}) {
+      std::latch has_failed(1);
+      const World world{.nodes = {"a", "b"}, .environment = {{"UNISONO_STALL_SECONDS", "0.3"}}};
+      run_ranks(world, [&](ProcessGroup& group) {
+        const auto inner = group.new_group(std::vector{0, 1});
+        if (group.rank() == leaver) {
+          inner->destroy();
+          has_failed.wait();
+          return;
+        }
+        float value = 0;
+        try {
+          if (is_message) {
+            inner->recv(as_buffer(std::span(&value, 1)), leaver);
+          } else {
+            inner->barrier();
+          }
+          ADD_FAILURE() << "rank " << leaver << " took part";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
+          EXPECT_THAT(error.what(),
+                      AnyOf(HasSubstr("left the group, but this operation still needs it"),
+                            HasSubstr("has left the group, or is gone: it ended the connection")));
+        }
+        has_failed.count_down();
+      });
+    }
+  }
+}
+
 // Nobody has a connection over which it could say goodbye.
 TEST(Standing, OfARankThatLeftBeforeTheFirstCallIsNotSaidThatItDied) {
   for (const int leaver : {0, 1}) {
@@ -139,6 +280,7 @@ TEST(Standing, OfARankThatLeftBeforeTheFirstCallIsNotSaidThatItDied) {
       });
       EXPECT_THAT(errors[1 - static_cast<std::size_t>(leaver)],
                   AnyOf(HasSubstr("has left the group, or is gone: nobody listens at"),
+                        HasSubstr("has left the group, or is gone: it ended the connection"),
                         HasSubstr("it is about to leave the group, or is gone"),
                         HasSubstr("left the group, but this operation still needs it")));
     }

@@ -1,6 +1,6 @@
 // A rank of the tests of stall reports: rank 1 does something else while the others wait for it, as
 // the argument says, in an all_reduce or for a message. Or rank 0 waits for a message that nobody
-// sends while the others wait for it.
+// sends while the others wait for it. Or the two ranks call two groups in opposite order.
 
 #include <unistd.h>
 
@@ -37,6 +37,21 @@ void lock_up(unisono::ProcessGroup& group, const unisono::Buffer& buffer) {
   }
 }
 
+// After the error it stays, so that the other rank can ask what it does.
+void cross_over(unisono::ProcessGroup& group, const unisono::Buffer& buffer) {
+  const std::vector<int> ranks{0, 1};
+  const auto first = group.new_group(ranks);
+  const auto second = group.new_group(ranks);
+  try {
+    (group.rank() == 0 ? first : second)->all_reduce(buffer);
+  } catch (const std::exception& error) {
+    std::printf("%s\n", error.what());
+    std::fflush(stdout);
+    sit_in_the_program();
+    throw;
+  }
+}
+
 void let_wait(unisono::ProcessGroup& group, const unisono::Buffer& buffer, const std::string& how) {
   if (group.rank() == 1) {
     std::puts("sitting");
@@ -64,6 +79,8 @@ int main(int argc, char** argv) {
     group->all_reduce(buffer);
     if (how == "deadlock") {
       lock_up(*group, buffer);
+    } else if (how == "crossed") {
+      cross_over(*group, buffer);
     } else {
       let_wait(*group, buffer, how);
     }

@@ -148,6 +148,34 @@ TEST(Deadlocked, ReportsNameTheReceiveAndWhatCameInstead) {
   }
 }
 
+// Each waits in a group of its own for the other.
+TEST(Crossed, BothReportsAndBothTimeoutsNameTheOthersCallAndGroup) {
+  for (const std::vector<std::string>& nodes :
+       {std::vector<std::string>{}, std::vector<std::string>{"a", "b"}}) {
+    Job job({.world_size = 2,
+             .mode = {"crossed"},
+             .nodes = nodes,
+             .variables = {{"UNISONO_STALL_SECONDS", "0.5"}, {"UNISONO_TIMEOUT_SECONDS", "3"}}});
+    job.start_all();
+    EXPECT_TRUE(job.processes().wait_for_output(0, "timed out waiting for"));
+    EXPECT_TRUE(job.processes().wait_for_output(1, "timed out waiting for"));
+    job.processes().close_stdin(0);
+    job.processes().close_stdin(1);
+    const std::vector<ProcessResult> results = job.processes().finish();
+    for (const std::size_t rank : {0U, 1U}) {
+      const std::string late = "rank " + std::to_string(1 - rank) + " [(]pid [^)]*[)]";
+      const std::string call = " in all_reduce #1 [(]f32.8., sum[)] of group " +
+                               std::to_string(2 - rank) + " [(]ranks 0, 1[)]";
+      EXPECT_THAT(results[rank].err,
+                  ContainsRegex(late + (nodes.empty() ? "" : " is running and") + " is" + call));
+      // It may have given up a moment before.
+      EXPECT_THAT(results[rank].out,
+                  ContainsRegex("timed out waiting for " + late + ", which .*(is|gave up)" + call +
+                                ", and has called no collective operation of this group yet"));
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Waits,
                          Stalled,
                          ::testing::Values(Wait{"Operation", "all_reduce", {}},

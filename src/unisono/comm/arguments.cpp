@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,7 @@
 #include "unisono/comm/links.h"
 #include "unisono/comm/refused_call.h"
 #include "unisono/engine/operation.h"
+#include "unisono/transport/describe.h"
 
 namespace unisono::comm {
 namespace {
@@ -63,6 +65,10 @@ RefusedCall Arguments::invalid(const std::string& problem) const {
                        problem);
 }
 
+std::string Arguments::name_of(int rank) const {
+  return transport::describe_rank(rank, links_.job_ranks());
+}
+
 void Arguments::check_operation(const engine::Operation& operation) const {
   try {
     links_.engine().check(operation);
@@ -80,6 +86,11 @@ void Arguments::check_buffer(const Buffer& buffer, ArgumentName name) const {
   }
   if (static_cast<int>(buffer.dtype) >= kDTypeCount) {
     throw invalid(fmt::format("{}'s dtype is none", name.text()));
+  }
+  if (buffer.count >
+      std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(size_of(buffer.dtype))) {
+    throw invalid(fmt::format(
+        "{}'s count is {}, more than any memory has room for", name.text(), buffer.count));
   }
   if (buffer.device.type != DeviceType::kCpu) {
     throw invalid(fmt::format("{} is on a CUDA device; copy it to the CPU first", name.text()));
@@ -128,7 +139,8 @@ void Arguments::check_counts(std::span<const std::int64_t> counts) const {
   }
   for (std::size_t rank = 0; rank < counts.size(); ++rank) {
     if (counts[rank] < 0) {
-      throw invalid(fmt::format("the count of rank {} is {}", rank, counts[rank]));
+      throw invalid(
+          fmt::format("the count of rank {} is {}", name_of(static_cast<int>(rank)), counts[rank]));
     }
   }
 }
@@ -147,14 +159,15 @@ void Arguments::check_list_counts(std::span<const Buffer> list,
 
 void Arguments::check_absent(const Buffer& buffer, const char* name) const {
   if (buffer.count != 0) {
-    throw invalid(fmt::format("{} is for the root alone; pass Buffer() on rank {}", name, rank_));
+    throw invalid(
+        fmt::format("{} is for the root alone; pass Buffer() on rank {}", name, name_of(rank_)));
   }
 }
 
 void Arguments::check_absent(std::span<const Buffer> list, const char* name) const {
   if (!list.empty()) {
-    throw invalid(
-        fmt::format("{} is for the root alone; pass an empty list on rank {}", name, rank_));
+    throw invalid(fmt::format(
+        "{} is for the root alone; pass an empty list on rank {}", name, name_of(rank_)));
   }
 }
 
@@ -176,8 +189,11 @@ std::vector<Buffer> Arguments::blocks_of(const Buffer& whole,
   for (std::size_t rank = 0; rank < world_size; ++rank) {
     const std::int64_t count = counts.empty() ? whole.count / world_size_ : counts[rank];
     if (count > whole.count - begin) {
-      throw invalid(fmt::format(
-          "{} has {} elements, and the count of rank {} is {}", name, whole.count, rank, count));
+      throw invalid(fmt::format("{} has {} elements, and the count of rank {} is {}",
+                                name,
+                                whole.count,
+                                name_of(static_cast<int>(rank)),
+                                count));
     }
     blocks[rank].data = static_cast<std::byte*>(whole.data) +
                         begin * static_cast<std::int64_t>(size_of(whole.dtype));

@@ -94,6 +94,9 @@ class Arguments {
   [[nodiscard]] int world_size() const { return world_size_; }
 
  private:
+  // As the caller numbers it, and as the job does.
+  [[nodiscard]] std::string name_of(int rank) const;
+
   Links& links_;
   const char* operation_;
   const std::string& label_;

@@ -147,7 +147,7 @@ void Group::start_progress() {
   }
   progress_thread_ = start_thread(
       "unisono-group",
-      fmt::format("rank {} can't start its progress thread", links_->topology().rank()),
+      fmt::format("rank {} can't start its progress thread", links_->roster().self().rank),
       [this] { make_progress(); });
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,9 @@ constexpr std::uint32_t kFarthestNumber = 1 << 16;
 
 // Of one group that is yet to be made; a peer has one or two things to say of it.
 constexpr std::size_t kMaxEvents = 4096;
+
+// Who waits for a rank that has left asks for it within seconds.
+constexpr std::size_t kMaxEnded = 1024;
 
 }  // namespace
 
@@ -69,6 +73,21 @@ void GroupRegistry::remove(std::uint32_t number) {
     groups_.erase(group);
   }
   expected_.erase(number);
+}
+
+void GroupRegistry::end(std::uint32_t number, std::set<int> met) {
+  remove(number);
+  const MutexLock lock(mutex_);
+  ended_.insert_or_assign(number, std::move(met));
+  if (ended_.size() > kMaxEnded) {
+    ended_.erase(ended_.begin());
+  }
+}
+
+bool GroupRegistry::has_left_unmet(std::uint32_t number, int job_rank) const {
+  const MutexLock lock(mutex_);
+  const auto ended = ended_.find(number);
+  return ended != ended_.end() && !ended->second.contains(job_rank);
 }
 
 void GroupRegistry::notify(std::uint32_t number, Event event) {

@@ -32,6 +32,14 @@ class GroupRegistry {
   void add(std::uint32_t number, const std::shared_ptr<Links>& links) UNISONO_EXCLUDES(mutex_);
   void remove(std::uint32_t number) UNISONO_EXCLUDES(mutex_);
 
+  /// This rank has left the group, in which it had connections with these ranks of the job.
+  void end(std::uint32_t number, std::set<int> met) UNISONO_EXCLUDES(mutex_);
+
+  /// Whether this rank has left the group without ever a connection with `job_rank` in it: nothing
+  /// of it is on its way there. False of what it left long ago.
+  [[nodiscard]] bool has_left_unmet(std::uint32_t number, int job_rank) const
+      UNISONO_EXCLUDES(mutex_);
+
   using Event = std::function<void(Links&)>;
 
   /// Calls `event` for the group, now or when it is made; not at all if it has ended.
@@ -51,6 +59,8 @@ class GroupRegistry {
   std::map<std::uint32_t, std::shared_ptr<Links>> groups_ UNISONO_GUARDED_BY(mutex_);
   // Events for groups to come. The world is expected from the start.
   std::map<std::uint32_t, std::vector<Event>> expected_ UNISONO_GUARDED_BY(mutex_){{0, {}}};
+  // The latest, with the ranks that this one had connections with.
+  std::map<std::uint32_t, std::set<int>> ended_ UNISONO_GUARDED_BY(mutex_);
 };
 
 }  // namespace unisono::comm

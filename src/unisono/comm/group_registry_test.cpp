@@ -60,5 +60,21 @@ TEST(GroupRegistry, AGroupThatEndedHearsNothing) {
   EXPECT_THAT(heard, IsEmpty());
 }
 
+TEST(GroupRegistry, TellsAGroupThatItLeftFromOneThatItHasNotMadeYet) {
+  constexpr std::uint32_t kNumber = 1;
+  constexpr int kStranger = 3;
+  GroupRegistry registry;
+  EXPECT_FALSE(registry.has_left_unmet(kNumber, kStranger));
+  registry.expect(kNumber, 2);
+  EXPECT_FALSE(registry.has_left_unmet(kNumber, kStranger));
+  registry.add(kNumber, make_links());
+  EXPECT_FALSE(registry.has_left_unmet(kNumber, kStranger));
+  registry.end(kNumber, {4});
+  EXPECT_TRUE(registry.has_left_unmet(kNumber, kStranger));
+  EXPECT_FALSE(registry.has_left_unmet(kNumber, 4));
+  registry.remove(kNumber + 1);
+  EXPECT_FALSE(registry.has_left_unmet(kNumber + 1, kStranger));
+}
+
 }  // namespace
 }  // namespace unisono::comm

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -24,6 +25,7 @@
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/transport/describe.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/tcp/frame.h"
 #include "unisono/transport/tcp/mesh.h"
 
@@ -39,6 +41,8 @@ constexpr std::chrono::milliseconds kShortTimeout{100};
 // Where all are late, the first of them say enough.
 constexpr std::size_t kMaxRanks = 4;
 
+constexpr const char* kHasLeft = "is running, but has left this group";
+
 void name_thread() {
   ::pthread_setname_np(::pthread_self(), "unisono-inquiry");
 }
@@ -46,11 +50,16 @@ void name_thread() {
 }  // namespace
 
 Inquirer::Inquirer(std::vector<tcp::MeshMember> members,
+                   std::function<bool(int rank)> is_on_node,
+                   std::function<void(int rank)> note_departure,
                    std::string secret,
                    net::HelloInfo mine,
                    std::string prefix,
                    Logger logger)
     : members_(std::move(members)),
+      job_ranks_(transport::where_they_differ(tcp::job_ranks_of(members_))),
+      is_on_node_(std::move(is_on_node)),
+      note_departure_(std::move(note_departure)),
       secret_(std::move(secret)),
       mine_(std::move(mine)),
       prefix_(std::move(prefix)),
@@ -73,7 +82,10 @@ void Inquirer::ask(int rank) noexcept {
     ranks_.push_back(rank);
     changed_.notify_all();
   } catch (const std::exception& error) {
-    logger_.debug(fmt::format("{} can't ask rank {}: {}", prefix_, rank, error.what()));
+    logger_.debug(fmt::format("{} can't ask {}: {}",
+                              prefix_,
+                              members_[static_cast<std::size_t>(rank)].name,
+                              error.what()));
   }
 }
 
@@ -105,7 +117,10 @@ void Inquirer::work_off() {
       rank = ranks_.front();
     }
     const std::string& name = members_[static_cast<std::size_t>(rank)].name;
-    logger_.warning(fmt::format("{} {} {}", prefix_, name, inquire(rank, kAnswerTimeout)));
+    const std::string does = inquire(rank, kAnswerTimeout);
+    if (!does.empty()) {
+      logger_.warning(fmt::format("{} {} {}", prefix_, name, does));
+    }
     const MutexLock lock(mutex_);
     std::erase(ranks_, rank);
   }
@@ -131,33 +146,62 @@ std::map<int, std::string> Inquirer::hear(std::span<const int> ranks) {
   return answers;
 }
 
-// What follows the rank's name.
+// What follows the rank's name; "" for nothing.
 std::string Inquirer::inquire(int rank, std::chrono::milliseconds timeout) {
   const tcp::MeshMember& member = members_[static_cast<std::size_t>(rank)];
   const Deadline deadline = Deadline::after(timeout);
+  bool has_met = false;
   try {
-    if (net::is_refused(member.address, deadline)) {
+    if (!is_on_node_(rank) && net::is_refused(member.address, deadline)) {
       return "has left, or is gone";
     }
     const Fd socket = net::connect_tcp(member.address, deadline);
     (void)net::connect_hello(socket.get(), secret_, mine_, deadline);
+    has_met = true;
     tcp::FrameBytes bytes{};
     net::read_exact(socket.get(), bytes, deadline, member.name);
     const std::optional<tcp::Frame> frame = tcp::decode(bytes);
     if (frame && frame->kind == tcp::FrameKind::kStanding) {
       std::vector<std::byte> texts(frame->n_bytes);
       net::read_exact(socket.get(), texts, deadline, member.name);
-      const std::string does = transport::describe(tcp::decode_standing(*frame, texts));
-      const MutexLock lock(mutex_);
-      last_answers_.insert_or_assign(rank, does);
-      return fmt::format("is running and {}", does);
+      return describe_answer(rank, tcp::decode_standing(*frame, texts));
+    }
+    if (is_on_node_(rank)) {
+      return "";
+    }
+    if (frame && frame->kind == tcp::FrameKind::kBye) {
+      note_departure_(rank);
+      return kHasLeft;
     }
     return "is about to give up, or to leave";
   } catch (const Error& error) {
+    if (is_on_node_(rank)) {
+      return describe_silence_here(rank);
+    }
+    // Its watcher knows this group no more.
+    if (has_met && error.code() == ErrorCode::kPeerLost) {
+      return kHasLeft;
+    }
     return error.code() == ErrorCode::kTimeout
                ? describe_silence(rank, timeout)
                : fmt::format("can't be asked what it does: {}", error.what());
   }
+}
+
+std::string Inquirer::describe_answer(int rank, const transport::Standing& standing) {
+  const bool is_here = is_on_node_(rank);
+  const std::string does = is_here ? standing.elsewhere : transport::describe(standing, job_ranks_);
+  const MutexLock lock(mutex_);
+  last_answers_.insert_or_assign(rank, does);
+  return is_here ? does : fmt::format("is running and {}", does);
+}
+
+std::string Inquirer::describe_silence_here(int rank) {
+  const MutexLock lock(mutex_);
+  const auto before = last_answers_.find(rank);
+  return before == last_answers_.end() || before->second.empty()
+             ? ""
+             : fmt::format("as it said before, {}", before->second);
 }
 
 std::string Inquirer::describe_silence(int rank, std::chrono::milliseconds timeout) {

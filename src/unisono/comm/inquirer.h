@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/net/hello.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::comm {
@@ -17,12 +19,17 @@ namespace unisono::comm {
 /// What the hello of an inquiry says it is for.
 inline constexpr const char* kInquiryPurpose = "inquiry";
 
-/// Asks ranks of other nodes where they are in a group's operations: their watchers answer,
-/// whatever the rank itself does. Thread-safe.
+/// Asks ranks where they are in a group's operations, and in those of their other groups: their
+/// watchers answer, whatever the rank itself does. Of a rank of this node only the latter is asked:
+/// the rest the board tells. Thread-safe.
 class Inquirer {
  public:
-  /// `members[r]` is rank r of the group. `secret` and `mine` are for the hello.
+  /// `members[r]` is rank r of the group, and `is_on_node(r)` whether it is of this node.
+  /// `note_departure` hears, on any thread, of a rank of another node that has left, and of which
+  /// nothing is on its way here. `secret` and `mine` are for the hello.
   Inquirer(std::vector<tcp::MeshMember> members,
+           std::function<bool(int rank)> is_on_node,
+           std::function<void(int rank)> note_departure,
            std::string secret,
            net::HelloInfo mine,
            std::string prefix,
@@ -41,7 +48,8 @@ class Inquirer {
   void ask(int rank) noexcept UNISONO_EXCLUDES(mutex_);
 
   /// Asks the first few of `ranks`, all at once, and waits for 0.1 s at most. What each does, in a
-  /// phrase that follows its name; of one that does not answer, what it has said before, too.
+  /// phrase that follows its name; of one that does not answer, what it has said before, too. Of a
+  /// rank of this node: a Standing's `elsewhere`.
   [[nodiscard]] std::map<int, std::string> hear(std::span<const int> ranks)
       UNISONO_EXCLUDES(mutex_);
 
@@ -52,10 +60,16 @@ class Inquirer {
   void work_off() UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] std::string inquire(int rank, std::chrono::milliseconds timeout)
       UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] std::string describe_answer(int rank, const transport::Standing& standing)
+      UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] std::string describe_silence_here(int rank) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] std::string describe_silence(int rank, std::chrono::milliseconds timeout)
       UNISONO_EXCLUDES(mutex_);
 
   std::vector<tcp::MeshMember> members_;
+  std::vector<int> job_ranks_;
+  std::function<bool(int rank)> is_on_node_;
+  std::function<void(int rank)> note_departure_;
   std::string secret_;
   net::HelloInfo mine_;
   std::string prefix_;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,11 +31,13 @@
 #include "unisono/net/socket.h"
 #include "unisono/net/unix_socket.h"
 #include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/connect_to_store.h"
 #include "unisono/rendezvous/data_listener.h"
 #include "unisono/rendezvous/exchange_roster.h"
 #include "unisono/rendezvous/meet.h"
 #include "unisono/rendezvous/node_id.h"
 #include "unisono/rendezvous/roster.h"
+#include "unisono/transport/relayed_error.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/asymmetric_fence.h"
 #include "unisono/transport/shm/board.h"
@@ -119,17 +122,9 @@ auto prepare(const JobOptions& options, rendezvous::Meeting& meeting, const Make
   }
 }
 
-// Else the program brings a store.
-bool has_place(const rendezvous::Assignment& assignment) {
-  return !assignment.master_addr.empty();
-}
-
-bool are_variables(const rendezvous::Assignment& assignment) {
-  return has_place(assignment) && assignment.place_source.empty();
-}
-
+// Nothing where the program brings a store.
 std::string place_of(const rendezvous::Assignment& assignment) {
-  return has_place(assignment) ? rendezvous::describe_place(assignment) : "";
+  return assignment.master_addr.empty() ? "" : rendezvous::describe_place(assignment);
 }
 
 rendezvous::Roster exchange_roster(const JobOptions& options,
@@ -142,7 +137,7 @@ rendezvous::Roster exchange_roster(const JobOptions& options,
                                          options.deadline,
                                          {.generation = options.generation,
                                           .place = place_of(meeting.assignment),
-                                          .names_variables = are_variables(meeting.assignment),
+                                          .from_variables = meeting.assignment.from_variables,
                                           .stall = options.config.stall,
                                           .logger = rank_logger(options)});
     } catch (const Error& error) {
@@ -262,9 +257,27 @@ std::shared_ptr<Links> Job::make_world() {
                      .offsets = std::vector<std::int64_t>(static_cast<std::size_t>(n_local))});
 }
 
+// Where the system has nothing left for a group, says which it was.
+std::shared_ptr<Links> Job::make_links(GroupSetup setup) {
+  const std::uint32_t number = setup.number;
+  try {
+    return std::make_shared<Links>(*this, std::move(setup));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kSystem) {
+      throw;
+    }
+    throw Error(
+        error.code(),
+        fmt::format("rank {} can't make {}: {}",
+                    roster_.rank,
+                    number == 0 ? "the group of all ranks" : fmt::format("group {}", number),
+                    error.what()));
+  }
+}
+
 std::shared_ptr<Links> Job::make_group(GroupSetup setup) {
   const std::uint32_t number = setup.number;
-  auto links = std::make_shared<Links>(*this, std::move(setup));
+  const std::shared_ptr<Links> links = make_links(std::move(setup));
   {
     const MutexLock lock(mutex_);
     ++n_groups_;
@@ -305,6 +318,12 @@ void Job::ask_for_stacks(int job_rank) const noexcept {
   }
 }
 
+bool Job::is_news(const Error& failure) {
+  const MutexLock lock(mutex_);
+  return known_failures_.emplace(failure.code(), std::string(transport::root_rank(failure.what())))
+      .second;
+}
+
 std::int64_t Job::reserve_board(int local_world_size) {
   const MutexLock lock(mutex_);
   free_boards();
@@ -328,8 +347,8 @@ void Job::free_boards() {
   });
 }
 
-void Job::end_group(std::uint32_t number, bool has_others) noexcept {
-  groups_.remove(number);
+void Job::end_group(std::uint32_t number, std::set<int> met, bool has_others) noexcept {
+  groups_.end(number, std::move(met));
   bool is_last = false;
   {
     const MutexLock lock(mutex_);

@@ -6,11 +6,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/link_costs.h"
 #include "unisono/base/log.h"
@@ -102,6 +105,10 @@ class Job {
   /// Shows where this rank's threads are.
   [[nodiscard]] StackShow& stacks() { return *stacks_; }
 
+  /// Whether no group has asked this before of a failure with the same cause: a rank that gave up,
+  /// for reasons of the same kind, may have done so in all its groups.
+  [[nodiscard]] bool is_news(const Error& failure) UNISONO_EXCLUDES(mutex_);
+
   /// Memory for a group's board, zeroed.
   [[nodiscard]] std::int64_t reserve_board(int local_world_size) UNISONO_EXCLUDES(mutex_);
 
@@ -110,9 +117,11 @@ class Job {
 
   /// The group's part of the job is over. With the last one the job ends: `has_others` says that
   /// ranks of other nodes may still look for the reason of a failure.
-  void end_group(std::uint32_t number, bool has_others) noexcept UNISONO_EXCLUDES(mutex_);
+  void end_group(std::uint32_t number, std::set<int> met, bool has_others) noexcept
+      UNISONO_EXCLUDES(mutex_);
 
  private:
+  [[nodiscard]] std::shared_ptr<Links> make_links(GroupSetup setup);
   void free_boards() UNISONO_REQUIRES(mutex_);
   void leave(bool has_others) noexcept;
 
@@ -138,6 +147,7 @@ class Job {
   mutable Mutex mutex_;
   int n_groups_ UNISONO_GUARDED_BY(mutex_) = 0;
   std::vector<RetiredBoard> retired_ UNISONO_GUARDED_BY(mutex_);
+  std::set<std::pair<ErrorCode, std::string>> known_failures_ UNISONO_GUARDED_BY(mutex_);
 };
 
 }  // namespace unisono::comm

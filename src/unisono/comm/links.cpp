@@ -10,6 +10,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,7 +20,6 @@
 #include "unisono/base/cores.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/base/log.h"
 #include "unisono/comm/inquirer.h"
 #include "unisono/comm/job.h"
@@ -27,13 +27,9 @@
 #include "unisono/comm/refused_call.h"
 #include "unisono/engine/native/native_engine.h"
 #include "unisono/net/address.h"
-#include "unisono/net/io.h"
 #include "unisono/rendezvous/meet.h"
 #include "unisono/rendezvous/roster.h"
-#include "unisono/transport/descriptor.h"
-#include "unisono/transport/relayed_error.h"
 #include "unisono/transport/shm/board.h"
-#include "unisono/transport/tcp/farewell.h"
 #include "unisono/transport/tcp/frame.h"
 #include "unisono/transport/tcp/mesh.h"
 
@@ -173,28 +169,37 @@ Links::Links(Job& job, GroupSetup setup)
             {.job = setup_.roster.job,
              .purpose = tcp::kDataPurpose,
              .rank = setup_.roster.self().rank,
-             .group = setup_.number}),
+             .group = setup_.number},
+            topology_.n_nodes() > 1),
       mailbox_(make_mailbox(job, topology_, setup_)),
       message_mesh_(mesh_members(setup_.roster),
                     job.meeting().secret,
                     {.job = setup_.roster.job,
                      .purpose = tcp::kMessagePurpose,
                      .rank = setup_.roster.self().rank,
-                     .group = setup_.number}),
-      inquirer_(mesh_members(setup_.roster),
-                job.meeting().secret,
-                {.job = setup_.roster.job,
-                 .purpose = kInquiryPurpose,
-                 .rank = setup_.roster.self().rank,
-                 .group = setup_.number},
-                prefix_of(job, setup_),
-                job.logger()),
+                     .group = setup_.number},
+                    topology_.n_nodes() > 1),
+      inquirer_(
+          mesh_members(setup_.roster),
+          [this](int rank) { return topology_.node_of(rank) == topology_.node(); },
+          [this](int rank) {
+            ranks_.note_departure(rank);
+            wake();
+          },
+          job.meeting().secret,
+          {.job = setup_.roster.job,
+           .purpose = kInquiryPurpose,
+           .rank = setup_.roster.self().rank,
+           .group = setup_.number},
+          prefix_of(job, setup_),
+          job.logger()),
       ranks_(setup_.roster,
              prefix_of(job, setup_),
              job.logger(),
              {.look = [this](int rank) { return board_.standing(topology_.local_rank_of(rank)); },
               .ask = [this](int rank) { ask(rank); },
-              .hear = [this](std::span<const int> ranks) { return inquirer_.hear(ranks); }}),
+              .hear = [this](std::span<const int> ranks) { return inquirer_.hear(ranks); },
+              .is_news = [&job](const Error& failure) { return job.is_news(failure); }}),
       side_store_([&job] { return job.meeting().connect_again(kSideStoreTimeout); }),
       failures_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
       whereabouts_(side_store_,
@@ -238,11 +243,10 @@ void Links::wake() const {
 }
 
 void Links::ask(int rank) noexcept {
-  const auto job_rank = setup_.roster.members[static_cast<std::size_t>(rank)].rank;
-  if (topology_.node_of(rank) != topology_.node()) {
-    inquirer_.ask(rank);
-  } else if (ranks_.logger().is_enabled(LogLevel::kDebug)) {
-    job_.ask_for_stacks(job_rank);
+  inquirer_.ask(rank);
+  const bool is_on_node = topology_.node_of(rank) == topology_.node();
+  if (is_on_node && ranks_.logger().is_enabled(LogLevel::kDebug)) {
+    job_.ask_for_stacks(setup_.roster.members[static_cast<std::size_t>(rank)].rank);
   }
 }
 
@@ -315,13 +319,19 @@ void Links::leave() noexcept {
   messenger_->finish();
   const bool has_failed = failure_.is_set();
   if (has_failed) {
-    fail(failure_.error());
+    const Error error = failure_.error();
+    // Ranks that end without a goodbye are not worth a word to one that needs them no more.
+    if (!has_told_ && error.code() != ErrorCode::kPeerLost) {
+      ranks_.report_unheard(error);
+    }
+    fail(error);
   }
   engine_->leave();
   messenger_->leave();
   if (!has_failed) {
     job_.tell_peers(setup_.roster, [&] { return tcp::encode_bye(setup_.number); });
   }
+  std::set<int> met = met_ranks();
   mesh_.close();
   message_mesh_.close();
   side_store_.give_up();
@@ -332,77 +342,17 @@ void Links::leave() noexcept {
     job_.retire_board({.offset = setup_.offsets[static_cast<std::size_t>(board_.local_rank())],
                        .local_world_size = board_.local_world_size()});
   }
-  job_.end_group(setup_.number, has_failed && topology_.n_nodes() > 1);
+  job_.end_group(setup_.number, std::move(met), has_failed && topology_.n_nodes() > 1);
 }
 
-int Links::rank_of(int job_rank) const {
-  const auto found = std::find_if(
-      setup_.roster.members.begin(),
-      setup_.roster.members.end(),
-      [job_rank](const rendezvous::Member& member) { return member.rank == job_rank; });
-  return found == setup_.roster.members.end()
-             ? -1
-             : static_cast<int>(found - setup_.roster.members.begin());
-}
-
-void Links::note_departure(int job_rank) {
-  if (const int rank = rank_of(job_rank); rank >= 0) {
-    ranks_.note_departure(rank);
-    wake();
-  }
-}
-
-void Links::note_abort(int job_rank, const Error& reason) {
-  if (const int rank = rank_of(job_rank); rank >= 0) {
-    const Error known = transport::relayed(ranks_.describe(rank), reason);
-    failure_.set({known.code(), fmt::format("{} {}", ranks_.prefix(), known.what())});
-  }
-}
-
-void Links::note_death(int job_rank) {
-  const int rank = rank_of(job_rank);
-  if (rank < 0 || ranks_.find_departed(std::span(&rank, 1))) {
-    return;
-  }
-  note_failure(job_rank,
-               ErrorCode::kPeerLost,
-               "is gone: its process ended without leaving the group (killed, or crashed)");
-}
-
-void Links::note_failure(int job_rank, ErrorCode code, const std::string& what) {
-  if (const int rank = rank_of(job_rank); rank >= 0) {
-    failure_.set({code, fmt::format("{} {} {}", ranks_.prefix(), ranks_.describe(rank), what)});
-  }
-}
-
-void Links::deliver(const net::HelloInfo& visitor, Fd socket) {
-  if (visitor.purpose == kInquiryPurpose) {
-    const transport::Standing standing = board_.standing(board_.local_rank());
-    (void)net::write_some(socket.get(), tcp::encode_standing(standing));
-    job_.stacks().show(visitor.rank);
-    return;
-  }
-  if (visitor.purpose == kNoticePurpose) {
-    if (const std::optional<Error> reason = read_notice(socket.get())) {
-      note_abort(visitor.rank, *reason);
+std::set<int> Links::met_ranks() const {
+  std::set<int> met;
+  for (int rank = 0; rank < topology_.world_size(); ++rank) {
+    if (mesh_.find(rank) != nullptr || message_mesh_.find(rank) != nullptr) {
+      met.insert(setup_.roster.members[static_cast<std::size_t>(rank)].rank);
     }
-    return;
   }
-  const bool is_for_messages = visitor.purpose == tcp::kMessagePurpose;
-  if (failure_.is_set()) {
-    if (is_for_messages) {
-      tcp::MessageMesh::welcome(socket.get());
-    }
-    // It came after the others were told.
-    tcp::send_abort(socket.get(), setup_.number, failure_.error());
-    return;
-  }
-  const int rank = rank_of(visitor.rank);
-  if (rank >= 0 && is_for_messages) {
-    message_mesh_.deliver(rank, std::move(socket));
-  } else if (rank >= 0) {
-    mesh_.deliver(rank, std::move(socket));
-  }
+  return met;
 }
 
 }  // namespace unisono::comm

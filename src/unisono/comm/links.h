@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "unisono/engine/native/rank_status.h"
 #include "unisono/net/hello.h"
 #include "unisono/rendezvous/roster.h"
+#include "unisono/transport/describe.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/shm/mailbox.h"
@@ -60,6 +62,9 @@ class Links {
 
   [[nodiscard]] const collective::Topology& topology() const { return topology_; }
 
+  /// What its ranks are called in the job, where that differs.
+  [[nodiscard]] transport::JobRanks job_ranks() const { return ranks_.job_ranks(); }
+
   [[nodiscard]] std::chrono::milliseconds timeout() const { return setup_.timeout; }
 
   [[nodiscard]] const transport::Failure& failure() const { return failure_; }
@@ -86,7 +91,7 @@ class Links {
   /// Tells the other ranks that this one leaves, and hears nothing more.
   void leave() noexcept;
 
-  // From the watcher; ranks are the job's, and may be no members.
+  // From the watcher (links_watcher.cpp); ranks are the job's, and may be no members.
   void note_departure(int job_rank);
   void note_abort(int job_rank, const Error& reason);
   void note_death(int job_rank);
@@ -105,8 +110,18 @@ class Links {
   // Tells a rank of another node why this one gives up.
   void warn(int rank, const Error& reason) noexcept;
 
+  // The job's ranks with which there is a connection.
+  [[nodiscard]] std::set<int> met_ranks() const;
+
+  // links_watcher.cpp
   // Rank in the group, or -1.
   [[nodiscard]] int rank_of(int job_rank) const;
+
+  // What this rank does in this group: "is in barrier #7 of group 2 (ranks 0, 1)"; "" for nothing.
+  [[nodiscard]] std::string describe_activity() const;
+
+  // The same of its other groups, as far as a note has room; what it gave up in comes last.
+  [[nodiscard]] std::string describe_elsewhere();
 
   Job& job_;
   GroupSetup setup_;

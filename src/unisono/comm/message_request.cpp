@@ -14,6 +14,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/engine/native/message.h"
+#include "unisono/transport/describe.h"
 #include "unisono/transport/patience.h"
 
 namespace unisono::comm {
@@ -26,9 +27,11 @@ constexpr std::size_t kMostTags = 8;
 // "recv (...), send (...) and 4 more".
 class RequestList {
  public:
+  explicit RequestList(transport::JobRanks job_ranks) : job_ranks_(job_ranks) {}
+
   void add(const MessageRequest& request) {
     if (++n_ <= kMostRequests) {
-      text_ += fmt::format("{}{}", text_.empty() ? "" : ", ", describe(request));
+      text_ += fmt::format("{}{}", text_.empty() ? "" : ", ", describe(request, job_ranks_));
     }
   }
 
@@ -39,6 +42,7 @@ class RequestList {
   }
 
  private:
+  transport::JobRanks job_ranks_;
   std::size_t n_ = 0;
   std::string text_;
 };
@@ -74,7 +78,8 @@ void MessageRequest::check(const MessageWaiting& waiting) {
     if (waiting.failure.is_set()) {
       throw;
     }
-    throw Error(problem.code(), fmt::format("{}: {}", describe(*this), problem.what()));
+    throw Error(problem.code(),
+                fmt::format("{}: {}", describe(*this, waiting.ranks.job_ranks()), problem.what()));
   }
 }
 
@@ -159,15 +164,16 @@ void MessageRequest::look_into(std::span<const int> /*late_ranks*/) const {
 void MessageRequest::stalled(std::chrono::milliseconds waited,
                              std::span<const int> /*late_ranks*/) const {
   const bool is_from_any = peer == engine::kAnyRank;
-  waiting_->ranks.report_stall(describe(*this),
+  waiting_->ranks.report_stall(describe(*this, waiting_->ranks.job_ranks()),
                                waited,
                                describe_late() + describe_parked(),
                                std::span(&peer, is_from_any ? 0 : 1));
 }
 
-std::string describe_long_waits(std::span<MessageRequest* const> requests) {
-  RequestList calls;
-  RequestList begun;
+std::string describe_long_waits(std::span<MessageRequest* const> requests,
+                                transport::JobRanks job_ranks) {
+  RequestList calls(job_ranks);
+  RequestList begun(job_ranks);
   for (const MessageRequest* const request : requests) {
     if (request->has_waited_long()) {
       (request->is_attended ? calls : begun).add(*request);

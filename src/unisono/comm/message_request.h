@@ -15,6 +15,7 @@
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/native/message.h"
 #include "unisono/engine/native/rank_status.h"
+#include "unisono/transport/describe.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/patience.h"
 
@@ -100,8 +101,10 @@ class MessageRequest final : public engine::Message, private transport::WaitRepo
   mutable bool has_waited_long_ = false;
 };
 
-/// Those of `requests` that have waited long, in a phrase that follows their rank's name: "waits in
-/// recv (f32[4], from rank 1, tag 3)"; asynchronous ones are "under way". "" if there are none.
-[[nodiscard]] std::string describe_long_waits(std::span<MessageRequest* const> requests);
+/// Those of `requests` that have waited long, of a group with these ranks, in a phrase that follows
+/// their rank's name: "waits in recv (f32[4], from rank 1, tag 3)"; asynchronous ones are "under
+/// way". "" if there are none.
+[[nodiscard]] std::string describe_long_waits(std::span<MessageRequest* const> requests,
+                                              transport::JobRanks job_ranks);
 
 }  // namespace unisono::comm

@@ -239,7 +239,7 @@ void Messenger::finish_request(MessageRequest& request) {
 }
 
 std::string Messenger::name_of(const MessageRequest& request) const {
-  return fmt::format("{} {}", parts_.ranks.prefix(), describe(request));
+  return fmt::format("{} {}", parts_.ranks.prefix(), describe(request, parts_.ranks.job_ranks()));
 }
 
 void Messenger::note(const Error& error) {
@@ -285,7 +285,7 @@ void Messenger::check_requests() {
 
 void Messenger::show_waits() {
   if (std::exchange(have_waits_changed_, false)) [[unlikely]] {
-    parts_.show_waits(describe_long_waits(requests_));
+    parts_.show_waits(describe_long_waits(requests_, parts_.ranks.job_ranks()));
   }
 }
 

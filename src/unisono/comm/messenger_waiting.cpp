@@ -234,11 +234,10 @@ void Messenger::start_progress() {
   if (progress_thread_.joinable()) {
     return;
   }
-  progress_thread_ =
-      start_thread("unisono-message",
-                   fmt::format("rank {} can't start the progress thread of its messages",
-                               parts_.topology.rank()),
-                   [this] { make_progress(); });
+  progress_thread_ = start_thread(
+      "unisono-message",
+      fmt::format("{} can't start the progress thread of its messages", parts_.ranks.prefix()),
+      [this] { make_progress(); });
 }
 
 void Messenger::make_progress() {

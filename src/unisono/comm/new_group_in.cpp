@@ -26,6 +26,7 @@
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
 #include "unisono/store/store.h"
+#include "unisono/transport/describe.h"
 
 namespace unisono::comm {
 namespace {
@@ -137,8 +138,8 @@ class Meeting {
         throw Error(ErrorCode::kMismatch,
                     fmt::format("new_group: rank {} gave another list of ranks than the group's "
                                 "first rank; this is rank {}, with [{}]",
-                                entry.rank,
-                                rank_,
+                                name_of(entry.rank),
+                                name_of(rank_),
                                 fmt::join(list_, ", ")));
       }
     }
@@ -176,6 +177,10 @@ class Meeting {
     return *number;
   }
 
+  [[nodiscard]] std::string name_of(int rank) const {
+    return transport::describe_rank(rank, parent_.links().job_ranks());
+  }
+
   [[nodiscard]] Error missing(const std::vector<Entry>& here) const {
     RankList absent;
     std::copy_if(list_.begin(), list_.end(), std::back_inserter(absent), [&](int rank) {
@@ -183,11 +188,15 @@ class Meeting {
                return entry.rank == rank;
              });
     });
+    std::vector<std::string> names;
+    for (const int rank : absent) {
+      names.push_back(name_of(rank));
+    }
     return {ErrorCode::kTimeout,
             fmt::format("new_group: rank {} waited in vain for {} {} of [{}]",
-                        rank_,
+                        name_of(rank_),
                         absent.size() == 1 ? "rank" : "ranks",
-                        fmt::join(absent, ", "),
+                        fmt::join(names, ", "),
                         fmt::join(list_, ", "))};
   }
 
@@ -223,7 +232,7 @@ std::unique_ptr<Group> new_group_in(store::Store& store,
     throw Error(
         ErrorCode::kInvalidArgument,
         fmt::format("new_group: rank {} is not in [{}], whose ranks alone meet in the store",
-                    links.topology().rank(),
+                    transport::describe_rank(links.topology().rank(), links.job_ranks()),
                     fmt::join(list, ", ")));
   }
   const Deadline deadline = Deadline::after(timeout.value_or(links.timeout()));

@@ -20,6 +20,7 @@
 #include "unisono/comm/group_lists.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
+#include "unisono/transport/describe.h"
 
 namespace unisono::comm {
 namespace {
@@ -85,10 +86,13 @@ std::vector<std::unique_ptr<Group>> new_groups(Group& parent,
                  "the lists of new groups",
                  timeout);
   std::int64_t first = 0;
+  const transport::JobRanks job_ranks = parent.links().job_ranks();
   for (std::size_t at = 0; at < all.size(); at += 3) {
     if (all[at + 1] != all[1] || all[at + 2] != all[2]) {
       throw Error(ErrorCode::kMismatch,
-                  fmt::format("new_group: rank {} gave other lists of ranks than rank 0", at / 3));
+                  fmt::format("new_group: rank {} gave other lists of ranks than rank {}",
+                              transport::describe_rank(static_cast<int>(at / 3), job_ranks),
+                              transport::describe_rank(0, job_ranks)));
     }
     first = std::max(first, all[at]);
   }

@@ -13,19 +13,26 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/thread.h"
+#include "unisono/comm/inquirer.h"
 #include "unisono/comm/links.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/shm/node.h"
+#include "unisono/transport/tcp/farewell.h"
 #include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::comm {
 namespace {
 
-// The socket goes to the group that it is for.
+// The socket goes to the group that it is for. An inquiry for one that this rank has left has its
+// answer here.
 Doorkeeper::Deliver deliver_to(GroupRegistry& groups) {
   return [&groups](const net::HelloInfo& visitor, Fd socket) {
+    if (visitor.purpose == kInquiryPurpose && groups.has_left_unmet(visitor.group, visitor.rank)) {
+      tcp::send_bye(socket.get(), visitor.group);
+      return;
+    }
     auto shared = std::make_shared<Fd>(std::move(socket));
     groups.notify(visitor.group,
                   [visitor, shared](Links& links) { links.deliver(visitor, std::move(*shared)); });

@@ -9,6 +9,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "unisono/base/algorithm.h"
 #include "unisono/base/dtype.h"
@@ -17,11 +18,6 @@
 
 namespace unisono::transport {
 namespace {
-
-bool has_root(OperationKind kind) {
-  return kind == OperationKind::kBroadcast || kind == OperationKind::kReduce ||
-         kind == OperationKind::kGather || kind == OperationKind::kScatter;
-}
 
 bool has_elements(OperationKind kind) {
   return kind != OperationKind::kNone && kind != OperationKind::kBarrier &&
@@ -88,9 +84,27 @@ std::string describe_reduction(const Descriptor& descriptor) {
 
 }  // namespace
 
+std::vector<int> where_they_differ(std::vector<int> job_ranks) {
+  for (std::size_t rank = 0; rank < job_ranks.size(); ++rank) {
+    if (job_ranks[rank] != static_cast<int>(rank)) {
+      return job_ranks;
+    }
+  }
+  return {};
+}
+
+std::string describe_rank(int rank, JobRanks job_ranks) {
+  const auto index = static_cast<std::size_t>(rank);
+  // What a peer says may be no rank at all.
+  return rank < 0 || index >= job_ranks.size()
+             ? fmt::format("{}", rank)
+             : fmt::format("{} (rank {} of the job)", rank, job_ranks[index]);
+}
+
 std::string describe(const Descriptor& descriptor,
                      std::uint64_t sequence,
-                     std::span<const std::int64_t> counts) {
+                     std::span<const std::int64_t> counts,
+                     JobRanks job_ranks) {
   std::string text = fmt::format("{} #{}", to_string(descriptor.kind), sequence);
   if (!has_elements(descriptor.kind)) {
     return text;
@@ -100,7 +114,7 @@ std::string describe(const Descriptor& descriptor,
     text += fmt::format(", {}", describe_reduction(descriptor));
   }
   if (has_root(descriptor.kind)) {
-    text += fmt::format(", root {}", descriptor.root);
+    text += fmt::format(", root {}", describe_rank(descriptor.root, job_ranks));
   }
   if (descriptor.algorithm != Algorithm::kAuto) {
     text += fmt::format(", {}", unisono::to_string(descriptor.algorithm));
@@ -108,21 +122,27 @@ std::string describe(const Descriptor& descriptor,
   return text + ")";
 }
 
-std::string describe(const Standing& standing) {
-  const std::string waits = standing.waits.empty() ? "" : fmt::format("{}, and ", standing.waits);
+std::string describe(const Standing& standing, JobRanks job_ranks) {
+  std::string before;
+  for (const std::string* const text : {&standing.waits, &standing.elsewhere}) {
+    before += text->empty() ? "" : *text + ", and ";
+  }
+  const auto describe_last = [&] {
+    return describe(standing.descriptor, standing.sequence, {}, job_ranks);
+  };
   if (standing.sequence > 0 && !standing.has_finished) {
-    return fmt::format("{}is in {}", waits, describe(standing.descriptor, standing.sequence));
+    return fmt::format("{}is in {}", before, describe_last());
   }
   const std::string refused =
       standing.refused.empty()
           ? ""
           : fmt::format(", and refused a call for wrong arguments: \"{}\"", standing.refused);
   if (standing.sequence == 0) {
-    return fmt::format("{}has called no collective operation of this group yet{}", waits, refused);
+    return fmt::format("{}has called no collective operation of this group yet{}", before, refused);
   }
   return fmt::format("{}has finished {} and called no collective operation of this group since{}",
-                     waits,
-                     describe(standing.descriptor, standing.sequence),
+                     before,
+                     describe_last(),
                      refused);
 }
 

@@ -108,5 +108,14 @@ TEST(Describe, AStandingSaysFirstWhichMessageIsWaitedFor) {
             "this group yet");
 }
 
+TEST(Describe, AStandingSaysWhatTheRankDoesInOtherGroups) {
+  EXPECT_EQ(describe(Standing{.sequence = 3,
+                              .descriptor = {.kind = OperationKind::kBarrier},
+                              .waits = "waits in recv (f32[8], from rank 1, tag 3)",
+                              .elsewhere = "is in barrier #7 of group 2 (ranks 0, 1)"}),
+            "waits in recv (f32[8], from rank 1, tag 3), and is in barrier #7 of group 2 (ranks 0, "
+            "1), and is in barrier #3");
+}
+
 }  // namespace
 }  // namespace unisono::transport

@@ -46,6 +46,12 @@ inline constexpr std::int64_t kUneven = -1;
          kind == OperationKind::kReduceScatterCoalesced;
 }
 
+/// Whether ranks play different parts: one is the root.
+[[nodiscard]] constexpr bool has_root(OperationKind kind) {
+  return kind == OperationKind::kBroadcast || kind == OperationKind::kReduce ||
+         kind == OperationKind::kGather || kind == OperationKind::kScatter;
+}
+
 /// Whether a buffer lies in blocks for each rank, or the operation is coalesced: then the blocks'
 /// sizes must agree, too.
 [[nodiscard]] constexpr bool has_blocks(OperationKind kind) {
@@ -113,6 +119,8 @@ struct Standing {
   std::string refused = {};
   /// The messages that it has waited for since long: "waits in recv (f32[8], from rank 1, tag 3)".
   std::string waits = {};
+  /// What the rank does in its other groups: "is in barrier #7 of group 2 (ranks 0, 1)".
+  std::string elsewhere = {};
 };
 
 }  // namespace unisono::transport

@@ -32,11 +32,12 @@ bool differ_in_blocks(const KnownCall& one, const KnownCall& other) {
 
 }  // namespace
 
-Error mismatch(const KnownCall& one, const KnownCall& other) {
+Error mismatch(const KnownCall& one, const KnownCall& other, JobRanks job_ranks) {
   const bool shows_blocks = differ_in_blocks(one, other);
-  const auto say = [shows_blocks](const KnownCall& call) {
+  const auto say = [&](const KnownCall& call) {
     const auto counts = shows_blocks ? std::span(call.counts) : std::span<const std::int64_t>();
-    return fmt::format("{} called {}", call.who, describe(call.descriptor, call.sequence, counts));
+    return fmt::format(
+        "{} called {}", call.who, describe(call.descriptor, call.sequence, counts, job_ranks));
   };
   return {ErrorCode::kMismatch,
           fmt::format("ranks called different operations: {}, {}", say(one), say(other))};

@@ -7,6 +7,7 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
+#include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::transport {
@@ -23,7 +24,7 @@ struct KnownCall {
 
 /// Error(kMismatch) that says what both called, with the sizes of blocks where those differ, or may
 /// as far as is known.
-[[nodiscard]] Error mismatch(const KnownCall& one, const KnownCall& other);
+[[nodiscard]] Error mismatch(const KnownCall& one, const KnownCall& other, JobRanks job_ranks = {});
 
 /// Whether the sizes of blocks may differ: what the descriptors have of them does, which may also
 /// come from the parameters of reductions.

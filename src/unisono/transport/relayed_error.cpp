@@ -61,4 +61,8 @@ std::string_view root_cause(std::string_view text) {
   return last_relay(text).value_or(Relay{.name = {}, .cause = text}).cause;
 }
 
+std::string_view root_rank(std::string_view text) {
+  return last_relay(text).value_or(Relay{.name = text, .cause = {}}).name;
+}
+
 }  // namespace unisono::transport

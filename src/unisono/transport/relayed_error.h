@@ -15,4 +15,7 @@ namespace unisono::transport {
 /// The words of who first had the error that `text` passes on; `text` if it is nobody else's.
 [[nodiscard]] std::string_view root_cause(std::string_view text);
 
+/// That rank's name; `text` if it is nobody else's.
+[[nodiscard]] std::string_view root_rank(std::string_view text);
+
 }  // namespace unisono::transport

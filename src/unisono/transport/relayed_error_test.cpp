@@ -26,6 +26,7 @@ TEST(RelayedError, SaysTheCauseOnceHoweverManyPassItOn) {
     // Each says where it was itself when it heard of it.
     error = Error(error.code(), "[" + name.substr(0, 6) + "/4] barrier #3: " + error.what());
     EXPECT_EQ(root_cause(error.what()), cause);
+    EXPECT_EQ(root_rank(error.what()), "rank 2 (pid 8 on c)");
   }
 }
 
@@ -33,6 +34,7 @@ TEST(RelayedError, LeavesTheWordsOfAProgramAlone) {
   for (const std::string text :
        {"the trainer of rank 5: it gave up: no data", "rank 3 (worker) gave up: no data"}) {
     EXPECT_EQ(root_cause(text), text);
+    EXPECT_EQ(root_rank(text), text);
     const Error once = relayed("rank 1 (pid 7 on b)", Error(ErrorCode::kClosed, text));
     EXPECT_EQ(once.what(), "rank 1 (pid 7 on b) gave up: " + text);
     EXPECT_STREQ(relayed("rank 0 (pid 6 on a)", once).what(), once.what());

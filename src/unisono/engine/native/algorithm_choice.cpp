@@ -151,14 +151,14 @@ void AlgorithmChoice::explain(const Operation& operation, const collective::Rece
     text += fmt::format(
         "{}{} {:.1f} us", text.empty() ? "" : ", ", to_string(algorithm), seconds * kMicro);
   }
-  ranks_.logger().debug(
-      fmt::format("{} {}, {} bytes: estimated {}; the first is taken; links: {}{}",
-                  ranks_.prefix(),
-                  transport::describe(operation.descriptor, operation.sequence),
-                  n_bytes,
-                  text,
-                  source_,
-                  describe(topology_, agreed_.value_or(LinkCosts{}))));
+  ranks_.logger().debug(fmt::format(
+      "{} {}, {} bytes: estimated {}; the first is taken; links: {}{}",
+      ranks_.prefix(),
+      transport::describe(operation.descriptor, operation.sequence, {}, ranks_.job_ranks()),
+      n_bytes,
+      text,
+      source_,
+      describe(topology_, agreed_.value_or(LinkCosts{}))));
 }
 
 void AlgorithmChoice::learn(OperationContext& context) {

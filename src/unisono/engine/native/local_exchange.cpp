@@ -323,11 +323,14 @@ void LocalExchange::stage(std::int64_t window) {
 
 void LocalExchange::take_staged(int giver, std::int64_t window) {
   const shm::OfferPlacement& theirs = context_.card(giver).offers;
+  if (theirs.exposure != Exposure::kStaged) {
+    return;
+  }
   const shm::Offer& offer =
       context_.board.offer(giver, context_.self(), context_.operation.sequence);
   const std::int64_t begin = window * theirs.share_bytes;
   const std::int64_t size = std::min(theirs.share_bytes, offer.n_bytes - begin);
-  if (theirs.exposure == Exposure::kStaged && size > 0) {
+  if (size > 0) {
     take_copy(giver, context_.board.staging_in(giver, window) + offer.offset, begin, size);
   }
 }

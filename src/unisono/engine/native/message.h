@@ -7,6 +7,7 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
+#include "unisono/transport/describe.h"
 
 namespace unisono::engine {
 
@@ -39,7 +40,7 @@ struct Message {
   }
 };
 
-/// "send (f32[4], to rank 1, tag 3) of weights".
-[[nodiscard]] std::string describe(const Message& message);
+/// "send (f32[4], to rank 1, tag 3) of weights", or "to rank 1 (rank 3 of the job)".
+[[nodiscard]] std::string describe(const Message& message, transport::JobRanks job_ranks = {});
 
 }  // namespace unisono::engine

@@ -290,9 +290,9 @@ void Messages::check_shape(const MessagePeer& peer,
   throw Error(ErrorCode::kMismatch,
               fmt::format("ranks called different operations: {} called {}, {} called {}",
                           parts_.ranks.describe(peer.rank),
-                          describe(sent),
+                          describe(sent, parts_.ranks.job_ranks()),
                           parts_.ranks.describe(parts_.topology.rank()),
-                          describe(message)));
+                          describe(message, parts_.ranks.job_ranks())));
 }
 
 Message& Messages::find_waiting(MessagePeer& peer,

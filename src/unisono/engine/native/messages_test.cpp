@@ -51,7 +51,7 @@ class Rank {
       : roster_(roster_of(rank)),
         topology_(rank, std::vector<std::string>{"n", "n"}),
         mailbox_(std::move(members), rank, false),
-        mesh_({}, "", {.job = "test", .purpose = tcp::kMessagePurpose, .rank = rank}),
+        mesh_({}, "", {.job = "test", .purpose = tcp::kMessagePurpose, .rank = rank}, false),
         ranks_(roster_, "[rank]", Logger("test")),
         messages_({.topology = topology_,
                    .mailbox = mailbox_,

@@ -114,7 +114,7 @@ class OperationReporter final : public transport::WaitReporter {
   }
 
   void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const override {
-    ranks_.report_stall(describe(operation_), waited, ranks_.describe_late(late_ranks), late_ranks);
+    ranks_.report_stall(describe_operation(), waited, ranks_.describe_late(late_ranks), late_ranks);
   }
 
   // With the rank, where it does not say that yet, and the operation that it ends.
@@ -124,7 +124,7 @@ class OperationReporter final : public transport::WaitReporter {
     if (what.starts_with(prefix)) {
       what.remove_prefix(prefix.size());
     }
-    return {error.code(), fmt::format("{}{}: {}", prefix, describe(operation_), what)};
+    return {error.code(), fmt::format("{}{}: {}", prefix, describe_operation(), what)};
   }
 
  private:
@@ -134,12 +134,14 @@ class OperationReporter final : public transport::WaitReporter {
         {.who = "this rank",
          .sequence = operation_.sequence,
          .descriptor = operation_.descriptor,
-         .counts = transport::counts_of(agreed_blocks(operation_))});
+         .counts = transport::counts_of(agreed_blocks(operation_))},
+        ranks_.job_ranks());
   }
 
-  [[nodiscard]] static std::string describe(const Operation& operation) {
-    const std::string text = transport::describe(operation.descriptor, operation.sequence);
-    return operation.label.empty() ? text : fmt::format("{} of {}", text, operation.label);
+  [[nodiscard]] std::string describe_operation() const {
+    const std::string text =
+        transport::describe(operation_.descriptor, operation_.sequence, {}, ranks_.job_ranks());
+    return operation_.label.empty() ? text : fmt::format("{} of {}", text, operation_.label);
   }
 
   const Operation& operation_;
@@ -304,6 +306,9 @@ void NativeEngine::abort(const Error& reason) noexcept {
 void NativeEngine::leave() noexcept {
   adopt_delivered();
   const std::vector<tcp::Connection*> connections = parts_.mesh.open_connections();
+  if (!has_aborted_) {
+    report_unheard(connections);
+  }
   for (tcp::Connection* const connection : connections) {
     if (!has_aborted_) {
       connection->say_goodbye();
@@ -313,6 +318,20 @@ void NativeEngine::leave() noexcept {
       Deadline::after(has_aborted_ ? kAbortLinger : std::chrono::milliseconds::zero());
   for (tcp::Connection* const connection : connections) {
     connection->linger(deadline);
+  }
+}
+
+// A rank that only sent may not have heard that others failed over what it called, too.
+void NativeEngine::report_unheard(std::span<tcp::Connection* const> connections) const noexcept {
+  for (tcp::Connection* const connection : connections) {
+    try {
+      connection->look_for_abort();
+    } catch (const Error& error) {
+      parts_.ranks.report_unheard(error);
+      return;
+    } catch (const std::exception&) {
+      return;  // Out of memory, say.
+    }
   }
 }
 

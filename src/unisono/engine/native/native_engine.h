@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "unisono/base/algorithm.h"
@@ -25,6 +26,7 @@
 #include "unisono/transport/failure.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/shm/process_memory.h"
+#include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::engine {
@@ -72,6 +74,7 @@ class NativeEngine final : public Engine {
   void reduce(OperationContext& context);
   void remember(const Operation& operation);
   void adopt_delivered() noexcept;
+  void report_unheard(std::span<tcp::Connection* const> connections) const noexcept;
 
   NativeParts parts_;
   ReducePlans plans_;

@@ -84,7 +84,7 @@ Error OperationContext::mismatch() {
         .descriptor = descriptor,
         .counts = has_counts ? shared_counts(local_rank) : std::vector<std::int64_t>()};
   };
-  return transport::mismatch(known(0, first), known(peer, other));
+  return transport::mismatch(known(0, first), known(peer, other), ranks.job_ranks());
 }
 
 // As many of the sizes of this rank's blocks as fit, behind their number, in its slot: the

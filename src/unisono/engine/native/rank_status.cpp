@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -17,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/rendezvous/roster.h"
@@ -57,6 +59,14 @@ std::string_view process_state(std::int64_t pid) {
   }
 }
 
+std::vector<int> job_ranks_of(const rendezvous::Roster& roster) {
+  std::vector<int> ranks;
+  for (const rendezvous::Member& member : roster.members) {
+    ranks.push_back(member.rank);
+  }
+  return ranks;
+}
+
 // "0.3 s", "12 s": tenths where they say something.
 std::string describe_time(std::chrono::milliseconds time) {
   const auto seconds = std::chrono::duration<double>(time).count();
@@ -70,6 +80,7 @@ RankStatus::RankStatus(const rendezvous::Roster& roster,
                        Logger logger,
                        RankSources sources)
     : roster_(roster),
+      job_ranks_(transport::where_they_differ(job_ranks_of(roster))),
       prefix_(std::move(prefix)),
       logger_(std::move(logger)),
       sources_(std::move(sources)) {}
@@ -82,17 +93,21 @@ bool RankStatus::is_on_node(int rank) const {
   return roster_.members[static_cast<std::size_t>(rank)].node == roster_.self().node;
 }
 
+bool RankStatus::is_stopped(int rank) const {
+  return process_state(roster_.members[static_cast<std::size_t>(rank)].pid) == kStopped;
+}
+
 std::string RankStatus::describe_late(std::span<const int> ranks) const {
   return describe_each(ranks, {});
 }
 
 std::string RankStatus::describe_overdue(std::span<const int> ranks) const {
-  std::vector<int> far;
-  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(far), [this](int rank) {
-    return !is_on_node(rank);
+  std::vector<int> able;
+  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(able), [this](int rank) {
+    return rank != roster_.rank && !(is_on_node(rank) && is_stopped(rank));
   });
-  const bool can_ask = sources_.hear != nullptr && !far.empty();
-  return describe_each(ranks, can_ask ? sources_.hear(far) : std::map<int, std::string>());
+  const bool can_ask = sources_.hear != nullptr && !able.empty();
+  return describe_each(ranks, can_ask ? sources_.hear(able) : std::map<int, std::string>());
 }
 
 std::string RankStatus::describe_each(std::span<const int> ranks,
@@ -110,11 +125,15 @@ std::string RankStatus::describe_each(std::span<const int> ranks,
                         member.pid,
                         member.host,
                         state);
+    const auto found = answers.find(rank);
+    const std::string answer = found == answers.end() ? "" : found->second;
     std::string clause;
-    if (const auto answer = answers.find(rank); answer != answers.end()) {
-      clause = answer->second;
-    } else if (is_on_node(rank) && sources_.look != nullptr) {
-      clause = transport::describe(sources_.look(rank));
+    if (!is_on_node(rank)) {
+      clause = answer;
+    } else if (sources_.look != nullptr) {
+      transport::Standing standing = sources_.look(rank);
+      standing.elsewhere = answer;
+      clause = transport::describe(standing, job_ranks_);
     }
     ends_a_clause = !clause.empty();
     text += ends_a_clause ? ", which " + clause : "";
@@ -142,12 +161,25 @@ void RankStatus::report_stall(const std::string& operation,
     return;
   }
   for (const int rank : ranks) {
-    const rendezvous::Member& member = roster_.members[static_cast<std::size_t>(rank)];
-    if (is_on_node(rank) && process_state(member.pid) == kStopped) {
+    if (is_on_node(rank) && is_stopped(rank)) {
       logger_.debug(fmt::format("{} is stopped, and so can't show its stack", describe(rank)));
     } else if (rank != roster_.rank) {
       sources_.ask(rank);
     }
+  }
+}
+
+void RankStatus::report_unheard(const Error& failure) const noexcept {
+  try {
+    const std::string text =
+        fmt::format("{} leaves a group that has failed: {}", prefix_, failure.what());
+    if (sources_.is_news == nullptr || sources_.is_news(failure)) {
+      logger_.warning(text);
+    } else {
+      logger_.debug(text);
+    }
+  } catch (const std::exception&) {
+    return;  // Out of memory, say.
   }
 }
 

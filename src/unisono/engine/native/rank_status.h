@@ -7,11 +7,13 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/rendezvous/roster.h"
+#include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::engine {
@@ -22,9 +24,11 @@ struct RankSources {
   std::function<transport::Standing(int rank)> look;
   /// Asks a rank what it does. Does not wait: the answer goes to the log.
   std::function<void(int rank)> ask;
-  /// Asks ranks of other nodes what they do, for 0.1 s at most. Of those that it has asked: a
-  /// phrase that follows the rank's name.
+  /// Asks ranks what they do, for 0.1 s at most. Of those of other nodes that it has asked: a
+  /// phrase that follows the rank's name; of those of this node: a Standing's `elsewhere`.
   std::function<std::map<int, std::string>(std::span<const int> ranks)> hear;
+  /// Whether none of this rank's groups has been asked this of a failure with the same cause.
+  std::function<bool(const Error& failure)> is_news;
 };
 
 /// What is known of the other ranks of a group, for messages about them. Thread-safe.
@@ -39,6 +43,9 @@ class RankStatus {
   /// "[rank 0/4]", as our messages begin.
   [[nodiscard]] const std::string& prefix() const { return prefix_; }
 
+  /// What the group's ranks are called in the job, where that differs.
+  [[nodiscard]] transport::JobRanks job_ranks() const { return job_ranks_; }
+
   /// "rank 1 (pid 123 on alpha)".
   [[nodiscard]] std::string describe(int rank) const;
 
@@ -46,7 +53,8 @@ class RankStatus {
   /// this node with what /proc tells, and where they are in the group's operations.
   [[nodiscard]] std::string describe_late(std::span<const int> ranks) const;
 
-  /// The same of ranks that are waited for no more: those of other nodes are asked what they do.
+  /// The same of ranks that are waited for no more: they are asked what they do, those of this node
+  /// in other groups.
   [[nodiscard]] std::string describe_overdue(std::span<const int> ranks) const;
 
   /// Logs that `operation` waits for `late`, in words, and asks `ranks` what they do.
@@ -54,6 +62,10 @@ class RankStatus {
                     std::chrono::milliseconds waited,
                     const std::string& late,
                     std::span<const int> ranks) const;
+
+  /// Logs why other ranks of the group failed, which this rank has heard of only as it leaves: as a
+  /// warning if it is news, else for who debugs.
+  void report_unheard(const Error& failure) const noexcept;
 
   /// Notes that a rank has left in good order.
   void note_departure(int rank) UNISONO_EXCLUDES(mutex_);
@@ -70,10 +82,13 @@ class RankStatus {
 
  private:
   [[nodiscard]] bool is_on_node(int rank) const;
+  // Of a rank of this node.
+  [[nodiscard]] bool is_stopped(int rank) const;
   [[nodiscard]] std::string describe_each(std::span<const int> ranks,
                                           const std::map<int, std::string>& answers) const;
 
   const rendezvous::Roster& roster_;
+  std::vector<int> job_ranks_;
   std::string prefix_;
   Logger logger_;
   RankSources sources_;

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "unisono/base/error.h"
+#include "unisono/base/descriptor_error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/unix_socket.h"
 
@@ -33,7 +33,7 @@ BellSocket::BellSocket(const std::string& name)
   const auto [address, size] = address_of(name);
   if (!socket_.is_open() ||
       ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-    throw system_error("binding the Unix socket " + name, errno);
+    throw descriptor_error("binding the Unix socket " + name, errno);
   }
 }
 

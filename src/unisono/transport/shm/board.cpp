@@ -191,6 +191,12 @@ transport::Standing Board::standing(int local_rank) const {
   return standing;
 }
 
+// Once all have left, the board may be something else.
+std::optional<transport::Standing> Board::own_standing() const {
+  const MutexLock lock(mutex_);
+  return has_left_ ? std::nullopt : std::optional(standing(local_rank_));
+}
+
 bool Board::do_all_read_peers() const {
   return std::all_of(members_.begin(), members_.end(), [](const Member& member) {
     return member.board->reads_peers.load(std::memory_order_relaxed) != 0;

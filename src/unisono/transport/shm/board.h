@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -232,6 +233,9 @@ class Board {
   /// Where a rank of the node is, by its cards. Any thread.
   [[nodiscard]] transport::Standing standing(int local_rank) const;
 
+  /// Where this rank is; nothing after leave(). Any thread.
+  [[nodiscard]] std::optional<transport::Standing> own_standing() const UNISONO_EXCLUDES(mutex_);
+
   /// This rank can and wants to read its peers' private memory.
   void note_reading_peers() const {
     members_[self()].board->reads_peers.store(1, std::memory_order_relaxed);
@@ -278,8 +282,8 @@ class Board {
   int local_rank_;
   std::uint64_t stage_ = 0;
   SpinLimit spin_limit_;
-  pid_t pid_;    // Whose memory the parts are mapped in.
-  Mutex mutex_;  // Guards writing of this rank's notes, too.
+  pid_t pid_;            // Whose memory the parts are mapped in.
+  mutable Mutex mutex_;  // Guards writing of this rank's notes, too.
   bool has_left_ UNISONO_GUARDED_BY(mutex_) = false;
 };
 

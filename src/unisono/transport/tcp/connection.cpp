@@ -50,19 +50,33 @@ std::string describe_end(const std::string& address, int error_number) {
   return fmt::format("at {} is gone: {}", address, std::generic_category().message(error_number));
 }
 
+// Unlike a machine that vanished.
+bool has_hung_up(int error_number) {
+  return error_number == ECONNRESET || error_number == EPIPE;
+}
+
 }  // namespace
 
-Connection::Connection(int rank, std::string name, std::uint32_t group, Fd socket)
+Connection::Connection(int rank,
+                       std::string name,
+                       std::uint32_t group,
+                       Fd socket,
+                       transport::JobRanks job_ranks,
+                       bool is_dialed)
     : rank_(rank),
       name_(std::move(name)),
       group_(group),
       socket_(std::move(socket)),
-      address_(net::describe_peer(socket_.get())) {}
+      job_ranks_(job_ranks),
+      address_(net::describe_peer(socket_.get())),
+      may_be_untaken_(is_dialed) {}
 
 void Connection::begin(const OperationTag& tag) {
   tag_ = tag;
   send_step_ = 0;
   receive_step_ = 0;
+  was_one_way_ = !has_heard_;
+  has_heard_ = false;
 }
 
 void Connection::post_send(std::span<const std::byte> data, std::uint64_t n_bytes_back) {
@@ -106,6 +120,9 @@ bool Connection::progress_sends() {
     if (result.status == net::IoStatus::kError) {
       // The reason may lie in the receive queue, as an abort frame: that says more than a reset.
       progress_receives();
+      if (may_be_untaken_ && has_hung_up(result.error_number)) {
+        throw not_taken();
+      }
       throw Error(ErrorCode::kPeerLost,
                   fmt::format("{} {} after {} of {} bytes were sent",
                               name_,
@@ -159,6 +176,7 @@ bool Connection::progress_receives() {
       if (frame_->kind == FrameKind::kData) {
         receives_.pop_front();
         ++receive_step_;
+        has_heard_ = true;
       } else {
         finish_control_frame(*frame_);
       }
@@ -188,6 +206,7 @@ void Connection::look_for_abort() {
       return;
     }
     has_ended_ = result.status != net::IoStatus::kDone;
+    may_be_untaken_ = may_be_untaken_ && has_ended_;
     (frame_ ? n_received_ : n_header_) += has_ended_ ? 0 : result.n_bytes;
     if (!frame_ && n_header_ == kFrameBytes) {
       take_header();
@@ -199,13 +218,17 @@ std::size_t Connection::receive_some(std::span<std::byte> into) {
   const net::IoResult result = net::read_some(socket_.get(), into);
   switch (result.status) {
     case net::IoStatus::kDone:
+      may_be_untaken_ = false;
       return result.n_bytes;
     case net::IoStatus::kWouldBlock:
       return 0;
     case net::IoStatus::kClosed:
-      throw lost("closed the connection");
+      throw may_be_untaken_ ? not_taken() : lost("closed the connection");
     case net::IoStatus::kError:
       break;
+  }
+  if (may_be_untaken_ && has_hung_up(result.error_number)) {
+    throw not_taken();
   }
   throw lost(describe_end(address_, result.error_number));
 }
@@ -221,6 +244,15 @@ Error Connection::lost(const std::string& how) const {
       frame_ ? fmt::format("after {} of a transfer's {} bytes", n_received_, frame_->n_bytes)
              : "before its part of the operation arrived";
   return {ErrorCode::kPeerLost, fmt::format("{} {} {}", name_, how, when)};
+}
+
+// A rank that leaves ends connections that it has not come to take, without a goodbye.
+Error Connection::not_taken() const {
+  return {ErrorCode::kPeerLost,
+          fmt::format("{} at {} has left the group, or is gone: it ended the connection before its "
+                      "part of the operation arrived",
+                      name_,
+                      address_)};
 }
 
 void Connection::take_header() {
@@ -296,7 +328,8 @@ Error Connection::mismatch(const Frame& frame) const {
       {.who = "this rank",
        .sequence = tag_.sequence,
        .descriptor = tag_.descriptor,
-       .counts = transport::counts_of(tag_.blocks)});
+       .counts = transport::counts_of(tag_.blocks)},
+      job_ranks_);
 }
 
 void Connection::finish_control_frame(const Frame& frame) {

@@ -13,6 +13,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/answer_watch.h"
+#include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/tcp/frame.h"
 #include "unisono/transport/tcp/liveness.h"
@@ -30,8 +31,14 @@ struct OperationTag {
 /// Received payload goes straight into the memory posted for it.
 class Connection {
  public:
-  /// `name` stands for the peer in errors, e.g. "rank 3 (pid 4123 on node-a)".
-  Connection(int rank, std::string name, std::uint32_t group, Fd socket);
+  /// `name` stands for the peer in errors, e.g. "rank 3 (pid 4123 on node-a)". What `job_ranks`
+  /// looks at outlives it. `is_dialed`: this rank opened it, and the peer may not have taken it.
+  Connection(int rank,
+             std::string name,
+             std::uint32_t group,
+             Fd socket,
+             transport::JobRanks job_ranks = {},
+             bool is_dialed = false);
 
   [[nodiscard]] int rank() const { return rank_; }
 
@@ -71,6 +78,9 @@ class Connection {
   /// Where nothing is due: throws the peer's own error if it has aborted.
   void look_for_abort();
 
+  /// Whether this rank sent something in the operation before, and heard nothing from the peer.
+  [[nodiscard]] bool was_one_way() const { return was_one_way_; }
+
   /// Tells the peer why this side's group failed, if a frame can still begin; then ends the
   /// connection. Does not block, does not throw.
   void abort(const Error& reason) noexcept;
@@ -91,6 +101,7 @@ class Connection {
   bool progress_receives();
   [[nodiscard]] std::size_t receive_some(std::span<std::byte> into);
   [[nodiscard]] Error lost(const std::string& how) const;
+  [[nodiscard]] Error not_taken() const;
   void take_header();
   void match_data_frame(const Frame& frame);
   [[nodiscard]] bool is_of_this_operation(const Frame& frame) const;
@@ -102,6 +113,7 @@ class Connection {
   std::string name_;
   std::uint32_t group_;
   Fd socket_;
+  transport::JobRanks job_ranks_;
   std::string address_;  // The socket's other end.
   net::AnswerWatch answers_{kLivenessTimeout};
   OperationTag tag_{};  // Its blocks dangle between operations: only an operation looks at them.
@@ -120,7 +132,10 @@ class Connection {
   std::size_t n_received_ = 0;               // Of the frame's payload.
   std::vector<std::byte> control_;           // Payload of a control frame.
   std::uint32_t receive_step_ = 0;
+  bool has_heard_ = true;  // Since begin().
+  bool was_one_way_ = false;
   bool has_ended_ = false;  // Nothing more comes, and nothing was due.
+  bool may_be_untaken_;     // It was dialed, and nothing has come yet.
 };
 
 }  // namespace unisono::tcp

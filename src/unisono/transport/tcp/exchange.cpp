@@ -36,6 +36,10 @@ Connection& Exchange::connection(int rank) {
   Connection& opened = mesh_.connection(rank, patience_);
   opened.begin(tag_);
   connections_.push_back(&opened);
+  // Who only sends, call after call, reads nothing else that would say that the peer has failed.
+  if (opened.was_one_way() && transport::has_root(tag_.descriptor.kind)) [[unlikely]] {
+    opened.look_for_abort();
+  }
   return opened;
 }
 

@@ -32,7 +32,7 @@ std::uint64_t limit_of(FrameKind kind) {
     case FrameKind::kAbort:
       return kMaxAbortBytes;
     case FrameKind::kStanding:
-      return 2 * transport::kMaxNoteBytes;
+      return 3 * transport::kMaxNoteBytes;
     case FrameKind::kBye:
     case FrameKind::kAsk:
       break;
@@ -49,9 +49,18 @@ std::vector<std::byte> with_text(Frame frame, std::string_view text) {
   return bytes;
 }
 
-// Of a kStanding frame: how its payload begins.
+// Of a kStanding frame: the first bit says whether the operation is done, then come the sizes of
+// two texts; the third has the rest of the payload.
+constexpr std::uint32_t kRefusedUnit = 2;
+constexpr std::uint32_t kWaitsUnit = 2048;
+static_assert(kRefusedUnit * transport::kMaxNoteBytes < kWaitsUnit);
+
 std::uint32_t n_refused_bytes(const Frame& frame) {
-  return frame.step / 2;
+  return frame.step % kWaitsUnit / kRefusedUnit;
+}
+
+std::uint32_t n_waits_bytes(const Frame& frame) {
+  return frame.step / kWaitsUnit;
 }
 
 std::string text_of(std::span<const std::byte> payload) {
@@ -94,7 +103,8 @@ std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> bytes) {
     return std::nullopt;
   }
   frame.kind = static_cast<FrameKind>(kind);
-  if (frame.kind == FrameKind::kStanding && n_refused_bytes(frame) > frame.n_bytes) {
+  if (frame.kind == FrameKind::kStanding &&
+      std::uint64_t{n_refused_bytes(frame)} + n_waits_bytes(frame) > frame.n_bytes) {
     return std::nullopt;
   }
   return frame.n_bytes <= limit_of(frame.kind) ? std::optional(frame) : std::nullopt;
@@ -110,12 +120,15 @@ std::vector<std::byte> encode_abort(std::uint32_t group, const Error& error) {
 std::vector<std::byte> encode_standing(const transport::Standing& standing) {
   const std::string_view refused = utf8_prefix(standing.refused, transport::kMaxNoteBytes);
   const std::string_view waits = utf8_prefix(standing.waits, transport::kMaxNoteBytes);
+  const std::string_view elsewhere = utf8_prefix(standing.elsewhere, transport::kMaxNoteBytes);
   const auto n_refused = static_cast<std::uint32_t>(refused.size());
-  return with_text({.kind = FrameKind::kStanding,
-                    .step = 2 * n_refused + (standing.has_finished ? 1U : 0U),
-                    .sequence = standing.sequence,
-                    .descriptor = standing.descriptor},
-                   fmt::format("{}{}", refused, waits));
+  const auto n_waits = static_cast<std::uint32_t>(waits.size());
+  return with_text(
+      {.kind = FrameKind::kStanding,
+       .step = kWaitsUnit * n_waits + kRefusedUnit * n_refused + (standing.has_finished ? 1U : 0U),
+       .sequence = standing.sequence,
+       .descriptor = standing.descriptor},
+      fmt::format("{}{}{}", refused, waits, elsewhere));
 }
 
 transport::Standing decode_standing(const Frame& frame, std::span<const std::byte> payload) {
@@ -123,7 +136,8 @@ transport::Standing decode_standing(const Frame& frame, std::span<const std::byt
           .descriptor = frame.descriptor,
           .has_finished = frame.step % 2 != 0,
           .refused = text_of(payload.first(n_refused_bytes(frame))),
-          .waits = text_of(payload.subspan(n_refused_bytes(frame)))};
+          .waits = text_of(payload.subspan(n_refused_bytes(frame), n_waits_bytes(frame))),
+          .elsewhere = text_of(payload.subspan(n_refused_bytes(frame) + n_waits_bytes(frame)))};
 }
 
 std::vector<std::byte> encode_ask() {

@@ -28,7 +28,8 @@ struct Frame {
   FrameKind kind = FrameKind::kData;
   /// kData: which transfer of the operation between this pair, from 0. kAbort: the ErrorCode.
   /// kPacket: bytes of the label, which follows the fields. kStanding: 1 if the operation is done,
-  /// and twice the bytes of what was refused; what is waited for follows that.
+  /// 2 times the bytes of what was refused, and 2048 times those of what is waited for; what the
+  /// sender does elsewhere follows these two.
   std::uint32_t step = 0;
   /// kData, kStanding: the operation's number in its group. Else the group's number.
   std::uint64_t sequence = 0;

@@ -65,24 +65,26 @@ TEST(Frame, AStandingIsReadAsItWasWritten) {
                                      .descriptor = sample().descriptor,
                                      .has_finished = true,
                                      .refused = "why",
-                                     .waits = "for whom"};
+                                     .waits = "for whom",
+                                     .elsewhere = "also"};
   const std::vector<std::byte> bytes = encode_standing(standing);
-  ASSERT_EQ(bytes.size(), kFrameBytes + 11);
+  ASSERT_EQ(bytes.size(), kFrameBytes + 15);
   const auto frame = decode(std::span(bytes).first<kFrameBytes>());
   ASSERT_TRUE(frame.has_value());
   EXPECT_EQ(frame->kind, FrameKind::kStanding);
-  EXPECT_EQ(frame->n_bytes, 11U);
+  EXPECT_EQ(frame->n_bytes, 15U);
   const transport::Standing read = decode_standing(*frame, std::span(bytes).subspan(kFrameBytes));
   EXPECT_EQ(read.sequence, 7U);
   EXPECT_EQ(read.descriptor, standing.descriptor);
   EXPECT_TRUE(read.has_finished);
   EXPECT_EQ(read.refused, "why");
   EXPECT_EQ(read.waits, "for whom");
+  EXPECT_EQ(read.elsewhere, "also");
 }
 
 TEST(Frame, AStandingWhoseTextsAreShorterThanItSaysIsNoFrame) {
-  std::vector<std::byte> bytes = encode_standing({.refused = "why"});
-  bytes[kFrameBytes - 12] = std::byte{2};  // Of the payload.
+  std::vector<std::byte> bytes = encode_standing({.refused = "why", .waits = "whom"});
+  bytes[kFrameBytes - 12] = std::byte{6};  // Of the payload.
   EXPECT_FALSE(decode(std::span(bytes).first<kFrameBytes>()).has_value());
 }
 
@@ -94,7 +96,10 @@ TEST(Frame, TextsThatAreTooLongAreCutBetweenCharacters) {
   EXPECT_EQ(payload_of(encode_abort(0, Error(ErrorCode::kClosed, reason))), kMaxAbortBytes - 1);
   const std::size_t n_refused = transport::kMaxNoteBytes - 1;
   const std::string refused = std::string(n_refused, 'x') + "\u20ac";
-  EXPECT_EQ(payload_of(encode_standing({.refused = refused, .waits = refused})), 2 * n_refused);
+  const std::vector<std::byte> standing =
+      encode_standing({.refused = refused, .waits = refused, .elsewhere = refused});
+  EXPECT_EQ(payload_of(standing), 3 * n_refused);
+  EXPECT_TRUE(decode(std::span(standing).first<kFrameBytes>()).has_value());
 }
 
 }  // namespace

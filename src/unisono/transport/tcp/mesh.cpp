@@ -17,6 +17,7 @@
 #include "unisono/net/address.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/socket.h"
+#include "unisono/transport/describe.h"
 #include "unisono/transport/patience.h"
 #include "unisono/transport/tcp/liveness.h"
 
@@ -34,6 +35,14 @@ void check_answer(const MeshMember& member, const net::HelloInfo& theirs, const 
   }
 }
 
+std::vector<int> job_ranks_of(std::span<const MeshMember> members) {
+  std::vector<int> ranks;
+  for (const MeshMember& member : members) {
+    ranks.push_back(member.job_rank);
+  }
+  return ranks;
+}
+
 Error nobody_listens(const MeshMember& member) {
   return {ErrorCode::kPeerLost,
           fmt::format("{} has left the group, or is gone: nobody listens at {} any more",
@@ -41,11 +50,19 @@ Error nobody_listens(const MeshMember& member) {
                       member.address.to_string())};
 }
 
-Mesh::Mesh(std::vector<MeshMember> members, std::string secret, net::HelloInfo mine)
+Mesh::Mesh(std::vector<MeshMember> members,
+           std::string secret,
+           net::HelloInfo mine,
+           bool has_other_nodes)
     : members_(std::move(members)),
+      job_ranks_(transport::where_they_differ(job_ranks_of(members_))),
       traffic_(members_.size()),
       secret_(std::move(secret)),
-      mine_(std::move(mine)) {}
+      mine_(std::move(mine)) {
+  if (has_other_nodes) {
+    wakeup_.emplace();
+  }
+}
 
 Connection* Mesh::find(int rank) const {
   const auto found = connections_.find(rank);
@@ -65,7 +82,7 @@ Connection& Mesh::connection(int rank, transport::Patience& patience) {
     // A stopped rank's kernel takes the connection, and the rank says nothing: this one stays awake
     // to the group's failure.
     std::array<pollfd, 2> polls{opening->poll(),
-                                {.fd = wakeup_.fd(), .events = POLLIN, .revents = 0}};
+                                {.fd = wakeup_fd(), .events = POLLIN, .revents = 0}};
     const Deadline next_step = earlier(patience.next_check(), opening->next_step());
     (void)::poll(polls.data(), polls.size(), next_step.poll_timeout_ms());
     if (polls[1].revents != 0) {
@@ -76,17 +93,24 @@ Connection& Mesh::connection(int rank, transport::Patience& patience) {
 
 std::unique_ptr<Opening> Mesh::begin_opening(int rank) {
   const MeshMember& member = members_[static_cast<std::size_t>(rank)];
-  return member.job_rank < mine_.rank
-             ? dial(member, secret_, mine_)
-             : expect(member, [this, rank] { return take_delivered(rank); });
+  return is_dialed(rank) ? dial(member, secret_, mine_)
+                         : expect(member, [this, rank] { return take_delivered(rank); });
+}
+
+bool Mesh::is_dialed(int rank) const {
+  return members_[static_cast<std::size_t>(rank)].job_rank < mine_.rank;
 }
 
 Connection& Mesh::adopt(int rank, Fd socket) {
   net::set_no_delay(socket.get());
   net::set_idle_timeout(socket.get(), kLivenessTimeout);
   std::unique_ptr<Connection>& connection = connections_[rank];
-  connection = std::make_unique<Connection>(
-      rank, members_[static_cast<std::size_t>(rank)].name, mine_.group, std::move(socket));
+  connection = std::make_unique<Connection>(rank,
+                                            members_[static_cast<std::size_t>(rank)].name,
+                                            mine_.group,
+                                            std::move(socket),
+                                            job_ranks_,
+                                            is_dialed(rank));
   return *connection;
 }
 

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,9 @@ struct MeshMember {
   std::string name;      ///< For messages: "rank 2 (pid 4123 on node-a)".
 };
 
+/// What members[r] is called in the job, by r.
+[[nodiscard]] std::vector<int> job_ranks_of(std::span<const MeshMember> members);
+
 /// Throws Error(kMismatch) unless the other side of a hello with `member`, in this job, is that
 /// rank.
 void check_answer(const MeshMember& member, const net::HelloInfo& theirs, const std::string& job);
@@ -42,8 +47,12 @@ void check_answer(const MeshMember& member, const net::HelloInfo& theirs, const 
 /// whether that still listens.
 class Mesh {
  public:
-  /// `members[r]` is rank r. `secret` and `mine` are for the hello.
-  Mesh(std::vector<MeshMember> members, std::string secret, net::HelloInfo mine);
+  /// `members[r]` is rank r. `secret` and `mine` are for the hello. Unless the group has ranks of
+  /// other nodes there is nothing to wait for, and no file descriptor is held.
+  Mesh(std::vector<MeshMember> members,
+       std::string secret,
+       net::HelloInfo mine,
+       bool has_other_nodes);
 
   /// The connection to `rank`, made now if there is none. Throws what `patience` and
   /// Opening::progress() throw.
@@ -68,13 +77,17 @@ class Mesh {
   void close() UNISONO_EXCLUDES(mutex_);
 
   /// Makes waits look again. Any thread.
-  void wake() const noexcept { wakeup_.wake(); }
+  void wake() const noexcept {
+    if (wakeup_) {
+      wakeup_->wake();
+    }
+  }
 
   /// Becomes readable on deliver() and wake().
-  [[nodiscard]] int wakeup_fd() const { return wakeup_.fd(); }
+  [[nodiscard]] int wakeup_fd() const { return wakeup_->fd(); }
 
   /// Forgets the wake-ups so far.
-  void clear_wakeups() const noexcept { wakeup_.clear(); }
+  void clear_wakeups() const noexcept { wakeup_->clear(); }
 
   /// What went through the connections.
   [[nodiscard]] transport::TrafficCounters& traffic() { return traffic_; }
@@ -85,13 +98,16 @@ class Mesh {
   [[nodiscard]] std::vector<Connection*> open_connections() const;
 
  private:
+  // Else the other rank opens the connection.
+  [[nodiscard]] bool is_dialed(int rank) const;
   [[nodiscard]] Fd take_delivered(int rank) UNISONO_EXCLUDES(mutex_);
 
   std::vector<MeshMember> members_;
+  std::vector<int> job_ranks_;  // Where they differ; connections look at them.
   transport::TrafficCounters traffic_;
   std::string secret_;
   net::HelloInfo mine_;
-  net::Wakeup wakeup_;
+  std::optional<net::Wakeup> wakeup_;  // Where there are other nodes.
   std::map<int, std::unique_ptr<Connection>> connections_;
   Mutex mutex_;
   std::map<int, Fd> delivered_ UNISONO_GUARDED_BY(mutex_);

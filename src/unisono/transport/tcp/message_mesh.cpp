@@ -47,8 +47,15 @@ constexpr int kMaxRefusals = 3;
 
 }  // namespace
 
-MessageMesh::MessageMesh(std::vector<MeshMember> members, std::string secret, net::HelloInfo mine)
-    : members_(std::move(members)), secret_(std::move(secret)), mine_(std::move(mine)) {}
+MessageMesh::MessageMesh(std::vector<MeshMember> members,
+                         std::string secret,
+                         net::HelloInfo mine,
+                         bool has_other_nodes)
+    : members_(std::move(members)), secret_(std::move(secret)), mine_(std::move(mine)) {
+  if (has_other_nodes) {
+    wakeup_.emplace();
+  }
+}
 
 PacketStream* MessageMesh::find(int rank) const {
   const auto found = streams_.find(rank);
@@ -157,11 +164,13 @@ void MessageMesh::finish_connect(int rank, Dial& dial) {
     dial.n_refusals = 0;
     return;
   }
-  if (dial.is_needless || (error_number == ECONNREFUSED && ++dial.n_refusals < kMaxRefusals)) {
+  // A listener that ends resets the connections that it has not accepted.
+  const bool is_refused = error_number == ECONNREFUSED || error_number == ECONNRESET;
+  if (dial.is_needless || (is_refused && ++dial.n_refusals < kMaxRefusals)) {
     try_again_later(dial);
     return;
   }
-  if (error_number == ECONNREFUSED) {
+  if (is_refused) {
     throw nobody_listens(member(rank));
   }
   throw Error(ErrorCode::kPeerLost,
@@ -268,7 +277,7 @@ void MessageMesh::add_dial_polls(std::vector<pollfd>& polls) const {
 }
 
 void MessageMesh::add_polls(std::vector<pollfd>& polls) const {
-  polls.push_back({.fd = wakeup_.fd(), .events = POLLIN, .revents = 0});
+  polls.push_back({.fd = wakeup_->fd(), .events = POLLIN, .revents = 0});
   add_dial_polls(polls);
   for (const auto& [rank, stream] : streams_) {
     if (!stream->has_left()) {

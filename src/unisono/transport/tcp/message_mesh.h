@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -31,8 +32,12 @@ inline constexpr const char* kMessagePurpose = "messages";
 /// time, the higher rank turns the lower one's away, and the lower rank waits for the higher one's.
 class MessageMesh {
  public:
-  /// `members[r]` is rank r. `secret` and `mine` are for the hello.
-  MessageMesh(std::vector<MeshMember> members, std::string secret, net::HelloInfo mine);
+  /// `members[r]` is rank r. `secret` and `mine` are for the hello. Unless the group has ranks of
+  /// other nodes there is nothing to wait for, and no file descriptor is held.
+  MessageMesh(std::vector<MeshMember> members,
+              std::string secret,
+              net::HelloInfo mine,
+              bool has_other_nodes);
 
   /// The connection to `rank`; null until there is one.
   [[nodiscard]] PacketStream* find(int rank) const;
@@ -64,10 +69,14 @@ class MessageMesh {
   [[nodiscard]] Deadline next_try() const;
 
   /// Makes a poll(2) that waits look again. Any thread.
-  void wake() const noexcept { wakeup_.wake(); }
+  void wake() const noexcept {
+    if (wakeup_) {
+      wakeup_->wake();
+    }
+  }
 
   /// Forgets the wake-ups so far.
-  void clear_wakeups() const noexcept { wakeup_.clear(); }
+  void clear_wakeups() const noexcept { wakeup_->clear(); }
 
   /// The connections that exist.
   [[nodiscard]] std::vector<PacketStream*> streams() const;
@@ -110,7 +119,7 @@ class MessageMesh {
   std::vector<MeshMember> members_;
   std::string secret_;
   net::HelloInfo mine_;
-  net::Wakeup wakeup_;
+  std::optional<net::Wakeup> wakeup_;  // Where there are other nodes.
   std::map<int, std::unique_ptr<PacketStream>> streams_;
   std::map<int, Dial> dials_;
   Mutex mutex_;

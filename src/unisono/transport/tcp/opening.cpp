@@ -127,7 +127,19 @@ class Dial final : public Opening {
 
   // A hello's messages fit into any socket's buffer.
   void send() {
-    net::write_all(socket_.get(), hello_.take_output(), Deadline::after(kAttempt), member_.name);
+    try {
+      net::write_all(socket_.get(), hello_.take_output(), Deadline::after(kAttempt), member_.name);
+    } catch (const Error& error) {
+      // A listener that ends resets the connections that it has not accepted.
+      throw error.code() == ErrorCode::kPeerLost ? ended() : error;
+    }
+  }
+
+  [[nodiscard]] Error ended() const {
+    return {ErrorCode::kPeerLost,
+            fmt::format("{} ended the connection during the hello: it is about to leave the "
+                        "group, or is gone",
+                        member_.name)};
   }
 
   // True when it is done.
@@ -140,11 +152,7 @@ class Dial final : public Opening {
         return false;
       }
       if (result.status != net::IoStatus::kDone) {
-        throw Error(
-            ErrorCode::kPeerLost,
-            fmt::format("{} ended the connection during the hello: it is about to leave the "
-                        "group, or is gone",
-                        member_.name));
+        throw ended();
       }
       (void)hello_.feed(std::span(buffer).first(result.n_bytes));
       send();
