@@ -68,12 +68,22 @@ void Arguments::require_same_type(const at::Tensor& first, at::TensorList tensor
 void Arguments::require_alike(const at::Tensor& first, at::TensorList tensors) const {
   require_same_type(first, tensors);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].sizes() != first.sizes()) {
-      std::ostringstream text;
-      text << "invalid tensor size at index " << i << " (expected " << first.sizes() << ", got "
-           << tensors[i].sizes() << ")";
-      reject(text.str());
-    }
+    require_size(first, tensors, i);
+  }
+}
+
+void Arguments::require_own_block(const at::Tensor& tensor, at::TensorList blocks) const {
+  require_size(tensor, blocks, static_cast<std::size_t>(group_->rank()));
+}
+
+void Arguments::require_size(const at::Tensor& expected,
+                             at::TensorList tensors,
+                             std::size_t index) const {
+  if (tensors[index].sizes() != expected.sizes()) {
+    std::ostringstream text;
+    text << "invalid tensor size at index " << index << " (expected " << expected.sizes()
+         << ", got " << tensors[index].sizes() << ")";
+    reject(text.str());
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -60,6 +61,9 @@ class Arguments {
   /// Also the same sizes.
   void require_alike(const at::Tensor& first, at::TensorList tensors) const;
 
+  /// This rank's entry of `blocks`, which may have different sizes, has the size of `tensor`.
+  void require_own_block(const at::Tensor& tensor, at::TensorList blocks) const;
+
   /// `lists` has one entry, with a tensor for each rank, like `tensor`.
   void require_one_list_for_all(const std::vector<std::vector<at::Tensor>>& lists,
                                 const char* which) const;
@@ -71,6 +75,8 @@ class Arguments {
   [[noreturn]] void reject(const std::string& problem) const;
 
  private:
+  void require_size(const at::Tensor& expected, at::TensorList tensors, std::size_t index) const;
+
   ProcessGroup* group_;
   const char* call_;
   int world_size_;

@@ -72,7 +72,8 @@ Backend::WorkHandle Backend::allgather(std::vector<Tensors>& outputs,
   const Tensors& blocks = outputs.front();
   arguments.require_dense(inputs);
   arguments.require_dense(blocks);
-  arguments.require_alike(inputs.front(), blocks);
+  arguments.require_same_type(inputs.front(), blocks);
+  arguments.require_own_block(inputs.front(), blocks);
   const AllGatherOptions core{.timeout = timeout(options.timeout)};
   Staging staging(arguments);
   const Buffer in = staging.input(inputs.front());

@@ -136,6 +136,21 @@ def scatters(rank: int, world: int) -> None:
         check(out, torch.cat([block(r, 0) for r in range(world)]), "all_gather_into_tensor")
 
 
+def uneven_lists(rank: int, world: int) -> None:
+    def block(r: int, to: int) -> torch.Tensor:
+        return values(r, (to % 3, 2), torch.float32, to)  # Some have no rows.
+
+    for is_async in (False, True):
+        outs = [spread(torch.zeros(r % 3, 2)) for r in range(world)]
+        finish(dist.all_gather(outs, block(rank, rank), async_op=is_async))
+        for r, out in enumerate(outs):
+            check(out, block(r, r), "all_gather of different sizes")
+        out = torch.zeros(rank % 3, 2)
+        finish(dist.reduce_scatter(out, [block(rank, r) for r in range(world)], async_op=is_async))
+        total = reduced(operator.add, world, lambda r: block(r, rank))
+        check(out, total, "reduce_scatter of different sizes")
+
+
 def finish(work: dist.Work | None) -> None:
     if work is not None:
         work.wait()
@@ -350,6 +365,9 @@ class Operations(unittest.TestCase):
 
     def test_gather_and_scatter(self) -> None:
         self.run_in_all_worlds(scatters)
+
+    def test_lists_of_different_sizes(self) -> None:
+        self.run_in_all_worlds(uneven_lists)
 
     def test_all_to_all(self) -> None:
         self.run_in_all_worlds(exchanges)
