@@ -12,11 +12,11 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/descriptor_error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
 #include "unisono/comm/inquirer.h"
@@ -62,7 +62,7 @@ void Doorkeeper::accept_all() {
     }
     net::Accepted accepted = net::accept_connection(listener_);
     if (accepted.error_number != 0) {
-      pause(std::generic_category().message(accepted.error_number));
+      pause(descriptor_error("accepting it", accepted.error_number).what());
       return;
     }
     if (!accepted.fd.is_open()) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/descriptor_error.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/interruption.h"
@@ -44,7 +45,7 @@ Fd open_tcp(int family) {
   Fd fd = Fd::open_unshared(
       [&] { return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (!fd.is_open()) {
-    throw system_error("open a TCP socket", errno);
+    throw descriptor_error("opening a TCP socket", errno);
   }
   return fd;
 }

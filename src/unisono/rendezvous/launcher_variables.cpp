@@ -17,6 +17,7 @@ struct Row {
 };
 
 constexpr const char* kTorchrun = "the user, unisono run, torchrun or the PyTorchJob operator";
+constexpr const char* kLauncher = "unisono run or torchrun";
 constexpr const char* kOpenMpi = "Open MPI's mpirun";
 constexpr const char* kHydra = "mpirun of MPICH or Intel MPI";
 constexpr const char* kSlurm = "srun, and Slurm for batch scripts";
@@ -30,9 +31,9 @@ constexpr std::array kRows = std::to_array<Row>({
     {"LOCAL_WORLD_SIZE", kTorchrun, "number of ranks on its node"},
     {"MASTER_ADDR", kTorchrun, "rank 0's machine, where the ranks meet"},
     {"MASTER_PORT", kTorchrun, "the port there"},
-    {"GROUP_RANK", "torchrun", "number of the node"},
-    {"TORCHELASTIC_USE_AGENT_STORE", "torchrun", "whether the launcher serves the store"},
-    {"TORCHELASTIC_RUN_ID", "torchrun", "name of the job"},
+    {"GROUP_RANK", kLauncher, "number of the node"},
+    {"TORCHELASTIC_USE_AGENT_STORE", kLauncher, "whether the launcher serves the store"},
+    {"TORCHELASTIC_RUN_ID", kLauncher, "name of the job"},
     {"OMPI_COMM_WORLD_RANK", kOpenMpi, "this process's rank"},
     {"OMPI_COMM_WORLD_SIZE", kOpenMpi, "number of ranks"},
     {"OMPI_COMM_WORLD_LOCAL_RANK", kOpenMpi, "its rank among those of its node"},

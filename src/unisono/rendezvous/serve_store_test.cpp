@@ -84,7 +84,8 @@ TEST(ServeStore, WhatTheSystemRefusesIsSaidWithThePlace) {
   EXPECT_THAT(refusal,
               AllOf(HasSubstr("rendezvous: rank 0 can't serve the store at MASTER_ADDR=127.0.0.1, "
                               "MASTER_PORT=29500: "),
-                    HasSubstr("Too many open files")));
+                    HasSubstr("Too many open files"),
+                    HasSubstr("raise the limit of open files, which is")));
 }
 
 TEST(ServeStore, APortInUseIsSaidToBeAnotherJobsWithThePlace) {

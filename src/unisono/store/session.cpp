@@ -297,14 +297,15 @@ void Session::execute_watch(const Request& request) {
     map_.unwatch(id_, key);
     return;
   }
-  if (map_.n_watched(id_) >= limits_.max_watches) {
+  map_.watch(id_, key);
+  if (map_.n_watched(id_) > limits_.max_watches) {
+    map_.unwatch(id_, key);
     answers_.refuse(
         fmt::format("watch: {} besides the {} keys that this client watches; no more are allowed",
                     shown_key(key),
                     limits_.max_watches));
     return;
   }
-  map_.watch(id_, key);
   if (answers_.begin(1 + n_text_bytes(key))) {
     answers_.replies().put(static_cast<std::uint8_t>(Notice::kWatching));
     answers_.replies().put_string(key);

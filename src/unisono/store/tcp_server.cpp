@@ -13,12 +13,12 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/descriptor_error.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/limited_logger.h"
@@ -113,7 +113,7 @@ class TcpStoreServer::Impl {
     }
     net::Accepted accepted = net::accept_connection(listener_.get());
     if (accepted.error_number != 0) {
-      pause_accepting(std::generic_category().message(accepted.error_number));
+      pause_accepting(descriptor_error("accepting one", accepted.error_number).what());
     } else if (!accepted.fd.is_open()) {
       return;
     } else {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/descriptor_error.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/hello.h"
@@ -156,8 +157,8 @@ std::vector<NodePeer> accept_all(Endpoints expected, int listener, const Meeting
         listener, POLLIN, earlier(meeting.deadline, Deadline::after(kBetweenLooks)));
     net::Accepted accepted = net::accept_connection(listener);
     if (accepted.error_number != 0) {
-      throw system_error(fmt::format("rank {}: accepting a rank of this node", meeting.rank),
-                         accepted.error_number);
+      throw descriptor_error(fmt::format("rank {}: accepting a rank of this node", meeting.rank),
+                             accepted.error_number);
     }
     if (accepted.fd.is_open()) {
       const auto endpoint = accept_rank(accepted.fd.get(), expected, meeting);
