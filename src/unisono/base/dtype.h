@@ -27,11 +27,13 @@ enum class DType : std::uint8_t {
 
 inline constexpr int kDTypeCount = 15;
 
+/// size_of(), by type.
+inline constexpr std::array<std::uint8_t, kDTypeCount> kDTypeSizes{
+    1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 8, 16, 1};
+
 /// Bytes of one element.
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) noexcept {
-  constexpr std::array<std::uint8_t, kDTypeCount> kSizes{
-      1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 8, 16, 1};
-  return kSizes[static_cast<std::size_t>(dtype)];
+  return kDTypeSizes[static_cast<std::size_t>(dtype)];
 }
 
 /// Short name as in messages: "f32", "bf16", "c64", "bool", ...

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -87,8 +86,9 @@ void Arguments::check_buffer(const Buffer& buffer, ArgumentName name) const {
   if (static_cast<int>(buffer.dtype) >= kDTypeCount) {
     throw invalid(fmt::format("{}'s dtype is none", name.text()));
   }
-  if (buffer.count >
-      std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(size_of(buffer.dtype))) {
+  std::int64_t n_bytes = 0;
+  if (__builtin_mul_overflow(
+          buffer.count, static_cast<std::int64_t>(size_of(buffer.dtype)), &n_bytes)) {
     throw invalid(fmt::format(
         "{}'s count is {}, more than any memory has room for", name.text(), buffer.count));
   }
