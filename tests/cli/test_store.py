@@ -1,8 +1,11 @@
 """`unisono store`: the commands that people use to serve a store and to look into one."""
 
+import contextlib
 import os
+import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -167,6 +170,23 @@ class Store(unittest.TestCase):
             self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
             self.assertIn("UNISONO_TLS=on", result.stderr)
             self.assertIn("set UNISONO_SECRET or UNISONO_SECRET_FILE", result.stderr)
+
+    def test_it_serves_more_clients_than_the_soft_limit_of_open_files(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard != resource.RLIM_INFINITY and hard < 256:
+            self.skipTest("takes 256 descriptors")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+        try:
+            server = Server()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        with server, contextlib.ExitStack() as clients:
+            ping = struct.pack("<BIBI", 0, 0x3C85F7CE, 13, 7)
+            for _ in range(100):
+                address = ("127.0.0.1", server.port)
+                client = clients.enter_context(socket.create_connection(address, timeout=TIMEOUT))
+                client.sendall(ping)
+                self.assertEqual(client.recv(4), ping[-4:])
 
     def test_a_port_in_use_names_its_holder(self):
         with Server() as server:

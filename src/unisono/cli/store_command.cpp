@@ -24,6 +24,7 @@
 #include "unisono/base/log.h"
 #include "unisono/cli/commands.h"
 #include "unisono/cli/parse.h"
+#include "unisono/launch/descriptor_limit.h"
 #include "unisono/launch/signals.h"
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
@@ -78,6 +79,7 @@ std::string secret_of(const StoreArguments& arguments, const Config& config) {
 int serve(const StoreArguments& arguments) {
   const Config config = read_config(process_environment());
   const std::string secret = secret_of(arguments, config);
+  launch::raise_descriptor_limit();
   launch::SignalFd signals({SIGINT, SIGTERM}, {});
   net::EventLoop loop;
   const store::TcpStoreServer server(

@@ -6,7 +6,8 @@ namespace unisono::launch {
 /// launcher of so many ranks needs.
 void check_descriptor_limit(int n_workers);
 
-/// As far as the user may. After the guardian was started: the ranks keep the limit that they have.
+/// As far as the user may. In a launcher after the guardian was started: the ranks keep the limit
+/// that they have.
 void raise_descriptor_limit();
 
 }  // namespace unisono::launch
