@@ -17,6 +17,7 @@
 #include "unisono/rendezvous/assign.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/gather.h"
+#include "unisono/rendezvous/impossible_rank.h"
 #include "unisono/rendezvous/init_method.h"
 #include "unisono/rendezvous/key_space_access.h"
 
@@ -31,8 +32,10 @@ std::pair<Config, Assignment> read_environment(const InitMethod& method,
     problems += (problems.empty() ? "" : "; ") + std::string(error.what());
   };
   std::pair<Config, Assignment> result;
+  bool has_config = false;
   try {
     result.first = read_config(request.environment);
+    has_config = true;
   } catch (const Error& error) {
     note(error);
   }
@@ -43,6 +46,9 @@ std::pair<Config, Assignment> read_environment(const InitMethod& method,
     note(error);
   }
   if (!problems.empty()) {
+    if (has_config) {
+      tell_of_impossible_rank(method, request, result.first, problems);
+    }
     throw Error(ErrorCode::kInvalidArgument, problems);
   }
   return result;

@@ -31,8 +31,8 @@ struct Place {
 /// find_gather() and agree(). Rank 0 says by whom the ranks were started, where the program's user
 /// did not say it by RANK and the like.
 ///
-/// Throws Error: kInvalidArgument with one message that names every wrong variable; as a Gather and
-/// agree() do.
+/// Throws Error: kInvalidArgument with one message that names every wrong variable, of which the
+/// others hear where it is a rank that is not below the world size; as a Gather and agree() do.
 [[nodiscard]] Place find_place(const PlaceRequest& request);
 
 /// The timeout that a program has chosen, or the configuration's.
