@@ -44,12 +44,18 @@ IoResult receive(int fd, std::span<std::byte> bytes, int flags) noexcept {
   return {.n_bytes = static_cast<std::size_t>(n)};
 }
 
-// How far a transfer has come, for its messages.
+// How far a transfer has come, for its messages; without a total it may have any size.
 struct Progress {
-  const char* verb;
-  std::size_t done;
-  std::size_t total;
+  const char* verb = "";
+  std::size_t done = 0;
+  std::size_t total = 0;
 };
+
+std::string describe(const Progress& progress) {
+  return progress.total == 0
+             ? ""
+             : fmt::format("; {} of {} bytes {}", progress.done, progress.total, progress.verb);
+}
 
 [[noreturn]] void throw_lost(const std::string& peer, const IoResult& result, Progress progress) {
   const std::string how =
@@ -57,21 +63,13 @@ struct Progress {
           ? "closed the connection"
           : "connection lost: " + std::generic_category().message(result.error_number) +
                 fmt::format(" (errno {})", result.error_number);
-  throw Error(
-      ErrorCode::kPeerLost,
-      fmt::format(
-          "{}: {}; {} of {} bytes {}", peer, how, progress.done, progress.total, progress.verb));
+  throw Error(ErrorCode::kPeerLost, fmt::format("{}: {}{}", peer, how, describe(progress)));
 }
 
 void wait_or_throw(
     int fd, short events, Deadline deadline, const std::string& peer, Progress progress) {
   if (!wait_for(fd, events, deadline)) {
-    throw Error(ErrorCode::kTimeout,
-                fmt::format("{}: time is up; {} of {} bytes {}",
-                            peer,
-                            progress.done,
-                            progress.total,
-                            progress.verb));
+    throw Error(ErrorCode::kTimeout, fmt::format("{}: time is up{}", peer, describe(progress)));
   }
 }
 
@@ -131,16 +129,15 @@ std::size_t read_at_least_one(int fd,
                               std::span<std::byte> bytes,
                               Deadline deadline,
                               const std::string& peer) {
-  const Progress progress{.verb = "received", .done = 0, .total = bytes.size()};
   for (;;) {
     const IoResult result = read_some(fd, bytes);
     if (result.status == IoStatus::kDone) {
       return result.n_bytes;
     }
     if (result.status != IoStatus::kWouldBlock) {
-      throw_lost(peer, result, progress);
+      throw_lost(peer, result, {});
     }
-    wait_or_throw(fd, POLLIN, deadline, peer, progress);
+    wait_or_throw(fd, POLLIN, deadline, peer, {});
   }
 }
 
@@ -168,7 +165,7 @@ std::size_t read_by(int fd,
     result = read_some(fd, bytes);
   }
   if (result.status != IoStatus::kDone) {
-    throw_lost(peer, result, {.verb = "received", .done = 0, .total = bytes.size()});
+    throw_lost(peer, result, {});
   }
   return result.n_bytes;
 }
