@@ -134,6 +134,15 @@ TEST(InitMethods, AStoreDoesNotSayWhichRankThisIs) {
   EXPECT_THAT(error_of(start), HasSubstr("rank 1"));
 }
 
+TEST(InitMethods, AStoreAndAMethodAreOneTooMany) {
+  InitOptions start = meeting_at("tcp://127.0.0.1:1");
+  start.store = std::make_shared<store::HashStore>();
+  start.rank = 0;
+  start.world_size = 1;
+  EXPECT_THAT(error_of(start),
+              HasSubstr("there are both a store and init_method \"tcp://127.0.0.1:1\""));
+}
+
 TEST(InitMethods, AMulticastGroupGivesOutTheRanks) {
   const std::vector<InitOptions> starts(4, meeting_at(group_at(43201) + "?world_size=4"));
   EXPECT_EQ(sorted(ranks_of(starts, 4)), (std::vector<int>{0, 1, 2, 3}));

@@ -42,6 +42,12 @@ engine::Backend find_backend(const std::string& name) {
 
 // Ranks that bring a store know the rest.
 rendezvous::Place place_in_store(const InitOptions& options) {
+  if (options.init_method != InitOptions().init_method) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("init_process_group: there are both a store and init_method \"{}\"; "
+                            "give one of them",
+                            options.init_method));
+  }
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
     throw Error(
         ErrorCode::kInvalidArgument,

@@ -268,8 +268,8 @@ struct InitOptions {
   /// find each other by multicast and are given their ranks; the name is only needed where jobs
   /// share a group.
   std::string init_method = "env://";
-  /// Ranks meet in this store instead, in keys below "unisono/"; `rank` and `world_size` have to be
-  /// given then.
+  /// Ranks meet in this store instead of by a method, in keys below "unisono/"; `rank` and
+  /// `world_size` have to be given then.
   std::shared_ptr<store::Store> store = {};
   /// Another connection to `store`, whose requests take at most so long each, for news of failures:
   /// where there is none, they wait until `store` is free.
