@@ -123,6 +123,30 @@ TEST(InitMethods, RanksMeetInTheStoreThatTheyBring) {
   }
 }
 
+TEST(DefaultGroup, IsThereBetweenInitAndDestroy) {
+  const auto expect_none = [] {
+    EXPECT_THAT([] { (void)default_process_group(); },
+                ThrowsMessage<Error>("there is no default process group: call "
+                                     "init_process_group() first"));
+    EXPECT_NO_THROW(destroy_process_group());
+  };
+  for (int round = 0; round < 2; ++round) {
+    expect_none();
+    InitOptions start = meeting_at("env://");
+    start.store = std::make_shared<store::HashStore>();
+    start.rank = 0;
+    start.world_size = 1;
+    const auto group = init_process_group(start);
+    EXPECT_EQ(default_process_group(), group);
+    EXPECT_THAT([&] { (void)init_process_group(start); },
+                ThrowsMessage<Error>(HasSubstr("there is a default group already")));
+    EXPECT_EQ(default_process_group(), group);
+    destroy_process_group();
+    EXPECT_THAT([&] { group->barrier(); }, ThrowsMessage<Error>(HasSubstr("was destroyed")));
+  }
+  expect_none();
+}
+
 TEST(InitMethods, AStoreDoesNotSayWhichRankThisIs) {
   InitOptions start = meeting_at("env://");
   start.store = std::make_shared<store::HashStore>();

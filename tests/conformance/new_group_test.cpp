@@ -87,6 +87,20 @@ TEST(NewGroup, ASplitIsByColourAndKey) {
   }
 }
 
+TEST(NewGroup, LocalRanksCountTheMembersOfTheNode) {
+  run_ranks({.nodes = {"a", "b", "a", "b"}}, [](ProcessGroup& group) {
+    const std::array<int, 4> in_job{0, 0, 1, 1};
+    EXPECT_EQ(group.local_rank(), in_job[static_cast<std::size_t>(group.rank())]);
+    EXPECT_EQ(group.local_world_size(), 2);
+    const auto inner = group.new_group(std::vector{3, 2, 0});
+    if (inner != nullptr) {
+      const std::array<int, 3> in_group{0, 0, 1};
+      EXPECT_EQ(inner->local_rank(), in_group[static_cast<std::size_t>(inner->rank())]);
+      EXPECT_EQ(inner->local_world_size(), inner->rank() == 0 ? 1 : 2);
+    }
+  });
+}
+
 TEST(NewGroup, GroupsOfGroupsWork) {
   run_ranks({.nodes = {"a", "a", "b", "b", "b"}}, [](ProcessGroup& group) {
     const auto outer = group.split(group.rank() == 0 ? -1 : 0, 0);
