@@ -1,8 +1,10 @@
 // Groups that their own ranks make alone: they meet in a store.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/store/hash_store.h"
 #include "unisono/store/prefix_store.h"
+#include "unisono/store/testing/counting_store.h"
 
 #include "new_group_support.h"
 #include "support/ranks.h"
@@ -22,6 +25,7 @@
 namespace unisono {
 namespace {
 
+using store::testing::CountingStore;
 using test::kLayouts;
 using test::one_node;
 using test::run_ranks;
@@ -46,6 +50,23 @@ TEST(NewGroupInAStore, ItsMembersAloneCallIt) {
       EXPECT_EQ(values.back(), 5);
       EXPECT_EQ(sum_of(group, 1), 4);
     });
+  }
+}
+
+TEST(NewGroupInAStore, RequestsAreAsFewHoweverManyRanksThereAre) {
+  for (const int world_size : {2, 9}) {
+    store::HashStore store;
+    std::vector<int> all(static_cast<std::size_t>(world_size));
+    std::iota(all.begin(), all.end(), 0);
+    std::vector<int> n_requests(all.size());
+    run_ranks(one_node(world_size), [&](ProcessGroup& group) {
+      CountingStore counting(store);
+      const auto inner = group.new_group(all, counting);
+      n_requests[static_cast<std::size_t>(group.rank())] = counting.n_requests();
+      EXPECT_EQ(sum_of(*inner, 1), world_size);
+    });
+    // Those who come early ask again while they wait.
+    EXPECT_LE(*std::min_element(n_requests.begin(), n_requests.end()), 7);
   }
 }
 

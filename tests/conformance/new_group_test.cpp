@@ -114,6 +114,22 @@ TEST(NewGroup, GroupsOfGroupsWork) {
   });
 }
 
+TEST(NewGroup, ManyAtOnceTakeNoMoreExchangesThanOne) {
+  run_ranks({.nodes = {"a", "a", "b"}}, [](ProcessGroup& group) {
+    const auto count_operations = [&] {
+      const Work work = group.barrier_async();
+      work.wait();
+      return work.sequence_number();
+    };
+    const auto at_first = count_operations();
+    const auto one = group.new_group(std::vector{0, 1, 2});
+    const auto with_one = count_operations();
+    const auto many = group.new_groups(std::vector<std::vector<int>>(30, {2, 0, 1}));
+    EXPECT_EQ(count_operations() - with_one, with_one - at_first);
+    EXPECT_EQ(sum_of(*many.back(), 1), 3);
+  });
+}
+
 TEST(NewGroup, AsynchronousCallsInOppositeOrderOnTwoGroupsFinish) {
   for (const World& world : {one_node(2), World{.nodes = {"a", "b"}}}) {
     run_ranks(world, [](ProcessGroup& group) {

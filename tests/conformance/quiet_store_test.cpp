@@ -56,6 +56,10 @@ class QuietStore : public ::testing::TestWithParam<std::vector<std::string>> {
     for (int n = 0; n < kSteps; ++n) {
       step(*group, gradients);
     }
+    // Groups are made by operations of the one that they come from.
+    const auto inner = group->split(0, -rank);
+    step(*inner, gradients);
+    inner->destroy();
     EXPECT_EQ(shared->n_requests(), n_to_meet);
     group->destroy();
     EXPECT_EQ(shared.use_count(), 1) << "a rank that has left keeps the store";
