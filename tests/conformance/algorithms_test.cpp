@@ -20,6 +20,7 @@
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/kernels/float16.h"
 #include "unisono/transport/traffic.h"
 
 #include "reference.h"
@@ -242,6 +243,17 @@ std::vector<float> uniform_values(int rank, std::size_t count) {
   return values;
 }
 
+struct Half {
+  DType dtype;
+  std::uint16_t (*from_float)(float);
+  float (*to_float)(std::uint16_t);
+  double rounding;
+};
+
+constexpr std::array kHalves{
+    Half{DType::kFloat16, kernels::f16_from_float, kernels::float_from_f16, 1.0 / 2048},
+    Half{DType::kBFloat16, kernels::bf16_from_float, kernels::float_from_bf16, 1.0 / 256}};
+
 class Compressed : public ::testing::TestWithParam<Algorithm> {};
 
 // docs/design/algorithms.md states the bounds.
@@ -298,18 +310,32 @@ TEST_P(Compressed, NothingIsLostInsideANodeOrOfWhatIsNoNumber) {
   });
 }
 
+// Partial sums are rounded once on their way, and the average once more, to its own 16 bits.
 TEST_P(Compressed, HalvesTravelCompressedToo) {
-  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+  const double rounding = GetParam() == Algorithm::kTwoShotBFloat16 ? 1.0 / 256 : 1.0 / 16;
+  for (const Half& half : kHalves) {
+    constexpr std::size_t kCount = 1001;
     std::mutex mutex;
-    std::vector<std::vector<std::byte>> results;
+    std::vector<std::vector<float>> inputs;
+    std::vector<std::vector<float>> results;
     run_ranks({.nodes = {"a", "b", "c"}}, [&](ProcessGroup& group) {
-      auto mine = contribution(dtype, 1001, group.rank(), 3);
-      group.all_reduce({.data = mine.data(), .count = 1001, .dtype = dtype},
+      std::vector<std::uint16_t> values(kCount);
+      std::ranges::transform(uniform_values(group.rank(), kCount), values.begin(), half.from_float);
+      std::vector<float> input(kCount);
+      std::ranges::transform(values, input.begin(), half.to_float);
+      group.all_reduce({.data = values.data(), .count = kCount, .dtype = half.dtype},
                        {.op = kAvg, .algorithm = GetParam()});
+      std::vector<float> result(kCount);
+      // The sum, to compare with the inputs'.
+      std::ranges::transform(
+          values, result.begin(), [&](std::uint16_t value) { return 3 * half.to_float(value); });
       const std::lock_guard lock(mutex);
-      results.push_back(mine);
+      inputs.push_back(input);
+      results.push_back(result);
     });
     EXPECT_THAT(results, ::testing::Each(results.front()));
+    EXPECT_LE(relative_error(inputs, results.front()), rounding + 1.1 * half.rounding)
+        << to_string(half.dtype);
   }
 }
 
