@@ -89,6 +89,12 @@ const std::vector<WrongCall> kWrongCalls{
     {"reduce_out_missing_on_root",
      [](Fixture& f) { f.group.reduce(f.block(), Buffer(), {.root = f.group.rank()}); },
      "out has 0 elements, where 2 are expected"},
+    {"reduce_in_and_out_overlap",
+     [](Fixture& f) {
+       f.group.reduce(
+           f.part(0), as_buffer(std::span(f.four).subspan(1, 2)), {.root = f.group.rank()});
+     },
+     "in and out overlap"},
     {"reduce_scatter_odd",
      [](Fixture& f) {
        f.group.reduce_scatter(as_buffer(std::span(f.four).first(3)), f.block(), {.label = "grad"});

@@ -182,6 +182,18 @@ INSTANTIATE_TEST_SUITE_P(Calls,
                          ::testing::ValuesIn(kDisagreements),
                          ::testing::PrintToStringParamName());
 
+TEST(Mismatch, EachRankNamesWhatItsCallWasFor) {
+  for (const std::vector<std::string>& nodes : {std::vector<std::string>{"a", "a"}, {"a", "b"}}) {
+    const auto errors = test::errors_of_ranks({.nodes = nodes}, [](ProcessGroup& group) {
+      auto data = values(group.rank() == 0 ? 4 : 5);
+      group.all_reduce(as_buffer(std::span(data)),
+                       {.label = group.rank() == 0 ? "weights" : "bias"});
+    });
+    EXPECT_THAT(errors[0], HasSubstr("all_reduce #1 (f32[4], sum) of weights: "));
+    EXPECT_THAT(errors[1], HasSubstr("all_reduce #1 (f32[5], sum) of bias: "));
+  }
+}
+
 // Sizes that only the pair knows.
 TEST(Mismatch, ABlockThatIsNotAsLargeAsItsTakerExpectsNamesBothRanks) {
   for (const std::size_t count : {10U, 100000U}) {
