@@ -81,17 +81,19 @@ TEST(Patience, StallsAreReportedAndTheDeadlineEndsTheWait) {
       ++n_looks;
     }
 
-    void stalled(std::chrono::milliseconds, std::span<const int>) const override { ++n_reports; }
+    void stalled(std::chrono::milliseconds waited, std::span<const int>) const override {
+      reports.push_back(waited);
+    }
 
     mutable int n_looks = 0;
-    mutable int n_reports = 0;
+    mutable std::vector<std::chrono::milliseconds> reports;
   } const reporter;
 
   const auto late_ranks = [] { return std::vector<int>{3}; };
   Patience stalls(
       TimeLimit(std::chrono::hours(1)), std::chrono::milliseconds(0), failure, reporter);
   stalls.check(late_ranks);
-  EXPECT_EQ(reporter.n_reports, 1);
+  EXPECT_EQ(reporter.reports.size(), 1U);
   Patience is_over(TimeLimit(std::chrono::seconds(0)), std::chrono::hours(1), failure, reporter);
   EXPECT_EQ(code_of(is_over, late_ranks), ErrorCode::kTimeout);
   EXPECT_EQ(reporter.n_looks, 0) << "it is early yet";
@@ -101,6 +103,17 @@ TEST(Patience, StallsAreReportedAndTheDeadlineEndsTheWait) {
     looks.check(late_ranks);
   }
   EXPECT_EQ(reporter.n_looks, 1);
+  // Each after twice the time of the one before.
+  reporter.reports.clear();
+  std::chrono::milliseconds due(4);
+  Patience again(TimeLimit(std::chrono::hours(1)), due, failure, reporter);
+  while (reporter.reports.size() < 5 && !limit.has_passed()) {
+    again.check(late_ranks);
+  }
+  for (const std::chrono::milliseconds waited : reporter.reports) {
+    EXPECT_GE(waited, due);
+    due *= 2;
+  }
 }
 
 TEST(Patience, AnInterruptionEndsTheWait) {
