@@ -139,9 +139,8 @@ TEST_P(Reading, SaysHowTheConnectionEnded) {
   EXPECT_THAT([&] { (void)read_by(right_.get(), bytes_, soon(), "rank 3"); },
               ::testing::ThrowsMessage<Error>(
                   HasSubstr("rank 3: connection lost: Connection reset by peer")));
-  EXPECT_THAT(
-      [&] { (void)read_by(right_.get(), bytes_, soon(), "rank 3"); },
-      ::testing::ThrowsMessage<Error>(HasSubstr("rank 3: closed the connection; 0 of 4 bytes")));
+  EXPECT_THAT([&] { (void)read_by(right_.get(), bytes_, soon(), "rank 3"); },
+              ::testing::ThrowsMessage<Error>("rank 3: closed the connection"));
 }
 
 TEST_P(Reading, LeavesTheOtherCallsThatDoNotWaitAsTheyAre) {
