@@ -1,11 +1,14 @@
 // One rank of the multi-process tests of messages: message_program MODE [ARGUMENT].
 
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <map>
@@ -248,6 +251,35 @@ void late_message(const std::string& /*unused*/) {
   }
 }
 
+// Rank 0 sends, and ends without destroy_process_group(), in one of several ways; rank 1 receives
+// when it is told to.
+void exits(const std::string& how) {
+  const auto group = unisono::init_process_group();
+  pass_token(*group);
+  std::int32_t value = 17;
+  const Buffer buffer = unisono::as_buffer(std::span(&value, 1));
+  if (group->rank() == 1) {
+    wait_for_end_of_stdin();
+    value = 0;
+    group->recv(buffer, 0);
+    print("received %d\n", value);
+    group->all_reduce(buffer);
+    return;
+  }
+  group->send(buffer, 1);
+  if (how == "in a child, too" && ::fork() == 0) {
+    std::exit(0);
+  } else if (how == "in an operation") {
+    std::vector<std::int32_t> values(1);
+    (void)group->all_reduce_async(unisono::as_buffer(std::span(values)));
+    std::exit(3);
+  }
+  if (how == "in a child, too") {
+    ::wait(nullptr);
+    group->send(buffer, 1);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -258,7 +290,8 @@ int main(int argc, char** argv) {
                                                                   {"mismatch", mismatch},
                                                                   {"stream", stream},
                                                                   {"absence", absence},
-                                                                  {"anybody", anybody}};
+                                                                  {"anybody", anybody},
+                                                                  {"exits", exits}};
   try {
     modes.at(argc > 1 ? argv[1] : "")(argc > 2 ? argv[2] : "");
   } catch (const std::exception& error) {

@@ -1,6 +1,7 @@
 // Messages between real processes: what passes, over which connections, and what is said of ranks
 // that die or stay away.
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <chrono>
 #include <cstddef>
@@ -9,10 +10,13 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "unisono/base/deadline.h"
 
 #include "multiprocess/job.h"
 
@@ -266,6 +270,54 @@ INSTANTIATE_TEST_SUITE_P(Nodes, Misfit, ::testing::Values(Nodes{}, Nodes{"a", "b
 INSTANTIATE_TEST_SUITE_P(Nodes,
                          Ring,
                          ::testing::Values(Nodes{}, Nodes{"a", "b", "c"}, Nodes{"a", "a", "b"}));
+
+// It stays for finish() to reap.
+bool wait_for_end(pid_t process) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  siginfo_t end{};
+  while (end.si_pid == 0 && !deadline.has_passed()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ::waitid(P_PID, static_cast<id_t>(process), &end, WEXITED | WNOWAIT | WNOHANG);
+  }
+  return end.si_pid == process;
+}
+
+struct Exit {
+  std::string how;
+  int exit_code;
+  std::string received;
+  std::string said;  // By rank 1, who calls an operation of both then.
+
+  friend std::ostream& operator<<(std::ostream& out, const Exit& exit) { return out << exit.how; }
+};
+
+class Exits : public ::testing::TestWithParam<std::tuple<Exit, Nodes>> {};
+
+TEST_P(Exits, WithoutDestroyingTheGroupSayGoodbye) {
+  const auto& [exit, nodes] = GetParam();
+  Job job({.world_size = 2,
+           .mode = {"exits", exit.how},
+           .nodes = nodes,
+           .variables = {{"UNISONO_STALL_SECONDS", "60"}}});
+  job.start_all();
+  EXPECT_TRUE(wait_for_end(job.processes().pid(0)));
+  job.processes().close_stdin(1);
+  const std::vector<ProcessResult> results = job.processes().finish();
+  EXPECT_EQ(results[0].exit_code, exit.exit_code) << results[0].err;
+  EXPECT_EQ(results[0].err, "");
+  EXPECT_EQ(results[1].out, exit.received) << results[1].err;
+  EXPECT_THAT(results[1].err, HasSubstr(exit.said));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways,
+    Exits,
+    ::testing::Combine(
+        ::testing::Values(
+            Exit{"of main", 0, "received 17\n", "left the group"},
+            Exit{"in a child, too", 0, "received 17\n", "left the group"},
+            Exit{"in an operation", 3, "", "its process ended while operations were under way"}),
+        ::testing::Values(Nodes{}, Nodes{"a", "b"})));
 
 }  // namespace
 }  // namespace unisono::test

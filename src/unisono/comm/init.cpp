@@ -1,6 +1,9 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +14,7 @@
 #include "unisono/base/mutex.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/job.h"
+#include "unisono/comm/leave_at_exit.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/engine/backends.h"
 #include "unisono/rendezvous/find_place.h"
@@ -25,11 +29,27 @@ struct DefaultGroup {
   std::shared_ptr<ProcessGroup> group UNISONO_GUARDED_BY(mutex);
   // How many there were before: ranks of a second one meet in other keys of the launcher's store.
   std::uint64_t generation UNISONO_GUARDED_BY(mutex) = 0;
+  // Who says goodbye when it exits: no child of fork(), which may hold the mutex for ever.
+  std::atomic<pid_t> process = -1;
 };
 
 DefaultGroup& default_group() {
   static DefaultGroup* const instance = new DefaultGroup;
   return *instance;
+}
+
+std::shared_ptr<ProcessGroup> take_group() {
+  DefaultGroup& state = default_group();
+  const MutexLock lock(state.mutex);
+  return std::exchange(state.group, nullptr);
+}
+
+void leave_default_group_at_exit() {
+  if (default_group().process == ::getpid()) {
+    if (std::shared_ptr<ProcessGroup> group = take_group()) {
+      comm::leave_at_exit(std::move(group));
+    }
+  }
 }
 
 engine::Backend find_backend(const std::string& name) {
@@ -122,6 +142,9 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   }
   state.group = group;
   ++state.generation;
+  if (state.process.exchange(::getpid()) != ::getpid()) {
+    (void)std::atexit(leave_default_group_at_exit);
+  }
   return group;
 }
 
@@ -136,13 +159,7 @@ std::shared_ptr<ProcessGroup> default_process_group() {
 }
 
 void destroy_process_group() {
-  std::shared_ptr<ProcessGroup> group;
-  DefaultGroup& state = default_group();
-  {
-    const MutexLock lock(state.mutex);
-    group = std::exchange(state.group, nullptr);
-  }
-  if (group != nullptr) {
+  if (const std::shared_ptr<ProcessGroup> group = take_group()) {
     group->destroy();
   }
 }

@@ -298,7 +298,9 @@ struct InitOptions {
 /// the ranks that are missing; kUnauthenticated, kIncompatible.
 [[nodiscard]] std::shared_ptr<ProcessGroup> create_process_group(const InitOptions& options = {});
 
-/// create_process_group(), and registers the group as this process's default.
+/// create_process_group(), and registers the group as this process's default. A process that
+/// returns from main, or calls exit(), leaves it as by destroy(), but waits for what is under way
+/// for 5 s only.
 ///
 /// Throws Error(kInvalidArgument) when there is a default group already.
 std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options = {});
