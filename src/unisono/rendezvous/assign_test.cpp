@@ -8,8 +8,7 @@
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/init_method.h"
-
-#include "fake_environment.h"
+#include "unisono/rendezvous/testing/fake_environment.h"
 
 namespace unisono::rendezvous {
 namespace {

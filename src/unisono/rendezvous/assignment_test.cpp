@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/net/loopback.h"
-#include "unisono/rendezvous/two_rank_job.h"
+#include "unisono/rendezvous/testing/two_rank_job.h"
 
 namespace unisono::rendezvous {
 namespace {

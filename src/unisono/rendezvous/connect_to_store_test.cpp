@@ -21,7 +21,7 @@
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/two_rank_job.h"
+#include "unisono/rendezvous/testing/two_rank_job.h"
 #include "unisono/store/tcp_host.h"
 
 namespace unisono::rendezvous {

@@ -7,8 +7,8 @@
 
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/fake_environment.h"
 #include "unisono/rendezvous/launcher.h"
+#include "unisono/rendezvous/testing/fake_environment.h"
 
 namespace unisono::rendezvous {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/fake_environment.h"
-#include "unisono/rendezvous/launched_ranks.h"
+#include "unisono/rendezvous/testing/fake_environment.h"
+#include "unisono/rendezvous/testing/launched_ranks.h"
 
 namespace unisono::rendezvous {
 namespace {

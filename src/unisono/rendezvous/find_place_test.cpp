@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/fake_environment.h"
-#include "unisono/rendezvous/launched_ranks.h"
+#include "unisono/rendezvous/testing/fake_environment.h"
+#include "unisono/rendezvous/testing/launched_ranks.h"
 
 #include "support/temporary_folder.h"
 

@@ -10,10 +10,10 @@
 
 #include "unisono/base/config.h"
 #include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/fake_environment.h"
 #include "unisono/rendezvous/find_assignment.h"
 #include "unisono/rendezvous/key_space_access.h"
-#include "unisono/rendezvous/launched_ranks.h"
+#include "unisono/rendezvous/testing/fake_environment.h"
+#include "unisono/rendezvous/testing/launched_ranks.h"
 
 namespace unisono::rendezvous {
 namespace {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "unisono/net/hello.h"
-#include "unisono/rendezvous/fake_environment.h"
 #include "unisono/rendezvous/launcher.h"
+#include "unisono/rendezvous/testing/fake_environment.h"
 
 namespace unisono::rendezvous {
 namespace {

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/rendezvous/fake_environment.h"
+#include "unisono/rendezvous/testing/fake_environment.h"
 
 namespace unisono::rendezvous {
 namespace {

@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/rendezvous/fake_environment.h"
 #include "unisono/rendezvous/launcher.h"
+#include "unisono/rendezvous/testing/fake_environment.h"
 
 namespace unisono::rendezvous {
 namespace {

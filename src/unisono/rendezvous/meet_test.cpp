@@ -16,7 +16,7 @@
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/exchange_roster.h"
 #include "unisono/rendezvous/roster.h"
-#include "unisono/rendezvous/two_rank_job.h"
+#include "unisono/rendezvous/testing/two_rank_job.h"
 #include "unisono/store/hash_store.h"
 #include "unisono/store/tcp_host.h"
 

@@ -13,8 +13,8 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
-#include "unisono/rendezvous/fake_environment.h"
 #include "unisono/rendezvous/init_method.h"
+#include "unisono/rendezvous/testing/fake_environment.h"
 
 namespace unisono::rendezvous {
 namespace {

@@ -23,7 +23,7 @@
 #include "unisono/rendezvous/connect_to_store.h"
 #include "unisono/rendezvous/exchange_roster.h"
 #include "unisono/rendezvous/roster.h"
-#include "unisono/rendezvous/two_rank_job.h"
+#include "unisono/rendezvous/testing/two_rank_job.h"
 #include "unisono/store/prefix_store.h"
 #include "unisono/store/store.h"
 #include "unisono/store/tcp_store.h"

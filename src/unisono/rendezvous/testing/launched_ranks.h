@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/fake_environment.h"
 #include "unisono/rendezvous/find_assignment.h"
+#include "unisono/rendezvous/testing/fake_environment.h"
 
 namespace unisono::rendezvous {
 
