@@ -81,9 +81,22 @@ void Messenger::take_all() {
   }
 }
 
+bool Messenger::send_at_once(const MessageCall& call) {
+  throw_if_closed();
+  const MutexLock lock(mutex_);
+  throw_if_stopping();
+  return guard([&]() UNISONO_REQUIRES(mutex_) {
+    return messages_.send_at_once(call.peer, call.tag, call.buffer, call.label);
+  });
+}
+
 int Messenger::run(MessageRequest& request) {
   throw_if_closed();
   request.is_attended = true;
+  const engine::Arrival arrival = spin_for(request);
+  if (arrival == engine::Arrival::kReceived) {
+    return request.source;
+  }
   bool has_ended = false;
   Mode mode{};
   {
@@ -95,6 +108,9 @@ int Messenger::run(MessageRequest& request) {
     if (!has_ended) {
       begin_spinning();
       mode = mode_of(request);
+      if (arrival == engine::Arrival::kNotYet) {
+        mode.n_spins = 0;
+      }
     }
   }
   if (!has_ended) {
@@ -183,23 +199,6 @@ bool Messenger::advance() {
       guard([&]() UNISONO_REQUIRES(mutex_) { return messages_.progress(n_networked_ > 0); });
   take_ended();
   return has_moved;
-}
-
-// Unless the messages have failed; notes how they do.
-template <class Step>
-bool Messenger::guard(Step step) {
-  if (error_) [[unlikely]] {
-    return false;
-  }
-  try {
-    return step();
-  } catch (const Error& error) {
-    note(error);
-  } catch (const std::exception& error) {
-    // Out of memory, say: this rank can't take part any more, and the others must know.
-    note(Error(ErrorCode::kInternal, error.what()));
-  }
-  return false;
 }
 
 void Messenger::take_ended() {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -69,6 +70,9 @@ class Messenger {
 
   using Requests = std::vector<std::unique_ptr<MessageRequest>>;
 
+  /// Sends the message if that takes no wait; false else: it is to be run then.
+  [[nodiscard]] bool send_at_once(const MessageCall& call) UNISONO_EXCLUDES(mutex_);
+
   /// Runs the message and returns when it has ended: for a receive, the rank that it came from.
   /// Throws its error.
   int run(MessageRequest& request) UNISONO_EXCLUDES(mutex_);
@@ -134,6 +138,7 @@ class Messenger {
   };
 
   void drive(const IsDone& is_done, Mode mode) UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] engine::Arrival spin_for(MessageRequest& request) UNISONO_EXCLUDES(mutex_);
   bool look(const IsDone& is_done, int n_spins) UNISONO_EXCLUDES(mutex_);
   bool sleep(const IsDone& is_done, bool is_newcomer) UNISONO_EXCLUDES(mutex_);
   void watch() UNISONO_REQUIRES(mutex_);
@@ -189,5 +194,22 @@ class Messenger {
   Deadline next_reasons_ UNISONO_GUARDED_BY(mutex_) = Deadline::after(std::chrono::seconds(0));
   std::thread progress_thread_ UNISONO_GUARDED_BY(mutex_);
 };
+
+// Unless the messages have failed; notes how they do.
+template <class Step>
+bool Messenger::guard(Step step) {
+  if (error_) [[unlikely]] {
+    return false;
+  }
+  try {
+    return step();
+  } catch (const Error& error) {
+    note(error);
+  } catch (const std::exception& error) {
+    // Out of memory, say: this rank can't take part any more, and the others must know.
+    note(Error(ErrorCode::kInternal, error.what()));
+  }
+  return false;
+}
 
 }  // namespace unisono::comm

@@ -60,6 +60,39 @@ void Messenger::adapt_spinning(bool was_spin, int n_yields) {
   }
 }
 
+// For the receive of one who waits while no other message is under way: what comes need not be
+// posted, nor looked for elsewhere, for as long as this thread spins.
+engine::Arrival Messenger::spin_for(MessageRequest& request) {
+  using engine::Arrival;
+  if (request.is_send) {
+    return Arrival::kInvolved;
+  }
+  auto arrival = Arrival::kNotYet;
+  int n_spins = kSpinsPerLock;
+  for (int n = 0; n < n_spins && arrival == Arrival::kNotYet; n += kSpinsPerLock) {
+    const MutexLock lock(mutex_);
+    if (!requests_.empty() || is_stopping_ || parts_.failure.is_set()) {
+      return Arrival::kInvolved;
+    }
+    n_spins = mode_of(request).n_spins;
+    const int n_looks = std::min(n_spins, kSpinsPerLock);
+    for (int look = 0; look < n_looks && arrival == Arrival::kNotYet; ++look) {
+      if (n + look > 0) {
+        pause_briefly();
+      }
+      const bool is_sound = guard([&]() UNISONO_REQUIRES(mutex_) {
+        arrival = messages_.receive_at_once(request);
+        return true;
+      });
+      arrival = is_sound ? arrival : Arrival::kInvolved;
+    }
+    if (arrival == Arrival::kReceived && n > 0) {
+      spin_limit_.note_spun();
+    }
+  }
+  return arrival;
+}
+
 // After begin_spinning(): until `is_done`.
 void Messenger::drive(const IsDone& is_done, Mode mode) {
   bool is_over = false;

@@ -50,8 +50,13 @@ milliseconds check(const MessageCall& call,
   return arguments.timeout(timeout);
 }
 
+// Returns where a receive came from.
 int run(comm::Links& links, const MessageCall& call, const std::optional<milliseconds>& timeout) {
-  MessageRequest request(call, check(call, links, timeout));
+  const milliseconds limit = check(call, links, timeout);
+  if (call.is_send && links.messenger().send_at_once(call)) {
+    return kAnySource;
+  }
+  MessageRequest request(call, limit);
   return links.messenger().run(request);
 }
 

@@ -35,7 +35,34 @@ const std::byte* address_of(const Packet& packet) {
   return reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(packet.place));
 }
 
+bool fits(const Message& message, const Packet& packet) {
+  return packet.dtype == message.buffer.dtype && packet.count == message.buffer.count;
+}
+
 }  // namespace
+
+Arrival Messages::receive_at_once(Message& message) {
+  if (message.peer == kAnyRank || !posted_.empty()) {
+    return Arrival::kInvolved;
+  }
+  MessagePeer& peer = peers_[static_cast<std::size_t>(message.peer)];
+  if (peer.arena == nullptr || peer.is_taking || !peer.parked.empty()) {
+    return Arrival::kInvolved;
+  }
+  const Packet* const packet = peer.channel->peek();
+  if (packet == nullptr) {
+    return Arrival::kNotYet;
+  }
+  if (packet->kind != PacketKind::kMessage || packet->tag != message.tag ||
+      !fits(message, *packet)) {
+    return Arrival::kInvolved;
+  }
+  (void)peer.channel->take(message.bytes());
+  message.source = peer.rank;
+  message.has_ended = true;
+  settle(peer, message.buffer.n_bytes());
+  return Arrival::kReceived;
+}
 
 void Messages::post_receive(Message& message) {
   if (message.peer != kAnyRank) {
@@ -277,7 +304,7 @@ void Messages::check_shape(const MessagePeer& peer,
                            const Message& message,
                            const Packet& packet,
                            std::string_view label) const {
-  if (packet.dtype == message.buffer.dtype && packet.count == message.buffer.count) [[likely]] {
+  if (fits(message, packet)) [[likely]] {
     return;
   }
   Message sent;

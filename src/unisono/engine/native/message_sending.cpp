@@ -36,23 +36,53 @@ bool is_on_node(const MessagePeer& peer) {
   return peer.arena != nullptr;
 }
 
+// So that it goes with its data, and the peer keeps it until its receive is there.
+bool is_small(const MessagePeer& peer, std::int64_t n_bytes) {
+  const std::int64_t limit = is_on_node(peer) ? kMaxSmallBytesOnNode : transport::kMaxSmallBytes;
+  return n_bytes <= limit &&
+         peer.n_unsettled_bytes + n_bytes + kParkedOverheadBytes <= kParkedBytes;
+}
+
 }  // namespace
+
+// False where it is not small, or other packets are before it, or not all of it went at once.
+bool Messages::send_small(MessagePeer& peer,
+                          int tag,
+                          const Buffer& buffer,
+                          std::string_view label) {
+  const std::int64_t n_bytes = buffer.n_bytes();
+  if (!peer.outgoing.empty() || peer.channel == nullptr || !is_small(peer, n_bytes) ||
+      !peer.channel->send(
+          {.kind = PacketKind::kMessage,
+           .dtype = buffer.dtype,
+           .tag = tag,
+           .n_bytes = static_cast<std::uint32_t>(n_bytes),
+           .count = buffer.count},
+          label,
+          {static_cast<const std::byte*>(buffer.data), static_cast<std::size_t>(n_bytes)})) {
+    return false;
+  }
+  peer.n_unsettled_bytes += n_bytes + kParkedOverheadBytes;
+  return true;
+}
+
+bool Messages::send_at_once(int to, int tag, const Buffer& buffer, std::string_view label) {
+  MessagePeer& peer = peers_[static_cast<std::size_t>(to)];
+  return is_on_node(peer) && send_small(peer, tag, buffer, label);
+}
 
 void Messages::post_send(Message& message) {
   MessagePeer& peer = peers_[static_cast<std::size_t>(message.peer)];
+  if (send_small(peer, message.tag, message.buffer, message.label)) {
+    end_part(message);
+    return;
+  }
   const std::int64_t n_bytes = message.buffer.n_bytes();
-  const std::int64_t limit = is_on_node(peer) ? kMaxSmallBytesOnNode : transport::kMaxSmallBytes;
-  const std::int64_t n_parked_bytes = n_bytes + kParkedOverheadBytes;
   Packet packet{.dtype = message.buffer.dtype, .tag = message.tag, .count = message.buffer.count};
-  if (n_bytes <= limit && peer.n_unsettled_bytes + n_parked_bytes <= kParkedBytes) {
+  if (is_small(peer, n_bytes)) {
     packet.kind = PacketKind::kMessage;
     packet.n_bytes = static_cast<std::uint32_t>(n_bytes);
-    peer.n_unsettled_bytes += n_parked_bytes;
-    if (peer.outgoing.empty() && peer.channel != nullptr &&
-        peer.channel->send(packet, message.label, message.bytes())) [[likely]] {
-      end_part(message);
-      return;
-    }
+    peer.n_unsettled_bytes += n_bytes + kParkedOverheadBytes;
     peer.outgoing.push_back(
         {.packet = packet, .payload = message.bytes(), .message = &message, .ends_message = true});
   } else {

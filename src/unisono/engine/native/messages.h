@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/native/message.h"
@@ -30,6 +31,9 @@ struct MessageParts {
   bool prefers_single_copy;
 };
 
+/// What Messages::receive_at_once() found.
+enum class Arrival : std::uint8_t { kReceived, kNotYet, kInvolved };
+
 /// Matches the messages between this rank and the others, and moves them. Never blocks. One thread
 /// at a time. Its errors end all of it: abandon() then.
 ///
@@ -46,6 +50,14 @@ class Messages {
   ///
   /// Throws Error: kMismatch, and what progress() throws.
   void post(Message& message);
+
+  /// Sends a small message to a rank of this node that has nothing in its way. False, and nothing
+  /// was sent, else: it is to be posted then.
+  [[nodiscard]] bool send_at_once(int to, int tag, const Buffer& buffer, std::string_view label);
+
+  /// Receives a small message of a rank of this node if it comes next. kInvolved where something is
+  /// before it: the receive is to be posted then. Throws as progress() does.
+  [[nodiscard]] Arrival receive_at_once(Message& message);
 
   /// Moves what can be moved on this node, and between nodes too with `with_network`. Returns
   /// whether anything was.
@@ -91,6 +103,10 @@ class Messages {
   };
 
   // message_sending.cpp
+  [[nodiscard]] bool send_small(MessagePeer& peer,
+                                int tag,
+                                const Buffer& buffer,
+                                std::string_view label);
   void post_send(Message& message);
   bool flush(MessagePeer& peer);
   void finish_packet(MessagePeer& peer, const OutgoingPacket& sent);

@@ -70,6 +70,20 @@ class Rank {
     return message;
   }
 
+  bool send_at_once(int to, int tag, const Buffer& buffer) {
+    return messages_.send_at_once(to, tag, buffer, "");
+  }
+
+  Arrival receive_at_once(int from, int tag, const Buffer& buffer) {
+    Message message;
+    message.peer = from;
+    message.tag = tag;
+    message.buffer = buffer;
+    const Arrival arrival = messages_.receive_at_once(message);
+    EXPECT_EQ(message.has_ended, arrival == Arrival::kReceived);
+    return arrival;
+  }
+
   bool progress() {
     const bool has_moved = messages_.progress(false);
     messages_.clear_ended();
@@ -186,6 +200,54 @@ TEST(Messages, OfASenderThatDoesNotWaitAreReadWithoutItsHelp) {
   EXPECT_TRUE(receive.has_ended);
   EXPECT_EQ(received, sent);
   EXPECT_FALSE(send.has_ended);
+}
+
+// As they are between two ranks that send small ones back and forth.
+TEST(Messages, OfWhichNoneIsUnderWayAreReceivedAtOnce) {
+  Pair pair;
+  Rank& sender = *pair.ranks[0];
+  Rank& receiver = *pair.ranks[1];
+  std::vector<std::byte> sent = bytes_of(100, 1);
+  std::vector<std::byte> received(100);
+  EXPECT_EQ(receiver.receive_at_once(0, 3, buffer_of(received)), Arrival::kNotYet);
+  EXPECT_TRUE(sender.send_at_once(1, 3, buffer_of(sent)));
+  EXPECT_EQ(receiver.receive_at_once(0, 3, buffer_of(received)), Arrival::kReceived);
+  EXPECT_EQ(received, sent);
+  std::vector<std::byte> large = bytes_of(100'000, 2);
+  EXPECT_FALSE(sender.send_at_once(1, 3, buffer_of(large)));
+  EXPECT_EQ(receiver.receive_at_once(0, 3, buffer_of(large)), Arrival::kNotYet);
+}
+
+TEST(Messages, ThatOthersAreBeforeAreNotReceivedAtOnce) {
+  Pair pair;
+  Rank& sender = *pair.ranks[0];
+  Rank& receiver = *pair.ranks[1];
+  std::vector<std::byte> first = bytes_of(8, 1);
+  std::vector<std::byte> second = bytes_of(8, 2);
+  std::vector<std::byte> third = bytes_of(8, 3);
+  std::vector<std::byte> received(8);
+  const Buffer buffer = buffer_of(received);
+  EXPECT_TRUE(sender.send_at_once(1, 0, buffer_of(first)));
+  EXPECT_TRUE(sender.send_at_once(1, 1, buffer_of(second)));
+  EXPECT_TRUE(sender.send_at_once(1, 0, buffer_of(third)));
+  EXPECT_EQ(receiver.receive_at_once(0, 1, buffer), Arrival::kInvolved) << "another tag is next";
+  std::vector<std::byte> fewer(4);
+  EXPECT_EQ(receiver.receive_at_once(0, 0, buffer_of(fewer)), Arrival::kInvolved) << "a misfit";
+  EXPECT_EQ(receiver.receive_at_once(kAnyRank, 0, buffer), Arrival::kInvolved);
+  receiver.post(false, 0, 1, buffer);
+  pair.run();
+  EXPECT_EQ(received, second);
+  EXPECT_EQ(receiver.receive_at_once(0, 0, buffer), Arrival::kInvolved) << "they are parked";
+  for (const std::vector<std::byte>& expected : {first, third}) {
+    receiver.post(false, 0, 0, buffer);
+    EXPECT_EQ(received, expected);
+  }
+  std::vector<std::byte> of_another(8);
+  receiver.post(false, kAnyRank, 5, buffer_of(of_another));
+  EXPECT_TRUE(sender.send_at_once(1, 5, buffer_of(first)));
+  EXPECT_EQ(receiver.receive_at_once(0, 5, buffer), Arrival::kInvolved) << "a receive is before it";
+  pair.run();
+  EXPECT_EQ(of_another, first);
 }
 
 // In segments, beside each other and beside small ones.
