@@ -46,8 +46,8 @@ std::shared_ptr<ProcessGroup> take_group() {
 
 void leave_default_group_at_exit() {
   if (default_group().process == ::getpid()) {
-    if (std::shared_ptr<ProcessGroup> group = take_group()) {
-      comm::leave_at_exit(std::move(group));
+    if (const std::shared_ptr<ProcessGroup> group = take_group()) {
+      comm::leave_at_exit(group);
     }
   }
 }

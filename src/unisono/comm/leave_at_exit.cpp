@@ -4,7 +4,6 @@
 #include <exception>
 #include <memory>
 #include <thread>
-#include <utility>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/interruptible_pause.h"
@@ -17,19 +16,23 @@ namespace {
 constexpr std::chrono::seconds kPatience{5};
 constexpr std::chrono::seconds kPatienceAfterAbort{1};
 
+void destroy(ProcessGroup& group) noexcept {
+  try {
+    group.destroy();
+  } catch (const std::exception&) {
+    return;  // Interrupted: the group has been left.
+  }
+}
+
 }  // namespace
 
 // By a thread of its own: exit() may have been called where destroy() waits for its caller.
-void leave_at_exit(std::shared_ptr<ProcessGroup> group) noexcept {
+void leave_at_exit(const std::shared_ptr<ProcessGroup>& group) noexcept {
   try {
     const auto under_way = std::make_shared<InterruptiblePause>();
     std::thread leaving =
         start_thread("unisono-exit", "the process can't leave its group", [group, under_way] {
-          try {
-            group->destroy();
-          } catch (const std::exception&) {
-            // Interrupted: the group has been left.
-          }
+          destroy(*group);
           under_way->end();
         });
     bool has_left = !under_way->wait_until(Deadline::after(kPatience));
@@ -43,7 +46,7 @@ void leave_at_exit(std::shared_ptr<ProcessGroup> group) noexcept {
       leaving.detach();
     }
   } catch (const std::exception&) {
-    // The others find that the process has ended.
+    return;  // The others find that the process has ended.
   }
 }
 

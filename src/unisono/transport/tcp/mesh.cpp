@@ -60,7 +60,7 @@ Mesh::Mesh(std::vector<MeshMember> members,
       secret_(std::move(secret)),
       mine_(std::move(mine)) {
   if (has_other_nodes) {
-    wakeup_.emplace();
+    wakeup_ = std::make_unique<net::Wakeup>();
   }
 }
 

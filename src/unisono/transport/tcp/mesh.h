@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -107,7 +106,7 @@ class Mesh {
   transport::TrafficCounters traffic_;
   std::string secret_;
   net::HelloInfo mine_;
-  std::optional<net::Wakeup> wakeup_;  // Where there are other nodes.
+  std::unique_ptr<net::Wakeup> wakeup_;  // Where there are other nodes.
   std::map<int, std::unique_ptr<Connection>> connections_;
   Mutex mutex_;
   std::map<int, Fd> delivered_ UNISONO_GUARDED_BY(mutex_);

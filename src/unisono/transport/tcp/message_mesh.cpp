@@ -53,7 +53,7 @@ MessageMesh::MessageMesh(std::vector<MeshMember> members,
                          bool has_other_nodes)
     : members_(std::move(members)), secret_(std::move(secret)), mine_(std::move(mine)) {
   if (has_other_nodes) {
-    wakeup_.emplace();
+    wakeup_ = std::make_unique<net::Wakeup>();
   }
 }
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -119,7 +118,7 @@ class MessageMesh {
   std::vector<MeshMember> members_;
   std::string secret_;
   net::HelloInfo mine_;
-  std::optional<net::Wakeup> wakeup_;  // Where there are other nodes.
+  std::unique_ptr<net::Wakeup> wakeup_;  // Where there are other nodes.
   std::map<int, std::unique_ptr<PacketStream>> streams_;
   std::map<int, Dial> dials_;
   Mutex mutex_;
