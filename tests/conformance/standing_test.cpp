@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // A rank says what it waits for after 0.2 s.
-constexpr std::chrono::milliseconds kLong{400};
+constexpr std::chrono::milliseconds kLong{1000};
 
 TEST(Standing, TellsOfAMessageThatIsUnderWay) {
   const auto errors = errors_of_ranks(one_node(3), [](ProcessGroup& group) {
