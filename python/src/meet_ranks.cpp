@@ -92,11 +92,13 @@ std::optional<std::string> meet_others(rendezvous::Meeting& meeting,
 }  // namespace
 
 RankMeeting meet_ranks(const rendezvous::PlaceRequest& request) {
-  const rendezvous::Place place = rendezvous::find_place(request);
+  rendezvous::PlaceRequest ours = request;
+  ours.keys.part = first_time(kTimes, 0).prefix;
+  const rendezvous::Place place = rendezvous::find_place(ours);
   const rendezvous::Assignment& assignment = place.gathered.assignment;
   while (true) {
-    rendezvous::Meeting meeting = rendezvous::meet(
-        place.config, assignment, place.deadline, {.part = first_time(kTimes, 0).prefix});
+    rendezvous::Meeting meeting =
+        rendezvous::meet(place.config, assignment, place.deadline, ours.keys);
     if (const std::optional<std::string> prefix = meet_others(meeting, place)) {
       has_met = true;
       return {.store = c10::make_intrusive<CoreStore>(

@@ -55,6 +55,13 @@ class Problems(RendezvousTest):
                 place = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
                 self.expect_doubled(["0", "1", "1"], OPTIONS=options, **place)
 
+    def test_a_rank_that_is_not_below_the_world_size(self) -> None:
+        place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+        options = self.options("unisono://")
+        ranks = [self.start(RANK=rank, OPTIONS=options, **place) for rank in ("0", "2")]
+        for rank in ranks:
+            self.expect_failure(rank, "RANK=2", "is not below WORLD_SIZE=2")
+
     def test_a_doubled_rank_0(self) -> None:
         for secret in ({}, {"UNISONO_SECRET": "one"}):
             for backend in ("unisono", "gloo"):

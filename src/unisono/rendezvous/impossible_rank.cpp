@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <exception>
+#include <memory>
 #include <string>
 
 #include "unisono/base/config.h"
@@ -19,6 +20,8 @@
 #include "unisono/rendezvous/roster.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/rendezvous/variable_reader.h"
+#include "unisono/store/prefix_store.h"
+#include "unisono/store/store.h"
 #include "unisono/store/tcp_store.h"
 
 namespace unisono::rendezvous {
@@ -51,9 +54,11 @@ void tell_of_impossible_rank(const InitMethod& method,
     if (place.rank < place.world_size) {
       return;
     }
-    store::TcpStore store(store_options(config, place, find_secret(config, place)), deadline);
-    if (describe_other_job(place, store).empty()) {
-      fail_roster(store,
+    const auto store = std::make_shared<store::TcpStore>(
+        store_options(config, place, find_secret(config, place)), deadline);
+    if (describe_other_job(place, *store).empty()) {
+      store::PrefixStore part(request.keys.part, store);
+      fail_roster(request.keys.part.empty() ? static_cast<store::Store&>(*store) : part,
                   {.rank = place.rank,
                    .world_size = place.world_size,
                    .host = host_name(),
@@ -62,7 +67,8 @@ void tell_of_impossible_rank(const InitMethod& method,
                    .address = "",
                    .port = 0,
                    .endpoint = ""},
-                  fmt::format("failed: {}", problem));
+                  fmt::format("failed: {}", problem),
+                  {.generation = request.keys.generation});
     }
   } catch (const std::exception&) {
     return;  // Nobody is there, or it is no store that this process may use.
