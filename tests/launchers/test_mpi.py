@@ -74,9 +74,13 @@ class MpirunTest:
         self.assertIn("2 ranks meet at 127.0.0.1:29777", said)
 
     def test_a_world_size_that_differs_is_an_error(self):
-        self.expect_error(
-            [*self.mpirun, "-n", "2", PROGRAM], "WORLD_SIZE=3 differs from", WORLD_SIZE="3"
-        )
+        for _ in range(5):
+            done = self.run_command([*self.mpirun, "-n", "2", PROGRAM], WORLD_SIZE="3")
+            self.assertNotEqual(done.returncode, 0)
+            said = done.stdout + done.stderr
+            if said:  # MPICH's mpirun may end before it has passed on what the ranks said.
+                break
+        self.assertIn("WORLD_SIZE=3 differs from", said)
 
 
 class OpenMpiTest(MpirunTest, LauncherTest):
