@@ -32,6 +32,16 @@ using ::testing::Not;
 // A rank says what it waits for after 0.2 s.
 constexpr std::chrono::milliseconds kLong{1000};
 
+void wait_for_rank_1(ProcessGroup& group, bool is_message) {
+  float value = 0;
+  const Buffer buffer = as_buffer(std::span(&value, 1));
+  if (is_message) {
+    group.recv(buffer, 1, {.timeout = kLong});
+  } else {
+    group.all_reduce(buffer, {.timeout = kLong});
+  }
+}
+
 TEST(Standing, TellsOfAMessageThatIsUnderWay) {
   const auto errors = errors_of_ranks(one_node(3), [](ProcessGroup& group) {
     float value = 0;
@@ -103,14 +113,8 @@ TEST(Standing, OfARankOfAnotherNodeIsAskedForWhenTimeIsUp) {
         has_timed_out.wait();
         return;
       }
-      float value = 0;
-      const Buffer buffer = as_buffer(std::span(&value, 1));
       try {
-        if (is_message) {
-          group.recv(buffer, 1, {.timeout = kLong});
-        } else {
-          group.all_reduce(buffer, {.timeout = kLong});
-        }
+        wait_for_rank_1(group, is_message);
         ADD_FAILURE() << "rank 1 took part";
       } catch (const Error& error) {
         EXPECT_THAT(error.what(),
@@ -210,14 +214,8 @@ TEST(Standing, TellsOfARankOfAnotherNodeThatLeftTheGroup) {
         has_timed_out.wait();
         return;
       }
-      float value = 0;
-      const Buffer buffer = as_buffer(std::span(&value, 1));
       try {
-        if (is_message) {
-          inner->recv(buffer, 1, {.timeout = kLong});
-        } else {
-          inner->all_reduce(buffer, {.timeout = kLong});
-        }
+        wait_for_rank_1(*inner, is_message);
         ADD_FAILURE() << "rank 1 took part";
       } catch (const Error& error) {
         EXPECT_THAT(error.what(),

@@ -19,9 +19,8 @@
 #include "unisono/rendezvous/node_id.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/rendezvous/secret.h"
+#include "unisono/rendezvous/serve_store.h"
 #include "unisono/rendezvous/variable_reader.h"
-#include "unisono/store/prefix_store.h"
-#include "unisono/store/store.h"
 #include "unisono/store/tcp_store.h"
 
 namespace unisono::rendezvous {
@@ -57,8 +56,7 @@ void tell_of_impossible_rank(const InitMethod& method,
     const auto store = std::make_shared<store::TcpStore>(
         store_options(config, place, find_secret(config, place)), deadline);
     if (describe_other_job(place, *store).empty()) {
-      store::PrefixStore part(request.keys.part, store);
-      fail_roster(request.keys.part.empty() ? static_cast<store::Store&>(*store) : part,
+      fail_roster(*part_of(store, request.keys),
                   {.rank = place.rank,
                    .world_size = place.world_size,
                    .host = host_name(),

@@ -64,12 +64,6 @@ Error cannot_serve(const Assignment& assignment, const std::string& reason) {
                       reason)};
 }
 
-std::shared_ptr<store::Store> part_of(std::shared_ptr<store::Store> store,
-                                      const MeetingKeys& keys) {
-  return keys.part.empty() ? std::move(store)
-                           : std::make_shared<store::PrefixStore>(keys.part, std::move(store));
-}
-
 // Another that was started in the same moment may have to come to its store itself first.
 constexpr std::chrono::seconds kPatienceForATwin{2};
 
@@ -123,6 +117,12 @@ std::optional<net::PortInUse> try_to_serve(const Config& config,
 }
 
 }  // namespace
+
+std::shared_ptr<store::Store> part_of(std::shared_ptr<store::Store> store,
+                                      const MeetingKeys& keys) {
+  return keys.part.empty() ? std::move(store)
+                           : std::make_shared<store::PrefixStore>(keys.part, std::move(store));
+}
 
 net::Address listen_address(const std::string& host, std::uint16_t port, bool has_secret) {
   try {
