@@ -135,7 +135,7 @@ std::optional<int> InitMethod::number(const std::string& name, int least) const 
     return std::nullopt;
   }
   const auto value = parse_number<std::int64_t>(found->second);
-  if (value > kMaxInt) {
+  if (value && *value > kMaxInt) {
     refuse(text, fmt::format("{}={} is too large; at most {} is taken", name, *value, kMaxInt));
   }
   if (!value || *value < least) {
