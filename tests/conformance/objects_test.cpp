@@ -1,12 +1,18 @@
 #include "unisono/comm/objects.h"
 
+#include <chrono>
+#include <cstdint>
+#include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
+#include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 
 #include "support/ranks.h"
@@ -14,6 +20,7 @@
 namespace unisono {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Of any length, none among them, with any bytes in it.
@@ -48,10 +55,112 @@ INSTANTIATE_TEST_SUITE_P(Nodes,
                                            std::vector<std::string>{"a", "a", "a"},
                                            std::vector<std::string>{"a", "b", "a", "b"}));
 
+// Asynchronous and blocking forms, and other operations that are called while they are under way.
+TEST_P(Objects, TheirTwoHalvesStayTogether) {
+  test::run_ranks({.nodes = GetParam()}, [](ProcessGroup& group) {
+    const int n_ranks = group.world_size();
+    const std::string mine = object_of(group.rank());
+    std::vector<std::string> all;
+    for (int rank = 0; rank < n_ranks; ++rank) {
+      all.push_back(object_of(rank));
+    }
+    const int root = n_ranks - 1;
+    const bool is_root = group.rank() == root;
+    const std::vector<std::string> at_root = is_root ? all : std::vector<std::string>();
+    std::vector<std::int32_t> ones(1000, 1);
+
+    ObjectWork<std::vector<std::string>> gathered = all_gather_object_async(group, mine);
+    const Work sum = group.all_reduce_async(as_buffer(std::span(ones)));
+    if (is_root) {
+      EXPECT_EQ(gather_object(group, mine, root), at_root);
+    } else {
+      EXPECT_EQ(gather_object_async(group, mine, root).get(), at_root);
+    }
+    ObjectWork<std::string> sent = broadcast_object_async(group, mine, root);
+    ObjectWork<std::string> handed_out = scatter_object_async(group, at_root, root);
+    EXPECT_EQ(gathered.work().sequence_number(), 1U);
+    EXPECT_EQ(sum.sequence_number(), 3U);
+    EXPECT_EQ(sent.work().sequence_number(), 6U);
+
+    EXPECT_EQ(handed_out.get(), mine);
+    EXPECT_EQ(sent.get(), object_of(root));
+    EXPECT_EQ(gathered.get(), all);
+    sum.wait();
+    EXPECT_EQ(ones, std::vector<std::int32_t>(1000, n_ranks));
+  });
+}
+
+TEST(Objects, AResultIsHandedOverOnce) {
+  test::run_ranks(test::one_node(2), [](ProcessGroup& group) {
+    ObjectWork<std::string> work = broadcast_object_async(group, "configuration");
+    EXPECT_EQ(work.get(), "configuration");
+    try {
+      (void)work.get();
+      ADD_FAILURE() << "given twice";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_THAT(error.what(), HasSubstr("taken already"));
+    }
+  });
+}
+
+TEST(Objects, TheyGoOnWhenTheHandleIsGone) {
+  test::run_ranks(test::one_node(2), [](ProcessGroup& group) {
+    for (int i = 0; i < 50; ++i) {
+      (void)all_gather_object_async(group, object_of(group.rank()));
+    }
+    EXPECT_EQ(broadcast_object(group, "after"), "after");
+  });
+}
+
+// What comes after the size of an object is made when the size is known: a failure there must reach
+// the other ranks, who wait for the bytes.
+TEST(Objects, ARankWithoutMemoryForOneTellsAll) {
+  constexpr std::int64_t kTooLarge = std::int64_t{1} << 61;
+  for (const bool is_async : {false, true}) {
+    const std::vector<std::string> errors =
+        test::errors_of_ranks({.nodes = {"a", "b", "a"}}, [&](ProcessGroup& group) {
+          if (group.rank() == 1) {
+            (void)(is_async ? broadcast_object_async(group, "").get()
+                            : broadcast_object(group, ""));
+            return;
+          }
+          std::int64_t size = kTooLarge;
+          group.broadcast(as_buffer(std::span(&size, 1)));
+          group.barrier();
+        });
+    for (const std::string& error : errors) {
+      EXPECT_THAT(error,
+                  HasSubstr("rank 1 has no memory for the object of 2305843009213693952 bytes"))
+          << (is_async ? "asynchronous" : "blocking");
+    }
+  }
+}
+
+TEST(Objects, ALateRankIsNamedByTheAsynchronousForm) {
+  const std::vector<std::string> errors =
+      test::errors_of_ranks(test::one_node(2), [](ProcessGroup& group) {
+        if (group.rank() == 0) {
+          (void)all_gather_object_async(group, "mine", {.timeout = std::chrono::milliseconds(200)})
+              .get();
+        } else {
+          std::this_thread::sleep_for(std::chrono::milliseconds(600));
+          group.barrier();
+        }
+      });
+  EXPECT_THAT(errors.at(0),
+              AllOf(HasSubstr("all_gather"), HasSubstr("objects"), HasSubstr("rank 1")));
+  EXPECT_THAT(errors.at(1), HasSubstr("rank 0"));
+}
+
 TEST(Objects, AScatterNeedsOneForEachRank) {
   test::run_ranks(test::one_node(2), [](ProcessGroup& group) {
     try {
-      (void)scatter_object(group, {"one"}, group.rank());
+      if (group.rank() == 0) {
+        (void)scatter_object(group, {"one"}, 0);
+      } else {
+        (void)scatter_object_async(group, {"one"}, 1);
+      }
       ADD_FAILURE() << "accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);

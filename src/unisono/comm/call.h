@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,9 @@ struct Call {
   engine::Operation operation;
   TimeLimit limit;  ///< Begun if it is to wait for its turn.
 };
+
+/// Makes the call that directly follows one, from what that one brought.
+using NextCall = std::function<Call()>;
 
 /// The buffer for a caller that keeps its memory alive itself, as who waits for the end does: to
 /// count an owner more and less takes longer than to pass a few bytes.

@@ -81,27 +81,33 @@ void Group::await(const std::shared_ptr<WorkState>& state) {
   }
 }
 
-void Group::run(Call call) {
+void Group::run_with(Call& call, NextCall* next) {
   if (links_->failure().is_set()) [[unlikely]] {
     tell_failure();
   }
   std::shared_ptr<WorkState> state;
+  bool has_to_queue = false;
   {
     const MutexLock lock(mutex_);
     throw_if_closed();
-    if (is_driven_ || !queue_.empty()) {
-      state = enqueue(std::move(call));
+    has_to_queue = is_driven_ || !queue_.empty();
+    if (has_to_queue) {
+      state = enqueue(std::move(call), next == nullptr ? nullptr : std::move(*next));
     } else {
-      call.operation.sequence = next_sequence();
+      number(call, next != nullptr);
       is_driven_ = true;
     }
   }
-  if (state != nullptr) {
+  if (has_to_queue) {
     await(state);
     return;
   }
-  // NOLINTNEXTLINE(bugprone-use-after-move): it is moved only where `state` is set.
-  const std::exception_ptr error = drive(call, engine::Caller::kUser);
+  // NOLINTBEGIN(bugprone-use-after-move): they are moved only where they have to queue.
+  std::exception_ptr error = drive(call, engine::Caller::kUser);
+  if (next != nullptr && !error) {
+    error = drive_next(*next, call.operation.sequence + 1, engine::Caller::kUser);
+  }
+  // NOLINTEND(bugprone-use-after-move)
   bool is_awaited = false;
   {
     const MutexLock lock(mutex_);
@@ -116,27 +122,31 @@ void Group::run(Call call) {
   }
 }
 
-Work Group::submit(Call call) {
+Work Group::submit(Call call, NextCall next) {
   if (links_->failure().is_set()) [[unlikely]] {
     tell_failure();
   }
   const MutexLock lock(mutex_);
   throw_if_closed();
-  return Work(enqueue(std::move(call)));
+  return Work(enqueue(std::move(call), std::move(next)));
 }
 
-std::uint64_t Group::next_sequence() {
-  links_->note_call(++n_operations_);
-  return n_operations_;
+// The next one has the number that follows.
+void Group::number(Call& call, bool has_next) {
+  call.operation.sequence = ++n_operations_;
+  if (has_next) {
+    ++n_operations_;
+  }
+  links_->note_call(n_operations_);
 }
 
-std::shared_ptr<WorkState> Group::enqueue(Call call) {
+std::shared_ptr<WorkState> Group::enqueue(Call call, NextCall next) {
   // First of all: without the thread the operation must not be in the queue.
   start_progress();
-  call.operation.sequence = next_sequence();
+  number(call, next != nullptr);
   (void)call.limit.deadline();
   auto state = std::make_shared<WorkState>(call.operation.sequence);
-  queue_.push_back({std::move(call), state});
+  queue_.push_back({std::move(call), std::move(next), state});
   changed_.notify_all();
   return state;
 }
@@ -151,6 +161,12 @@ void Group::start_progress() {
       [this] { make_progress(); });
 }
 
+// This rank can't take part any more (it is out of memory, say), and the others must know.
+std::exception_ptr Group::fail(const Error& error) {
+  links_->fail(error);
+  return std::make_exception_ptr(error);
+}
+
 std::exception_ptr Group::drive(const Call& call, engine::Caller caller) {
   // Operations behind one that failed end with its error.
   if (links_->failure().is_set()) [[unlikely]] {
@@ -161,20 +177,28 @@ std::exception_ptr Group::drive(const Call& call, engine::Caller caller) {
     links_->engine().execute(call.operation, call.limit, caller);
     return nullptr;
   } catch (const Error& error) {
-    const Error explained = links_->explain(error);
-    links_->fail(explained);
-    return std::make_exception_ptr(explained);
+    return fail(links_->explain(error));
   } catch (const std::exception& error) {
-    // Out of memory, say: this rank can't take part any more, and the others must know.
-    const Error failure(ErrorCode::kInternal, error.what());
-    links_->fail(failure);
-    return std::make_exception_ptr(failure);
+    return fail(Error(ErrorCode::kInternal, error.what()));
+  }
+}
+
+std::exception_ptr Group::drive_next(const NextCall& next,
+                                     std::uint64_t sequence,
+                                     engine::Caller caller) {
+  try {
+    Call call = next();
+    call.operation.sequence = sequence;
+    return drive(call, caller);
+  } catch (const std::exception& problem) {
+    return fail(Error(ErrorCode::kInternal, problem.what()));
   }
 }
 
 void Group::make_progress() {
   while (true) {
-    Pending pending{.call = {.operation = {}, .limit = TimeLimit({})}, .state = nullptr};
+    Pending pending{
+        .call = {.operation = {}, .limit = TimeLimit({})}, .next = nullptr, .state = nullptr};
     {
       const MutexLock lock(mutex_);
       while (is_driven_ || (queue_.empty() && !is_stopping_)) {
@@ -188,6 +212,10 @@ void Group::make_progress() {
       is_driven_ = true;
     }
     std::exception_ptr error = drive(pending.call, engine::Caller::kProgress);
+    if (pending.next != nullptr && !error) {
+      error =
+          drive_next(pending.next, pending.call.operation.sequence + 1, engine::Caller::kProgress);
+    }
     {
       const MutexLock lock(mutex_);
       is_driven_ = false;
@@ -195,6 +223,7 @@ void Group::make_progress() {
     changed_.notify_all();
     // The buffers are the caller's again before it hears of the end.
     pending.call.operation = {};
+    pending.next = nullptr;
     pending.state->complete(std::move(error));
   }
 }

@@ -43,10 +43,13 @@ class Group {
   void check_open() const UNISONO_EXCLUDES(mutex_);
 
   /// Runs the operation and returns when it has ended. Throws its error.
-  void run(Call call) UNISONO_EXCLUDES(mutex_);
+  void run(Call call) UNISONO_EXCLUDES(mutex_) { run_with(call, nullptr); }
 
-  /// Runs the operation on the progress thread.
-  [[nodiscard]] Work submit(Call call) UNISONO_EXCLUDES(mutex_);
+  /// The same of two operations with nothing between them.
+  void run(Call call, NextCall next) UNISONO_EXCLUDES(mutex_) { run_with(call, &next); }
+
+  /// Runs the operation, and the next if there is one, on the progress thread.
+  [[nodiscard]] Work submit(Call call, NextCall next = nullptr) UNISONO_EXCLUDES(mutex_);
 
   /// Ends what is under way, then leaves. Does nothing the second time. An interruption aborts what
   /// is under way, and is thrown when the group has been left.
@@ -58,6 +61,7 @@ class Group {
  private:
   struct Pending {
     Call call;
+    NextCall next;
     std::shared_ptr<WorkState> state;
   };
 
@@ -65,9 +69,15 @@ class Group {
   void drain() UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] bool is_drained_by(Deadline deadline) UNISONO_EXCLUDES(mutex_);
   void await(const std::shared_ptr<WorkState>& state) UNISONO_EXCLUDES(mutex_);
-  [[nodiscard]] std::uint64_t next_sequence() UNISONO_REQUIRES(mutex_);
-  [[nodiscard]] std::shared_ptr<WorkState> enqueue(Call call) UNISONO_REQUIRES(mutex_);
+  void run_with(Call& call, NextCall* next) UNISONO_EXCLUDES(mutex_);
+  void number(Call& call, bool has_next) UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] std::shared_ptr<WorkState> enqueue(Call call, NextCall next)
+      UNISONO_REQUIRES(mutex_);
   [[nodiscard]] std::exception_ptr drive(const Call& call, engine::Caller caller);
+  [[nodiscard]] std::exception_ptr drive_next(const NextCall& next,
+                                              std::uint64_t sequence,
+                                              engine::Caller caller);
+  [[nodiscard]] std::exception_ptr fail(const Error& error);
   void tell_failure() UNISONO_EXCLUDES(mutex_);
   void make_progress() UNISONO_EXCLUDES(mutex_);
   void start_progress() UNISONO_REQUIRES(mutex_);

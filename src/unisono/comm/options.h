@@ -122,6 +122,10 @@ struct BarrierOptions {
   std::string label = {};
 };
 
+struct ObjectOptions {
+  std::optional<std::chrono::milliseconds> timeout = {};
+};
+
 /// As the rank to receive from: whichever sends first.
 inline constexpr int kAnySource = -1;
 

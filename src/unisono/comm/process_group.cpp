@@ -22,6 +22,10 @@
 
 namespace unisono {
 
+comm::Group& comm::group_of(ProcessGroup& group) {
+  return *group.group_;
+}
+
 using comm::lend;
 
 ProcessGroup::ProcessGroup(std::unique_ptr<comm::Group> group) : group_(std::move(group)) {}
@@ -248,6 +252,10 @@ Work ProcessGroup::barrier_async(const BarrierOptions& options) {
 
 void ProcessGroup::monitored_barrier(const BarrierOptions& options) {
   group_->run(comm::monitored_barrier_call(group_->links(), options));
+}
+
+Work ProcessGroup::monitored_barrier_async(const BarrierOptions& options) {
+  return group_->submit(comm::monitored_barrier_call(group_->links(), options));
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,

@@ -20,9 +20,12 @@
 
 namespace unisono {
 
+class ProcessGroup;
+
 namespace comm {
 class Group;
-}
+[[nodiscard]] Group& group_of(ProcessGroup& group);
+}  // namespace comm
 
 namespace store {
 class Store;
@@ -171,6 +174,7 @@ class ProcessGroup {
   /// ranks that did not come. A rank that calls barrier() meanwhile is a mismatch. Each rank sends
   /// a message to every rank of another node.
   void monitored_barrier(const BarrierOptions& options = {});
+  Work monitored_barrier_async(const BarrierOptions& options = {});
 
   /// A group of some of this group's ranks, in the order of the list; null on ranks that are not in
   /// it. All ranks of this group call it, with the same list, as one of its operations. The new
@@ -199,6 +203,7 @@ class ProcessGroup {
   [[nodiscard]] std::shared_ptr<ProcessGroup> split(int colour,
                                                     int key,
                                                     const GroupOptions& options = {});
+
   /// Sends the buffer's elements to a rank, which receives them with a buffer of the same count and
   /// dtype. Messages are not in the order of the group's other operations: they go on beside them,
   /// and beside each other; those between two ranks with the same tag arrive in the order they were
@@ -251,6 +256,8 @@ class ProcessGroup {
   [[nodiscard]] RefusedCall refuse(const std::string& call, const std::string& problem);
 
  private:
+  friend comm::Group& comm::group_of(ProcessGroup& group);
+
   std::unique_ptr<comm::Group> group_;
 };
 
