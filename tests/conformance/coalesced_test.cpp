@@ -1,6 +1,9 @@
 // Coalesced operations: the same bits as one operation for each buffer.
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
@@ -199,6 +202,26 @@ TEST(Coalesced, RanksThatCutDifferentlyAreTold) {
                            AnyOf(HasSubstr("2 buffers of 6, 4, sum"),
                                  HasSubstr("2 buffers of 5 each, sum")))));
   }
+}
+
+std::int64_t resident_bytes() {
+  std::int64_t n_pages = 0;
+  std::ifstream statm("/proc/self/statm");
+  statm >> n_pages >> n_pages;
+  return n_pages * ::sysconf(_SC_PAGESIZE);
+}
+
+TEST(Coalesced, AnUnusuallyLargeCallLeavesNoMemoryBehind) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers keep freed memory";
+#endif
+  run_ranks(test::one_node(1), [](ProcessGroup& group) {
+    std::vector<float> values(std::size_t{32} << 20, 1.0F);
+    const std::vector<Buffer> buffers{as_buffer(std::span(values))};
+    const std::int64_t n_before = resident_bytes();
+    group.all_reduce_coalesced(buffers);
+    EXPECT_LT(resident_bytes() - n_before, std::int64_t{32} << 20);
+  });
 }
 
 TEST(Coalesced, WrongArgumentsAreRefusedBeforeAnythingIsSent) {

@@ -17,6 +17,9 @@ namespace {
 
 using transport::OperationKind;
 
+// Between calls. To take so much anew costs little beside the copies.
+constexpr std::size_t kMostKept = std::size_t{16} << 20;
+
 std::int64_t count_of(const std::vector<Buffer>& buffers) {
   return std::accumulate(
       buffers.begin(), buffers.end(), std::int64_t{0}, [](std::int64_t sum, const Buffer& buffer) {
@@ -97,6 +100,13 @@ Operation Coalescing::pack(const Operation& operation, int world_size) {
 }
 
 void Coalescing::unpack(const Operation& packed, const Operation& operation) {
+  hand_out(packed, operation);
+  if (memory_.size() > kMostKept) {
+    memory_ = std::vector<std::byte>();
+  }
+}
+
+void Coalescing::hand_out(const Operation& packed, const Operation& operation) {
   if (packed.outs.empty()) {
     part(packed.out, operation.outs, 0, 1);
     return;

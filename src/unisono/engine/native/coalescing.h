@@ -17,10 +17,11 @@ class Coalescing {
   /// The operation on memory of this object, which is read already. It keeps its descriptor.
   [[nodiscard]] Operation pack(const Operation& operation, int world_size);
 
-  /// Hands out what `packed` has left in that memory.
-  static void unpack(const Operation& packed, const Operation& operation);
+  /// Hands out what `packed` has left in that memory, and lets go of the memory if it is large.
+  void unpack(const Operation& packed, const Operation& operation);
 
  private:
+  static void hand_out(const Operation& packed, const Operation& operation);
   [[nodiscard]] Buffer take(const Operation& operation, std::int64_t begin, std::int64_t count);
 
   std::vector<std::byte> memory_;
