@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -118,6 +119,30 @@ Findings examine_overcommit(const fs::path& root, const std::string& table) {
            .advice = "sysctl vm.overcommit_memory=0, as root, lifts that"}};
 }
 
+// The word in brackets is in force.
+Findings examine_huge_pages(const fs::path& root) {
+  constexpr std::string_view kSwitch = "sys/kernel/mm/transparent_hugepage/shmem_enabled";
+  const std::string words = read_text(root / kSwitch).value_or("");
+  const std::size_t begin = words.find('[');
+  const std::size_t end = words.find(']', begin);
+  if (end == std::string::npos) {
+    return {};
+  }
+  const std::string word = words.substr(begin + 1, end - begin - 1);
+  Finding finding{.state = State::kInfo,
+                  .topic = "huge pages",
+                  .text = fmt::format("shmem_enabled is \"{}\"", word)};
+  if (word == "never" || word == "deny") {
+    finding.text +=
+        ": the memory that ranks share has small pages, and what takes tens of MiB in it "
+        "a tenth more time";
+    finding.advice = fmt::format("echo advise >/{}, as root", kSwitch);
+  } else {
+    finding.text += ": large blocks of the memory that ranks share may have them";
+  }
+  return {finding};
+}
+
 }  // namespace
 
 Findings examine_memory(const fs::path& root) {
@@ -125,6 +150,7 @@ Findings examine_memory(const fs::path& root) {
   Findings findings = examine_machine(table);
   append(findings, examine_cgroup(root, table));
   append(findings, examine_overcommit(root, table));
+  append(findings, examine_huge_pages(root));
   return findings;
 }
 

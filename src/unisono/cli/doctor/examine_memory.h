@@ -6,8 +6,8 @@
 
 namespace unisono::cli::doctor {
 
-/// Memory of the machine and of this process's control groups, as /proc and /sys under `root` have
-/// it.
+/// Memory of the machine and of this process's control groups, and its huge pages, as /proc and
+/// /sys under `root` have it.
 [[nodiscard]] Findings examine_memory(const std::filesystem::path& root);
 
 }  // namespace unisono::cli::doctor

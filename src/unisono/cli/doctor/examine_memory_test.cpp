@@ -70,5 +70,24 @@ TEST(ExamineMemory, StrictOvercommitIsNamed) {
   EXPECT_EQ(examine_memory(root.path()).size(), 1);
 }
 
+TEST(ExamineMemory, SaysWhetherSharedMemoryMayHaveHugePages) {
+  const TemporaryFolder root;
+  const char* const path = "sys/kernel/mm/transparent_hugepage/shmem_enabled";
+  (void)root.write(path, "always within_size advise [never] deny force\n");
+  const Findings without = examine_memory(root.path());
+  ASSERT_EQ(without.size(), 1);
+  EXPECT_EQ(without[0].state, State::kInfo);
+  EXPECT_EQ(without[0].topic, "huge pages");
+  EXPECT_THAT(without[0].text, HasSubstr("\"never\": the memory that ranks share has small pages"));
+  EXPECT_THAT(without[0].advice, HasSubstr("echo advise >/sys/kernel/mm/"));
+  (void)root.write(path, "always within_size [advise] never deny force\n");
+  const Findings with = examine_memory(root.path());
+  ASSERT_EQ(with.size(), 1);
+  EXPECT_THAT(with[0].text, HasSubstr("\"advise\": large blocks"));
+  EXPECT_EQ(with[0].advice, "");
+  (void)root.write(path, "junk\n");
+  EXPECT_THAT(examine_memory(root.path()), IsEmpty());
+}
+
 }  // namespace
 }  // namespace unisono::cli::doctor
