@@ -105,6 +105,8 @@ install_venv() {
   check_python
   version=$("$python" -c 'import sys; print(sys.version.split()[0])')
   if [[ $(.venv/bin/python3 -c 'import pip, sys; print(sys.version.split()[0])' 2>/dev/null) != "$version" ]]; then
+    [[ ! -L .venv ]] || die ".venv is a link to $(readlink .venv), which has no Python $version: remove the link," \
+      "or set PYTHON to the Python that it was made with"
     run_logged "making .venv with Python $version" "$python" -m venv --clear .venv
   fi
   for file in "$@"; do
