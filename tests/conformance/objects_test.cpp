@@ -22,6 +22,7 @@ namespace unisono {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
 
 // Of any length, none among them, with any bytes in it.
@@ -91,6 +92,24 @@ TEST_P(Objects, TheirTwoHalvesStayTogether) {
   });
 }
 
+TEST(Objects, RootsAreRanksOfTheGroup) {
+  test::run_ranks(test::one_node(3), [](ProcessGroup& world) {
+    const auto group = world.new_group(std::vector<int>{2, 0, 1});
+    const std::string mine = object_of(group->rank());
+    std::vector<std::string> all;
+    for (int rank = 0; rank < group->world_size(); ++rank) {
+      all.push_back(object_of(rank));
+    }
+    for (int root = 0; root < group->world_size(); ++root) {
+      const std::vector<std::string> at_root =
+          group->rank() == root ? all : std::vector<std::string>();
+      EXPECT_EQ(broadcast_object(*group, mine, root), object_of(root));
+      EXPECT_EQ(gather_object(*group, mine, root), at_root);
+      EXPECT_EQ(scatter_object_async(*group, at_root, root).get(), mine);
+    }
+  });
+}
+
 TEST(Objects, AResultIsHandedOverOnce) {
   test::run_ranks(test::one_node(2), [](ProcessGroup& group) {
     ObjectWork<std::string> work = broadcast_object_async(group, "configuration");
@@ -131,11 +150,27 @@ TEST(Objects, ARankWithoutMemoryForOneTellsAll) {
           group.barrier();
         });
     for (const std::string& error : errors) {
-      EXPECT_THAT(error,
-                  HasSubstr("rank 1 has no memory for the object of 9223372036854775807 bytes"))
+      EXPECT_THAT(
+          error,
+          HasSubstr(
+              "of the size of an object: no memory for the object of 9223372036854775807 bytes"))
           << (is_async ? "asynchronous" : "blocking");
     }
   }
+}
+
+TEST(Objects, ASizeThatNoObjectHasIsTold) {
+  const std::vector<std::string> errors =
+      test::errors_of_ranks(test::one_node(2), [](ProcessGroup& group) {
+        if (group.rank() == 1) {
+          (void)broadcast_object(group, "");
+          return;
+        }
+        std::int64_t size = -1;
+        group.broadcast(as_buffer(std::span(&size, 1)));
+        group.barrier();
+      });
+  EXPECT_THAT(errors, Each(HasSubstr("a rank sent -1 as the size of its object")));
 }
 
 TEST(Objects, ALateRankIsNamedByTheAsynchronousForm) {

@@ -18,6 +18,7 @@
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/operation.h"
+#include "unisono/transport/describe.h"
 
 namespace unisono::comm {
 
@@ -105,7 +106,7 @@ void Group::run_with(Call& call, NextCall* next) {
   // NOLINTBEGIN(bugprone-use-after-move): they are moved only where they have to queue.
   std::exception_ptr error = drive(call, engine::Caller::kUser);
   if (next != nullptr && !error) {
-    error = drive_next(*next, call.operation.sequence + 1, engine::Caller::kUser);
+    error = drive_next(call, *next, engine::Caller::kUser);
   }
   // NOLINTEND(bugprone-use-after-move)
   bool is_awaited = false;
@@ -183,15 +184,23 @@ std::exception_ptr Group::drive(const Call& call, engine::Caller caller) {
   }
 }
 
-std::exception_ptr Group::drive_next(const NextCall& next,
-                                     std::uint64_t sequence,
+std::exception_ptr Group::drive_next(const Call& call,
+                                     const NextCall& next,
                                      engine::Caller caller) {
+  const engine::Operation& done = call.operation;
   try {
-    Call call = next();
-    call.operation.sequence = sequence;
-    return drive(call, caller);
+    Call following = next();
+    following.operation.sequence = done.sequence + 1;
+    return drive(following, caller);
   } catch (const std::exception& problem) {
-    return fail(Error(ErrorCode::kInternal, problem.what()));
+    if (links_->failure().is_set()) {
+      return fail(links_->failure().error());
+    }
+    const std::string name =
+        transport::describe(done.descriptor, done.sequence, {}, links_->job_ranks());
+    return fail(Error(
+        ErrorCode::kInternal,
+        fmt::format("{} after {} of {}: {}", links_->prefix(), name, done.label, problem.what())));
   }
 }
 
@@ -213,8 +222,7 @@ void Group::make_progress() {
     }
     std::exception_ptr error = drive(pending.call, engine::Caller::kProgress);
     if (pending.next != nullptr && !error) {
-      error =
-          drive_next(pending.next, pending.call.operation.sequence + 1, engine::Caller::kProgress);
+      error = drive_next(pending.call, pending.next, engine::Caller::kProgress);
     }
     {
       const MutexLock lock(mutex_);

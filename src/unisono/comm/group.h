@@ -74,8 +74,8 @@ class Group {
   [[nodiscard]] std::shared_ptr<WorkState> enqueue(Call call, NextCall next)
       UNISONO_REQUIRES(mutex_);
   [[nodiscard]] std::exception_ptr drive(const Call& call, engine::Caller caller);
-  [[nodiscard]] std::exception_ptr drive_next(const NextCall& next,
-                                              std::uint64_t sequence,
+  [[nodiscard]] std::exception_ptr drive_next(const Call& call,
+                                              const NextCall& next,
                                               engine::Caller caller);
   [[nodiscard]] std::exception_ptr fail(const Error& error);
   void tell_failure() UNISONO_EXCLUDES(mutex_);

@@ -62,6 +62,9 @@ class Links {
 
   [[nodiscard]] const collective::Topology& topology() const { return topology_; }
 
+  /// What messages of this rank begin with.
+  [[nodiscard]] const std::string& prefix() const { return ranks_.prefix(); }
+
   /// What its ranks are called in the job, where that differs.
   [[nodiscard]] transport::JobRanks job_ranks() const { return ranks_.job_ranks(); }
 

@@ -28,26 +28,27 @@ Buffer room_of(std::string& bytes) {
           .dtype = DType::kUInt8};
 }
 
-void make_room(const Links& links, std::string& object, std::int64_t size) {
+void make_room(std::string& object, std::int64_t size) {
+  if (size < 0) {
+    throw Error(
+        ErrorCode::kInternal,
+        fmt::format("a rank sent {} as the size of its object: it called something else", size));
+  }
   try {
     object.resize(static_cast<std::size_t>(size));
   } catch (const std::exception& error) {
-    throw Error(ErrorCode::kInternal,
-                fmt::format("rank {} has no memory for the object of {} bytes that it is sent ({})",
-                            links.roster().self().rank,
-                            size,
-                            error.what()));
+    throw Error(
+        ErrorCode::kInternal,
+        fmt::format("no memory for the object of {} bytes that comes ({})", size, error.what()));
   }
 }
 
 // A place for each object.
-std::vector<Buffer> make_room(const Links& links,
-                              ObjectList& objects,
-                              std::span<const std::int64_t> sizes) {
+std::vector<Buffer> make_room(ObjectList& objects, std::span<const std::int64_t> sizes) {
   objects.resize(sizes.size());
   std::vector<Buffer> buffers;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    make_room(links, objects[i], sizes[i]);
+    make_room(objects[i], sizes[i]);
     buffers.push_back(room_of(objects[i]));
   }
   return buffers;
@@ -70,7 +71,7 @@ struct Single {
 ObjectCalls<ObjectList> all_gather_object_calls(Links& links,
                                                 const Buffer& object,
                                                 const ObjectOptions& options) {
-  const auto n_ranks = static_cast<std::size_t>(links.roster().world_size());
+  const auto n_ranks = static_cast<std::size_t>(links.topology().world_size());
   const auto state =
       std::make_shared<Gathering>(object.count, std::vector<std::int64_t>(n_ranks), ObjectList());
   return {.sizes = all_gather_call(links,
@@ -81,7 +82,7 @@ ObjectCalls<ObjectList> all_gather_object_calls(Links& links,
               [&links, object, options, state] {
                 return all_gather_call(links,
                                        object,
-                                       make_room(links, state->objects, state->sizes),
+                                       make_room(state->objects, state->sizes),
                                        {.timeout = options.timeout, .label = kObjectsLabel});
               },
           .result = {state, &state->objects}};
@@ -91,8 +92,8 @@ ObjectCalls<ObjectList> gather_object_calls(Links& links,
                                             const Buffer& object,
                                             int root,
                                             const ObjectOptions& options) {
-  const bool is_root = links.roster().self().rank == root;
-  const auto n_sizes = static_cast<std::size_t>(is_root ? links.roster().world_size() : 0);
+  const bool is_root = links.topology().rank() == root;
+  const auto n_sizes = static_cast<std::size_t>(is_root ? links.topology().world_size() : 0);
   const auto state =
       std::make_shared<Gathering>(object.count, std::vector<std::int64_t>(n_sizes), ObjectList());
   return {.sizes = gather_call(links,
@@ -104,7 +105,7 @@ ObjectCalls<ObjectList> gather_object_calls(Links& links,
                 return gather_call(
                     links,
                     object,
-                    make_room(links, state->objects, state->sizes),
+                    make_room(state->objects, state->sizes),
                     {.root = root, .timeout = options.timeout, .label = kObjectsLabel});
               },
           .result = {state, &state->objects}};
@@ -114,7 +115,7 @@ ObjectCalls<std::string> broadcast_object_calls(Links& links,
                                                 const Buffer& object,
                                                 int root,
                                                 const ObjectOptions& options) {
-  const bool is_root = links.roster().self().rank == root;
+  const bool is_root = links.topology().rank() == root;
   const auto state = std::make_shared<Single>(std::vector<std::int64_t>(), object.count, "");
   return {.sizes = broadcast_call(
               links,
@@ -122,7 +123,7 @@ ObjectCalls<std::string> broadcast_object_calls(Links& links,
               {.root = root, .timeout = options.timeout, .label = "the size of an object"}),
           .bytes =
               [&links, object, root, is_root, options, state] {
-                make_room(links, state->object, state->size);
+                make_room(state->object, state->size);
                 if (is_root && state->size > 0) {
                   std::memcpy(state->object.data(), object.data, state->object.size());
                 }
@@ -138,8 +139,8 @@ ObjectCalls<std::string> scatter_object_calls(Links& links,
                                               const std::vector<Buffer>& objects,
                                               int root,
                                               const ObjectOptions& options) {
-  const bool is_root = links.roster().self().rank == root;
-  const int n_ranks = links.roster().world_size();
+  const bool is_root = links.topology().rank() == root;
+  const int n_ranks = links.topology().world_size();
   if (is_root && objects.size() != static_cast<std::size_t>(n_ranks)) {
     throw links.refuse("scatter_object",
                        fmt::format("there are {} objects, where a world of {} needs one per rank",
@@ -156,7 +157,7 @@ ObjectCalls<std::string> scatter_object_calls(Links& links,
                                 {.root = root, .timeout = options.timeout, .label = kSizesLabel}),
           .bytes =
               [&links, objects, root, is_root, options, state] {
-                make_room(links, state->object, state->size);
+                make_room(state->object, state->size);
                 return scatter_call(
                     links,
                     std::span<const Buffer>(is_root ? objects : std::vector<Buffer>()),
