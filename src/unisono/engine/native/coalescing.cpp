@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -17,8 +18,9 @@ namespace {
 
 using transport::OperationKind;
 
-// Between calls. To take so much anew costs little beside the copies.
-constexpr std::size_t kMostKept = std::size_t{16} << 20;
+// So many calls in a row that need less than this part of the memory let go of it.
+constexpr int kSmallCalls = 16;
+constexpr std::size_t kSmallPart = 4;
 
 std::int64_t count_of(const std::vector<Buffer>& buffers) {
   return std::accumulate(
@@ -67,7 +69,7 @@ bool Coalescing::is_coalesced(const Operation& operation) {
 
 Buffer Coalescing::take(const Operation& operation, std::int64_t begin, std::int64_t count) {
   const DType dtype = operation.descriptor.dtype;
-  return {.data = memory_.data() + begin * static_cast<std::int64_t>(size_of(dtype)),
+  return {.data = memory_.get() + begin * static_cast<std::int64_t>(size_of(dtype)),
           .count = count,
           .dtype = dtype};
 }
@@ -79,8 +81,7 @@ Operation Coalescing::pack(const Operation& operation, int world_size) {
   const std::int64_t n_in = count_of(operation.ins);
   const std::int64_t n_out = count_of(operation.outs);
   const auto element_bytes = static_cast<std::int64_t>(size_of(operation.descriptor.dtype));
-  memory_.resize(
-      std::max(memory_.size(), static_cast<std::size_t>((n_in + n_out) * element_bytes)));
+  make_room(static_cast<std::size_t>((n_in + n_out) * element_bytes));
   packed.ins.clear();
   packed.outs.clear();
   packed.in = take(operation, 0, n_in);
@@ -99,14 +100,19 @@ Operation Coalescing::pack(const Operation& operation, int world_size) {
   return packed;
 }
 
-void Coalescing::unpack(const Operation& packed, const Operation& operation) {
-  hand_out(packed, operation);
-  if (memory_.size() > kMostKept) {
-    memory_ = std::vector<std::byte>();
+void Coalescing::make_room(std::size_t n_bytes) {
+  n_small_calls_ = n_bytes < n_bytes_ / kSmallPart ? n_small_calls_ + 1 : 0;
+  if (n_bytes <= n_bytes_ && n_small_calls_ < kSmallCalls) {
+    return;
   }
+  memory_.reset();  // Before there is the new one.
+  n_bytes_ = 0;
+  memory_ = std::make_unique_for_overwrite<std::byte[]>(n_bytes);
+  n_bytes_ = n_bytes;
+  n_small_calls_ = 0;
 }
 
-void Coalescing::hand_out(const Operation& packed, const Operation& operation) {
+void Coalescing::unpack(const Operation& packed, const Operation& operation) {
   if (packed.outs.empty()) {
     part(packed.out, operation.outs, 0, 1);
     return;

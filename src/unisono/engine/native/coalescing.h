@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "unisono/engine/operation.h"
 
@@ -14,17 +14,20 @@ class Coalescing {
  public:
   [[nodiscard]] static bool is_coalesced(const Operation& operation);
 
-  /// The operation on memory of this object, which is read already. It keeps its descriptor.
+  /// The operation on memory of this object, which is read already. It keeps its descriptor. Memory
+  /// of which one call after the other needs but little is given back.
   [[nodiscard]] Operation pack(const Operation& operation, int world_size);
 
-  /// Hands out what `packed` has left in that memory, and lets go of the memory if it is large.
-  void unpack(const Operation& packed, const Operation& operation);
+  /// Hands out what `packed` has left in that memory.
+  static void unpack(const Operation& packed, const Operation& operation);
 
  private:
-  static void hand_out(const Operation& packed, const Operation& operation);
+  void make_room(std::size_t n_bytes);
   [[nodiscard]] Buffer take(const Operation& operation, std::int64_t begin, std::int64_t count);
 
-  std::vector<std::byte> memory_;
+  std::unique_ptr<std::byte[]> memory_;
+  std::size_t n_bytes_ = 0;
+  int n_small_calls_ = 0;  // One after the other.
 };
 
 }  // namespace unisono::engine

@@ -228,7 +228,7 @@ void NativeEngine::execute(const Operation& operation, TimeLimit limit, Caller c
   }
   const Operation packed = coalescing_.pack(operation, parts_.topology.world_size());
   carry_out(packed, operation, limit, caller);
-  coalescing_.unpack(packed, operation);
+  Coalescing::unpack(packed, operation);
 }
 
 void NativeEngine::carry_out(const Operation& operation,
