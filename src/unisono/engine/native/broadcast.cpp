@@ -22,14 +22,14 @@ void broadcast_in_node(OperationContext& context, int root_local_rank) {
   const bool is_root = context.self() == root_local_rank;
   const std::span buffer(context.out_bytes(),
                          static_cast<std::size_t>(context.operation.out.n_bytes()));
-  LocalTransfers transfers(context.memory);
+  LocalTransfers transfers(context.memory, context.n_local());
   transfers.is_one_sided = true;
   if (is_root) {
-    transfers.offers.emplace_back().push_back(buffer);
+    transfers.offers.emplace_back(context.memory).push_back(buffer);
   }
   for (int peer = 0; peer < context.n_local(); ++peer) {
     transfers.offer_to.push_back(is_root ? 0 : -1);
-    LocalTransfers::Sink& from = transfers.from.emplace_back();
+    LocalTransfers::Sink& from = transfers.from.emplace_back(context.memory);
     if (peer == root_local_rank) {
       from.push_back(buffer);
     }

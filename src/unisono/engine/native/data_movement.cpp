@@ -11,10 +11,14 @@
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/engine/native/local_exchange.h"
 #include "unisono/engine/native/operation_context.h"
+#include "unisono/engine/operation.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/tcp/exchange.h"
 
 namespace unisono::engine {
 namespace {
+
+using transport::OperationKind;
 
 using Source = std::span<const std::byte>;
 using Sink = std::span<std::byte>;
@@ -26,31 +30,45 @@ Sink bytes_of(const Buffer& buffer) {
 // What this rank gives each rank, and takes from it; nothing where the two have no part in each
 // other.
 struct Transfers {
-  explicit Transfers(const OperationContext& context)
-      : gives(static_cast<std::size_t>(context.topology.world_size()), &context.memory),
-        takes(gives.size(), &context.memory) {}
+  const Operation& operation;
 
-  std::pmr::vector<std::optional<Source>> gives;
-  std::pmr::vector<std::optional<Sink>> takes;
+  [[nodiscard]] std::optional<Source> gives(int rank) const {
+    if (!operation.ins.empty()) {
+      return bytes_of(operation.ins[static_cast<std::size_t>(rank)]);
+    }
+    return is_root_of(OperationKind::kGather, rank) ? std::optional(bytes_of(operation.in))
+                                                    : std::nullopt;
+  }
+
+  [[nodiscard]] std::optional<Sink> takes(int rank) const {
+    if (!operation.outs.empty()) {
+      return bytes_of(operation.outs[static_cast<std::size_t>(rank)]);
+    }
+    return is_root_of(OperationKind::kScatter, rank) ? std::optional(bytes_of(operation.out))
+                                                     : std::nullopt;
+  }
+
+ private:
+  [[nodiscard]] bool is_root_of(OperationKind kind, int rank) const {
+    return operation.descriptor.kind == kind && operation.descriptor.root == rank;
+  }
 };
 
-LocalTransfers local_part(const OperationContext& context,
-                          const Transfers& transfers,
-                          bool is_one_sided) {
-  LocalTransfers local(context.memory);
-  local.is_one_sided = is_one_sided;
+LocalTransfers local_part(const OperationContext& context, const Transfers& transfers) {
+  LocalTransfers local(context.memory, context.n_local());
+  local.is_one_sided = context.operation.descriptor.kind != OperationKind::kAllToAll;
   for (const int rank : context.topology.local_ranks()) {
-    const std::optional<Source>& gives = transfers.gives[static_cast<std::size_t>(rank)];
-    const std::optional<Sink>& takes = transfers.takes[static_cast<std::size_t>(rank)];
+    const std::optional<Source> gives = transfers.gives(rank);
+    const std::optional<Sink> takes = transfers.takes(rank);
     // What all get is one offer.
     const bool is_as_before = gives && !local.offers.empty() &&
-                              local.offers.back().front().data() == gives->data() &&
-                              local.offers.back().front().size() == gives->size();
+                              local.offers.back()[0].data() == gives->data() &&
+                              local.offers.back()[0].size() == gives->size();
     if (gives && !is_as_before) {
-      local.offers.emplace_back().push_back(*gives);
+      local.offers.emplace_back(context.memory).push_back(*gives);
     }
     local.offer_to.push_back(gives ? static_cast<int>(local.offers.size()) - 1 : -1);
-    LocalTransfers::Sink& from = local.from.emplace_back();
+    LocalTransfers::Sink& from = local.from.emplace_back(context.memory);
     if (takes) {
       from.push_back(*takes);
     }
@@ -66,8 +84,8 @@ void exchange_between_nodes(OperationContext& context, const Transfers& transfer
   const int world_size = context.topology.world_size();
   for (int step = 1; step < world_size; ++step) {
     const int rank = (context.topology.rank() + step) % world_size;
-    const std::optional<Source>& gives = transfers.gives[static_cast<std::size_t>(rank)];
-    const std::optional<Sink>& takes = transfers.takes[static_cast<std::size_t>(rank)];
+    const std::optional<Source> gives = transfers.gives(rank);
+    const std::optional<Sink> takes = transfers.takes(rank);
     if (context.topology.node_of(rank) != context.topology.node() && (gives || takes)) {
       const Sink into = takes.value_or(Sink());
       sends.push_back(
@@ -76,14 +94,6 @@ void exchange_between_nodes(OperationContext& context, const Transfers& transfer
     }
   }
   context.exchange.run(sends, receives);
-}
-
-void move(OperationContext& context, const Transfers& transfers, bool is_one_sided) {
-  LocalExchange local(context, local_part(context, transfers, is_one_sided));
-  local.show();
-  context.enter();
-  local.take();
-  exchange_between_nodes(context, transfers);
 }
 
 // The rank of this node that has a block after the exchange between nodes, and passes it on to its
@@ -122,11 +132,12 @@ void all_gather(OperationContext& context) {
   const Operation& operation = context.operation;
   const collective::Topology& topology = context.topology;
   const bool is_one_node = topology.n_nodes() == 1;
-  const auto n_local = static_cast<std::size_t>(topology.local_world_size());
-  LocalTransfers transfers(context.memory);
-  transfers.offers.resize(1);
-  transfers.offer_to.assign(n_local, 0);
-  transfers.from.resize(n_local);
+  LocalTransfers transfers(context.memory, context.n_local());
+  transfers.offers.emplace_back(context.memory);
+  for (int peer = 0; peer < context.n_local(); ++peer) {
+    transfers.offer_to.push_back(0);
+    transfers.from.emplace_back(context.memory);
+  }
   transfers.is_ready = is_one_node;
   for (int block = 0; block < topology.world_size(); ++block) {
     const Buffer& out = operation.outs[static_cast<std::size_t>(block)];
@@ -135,7 +146,7 @@ void all_gather(OperationContext& context) {
     transfers.from[local_holder].push_back(bytes_of(out));
     if (holder == topology.rank()) {
       const bool is_own = block == topology.rank();
-      transfers.offers.front().emplace_back(bytes_of(is_own ? operation.in : out));
+      transfers.offers.front().push_back(bytes_of(is_own ? operation.in : out));
     }
   }
   LocalExchange local(context, std::move(transfers));
@@ -148,33 +159,15 @@ void all_gather(OperationContext& context) {
   local.take();
 }
 
-void gather(OperationContext& context) {
-  const auto root = static_cast<std::size_t>(context.operation.descriptor.root);
-  Transfers transfers(context);
-  transfers.gives[root] = bytes_of(context.operation.in);
-  for (std::size_t rank = 0; rank < context.operation.outs.size(); ++rank) {
-    transfers.takes[rank] = bytes_of(context.operation.outs[rank]);
+void move_blocks(OperationContext& context) {
+  const Transfers transfers{.operation = context.operation};
+  LocalExchange local(context, local_part(context, transfers));
+  local.show();
+  context.enter();
+  local.take();
+  if (context.topology.n_nodes() > 1) {
+    exchange_between_nodes(context, transfers);
   }
-  move(context, transfers, true);
-}
-
-void scatter(OperationContext& context) {
-  const auto root = static_cast<std::size_t>(context.operation.descriptor.root);
-  Transfers transfers(context);
-  transfers.takes[root] = bytes_of(context.operation.out);
-  for (std::size_t rank = 0; rank < context.operation.ins.size(); ++rank) {
-    transfers.gives[rank] = bytes_of(context.operation.ins[rank]);
-  }
-  move(context, transfers, true);
-}
-
-void all_to_all(OperationContext& context) {
-  Transfers transfers(context);
-  for (std::size_t rank = 0; rank < context.operation.ins.size(); ++rank) {
-    transfers.gives[rank] = bytes_of(context.operation.ins[rank]);
-    transfers.takes[rank] = bytes_of(context.operation.outs[rank]);
-  }
-  move(context, transfers, false);
 }
 
 }  // namespace unisono::engine

@@ -9,8 +9,7 @@ namespace unisono::engine {
 
 void broadcast(OperationContext& context);
 void all_gather(OperationContext& context);
-void gather(OperationContext& context);
-void scatter(OperationContext& context);
-void all_to_all(OperationContext& context);
+/// gather, scatter, all_to_all.
+void move_blocks(OperationContext& context);
 
 }  // namespace unisono::engine

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 #include <memory_resource>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -31,22 +30,24 @@ constexpr std::int64_t kMostForMany = 128 << 10;
 constexpr std::int64_t kMostOneSided = 1 << 20;
 
 template <class Bytes>
-std::int64_t n_bytes_of(const std::pmr::vector<Bytes>& pieces) {
-  return std::accumulate(
-      pieces.begin(), pieces.end(), std::int64_t{0}, [](std::int64_t sum, const Bytes& piece) {
-        return sum + static_cast<std::int64_t>(piece.size());
-      });
+std::int64_t n_bytes_of(const Pieces<Bytes>& pieces) {
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    sum += pieces[i].size();
+  }
+  return static_cast<std::int64_t>(sum);
 }
 
 // Calls `visit(part, at)` for the parts of `pieces` that make up bytes begin, ..., begin + n - 1;
 // `at` counts from begin.
 template <class Bytes, class Visit>
-void for_each_part(const std::pmr::vector<Bytes>& pieces,
+void for_each_part(const Pieces<Bytes>& pieces,
                    std::int64_t begin,
                    std::int64_t n_bytes,
                    Visit visit) {
   std::int64_t at = 0;
-  for (const Bytes& piece : pieces) {
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const Bytes piece = pieces[i];
     const auto size = static_cast<std::int64_t>(piece.size());
     const std::int64_t skipped = std::min(begin, size);
     const std::int64_t n_part = std::min(size - skipped, n_bytes - at);
@@ -88,7 +89,8 @@ void take_over(std::byte* from,
 // What a rank gives itself may be where it is to go already.
 void copy_own(const LocalTransfers::Source& from, const LocalTransfers::Sink& to) {
   std::int64_t begin = 0;
-  for (const std::span<const std::byte> piece : from) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const std::span<const std::byte> piece = from[i];
     const auto size = static_cast<std::int64_t>(piece.size());
     for_each_part(to, begin, size, [&piece](std::span<std::byte> part, std::int64_t at) {
       if (part.data() != piece.data() + at) {
@@ -115,6 +117,7 @@ LocalExchange::LocalExchange(OperationContext& context, LocalTransfers transfers
       transfers_(std::move(transfers)),
       offer_bytes_(&context.memory),
       offer_offsets_(transfers_.offers.size(), 0, &context.memory) {
+  offer_bytes_.reserve(transfers_.offers.size());
   for (const LocalTransfers::Source& offer : transfers_.offers) {
     offer_bytes_.push_back(n_bytes_of(offer));
   }
@@ -122,13 +125,20 @@ LocalExchange::LocalExchange(OperationContext& context, LocalTransfers transfers
 
 void LocalExchange::show() {
   std::pmr::vector<int> offers(&context_.memory);
+  offers.reserve(transfers_.offers.size());
   for (int offer = 0; offer < static_cast<int>(transfers_.offers.size()); ++offer) {
     if (is_for_others(offer)) {
       offers.push_back(offer);
     }
   }
   mine().n_windows = 0;
+  mine().n_offers = static_cast<std::uint16_t>(offers.size());
   mine().exposure = choose_exposure(offers);
+  if (mine().exposure == Exposure::kCard) {
+    const int offer = offers.front();
+    copy_out(transfers_.offers[index(offer)], 0, offer_bytes_[index(offer)], mine().payload.data());
+    return;
+  }
   describe_offers();
   if (mine().exposure == Exposure::kSlot) {
     std::byte* const slot = context_.board.slot(context_.self(), context_.operation.sequence);
@@ -175,6 +185,10 @@ Exposure LocalExchange::choose_exposure(std::span<const int> offers) {
   if (offers.empty()) {
     return Exposure::kNothing;
   }
+  const bool is_for_card = transfers_.is_ready && are_sizes_agreed() && offers.size() == 1;
+  if (is_for_card && total <= static_cast<std::int64_t>(mine().payload.size())) {
+    return Exposure::kCard;
+  }
   if (transfers_.is_ready && total <= shm::kSlotBytes) {
     return Exposure::kSlot;
   }
@@ -213,7 +227,7 @@ Exposure LocalExchange::choose_exposure(std::span<const int> offers) {
 
 const std::byte* LocalExchange::only_piece(int offer) const {
   const LocalTransfers::Source& source = transfers_.offers[index(offer)];
-  return source.size() == 1 ? source.front().data() : nullptr;
+  return source.size() == 1 ? source[0].data() : nullptr;
 }
 
 void LocalExchange::describe_offers() {
@@ -226,10 +240,14 @@ void LocalExchange::describe_offers() {
   }
 }
 
-// All see the same offers, so all come to the same words. Where ranks agree on a count, they agree
-// on all sizes.
+// Where ranks agree on a count, they agree on all sizes.
+bool LocalExchange::are_sizes_agreed() const {
+  return context_.operation.descriptor.count != transport::kUneven;
+}
+
+// All see the same offers, so all come to the same words.
 void LocalExchange::check_sizes() const {
-  if (context_.operation.descriptor.count != transport::kUneven) {
+  if (are_sizes_agreed()) {
     return;
   }
   const std::uint64_t sequence = context_.operation.sequence;
@@ -286,25 +304,28 @@ void LocalExchange::take() {
   }
 }
 
+// What giver and taker know already is not read: another line would have to come from the giver.
 void LocalExchange::take_at_once(int giver) {
   const std::uint64_t sequence = context_.operation.sequence;
   const shm::Offer& offer = context_.board.offer(giver, context_.self(), sequence);
-  const Exposure exposure = context_.card(giver).offers.exposure;
-  if (offer.n_bytes == 0) {
+  const shm::OfferPlacement& theirs = context_.card(giver).offers;
+  const Exposure exposure = theirs.exposure;
+  const LocalTransfers::Sink& sink = transfers_.from[index(giver)];
+  const std::int64_t n_bytes = are_sizes_agreed() ? n_bytes_of(sink) : offer.n_bytes;
+  if (n_bytes == 0) {
     return;
   }
-  if (exposure == Exposure::kSlot) {
-    take_copy(giver, context_.board.slot(giver, sequence) + offer.offset, 0, offer.n_bytes);
+  if (exposure == Exposure::kCard) {
+    copy_in(theirs.payload.data(), sink, 0, n_bytes);
+  } else if (exposure == Exposure::kSlot) {
+    const std::int64_t offset = theirs.n_offers == 1 ? 0 : offer.offset;
+    take_copy(giver, context_.board.slot(giver, sequence) + offset, 0, n_bytes);
   } else if (exposure == Exposure::kArena) {
-    copy_in(
-        context_.board.at(giver, offer.offset), transfers_.from[index(giver)], 0, offer.n_bytes);
+    copy_in(context_.board.at(giver, offer.offset), sink, 0, n_bytes);
   } else if (exposure == Exposure::kProcess) {
-    for_each_part(transfers_.from[index(giver)],
-                  0,
-                  offer.n_bytes,
-                  [&](std::span<std::byte> part, std::int64_t at) {
-                    context_.peers.read(giver, static_cast<std::uint64_t>(offer.offset + at), part);
-                  });
+    for_each_part(sink, 0, n_bytes, [&](std::span<std::byte> part, std::int64_t at) {
+      context_.peers.read(giver, static_cast<std::uint64_t>(offer.offset + at), part);
+    });
   }
 }
 

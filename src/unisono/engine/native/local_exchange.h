@@ -11,14 +11,45 @@
 
 namespace unisono::engine {
 
-/// What this rank gives the ranks of its node, and takes from them. Bytes that lie in several
-/// places count as one after the other.
-struct LocalTransfers {
-  using Source = std::pmr::vector<std::span<const std::byte>>;
-  using Sink = std::pmr::vector<std::span<std::byte>>;
+/// Bytes that lie in several places, mostly in one, and count as one after the other.
+template <class Bytes>
+class Pieces {
+ public:
+  explicit Pieces(std::pmr::memory_resource& memory) : others_(&memory) {}
 
-  explicit LocalTransfers(std::pmr::memory_resource& memory)
-      : offers(&memory), offer_to(&memory), from(&memory) {}
+  void push_back(Bytes piece) {
+    if (size_++ == 0) {
+      first_ = piece;
+    } else {
+      others_.push_back(piece);
+    }
+  }
+
+  [[nodiscard]] std::size_t size() const { return size_; }
+
+  [[nodiscard]] Bytes operator[](std::size_t index) const {
+    return index == 0 ? first_ : others_[index - 1];
+  }
+
+ private:
+  std::size_t size_ = 0;
+  Bytes first_;
+  std::pmr::vector<Bytes> others_;
+};
+
+/// What this rank gives the ranks of its node, and takes from them.
+struct LocalTransfers {
+  using Source = Pieces<std::span<const std::byte>>;
+  using Sink = Pieces<std::span<std::byte>>;
+
+  /// With room for `n_local` ranks.
+  LocalTransfers(std::pmr::memory_resource& memory, int n_local)
+      : offers(&memory), offer_to(&memory), from(&memory) {
+    const auto n = static_cast<std::size_t>(n_local);
+    offers.reserve(n);
+    offer_to.reserve(n);
+    from.reserve(n);
+  }
 
   std::pmr::vector<Source> offers;
   std::pmr::vector<int> offer_to;  ///< By local rank: which of `offers` is for it, or -1.
@@ -30,9 +61,9 @@ struct LocalTransfers {
 };
 
 /// Moves bytes between the ranks of a node. Each rank shows the others what it gives, and each
-/// takes its own: from a slot if it is little, straight out of the giver's arena if it lies there,
-/// or out of its process if that pays; else window by window through staging buffers, two of them
-/// in turn.
+/// takes its own: from a card or a slot if it is little, straight out of the giver's arena if it
+/// lies there, or out of its process if that pays; else window by window through staging buffers,
+/// two of them in turn.
 ///
 /// All ranks of the node take part: show() before they enter the operation, take() after it.
 class LocalExchange {
@@ -51,6 +82,7 @@ class LocalExchange {
   [[nodiscard]] int n_takers(int offer) const;
   [[nodiscard]] bool is_better_staged(std::span<const int> offers, std::int64_t n_bytes) const;
   [[nodiscard]] shm::Exposure choose_exposure(std::span<const int> offers);
+  [[nodiscard]] bool are_sizes_agreed() const;
   void check_sizes() const;
   void take_at_once(int giver);
   void stage(std::int64_t window);

@@ -186,11 +186,9 @@ void NativeEngine::run(OperationContext& context) {
     case transport::OperationKind::kAllGatherCoalesced:
       return all_gather(context);
     case transport::OperationKind::kGather:
-      return gather(context);
     case transport::OperationKind::kScatter:
-      return scatter(context);
     case transport::OperationKind::kAllToAll:
-      return all_to_all(context);
+      return move_blocks(context);
     case transport::OperationKind::kNone:
       break;
   }

@@ -35,8 +35,9 @@ inline constexpr std::int64_t kStagingBytes = 4 << 20;
 inline constexpr std::int64_t kSegmentBytes = 256 << 10;
 
 /// How the ranks of a node reach what a rank gives them.
-enum class Exposure : std::uint32_t {
+enum class Exposure : std::uint16_t {
   kNothing,  ///< It gives them nothing.
+  kCard,     ///< In its card: its only offer, of a size that all know.
   kSlot,     ///< In its slot, all of it.
   kArena,    ///< Where it lies in its arena; it must stay until all have read it.
   kProcess,  ///< Where it lies in its private memory, by address; it must stay, too.
@@ -68,6 +69,8 @@ struct OfferPlacement {
   std::int64_t share_bytes;
   std::uint32_t n_windows;
   Exposure exposure;
+  std::uint16_t n_offers;
+  std::array<std::byte, 16> payload;  ///< Of kCard.
 };
 
 /// What a rank shows its node's peers when it enters an operation: a cache line.
