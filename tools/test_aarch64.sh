@@ -27,17 +27,17 @@ readonly packages=(
 
 # What qemu can't run: a pattern of names, and why.
 readonly left_out=(
-  'launch_e2e_test\.|examples\.|cli\.(bench|doctor)$|residue_test\.Killed\.AJobLeavesNothingBehind'
+  'launch_e2e_test\.|examples\.|cli\.(bench|doctor)$|Ipv6Loopback\.(TheLauncher|RanksOfSeveral)|residue_test\.Killed\.AJobLeavesNothingBehind'
   "qemu has no prctl(PR_SET_CHILD_SUBREAPER), without which \`unisono run\` starts nothing"
   'Messages\.OfASenderThatDoesNotWaitAreReadWithoutItsHelp'
   "qemu has no process_vm_readv, so that a rank can't read another's memory"
-  'AnswerWatch\.SeesThatNobodyAnswers'
+  'AnswerWatch\.SeesThatNobodyAnswers|Namespaces\.AFilteredPort|WatchingProcesses\.AreToldOfTheir'
   "qemu passes on but four bytes of TCP_INFO"
   'UnixSocket\.SeveralDescriptorsAtOnceAreRefused'
   "qemu makes more room for descriptors than was asked for"
   'AllReduce\.OfEachSizeAddsUp/8 ranks'
   "8 ranks in qemu are late enough to complain of each other, where the test wants silence"
-  'Multicast\.(EveryMember|WhereNoInterface)|MulticastMethod\.(WhoIsAlone|ProcessesThat)|InitMethods\..*(AMulticastGroup|WhatIsMissing)|Namespaces\..*AMulticastGroup'
+  'Multicast\.(EveryMember|WhereNoInterface)|MulticastMethod\.(WhoIsAlone|ProcessesThat)|MulticastAlone|MulticastOfNodes|AtAMulticastGroup|InitMethods\..*(AMulticastGroup|WhatIsMissing)'
   "qemu has no IP_MULTICAST_ALL, without which a socket joins no group"
   'TcpStoreServer\.PlainClientsOfAnotherUserAreDropped|SecretFile\.OneOfRootsMayBeReadByAGroup'
   "the tests' user namespace knows no user but root"
