@@ -62,8 +62,13 @@ void all_reduce(benchmark::State& state) {
   check(state, [&] { return all_reduce_of(buffer, options); });
 }
 
-// A block of another size for each rank.
 void all_gather(benchmark::State& state) {
+  const std::vector<Buffer> blocks(static_cast<std::size_t>(state.range(0)), Buffer{.count = 2});
+  check(state, [&] { return all_gather_of(blocks); });
+}
+
+// A block of another size for each rank.
+void all_gather_uneven(benchmark::State& state) {
   std::vector<Buffer> blocks(static_cast<std::size_t>(state.range(0)));
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     blocks[i].count = static_cast<std::int64_t>(i);
@@ -75,3 +80,4 @@ void all_gather(benchmark::State& state) {
 
 BENCHMARK(all_reduce)->Arg(2)->Arg(4)->Arg(8);
 BENCHMARK(all_gather)->Arg(2)->Arg(4)->Arg(8);
+BENCHMARK(all_gather_uneven)->Arg(2)->Arg(4)->Arg(8);
