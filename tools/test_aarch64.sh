@@ -31,7 +31,7 @@ readonly left_out=(
   "qemu has no prctl(PR_SET_CHILD_SUBREAPER), without which \`unisono run\` starts nothing"
   'Messages\.OfASenderThatDoesNotWaitAreReadWithoutItsHelp'
   "qemu has no process_vm_readv, so that a rank can't read another's memory"
-  'AnswerWatch\.SeesThatNobodyAnswers|Namespaces\.AFilteredPort|WatchingProcesses\.AreToldOfTheir'
+  'AnswerWatch\.SeesThatNobodyAnswers|WatchingProcesses\.AreToldOfTheir'
   "qemu passes on but four bytes of TCP_INFO"
   'UnixSocket\.SeveralDescriptorsAtOnceAreRefused'
   "qemu makes more room for descriptors than was asked for"

@@ -75,7 +75,7 @@ TEST_F(Namespaces, AFilteredPortIsSaidToBeOne) {
        {"MASTER_PORT", "29500"},
        {"RANK", "1"},
        {"WORLD_SIZE", "2"},
-       {"UNISONO_TIMEOUT_SECONDS", "1"},
+       {"UNISONO_TIMEOUT_SECONDS", "2"},
        {"UNISONO_SECRET", "known to both"}});
   const ProcessResult result = processes.finish()[0];
   EXPECT_EQ(result.exit_code, 1);
