@@ -50,11 +50,8 @@ bool overlap(const Extent& a, const Extent& b) {
 constexpr std::size_t kMostPairwise = 16;
 
 bool have_bytes_in_common(const Buffer& a, const Buffer& b) {
-  const std::less<> before;
-  const auto* const a_begin = static_cast<const std::byte*>(a.data);
-  const auto* const b_begin = static_cast<const std::byte*>(b.data);
-  return a.count > 0 && b.count > 0 && before(a_begin, b_begin + b.n_bytes()) &&
-         before(b_begin, a_begin + a.n_bytes());
+  return a.count > 0 && b.count > 0 &&
+         overlap(extent_of(a, false, false, ""), extent_of(b, false, false, ""));
 }
 
 bool are_pairwise_apart(std::span<const Buffer> ins,

@@ -1,7 +1,6 @@
 #include "unisono/engine/native/data_movement.h"
 
 #include <cstddef>
-#include <memory_resource>
 #include <optional>
 #include <span>
 #include <utility>
