@@ -11,7 +11,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/distributed_data_parallel.h"
+#include "unisono/torch/ddp/distributed_data_parallel.h"
 
 #include "workload.h"
 

@@ -16,7 +16,7 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
-#include "unisono/torch/tensor.h"
+#include "unisono/torch/tensor/tensor.h"
 
 #include "arguments.h"
 #include "backend.h"

@@ -10,7 +10,7 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/torch/tensor.h"
+#include "unisono/torch/tensor/tensor.h"
 
 #include "arguments.h"
 

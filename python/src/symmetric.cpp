@@ -17,7 +17,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/tensor.h"
+#include "unisono/torch/tensor/tensor.h"
 
 #include "bucket_gradients.h"
 #include "errors.h"

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -130,6 +131,13 @@ void Work::complete_future(const c10::intrusive_ptr<c10::ivalue::Future>& future
 bool Work::wait(std::chrono::milliseconds timeout) {
   const WayBack way_back;
   const Deadline deadline = timeout == kNoTimeout ? Deadline::never() : Deadline::after(timeout);
+  const auto under_way = std::find_if(
+      works_.begin(), works_.end(), [](const auto& work) { return !work.is_completed(); });
+  std::optional<unisono::WaitMark> mark;
+  // With a limit it may go on to something else before.
+  if (deadline.is_never() && under_way != works_.end()) {
+    mark.emplace(*under_way);
+  }
   std::unique_lock<std::mutex> lock(mutex_);
   while (!completed_) {
     if (deadline.has_passed()) {

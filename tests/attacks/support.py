@@ -11,14 +11,12 @@ import threading
 import time
 from pathlib import Path
 
+from surroundings import environment
 from wire import TIMEOUT_S
 
 RANK_PROGRAM, UNISONO = sys.argv[1:3]
 del sys.argv[1:3]
 SECRET = "known to all ranks"
-OF_JOBS = re.compile(
-    r"HOME$|UNISONO_|RANK$|WORLD_SIZE$|LOCAL_|MASTER_|TORCHELASTIC_|OMPI_|PMI|SLURM_"
-)
 
 
 def wait_until(is_true, what: str) -> None:
@@ -33,10 +31,9 @@ class Process:
     """A program, and all that it has written so far."""
 
     def __init__(self, *command: str, **variables: str) -> None:
-        environment = {k: v for k, v in os.environ.items() if not OF_JOBS.match(k)} | variables
         self.process = subprocess.Popen(
             command,
-            env=environment,
+            env=environment(**variables),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -104,10 +101,13 @@ class Process:
         self.finish()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def reserve_port() -> socket.socket:
+    """Bound, without listening: a program that says SO_REUSEADDR can listen there, and no other
+    is given the port."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    return holder
 
 
 class Job:
@@ -116,7 +116,8 @@ class Job:
     def __init__(self, address: str = "127.0.0.1", secret: str = SECRET) -> None:
         self.address = address
         self.secret = secret
-        self.port = free_port()
+        self.reservation = reserve_port()
+        self.port = self.reservation.getsockname()[1]
         self.started: list[Process] = []
 
     def start(self, rank: int, *, n_descriptors: int = 4096, **variables: str) -> Process:
@@ -147,6 +148,7 @@ class Job:
     def close(self) -> None:
         for process in self.started:
             process.kill()
+        self.reservation.close()
 
 
 class Server(Process):
@@ -160,12 +162,10 @@ class Server(Process):
 
 def run_store(port: int, *arguments: str, secret: str = "") -> subprocess.CompletedProcess[str]:
     """A command of the program `unisono store`, which is a genuine client."""
-    environment = {k: v for k, v in os.environ.items() if not OF_JOBS.match(k)}
-    if secret:
-        environment["UNISONO_SECRET"] = secret
+    variables = {"UNISONO_SECRET": secret} if secret else {}
     return subprocess.run(
         [UNISONO, "store", arguments[0], "--port", str(port), *arguments[1:]],
-        env=environment,
+        env=environment(**variables),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <ostream>
 #include <span>
 #include <string>
@@ -179,6 +180,28 @@ const std::vector<WrongCall> kWrongCalls{
     {"barrier_timeout",
      [](Fixture& f) { f.group.barrier({.timeout = std::chrono::milliseconds(-1)}); },
      "barrier: the timeout is -1 ms"},
+    {"barrier_timeout_with_a_label_on_the_heap",
+     [](Fixture& f) {
+       f.group.barrier({.timeout = std::chrono::milliseconds(0), .label = std::string(100, 'a')});
+     },
+     "the timeout is 0 ms"},
+    {"all_reduce_timeout",
+     [](Fixture& f) {
+       const auto owner = std::make_shared<std::vector<float>>(2);
+       Buffer buffer = as_buffer(std::span(*owner));
+       buffer.owner = owner;
+       EXPECT_THROW(f.group.all_reduce_async(buffer, {.timeout = std::chrono::milliseconds(0)}),
+                    Error);
+       buffer.owner = nullptr;
+       EXPECT_EQ(owner.use_count(), 1);
+       f.group.all_reduce_async(buffer, {.timeout = std::chrono::milliseconds(0)});
+     },
+     "all_reduce: the timeout is 0 ms"},
+    {"all_gather_timeout",
+     [](Fixture& f) {
+       f.group.all_gather(f.block(), f.whole(), {.timeout = std::chrono::milliseconds(0)});
+     },
+     "all_gather: the timeout is 0 ms"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Calls,

@@ -100,7 +100,7 @@ TEST(FailuresInGroups, AreSaidOnceBetweenNodes) {
     world.barrier();
   });
   const std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_EQ(n_lines_with(log, "warning: [rank 1/3, 1/3 in group 1] " + kLeaves), 1) << log;
+  EXPECT_EQ(n_lines_with(log, "warning: [rank 1/3, 1/3 in group 0.1] " + kLeaves), 1) << log;
   EXPECT_EQ(n_lines_with(log, "warning: [rank 1/3, "), 1) << log;
 }
 

@@ -132,5 +132,22 @@ INSTANTIATE_TEST_SUITE_P(Operations,
                          ::testing::ValuesIn(kOperations),
                          ::testing::PrintToStringParamName());
 
+// Rank 2 has sent what it gives to another root, which waits for nobody, and calls another group.
+TEST(LateMismatch, IsFoundThoughWhoIsWrongHasGoneOnInAnotherGroup) {
+  const World world{.nodes = {"a", "b", "c"}, .environment = {{"UNISONO_STALL_SECONDS", "0.3"}}};
+  const auto errors = test::errors_of_ranks(world, [](ProcessGroup& group) {
+    const auto all = group.new_group(std::vector{0, 1, 2});
+    float value = 0;
+    const Buffer buffer = as_buffer(std::span(&value, 1));
+    all->reduce(buffer, buffer, {.root = group.rank() == 2 ? 1 : 0});
+    group.barrier();
+  });
+  EXPECT_THAT(errors[0],
+              AllOf(HasSubstr("different operations"),
+                    HasSubstr("called reduce #1 (f32[1], sum, root 0)"),
+                    HasSubstr("called reduce #1 (f32[1], sum, root 1)"),
+                    HasSubstr("rank 2 (pid")));
+}
+
 }  // namespace
 }  // namespace unisono

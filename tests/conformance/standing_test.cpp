@@ -160,7 +160,7 @@ TEST(Standing, TellsOfWhatARankDoesInOtherGroups) {
                          ? "waits in recv [(]f32.1., from rank 0 [(]rank 2 of the job[)], "
                            "tag 0[)]"
                          : "is in broadcast #1 [(]f32.1., root 0 [(]rank 2 of the job[)][)]") +
-                    " of group 1 [(]ranks 2, 1[)], and has finished all_gather #2"));
+                    " of group 2[.]1 [(]ranks 2, 1[)], and has finished all_gather #2"));
           }
           has_timed_out.count_down();
         }
@@ -195,7 +195,7 @@ TEST(Standing, TellsFirstOfWhatARankStillDoes) {
         EXPECT_THAT(
             error.what(),
             ContainsRegex("which (is running and )?is in all_reduce #1 [(]f32.1., sum[)] of "
-                          "group 13 [(]ranks 0, 1[)], and gave up in all_reduce #1 .*[)], "
+                          "group 0[.]13 [(]ranks 0, 1[)], and gave up in all_reduce #1 .*[)], "
                           "and has calls in [0-9]+ more groups, and has finished"));
       }
       inner.back()->all_reduce(buffer);

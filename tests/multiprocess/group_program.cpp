@@ -1,14 +1,16 @@
-// A rank that makes many groups of all ranks, and has few files more to open than it has open then.
-// Arguments: how many groups, and how many files.
+// A rank that makes groups of all ranks, and has few files more to open than it has open then.
+// Arguments: "many", how many groups, and how many files, which it may open while it makes them; or
+// "barrier" or "message": what ranks 0 and 1 do first in a group, where rank 0 may open none.
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <exception>
-#include <filesystem>
-#include <iterator>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -17,13 +19,17 @@
 
 namespace {
 
+// The limit is one of numbers, of which those that this process was given may be high.
 void allow_files(std::size_t n_more) {
-  const std::filesystem::directory_iterator open("/proc/self/fd");
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
     throw std::runtime_error("getrlimit");
   }
-  limit.rlim_cur = static_cast<rlim_t>(std::distance(begin(open), end(open))) + n_more;
+  int next = 0;
+  for (std::size_t n_free = 0; n_free < n_more; ++next) {
+    n_free += ::fcntl(next, F_GETFD) == -1 ? 1 : 0;
+  }
+  limit.rlim_cur = static_cast<rlim_t>(next);
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) {
     throw std::runtime_error("setrlimit");
   }
@@ -43,12 +49,36 @@ void make_groups(std::size_t n_groups, std::size_t n_files) {
   unisono::destroy_process_group();
 }
 
+void meet_without_files(const std::string& operation) {
+  const auto world = unisono::init_process_group();
+  const std::vector<int> both{0, 1};
+  const auto group = world->new_group(both);
+  const int rank = world->rank();
+  if (rank == 0) {
+    allow_files(1);
+    (void)::dup(STDIN_FILENO);
+  }
+  world->barrier();  // Nothing comes before.
+  if (operation == "barrier") {
+    group->barrier();
+  } else {
+    // Neither sends, but each opens the connection.
+    float value = 0;
+    (void)group->recv(unisono::as_buffer(std::span(&value, 1)), 1 - rank);
+  }
+  std::printf("met\n");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
-    make_groups(std::stoul(arguments.at(0)), std::stoul(arguments.at(1)));
+    if (arguments.at(0) == "many") {
+      make_groups(std::stoul(arguments.at(1)), std::stoul(arguments.at(2)));
+    } else {
+      meet_without_files(arguments.at(0));
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ContainsRegex;
 
-const std::vector<std::string> kManyGroups{"200", "60"};
+const std::vector<std::string> kManyGroups{"many", "200", "60"};
 
 TEST(ManyGroups, NeedNoFilesOnOneNode) {
   for (const ProcessResult& result : run_job({.world_size = 2, .mode = kManyGroups})) {
@@ -26,13 +26,33 @@ TEST(ManyGroups, SayBetweenNodesWhichTheLimitOfFilesForbids) {
       run_job({.world_size = 2, .mode = kManyGroups, .nodes = {"a", "b"}});
   for (std::size_t rank = 0; rank < results.size(); ++rank) {
     EXPECT_EQ(results[rank].exit_code, 1);
-    EXPECT_THAT(results[rank].err,
-                ContainsRegex("rank " + std::to_string(rank) +
-                              " can't make group [0-9]+: creating an eventfd: Too many open files "
-                              "\\(errno 24\\); raise the limit of open files, which is [0-9]+ "
-                              "\\(ulimit -n\\)"));
+    EXPECT_THAT(
+        results[rank].err,
+        ContainsRegex("rank " + std::to_string(rank) +
+                      " can't make group 0[.][0-9]+: creating an eventfd: Too many open files "
+                      "\\(errno 24\\); raise the limit of open files, which is [0-9]+ "
+                      "\\(ulimit -n\\)"));
   }
 }
+
+// What a group's first operation says on two nodes where rank 0 can open no file for rank 1.
+class ConnectionWithoutFiles : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ConnectionWithoutFiles, IsAnErrorOnBothSides) {
+  const std::vector<ProcessResult> results =
+      run_job({.world_size = 2, .mode = {GetParam()}, .nodes = {"a", "b"}});
+  for (const ProcessResult& result : results) {
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err,
+                ContainsRegex("can't keep the connection of rank 1 .*Too many open files.*raise "
+                              "the limit of open files, which is [0-9]+"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operations,
+                         ConnectionWithoutFiles,
+                         ::testing::Values("barrier", "message"),
+                         [](const auto& operation) { return std::string(operation.param); });
 
 }  // namespace
 }  // namespace unisono::test

@@ -62,7 +62,7 @@ int n_lasting_connections(const ProcessGroup& group) {
   int n = n_connections(group);
   for (int before = -1; n != before;) {
     before = n;
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
     n = n_connections(group);
   }
   return n;

@@ -209,7 +209,8 @@ TEST(FromAnybody, ADeathIsNamedThatARankOfItsNodeSees) {
   job.processes().close_stdin(1);
   const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
   EXPECT_EQ(results[0].exit_code, 1);
-  EXPECT_THAT(results[0].err, AllOf(HasSubstr("from any rank"), HasSubstr("is gone")));
+  EXPECT_THAT(results[0].err,
+              AllOf(HasSubstr(dead), HasSubstr("is gone"), HasSubstr("from any rank")));
 }
 
 TEST(FromAnybody, ARankThatStaysAloneIsTold) {

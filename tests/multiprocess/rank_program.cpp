@@ -2,6 +2,7 @@
 // environment says.
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -229,6 +230,18 @@ void meet_again(const std::string& roles) {
   come_to_barrier(*group, roles);
 }
 
+// All broadcast a few bytes as their first call, when their input ends; rank 0 is killed instead.
+void first_broadcast(const std::string& /*unused*/) {
+  const auto group = unisono::init_process_group();
+  print("ready\n");
+  wait_for_end_of_stdin();
+  if (group->rank() == 0) {
+    ::raise(SIGKILL);
+  }
+  std::vector<char> bytes(63);
+  group->broadcast({.data = bytes.data(), .count = 63, .dtype = unisono::DType::kInt8});
+}
+
 // A sum of 16 MiB of ranks that have talked before; rank 1 comes at the end of its input.
 void late_sum(const std::string& /*unused*/) {
   const auto group = unisono::init_process_group();
@@ -374,6 +387,7 @@ int main(int argc, char** argv) {
       {"absence", absence},
       {"babble", babble},
       {"late", late},
+      {"first_broadcast", first_broadcast},
       {"late_sum", late_sum},
       {"late_gather", late_gather},
       {"idle", idle},

@@ -78,6 +78,17 @@ std::vector<std::string> orphans_in_shm(const std::set<std::string>& before) {
   return orphans;
 }
 
+// What `look` finds, at last.
+template <class Look>
+auto wait_until_empty(const Look& look, Deadline deadline) {
+  auto found = look();
+  while (!found.empty() && !deadline.has_passed()) {
+    std::this_thread::yield();
+    found = look();
+  }
+  return found;
+}
+
 // Jobs of two ranks with folders of their own, which end at random moments.
 class Victims {
  public:
@@ -114,14 +125,11 @@ class Victims {
   // After all have been killed.
   void expect_nothing_left() {
     const Deadline deadline = Deadline::after(std::chrono::seconds(10));
-    std::vector<pid_t> left = marked();
-    while (!left.empty() && !deadline.has_passed()) {
-      std::this_thread::yield();
-      left = marked();
-    }
-    EXPECT_THAT(left, IsEmpty()) << moments();
+    EXPECT_THAT(wait_until_empty([&] { return marked(); }, deadline), IsEmpty()) << moments();
     EXPECT_THAT(home_.names(), IsEmpty()) << moments();
-    EXPECT_THAT(orphans_in_shm(shm_), IsEmpty()) << moments();
+    // Another program may just have made one, and not have mapped it yet.
+    EXPECT_THAT(wait_until_empty([&] { return orphans_in_shm(shm_); }, deadline), IsEmpty())
+        << moments();
   }
 
   [[nodiscard]] int n_lived_once() const { return n_lived_once_; }

@@ -1,9 +1,11 @@
 // A rank of the tests of stall reports: rank 1 does something else while the others wait for it, as
 // the argument says, in an all_reduce or for a message. Or rank 0 waits for a message that nobody
-// sends while the others wait for it. Or the two ranks call two groups in opposite order.
+// sends while the others wait for it. Or the two ranks call two groups in opposite order. Or each
+// rank waits for the next one in a group of the two.
 
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <span>
@@ -52,6 +54,14 @@ void cross_over(unisono::ProcessGroup& group, const unisono::Buffer& buffer) {
   }
 }
 
+void wait_in_a_ring(unisono::ProcessGroup& group, const unisono::Buffer& buffer) {
+  std::vector<std::vector<int>> lists;
+  for (int rank = 0; rank < group.world_size(); ++rank) {
+    lists.push_back({rank, (rank + 1) % group.world_size()});
+  }
+  group.new_groups(lists)[static_cast<std::size_t>(group.rank())]->all_reduce(buffer);
+}
+
 void let_wait(unisono::ProcessGroup& group, const unisono::Buffer& buffer, const std::string& how) {
   if (group.rank() == 1) {
     std::puts("sitting");
@@ -81,6 +91,8 @@ int main(int argc, char** argv) {
       lock_up(*group, buffer);
     } else if (how == "crossed") {
       cross_over(*group, buffer);
+    } else if (how == "ring") {
+      wait_in_a_ring(*group, buffer);
     } else {
       let_wait(*group, buffer, how);
     }

@@ -148,14 +148,36 @@ TEST(Deadlocked, ReportsNameTheReceiveAndWhatCameInstead) {
   }
 }
 
-// Each waits in a group of its own for the other.
+// Each rank waits in a group of its own for the next one. Who hears of the circle ends at once.
+TEST(WaitCycle, IsAnErrorOnAllRanksThatNamesIt) {
+  const std::vector<std::vector<std::string>> worlds{{"a", "a"}, {"a", "b"}, {"a", "a", "b"}};
+  for (const std::vector<std::string>& nodes : worlds) {
+    const auto results = run_job({.world_size = static_cast<int>(nodes.size()),
+                                  .mode = {"ring"},
+                                  .nodes = nodes,
+                                  .variables = {{"UNISONO_STALL_SECONDS", "0.3"}}});
+    const std::string second = nodes.size() == 2
+                                   ? "group 1.1 [(]ranks 1, 0[)] for rank 0; "
+                                   : "group 1.1 [(]ranks 1, 2[)] for rank 2, which waits in "
+                                     "all_reduce #1 .* of group 2.1 [(]ranks 2, 0[)] for rank 0; ";
+    for (const ProcessResult& result : results) {
+      EXPECT_THAT(result.err,
+                  ContainsRegex("stall_program: .*ranks wait for each other: rank 0 waits in "
+                                "all_reduce #1 [(]f32.8., sum[)] of group 0.1 [(]ranks 0, 1[)] for "
+                                "rank 1, which waits in all_reduce #1 .* of " +
+                                second));
+    }
+  }
+}
+
+// The time is up before the circle is looked for a second time.
 TEST(Crossed, BothReportsAndBothTimeoutsNameTheOthersCallAndGroup) {
   for (const std::vector<std::string>& nodes :
        {std::vector<std::string>{}, std::vector<std::string>{"a", "b"}}) {
     Job job({.world_size = 2,
              .mode = {"crossed"},
              .nodes = nodes,
-             .variables = {{"UNISONO_STALL_SECONDS", "0.5"}, {"UNISONO_TIMEOUT_SECONDS", "3"}}});
+             .variables = {{"UNISONO_STALL_SECONDS", "2"}, {"UNISONO_TIMEOUT_SECONDS", "3"}}});
     job.start_all();
     EXPECT_TRUE(job.processes().wait_for_output(0, "timed out waiting for"));
     EXPECT_TRUE(job.processes().wait_for_output(1, "timed out waiting for"));
@@ -164,7 +186,7 @@ TEST(Crossed, BothReportsAndBothTimeoutsNameTheOthersCallAndGroup) {
     const std::vector<ProcessResult> results = job.processes().finish();
     for (const std::size_t rank : {0U, 1U}) {
       const std::string late = "rank " + std::to_string(1 - rank) + " [(]pid [^)]*[)]";
-      const std::string call = " in all_reduce #1 [(]f32.8., sum[)] of group " +
+      const std::string call = " in all_reduce #1 [(]f32.8., sum[)] of group 0[.]" +
                                std::to_string(2 - rank) + " [(]ranks 0, 1[)]";
       EXPECT_THAT(results[rank].err,
                   ContainsRegex(late + (nodes.empty() ? "" : " is running and") + " is" + call));

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What goes wrong, and what Python programs hear of it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import threading
 import time
 import unittest
 from datetime import timedelta
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -236,6 +238,16 @@ else:
 """
 
 
+def crossed_groups(rank: int, world: int, is_async: bool) -> str:
+    groups = [dist.new_group([0, 1]), dist.new_group([0, 1])]
+    work = lambda: dist.all_reduce(torch.ones(1), group=groups[rank], async_op=is_async)  # noqa: E731
+    return caught(
+        dist.DistBackendError,
+        "ranks wait for each other",
+        (lambda: work().wait()) if is_async else work,
+    )
+
+
 class Failures(unittest.TestCase):
     def test_wrong_arguments(self) -> None:
         run(wrong_arguments, 2)
@@ -246,6 +258,16 @@ class Failures(unittest.TestCase):
                 for text in run(mismatch, 2, is_async):
                     self.assertIn("f32[3]", text)
                     self.assertIn("f32[4]", text)
+
+    def test_groups_called_in_different_orders_are_named(self) -> None:
+        for is_async in (False, True):
+            with (
+                self.subTest(is_async=is_async),
+                mock.patch.dict(os.environ, {"UNISONO_STALL_SECONDS": "0.3"}),
+            ):
+                for text in run(crossed_groups, 2, is_async):
+                    self.assertIn("rank 0 waits in all_reduce #1 (f32[1], sum) of group", text)
+                    self.assertIn("which waits in all_reduce #1 (f32[1], sum) of group", text)
 
     def test_killed_rank_is_named(self) -> None:
         for is_async in (False, True):

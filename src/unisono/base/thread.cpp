@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <system_error>
@@ -16,10 +18,20 @@ namespace {
 
 thread_local bool is_started = false;
 
+std::uint64_t next_thread_number() {
+  static std::atomic<std::uint64_t> n_threads = 0;
+  return n_threads.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 }  // namespace
 
 bool is_started_thread() {
   return is_started;
+}
+
+std::uint64_t this_thread_number() {
+  thread_local const std::uint64_t number = next_thread_number();
+  return number;
 }
 
 std::thread start_thread(const char* name, const std::string& failure, std::function<void()> body) {

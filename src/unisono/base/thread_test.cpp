@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <array>
-#include <cstddef>
 #include <string>
 #include <thread>
 
@@ -11,36 +10,10 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
+#include "unisono/base/testing/no_more_threads.h"
 
 namespace unisono {
 namespace {
-
-// New threads want a stack larger than any address space.
-class NoMoreThreads {
- public:
-  NoMoreThreads() {
-    ::pthread_getattr_default_np(&usual_);
-    pthread_attr_t attributes;
-    ::pthread_attr_init(&attributes);
-    constexpr std::size_t kImpossible = std::size_t{1} << 60;
-    EXPECT_EQ(::pthread_attr_setstacksize(&attributes, kImpossible), 0);
-    EXPECT_EQ(::pthread_setattr_default_np(&attributes), 0);
-    ::pthread_attr_destroy(&attributes);
-  }
-
-  ~NoMoreThreads() {
-    ::pthread_setattr_default_np(&usual_);
-    ::pthread_attr_destroy(&usual_);
-  }
-
-  NoMoreThreads(const NoMoreThreads&) = delete;
-  NoMoreThreads& operator=(const NoMoreThreads&) = delete;
-  NoMoreThreads(NoMoreThreads&&) = delete;
-  NoMoreThreads& operator=(NoMoreThreads&&) = delete;
-
- private:
-  pthread_attr_t usual_{};
-};
 
 TEST(StartThread, RunsTheBodyUnderTheName) {
   std::string name;
@@ -54,7 +27,7 @@ TEST(StartThread, RunsTheBodyUnderTheName) {
 }
 
 TEST(StartThread, WithoutRoomForAThreadTheErrorSaysWhoWantedIt) {
-  const NoMoreThreads none;
+  const testing::NoMoreThreads none;
   try {
     start_thread("unisono-test", "rank 3 can't start its thread", [] {}).join();
     FAIL() << "a thread was started";

@@ -16,8 +16,10 @@ namespace unisono::comm {
 
 /// What a call comes to once its arguments are checked.
 struct Call {
+  /// Begun if it is to wait for its turn. Before the operation, as a wrong timeout throws: GCC 12
+  /// destroys twice what was made in the same braces before.
+  TimeLimit limit;
   engine::Operation operation;
-  TimeLimit limit;  ///< Begun if it is to wait for its turn.
 };
 
 /// Makes the call that directly follows one, from what that one brought.

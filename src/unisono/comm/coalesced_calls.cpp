@@ -83,7 +83,7 @@ Call all_reduce_coalesced_call(Links& links, Buffers buffers, const AllReduceOpt
       operation_of(OperationKind::kAllReduceCoalesced, buffers, buffers, buffers, options.label);
   set_reduction(operation, options.op, options.algorithm);
   arguments.check_operation(operation);
-  return {.operation = std::move(operation), .limit = arguments.limit(options.timeout)};
+  return {.limit = arguments.limit(options.timeout), .operation = std::move(operation)};
 }
 
 Call all_gather_coalesced_call(Links& links,
@@ -95,9 +95,9 @@ Call all_gather_coalesced_call(Links& links,
   check_buffers(arguments, ins, "in", ins, 1);
   check_buffers(arguments, outs, "out", ins, arguments.world_size());
   arguments.check_apart(without_own_blocks(arguments, ins, outs), outs, -1, -1);
-  return {
-      .operation = operation_of(OperationKind::kAllGatherCoalesced, ins, outs, outs, options.label),
-      .limit = arguments.limit(options.timeout)};
+  return {.limit = arguments.limit(options.timeout),
+          .operation =
+              operation_of(OperationKind::kAllGatherCoalesced, ins, outs, outs, options.label)};
 }
 
 Call reduce_scatter_coalesced_call(Links& links,
@@ -113,7 +113,7 @@ Call reduce_scatter_coalesced_call(Links& links,
       operation_of(OperationKind::kReduceScatterCoalesced, ins, outs, ins, options.label);
   set_reduction(operation, options.op, options.algorithm);
   arguments.check_operation(operation);
-  return {.operation = std::move(operation), .limit = arguments.limit(options.timeout)};
+  return {.limit = arguments.limit(options.timeout), .operation = std::move(operation)};
 }
 
 }  // namespace unisono::comm

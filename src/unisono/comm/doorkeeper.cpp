@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -12,15 +13,18 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/descriptor_error.h"
+#include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
 #include "unisono/comm/inquirer.h"
 #include "unisono/comm/notice.h"
+#include "unisono/comm/wait_inquiry.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
@@ -34,6 +38,9 @@ namespace {
 constexpr std::chrono::seconds kHelloTimeout{10};
 
 constexpr std::chrono::milliseconds kPause{100};
+
+// Of the loop itself.
+constexpr std::chrono::milliseconds kBriefPause{20};
 
 }  // namespace
 
@@ -51,49 +58,72 @@ Doorkeeper::Doorkeeper(net::EventLoop& loop,
       world_size_(world_size),
       logger_(std::move(logger)),
       deliver_(std::move(deliver)) {
-  loop_.add(listener_, EPOLLIN, [this](std::uint32_t) { accept_all(); });
+  loop_.add(listener_, EPOLLIN, [this](std::uint32_t) { survive([this] { accept_all(); }); });
+}
+
+// Out of memory, say: that ends a connection, not the rank.
+template <class Step>
+void Doorkeeper::survive(Step step) noexcept {
+  try {
+    step();
+  } catch (const std::exception& problem) {
+    warn(problem.what());
+    // The listener may still be ready, and the loop spin.
+    std::this_thread::sleep_for(kBriefPause);
+  }
+}
+
+void Doorkeeper::warn(const char* problem) noexcept {
+  try {
+    logger_.warning(fmt::format("lost a connection at the data port: {}", problem));
+  } catch (const std::exception&) {
+    return;  // There is no memory for that either.
+  }
 }
 
 void Doorkeeper::accept_all() {
   while (true) {
-    if (!has_room()) {
+    if (strangers_.is_full() && !make_room()) {
       pause("as many visitors as it takes have not finished their hello");
       return;
     }
     net::Accepted accepted = net::accept_connection(listener_);
     if (accepted.error_number != 0) {
+      if (make_room() || reserve_.note_lack(Deadline::Clock::now())) {
+        continue;
+      }
       pause(descriptor_error("accepting it", accepted.error_number).what());
       return;
     }
     if (!accepted.fd.is_open()) {
       return;
     }
-    try {
-      admit(std::move(accepted.fd));
-    } catch (const std::exception& error) {
-      pause(error.what());
-      return;
-    }
+    admit(std::move(accepted.fd));
   }
 }
 
-// Makes it where somebody has had the time that any peer needs.
-bool Doorkeeper::has_room() {
-  if (!strangers_.is_full()) {
-    return true;
+// Where somebody has had the time that any peer needs.
+bool Doorkeeper::make_room() {
+  while (const std::optional<std::uint64_t> oldest = strangers_.overdue(Deadline::Clock::now())) {
+    const int fd = static_cast<int>(*oldest);
+    attend(fd);  // The loop may not have come to what it said.
+    const bool is_overdue = strangers_.overdue(Deadline::Clock::now()) == oldest;
+    if (visitors_.contains(fd) && is_overdue) {
+      drop(fd, "it did not finish its hello, and others want to");
+    }
+    if (!visitors_.contains(fd)) {
+      return true;
+    }
   }
-  const std::optional<std::uint64_t> oldest = strangers_.overdue(Deadline::Clock::now());
-  if (oldest) {
-    drop(static_cast<int>(*oldest), "it did not finish its hello, and others want to");
-  }
-  return oldest.has_value();
+  return false;
 }
 
 // The listener would be ready all the time, and the loop spin.
 void Doorkeeper::pause(const std::string& reason) {
-  logger_.warning(fmt::format("the data port can't take a connection: {}; trying again", reason));
+  (void)loop_.add_timer(earlier(Deadline::after(kPause), Deadline::at(strangers_.next_due())),
+                        [this] { loop_.modify(listener_, EPOLLIN); });
   loop_.modify(listener_, 0);
-  (void)loop_.add_timer(Deadline::after(kPause), [this] { loop_.modify(listener_, EPOLLIN); });
+  logger_.warning(fmt::format("the data port can't take a connection: {}; trying again", reason));
 }
 
 void Doorkeeper::admit(Fd socket) {
@@ -108,26 +138,27 @@ void Doorkeeper::admit(Fd socket) {
                            .timer = 0})
           .first;
   try {
-    loop_.add(fd, EPOLLIN, [this, fd](std::uint32_t) {
-      try {
-        greet(fd);
-      } catch (const std::exception& error) {
-        // Out of memory, say: that ends this connection, not the rank. A member that was about to
-        // be handed over is no visitor any more, and is hung up on.
-        if (visitors_.contains(fd)) {
-          drop(fd, error.what());
-        } else {
-          logger_.warning(fmt::format("lost a peer at the data port: {}", error.what()));
-        }
-      }
+    strangers_.add(static_cast<std::uint64_t>(fd), Deadline::Clock::now());
+    visitor->second.timer = loop_.add_timer(Deadline::after(kHelloTimeout), [this, fd] {
+      survive([&] { drop(fd, "it did not finish its hello"); });
     });
+    loop_.add(fd, EPOLLIN, [this, fd](std::uint32_t) { survive([&] { attend(fd); }); });
   } catch (...) {
-    visitors_.erase(visitor);
+    release(fd);
     throw;
   }
-  strangers_.add(static_cast<std::uint64_t>(fd), Deadline::Clock::now());
-  visitor->second.timer = loop_.add_timer(Deadline::after(kHelloTimeout),
-                                          [this, fd] { drop(fd, "it did not finish its hello"); });
+}
+
+// A member that was about to be handed over is no visitor any more, and is hung up on.
+void Doorkeeper::attend(int fd) {
+  try {
+    greet(fd);
+  } catch (...) {
+    if (visitors_.contains(fd)) {
+      forget(fd);
+    }
+    throw;
+  }
 }
 
 void Doorkeeper::greet(int fd) {
@@ -149,6 +180,7 @@ void Doorkeeper::greet(int fd) {
       return;
     }
     visitor.has_spoken = true;
+    strangers_.note_word(static_cast<std::uint64_t>(fd));
     (void)visitor.hello.feed(std::span(buffer).first(result.n_bytes));
     if (!send_output(visitor)) {
       drop(fd, "it does not take the answer to its hello");
@@ -179,15 +211,21 @@ void Doorkeeper::finish(int fd) {
                      theirs.purpose));
     return;
   }
-  loop_.remove(fd);
-  loop_.cancel_timer(visitor.timer);
   const net::HelloInfo member = theirs;
   logger_.debug(fmt::format(
       "rank {} at {} has opened a connection for {}", member.rank, visitor.name, member.purpose));
   Fd socket = std::move(visitor.socket);
-  visitors_.erase(fd);
-  strangers_.remove(static_cast<std::uint64_t>(fd));
-  deliver_(member, std::move(socket));
+  forget(fd);
+  deliver_(member, std::move(socket), find_shortage());
+  (void)reserve_.refill();
+}
+
+// Where a connection has the last descriptor.
+std::optional<Error> Doorkeeper::find_shortage() {
+  if (reserve_.refill()) {
+    return std::nullopt;
+  }
+  return descriptor_error("opening another file", errno);
 }
 
 bool Doorkeeper::is_member(const net::HelloInfo& theirs) const {
@@ -196,23 +234,29 @@ bool Doorkeeper::is_member(const net::HelloInfo& theirs) const {
   }
   // Of each pair the higher rank connects; for all but operations whichever needs it first.
   return theirs.purpose == tcp::kMessagePurpose || theirs.purpose == kInquiryPurpose ||
-                 theirs.purpose == kNoticePurpose
+                 theirs.purpose == kNoticePurpose || theirs.purpose == kWaitPurpose ||
+                 theirs.purpose == kVerdictPurpose || theirs.purpose == kVerdictEndPurpose
              ? theirs.rank != mine_.rank
              : theirs.purpose == mine_.purpose && theirs.rank > mine_.rank;
 }
 
 void Doorkeeper::drop(int fd, const std::string& reason) {
-  logger_.warning(
-      fmt::format("turned {} away at the data port: {}", visitors_.at(fd).name, reason));
+  const std::string name = std::move(visitors_.at(fd).name);
   forget(fd);
+  logger_.warning(fmt::format("turned {} away at the data port: {}", name, reason));
 }
 
 void Doorkeeper::forget(int fd) {
-  const auto found = visitors_.find(fd);
   loop_.remove(fd);
-  loop_.cancel_timer(found->second.timer);
-  visitors_.erase(found);
+  release(fd);
+}
+
+void Doorkeeper::release(int fd) {
+  const auto visitor = visitors_.find(fd);
+  loop_.cancel_timer(visitor->second.timer);
+  visitors_.erase(visitor);
   strangers_.remove(static_cast<std::uint64_t>(fd));
+  (void)reserve_.refill();
 }
 
 }  // namespace unisono::comm

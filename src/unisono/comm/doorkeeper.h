@@ -2,11 +2,14 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
+#include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/limited_logger.h"
 #include "unisono/base/log.h"
+#include "unisono/comm/file_reserve.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/strangers.h"
@@ -14,11 +17,16 @@
 namespace unisono::comm {
 
 /// Lets in, at a rank's data listener, the job's other ranks, and nobody else. A stranger is
-/// dropped with a line in the log, unless it leaves without a word. Belongs to the event loop's
-/// thread once that runs.
+/// dropped with a line in the log, unless it leaves without a word; so is a connection for which
+/// there is no memory. Belongs to the event loop's thread once that runs.
+///
+/// Where the process has had no file descriptor for kFilePatience, members are let in one by one,
+/// to be told so.
 class Doorkeeper {
  public:
-  using Deliver = std::function<void(const net::HelloInfo& visitor, Fd socket)>;
+  /// `shortage` says why the connection can't be kept, if that is so: it is to be told, and closed.
+  using Deliver = std::function<void(
+      const net::HelloInfo& visitor, Fd socket, const std::optional<Error>& shortage)>;
 
   /// `listener` and `loop` outlive it. `deliver` gets each connection after its hello, whatever
   /// group it is for.
@@ -40,15 +48,21 @@ class Doorkeeper {
     bool has_spoken = false;
   };
 
+  template <class Step>
+  void survive(Step step) noexcept;
+  void warn(const char* problem) noexcept;
   void accept_all();
-  [[nodiscard]] bool has_room();
+  [[nodiscard]] bool make_room();
   void admit(Fd socket);
   void pause(const std::string& reason);
+  void attend(int fd);
   void greet(int fd);
   void finish(int fd);
+  [[nodiscard]] std::optional<Error> find_shortage();
   [[nodiscard]] bool is_member(const net::HelloInfo& theirs) const;
   void drop(int fd, const std::string& reason);
   void forget(int fd);
+  void release(int fd);
   [[nodiscard]] bool send_output(Visitor& visitor);
 
   net::EventLoop& loop_;
@@ -60,6 +74,7 @@ class Doorkeeper {
   Deliver deliver_;
   std::map<int, Visitor> visitors_;
   net::Strangers strangers_;  // The same, by their descriptors.
+  FileReserve reserve_;
 };
 
 }  // namespace unisono::comm

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
@@ -20,10 +21,31 @@
 namespace unisono::comm {
 namespace {
 
-// Behind the rank: what it says itself, or whom it quotes.
-std::string reason_in(const std::string& line) {
-  return std::string(transport::root_cause(
-      std::string_view(line).substr(std::min(line.find('\t') + 1, line.size()))));
+std::string encode(int rank, const Error& error) {
+  return fmt::format("{}\t{}\t{}", rank, static_cast<int>(error.code()), error.what());
+}
+
+// What stands before the next tab, which goes with it; nothing if that is no number.
+std::optional<int> take_number(std::string_view& line) {
+  const std::string digits(line.substr(0, line.find('\t')));
+  int number = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [rest, problem] = std::from_chars(digits.data(), end, number);
+  if (problem != std::errc() || rest != end || number < 0 || digits.size() == line.size()) {
+    return std::nullopt;
+  }
+  line.remove_prefix(digits.size() + 1);
+  return number;
+}
+
+// Nothing if no rank can have written it.
+std::optional<Reason> decode(std::string_view line) {
+  const std::optional<int> rank = take_number(line);
+  const std::optional<int> code = rank ? take_number(line) : std::nullopt;
+  if (!code || *code > static_cast<int>(ErrorCode::kInternal)) {
+    return std::nullopt;
+  }
+  return Reason{.rank = *rank, .error = {static_cast<ErrorCode>(*code), std::string(line)}};
 }
 
 }  // namespace
@@ -31,19 +53,21 @@ std::string reason_in(const std::string& line) {
 FailureLog::FailureLog(SideStore& store, const std::string& prefix, int rank)
     : store_(store), key_(prefix + "/failures"), rank_(rank) {}
 
-void FailureLog::publish(const Error& error, bool will_read) noexcept {
+bool FailureLog::publish(const Error& error, bool will_read) noexcept {
   const std::shared_ptr<store::Store> store = store_.try_open();
   if (store == nullptr) {
-    return;  // Then the ends of the connections have to say it.
+    return false;
   }
   try {
     if (!will_read) {
       note_read(*store);
     }
     const std::int64_t number = store->add(key_ + "/n", 1);
-    store->set(key_of(number), fmt::format("{}\t{}", rank_, error.what()));
+    store->set(key_of(number), encode(rank_, error));
+    return true;
   } catch (const std::exception&) {
     store_.give_up();
+    return false;
   }
 }
 
@@ -62,30 +86,40 @@ std::string FailureLog::read_others(const std::string& known, Deadline deadline)
   return reasons;
 }
 
-std::string FailureLog::look() const noexcept {
-  return read("", std::nullopt);
+std::optional<Reason> FailureLog::find_first() const noexcept {
+  const std::shared_ptr<store::Store> store = store_.try_open();
+  try {
+    for (std::int64_t number = 1; store != nullptr; ++number) {
+      const std::optional<std::string> line = store->try_get(key_of(number));
+      std::optional<Reason> reason = line ? decode(*line) : std::nullopt;
+      if (!line || (reason && reason->rank != rank_)) {
+        return reason;
+      }
+    }
+  } catch (const std::exception&) {
+    store_.give_up();
+  }
+  return std::nullopt;
 }
 
-std::string FailureLog::read(const std::string& known,
-                             std::optional<Deadline> deadline) const noexcept {
+std::string FailureLog::read(const std::string& known, Deadline deadline) const noexcept {
   const std::shared_ptr<store::Store> store = store_.try_open();
-  const std::string own_prefix = fmt::format("{}\t", rank_);
   std::string reasons;
   bool has_heard = false;
   try {
     for (std::int64_t number = 1; store != nullptr; ++number) {
       // Those that are there already come with the first.
-      const std::optional<std::string> line = deadline && !has_heard
-                                                  ? store->get(key_of(number), *deadline)
-                                                  : store->try_get(key_of(number));
+      const std::optional<std::string> line =
+          has_heard ? store->try_get(key_of(number)) : store->get(key_of(number), deadline);
       if (!line) {
         break;
       }
-      if (line->starts_with(own_prefix)) {
+      const std::optional<Reason> other = decode(*line);
+      if (!other || other->rank == rank_) {
         continue;
       }
       has_heard = true;
-      const std::string reason = reason_in(*line);
+      const std::string reason(transport::root_cause(other->error.what()));
       if (known.find(reason) == std::string::npos && reasons.find(reason) == std::string::npos) {
         reasons += (reasons.empty() ? "" : "; ") + reason;
       }

@@ -14,6 +14,7 @@
 #include "unisono/base/interruption.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
+#include "unisono/comm/rank_wait.h"
 #include "unisono/comm/work.h"
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/engine.h"
@@ -86,21 +87,20 @@ void Group::run_with(Call& call, NextCall* next) {
   if (links_->failure().is_set()) [[unlikely]] {
     tell_failure();
   }
-  std::shared_ptr<WorkState> state;
   bool has_to_queue = false;
-  {
+  const std::shared_ptr<WorkState> queued = begin([&]() -> std::shared_ptr<WorkState> {
     const MutexLock lock(mutex_);
     throw_if_closed();
     has_to_queue = is_driven_ || !queue_.empty();
     if (has_to_queue) {
-      state = enqueue(std::move(call), next == nullptr ? nullptr : std::move(*next));
-    } else {
-      number(call, next != nullptr);
-      is_driven_ = true;
+      return enqueue(std::move(call), next == nullptr ? nullptr : std::move(*next));
     }
-  }
+    number(call, next != nullptr);
+    is_driven_ = true;
+    return nullptr;
+  });
   if (has_to_queue) {
-    await(state);
+    await(queued);
     return;
   }
   // NOLINTBEGIN(bugprone-use-after-move): they are moved only where they have to queue.
@@ -127,9 +127,31 @@ Work Group::submit(Call call, NextCall next) {
   if (links_->failure().is_set()) [[unlikely]] {
     tell_failure();
   }
-  const MutexLock lock(mutex_);
-  throw_if_closed();
-  return Work(enqueue(std::move(call), std::move(next)));
+  return Work(begin([&] {
+    const MutexLock lock(mutex_);
+    throw_if_closed();
+    return enqueue(std::move(call), std::move(next));
+  }));
+}
+
+// An operation that can't begin here (there can be no more threads, say) is one that the other
+// ranks wait for in vain.
+template <class Start>
+std::shared_ptr<WorkState> Group::begin(Start start) {
+  try {
+    return start();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kClosed) {
+      links_->give_up(error);
+      tell_failure();
+    }
+    throw;
+  } catch (const std::exception& problem) {
+    const Error error(ErrorCode::kInternal, fmt::format("{} {}", links_->prefix(), problem.what()));
+    links_->give_up(error);
+    tell_failure();
+    throw Error(error);
+  }
 }
 
 // The next one has the number that follows.
@@ -146,7 +168,8 @@ std::shared_ptr<WorkState> Group::enqueue(Call call, NextCall next) {
   start_progress();
   number(call, next != nullptr);
   (void)call.limit.deadline();
-  auto state = std::make_shared<WorkState>(call.operation.sequence);
+  auto state = std::make_shared<WorkState>(
+      WaitId{.group = links_->number(), .sequence = call.operation.sequence}, job_->work_waits());
   queue_.push_back({std::move(call), std::move(next), state});
   changed_.notify_all();
   return state;
@@ -156,10 +179,10 @@ void Group::start_progress() {
   if (progress_thread_.joinable()) {
     return;
   }
-  progress_thread_ = start_thread(
-      "unisono-group",
-      fmt::format("rank {} can't start its progress thread", links_->roster().self().rank),
-      [this] { make_progress(); });
+  progress_thread_ =
+      start_thread("unisono-group",
+                   links_->prefix() + " can't start the progress thread of its operations",
+                   [this] { make_progress(); });
 }
 
 // This rank can't take part any more (it is out of memory, say), and the others must know.
@@ -176,6 +199,7 @@ std::exception_ptr Group::drive(const Call& call, engine::Caller caller) {
   }
   try {
     links_->engine().execute(call.operation, call.limit, caller);
+    links_->note_done(call.operation.descriptor.kind);
     return nullptr;
   } catch (const Error& error) {
     return fail(links_->explain(error));
@@ -207,7 +231,7 @@ std::exception_ptr Group::drive_next(const Call& call,
 void Group::make_progress() {
   while (true) {
     Pending pending{
-        .call = {.operation = {}, .limit = TimeLimit({})}, .next = nullptr, .state = nullptr};
+        .call = {.limit = TimeLimit({}), .operation = {}}, .next = nullptr, .state = nullptr};
     {
       const MutexLock lock(mutex_);
       while (is_driven_ || (queue_.empty() && !is_stopping_)) {

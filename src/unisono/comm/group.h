@@ -48,7 +48,8 @@ class Group {
   /// The same of two operations with nothing between them.
   void run(Call call, NextCall next) UNISONO_EXCLUDES(mutex_) { run_with(call, &next); }
 
-  /// Runs the operation, and the next if there is one, on the progress thread.
+  /// Runs the operation, and the next if there is one, on the progress thread. Where that can't
+  /// start the group fails.
   [[nodiscard]] Work submit(Call call, NextCall next = nullptr) UNISONO_EXCLUDES(mutex_);
 
   /// Ends what is under way, then leaves. Does nothing the second time. An interruption aborts what
@@ -73,6 +74,8 @@ class Group {
   void number(Call& call, bool has_next) UNISONO_REQUIRES(mutex_);
   [[nodiscard]] std::shared_ptr<WorkState> enqueue(Call call, NextCall next)
       UNISONO_REQUIRES(mutex_);
+  template <class Start>
+  [[nodiscard]] std::shared_ptr<WorkState> begin(Start start);
   [[nodiscard]] std::exception_ptr drive(const Call& call, engine::Caller caller);
   [[nodiscard]] std::exception_ptr drive_next(const Call& call,
                                               const NextCall& next,

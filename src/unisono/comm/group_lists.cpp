@@ -14,13 +14,20 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/base/fnv.h"
+#include "unisono/comm/failure_log.h"
 #include "unisono/comm/group.h"
+#include "unisono/comm/group_registry.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
+#include "unisono/comm/notice.h"
+#include "unisono/comm/side_store.h"
 #include "unisono/rendezvous/roster.h"
+#include "unisono/transport/describe.h"
+#include "unisono/transport/tcp/frame.h"
 
 namespace unisono::comm {
 namespace {
@@ -47,6 +54,18 @@ RankList local_members(const Links& parent, const RankList& list) {
     return parent.topology().node_of(rank) == parent.topology().node();
   });
   return local;
+}
+
+// The others may have made it, and wait there.
+void tell_unmade(Job& job, const GroupSetup& setup, const Error& error) noexcept {
+  job.tell_peers(setup.roster, [&] { return tcp::encode_abort(setup.number, error); });
+  if (topology_of(setup.roster).n_nodes() == 1) {
+    return;
+  }
+  SideStore store([&job] { return job.meeting().connect_again(kSideStoreTimeout); });
+  if (!FailureLog(store, job.store_prefix(setup.number), setup.roster.rank).publish(error, false)) {
+    notify_other_nodes(job, setup, error);
+  }
 }
 
 }  // namespace
@@ -81,12 +100,44 @@ bool has(const RankList& list, int rank) {
   return std::find(list.begin(), list.end(), rank) != list.end();
 }
 
+Expectation::Expectation(GroupRegistry& groups, std::vector<std::uint32_t> numbers)
+    : groups_(groups), numbers_(std::move(numbers)) {
+  for (const std::uint32_t number : numbers_) {
+    groups_.expect(number);
+  }
+}
+
+Expectation::~Expectation() {
+  for (const std::uint32_t number : numbers_) {
+    groups_.forget(number);
+  }
+}
+
 Boards::Boards(Job& job, const Links& parent, std::span<const RankList> lists) : job_(job) {
   for (const RankList& list : lists) {
     offsets_.push_back(-1);
     if (has(list, parent.topology().rank())) {
-      offsets_.back() = job.reserve_board(static_cast<int>(local_members(parent, list).size()));
+      try {
+        offsets_.back() = job.reserve_board(static_cast<int>(local_members(parent, list).size()));
+      } catch (const Error& error) {
+        offsets_.back() = kNoRoom;
+        problem_ = error;
+      }
     }
+  }
+}
+
+void Boards::check() const {
+  if (problem_) {
+    throw Error(*problem_);
+  }
+}
+
+void check_offset(std::int64_t offset, int rank, const Links& parent) {
+  if (offset == kNoRoom) {
+    throw Error(ErrorCode::kSystem,
+                fmt::format("new_group: rank {} has no room for it in its arena",
+                            transport::describe_rank(rank, parent.job_ranks())));
   }
 }
 
@@ -111,7 +162,13 @@ std::unique_ptr<Group> make_group(Group& parent,
   for (const int member : local_members(links, list)) {
     setup.offsets.push_back(offset_of(member));
   }
-  return std::make_unique<Group>(parent.job(), parent.job()->make_group(std::move(setup)));
+  Job& job = *parent.job();
+  try {
+    return std::make_unique<Group>(parent.job(), job.make_group(setup));
+  } catch (const Error& error) {
+    tell_unmade(job, setup, error);
+    throw;
+  }
 }
 
 }  // namespace unisono::comm

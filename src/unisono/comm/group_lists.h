@@ -8,7 +8,9 @@
 #include <span>
 #include <vector>
 
+#include "unisono/base/error.h"
 #include "unisono/comm/group.h"
+#include "unisono/comm/group_registry.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
 
@@ -26,6 +28,27 @@ void check_list(const RankList& list, int world_size);
 
 [[nodiscard]] bool has(const RankList& list, int rank);
 
+/// Groups that this rank is about to make: until then, or until this ends without them, what others
+/// tell of them is kept.
+class Expectation {
+ public:
+  Expectation(GroupRegistry& groups, std::vector<std::uint32_t> numbers);
+  ~Expectation();
+
+  Expectation(const Expectation&) = delete;
+  Expectation& operator=(const Expectation&) = delete;
+  Expectation(Expectation&&) = delete;
+  Expectation& operator=(Expectation&&) = delete;
+
+ private:
+  GroupRegistry& groups_;
+  std::vector<std::uint32_t> numbers_;
+};
+
+/// The offset of a board that a rank has no room for: it comes to the meeting all the same, so that
+/// all hear of it.
+inline constexpr std::int64_t kNoRoom = -2;
+
 /// Memory for the boards of those groups that this rank is in; given back unless it is kept.
 class Boards {
  public:
@@ -37,17 +60,24 @@ class Boards {
   Boards(Boards&&) = delete;
   Boards& operator=(Boards&&) = delete;
 
-  /// Where each is in this rank's arena; -1 for groups without this rank.
+  /// Where each is in this rank's arena; -1 for groups without this rank, or kNoRoom.
   [[nodiscard]] const std::vector<std::int64_t>& offsets() const { return offsets_; }
 
   /// Others know of the memory now.
   void keep() { is_kept_ = true; }
 
+  /// Throws why this rank has no room, if so.
+  void check() const;
+
  private:
   Job& job_;
   std::vector<std::int64_t> offsets_;
+  std::optional<Error> problem_;
   bool is_kept_ = false;
 };
+
+/// Throws Error(kSystem) if `offset` says that `rank` of the parent has no room for a board.
+void check_offset(std::int64_t offset, int rank, const Links& parent);
 
 /// The group of `list`, of which this rank is one, under a number that was expected; `offset_of`
 /// says where a rank of this node has its board.

@@ -4,18 +4,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 #include "unisono/comm/links.h"
 
 namespace unisono::comm {
 namespace {
-
-// A rank that has not come to a number yet may hear from who has.
-constexpr std::uint32_t kFarthestNumber = 1 << 16;
 
 // Of one group that is yet to be made; a peer has one or two things to say of it.
 constexpr std::size_t kMaxEvents = 4096;
@@ -24,19 +23,6 @@ constexpr std::size_t kMaxEvents = 4096;
 constexpr std::size_t kMaxEnded = 1024;
 
 }  // namespace
-
-std::uint32_t GroupRegistry::next_number() const {
-  const MutexLock lock(mutex_);
-  return next_number_;
-}
-
-void GroupRegistry::expect(std::uint32_t first, std::uint32_t count) {
-  const MutexLock lock(mutex_);
-  for (std::uint32_t number = first; number < first + count; ++number) {
-    expected_.try_emplace(number);
-  }
-  next_number_ = std::max(next_number_, first + count);
-}
 
 void GroupRegistry::expect(std::uint32_t number) {
   const MutexLock lock(mutex_);
@@ -47,6 +33,7 @@ void GroupRegistry::expect(std::uint32_t number) {
 void GroupRegistry::add(std::uint32_t number, const std::shared_ptr<Links>& links) {
   while (true) {
     std::vector<Event> events;
+    std::optional<Error> end;
     {
       const MutexLock lock(mutex_);
       if (const auto expected = expected_.find(number); expected != expected_.end()) {
@@ -55,8 +42,14 @@ void GroupRegistry::add(std::uint32_t number, const std::shared_ptr<Links>& link
       if (events.empty()) {
         groups_[number] = links;
         expected_.erase(number);
-        return;
+        end = end_;
       }
+    }
+    if (end) {
+      links->give_up(*end);
+    }
+    if (events.empty()) {
+      return;
     }
     for (const Event& event : events) {
       event(*links);
@@ -64,30 +57,33 @@ void GroupRegistry::add(std::uint32_t number, const std::shared_ptr<Links>& link
   }
 }
 
-void GroupRegistry::remove(std::uint32_t number) {
-  std::shared_ptr<Links> ended;
+void GroupRegistry::forget(std::uint32_t number) {
+  decltype(expected_)::node_type forgotten;  // Events may hold sockets, which close without a lock.
   const MutexLock lock(mutex_);
-  const auto group = groups_.find(number);
-  if (group != groups_.end()) {
-    ended = std::move(group->second);
-    groups_.erase(group);
-  }
-  expected_.erase(number);
+  forgotten = expected_.extract(number);
 }
 
 void GroupRegistry::end(std::uint32_t number, std::set<int> met) {
-  remove(number);
+  decltype(groups_)::node_type left;
   const MutexLock lock(mutex_);
-  ended_.insert_or_assign(number, std::move(met));
+  left = groups_.extract(number);
+  ended_.push_back({.number = number, .met = std::move(met)});
   if (ended_.size() > kMaxEnded) {
-    ended_.erase(ended_.begin());
+    ended_.pop_front();
   }
 }
 
 bool GroupRegistry::has_left_unmet(std::uint32_t number, int job_rank) const {
   const MutexLock lock(mutex_);
-  const auto ended = ended_.find(number);
-  return ended != ended_.end() && !ended->second.contains(job_rank);
+  return std::any_of(ended_.begin(), ended_.end(), [&](const Ended& ended) {
+    return ended.number == number && !ended.met.contains(job_rank);
+  });
+}
+
+std::shared_ptr<Links> GroupRegistry::find(std::uint32_t number) const {
+  const MutexLock lock(mutex_);
+  const auto group = groups_.find(number);
+  return group == groups_.end() ? nullptr : group->second;
 }
 
 void GroupRegistry::notify(std::uint32_t number, Event event) {
@@ -97,10 +93,9 @@ void GroupRegistry::notify(std::uint32_t number, Event event) {
     if (const auto group = groups_.find(number); group != groups_.end()) {
       links = group->second;
     } else {
-      const bool is_to_come = expected_.contains(number) ||
-                              (number >= next_number_ && number - next_number_ < kFarthestNumber);
-      if (is_to_come && expected_[number].size() < kMaxEvents) {
-        expected_[number].push_back(std::move(event));
+      const auto expected = expected_.find(number);
+      if (expected != expected_.end() && expected->second.size() < kMaxEvents) {
+        expected->second.push_back(std::move(event));
       }
       return;
     }
@@ -138,6 +133,29 @@ void GroupRegistry::notify_all(const Event& event) {
   }
   for (const std::shared_ptr<Links>& links : all) {
     event(*links);
+  }
+}
+
+void GroupRegistry::give_up(const Error& error) noexcept {
+  {
+    const MutexLock lock(mutex_);
+    if (!end_) {
+      end_ = error;
+    }
+  }
+  // One after the other, as groups may end meanwhile, and a list of them takes memory.
+  for (std::optional<std::uint32_t> last;;) {
+    std::shared_ptr<Links> links;
+    {
+      const MutexLock lock(mutex_);
+      const auto group = last ? groups_.upper_bound(*last) : groups_.begin();
+      if (group == groups_.end()) {
+        return;
+      }
+      last = group->first;
+      links = group->second;
+    }
+    links->give_up(error);
   }
 }
 

@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -19,18 +21,14 @@ namespace unisono::comm {
 /// group that this rank is about to make is kept for it. Thread-safe.
 class GroupRegistry {
  public:
-  /// A number that no group of this rank has had.
-  [[nodiscard]] std::uint32_t next_number() const UNISONO_EXCLUDES(mutex_);
-
-  /// From here on `count` groups from `first` on are about to be made.
-  void expect(std::uint32_t first, std::uint32_t count) UNISONO_EXCLUDES(mutex_);
-
-  /// The group of this number is about to be made, which is not one of those in a row.
+  /// The group of this number is about to be made. Whoever tells of it may do so from here on.
   void expect(std::uint32_t number) UNISONO_EXCLUDES(mutex_);
 
-  /// An expected group is made, or will not be made here.
+  /// An expected group is made.
   void add(std::uint32_t number, const std::shared_ptr<Links>& links) UNISONO_EXCLUDES(mutex_);
-  void remove(std::uint32_t number) UNISONO_EXCLUDES(mutex_);
+
+  /// A group is expected no longer; nothing happens if it was made.
+  void forget(std::uint32_t number) UNISONO_EXCLUDES(mutex_);
 
   /// This rank has left the group, in which it had connections with these ranks of the job.
   void end(std::uint32_t number, std::set<int> met) UNISONO_EXCLUDES(mutex_);
@@ -40,9 +38,13 @@ class GroupRegistry {
   [[nodiscard]] bool has_left_unmet(std::uint32_t number, int job_rank) const
       UNISONO_EXCLUDES(mutex_);
 
+  /// The group of this number; null where this rank is in none.
+  [[nodiscard]] std::shared_ptr<Links> find(std::uint32_t number) const UNISONO_EXCLUDES(mutex_);
+
   using Event = std::function<void(Links&)>;
 
-  /// Calls `event` for the group, now or when it is made; not at all if it has ended.
+  /// Calls `event` for the group, now or when it is made; not at all if it has ended, or is not
+  /// expected here.
   void notify(std::uint32_t number, Event event) UNISONO_EXCLUDES(mutex_);
 
   /// Calls `event` for every group that there is.
@@ -51,16 +53,26 @@ class GroupRegistry {
   /// Calls `event` for every group that there is, or that is expected.
   void notify_all(const Event& event) UNISONO_EXCLUDES(mutex_);
 
+  /// Ends every group that there is, or ever will be, with the error. Takes no memory.
+  void give_up(const Error& error) noexcept UNISONO_EXCLUDES(mutex_);
+
  private:
   [[nodiscard]] std::vector<std::shared_ptr<Links>> present() const UNISONO_REQUIRES(mutex_);
 
+  // A group that this rank has left, with the ranks that it had connections with.
+  struct Ended {
+    std::uint32_t number;
+    std::set<int> met;
+  };
+
   mutable Mutex mutex_;
-  std::uint32_t next_number_ UNISONO_GUARDED_BY(mutex_) = 1;
   std::map<std::uint32_t, std::shared_ptr<Links>> groups_ UNISONO_GUARDED_BY(mutex_);
   // Events for groups to come. The world is expected from the start.
   std::map<std::uint32_t, std::vector<Event>> expected_ UNISONO_GUARDED_BY(mutex_){{0, {}}};
-  // The latest, with the ranks that this one had connections with.
-  std::map<std::uint32_t, std::set<int>> ended_ UNISONO_GUARDED_BY(mutex_);
+  // The latest, in the order of their ends.
+  std::deque<Ended> ended_ UNISONO_GUARDED_BY(mutex_);
+  // Why no group can be used any more.
+  std::optional<Error> end_ UNISONO_GUARDED_BY(mutex_);
 };
 
 }  // namespace unisono::comm

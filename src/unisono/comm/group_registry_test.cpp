@@ -25,6 +25,7 @@ std::shared_ptr<Links> make_links() {
 }
 
 constexpr std::uint32_t kWorld = 0;
+constexpr std::uint32_t kNumber = 1;
 
 TEST(GroupRegistry, WhatComesBeforeAGroupIsMadeIsKeptForIt) {
   GroupRegistry registry;
@@ -54,26 +55,58 @@ TEST(GroupRegistry, AGroupThatEndedHearsNothing) {
   GroupRegistry registry;
   std::vector<std::string> heard;
   registry.add(kWorld, make_links());
-  registry.remove(kWorld);
+  registry.end(kWorld, {});
   registry.notify(kWorld, [&](Links&) { heard.emplace_back("bye"); });
   registry.notify_all([&](Links&) { heard.emplace_back("closed"); });
   EXPECT_THAT(heard, IsEmpty());
 }
 
+TEST(GroupRegistry, NothingIsKeptForAGroupThatIsNotMade) {
+  GroupRegistry registry;
+  const auto kept = std::make_shared<int>();
+  registry.notify(kNumber, [kept](Links&) {});
+  EXPECT_EQ(kept.use_count(), 1);
+  registry.expect(kNumber);
+  registry.notify(kNumber, [kept](Links&) {});
+  EXPECT_EQ(kept.use_count(), 2);
+  registry.forget(kNumber);
+  EXPECT_EQ(kept.use_count(), 1);
+}
+
+TEST(GroupRegistry, AGroupThatWasMadeIsNotForgotten) {
+  GroupRegistry registry;
+  registry.expect(kNumber);
+  registry.add(kNumber, make_links());
+  registry.forget(kNumber);
+  bool has_heard = false;
+  registry.notify(kNumber, [&](Links&) { has_heard = true; });
+  EXPECT_TRUE(has_heard);
+}
+
 TEST(GroupRegistry, TellsAGroupThatItLeftFromOneThatItHasNotMadeYet) {
-  constexpr std::uint32_t kNumber = 1;
   constexpr int kStranger = 3;
   GroupRegistry registry;
   EXPECT_FALSE(registry.has_left_unmet(kNumber, kStranger));
-  registry.expect(kNumber, 2);
+  registry.expect(kNumber);
   EXPECT_FALSE(registry.has_left_unmet(kNumber, kStranger));
   registry.add(kNumber, make_links());
   EXPECT_FALSE(registry.has_left_unmet(kNumber, kStranger));
   registry.end(kNumber, {4});
   EXPECT_TRUE(registry.has_left_unmet(kNumber, kStranger));
   EXPECT_FALSE(registry.has_left_unmet(kNumber, 4));
-  registry.remove(kNumber + 1);
-  EXPECT_FALSE(registry.has_left_unmet(kNumber + 1, kStranger));
+}
+
+// A group that was made late may have a small number.
+TEST(GroupRegistry, RemembersTheGroupsThatItLeftLast) {
+  constexpr std::uint32_t kMany = 5000;
+  GroupRegistry registry;
+  for (std::uint32_t number = 2; number < kMany; ++number) {
+    registry.end(number, {});
+  }
+  registry.end(kNumber, {});
+  EXPECT_TRUE(registry.has_left_unmet(kNumber, 0));
+  EXPECT_TRUE(registry.has_left_unmet(kMany - 1, 0));
+  EXPECT_FALSE(registry.has_left_unmet(2, 0));
 }
 
 }  // namespace

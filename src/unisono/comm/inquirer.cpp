@@ -52,6 +52,8 @@ void name_thread() {
 Inquirer::Inquirer(std::vector<tcp::MeshMember> members,
                    std::function<bool(int rank)> is_on_node,
                    std::function<void(int rank)> note_departure,
+                   std::function<void(int rank, const Error& reason)> note_reason,
+                   std::function<void(int rank, const transport::Standing& standing)> note_standing,
                    std::string secret,
                    net::HelloInfo mine,
                    std::string prefix,
@@ -60,6 +62,8 @@ Inquirer::Inquirer(std::vector<tcp::MeshMember> members,
       job_ranks_(transport::where_they_differ(tcp::job_ranks_of(members_))),
       is_on_node_(std::move(is_on_node)),
       note_departure_(std::move(note_departure)),
+      note_reason_(std::move(note_reason)),
+      note_standing_(std::move(note_standing)),
       secret_(std::move(secret)),
       mine_(std::move(mine)),
       prefix_(std::move(prefix)),
@@ -166,6 +170,13 @@ std::string Inquirer::inquire(int rank, std::chrono::milliseconds timeout) {
       net::read_exact(socket.get(), texts, deadline, member.name);
       return describe_answer(rank, tcp::decode_standing(*frame, texts));
     }
+    if (frame && frame->kind == tcp::FrameKind::kAbort) {
+      std::vector<std::byte> text(frame->n_bytes);
+      net::read_exact(socket.get(), text, deadline, member.name);
+      const Error reason = tcp::decode_abort(*frame, text);
+      note_reason_(rank, reason);
+      return fmt::format("gave up: {}", reason.what());
+    }
     if (is_on_node_(rank)) {
       return "";
     }
@@ -190,6 +201,9 @@ std::string Inquirer::inquire(int rank, std::chrono::milliseconds timeout) {
 
 std::string Inquirer::describe_answer(int rank, const transport::Standing& standing) {
   const bool is_here = is_on_node_(rank);
+  if (!is_here) {
+    note_standing_(rank, standing);
+  }
   const std::string does = is_here ? standing.elsewhere : transport::describe(standing, job_ranks_);
   const MutexLock lock(mutex_);
   last_answers_.insert_or_assign(rank, does);

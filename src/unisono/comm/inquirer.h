@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/net/hello.h"
@@ -26,10 +27,13 @@ class Inquirer {
  public:
   /// `members[r]` is rank r of the group, and `is_on_node(r)` whether it is of this node.
   /// `note_departure` hears, on any thread, of a rank of another node that has left, and of which
-  /// nothing is on its way here. `secret` and `mine` are for the hello.
+  /// nothing is on its way here; `note_reason` of one that has given up, and why; `note_standing`
+  /// where one of another node is. `secret` and `mine` are for the hello.
   Inquirer(std::vector<tcp::MeshMember> members,
            std::function<bool(int rank)> is_on_node,
            std::function<void(int rank)> note_departure,
+           std::function<void(int rank, const Error& reason)> note_reason,
+           std::function<void(int rank, const transport::Standing& standing)> note_standing,
            std::string secret,
            net::HelloInfo mine,
            std::string prefix,
@@ -70,6 +74,8 @@ class Inquirer {
   std::vector<int> job_ranks_;
   std::function<bool(int rank)> is_on_node_;
   std::function<void(int rank)> note_departure_;
+  std::function<void(int rank, const Error& reason)> note_reason_;
+  std::function<void(int rank, const transport::Standing& standing)> note_standing_;
   std::string secret_;
   net::HelloInfo mine_;
   std::string prefix_;

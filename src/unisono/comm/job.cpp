@@ -30,16 +30,11 @@
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/net/unix_socket.h"
-#include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/connect_to_store.h"
 #include "unisono/rendezvous/data_listener.h"
-#include "unisono/rendezvous/exchange_roster.h"
 #include "unisono/rendezvous/meet.h"
-#include "unisono/rendezvous/node_id.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/relayed_error.h"
 #include "unisono/transport/shm/arena.h"
-#include "unisono/transport/shm/asymmetric_fence.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/shm/node.h"
 #include "unisono/transport/tcp/frame.h"
@@ -59,113 +54,8 @@ std::shared_ptr<engine::SymmetricMemory> make_memory(const Config& config) {
       std::make_shared<const shm::Arena>(shm::Arena::create(n_bytes)));
 }
 
-rendezvous::Member describe_self(const JobOptions& options,
-                                 const std::string& endpoint,
-                                 const net::Address& data_address) {
-  return {.rank = options.assignment.rank,
-          .world_size = options.assignment.world_size,
-          .host = rendezvous::host_name(),
-          .pid = ::getpid(),
-          .node = rendezvous::node_id(options.config),
-          .address = data_address.ip(),
-          .port = data_address.port(),
-          .endpoint = endpoint};
-}
-
-Logger rank_logger(const JobOptions& options) {
-  return Logger(fmt::format("rank {}", options.assignment.rank), options.config.log_level);
-}
-
-// For ranks of other nodes that look for the reason of a failure in the store.
+// For ranks that still look into the store.
 constexpr std::chrono::seconds kLeaveTimeout{1};
-
-// Where a process has had a group before, rank 0 may still have been about to end that one's store.
-bool was_an_earlier_store(const JobOptions& options, const Error& error) {
-  return error.code() == ErrorCode::kPeerLost && options.generation > 0 &&
-         options.assignment.rank != 0 && !options.assignment.uses_agent_store &&
-         !options.deadline.has_passed();
-}
-
-rendezvous::Meeting meet(const JobOptions& options) {
-  // Before the store's thread and the watcher's start, which make it slow.
-  shm::join_asymmetric_fences_early();
-  if (options.store.store != nullptr) {
-    return rendezvous::meet_in(options.store, options.config, options.assignment);
-  }
-  while (true) {
-    try {
-      return rendezvous::meet(
-          options.config, options.assignment, options.deadline, {.generation = options.generation});
-    } catch (const Error& error) {
-      if (!was_an_earlier_store(options, error)) {
-        throw;
-      }
-    }
-  }
-}
-
-// What a rank needs before it joins: where it can't have it, the others hear why.
-template <class Make>
-auto prepare(const JobOptions& options, rendezvous::Meeting& meeting, const Make& make)
-    -> decltype(make()) {
-  try {
-    return make();
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kInterrupted) {
-      rendezvous::fail_roster(*meeting.store,
-                              describe_self(options, "", net::Address::loopback(0)),
-                              fmt::format("failed: {}", error.what()),
-                              {.generation = options.generation});
-      rendezvous::leave_after_failure(meeting);
-    }
-    throw;
-  }
-}
-
-// Nothing where the program brings a store.
-std::string place_of(const rendezvous::Assignment& assignment) {
-  return assignment.master_addr.empty() ? "" : rendezvous::describe_place(assignment);
-}
-
-rendezvous::Roster exchange_roster(const JobOptions& options,
-                                   rendezvous::Meeting& meeting,
-                                   const rendezvous::Member& self) {
-  while (true) {
-    try {
-      return rendezvous::exchange_roster(*meeting.store,
-                                         self,
-                                         options.deadline,
-                                         {.generation = options.generation,
-                                          .place = place_of(meeting.assignment),
-                                          .from_variables = meeting.assignment.from_variables,
-                                          .stall = options.config.stall,
-                                          .logger = rank_logger(options)});
-    } catch (const Error& error) {
-      rendezvous::leave_after_failure(meeting);
-      if (!was_an_earlier_store(options, error)) {
-        const bool is_given = options.store.store != nullptr;
-        if (error.code() == ErrorCode::kPeerLost && !is_given && meeting.host == nullptr) {
-          throw rendezvous::lost_store(meeting.assignment, error);
-        }
-        throw;
-      }
-    }
-    meeting = meet(options);
-  }
-}
-
-std::vector<shm::NodeEndpoint> node_endpoints(const rendezvous::Roster& roster) {
-  std::vector<shm::NodeEndpoint> endpoints;
-  for (const rendezvous::Member& member : roster.members) {
-    if (member.rank != roster.rank && member.node == roster.self().node) {
-      endpoints.push_back({.rank = member.rank,
-                           .socket = member.endpoint,
-                           .name = rendezvous::describe(member),
-                           .pid = static_cast<pid_t>(member.pid)});
-    }
-  }
-  return endpoints;
-}
 
 int local_world_size(const rendezvous::Roster& roster) {
   return static_cast<int>(std::count_if(
@@ -196,13 +86,9 @@ Job::Job(const JobOptions& options)
           options,
           meeting_,
           describe_self(options, endpoint_, net::local_address(data_listener_.get())))),
-      peers_(shm::meet_node(roster_.rank,
-                            node_endpoints(roster_),
-                            memory_->arena(),
-                            node_listener_.get(),
-                            roster_.job,
-                            meeting_.secret,
-                            options.deadline)),
+      peers_(meet_node(roster_, meeting_, memory_->arena(), node_listener_, options.deadline)),
+      numbers_(roster_.rank, roster_.world_size()),
+      cycles_(roster_, meeting_.secret, groups_, logger()),
       stacks_(std::make_unique<StackShow>(logger())),
       watcher_(std::make_unique<Watcher>(WatcherParts{.roster = roster_,
                                                       .meeting = meeting_,
@@ -244,17 +130,23 @@ std::shared_ptr<const shm::Arena> Job::arena_of(int job_rank) const {
 }
 
 std::string Job::store_prefix(std::uint32_t group) const {
-  return fmt::format("unisono/{}/group{}", roster_.job, group);
+  return comm::store_prefix(roster_.job, group);
 }
 
 std::shared_ptr<Links> Job::make_world() {
   // The first thing in every rank's arena, never given back.
   const int n_local = local_world_size(roster_);
   UNISONO_CHECK(reserve_board(n_local) == 0, "the world's board is not at the begin of the arena");
-  return make_group({.number = 0,
-                     .roster = roster_,
-                     .timeout = timeout_,
-                     .offsets = std::vector<std::int64_t>(static_cast<std::size_t>(n_local))});
+  try {
+    return make_group({.number = 0,
+                       .roster = roster_,
+                       .timeout = timeout_,
+                       .offsets = std::vector<std::int64_t>(static_cast<std::size_t>(n_local))});
+  } catch (const Error& error) {
+    publish_failed_start(roster_, meeting_, error);
+    leave_failed_start(meeting_);
+    throw;
+  }
 }
 
 // Where the system has nothing left for a group, says which it was.
@@ -270,7 +162,7 @@ std::shared_ptr<Links> Job::make_links(GroupSetup setup) {
         error.code(),
         fmt::format("rank {} can't make {}: {}",
                     roster_.rank,
-                    number == 0 ? "the group of all ranks" : fmt::format("group {}", number),
+                    number == 0 ? "the group of all ranks" : "group " + numbers_.name(number),
                     error.what()));
   }
 }
@@ -318,6 +210,18 @@ void Job::ask_for_stacks(int job_rank) const noexcept {
   }
 }
 
+std::optional<RankWait> Job::find_wait_of(std::uint64_t thread) {
+  std::optional<RankWait> wait;
+  if (const std::optional<WaitId> work = work_waits_->find(thread)) {
+    const std::shared_ptr<Links> links = groups_.find(work->group);
+    wait = links == nullptr ? std::nullopt : links->find_wait(*work);
+  } else {
+    groups_.notify_present(
+        [&](const Links& links) { wait = wait ? wait : links.find_wait_of(thread); });
+  }
+  return wait && work_waits_->has_callback_besides(wait->id) ? std::nullopt : wait;
+}
+
 bool Job::is_news(const Error& failure) {
   const MutexLock lock(mutex_);
   return known_failures_.emplace(failure.code(), std::string(transport::root_rank(failure.what())))
@@ -347,23 +251,26 @@ void Job::free_boards() {
   });
 }
 
-void Job::end_group(std::uint32_t number, std::set<int> met, bool has_others) noexcept {
+void Job::end_group(std::uint32_t number, std::set<int> met, bool may_be_asked) noexcept {
   groups_.end(number, std::move(met));
   bool is_last = false;
   {
     const MutexLock lock(mutex_);
+    may_be_asked_ = may_be_asked_ || may_be_asked;
+    may_be_asked = may_be_asked_;
     is_last = --n_groups_ == 0;
   }
   if (is_last) {
-    leave(has_others);
+    leave(may_be_asked);
   }
 }
 
-void Job::leave(bool has_others) noexcept {
+void Job::leave(bool may_be_asked) noexcept {
+  cycles_.finish();
   watcher_.reset();
   // The caller may hold the group for long, and a next one may need the port.
   meeting_.store.reset();
-  if (meeting_.host != nullptr && has_others) {
+  if (meeting_.host != nullptr && may_be_asked) {
     meeting_.host->wait_until_left(Deadline::after(kLeaveTimeout));
   }
   meeting_.host.reset();

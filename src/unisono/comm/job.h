@@ -18,10 +18,16 @@
 #include "unisono/base/link_costs.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
+#include "unisono/comm/cycle_search.h"
+#include "unisono/comm/group_numbers.h"
 #include "unisono/comm/group_registry.h"
+#include "unisono/comm/job_start.h"
 #include "unisono/comm/links.h"
+#include "unisono/comm/only_caller.h"
+#include "unisono/comm/rank_wait.h"
 #include "unisono/comm/stack_show.h"
 #include "unisono/comm/watcher.h"
+#include "unisono/comm/work_waits.h"
 #include "unisono/engine/backends.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/native/symmetric_memory.h"
@@ -32,17 +38,6 @@
 #include "unisono/transport/shm/node.h"
 
 namespace unisono::comm {
-
-/// How a rank starts its job.
-struct JobOptions {
-  Config config;
-  rendezvous::Assignment assignment;
-  std::chrono::milliseconds timeout;  ///< Of operations that are given none.
-  Deadline deadline;                  ///< For the rendezvous.
-  std::uint64_t generation = 0;
-  engine::Backend backend = {};
-  rendezvous::GivenStore store = {};  ///< If there is one, ranks meet in it.
-};
 
 /// This rank's part of a group's board, which peers may look at after this rank has left.
 struct RetiredBoard {
@@ -71,6 +66,10 @@ class Job {
   [[nodiscard]] const std::shared_ptr<engine::SymmetricMemory>& memory() const { return memory_; }
 
   [[nodiscard]] GroupRegistry& groups() { return groups_; }
+
+  [[nodiscard]] GroupNumbers& numbers() { return numbers_; }
+
+  [[nodiscard]] const GroupNumbers& numbers() const { return numbers_; }
 
   [[nodiscard]] Logger logger() const;
 
@@ -105,6 +104,17 @@ class Job {
   /// Shows where this rank's threads are.
   [[nodiscard]] StackShow& stacks() { return *stacks_; }
 
+  /// Who makes the calls of this rank's groups.
+  [[nodiscard]] OnlyCaller& callers() { return callers_; }
+
+  [[nodiscard]] const std::shared_ptr<WorkWaits>& work_waits() const { return work_waits_; }
+
+  /// Looks whether waits of this rank are in a circle.
+  [[nodiscard]] CycleSearch& cycles() { return cycles_; }
+
+  /// The wait that `thread` is in, while nothing else of this rank may make a call.
+  [[nodiscard]] std::optional<RankWait> find_wait_of(std::uint64_t thread);
+
   /// Whether no group has asked this before of a failure with the same cause: a rank that gave up,
   /// for reasons of the same kind, may have done so in all its groups.
   [[nodiscard]] bool is_news(const Error& failure) UNISONO_EXCLUDES(mutex_);
@@ -115,15 +125,15 @@ class Job {
   /// Gives it back once all ranks have left the board.
   void retire_board(RetiredBoard board) noexcept UNISONO_EXCLUDES(mutex_);
 
-  /// The group's part of the job is over. With the last one the job ends: `has_others` says that
-  /// ranks of other nodes may still look for the reason of a failure.
-  void end_group(std::uint32_t number, std::set<int> met, bool has_others) noexcept
+  /// The group's part of the job is over. With the last one the job ends. `may_be_asked`: others
+  /// may still look into the store, for the reason of a failure, or as they start.
+  void end_group(std::uint32_t number, std::set<int> met, bool may_be_asked) noexcept
       UNISONO_EXCLUDES(mutex_);
 
  private:
   [[nodiscard]] std::shared_ptr<Links> make_links(GroupSetup setup);
   void free_boards() UNISONO_REQUIRES(mutex_);
-  void leave(bool has_others) noexcept;
+  void leave(bool may_be_asked) noexcept;
 
   // In the order in which ranks come to know each other: each member is made from those above it.
   std::chrono::milliseconds timeout_;
@@ -140,12 +150,17 @@ class Job {
   std::shared_ptr<engine::SymmetricMemory> memory_;
   rendezvous::Roster roster_;
   std::vector<shm::NodePeer> peers_;
+  GroupNumbers numbers_;
+  OnlyCaller callers_;
+  std::shared_ptr<WorkWaits> work_waits_ = std::make_shared<WorkWaits>();
   GroupRegistry groups_;
+  CycleSearch cycles_;
   std::unique_ptr<StackShow> stacks_;
   std::unique_ptr<Watcher> watcher_;
 
   mutable Mutex mutex_;
   int n_groups_ UNISONO_GUARDED_BY(mutex_) = 0;
+  bool may_be_asked_ UNISONO_GUARDED_BY(mutex_) = false;
   std::vector<RetiredBoard> retired_ UNISONO_GUARDED_BY(mutex_);
   std::set<std::pair<ErrorCode, std::string>> known_failures_ UNISONO_GUARDED_BY(mutex_);
 };

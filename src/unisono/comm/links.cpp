@@ -21,14 +21,17 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
+#include "unisono/base/thread.h"
 #include "unisono/comm/inquirer.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/notice.h"
+#include "unisono/comm/rank_wait.h"
 #include "unisono/comm/refused_call.h"
 #include "unisono/engine/native/native_engine.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/meet.h"
 #include "unisono/rendezvous/roster.h"
+#include "unisono/transport/relayed_error.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/tcp/frame.h"
 #include "unisono/transport/tcp/mesh.h"
@@ -45,16 +48,8 @@ constexpr std::chrono::milliseconds kTimeoutsApart{100};
 // The watcher is a thread of this process.
 constexpr std::chrono::milliseconds kWatcherTimeout{100};
 
-// What is told of failures must not make them last.
-constexpr std::chrono::seconds kSideStoreTimeout{1};
-
-std::vector<std::string> nodes_of(const rendezvous::Roster& roster) {
-  std::vector<std::string> nodes;
-  for (const rendezvous::Member& member : roster.members) {
-    nodes.push_back(member.node);
-  }
-  return nodes;
-}
+// However many waits ask for it.
+constexpr std::chrono::milliseconds kBetweenListenings{500};
 
 shm::Board make_board(const Job& job,
                       const collective::Topology& topology,
@@ -97,30 +92,14 @@ shm::Mailbox make_mailbox(const Job& job,
           job.single_copy() != SingleCopy::kOff};
 }
 
-std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster) {
-  std::vector<tcp::MeshMember> members;
-  for (const rendezvous::Member& member : roster.members) {
-    const std::optional<net::Address> address = net::Address::parse(member.address, member.port);
-    if (!address) {
-      throw Error(ErrorCode::kCorruptData,
-                  fmt::format("{} gave \"{}\" as its address, which is none",
-                              rendezvous::describe(member),
-                              member.address));
-    }
-    members.push_back(
-        {.job_rank = member.rank, .address = *address, .name = rendezvous::describe(member)});
-  }
-  return members;
-}
-
-// How this rank's messages begin: "[rank 5/8]", or "[rank 5/8, 1/2 in group 3]".
+// How this rank's messages begin: "[rank 5/8]", or "[rank 5/8, 1/2 in group 4.3]".
 std::string prefix_of(const Job& job, const GroupSetup& setup) {
   const rendezvous::Roster& world = job.roster();
-  const std::string place =
-      setup.number == 0
-          ? ""
-          : fmt::format(
-                ", {}/{} in group {}", setup.roster.rank, setup.roster.world_size(), setup.number);
+  const std::string place = setup.number == 0 ? ""
+                                              : fmt::format(", {}/{} in group {}",
+                                                            setup.roster.rank,
+                                                            setup.roster.world_size(),
+                                                            job.numbers().name(setup.number));
   return fmt::format("[rank {}/{}{}]", world.rank, world.world_size(), place);
 }
 
@@ -154,6 +133,30 @@ bool has_core_for_each_rank_here(const rendezvous::Roster& roster) {
 
 }  // namespace
 
+std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster) {
+  std::vector<tcp::MeshMember> members;
+  for (const rendezvous::Member& member : roster.members) {
+    const std::optional<net::Address> address = net::Address::parse(member.address, member.port);
+    if (!address) {
+      throw Error(ErrorCode::kCorruptData,
+                  fmt::format("{} gave \"{}\" as its address, which is none",
+                              rendezvous::describe(member),
+                              member.address));
+    }
+    members.push_back(
+        {.job_rank = member.rank, .address = *address, .name = rendezvous::describe(member)});
+  }
+  return members;
+}
+
+collective::Topology topology_of(const rendezvous::Roster& roster) {
+  std::vector<std::string> nodes;
+  for (const rendezvous::Member& member : roster.members) {
+    nodes.push_back(member.node);
+  }
+  return {roster.rank, nodes};
+}
+
 std::int64_t Links::n_arena_bytes(int local_world_size) {
   return mailbox_offset(local_world_size) + shm::Mailbox::n_bytes(local_world_size);
 }
@@ -161,7 +164,7 @@ std::int64_t Links::n_arena_bytes(int local_world_size) {
 Links::Links(Job& job, GroupSetup setup)
     : job_(job),
       setup_(std::move(setup)),
-      topology_(setup_.roster.rank, nodes_of(setup_.roster)),
+      topology_(topology_of(setup_.roster)),
       has_cores_(has_core_for_each_rank_here(setup_.roster)),
       board_(make_board(job, topology_, setup_)),
       mesh_(mesh_members(setup_.roster),
@@ -186,6 +189,8 @@ Links::Links(Job& job, GroupSetup setup)
             ranks_.note_departure(rank);
             wake();
           },
+          [this](int rank, const Error& reason) { note_reason(rank, reason); },
+          [this](int rank, const transport::Standing& standing) { note_standing(rank, standing); },
           job.meeting().secret,
           {.job = setup_.roster.job,
            .purpose = kInquiryPurpose,
@@ -199,13 +204,20 @@ Links::Links(Job& job, GroupSetup setup)
              {.look = [this](int rank) { return board_.standing(topology_.local_rank_of(rank)); },
               .ask = [this](int rank) { ask(rank); },
               .hear = [this](std::span<const int> ranks) { return inquirer_.hear(ranks); },
-              .is_news = [&job](const Error& failure) { return job.is_news(failure); }}),
+              .is_news = [&job](const Error& failure) { return job.is_news(failure); },
+              .note_late = [this](std::uint64_t sequence,
+                                  std::span<const int> late) { note_late(sequence, late); },
+              .look_for_cycle =
+                  [this](std::uint64_t sequence) {
+                    job_.cycles().look({.group = setup_.number, .sequence = sequence});
+                  }}),
       side_store_([&job] { return job.meeting().connect_again(kSideStoreTimeout); }),
       failures_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
-      whereabouts_(side_store_,
-                   job.store_prefix(setup_.number),
-                   setup_.roster.rank,
-                   [this](int rank, const Error& reason) { warn(rank, reason); }),
+      whereabouts_(
+          side_store_,
+          job.store_prefix(setup_.number),
+          setup_.roster.rank,
+          [this](int rank, const Error& reason) { send_notice(job_, setup_, rank, reason); }),
       engine_(job.make_engine(setup_.roster,
                               std::make_unique<engine::NativeEngine>(engine::NativeParts{
                                   .topology = topology_,
@@ -219,20 +231,24 @@ Links::Links(Job& job, GroupSetup setup)
                                   .links = job.links(),
                                   .ranks = ranks_,
                                   .whereabouts = whereabouts_,
+                                  .listen = [this] { listen(); },
                                   .stall = job.stall()}))),
-      messenger_(std::make_unique<Messenger>(MessengerParts{
-          .topology = topology_,
-          .mailbox = mailbox_,
-          .mesh = message_mesh_,
-          .ranks = ranks_,
-          .failure = failure_,
-          .stall = job.stall(),
-          .has_cores = has_cores_,
-          .single_copy = job.single_copy(),
-          .checks_buffers = job.checks_buffers(),
-          .explain = [this](const Error& error) { return explain(error); },
-          .find_reasons = [this] { return failures_.look(); },
-          .show_waits = [this](const std::string& text) { board_.note_waits(text); }})) {
+      messenger_(std::make_unique<Messenger>(
+          MessengerParts{.group = setup_.number,
+                         .topology = topology_,
+                         .mailbox = mailbox_,
+                         .mesh = message_mesh_,
+                         .ranks = ranks_,
+                         .failure = failure_,
+                         .stall = job.stall(),
+                         .has_cores = has_cores_,
+                         .single_copy = job.single_copy(),
+                         .checks_buffers = job.checks_buffers(),
+                         .explain = [this](const Error& error) { return explain(error); },
+                         .listen = [this] { listen(); },
+                         .show_waits = [this](const std::string& text) { board_.note_waits(text); },
+                         .look_for_cycle = [this](const WaitId& wait) { job_.cycles().look(wait); },
+                         .work_waits = job.work_waits()})) {
   failure_.on_set([this] { wake(); });
 }
 
@@ -250,18 +266,10 @@ void Links::ask(int rank) noexcept {
   }
 }
 
-void Links::warn(int rank, const Error& reason) noexcept {
-  try {
-    send_notice(mesh_members(setup_.roster)[static_cast<std::size_t>(rank)],
-                job_.meeting().secret,
-                {.job = setup_.roster.job,
-                 .purpose = kNoticePurpose,
-                 .rank = setup_.roster.self().rank,
-                 .group = setup_.number},
-                reason);
-  } catch (const std::exception&) {
-    return;  // Out of memory, say: it has to find out by itself.
-  }
+void Links::note_caller() {
+  const std::uint64_t thread = this_thread_number();
+  callers_.note(thread);
+  job_.callers().note(thread);
 }
 
 RefusedCall Links::refuse(const std::string& call, const std::string& problem) {
@@ -279,15 +287,27 @@ void Links::fail(const Error& error) noexcept {
   engine_->abort(error);
   messenger_->abort(error);
   job_.tell_peers(setup_.roster, [&] { return tcp::encode_abort(setup_.number, error); });
+  // Who passes on what another said need not tell whom that one tells.
+  const bool is_own = transport::root_cause(error.what()) == error.what();
+  if (topology_.n_nodes() > 1 && is_own && !is_in_store_) {
+    notify_other_nodes(job_, setup_, error);
+  }
+}
+
+void Links::give_up(const Error& error) noexcept {
+  failure_.set(error);
 }
 
 void Links::publish(const Error& error, bool will_read) noexcept {
   if (topology_.n_nodes() > 1 && !has_published_.exchange(true)) {
-    failures_.publish(error, will_read);
+    is_in_store_ = failures_.publish(error, will_read);
   }
 }
 
 Error Links::explain(const Error& error) noexcept {
+  if (const std::optional<Error> verdict = find_verdict()) {
+    return repeats(error, *verdict, ranks_.prefix()) ? error : *verdict;
+  }
   const bool is_timeout = error.code() == ErrorCode::kTimeout;
   const Deadline deadline = Deadline::after(is_timeout ? kTimeoutsApart : kExplainTimeout);
   // Who finds a rank of its node gone may have come upon one that gave up because of another: the
@@ -295,8 +315,7 @@ Error Links::explain(const Error& error) noexcept {
   const bool has_local_peers = topology_.local_world_size() > 1;
   if (error.code() == ErrorCode::kPeerLost && has_local_peers &&
       failure_.wait_until_set(Deadline::after(kWatcherTimeout))) {
-    const Error known = failure_.error();
-    return repeats(error, known, ranks_.prefix()) ? error : known;
+    return known_cause_of(error);
   }
   if (topology_.n_nodes() == 1) {
     return error;
@@ -310,9 +329,36 @@ Error Links::explain(const Error& error) noexcept {
   if (job_.meeting().host != nullptr) {
     failures_.wait_for_readers(kExplainTimeout);
   }
-  return others.empty()
-             ? error
-             : Error(error.code(), fmt::format("{}; other ranks say: {}", error.what(), others));
+  if (!others.empty()) {
+    return {error.code(), fmt::format("{}; other ranks say: {}", error.what(), others)};
+  }
+  // Where the store is gone, too, ranks that saw why tell a rank of each node.
+  if (error.code() == ErrorCode::kPeerLost && failure_.wait_until_set(deadline)) {
+    return known_cause_of(error);
+  }
+  return with_lost_host(error, job_.roster(), job_.meeting(), side_store_);
+}
+
+Error Links::known_cause_of(const Error& error) const {
+  const Error known = failure_.error();
+  return repeats(error, known, ranks_.prefix()) ? error : known;
+}
+
+void Links::listen() noexcept {
+  if (topology_.n_nodes() == 1 || failure_.is_set()) {
+    return;
+  }
+  {
+    const MutexLock lock(listening_mutex_);
+    if (!next_listening_.has_passed()) {
+      return;
+    }
+    next_listening_ = Deadline::after(kBetweenListenings);
+  }
+  const std::optional<Reason> reason = failures_.find_first();
+  if (reason && reason->rank < topology_.world_size()) {
+    note_reason(reason->rank, reason->error);
+  }
 }
 
 void Links::leave() noexcept {
@@ -342,7 +388,8 @@ void Links::leave() noexcept {
     job_.retire_board({.offset = setup_.offsets[static_cast<std::size_t>(board_.local_rank())],
                        .local_world_size = board_.local_world_size()});
   }
-  job_.end_group(setup_.number, std::move(met), has_failed && topology_.n_nodes() > 1);
+  const bool has_all = setup_.number != 0 || have_all_started_.load(std::memory_order_relaxed);
+  job_.end_group(setup_.number, std::move(met), has_failed || !has_all);
 }
 
 std::set<int> Links::met_ranks() const {

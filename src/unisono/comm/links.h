@@ -4,17 +4,24 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/mutex.h"
 #include "unisono/collective/topology.h"
 #include "unisono/comm/failure_log.h"
+#include "unisono/comm/group_numbers.h"
 #include "unisono/comm/inquirer.h"
 #include "unisono/comm/messenger.h"
+#include "unisono/comm/only_caller.h"
+#include "unisono/comm/rank_wait.h"
 #include "unisono/comm/refused_call.h"
 #include "unisono/comm/side_store.h"
 #include "unisono/comm/stored_whereabouts.h"
@@ -23,6 +30,7 @@
 #include "unisono/net/hello.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/describe.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/shm/mailbox.h"
@@ -43,6 +51,15 @@ struct GroupSetup {
   std::vector<std::int64_t> offsets;
 };
 
+/// "group 1.2 (ranks 1, 3)", "the group of all ranks".
+[[nodiscard]] std::string describe_group(const GroupSetup& setup, const GroupNumbers& numbers);
+
+/// The ranks of a group, as its connections know them.
+[[nodiscard]] std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster);
+
+/// On which nodes they are.
+[[nodiscard]] collective::Topology topology_of(const rendezvous::Roster& roster);
+
 /// How the ranks of one group reach each other, and what is known of them; with the engine on it.
 /// Does not move: its parts know each other.
 ///
@@ -57,6 +74,8 @@ class Links {
   Links(Job& job, GroupSetup setup);
 
   [[nodiscard]] Job& job() { return job_; }
+
+  [[nodiscard]] std::uint32_t number() const { return setup_.number; }
 
   [[nodiscard]] const rendezvous::Roster& roster() const { return setup_.roster; }
 
@@ -78,8 +97,21 @@ class Links {
 
   [[nodiscard]] Messenger& messenger() { return *messenger_; }
 
-  /// Notes the number of the last operation that was called.
-  void note_call(std::uint64_t sequence) { n_calls_.store(sequence, std::memory_order_relaxed); }
+  /// Notes the number of the last operation that was called, by this thread.
+  void note_call(std::uint64_t sequence) {
+    note_caller();
+    n_calls_.store(sequence, std::memory_order_relaxed);
+  }
+
+  /// Notes that this thread makes a call of the group.
+  void note_caller();
+
+  /// An operation of this group has ended well.
+  void note_done(transport::OperationKind kind) {
+    if (transport::needs_all(kind)) {
+      have_all_started_.store(true, std::memory_order_relaxed);
+    }
+  }
 
   /// The error of a call whose arguments are wrong. Until the next collective operation, whoever
   /// waits for this rank says that it refused the call. Any thread.
@@ -88,11 +120,36 @@ class Links {
   /// Ends the group with its first error, and tells the other ranks, once.
   void fail(const Error& error) noexcept;
 
+  /// Ends the group with an error of this rank's; who drives tells the others. Takes no memory. Any
+  /// thread.
+  void give_up(const Error& error) noexcept;
+
   /// Tells the other nodes' ranks of the error, and returns it with what those say who failed too.
   [[nodiscard]] Error explain(const Error& error) noexcept;
 
+  /// For a rank that waits: fails if another rank has written why it gave up. Asks the store,
+  /// twice a second at most however many waits call it. Any thread.
+  void listen() noexcept UNISONO_EXCLUDES(listening_mutex_);
+
   /// Tells the other ranks that this one leaves, and hears nothing more.
   void leave() noexcept;
+
+  // links_cycle.cpp; any thread.
+  /// This rank's wait with this id, or in an operation before it; nothing where it is in none, or
+  /// has just begun.
+  [[nodiscard]] std::optional<RankWait> find_wait(const WaitId& id) const;
+
+  /// The wait in this group that `thread` is in.
+  [[nodiscard]] std::optional<RankWait> find_wait_of(std::uint64_t thread) const;
+
+  /// In which wait, of any group, this rank is stuck, so that it can't do its part for `waiter`, a
+  /// wait in this group. Nothing where it may: where a thread that waits for nothing may call what
+  /// is missing, or something is on its way.
+  [[nodiscard]] std::optional<RankWait> find_stuck_wait(const RankWait& waiter) const;
+
+  /// From kVerdictPurpose on, this is why the group fails, whatever the failure; with
+  /// kVerdictEndPurpose it does.
+  void hear_verdict(std::string_view purpose, const Error& verdict);
 
   // From the watcher (links_watcher.cpp); ranks are the job's, and may be no members.
   void note_departure(int job_rank);
@@ -100,6 +157,8 @@ class Links {
   void note_death(int job_rank);
   /// The message is the rank's name and `what` it did.
   void note_failure(int job_rank, ErrorCode code, const std::string& what);
+  /// This rank can't keep the visitor's connection: which ends the group, if it was to stay.
+  void note_shortage(const net::HelloInfo& visitor, const Error& shortage);
   void deliver(const net::HelloInfo& visitor, Fd socket);
 
  private:
@@ -107,20 +166,39 @@ class Links {
   void wake() const;
   void publish(const Error& error, bool will_read) noexcept;
 
+  // What another rank said of why it gave up.
+  void note_reason(int rank, const Error& reason);
+  void note_standing(int rank, const transport::Standing& theirs);
+  void pass_on(int job_rank, const Error& reason);
+
+  // Of an error that other ranks know more of: what they say, unless that is the same.
+  [[nodiscard]] Error known_cause_of(const Error& error) const;
+
   // Asks a late rank what it does.
   void ask(int rank) noexcept;
-
-  // Tells a rank of another node why this one gives up.
-  void warn(int rank, const Error& reason) noexcept;
 
   // The job's ranks with which there is a connection.
   [[nodiscard]] std::set<int> met_ranks() const;
 
+  // The operation that is under way, once it has waited for a moment.
+  struct OperationWait {
+    RankWait wait;
+    std::uint64_t thread;  // That executes it.
+  };
+
+  // links_cycle.cpp
+  void note_late(std::uint64_t sequence, std::span<const int> late_ranks);
+  [[nodiscard]] std::optional<OperationWait> find_operation_wait() const;
+  [[nodiscard]] std::optional<RankWait> wait_of(const std::optional<WaitingReceive>& receive) const;
+  [[nodiscard]] std::optional<Error> find_verdict() const;
+
   // links_watcher.cpp
+  void answer_wait(int fd) const;
   // Rank in the group, or -1.
   [[nodiscard]] int rank_of(int job_rank) const;
 
-  // What this rank does in this group: "is in barrier #7 of group 2 (ranks 0, 1)"; "" for nothing.
+  // What this rank does in this group: "is in barrier #7 of group 0.2 (ranks 0, 1)"; "" for
+  // nothing.
   [[nodiscard]] std::string describe_activity() const;
 
   // The same of its other groups, as far as a note has room; what it gave up in comes last.
@@ -142,9 +220,27 @@ class Links {
   StoredWhereabouts whereabouts_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<Messenger> messenger_;
-  std::atomic<std::uint64_t> n_calls_ = 0;  // Relaxed: it orders nothing else.
+  // Relaxed: they order nothing else.
+  std::atomic<std::uint64_t> n_calls_ = 0;
+  std::atomic<bool> have_all_started_ = false;
+  OnlyCaller callers_;
+
+  // For which of the job's ranks an operation has waited when it was last looked at.
+  struct Late {
+    std::uint64_t sequence = 0;
+    std::vector<int> ranks;
+    std::uint64_t thread = 0;
+  };
+
+  mutable Mutex late_mutex_;
+  Late late_ UNISONO_GUARDED_BY(late_mutex_);
+  std::optional<Error> verdict_ UNISONO_GUARDED_BY(late_mutex_);
   std::atomic<bool> has_published_ = false;
+  std::atomic<bool> is_in_store_ = false;  // The reason, once it was published.
   bool has_told_ = false;
+  Mutex listening_mutex_;
+  Deadline next_listening_ UNISONO_GUARDED_BY(listening_mutex_) =
+      Deadline::after(std::chrono::seconds(0));
 };
 
 }  // namespace unisono::comm

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -9,17 +10,22 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/comm/group_numbers.h"
 #include "unisono/comm/inquirer.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
 #include "unisono/comm/notice.h"
+#include "unisono/comm/rank_wait.h"
+#include "unisono/comm/wait_inquiry.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/mismatch.h"
 #include "unisono/transport/relayed_error.h"
 #include "unisono/transport/tcp/farewell.h"
 #include "unisono/transport/tcp/frame.h"
@@ -28,24 +34,11 @@
 namespace unisono::comm {
 namespace {
 
+// It is sent with the end of the hello; meanwhile the watcher does nothing else.
+constexpr std::chrono::milliseconds kQuestionTimeout{200};
+
 // Of a large group.
 constexpr std::size_t kMostNamedRanks = 16;
-
-// "group 2 (ranks 1, 3)", "the group of all ranks".
-std::string describe_group(const GroupSetup& setup) {
-  if (setup.number == 0) {
-    return "the group of all ranks";
-  }
-  std::vector<int> ranks;
-  for (const rendezvous::Member& member : setup.roster.members) {
-    ranks.push_back(member.rank);
-  }
-  const auto shown = std::span(ranks).first(std::min(ranks.size(), kMostNamedRanks));
-  return fmt::format("group {} (ranks {}{})",
-                     setup.number,
-                     fmt::join(shown, ", "),
-                     shown.size() < ranks.size() ? ", ..." : "");
-}
 
 // Of phrases about a group each: as many as a note takes whole, the first at any rate.
 std::string join(const std::vector<std::string>& phrases) {
@@ -64,6 +57,21 @@ std::string join(const std::vector<std::string>& phrases) {
 }
 
 }  // namespace
+
+std::string describe_group(const GroupSetup& setup, const GroupNumbers& numbers) {
+  if (setup.number == 0) {
+    return "the group of all ranks";
+  }
+  std::vector<int> ranks;
+  for (const rendezvous::Member& member : setup.roster.members) {
+    ranks.push_back(member.rank);
+  }
+  const auto shown = std::span(ranks).first(std::min(ranks.size(), kMostNamedRanks));
+  return fmt::format("group {} (ranks {}{})",
+                     numbers.name(setup.number),
+                     fmt::join(shown, ", "),
+                     shown.size() < ranks.size() ? ", ..." : "");
+}
 
 int Links::rank_of(int job_rank) const {
   const auto found = std::find_if(
@@ -84,8 +92,40 @@ void Links::note_departure(int job_rank) {
 
 void Links::note_abort(int job_rank, const Error& reason) {
   if (const int rank = rank_of(job_rank); rank >= 0) {
-    const Error known = transport::relayed(ranks_.describe(rank), reason);
-    failure_.set({known.code(), fmt::format("{} {}", ranks_.prefix(), known.what())});
+    note_reason(rank, reason);
+  }
+}
+
+void Links::note_reason(int rank, const Error& reason) {
+  const Error known = transport::relayed(ranks_.describe(rank), reason);
+  failure_.set(find_verdict().value_or(
+      Error(known.code(), fmt::format("{} {}", ranks_.prefix(), known.what()))));
+}
+
+// A rank that needed nothing from this one may have ended its part of what it took for the same
+// operation, and be elsewhere since.
+void Links::note_standing(int rank, const transport::Standing& theirs) {
+  const std::optional<transport::Standing> mine = board_.own_standing();
+  if (mine && !mine->has_finished && mine->sequence > 0 && theirs.sequence == mine->sequence &&
+      theirs.descriptor != mine->descriptor) {
+    const Error error = transport::mismatch({.who = ranks_.describe(rank),
+                                             .sequence = theirs.sequence,
+                                             .descriptor = theirs.descriptor},
+                                            {.who = ranks_.describe(setup_.roster.rank),
+                                             .sequence = mine->sequence,
+                                             .descriptor = mine->descriptor},
+                                            job_ranks());
+    failure_.set({error.code(), fmt::format("{} {}", ranks_.prefix(), error.what())});
+  }
+}
+
+// Only this rank of its node has been sent it.
+void Links::pass_on(int job_rank, const Error& reason) {
+  const bool is_news = !failure_.is_set();
+  note_abort(job_rank, reason);
+  if (is_news && failure_.is_set()) {
+    job_.tell_peers(setup_.roster,
+                    [this] { return tcp::encode_abort(setup_.number, failure_.error()); });
   }
 }
 
@@ -101,7 +141,21 @@ void Links::note_death(int job_rank) {
 
 void Links::note_failure(int job_rank, ErrorCode code, const std::string& what) {
   if (const int rank = rank_of(job_rank); rank >= 0) {
-    failure_.set({code, fmt::format("{} {} {}", ranks_.prefix(), ranks_.describe(rank), what)});
+    failure_.set(find_verdict().value_or(
+        Error(code, fmt::format("{} {} {}", ranks_.prefix(), ranks_.describe(rank), what))));
+  }
+}
+
+void Links::note_shortage(const net::HelloInfo& visitor, const Error& shortage) {
+  const int rank = rank_of(visitor.rank);
+  const bool is_to_stay =
+      visitor.purpose == tcp::kDataPurpose || visitor.purpose == tcp::kMessagePurpose;
+  if (rank >= 0 && is_to_stay) {
+    failure_.set({shortage.code(),
+                  fmt::format("{} can't keep the connection of {}: {}",
+                              ranks_.prefix(),
+                              ranks_.describe(rank),
+                              shortage.what())});
   }
 }
 
@@ -118,7 +172,7 @@ std::string Links::describe_activity() const {
                     failure_.is_set() ? "gave up in" : "is in",
                     transport::describe(standing->descriptor, standing->sequence, {}, job_ranks()));
   }
-  return text.empty() ? "" : fmt::format("{} of {}", text, describe_group(setup_));
+  return text.empty() ? "" : fmt::format("{} of {}", text, describe_group(setup_, job_.numbers()));
 }
 
 std::string Links::describe_elsewhere() {
@@ -135,18 +189,37 @@ std::string Links::describe_elsewhere() {
   return join(phrases);
 }
 
+void Links::answer_wait(int fd) const {
+  const std::optional<RankWait> waiter = read_wait(fd, Deadline::after(kQuestionTimeout));
+  if (const auto wait = waiter ? find_stuck_wait(*waiter) : std::nullopt) {
+    (void)net::write_some(fd, encode_wait(*wait));
+  }
+}
+
 void Links::deliver(const net::HelloInfo& visitor, Fd socket) {
   if (visitor.purpose == kInquiryPurpose) {
-    if (std::optional<transport::Standing> standing = board_.own_standing()) {
+    if (failure_.is_set()) {
+      tcp::send_abort(socket.get(), setup_.number, failure_.error());
+    } else if (std::optional<transport::Standing> standing = board_.own_standing()) {
       standing->elsewhere = describe_elsewhere();
       (void)net::write_some(socket.get(), tcp::encode_standing(*standing));
     }
     job_.stacks().show(visitor.rank);
     return;
   }
+  if (visitor.purpose == kWaitPurpose) {
+    answer_wait(socket.get());
+    return;
+  }
+  if (visitor.purpose == kVerdictPurpose || visitor.purpose == kVerdictEndPurpose) {
+    if (const std::optional<Error> verdict = read_notice(socket.get())) {
+      hear_verdict(visitor.purpose, *verdict);
+    }
+    return;
+  }
   if (visitor.purpose == kNoticePurpose) {
     if (const std::optional<Error> reason = read_notice(socket.get())) {
-      note_abort(visitor.rank, *reason);
+      pass_on(visitor.rank, *reason);
     }
     return;
   }

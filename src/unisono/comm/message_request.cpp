@@ -1,6 +1,7 @@
 #include "unisono/comm/message_request.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -23,6 +24,7 @@ namespace {
 // Of a long list the first ones are shown.
 constexpr std::size_t kMostRequests = 3;
 constexpr std::size_t kMostTags = 8;
+constexpr std::size_t kMostRanks = 16;
 
 // "recv (...), send (...) and 4 more".
 class RequestList {
@@ -124,24 +126,28 @@ std::optional<Error> MessageRequest::departed(std::span<const int> /*late_ranks*
   if (waiting_->world_size == 1) {
     return std::nullopt;  // It may send to itself.
   }
+  std::vector<std::string> others;
   for (int rank = 0; rank < waiting_->world_size; ++rank) {
-    if (rank != waiting_->rank && !has_departed(rank)) {
-      return std::nullopt;
+    if (rank != waiting_->rank) {
+      if (!has_departed(rank)) {
+        return std::nullopt;
+      }
+      others.push_back(waiting_->ranks.describe(rank));
     }
   }
-  return Error(ErrorCode::kPeerLost, "all other ranks left the group");
+  const auto shown = std::span(others).first(std::min(others.size(), kMostRanks));
+  return Error(ErrorCode::kPeerLost,
+               fmt::format("all other ranks left the group: {}{}",
+                           fmt::join(shown, ", "),
+                           shown.size() < others.size() ? ", ..." : ""));
 }
 
 // Who has a connection with the rank that is waited for hears of its end; a rank that waits for
-// anybody may have none with the one that failed.
+// anybody may have none with those that ended.
 void MessageRequest::look_into(std::span<const int> /*late_ranks*/) const {
   has_waited_long_ = true;
   if (peer != engine::kAnyRank || waiting_->world_size == 1) {
     return;
-  }
-  const std::string reasons = waiting_->find_reasons();
-  if (!reasons.empty()) {
-    throw Error(ErrorCode::kPeerLost, fmt::format("other ranks say: {}", reasons));
   }
   std::vector<int> gone;
   for (int rank = 0; rank < waiting_->world_size; ++rank) {
@@ -168,6 +174,9 @@ void MessageRequest::stalled(std::chrono::milliseconds waited,
                                waited,
                                describe_late() + describe_parked(),
                                std::span(&peer, is_from_any ? 0 : 1));
+  if (is_unanswered_receive()) {
+    waiting_->look_for_cycle(id);
+  }
 }
 
 std::string describe_long_waits(std::span<MessageRequest* const> requests,

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/comm/rank_wait.h"
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/native/message.h"
 #include "unisono/engine/native/rank_status.h"
@@ -34,10 +36,12 @@ struct MessageWaiting {
   std::function<void()> look_again;
   /// Whether nobody listens for a rank of another node any more, with which there is no connection.
   std::function<bool(int rank)> is_unreachable;
-  /// Why ranks that this one has no connection with gave up; "" if none has.
-  std::function<std::string()> find_reasons;
+  /// Sets `failure` if another rank is known to have given up.
+  std::function<void()> listen;
   /// The tags of the messages that have come from a rank, or any, and that nobody receives.
   std::function<std::vector<int>(int rank)> find_parked_tags;
+  /// Has somebody look whether a receive waits in vain. Does not wait.
+  std::function<void(const WaitId&)> look_for_cycle;
 };
 
 /// What a caller asks for.
@@ -70,6 +74,16 @@ class MessageRequest final : public engine::Message, private transport::WaitRepo
   /// Whether it has waited for so long that the rank says so.
   [[nodiscard]] bool has_waited_long() const { return has_waited_long_; }
 
+  /// It waits for one rank, and of its message nothing has come.
+  [[nodiscard]] bool is_unanswered_receive() const {
+    return !is_send && peer != engine::kAnyRank && source == engine::kAnyRank && !has_ended;
+  }
+
+  WaitId id;
+
+  /// The thread that does nothing else until it has ended; 0 for an asynchronous one.
+  std::uint64_t thread = 0;
+
   /// For an asynchronous one; null when a thread waits in the call.
   std::shared_ptr<WorkState> state;
 
@@ -82,6 +96,8 @@ class MessageRequest final : public engine::Message, private transport::WaitRepo
  private:
   [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override;
   [[nodiscard]] std::optional<Error> departed(std::span<const int> late_ranks) const override;
+
+  void listen() const override { waiting_->listen(); }
 
   void look_into(std::span<const int> late_ranks) const override;
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -15,18 +15,18 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
+#include "unisono/base/thread.h"
 #include "unisono/comm/buffer_check.h"
 #include "unisono/comm/guarded_receive.h"
 #include "unisono/comm/message_request.h"
+#include "unisono/comm/rank_wait.h"
 #include "unisono/comm/work.h"
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/native/message.h"
+#include "unisono/transport/relayed_error.h"
 
 namespace unisono::comm {
 namespace {
-
-// Between looks at what ranks have written down of their failures.
-constexpr std::chrono::milliseconds kReasonsPause{150};
 
 // Of each rank. What comes unasked for waits in memory.
 constexpr int kPacketsPerListening = 16;
@@ -45,9 +45,11 @@ Messenger::Messenger(const MessengerParts& parts)
                .look_again = [this]() UNISONO_REQUIRES(mutex_) { take_all(); },
                .is_unreachable = [this](int rank)
                                      UNISONO_REQUIRES(mutex_) { return is_unreachable(rank); },
-               .find_reasons = [this]() UNISONO_REQUIRES(mutex_) { return find_reasons(); },
+               .listen = parts.listen,
                .find_parked_tags = [this](int rank) UNISONO_REQUIRES(
-                                       mutex_) { return messages_.find_parked_tags(rank); }},
+                                       mutex_) { return messages_.find_parked_tags(rank); },
+               .look_for_cycle = parts.look_for_cycle},
+      out_of_memory_(ErrorCode::kInternal, parts.ranks.prefix() + " is out of memory"),
       messages_(
           {.topology = parts.topology,
            .mailbox = parts.mailbox,
@@ -63,15 +65,6 @@ Messenger::~Messenger() {
 bool Messenger::is_unreachable(int rank) {
   const collective::Topology& topology = parts_.topology;
   return topology.node_of(rank) != topology.node() && parts_.mesh.is_unreachable(rank);
-}
-
-// Asked by every message that waits.
-std::string Messenger::find_reasons() {
-  if (parts_.topology.n_nodes() == 1 || !next_reasons_.has_passed()) {
-    return "";
-  }
-  next_reasons_ = Deadline::after(kReasonsPause);
-  return parts_.find_reasons();
 }
 
 // What a rank has sent before it left may be more than one look takes. Others may go on sending.
@@ -93,6 +86,7 @@ bool Messenger::send_at_once(const MessageCall& call) {
 int Messenger::run(MessageRequest& request) {
   throw_if_closed();
   request.is_attended = true;
+  request.thread = this_thread_number();
   const engine::Arrival arrival = spin_for(request);
   if (arrival == engine::Arrival::kReceived) {
     return request.source;
@@ -102,7 +96,7 @@ int Messenger::run(MessageRequest& request) {
   {
     const MutexLock lock(mutex_);
     throw_if_stopping();
-    ++n_messages_;
+    request.id = next_id();
     post(request);
     has_ended = request.has_ended && finished_.empty();
     if (!has_ended) {
@@ -126,28 +120,45 @@ std::vector<Work> Messenger::submit(Requests requests) {
   throw_if_closed();
   std::vector<Work> works;
   Requests finished;
+  std::optional<Error> error;
   {
     const MutexLock lock(mutex_);
     throw_if_stopping();
-    // First of all: without the thread no message must begin.
-    start_progress();
-    for (std::unique_ptr<MessageRequest>& request : requests) {
-      request->state = std::make_shared<WorkState>(++n_messages_);
-      if (parts_.checks_buffers) {
-        check_buffer(*request);
+    const bool have_begun = guard([&]() UNISONO_REQUIRES(mutex_) {
+      // First of all: without the thread no message must begin.
+      start_progress();
+      for (std::unique_ptr<MessageRequest>& request : requests) {
+        works.push_back(begin(std::move(request)));
       }
-      works.emplace_back(request->state);
-      // finish_request() owns it again.
-      post(*request.release());
-    }
+      return true;
+    });
+    error = have_begun ? std::nullopt : error_;
     finished.swap(finished_);
     if (n_async_ > 0) {
       wake_watch();
       changed_.notify_all();
     }
   }
+  if (error) [[unlikely]] {
+    settle_failure();
+  }
   complete(finished);
+  if (error) [[unlikely]] {
+    throw Error(*error);
+  }
   return works;
+}
+
+Work Messenger::begin(std::unique_ptr<MessageRequest> request) {
+  request->id = next_id();
+  request->state = std::make_shared<WorkState>(request->id, parts_.work_waits);
+  if (parts_.checks_buffers) {
+    check_buffer(*request);
+  }
+  Work work(request->state);
+  // finish_request() owns it again.
+  post(*request.release());
+  return work;
 }
 
 // From here on, until somebody waits.
@@ -241,9 +252,14 @@ std::string Messenger::name_of(const MessageRequest& request) const {
   return fmt::format("{} {}", parts_.ranks.prefix(), describe(request, parts_.ranks.job_ranks()));
 }
 
-void Messenger::note(const Error& error) {
-  if (!error_) {
-    error_.emplace(error.code(), fmt::format("{} {}", parts_.ranks.prefix(), error.what()));
+void Messenger::note(ErrorCode code, const char* problem) noexcept {
+  if (error_) {
+    return;
+  }
+  try {
+    error_.emplace(code, fmt::format("{} {}", parts_.ranks.prefix(), problem));
+  } catch (const std::exception&) {
+    error_ = out_of_memory_;
   }
 }
 
@@ -254,9 +270,20 @@ void Messenger::end_all() {
   messages_.abandon();
   error_ = error;
   while (!requests_.empty()) {
-    fail_request(*requests_.back(), error);
+    MessageRequest& request = *requests_.back();
+    fail_request(request, error_of(request, error));
   }
   show_waits();
+}
+
+// The group's, with the call that it ends, where it does not begin with that.
+Error Messenger::error_of(const MessageRequest& request, const Error& failure) const noexcept {
+  try {
+    return transport::with_call(
+        parts_.ranks.prefix(), describe(request, parts_.ranks.job_ranks()), failure);
+  } catch (const std::exception&) {
+    return failure;  // Out of memory, say.
+  }
 }
 
 void Messenger::fail_request(MessageRequest& request, const Error& error) {
@@ -271,11 +298,10 @@ void Messenger::check_requests() {
     if (i < requests_.size() && !error_) {
       MessageRequest& request = *requests_[i];
       const bool had_waited_long = request.has_waited_long();
-      try {
+      (void)guard([&]() UNISONO_REQUIRES(mutex_) {
         request.check(waiting_);
-      } catch (const Error& error) {
-        note(error);
-      }
+        return true;
+      });
       have_waits_changed_ = have_waits_changed_ || request.has_waited_long() != had_waited_long;
     }
   }
@@ -286,6 +312,40 @@ void Messenger::show_waits() {
   if (std::exchange(have_waits_changed_, false)) [[unlikely]] {
     parts_.show_waits(describe_long_waits(requests_, parts_.ranks.job_ranks()));
   }
+}
+
+WaitId Messenger::next_id() {
+  return {.group = parts_.group, .is_message = true, .sequence = ++n_messages_};
+}
+
+template <class IsIt>
+std::optional<WaitingReceive> Messenger::find_receive_where(IsIt is_it) {
+  const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const auto* request) {
+    return request->is_unanswered_receive() && is_it(*request);
+  });
+  if (found == requests_.end()) {
+    return std::nullopt;
+  }
+  const MessageRequest& request = **found;
+  return WaitingReceive{.id = request.id,
+                        .peer = request.peer,
+                        .n_arrived = messages_.n_arrived(request.peer),
+                        .text = describe(request, parts_.ranks.job_ranks())};
+}
+
+std::optional<WaitingReceive> Messenger::find_receive_of(std::uint64_t thread) {
+  const MutexLock lock(mutex_);
+  return find_receive_where([thread](const auto& request) { return request.thread == thread; });
+}
+
+std::optional<WaitingReceive> Messenger::find_receive(const WaitId& id) {
+  const MutexLock lock(mutex_);
+  return find_receive_where([&id](const auto& request) { return request.id == id; });
+}
+
+std::uint64_t Messenger::n_sent(int rank) {
+  const MutexLock lock(mutex_);
+  return messages_.n_sent(rank);
 }
 
 void Messenger::wake() const noexcept {

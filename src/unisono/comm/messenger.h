@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -17,7 +18,9 @@
 #include "unisono/base/spin.h"
 #include "unisono/collective/topology.h"
 #include "unisono/comm/message_request.h"
+#include "unisono/comm/rank_wait.h"
 #include "unisono/comm/work.h"
+#include "unisono/comm/work_waits.h"
 #include "unisono/engine/native/message.h"
 #include "unisono/engine/native/messages.h"
 #include "unisono/engine/native/rank_status.h"
@@ -29,6 +32,7 @@ namespace unisono::comm {
 
 /// What a Messenger works with. The references outlive it.
 struct MessengerParts {
+  std::uint32_t group;  ///< The group's number.
   const collective::Topology& topology;
   shm::Mailbox& mailbox;
   tcp::MessageMesh& mesh;
@@ -41,10 +45,21 @@ struct MessengerParts {
   bool checks_buffers;
   /// Adds to an error what other ranks say of it. Any thread.
   std::function<Error(const Error&)> explain;
-  /// What ranks have written down of why they gave up; "" if none has. Any thread.
-  std::function<std::string()> find_reasons;
+  /// Sets `failure` if another rank is known to have given up. Any thread.
+  std::function<void()> listen;
   /// Tells who asks what this rank has waited for since long; "" for nothing. Any thread.
   std::function<void(const std::string&)> show_waits;
+  /// Has somebody look whether this receive waits in vain. Does not wait. Any thread.
+  std::function<void(const WaitId&)> look_for_cycle;
+  std::shared_ptr<WorkWaits> work_waits;
+};
+
+/// A receive that waits for one rank, of whose message nothing has come.
+struct WaitingReceive {
+  WaitId id;
+  int peer = 0;
+  std::uint64_t n_arrived = 0;  ///< Messages from the peer, ever.
+  std::string text = {};
 };
 
 /// Runs a group's messages beside its other operations. Thread-safe.
@@ -77,8 +92,19 @@ class Messenger {
   /// Throws its error.
   int run(MessageRequest& request) UNISONO_EXCLUDES(mutex_);
 
-  /// Begins all of the messages before it goes on with any.
+  /// Begins all of the messages before it goes on with any. Where the progress thread can't start
+  /// the group fails.
   [[nodiscard]] std::vector<Work> submit(Requests requests) UNISONO_EXCLUDES(mutex_);
+
+  /// The receive that `thread` waits in.
+  [[nodiscard]] std::optional<WaitingReceive> find_receive_of(std::uint64_t thread)
+      UNISONO_EXCLUDES(mutex_);
+
+  [[nodiscard]] std::optional<WaitingReceive> find_receive(const WaitId& id)
+      UNISONO_EXCLUDES(mutex_);
+
+  /// How many messages this rank has called to `rank`, ever.
+  [[nodiscard]] std::uint64_t n_sent(int rank) UNISONO_EXCLUDES(mutex_);
 
   /// Makes waits look again. Any thread.
   void wake() const noexcept;
@@ -106,6 +132,7 @@ class Messenger {
  private:
   void throw_if_closed() UNISONO_EXCLUDES(mutex_);
   void throw_if_stopping() const UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] Work begin(std::unique_ptr<MessageRequest> request) UNISONO_REQUIRES(mutex_);
   void post(MessageRequest& request) UNISONO_REQUIRES(mutex_);
   bool advance() UNISONO_REQUIRES(mutex_);
   void check_buffer(MessageRequest& request) const;
@@ -116,10 +143,15 @@ class Messenger {
   void enroll(MessageRequest& request) UNISONO_REQUIRES(mutex_);
   void finish_request(MessageRequest& request) UNISONO_REQUIRES(mutex_);
   void end_all() UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] Error error_of(const MessageRequest& request, const Error& failure) const noexcept;
   void fail_request(MessageRequest& request, const Error& error) UNISONO_REQUIRES(mutex_);
-  void note(const Error& error) UNISONO_REQUIRES(mutex_);
+  void note(ErrorCode code, const char* problem) noexcept UNISONO_REQUIRES(mutex_);
   void check_requests() UNISONO_REQUIRES(mutex_);
   void show_waits() UNISONO_REQUIRES(mutex_);
+  template <class IsIt>
+  [[nodiscard]] std::optional<WaitingReceive> find_receive_where(IsIt is_it)
+      UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] WaitId next_id() UNISONO_REQUIRES(mutex_);
 
   // messenger_leaving.cpp
   void abort_streams(const Error& reason) noexcept UNISONO_REQUIRES(mutex_);
@@ -155,11 +187,11 @@ class Messenger {
   [[nodiscard]] Mode mode_of(const MessageRequest& request) const UNISONO_REQUIRES(mutex_);
   void adapt_spinning(bool was_spin, int n_yields) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] bool is_unreachable(int rank) UNISONO_REQUIRES(mutex_);
-  [[nodiscard]] std::string find_reasons() UNISONO_REQUIRES(mutex_);
   [[nodiscard]] bool needs_network(const MessageRequest& request) const;
 
   MessengerParts parts_;
   MessageWaiting waiting_;
+  Error out_of_memory_;         // Made while there is some.
   std::function<void()> tell_;  // Set before the first call; the watcher may be earlier.
 
   Mutex mutex_;
@@ -190,8 +222,6 @@ class Messenger {
   // When they have ended.
   bool must_wake_watch_ UNISONO_GUARDED_BY(mutex_) = false;
   SpinLimit spin_limit_ UNISONO_GUARDED_BY(mutex_);
-  // When the reasons of others are worth another look.
-  Deadline next_reasons_ UNISONO_GUARDED_BY(mutex_) = Deadline::after(std::chrono::seconds(0));
   std::thread progress_thread_ UNISONO_GUARDED_BY(mutex_);
 };
 
@@ -204,10 +234,10 @@ bool Messenger::guard(Step step) {
   try {
     return step();
   } catch (const Error& error) {
-    note(error);
+    note(error.code(), error.what());
   } catch (const std::exception& error) {
     // Out of memory, say: this rank can't take part any more, and the others must know.
-    note(Error(ErrorCode::kInternal, error.what()));
+    note(ErrorCode::kInternal, error.what());
   }
   return false;
 }

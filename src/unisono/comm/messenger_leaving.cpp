@@ -34,8 +34,12 @@ void Messenger::abort_streams(const Error& reason) noexcept {
     return;
   }
   adopt_delivered(std::chrono::milliseconds::zero());
-  for (tcp::PacketStream* const stream : parts_.mesh.streams()) {
-    stream->abort(reason);
+  try {
+    for (tcp::PacketStream* const stream : parts_.mesh.streams()) {
+      stream->abort(reason);
+    }
+  } catch (const std::exception&) {
+    return;  // Out of memory: the ends of the connections have to say it.
   }
 }
 

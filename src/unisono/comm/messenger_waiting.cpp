@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
 
@@ -267,10 +266,9 @@ void Messenger::start_progress() {
   if (progress_thread_.joinable()) {
     return;
   }
-  progress_thread_ = start_thread(
-      "unisono-message",
-      fmt::format("{} can't start the progress thread of its messages", parts_.ranks.prefix()),
-      [this] { make_progress(); });
+  progress_thread_ = start_thread("unisono-message",
+                                  "can't start the progress thread of its messages",
+                                  [this] { make_progress(); });
 }
 
 void Messenger::make_progress() {

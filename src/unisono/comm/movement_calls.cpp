@@ -49,14 +49,14 @@ Call all_gather_call(const Arguments& arguments,
   arguments.check_count(in, "in", outs[static_cast<std::size_t>(rank)].count);
   arguments.check_apart(std::span(&in, 1), outs, 0, rank);
   const BlockSizes sizes = sizes_of(outs);
-  return {.operation = {.descriptor = {.kind = OperationKind::kAllGather,
+  return {.limit = arguments.limit(options.timeout),
+          .operation = {.descriptor = {.kind = OperationKind::kAllGather,
                                        .dtype = in.dtype,
                                        .count = sizes.total,
                                        .detail = sizes.detail.pack()},
                         .in = in,
                         .outs = std::move(outs),
-                        .label = options.label},
-          .limit = arguments.limit(options.timeout)};
+                        .label = options.label}};
 }
 
 Call gather_call(const Arguments& arguments,
@@ -68,15 +68,15 @@ Call gather_call(const Arguments& arguments,
     check_root_block(arguments, outs, in, "in");
     arguments.check_apart(std::span(&in, 1), outs, 0, arguments.rank());
   }
-  return {.operation = {.descriptor = {.kind = OperationKind::kGather,
+  return {.limit = arguments.limit(options.timeout),
+          .operation = {.descriptor = {.kind = OperationKind::kGather,
                                        .dtype = in.dtype,
                                        .root = options.root,
                                        .count = sizes.total,
                                        .detail = sizes.detail.pack()},
                         .in = in,
                         .outs = std::move(outs),
-                        .label = options.label},
-          .limit = arguments.limit(options.timeout)};
+                        .label = options.label}};
 }
 
 Call scatter_call(const Arguments& arguments,
@@ -88,15 +88,15 @@ Call scatter_call(const Arguments& arguments,
     check_root_block(arguments, ins, out, "out");
     arguments.check_apart(ins, std::span(&out, 1), arguments.rank(), 0);
   }
-  return {.operation = {.descriptor = {.kind = OperationKind::kScatter,
+  return {.limit = arguments.limit(options.timeout),
+          .operation = {.descriptor = {.kind = OperationKind::kScatter,
                                        .dtype = out.dtype,
                                        .root = options.root,
                                        .count = sizes.total,
                                        .detail = sizes.detail.pack()},
                         .out = out,
                         .ins = std::move(ins),
-                        .label = options.label},
-          .limit = arguments.limit(options.timeout)};
+                        .label = options.label}};
 }
 
 Call all_to_all_call(const Arguments& arguments,
@@ -108,13 +108,12 @@ Call all_to_all_call(const Arguments& arguments,
   arguments.check_count(outs[rank], "the own block of out", ins[rank].count);
   arguments.check_apart(ins, outs, -1, -1);
   const DType dtype = ins.front().dtype;
-  return {.operation = {.descriptor = {.kind = OperationKind::kAllToAll,
-                                       .dtype = dtype,
-                                       .count = count},
-                        .ins = std::move(ins),
-                        .outs = std::move(outs),
-                        .label = options.label},
-          .limit = arguments.limit(options.timeout)};
+  return {.limit = arguments.limit(options.timeout),
+          .operation = {
+              .descriptor = {.kind = OperationKind::kAllToAll, .dtype = dtype, .count = count},
+              .ins = std::move(ins),
+              .outs = std::move(outs),
+              .label = options.label}};
 }
 
 }  // namespace
@@ -123,14 +122,14 @@ Call broadcast_call(Links& links, const Buffer& buffer, const BroadcastOptions& 
   const Arguments arguments(links, "broadcast", options.label);
   arguments.check_buffer(buffer, "the buffer");
   arguments.check_root(options.root);
-  return {.operation = {.descriptor = {.kind = OperationKind::kBroadcast,
+  return {.limit = arguments.limit(options.timeout),
+          .operation = {.descriptor = {.kind = OperationKind::kBroadcast,
                                        .dtype = buffer.dtype,
                                        .root = options.root,
                                        .count = buffer.count},
                         .in = buffer,
                         .out = buffer,
-                        .label = options.label},
-          .limit = arguments.limit(options.timeout)};
+                        .label = options.label}};
 }
 
 Call all_gather_call(Links& links,
@@ -260,8 +259,8 @@ Call all_to_all_call(Links& links,
 
 Call barrier_call(Links& links, const BarrierOptions& options) {
   const Arguments arguments(links, "barrier", options.label);
-  return {.operation = {.descriptor = {.kind = OperationKind::kBarrier}, .label = options.label},
-          .limit = arguments.limit(options.timeout)};
+  return {.limit = arguments.limit(options.timeout),
+          .operation = {.descriptor = {.kind = OperationKind::kBarrier}, .label = options.label}};
 }
 
 Call monitored_barrier_call(Links& links, const BarrierOptions& options) {

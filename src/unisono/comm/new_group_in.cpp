@@ -7,8 +7,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,10 +30,6 @@ namespace unisono::comm {
 namespace {
 
 using Timeout = std::optional<std::chrono::milliseconds>;
-
-// The numbers below are for groups that all ranks of a parent make together, and count by
-// themselves.
-constexpr std::uint32_t kFirstNumber = std::uint32_t{1} << 31;
 
 // Between looks at what else may end a wait.
 constexpr std::chrono::milliseconds kSlice{100};
@@ -95,17 +89,10 @@ class Meeting {
         rank_(parent.links().topology().rank()),
         fingerprint_(fingerprint_of(std::span(&list, 1))) {}
 
-  // The job's store counts: groups without common ranks have their own numbers too, since what
-  // their ranks tell each other there is under the number.
   [[nodiscard]] std::uint32_t agree_on_number(Deadline deadline) {
     if (list_.front() == rank_) {
-      const std::string key = fmt::format("unisono/{}/groups", parent_.links().roster().job);
-      const std::int64_t count = parent_.job()->meeting().store->add(key, 1);
-      if (count < 0 || count > std::numeric_limits<std::uint32_t>::max() - kFirstNumber) {
-        throw Error(ErrorCode::kInternal, fmt::format("new_group: {} groups were made", count));
-      }
       ByteWriter mine;
-      mine.put(kFirstNumber + static_cast<std::uint32_t>(count));
+      mine.put(parent_.job()->numbers().take(1));
       mine.put(fingerprint_);
       return read_number(store_.compare_set("number", "", as_text(std::move(mine))));
     }
@@ -160,6 +147,7 @@ class Meeting {
       if (deadline.has_passed()) {
         return std::nullopt;
       }
+      parent_.links().listen();
       parent_.check_open();
       check_interruption();
     }
@@ -239,18 +227,17 @@ std::unique_ptr<Group> new_group_in(store::Store& store,
   Meeting meeting(store, parent, list);
   const std::uint32_t number = meeting.agree_on_number(deadline);
   Job& job = *parent.job();
-  job.groups().expect(number);
-  try {
-    Boards boards(job, links, std::span(&list, 1));
-    meeting.join(boards.offsets().front());
-    boards.keep();
-    const std::vector<Entry> entries = meeting.wait(deadline);
-    return make_group(
-        parent, list, number, timeout, [&entries](int rank) { return offset_of(entries, rank); });
-  } catch (...) {
-    job.groups().remove(number);
-    throw;
+  const Expectation expectation(job.groups(), {number});
+  Boards boards(job, links, std::span(&list, 1));
+  meeting.join(boards.offsets().front());
+  boards.keep();
+  const std::vector<Entry> entries = meeting.wait(deadline);
+  boards.check();
+  for (const Entry& entry : entries) {
+    check_offset(entry.offset, entry.rank, links);
   }
+  return make_group(
+      parent, list, number, timeout, [&entries](int rank) { return offset_of(entries, rank); });
 }
 
 }  // namespace unisono::comm

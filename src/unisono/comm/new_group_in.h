@@ -12,7 +12,7 @@ namespace unisono::comm {
 
 /// The group of some of `parent`'s ranks, which alone call this, with the same list: they meet in
 /// `store`, in keys that no other group has used. Each makes a few requests, and a few more for
-/// each second that it waits; the job's store gets one from all of them together.
+/// each second that it waits.
 ///
 /// Throws Error: kInvalidArgument for a wrong list or one without this rank, kMismatch on all ranks
 /// where lists differ, kTimeout with those that have not come, kClosed when `parent` fails

@@ -18,6 +18,7 @@
 #include "unisono/comm/call.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/group_lists.h"
+#include "unisono/comm/group_numbers.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
 #include "unisono/transport/describe.h"
@@ -41,31 +42,56 @@ std::vector<std::int64_t> gather_all(Group& group,
   return all;
 }
 
-// Makes the groups with numbers from `first` on, which all ranks agree on.
+// `next` is the first number that each rank has taken. A group has one of its first rank's.
+std::vector<std::uint32_t> assign_numbers(const GroupNumbers& own,
+                                          std::span<const RankList> lists,
+                                          std::vector<std::uint32_t> next) {
+  std::vector<std::uint32_t> numbers;
+  for (const RankList& list : lists) {
+    std::uint32_t& number = next[static_cast<std::size_t>(list.front())];
+    numbers.push_back(number);
+    number = own.next(number);
+  }
+  return numbers;
+}
+
+// Makes the groups with these numbers. Those who tell of one know its board, and so come after this
+// rank has begun to expect it.
 std::vector<std::unique_ptr<Group>> make(Group& parent,
                                          std::span<const RankList> lists,
-                                         std::uint32_t first,
+                                         const std::vector<std::uint32_t>& numbers,
                                          const Timeout& timeout) {
   const Links& links = parent.links();
   Job& job = *parent.job();
   const int rank = links.topology().rank();
   const std::size_t n_lists = lists.size();
-  job.groups().expect(first, static_cast<std::uint32_t>(n_lists));
+  std::vector<std::uint32_t> own_numbers;
+  for (std::size_t index = 0; index < n_lists; ++index) {
+    if (has(lists[index], rank)) {
+      own_numbers.push_back(numbers[index]);
+    }
+  }
+  const Expectation expectation(job.groups(), std::move(own_numbers));
   Boards boards(job, links, lists);
   const std::vector<std::int64_t> offsets =
       gather_all(parent, boards.offsets(), "the boards of new groups", timeout);
+  boards.check();
+  std::size_t at = 0;
+  for (int member = 0; member < links.topology().world_size(); ++member) {
+    for (std::size_t index = 0; index < n_lists; ++index) {
+      check_offset(offsets[at++], member, links);
+    }
+  }
   boards.keep();
   std::vector<std::unique_ptr<Group>> groups(n_lists);
   for (std::size_t index = 0; index < n_lists; ++index) {
-    const auto number = first + static_cast<std::uint32_t>(index);
     if (!has(lists[index], rank)) {
-      job.groups().remove(number);
       continue;
     }
-    groups[index] =
-        make_group(parent, lists[index], number, timeout, [&offsets, n_lists, index](int member) {
-          return offsets[static_cast<std::size_t>(member) * n_lists + index];
-        });
+    const auto offset_of = [&offsets, n_lists, index](int member) {
+      return offsets[static_cast<std::size_t>(member) * n_lists + index];
+    };
+    groups[index] = make_group(parent, lists[index], numbers[index], timeout, offset_of);
   }
   return groups;
 }
@@ -78,14 +104,17 @@ std::vector<std::unique_ptr<Group>> new_groups(Group& parent,
   for (const RankList& list : lists) {
     check_list(list, parent.links().topology().world_size());
   }
-  const std::vector<std::int64_t> all =
-      gather_all(parent,
-                 {static_cast<std::int64_t>(parent.job()->groups().next_number()),
-                  fingerprint_of(lists),
-                  static_cast<std::int64_t>(lists.size())},
-                 "the lists of new groups",
-                 timeout);
-  std::int64_t first = 0;
+  GroupNumbers& numbers = parent.job()->numbers();
+  const int rank = parent.links().topology().rank();
+  const auto n_first = std::count_if(
+      lists.begin(), lists.end(), [rank](const RankList& list) { return list.front() == rank; });
+  const std::vector<std::int64_t> all = gather_all(parent,
+                                                   {numbers.take(static_cast<std::size_t>(n_first)),
+                                                    fingerprint_of(lists),
+                                                    static_cast<std::int64_t>(lists.size())},
+                                                   "the lists of new groups",
+                                                   timeout);
+  std::vector<std::uint32_t> taken;
   const transport::JobRanks job_ranks = parent.links().job_ranks();
   for (std::size_t at = 0; at < all.size(); at += 3) {
     if (all[at + 1] != all[1] || all[at + 2] != all[2]) {
@@ -94,21 +123,20 @@ std::vector<std::unique_ptr<Group>> new_groups(Group& parent,
                               transport::describe_rank(static_cast<int>(at / 3), job_ranks),
                               transport::describe_rank(0, job_ranks)));
     }
-    first = std::max(first, all[at]);
+    taken.push_back(static_cast<std::uint32_t>(all[at]));
   }
-  return make(parent, lists, static_cast<std::uint32_t>(first), timeout);
+  return make(parent, lists, assign_numbers(numbers, lists, std::move(taken)), timeout);
 }
 
 std::unique_ptr<Group> split(Group& parent, int colour, int key, Timeout timeout) {
+  // Any rank may turn out to be the first of its colour.
+  GroupNumbers& numbers = parent.job()->numbers();
   const std::vector<std::int64_t> all =
-      gather_all(parent,
-                 {static_cast<std::int64_t>(parent.job()->groups().next_number()), colour, key},
-                 "the colours of a split",
-                 timeout);
-  std::int64_t first = 0;
+      gather_all(parent, {numbers.take(1), colour, key}, "the colours of a split", timeout);
+  std::vector<std::uint32_t> taken;
   std::map<std::int64_t, std::vector<std::pair<std::int64_t, int>>> by_colour;
   for (std::size_t at = 0; at < all.size(); at += 3) {
-    first = std::max(first, all[at]);
+    taken.push_back(static_cast<std::uint32_t>(all[at]));
     if (all[at + 1] >= 0) {
       by_colour[all[at + 1]].emplace_back(all[at + 2], static_cast<int>(at / 3));
     }
@@ -122,7 +150,7 @@ std::unique_ptr<Group> split(Group& parent, int colour, int key, Timeout timeout
     }
   }
   std::vector<std::unique_ptr<Group>> groups =
-      make(parent, lists, static_cast<std::uint32_t>(first), timeout);
+      make(parent, lists, assign_numbers(numbers, lists, std::move(taken)), timeout);
   for (std::unique_ptr<Group>& group : groups) {
     if (group != nullptr) {
       return std::move(group);

@@ -14,7 +14,8 @@ namespace unisono::comm {
 /// list has ranks of `parent`, in the order of their ranks in the new group.
 ///
 /// All ranks of `parent` take part, as in one of its operations; returns null for lists without
-/// this rank. Two small all_gathers, however many groups; no request to the store.
+/// this rank. Two small all_gathers, however many groups; no request to the store. Groups may be
+/// made of several parents at the same time.
 ///
 /// Throws Error: kInvalidArgument for a wrong list, kMismatch on all ranks where lists differ, and
 /// what all_gather throws.

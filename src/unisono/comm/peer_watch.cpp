@@ -1,7 +1,6 @@
 #include "unisono/comm/peer_watch.h"
 
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/process.h"
 #include "unisono/comm/group_registry.h"
 #include "unisono/comm/links.h"
 #include "unisono/comm/stack_show.h"
@@ -26,11 +26,6 @@
 
 namespace unisono::comm {
 namespace {
-
-// Readable once the process has ended. Not open where the kernel does not tell.
-Fd open_process(std::int64_t pid) {
-  return Fd(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
-}
 
 bool is_for_watchers(tcp::FrameKind kind) {
   return kind == tcp::FrameKind::kAbort || kind == tcp::FrameKind::kBye ||
@@ -49,7 +44,7 @@ PeerWatch::PeerWatch(net::EventLoop& loop,
   // A child that the peer made by clone() may hold the socket open beyond its death; its process
   // tells anyway.
   if (member.pid != ::getpid()) {
-    process_ = open_process(member.pid);
+    process_ = open_pidfd(static_cast<pid_t>(member.pid));
   }
   if (process_.is_open()) {
     loop_.add(process_.get(), EPOLLIN, [this](std::uint32_t) {

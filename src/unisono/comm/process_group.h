@@ -179,7 +179,8 @@ class ProcessGroup {
   /// A group of some of this group's ranks, in the order of the list; null on ranks that are not in
   /// it. All ranks of this group call it, with the same list, as one of its operations. The new
   /// group has ranks of its own, from 0; its operations go on beside this one's, and it is used and
-  /// destroyed like any other. It closes when one of its own ranks fails.
+  /// destroyed like any other. It closes when one of its own ranks fails. Groups may be made of
+  /// other groups meanwhile, by other threads.
   ///
   /// Throws Error: kInvalidArgument for a wrong list, kMismatch on all ranks where lists differ;
   /// neither closes this group.

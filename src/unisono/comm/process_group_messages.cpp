@@ -38,6 +38,7 @@ milliseconds check(const MessageCall& call,
                    comm::Links& links,
                    const std::optional<milliseconds>& timeout) {
   const comm::Arguments arguments(links, name_of(call), call.label);
+  links.note_caller();
   arguments.check_buffer(call.buffer, "the buffer");
   const int world_size = arguments.world_size();
   const bool is_any = !call.is_send && call.peer == kAnySource;

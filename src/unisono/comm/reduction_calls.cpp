@@ -35,14 +35,14 @@ Call reduce_scatter_call(const Arguments& arguments,
   arguments.check_count(out, "out", ins[static_cast<std::size_t>(rank)].count);
   arguments.check_apart(ins, std::span(&out, 1), rank, 0);
   const BlockSizes sizes = sizes_of(ins);
-  Call call{.operation = {.descriptor = {.kind = OperationKind::kReduceScatter,
+  Call call{.limit = arguments.limit(options.timeout),
+            .operation = {.descriptor = {.kind = OperationKind::kReduceScatter,
                                          .dtype = out.dtype,
                                          .count = sizes.total,
                                          .detail = sizes.detail.pack()},
                           .in = in,
                           .out = out,
-                          .ins = std::move(ins)},
-            .limit = arguments.limit(options.timeout)};
+                          .ins = std::move(ins)}};
   complete(call, arguments, options);
   return call;
 }
@@ -58,12 +58,12 @@ Call all_reduce_call(Links& links,
   arguments.check_dtype(out, "out", in.dtype);
   arguments.check_count(out, "out", in.count);
   arguments.check_same_or_apart(in, out);
-  Call call{.operation = {.descriptor = {.kind = OperationKind::kAllReduce,
-                                         .dtype = in.dtype,
-                                         .count = in.count},
-                          .in = in,
-                          .out = out},
-            .limit = arguments.limit(options.timeout)};
+  Call call{
+      .limit = arguments.limit(options.timeout),
+      .operation = {
+          .descriptor = {.kind = OperationKind::kAllReduce, .dtype = in.dtype, .count = in.count},
+          .in = in,
+          .out = out}};
   complete(call, arguments, options);
   return call;
 }
@@ -78,13 +78,13 @@ Call reduce_call(Links& links, const Buffer& in, const Buffer& out, const Reduce
     arguments.check_count(out, "out", in.count);
     arguments.check_same_or_apart(in, out);
   }
-  Call call{.operation = {.descriptor = {.kind = OperationKind::kReduce,
+  Call call{.limit = arguments.limit(options.timeout),
+            .operation = {.descriptor = {.kind = OperationKind::kReduce,
                                          .dtype = in.dtype,
                                          .root = options.root,
                                          .count = in.count},
                           .in = in,
-                          .out = is_root ? out : Buffer{.dtype = in.dtype}},
-            .limit = arguments.limit(options.timeout)};
+                          .out = is_root ? out : Buffer{.dtype = in.dtype}}};
   complete(call, arguments, options);
   return call;
 }

@@ -1,10 +1,17 @@
 #include "unisono/comm/side_store.h"
 
+#include <fmt/format.h>
+
 #include <exception>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
+#include "unisono/rendezvous/meet.h"
+#include "unisono/rendezvous/roster.h"
 #include "unisono/store/store.h"
 
 namespace unisono::comm {
@@ -26,6 +33,24 @@ void SideStore::give_up() noexcept {
   const MutexLock lock(mutex_);
   connect_ = nullptr;
   store_.reset();
+}
+
+Error with_lost_host(const Error& error,
+                     const rendezvous::Roster& roster,
+                     const rendezvous::Meeting& meeting,
+                     SideStore& store) {
+  // Where the program brings a store, nobody knows who serves it.
+  const bool has_rank_0_served = !meeting.assignment.master_addr.empty() &&
+                                 !meeting.assignment.uses_agent_store && meeting.host == nullptr;
+  const std::string host = rendezvous::describe(roster.members.front());
+  const bool is_named = std::string_view(error.what()).find(host) != std::string_view::npos;
+  if (!has_rank_0_served || is_named || store.try_open() != nullptr) {
+    return error;
+  }
+  return {
+      error.code(),
+      fmt::format(
+          "{}; {}, which served the job's store, can't be reached any more", error.what(), host)};
 }
 
 }  // namespace unisono::comm

@@ -1,13 +1,20 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <utility>
 
+#include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
+#include "unisono/rendezvous/meet.h"
+#include "unisono/rendezvous/roster.h"
 #include "unisono/store/store.h"
 
 namespace unisono::comm {
+
+/// For Meeting::connect_again(): what is told of failures must not make them last.
+inline constexpr std::chrono::seconds kSideStoreTimeout{1};
 
 /// A second connection to the job's store, for what ranks tell each other of failures and long
 /// waits: opened when first needed, and given up at the first error. Thread-safe.
@@ -28,5 +35,12 @@ class SideStore {
   Connect connect_ UNISONO_GUARDED_BY(mutex_);
   std::shared_ptr<store::Store> store_ UNISONO_GUARDED_BY(mutex_);
 };
+
+/// An error that blames another rank, which may have ended because of rank 0: says so where rank 0
+/// served the job's store, and that is gone. `store` leads there.
+[[nodiscard]] Error with_lost_host(const Error& error,
+                                   const rendezvous::Roster& roster,
+                                   const rendezvous::Meeting& meeting,
+                                   SideStore& store);
 
 }  // namespace unisono::comm

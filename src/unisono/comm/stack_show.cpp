@@ -31,6 +31,7 @@ void StackShow::show(int asking_rank) noexcept {
   if (!logger_.is_enabled(LogLevel::kDebug) || !next_.has_passed()) {
     return;
   }
+  next_ = Deadline::after(kPause);
   try {
     for (const ThreadStack& stack : take_stacks(kMaxThreads)) {
       std::string text = fmt::format(
@@ -43,10 +44,9 @@ void StackShow::show(int asking_rank) noexcept {
       }
       logger_.debug(text);
     }
-  } catch (const std::exception& error) {
-    logger_.debug(fmt::format("no stacks: {}", error.what()));
+  } catch (const std::exception&) {
+    return;  // Out of memory, say.
   }
-  next_ = Deadline::after(kPause);
 }
 
 }  // namespace unisono::comm

@@ -6,11 +6,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/thread.h"
 #include "unisono/comm/inquirer.h"
@@ -28,19 +32,26 @@ namespace {
 // The socket goes to the group that it is for. An inquiry for one that this rank has left has its
 // answer here.
 Doorkeeper::Deliver deliver_to(GroupRegistry& groups) {
-  return [&groups](const net::HelloInfo& visitor, Fd socket) {
+  return [&groups](const net::HelloInfo& visitor, Fd socket, const std::optional<Error>& shortage) {
     if (visitor.purpose == kInquiryPurpose && groups.has_left_unmet(visitor.group, visitor.rank)) {
       tcp::send_bye(socket.get(), visitor.group);
       return;
     }
     auto shared = std::make_shared<Fd>(std::move(socket));
-    groups.notify(visitor.group,
-                  [visitor, shared](Links& links) { links.deliver(visitor, std::move(*shared)); });
+    groups.notify(visitor.group, [visitor, shared, shortage](Links& links) {
+      if (shortage) {
+        links.note_shortage(visitor, *shortage);
+      }
+      links.deliver(visitor, std::move(*shared));
+    });
   };
 }
 
 // Between looks at the connections that nobody waits for.
 constexpr std::chrono::seconds kListening{1};
+
+// Between tries of what failed.
+constexpr std::chrono::milliseconds kPause{100};
 
 bool has_several_nodes(const rendezvous::Roster& roster) {
   return std::any_of(
@@ -53,6 +64,10 @@ bool has_several_nodes(const rendezvous::Roster& roster) {
 
 Watcher::Watcher(const WatcherParts& parts)
     : groups_(parts.groups),
+      blind_(ErrorCode::kInternal,
+             fmt::format("[rank {}/{}] can't watch the other ranks any more",
+                         parts.roster.rank,
+                         parts.roster.world_size())),
       doorkeeper_(
           loop_,
           parts.data_listener,
@@ -76,7 +91,28 @@ Watcher::Watcher(const WatcherParts& parts)
   thread_ = start_thread(
       "unisono-watch",
       fmt::format("rank {} can't start the thread that watches its peers", parts.roster.rank),
-      [this] { loop_.run(); });
+      [this] { watch(); });
+}
+
+void Watcher::watch() noexcept {
+  while (true) {
+    try {
+      loop_.run();
+      return;
+    } catch (const std::exception& problem) {
+      give_up(problem);
+    }
+    // What is left to do is still there, and may fail again.
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+void Watcher::give_up(const std::exception& problem) noexcept {
+  try {
+    groups_.give_up({blind_.code(), fmt::format("{}: {}", blind_.what(), problem.what())});
+  } catch (const std::exception&) {
+    groups_.give_up(blind_);
+  }
 }
 
 void Watcher::watch_store(const WatcherParts& parts) {

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/comm/doorkeeper.h"
 #include "unisono/comm/group_registry.h"
@@ -30,7 +32,8 @@ struct WatcherParts {
 
 /// A rank's thread beside its computation: lets in the connections of other nodes' ranks, and sees
 /// when a rank of this node leaves a group, fails in one, or dies. Answers ranks that ask where
-/// this one is. Says so when the launcher's store ends.
+/// this one is. Says so when the launcher's store ends. Where it can't go on (out of memory, say)
+/// all groups of this rank fail, since what it has missed nobody tells again.
 class Watcher {
  public:
   explicit Watcher(const WatcherParts& parts);
@@ -42,11 +45,14 @@ class Watcher {
   Watcher& operator=(Watcher&&) = delete;
 
  private:
+  void watch() noexcept;
+  void give_up(const std::exception& problem) noexcept;
   void listen_later();
   void watch_store(const WatcherParts& parts);
 
   net::EventLoop loop_;
   GroupRegistry& groups_;
+  Error blind_;  // Made while there is memory.
   Doorkeeper doorkeeper_;
   std::vector<std::unique_ptr<PeerWatch>> watches_;
   std::thread thread_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include "unisono/base/deadline.h"
@@ -21,8 +22,21 @@ void throw_error_of(comm::WorkState& state) {
 
 }  // namespace
 
+WaitMark::WaitMark(const Work& work) : state_(work.is_completed() ? nullptr : work.state_) {
+  if (state_ != nullptr) {
+    state_->begin_wait();
+  }
+}
+
+WaitMark::~WaitMark() {
+  if (state_ != nullptr) {
+    state_->end_wait();
+  }
+}
+
 void Work::wait() const {
   if (state_ != nullptr) {
+    const WaitMark mark(*this);
     while (!state_->wait_until(next_interruption_check())) {
       check_interruption();
     }

@@ -47,7 +47,26 @@ class Work {
   [[nodiscard]] std::uint64_t sequence_number() const;
 
  private:
+  friend class WaitMark;
+
   std::shared_ptr<comm::WorkState> state_;
+};
+
+/// For who waits by other means than Work::wait(), a callback say: while it lives, this thread does
+/// nothing else until the operation has ended. That tells ranks that wait for this one's next call
+/// whether it can still come; one that waits in vain for a rank that waits in vain for it fails.
+class WaitMark {
+ public:
+  explicit WaitMark(const Work& work);
+  ~WaitMark();
+
+  WaitMark(const WaitMark&) = delete;
+  WaitMark& operator=(const WaitMark&) = delete;
+  WaitMark(WaitMark&&) = delete;
+  WaitMark& operator=(WaitMark&&) = delete;
+
+ private:
+  std::shared_ptr<comm::WorkState> state_;  // Null where there is nothing to wait for.
 };
 
 }  // namespace unisono

@@ -8,6 +8,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/mutex.h"
+#include "unisono/base/thread.h"
 
 namespace unisono::comm {
 
@@ -28,6 +29,15 @@ void WorkState::complete(std::exception_ptr error) {
   for (const auto& callback : callbacks) {
     callback(result);
   }
+  waits_->remove_callback(id_);
+}
+
+void WorkState::begin_wait() {
+  waits_->begin(this_thread_number(), id_);
+}
+
+void WorkState::end_wait() {
+  waits_->end(this_thread_number());
 }
 
 bool WorkState::wait_until(Deadline deadline) {
@@ -52,6 +62,7 @@ void WorkState::on_completion(std::function<void(std::exception_ptr)> callback) 
     const MutexLock lock(mutex_);
     if (!is_completed()) {
       callbacks_.push_back(std::move(callback));
+      waits_->add_callback(id_);
       return;
     }
   }

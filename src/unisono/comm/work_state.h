@@ -4,20 +4,30 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/mutex.h"
+#include "unisono/comm/rank_wait.h"
+#include "unisono/comm/work_waits.h"
 
 namespace unisono::comm {
 
 /// How one operation ended, or that it has not. Shared by the group and the Work handles.
 class WorkState {
  public:
-  explicit WorkState(std::uint64_t sequence) : sequence_(sequence) {}
+  /// `waits` hears which threads wait for it, and whether it has callbacks.
+  WorkState(const WaitId& id, std::shared_ptr<WorkWaits> waits)
+      : id_(id), waits_(std::move(waits)) {}
 
   /// Ends the operation, with null for success; calls the callbacks on this thread. Once.
   void complete(std::exception_ptr error) UNISONO_EXCLUDES(mutex_);
+
+  /// Until end_wait() this thread does nothing else than wait.
+  void begin_wait();
+  void end_wait();
 
   /// False if the operation has not ended by then.
   [[nodiscard]] bool wait_until(Deadline deadline) UNISONO_EXCLUDES(mutex_);
@@ -38,7 +48,7 @@ class WorkState {
   /// Of an operation that has ended: its error, or what the check throws now; null for success.
   [[nodiscard]] std::exception_ptr settle() UNISONO_EXCLUDES(mutex_);
 
-  [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
+  [[nodiscard]] std::uint64_t sequence() const { return id_.sequence; }
 
   /// For a receive: the rank its message came from. Known once it has ended.
   [[nodiscard]] int source() const { return source_.load(std::memory_order_relaxed); }
@@ -46,7 +56,8 @@ class WorkState {
   void set_source(int rank) { source_.store(rank, std::memory_order_relaxed); }
 
  private:
-  const std::uint64_t sequence_;
+  const WaitId id_;
+  const std::shared_ptr<WorkWaits> waits_;
   std::atomic<bool> is_completed_ = false;
   std::atomic<int> source_ = -1;  // Ordered by is_completed_.
   Mutex mutex_;

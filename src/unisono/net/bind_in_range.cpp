@@ -4,15 +4,18 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/port_range.h"
 #include "unisono/net/address.h"
+#include "unisono/net/backoff.h"
 #include "unisono/net/port_holder.h"
 
 namespace unisono::net {
@@ -47,13 +50,11 @@ Error all_in_use(const Address& address, const PortRange& ports) {
                       holder.empty() ? "" : fmt::format(", the first by {}", holder))};
 }
 
-}  // namespace
-
-Fd bind_in_range(const Address& address,
-                 const PortRange& ports,
-                 const std::function<Fd()>& open,
-                 const std::function<bool(int fd)>& use) {
-  const std::string ip = address.ip();
+// One that is not open where all ports are taken, for now.
+Fd try_range(const std::string& ip,
+             const PortRange& ports,
+             const std::function<Fd()>& open,
+             const std::function<bool(int fd)>& use) {
   Fd fd = open();
   for (const bool shares : {false, true}) {
     for (int port = ports.first; port <= ports.last; ++port) {
@@ -69,7 +70,30 @@ Fd bind_in_range(const Address& address,
       fd = open();  // A socket can't be bound twice.
     }
   }
-  throw all_in_use(address, ports);
+  return {};
+}
+
+// Where all are taken: who is about to lose a port to another keeps it from everybody meanwhile,
+// and of two that listen at the same moment the kernel may refuse both.
+constexpr std::chrono::milliseconds kPatience{300};
+
+}  // namespace
+
+Fd bind_in_range(const Address& address,
+                 const PortRange& ports,
+                 const std::function<Fd()>& open,
+                 const std::function<bool(int fd)>& use) {
+  const Deadline deadline = Deadline::after(kPatience);
+  Backoff backoff;
+  while (true) {
+    if (Fd fd = try_range(address.ip(), ports, open, use); fd.is_open()) {
+      return fd;
+    }
+    if (deadline.has_passed()) {
+      throw all_in_use(address, ports);
+    }
+    backoff.pause(deadline);
+  }
 }
 
 }  // namespace unisono::net

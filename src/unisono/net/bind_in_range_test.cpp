@@ -107,6 +107,59 @@ TEST_F(BindInRange, ThoseWhoComeAtOnceEachFindAPortWhereConnectionsLinger) {
   }
 }
 
+TEST_F(BindInRange, AsManyAsThereArePortsEachGetOne) {
+  constexpr int kRanks = 8;
+  const PortRange ports{.first = 23'001, .last = 23'001 + kRanks - 1};
+  for (int round = 0; round < 30; ++round) {
+    std::vector<std::thread> ranks;
+    std::vector<std::string> errors(kRanks);
+    std::barrier all(kRanks);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      ranks.emplace_back([&, rank] {
+        all.arrive_and_wait();
+        Fd listener;
+        try {
+          listener = listen_tcp(address_, ports);
+        } catch (const std::exception& error) {
+          errors[static_cast<std::size_t>(rank)] = error.what();
+        }
+        all.arrive_and_wait();
+      });
+    }
+    for (std::thread& rank : ranks) {
+      rank.join();
+    }
+    ASSERT_THAT(errors, ::testing::Each(std::string())) << round;
+  }
+}
+
+// A socket for bind_in_range().
+Fd open_socket() {
+  return Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+}
+
+TEST_F(BindInRange, APortThatTwoHaveLostToEachOtherIsTriedAgain) {
+  int n_uses = 0;
+  const Fd fd = bind_in_range(
+      address_, {.first = 23'001, .last = 23'001}, open_socket, [&](int) { return ++n_uses > 1; });
+  EXPECT_EQ(port_of(fd), 23'001);
+  EXPECT_EQ(n_uses, 2);
+}
+
+TEST_F(BindInRange, APortThatAnotherKeepsForAMomentIsWaitedFor) {
+  const PortRange ports{.first = 23'001, .last = 23'001};
+  Fd other = listen_tcp(address_, ports);
+  int n_opened = 0;
+  const auto open = [&] {
+    if (++n_opened > 1) {
+      other.reset();
+    }
+    return open_socket();
+  };
+  const Fd fd = bind_in_range(address_, ports, open, [](int) { return true; });
+  EXPECT_EQ(port_of(fd), 23'001);
+}
+
 TEST_F(BindInRange, AnAddressOfAnotherMachineIsAnError) {
   EXPECT_THAT([&] { (void)listen_tcp(*Address::parse("192.0.2.1", 0), ports_); },
               ThrowsMessage<Error>(HasSubstr("bind to 192.0.2.1:23001")));

@@ -40,9 +40,15 @@ EventLoop::EventLoop() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
 void EventLoop::add(int fd, std::uint32_t events, FdCallback callback) {
   UNISONO_CHECK(!ids_.contains(fd), "a file descriptor is watched twice");
   const std::uint64_t id = next_id_++;
-  control(epoll_.get(), EPOLL_CTL_ADD, fd, events, id);
-  ids_.emplace(fd, id);
-  callbacks_.emplace(id, std::make_shared<FdCallback>(std::move(callback)));
+  try {
+    ids_.emplace(fd, id);
+    callbacks_.emplace(id, std::make_shared<FdCallback>(std::move(callback)));
+    control(epoll_.get(), EPOLL_CTL_ADD, fd, events, id);
+  } catch (...) {
+    ids_.erase(fd);
+    callbacks_.erase(id);
+    throw;
+  }
 }
 
 void EventLoop::modify(int fd, std::uint32_t events) {
@@ -61,8 +67,13 @@ void EventLoop::remove(int fd) {
 
 EventLoop::TimerId EventLoop::add_timer(Deadline when, Task task) {
   const TimerId id = next_id_++;
-  timers_.emplace(TimerKey(when.time(), id), std::move(task));
   timer_times_.emplace(id, when.time());
+  try {
+    timers_.emplace(TimerKey(when.time(), id), std::move(task));
+  } catch (...) {
+    timer_times_.erase(id);
+    throw;
+  }
   return id;
 }
 

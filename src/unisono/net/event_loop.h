@@ -18,8 +18,9 @@ namespace unisono::net {
 /// Calls back when file descriptors are ready, timers are due, or another thread asks for it.
 ///
 /// Everything but post(), wake() and stop() belongs to the thread that runs the loop. Callbacks
-/// may add, change and remove descriptors and timers, their own included; they do not throw and do
-/// not run the loop.
+/// may add, change and remove descriptors and timers, their own included; they do not run the loop.
+/// What one throws ends run_once() and run(), which may be called again: what descriptors are ready
+/// for is then still to be handled; a timer that threw is over, and so are the posts beside one.
 class EventLoop {
  public:
   /// Receives epoll(7)'s event bits.
@@ -32,7 +33,7 @@ class EventLoop {
   EventLoop();
 
   /// Watches `fd` for `events` (EPOLLIN, EPOLLOUT; errors always), level-triggered. Does not own
-  /// it: remove() comes before close().
+  /// it: remove() comes before close(). Where it throws nothing has changed.
   void add(int fd, std::uint32_t events, FdCallback callback);
 
   /// Changes the events of a watched descriptor.

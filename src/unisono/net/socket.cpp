@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <random>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -25,6 +24,7 @@
 #include "unisono/base/interruption.h"
 #include "unisono/base/port_range.h"
 #include "unisono/net/address.h"
+#include "unisono/net/backoff.h"
 #include "unisono/net/bind_in_range.h"
 #include "unisono/net/io.h"
 #include "unisono/net/port_holder.h"
@@ -106,22 +106,6 @@ Attempt try_connect(const Address& address, Deadline deadline) {
   }
   return {.fd = std::move(fd), .reason = {}};
 }
-
-// Pauses that grow from 2 ms to half a second, each drawn from [half, whole], so that a thousand
-// ranks do not knock in step.
-class Backoff {
- public:
-  void pause(Deadline deadline) {
-    std::uniform_int_distribution<milliseconds::rep> draw(pause_.count() / 2, pause_.count());
-    const milliseconds chosen(draw(random_));
-    interruptible_sleep_until(earlier(Deadline::after(chosen), deadline));
-    pause_ = std::min(pause_ * 2, milliseconds(500));
-  }
-
- private:
-  std::minstd_rand random_{std::random_device{}()};
-  milliseconds pause_{2};
-};
 
 Fd connect_until(const std::string& target,
                  Deadline deadline,

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -15,26 +16,46 @@ std::size_t max_strangers() {
   return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::max(limit.rlim_cur / 4, kLeast) : kLeast;
 }
 
+Strangers::Strangers(std::size_t most)
+    : most_(most),
+      silent_time_(
+          std::min<std::chrono::milliseconds>(std::chrono::milliseconds(most), kStrangersTime)) {}
+
 void Strangers::add(std::uint64_t id, Time now) {
-  came_.emplace(id, now);
-  by_age_.emplace(now, id);
+  const Time end = now + silent_time_;
+  stays_.emplace(id, Stay{.begin = now, .end = end});
+  by_end_.emplace(end, id);
+}
+
+void Strangers::note_word(std::uint64_t id) {
+  const auto found = stays_.find(id);
+  if (found != stays_.end()) {
+    Stay& stay = found->second;
+    by_end_.erase({stay.end, id});
+    stay.end = stay.begin + kStrangersTime;
+    by_end_.emplace(stay.end, id);
+  }
 }
 
 bool Strangers::remove(std::uint64_t id) {
-  const auto found = came_.find(id);
-  if (found == came_.end()) {
+  const auto found = stays_.find(id);
+  if (found == stays_.end()) {
     return false;
   }
-  by_age_.erase({found->second, id});
-  came_.erase(found);
+  by_end_.erase({found->second.end, id});
+  stays_.erase(found);
   return true;
 }
 
 std::optional<std::uint64_t> Strangers::overdue(Time now) const {
-  if (by_age_.empty() || by_age_.begin()->first + kStrangersTime > now) {
+  if (next_due() > now) {
     return std::nullopt;
   }
-  return by_age_.begin()->second;
+  return by_end_.begin()->second;
+}
+
+Strangers::Time Strangers::next_due() const {
+  return by_end_.empty() ? Time::max() : by_end_.begin()->first;
 }
 
 }  // namespace unisono::net

@@ -1,6 +1,9 @@
 #include "unisono/net/strangers.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include <gtest/gtest.h>
@@ -10,6 +13,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// Of a listener with two places.
+constexpr milliseconds kSilentTime{2};
+
 TEST(Strangers, TheOldestGoesWhenItsTimeIsOver) {
   Strangers strangers(2);
   const Strangers::Time start;
@@ -17,15 +23,46 @@ TEST(Strangers, TheOldestGoesWhenItsTimeIsOver) {
   EXPECT_FALSE(strangers.is_full());
   strangers.add(3, start + milliseconds(1));
   EXPECT_TRUE(strangers.is_full());
-  EXPECT_EQ(strangers.overdue(start + kStrangersTime - milliseconds(1)), std::nullopt);
-  EXPECT_EQ(strangers.overdue(start + kStrangersTime), 7U);
+  EXPECT_EQ(strangers.overdue(start + kSilentTime - milliseconds(1)), std::nullopt);
+  EXPECT_EQ(strangers.overdue(start + kSilentTime), 7U);
   EXPECT_TRUE(strangers.remove(7));
   EXPECT_FALSE(strangers.remove(7));
   EXPECT_EQ(strangers.size(), 1U);
-  EXPECT_EQ(strangers.overdue(start + kStrangersTime), std::nullopt);
-  EXPECT_EQ(strangers.overdue(start + kStrangersTime + milliseconds(1)), 3U);
+  EXPECT_EQ(strangers.overdue(start + kSilentTime), std::nullopt);
+  EXPECT_EQ(strangers.next_due(), start + kSilentTime + milliseconds(1));
+  EXPECT_EQ(strangers.overdue(start + kSilentTime + milliseconds(1)), 3U);
   EXPECT_TRUE(strangers.remove(3));
   EXPECT_EQ(strangers.overdue(start + kStrangersTime * 2), std::nullopt);
+}
+
+TEST(Strangers, WhoHasSaidSomethingHasMoreTime) {
+  Strangers strangers(2);
+  const Strangers::Time start;
+  strangers.add(1, start);
+  strangers.add(2, start + milliseconds(1));
+  strangers.note_word(1);
+  EXPECT_EQ(strangers.overdue(start + kStrangersTime - milliseconds(1)), 2U);
+  EXPECT_TRUE(strangers.remove(2));
+  EXPECT_EQ(strangers.overdue(start + kStrangersTime - milliseconds(1)), std::nullopt);
+  EXPECT_EQ(strangers.overdue(start + kStrangersTime), 1U);
+  EXPECT_TRUE(strangers.remove(1));
+  strangers.note_word(1);
+  EXPECT_EQ(strangers.size(), 0U);
+}
+
+TEST(Strangers, AThousandSilentOnesPassInASecond) {
+  for (const std::size_t most : {16U, 32U, 256U}) {
+    Strangers strangers(most);
+    Strangers::Time now;
+    for (std::uint64_t id = 0; id < 1000; ++id) {
+      if (strangers.is_full()) {
+        now = std::max(now, strangers.next_due());
+        EXPECT_TRUE(strangers.remove(strangers.overdue(now).value()));
+      }
+      strangers.add(id, now);
+    }
+    EXPECT_LE(now, Strangers::Time() + std::chrono::seconds(1)) << most;
+  }
 }
 
 TEST(Strangers, ThoseOfTheSameMomentAreKeptApart) {
@@ -34,7 +71,7 @@ TEST(Strangers, ThoseOfTheSameMomentAreKeptApart) {
   strangers.add(1, start);
   strangers.add(2, start);
   EXPECT_TRUE(strangers.remove(1));
-  EXPECT_EQ(strangers.overdue(start + kStrangersTime), 2U);
+  EXPECT_EQ(strangers.overdue(start + kSilentTime), 2U);
 }
 
 }  // namespace

@@ -114,9 +114,13 @@ Fd connect_unix_abstract(const std::string& name, Deadline deadline) {
     if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.data), address.size) == 0) {
       return fd;
     }
-    // EAGAIN: the listener's queue is full.
     const int error_number = errno;
-    if (error_number != ECONNREFUSED && !is_would_block(error_number)) {
+    if (error_number == ECONNREFUSED) {
+      throw Error(ErrorCode::kPeerLost,
+                  fmt::format("nobody listens at abstract socket \"{}\"", name));
+    }
+    // EAGAIN: the listener's queue is full.
+    if (!is_would_block(error_number)) {
       throw system_error("connect to abstract socket \"" + name + "\"", error_number);
     }
     if (deadline.has_passed()) {

@@ -19,7 +19,8 @@ inline constexpr int kMaxAbstractName = 107;
 /// Throws Error(kSystem), e.g. when the name is taken.
 [[nodiscard]] Fd listen_unix_abstract(const std::string& name, int backlog = 1024);
 
-/// Connects, trying again while nobody listens there yet. Throws Error(kTimeout).
+/// Connects, waiting while the listener's queue is full. Throws Error(kPeerLost) when nobody
+/// listens there, kTimeout.
 [[nodiscard]] Fd connect_unix_abstract(const std::string& name, Deadline deadline);
 
 struct PeerCredentials {

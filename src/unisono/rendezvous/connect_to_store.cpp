@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "unisono/base/config.h"
@@ -81,28 +82,41 @@ bool leads_nowhere(const std::string& host) {
   }
 }
 
-// True where the machine says that nobody listens there any more. What of its addresses can't be
-// reached from here, as without IPv6, says nothing.
-bool has_ended(const Assignment& assignment) {
+// True where the machine says that nobody listens there. What of its addresses can't be reached
+// from here, as without IPv6, says nothing.
+bool is_refused(const Assignment& assignment) {
   constexpr std::chrono::seconds kPatience{1};
   bool is_refused = false;
+  const Deadline deadline = Deadline::after(kPatience);
+  for (const net::Address& address : net::resolve(assignment.master_addr, assignment.master_port)) {
+    const int obstacle = net::find_obstacle(address, deadline);
+    if (obstacle == 0) {
+      return false;
+    }
+    is_refused = is_refused || obstacle == ECONNREFUSED;
+  }
+  return is_refused;
+}
+
+// A process that ends closes its connections before it stops to listen, and may do so slowly.
+bool has_ended(const Assignment& assignment) {
+  constexpr std::chrono::milliseconds kPatience{300};
+  constexpr std::chrono::milliseconds kBetweenLooks{20};
   try {
     const Deadline deadline = Deadline::after(kPatience);
-    for (const net::Address& address :
-         net::resolve(assignment.master_addr, assignment.master_port)) {
-      const int obstacle = net::find_obstacle(address, deadline);
-      if (obstacle == 0) {
+    while (!is_refused(assignment)) {
+      if (deadline.has_passed()) {
         return false;
       }
-      is_refused = is_refused || obstacle == ECONNREFUSED;
+      std::this_thread::sleep_for(kBetweenLooks);
     }
+    return true;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kInterrupted) {
       throw;
     }
     return false;
   }
-  return is_refused;
 }
 
 bool is_refusal(ErrorCode code) {

@@ -4,11 +4,11 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <cstddef>
 #include <fstream>
 #include <optional>
-#include <sstream>
 #include <string>
+
+#include "unisono/base/process.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -27,19 +27,8 @@ bool was_started_with(pid_t process, const std::string& variable) {
 
 // 0 where it is not to be found.
 pid_t parent_of(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  std::string text;
-  std::getline(file, text);
-  // "pid (name) state parent ...": the name may hold anything.
-  const std::size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) {
-    return 0;
-  }
-  std::istringstream rest(text.substr(name_end + 1));
-  char state = 0;
-  pid_t parent = 0;
-  rest >> state >> parent;
-  return parent;
+  const std::optional<ProcessStat> stat = read_process_stat(fmt::format("/proc/{}", process));
+  return stat ? stat->parent : 0;
 }
 
 }  // namespace

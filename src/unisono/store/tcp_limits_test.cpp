@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "unisono/store/testing/tcp.h"
 #include "unisono/store/watch.h"
 
+#include "support/file_limit.h"
 #include "support/temporary_folder.h"
 
 namespace unisono::store {
@@ -103,6 +105,37 @@ TEST(TcpLimits, StrangersTakeNoClientsPlace) {
   TcpStore client(client_of(host.address(), "secret"), soon());
   client.set("k", "1");
   EXPECT_EQ(client.get("k", soon()), "1");
+}
+
+// As in a process that may open few files.
+std::unique_ptr<TcpStoreHost> host_of_few(const TcpServerOptions& options) {
+  const test::FileLimit limit(128);
+  return std::make_unique<TcpStoreHost>(options);
+}
+
+TEST(TcpLimits, AThousandStrangersKeepAClientOutForAMoment) {
+  const auto host = host_of_few(quiet("secret"));
+  std::vector<std::unique_ptr<RawClient>> silent(600);  // Files are limited here, too.
+  for (auto& client : silent) {
+    client = std::make_unique<RawClient>(host->address());
+  }
+  // For those, each of whom has two seconds, it would be 37.
+  TcpStore client(client_of(host->address(), "secret"), Deadline::after(seconds(20)));
+  client.set("k", "1");
+  EXPECT_EQ(client.get("k", soon()), "1");
+}
+
+TEST(TcpLimits, WhoHasBegunItsHelloIsNotSentAwayForThoseWhoAreSilent) {
+  const auto host = host_of_few(quiet("secret"));
+  RawClient slow(host->address());
+  net::Hello hello(net::Hello::Side::kClient, "secret", {.job = "", .purpose = kHelloPurpose});
+  slow.send(hello.take_output());
+  std::vector<std::unique_ptr<RawClient>> silent(40);
+  for (auto& client : silent) {
+    client = std::make_unique<RawClient>(host->address());
+  }
+  EXPECT_TRUE(silent.front()->is_dropped());
+  EXPECT_FALSE(slow.has_ended());
 }
 
 // What is beyond the server's limits alone.

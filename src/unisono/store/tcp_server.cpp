@@ -107,13 +107,15 @@ class TcpStoreServer::Impl {
   }
 
   void accept() {
-    if (!has_room_for_a_stranger()) {
+    if (strangers_.is_full() && !make_room()) {
       pause_accepting(fmt::format("{} clients have not introduced themselves", strangers_.size()));
       return;
     }
     net::Accepted accepted = net::accept_connection(listener_.get());
     if (accepted.error_number != 0) {
-      pause_accepting(descriptor_error("accepting one", accepted.error_number).what());
+      if (!make_room()) {
+        pause_accepting(descriptor_error("accepting one", accepted.error_number).what());
+      }
     } else if (!accepted.fd.is_open()) {
       return;
     } else {
@@ -121,17 +123,21 @@ class TcpStoreServer::Impl {
     }
   }
 
-  // Makes it where somebody has had the time that any client needs.
-  bool has_room_for_a_stranger() {
-    if (!strangers_.is_full()) {
-      return true;
+  // Where somebody has had the time that any client needs.
+  bool make_room() {
+    while (const std::optional<ClientId> oldest = strangers_.overdue(Deadline::Clock::now())) {
+      hear(*oldest);  // The loop may not have come to what it said.
+      const bool is_overdue = strangers_.overdue(Deadline::Clock::now()) == oldest;
+      const auto found = connections_.find(*oldest);
+      if (found != connections_.end() && is_overdue) {
+        drop_with_reason(
+            *found->second, *oldest, "it did not introduce itself, and others want to");
+      }
+      if (!connections_.contains(*oldest)) {
+        return true;
+      }
     }
-    const std::optional<ClientId> oldest = strangers_.overdue(Deadline::Clock::now());
-    if (oldest) {
-      drop_with_reason(
-          *connections_.at(*oldest), *oldest, "it did not introduce itself, and others want to");
-    }
-    return oldest.has_value();
+    return false;
   }
 
   // Out of descriptors, say: the listener would be ready all the time and the loop spin.
@@ -140,7 +146,8 @@ class TcpStoreServer::Impl {
     warn(fmt::format(
         "store {}: can't take a connection: {}; trying again", address_.to_string(), reason));
     loop_.remove(listener_.get());
-    accept_timer_ = loop_.add_timer(Deadline::after(kPause), [this] {
+    const Deadline when = earlier(Deadline::after(kPause), Deadline::at(strangers_.next_due()));
+    accept_timer_ = loop_.add_timer(when, [this] {
       accept_timer_ = 0;
       watch_listener();
     });
@@ -178,13 +185,18 @@ class TcpStoreServer::Impl {
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) {
       return;
     }
+    hear(id);
+    tell_others();
+  }
+
+  void hear(ClientId id) {
+    Connection& connection = *connections_.at(id);
     try {
       read(connection, id);
     } catch (const std::exception& error) {
       // Out of memory, say: that ends this connection, not the store.
       drop_with_reason(connection, id, error.what());
     }
-    tell_others();
   }
 
   void tell_others() {
@@ -202,6 +214,7 @@ class TcpStoreServer::Impl {
       return;
     }
     if (!connection.session().is_admitted()) {
+      strangers_.note_word(id);
       turn_away_if_full(connection.session());
     }
     connection.receive(std::span(buffer_).first(result.n_bytes), unsealed_);

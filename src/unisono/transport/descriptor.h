@@ -52,6 +52,11 @@ inline constexpr std::int64_t kUneven = -1;
          kind == OperationKind::kGather || kind == OperationKind::kScatter;
 }
 
+/// Whether no rank's part ends before every rank has called it.
+[[nodiscard]] constexpr bool needs_all(OperationKind kind) {
+  return kind != OperationKind::kNone && !has_root(kind);
+}
+
 /// Whether a buffer lies in blocks for each rank, or the operation is coalesced: then the blocks'
 /// sizes must agree, too.
 [[nodiscard]] constexpr bool has_blocks(OperationKind kind) {

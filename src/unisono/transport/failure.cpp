@@ -15,10 +15,10 @@ bool Failure::set(const Error& error) {
   std::vector<std::function<void()>> wakes;
   {
     const MutexLock lock(mutex_);
-    if (!error_.empty()) {
+    if (error_) {
       return false;
     }
-    error_.push_back(error);
+    error_ = error;
     wakes = std::exchange(wakes_, {});
     is_set_.store(true, std::memory_order_release);
     changed_.notify_all();
@@ -31,22 +31,22 @@ bool Failure::set(const Error& error) {
 
 Error Failure::error() const {
   const MutexLock lock(mutex_);
-  UNISONO_CHECK(!error_.empty(), "a failure is asked for that did not happen");
-  return error_.front();
+  UNISONO_CHECK(error_.has_value(), "a failure is asked for that did not happen");
+  return *error_;
 }
 
 bool Failure::wait_until_set(Deadline deadline) const {
   const MutexLock lock(mutex_);
-  while (error_.empty() && !deadline.has_passed()) {
+  while (!error_ && !deadline.has_passed()) {
     (void)changed_.wait_until(mutex_, deadline.time());
   }
-  return !error_.empty();
+  return error_.has_value();
 }
 
 void Failure::on_set(std::function<void()> wake) {
   {
     const MutexLock lock(mutex_);
-    if (error_.empty()) {
+    if (!error_) {
       wakes_.push_back(std::move(wake));
       return;
     }

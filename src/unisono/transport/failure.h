@@ -3,6 +3,7 @@
 #include <atomic>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "unisono/base/deadline.h"
@@ -16,6 +17,7 @@ namespace unisono::transport {
 class Failure {
  public:
   /// Keeps the first error and wakes the waiting threads. Returns false when there was one before.
+  /// Takes no memory.
   bool set(const Error& error) UNISONO_EXCLUDES(mutex_);
 
   [[nodiscard]] bool is_set() const noexcept {
@@ -44,7 +46,7 @@ class Failure {
   std::atomic<bool> is_set_ = false;
   mutable Mutex mutex_;
   mutable Condition changed_;
-  std::vector<Error> error_ UNISONO_GUARDED_BY(mutex_);
+  std::optional<Error> error_ UNISONO_GUARDED_BY(mutex_);
   std::vector<std::function<void()>> wakes_ UNISONO_GUARDED_BY(mutex_);
 };
 

@@ -16,6 +16,9 @@ namespace {
 // Long against what an operation takes, short for who waits for an explanation.
 constexpr std::chrono::milliseconds kFirstLook{200};
 
+// What another rank knows must not be waited for much longer than this.
+constexpr std::chrono::seconds kBetweenListenings{1};
+
 // Others look for the first time at about the same time: what they say is there soon after.
 constexpr std::chrono::milliseconds kSecondLook{100};
 
@@ -37,6 +40,7 @@ void Patience::begin() {
     begin_ = Deadline::Clock::now();
     (void)limit_.deadline();
     next_look_ = Deadline::at(begin_ + kFirstLook);
+    next_listening_ = next_look_;
     next_stall_ = Deadline::at(begin_ + stall_);
     next_interruption_ = next_interruption_check();
   }
@@ -44,7 +48,8 @@ void Patience::begin() {
 
 Deadline Patience::next_check() {
   begin();
-  return earlier(earlier(limit_.deadline(), next_stall_), earlier(next_look_, next_interruption_));
+  return earlier(earlier(earlier(limit_.deadline(), next_stall_), next_interruption_),
+                 earlier(next_look_, next_listening_));
 }
 
 void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
@@ -67,6 +72,11 @@ void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
   }
   if (late.empty()) {
     return;
+  }
+  if (next_listening_.has_passed()) {
+    next_listening_ = Deadline::after(kBetweenListenings);
+    reporter_.listen();
+    failure_.throw_if_set();
   }
   if (next_look_.has_passed()) {
     next_look_ = Deadline::after(look_);

@@ -28,6 +28,10 @@ class WaitReporter {
   /// One of `late_ranks` has left the group and will not come; nothing if none has. Called often.
   [[nodiscard]] virtual std::optional<Error> departed(std::span<const int> late_ranks) const = 0;
 
+  /// The wait has lasted a while: time to hear whether another rank has given up, and set the
+  /// failure that the wait looks at if so. Called about once a second.
+  virtual void listen() const = 0;
+
   /// The wait has lasted a while: time to look whether `late_ranks` will come at all. Throws Error
   /// if not. Called ever more seldom.
   virtual void look_into(std::span<const int> late_ranks) const = 0;
@@ -66,6 +70,7 @@ class Patience {
   Deadline::Clock::time_point begin_;
   std::chrono::milliseconds look_;
   Deadline next_look_ = Deadline::never();
+  Deadline next_listening_ = Deadline::never();
   std::chrono::milliseconds stall_;
   Deadline next_stall_ = Deadline::never();
   Deadline next_interruption_ = Deadline::never();

@@ -27,6 +27,8 @@ class AllLeft final : public WaitReporter {
     return Error(ErrorCode::kPeerLost, "it left");
   }
 
+  void listen() const override {}
+
   void look_into(std::span<const int>) const override {}
 
   void stalled(std::chrono::milliseconds, std::span<const int>) const override { ++n_reports; }
@@ -76,6 +78,8 @@ TEST(Patience, StallsAreReportedAndTheDeadlineEndsTheWait) {
       return std::nullopt;
     }
 
+    void listen() const override {}
+
     void look_into(std::span<const int> late_ranks) const override {
       EXPECT_EQ(late_ranks.front(), 3);
       ++n_looks;
@@ -114,6 +118,42 @@ TEST(Patience, StallsAreReportedAndTheDeadlineEndsTheWait) {
     EXPECT_GE(waited, due);
     due *= 2;
   }
+}
+
+// What is heard is an error of the group, not of whom the wait is for.
+TEST(Patience, WhatIsHeardWhileItWaitsEndsTheWait) {
+  Failure failure;
+
+  class Told final : public WaitReporter {
+   public:
+    explicit Told(Failure& failure) : failure_(failure) {}
+
+    [[nodiscard]] Error timed_out(std::span<const int>) const override {
+      return {ErrorCode::kTimeout, "time is up"};
+    }
+
+    [[nodiscard]] std::optional<Error> departed(std::span<const int>) const override {
+      return std::nullopt;
+    }
+
+    void listen() const override { failure_.set({ErrorCode::kMismatch, "another knew"}); }
+
+    void look_into(std::span<const int>) const override {}
+
+    void stalled(std::chrono::milliseconds, std::span<const int>) const override {}
+
+   private:
+    Failure& failure_;
+  } const reporter(failure);
+
+  Patience patience(TimeLimit(std::chrono::hours(1)), std::chrono::hours(1), failure, reporter);
+  const Deadline limit = Deadline::after(std::chrono::seconds(30));
+  auto code = ErrorCode::kInternal;
+  while (code == ErrorCode::kInternal && !limit.has_passed()) {
+    std::this_thread::sleep_until(patience.next_check().time());
+    code = code_of(patience, [] { return std::vector<int>{3}; });
+  }
+  EXPECT_EQ(code, ErrorCode::kMismatch);
 }
 
 TEST(Patience, AnInterruptionEndsTheWait) {

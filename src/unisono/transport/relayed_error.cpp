@@ -57,6 +57,16 @@ Error relayed(const std::string& name, const Error& reason) {
   return {reason.code(), fmt::format("{}{}{}", relay.name, kGaveUp, relay.cause)};
 }
 
+Error with_call(const std::string& prefix, const std::string& call, const Error& error) {
+  std::string_view what = error.what();
+  if (what.starts_with(prefix + " ")) {
+    what.remove_prefix(prefix.size() + 1);
+  }
+  return {error.code(),
+          what.starts_with(call + ":") ? fmt::format("{} {}", prefix, what)
+                                       : fmt::format("{} {}: {}", prefix, call, what)};
+}
+
 std::string_view root_cause(std::string_view text) {
   return last_relay(text).value_or(Relay{.name = {}, .cause = text}).cause;
 }

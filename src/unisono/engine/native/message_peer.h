@@ -52,6 +52,9 @@ struct MessagePeer {
   std::deque<OutgoingPacket> outgoing = {};
   std::int64_t n_unsettled_bytes = 0;
   std::uint32_t n_announced = 0;
+  /// Messages, by their calls here and by their first packets.
+  std::uint64_t n_sent = 0;
+  std::uint64_t n_arrived = 0;
   /// Own sends that wait for the peer, and own receives that wait for its data, by number.
   std::map<std::uint32_t, Message*> announced = {};
   std::map<std::uint32_t, Message*> receiving = {};

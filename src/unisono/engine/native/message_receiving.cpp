@@ -58,6 +58,7 @@ Arrival Messages::receive_at_once(Message& message) {
     return Arrival::kInvolved;
   }
   (void)peer.channel->take(message.bytes());
+  ++peer.n_arrived;
   message.source = peer.rank;
   message.has_ended = true;
   settle(peer, message.buffer.n_bytes());
@@ -166,6 +167,8 @@ void Messages::choose_target(MessagePeer& peer, const Packet& packet) {
 
 void Messages::finish_arrival(MessagePeer& peer, const Packet& packet) {
   Message* const taker = std::exchange(peer.taker, nullptr);
+  const bool is_first = packet.kind == PacketKind::kMessage || packet.kind == PacketKind::kAnnounce;
+  peer.n_arrived += is_first ? 1 : 0;
   switch (packet.kind) {
     case PacketKind::kMessage:
       if (taker != nullptr) {

@@ -63,6 +63,7 @@ bool Messages::send_small(MessagePeer& peer,
     return false;
   }
   peer.n_unsettled_bytes += n_bytes + kParkedOverheadBytes;
+  ++peer.n_sent;
   return true;
 }
 
@@ -77,6 +78,7 @@ void Messages::post_send(Message& message) {
     end_part(message);
     return;
   }
+  ++peer.n_sent;
   const std::int64_t n_bytes = message.buffer.n_bytes();
   Packet packet{.dtype = message.buffer.dtype, .tag = message.tag, .count = message.buffer.count};
   if (is_small(peer, n_bytes)) {
@@ -201,7 +203,20 @@ bool Messages::move_copies() {
   return has_moved;
 }
 
+void Messages::check_memory_of(const MessagePeer& peer) const {
+  if (parts_.mailbox.has_withdrawn(parts_.topology.local_rank_of(peer.rank))) {
+    throw Error(
+        ErrorCode::kPeerLost,
+        fmt::format("{} gave up while the message was copied", parts_.ranks.describe(peer.rank)));
+  }
+}
+
+// What is read counts only if it was still there afterwards.
 void Messages::copy_step(const Copy& copy, std::size_t n_bytes) const {
+  const bool is_write = copy.end == PacketKind::kDelivered;
+  if (is_write) {
+    check_memory_of(*copy.peer);
+  }
   if (!copy.is_of_process) {
     std::memcpy(copy.to, copy.from, n_bytes);
   } else if (!copy.peer->process->read(reinterpret_cast<std::uintptr_t>(copy.from),
@@ -210,6 +225,9 @@ void Messages::copy_step(const Copy& copy, std::size_t n_bytes) const {
                 fmt::format("reading the memory of {} failed: {}",
                             parts_.ranks.describe(copy.peer->rank),
                             std::generic_category().message(errno)));
+  }
+  if (!is_write) {
+    check_memory_of(*copy.peer);
   }
 }
 

@@ -96,6 +96,7 @@ std::vector<Message*> Messages::give_up_receives() {
 }
 
 void Messages::abandon() {
+  parts_.mailbox.withdraw();
   for (MessagePeer& peer : peers_) {
     peer.outgoing.clear();
     peer.announced.clear();

@@ -82,10 +82,16 @@ class Messages {
   /// receive takes.
   [[nodiscard]] std::vector<int> find_parked_tags(int rank) const;
 
+  /// How many messages this rank has called to `rank`, and how many have come from it, ever.
+  [[nodiscard]] std::uint64_t n_sent(int rank) const { return peer_of(rank).n_sent; }
+
+  [[nodiscard]] std::uint64_t n_arrived(int rank) const { return peer_of(rank).n_arrived; }
+
   /// Forgets the receives for which no message has begun, and returns them.
   [[nodiscard]] std::vector<Message*> give_up_receives();
 
-  /// Forgets all that is under way.
+  /// Forgets all that is under way. Peers of this node that read or write a message's memory, or
+  /// are to, then fail.
   void abandon();
 
  private:
@@ -114,6 +120,7 @@ class Messages {
   void answer_clear(MessagePeer& peer, const transport::Packet& packet);
   bool move_copies();
   void copy_step(const Copy& copy, std::size_t n_bytes) const;
+  void check_memory_of(const MessagePeer& peer) const;
   void settle(MessagePeer& peer, std::int64_t n_bytes);
 
   // message_receiving.cpp
@@ -139,6 +146,10 @@ class Messages {
                                       std::map<std::uint32_t, Message*>& waiting,
                                       std::uint32_t number);
   [[nodiscard]] Error corrupt(const MessagePeer& peer, std::string_view problem) const;
+
+  [[nodiscard]] const MessagePeer& peer_of(int rank) const {
+    return peers_[static_cast<std::size_t>(rank)];
+  }
 
   void end_part(Message& message);
   void connect(int rank);

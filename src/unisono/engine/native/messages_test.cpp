@@ -84,11 +84,15 @@ class Rank {
     return arrival;
   }
 
+  [[nodiscard]] const Messages& messages() const { return messages_; }
+
   bool progress() {
     const bool has_moved = messages_.progress(false);
     messages_.clear_ended();
     return has_moved;
   }
+
+  void abandon() { messages_.abandon(); }
 
   [[nodiscard]] const shm::Arena& arena() const { return mailbox_.arena(topology_.local_rank()); }
 
@@ -188,6 +192,50 @@ TEST(Messages, OfAnyMemoryArriveByEachWay) {
   }
 }
 
+void expect_that_progress_names(Rank& rank, const std::string& peer) {
+  try {
+    while (rank.progress()) {
+    }
+    ADD_FAILURE() << "nothing was noticed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
+    EXPECT_NE(std::string(error.what()).find(peer), std::string::npos) << error.what();
+  }
+}
+
+// Its caller has the memory back, and has written to it.
+TEST(Messages, OfASenderThatHasGivenUpAreNotTakenAsReceived) {
+  for (const bool is_in_arena : {false, true}) {
+    Pair pair;
+    std::vector<std::byte> sent = bytes_of(3'333'333, 1);
+    std::vector<std::byte> received(sent.size());
+    Buffer in = buffer_of(sent);
+    if (is_in_arena) {
+      in.data = pair.ranks[0]->arena().data() + (32 << 20);
+    }
+    (void)pair.ranks[0]->post(true, 1, 0, in);
+    pair.ranks[0]->abandon();
+    std::fill_n(static_cast<std::byte*>(in.data), sent.size(), std::byte{0});
+    const Message& receive = pair.ranks[1]->post(false, 0, 0, buffer_of(received));
+    expect_that_progress_names(*pair.ranks[1], "rank 0 (pid");
+    EXPECT_FALSE(receive.has_ended);
+  }
+}
+
+TEST(Messages, ToAReceiverThatHasGivenUpAreNotWritten) {
+  Pair pair(0x7FFFFFFF);
+  std::vector<std::byte> sent = bytes_of(3'333'333, 1);
+  const auto n_bytes = static_cast<std::int64_t>(sent.size());
+  std::byte* const place = pair.ranks[1]->arena().data() + (40 << 20);
+  const Message& send = pair.ranks[0]->post(true, 1, 0, buffer_of(sent));
+  (void)pair.ranks[1]->post(false, 0, 0, {.data = place, .count = n_bytes, .dtype = DType::kUInt8});
+  (void)pair.ranks[1]->progress();
+  pair.ranks[1]->abandon();
+  expect_that_progress_names(*pair.ranks[0], "rank 1 (pid");
+  EXPECT_FALSE(send.has_ended);
+  EXPECT_TRUE(std::all_of(place, place + n_bytes, [](std::byte b) { return b == std::byte{0}; }));
+}
+
 // A sender that computes would be late for each segment.
 TEST(Messages, OfASenderThatDoesNotWaitAreReadWithoutItsHelp) {
   Pair pair;
@@ -216,6 +264,32 @@ TEST(Messages, OfWhichNoneIsUnderWayAreReceivedAtOnce) {
   std::vector<std::byte> large = bytes_of(100'000, 2);
   EXPECT_FALSE(sender.send_at_once(1, 3, buffer_of(large)));
   EXPECT_EQ(receiver.receive_at_once(0, 3, buffer_of(large)), Arrival::kNotYet);
+}
+
+// A message is sent with its call, and has come when its receiver knows of it: between the two it
+// is on its way.
+TEST(Messages, AreCountedOnBothSides) {
+  Pair pair;
+  Rank& sender = *pair.ranks[0];
+  Rank& receiver = *pair.ranks[1];
+  std::vector<std::byte> small = bytes_of(100, 1);
+  std::vector<std::byte> large = bytes_of(3'333'333, 2);
+  EXPECT_TRUE(sender.send_at_once(1, 3, buffer_of(small)));
+  EXPECT_EQ(sender.messages().n_sent(1), 1U);
+  EXPECT_EQ(receiver.messages().n_arrived(0), 0U);
+  EXPECT_EQ(receiver.receive_at_once(0, 3, buffer_of(small)), Arrival::kReceived);
+  EXPECT_EQ(receiver.messages().n_arrived(0), 1U);
+  sender.post(true, 1, 4, buffer_of(small));
+  sender.post(true, 1, 5, buffer_of(large));
+  EXPECT_EQ(sender.messages().n_sent(1), 3U);
+  EXPECT_EQ(receiver.messages().n_arrived(0), 1U);
+  // One that is parked, and one that is announced.
+  pair.run();
+  EXPECT_EQ(receiver.messages().n_arrived(0), 3U);
+  receiver.post(false, 0, 5, buffer_of(large));
+  pair.run();
+  EXPECT_EQ(receiver.messages().n_arrived(0), 3U);
+  EXPECT_EQ(receiver.messages().n_sent(0), 0U);
 }
 
 TEST(Messages, ThatOthersAreBeforeAreNotReceivedAtOnce) {

@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory_resource>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,6 +36,7 @@
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/mismatch.h"
 #include "unisono/transport/patience.h"
+#include "unisono/transport/relayed_error.h"
 #include "unisono/transport/shm/board.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/mesh.h"
@@ -69,12 +70,14 @@ class OperationReporter final : public transport::WaitReporter {
                     const RankStatus& ranks,
                     const tcp::Mesh& mesh,
                     Whereabouts& whereabouts,
+                    const std::function<void()>& listen,
                     std::span<const CallRecord> calls)
       : operation_(operation),
         topology_(topology),
         ranks_(ranks),
         mesh_(mesh),
         whereabouts_(whereabouts),
+        listen_(listen),
         calls_(calls) {}
 
   [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override {
@@ -90,8 +93,11 @@ class OperationReporter final : public transport::WaitReporter {
     return Error(ErrorCode::kPeerLost, ranks_.describe_departed(*rank));
   }
 
+  void listen() const override { listen_(); }
+
   // On this node the cards say what each called.
   void look_into(std::span<const int> late_ranks) const override {
+    ranks_.note_late(operation_.sequence, late_ranks);
     if (topology_.n_nodes() == 1) {
       return;
     }
@@ -115,16 +121,12 @@ class OperationReporter final : public transport::WaitReporter {
 
   void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const override {
     ranks_.report_stall(describe_operation(), waited, ranks_.describe_late(late_ranks), late_ranks);
+    ranks_.look_for_cycle(operation_.sequence);
   }
 
   // With the rank, where it does not say that yet, and the operation that it ends.
   [[nodiscard]] Error complete(const Error& error) const {
-    const std::string prefix = ranks_.prefix() + " ";
-    std::string_view what = error.what();
-    if (what.starts_with(prefix)) {
-      what.remove_prefix(prefix.size());
-    }
-    return {error.code(), fmt::format("{}{}: {}", prefix, describe_operation(), what)};
+    return transport::with_call(ranks_.prefix(), describe_operation(), error);
   }
 
  private:
@@ -149,6 +151,7 @@ class OperationReporter final : public transport::WaitReporter {
   const RankStatus& ranks_;
   const tcp::Mesh& mesh_;
   Whereabouts& whereabouts_;
+  const std::function<void()>& listen_;
   std::span<const CallRecord> calls_;
 };
 
@@ -236,8 +239,13 @@ void NativeEngine::carry_out(const Operation& operation,
   if (parts_.topology.n_nodes() > 1) {
     remember(operation);
   }
-  const OperationReporter reporter(
-      called, parts_.topology, parts_.ranks, parts_.mesh, parts_.whereabouts, calls_);
+  const OperationReporter reporter(called,
+                                   parts_.topology,
+                                   parts_.ranks,
+                                   parts_.mesh,
+                                   parts_.whereabouts,
+                                   parts_.listen,
+                                   calls_);
   transport::Patience patience(limit, parts_.stall, parts_.failure, reporter);
   const tcp::OperationTag tag{.sequence = operation.sequence,
                               .descriptor = operation.descriptor,
@@ -296,8 +304,12 @@ void NativeEngine::abort(const Error& reason) noexcept {
     return;
   }
   adopt_delivered();
-  for (tcp::Connection* const connection : parts_.mesh.open_connections()) {
-    connection->abort(reason);
+  try {
+    for (tcp::Connection* const connection : parts_.mesh.open_connections()) {
+      connection->abort(reason);
+    }
+  } catch (const std::exception&) {
+    return;  // Out of memory: the ends of the connections have to say it.
   }
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,6 +46,8 @@ struct NativeParts {
   std::optional<LinkCosts> links;  ///< What they cost, if it need not be measured.
   const RankStatus& ranks;
   Whereabouts& whereabouts;
+  /// Sets `failure` if another rank is known to have given up. For a rank that waits.
+  std::function<void()> listen;
   std::chrono::milliseconds stall;
 };
 

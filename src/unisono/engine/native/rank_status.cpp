@@ -1,18 +1,17 @@
 #include "unisono/engine/native/rank_status.h"
 
 #include <fmt/format.h>
+#include <sys/types.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <span>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +20,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
+#include "unisono/base/process.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
@@ -32,16 +32,11 @@ constexpr std::string_view kStopped = "stopped";
 
 // What the process is doing, as the kernel says; for a process of this machine.
 std::string_view process_state(std::int64_t pid) {
-  const std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::stringstream text;
-  text << file.rdbuf();
-  const std::string stat = text.str();
-  // The command, in parentheses, may itself hold any character.
-  const std::size_t end_of_command = stat.rfind(')');
-  if (end_of_command == std::string::npos || end_of_command + 2 >= stat.size()) {
+  const std::optional<ProcessStat> stat = read_process_stat(fmt::format("/proc/{}", pid));
+  if (!stat || has_ended(static_cast<pid_t>(pid), boot_time())) {
     return "gone";
   }
-  switch (stat[end_of_command + 2]) {
+  switch (stat->state) {
     case 'R':
       return "running";
     case 'S':
@@ -51,9 +46,6 @@ std::string_view process_state(std::int64_t pid) {
     case 'T':
     case 't':
       return kStopped;
-    case 'Z':
-    case 'X':
-      return "gone";
     default:
       return "in an unknown state";
   }
@@ -166,6 +158,18 @@ void RankStatus::report_stall(const std::string& operation,
     } else if (rank != roster_.rank) {
       sources_.ask(rank);
     }
+  }
+}
+
+void RankStatus::note_late(std::uint64_t sequence, std::span<const int> late_ranks) const {
+  if (sources_.note_late != nullptr) {
+    sources_.note_late(sequence, late_ranks);
+  }
+}
+
+void RankStatus::look_for_cycle(std::uint64_t sequence) const {
+  if (sources_.look_for_cycle != nullptr) {
+    sources_.look_for_cycle(sequence);
   }
 }
 

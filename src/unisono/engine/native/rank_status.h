@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -29,6 +30,10 @@ struct RankSources {
   std::function<std::map<int, std::string>(std::span<const int> ranks)> hear;
   /// Whether none of this rank's groups has been asked this of a failure with the same cause.
   std::function<bool(const Error& failure)> is_news;
+  /// Notes for which ranks an operation waits, on the thread that executes it.
+  std::function<void(std::uint64_t sequence, std::span<const int> late_ranks)> note_late;
+  /// Has somebody look whether the operation waits in vain. Does not wait.
+  std::function<void(std::uint64_t sequence)> look_for_cycle;
 };
 
 /// What is known of the other ranks of a group, for messages about them. Thread-safe.
@@ -62,6 +67,12 @@ class RankStatus {
                     std::chrono::milliseconds waited,
                     const std::string& late,
                     std::span<const int> ranks) const;
+
+  /// Notes for which ranks an operation waits, which this thread executes.
+  void note_late(std::uint64_t sequence, std::span<const int> late_ranks) const;
+
+  /// Has somebody look whether this operation and ranks it waits for wait for each other.
+  void look_for_cycle(std::uint64_t sequence) const;
 
   /// Logs why other ranks of the group failed, which this rank has heard of only as it leaves: as a
   /// warning if it is news, else for who debugs.

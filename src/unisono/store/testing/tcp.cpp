@@ -66,4 +66,9 @@ bool RawClient::is_dropped() {
   return false;
 }
 
+bool RawClient::has_ended() const {
+  pollfd socket{.fd = fd_.get(), .events = POLLRDHUP, .revents = 0};
+  return ::poll(&socket, 1, 0) == 1;
+}
+
 }  // namespace unisono::store::testing

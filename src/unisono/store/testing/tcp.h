@@ -45,6 +45,9 @@ class RawClient {
   /// Waits until the server hangs up.
   [[nodiscard]] bool is_dropped();
 
+  /// Whether the server has hung up by now.
+  [[nodiscard]] bool has_ended() const;
+
  private:
   Fd fd_;
 };

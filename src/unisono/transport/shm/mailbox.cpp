@@ -123,6 +123,15 @@ ProcessMemory Mailbox::process_memory(int local_rank) const {
   return {member(local_rank).pid, memory(local_rank).proof, has_single_copy_};
 }
 
+void Mailbox::withdraw() const noexcept {
+  memory(local_rank_).has_withdrawn.store(1, std::memory_order_seq_cst);
+}
+
+// Changes nothing: a load would not have to come after the loads before it.
+bool Mailbox::has_withdrawn(int local_rank) const noexcept {
+  return memory(local_rank).has_withdrawn.fetch_or(0, std::memory_order_acq_rel) != 0;
+}
+
 void Mailbox::ring(int local_rank) const noexcept {
   MailboxMemory& peer = memory(local_rank);
   peer.doorbell.ring();

@@ -28,6 +28,8 @@ struct MailboxMemory {
   /// The owner sleeps in poll(2), or is about to.
   std::atomic<std::uint32_t> is_polling;
   alignas(64) ProcessProof proof;
+  /// 1 once the owner has given up: what it let others read or write is its caller's again.
+  alignas(64) std::atomic<std::uint32_t> has_withdrawn;
 };
 
 /// A rank of this node, as messages reach it.
@@ -61,6 +63,14 @@ class Mailbox {
 
   /// The private memory of a rank of the node.
   [[nodiscard]] ProcessMemory process_memory(int local_rank) const;
+
+  /// This rank's memory is no longer to be read or written by others, who notice that. To be called
+  /// before its callers get their buffers back.
+  void withdraw() const noexcept;
+
+  /// Whether a rank of the node has withdrawn its memory. What was read of it before is as it was
+  /// announced where this is false.
+  [[nodiscard]] bool has_withdrawn(int local_rank) const noexcept;
 
   /// Wakes a rank of the node if it sleeps or is about to. Costs two loads if it does not.
   void ring(int local_rank) const noexcept;

@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +18,7 @@
 #include "unisono/base/descriptor_error.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/process.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
@@ -33,7 +32,8 @@ constexpr const char* kPurpose = "node";
 // A stranger that connects and says nothing must not hold up the ranks behind it for long.
 constexpr std::chrono::seconds kHelloTimeout{5};
 
-constexpr std::chrono::seconds kConnectTimeout{3};
+// To see whether somebody listens, of a rank whose queue is full.
+constexpr std::chrono::milliseconds kProbeTime{1};
 
 // While ranks are waited for: whether they are still there.
 constexpr std::chrono::milliseconds kBetweenLooks{500};
@@ -52,6 +52,8 @@ struct Meeting {
   const std::string& job;
   const std::string& secret;
   Deadline deadline;
+  // All have joined the job before.
+  std::chrono::nanoseconds begin = boot_time();
 
   [[nodiscard]] net::HelloInfo hello() const {
     return {.job = job, .purpose = kPurpose, .rank = rank, .group = 0};
@@ -85,8 +87,8 @@ NodePeer exchange_arenas(const NodeEndpoint& endpoint, Fd socket, const Meeting&
 
 Error gone(const NodeEndpoint& endpoint, const Meeting& meeting) {
   return {ErrorCode::kPeerLost,
-          fmt::format("rank {}: {} is gone: it joined the job, but ended before the ranks of this "
-                      "node met",
+          fmt::format("rank {}: {} is gone: it joined the job, but gave up or ended before the "
+                      "ranks of this node met",
                       meeting.rank,
                       endpoint.name)};
 }
@@ -94,17 +96,27 @@ Error gone(const NodeEndpoint& endpoint, const Meeting& meeting) {
 // Its listener is there before the roster is, so who refuses has ended.
 Fd connect_socket(const NodeEndpoint& endpoint, const Meeting& meeting) {
   try {
-    return net::connect_unix_abstract(endpoint.socket,
-                                      earlier(meeting.deadline, Deadline::after(kConnectTimeout)));
+    return net::connect_unix_abstract(endpoint.socket, meeting.deadline);
   } catch (const Error& error) {
-    throw error.code() == ErrorCode::kTimeout ? gone(endpoint, meeting) : error;
+    throw error.code() == ErrorCode::kPeerLost ? gone(endpoint, meeting) : error;
+  }
+}
+
+net::HelloInfo say_hello(const Fd& socket, const NodeEndpoint& endpoint, const Meeting& meeting) {
+  try {
+    return net::connect_hello(socket.get(), meeting.secret, meeting.hello(), meeting.deadline);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kPeerLost) {
+      throw gone(endpoint, meeting);
+    }
+    throw Error(error.code(),
+                fmt::format("rank {}: {}: {}", meeting.rank, endpoint.name, error.what()));
   }
 }
 
 NodePeer connect_to(const NodeEndpoint& endpoint, const Meeting& meeting) {
   Fd socket = connect_socket(endpoint, meeting);
-  const net::HelloInfo theirs =
-      net::connect_hello(socket.get(), meeting.secret, meeting.hello(), meeting.deadline);
+  const net::HelloInfo theirs = say_hello(socket, endpoint, meeting);
   if (theirs.rank != endpoint.rank || theirs.job != meeting.job) {
     throw Error(ErrorCode::kMismatch,
                 fmt::format("the socket of {} answered as rank {} of job {}",
@@ -134,10 +146,19 @@ Endpoints::iterator accept_rank(int fd, Endpoints& expected, const Meeting& meet
   }
 }
 
+// A rank listens until it has met all, or has given up.
+bool has_given_up(const NodeEndpoint& endpoint) {
+  try {
+    return !net::connect_unix_abstract(endpoint.socket, Deadline::after(kProbeTime)).is_open();
+  } catch (const Error& error) {
+    return error.code() == ErrorCode::kPeerLost;
+  }
+}
+
 void check_those_missing(const Endpoints& expected, const Meeting& meeting) {
   std::string names;
   for (const NodeEndpoint& endpoint : expected) {
-    if (endpoint.pid != 0 && ::kill(endpoint.pid, 0) != 0 && errno == ESRCH) {
+    if ((endpoint.pid != 0 && has_ended(endpoint.pid, meeting.begin)) || has_given_up(endpoint)) {
       throw gone(endpoint, meeting);
     }
     names += (names.empty() ? "" : ", ") + endpoint.name;
@@ -150,8 +171,10 @@ void check_those_missing(const Endpoints& expected, const Meeting& meeting) {
   }
 }
 
-std::vector<NodePeer> accept_all(Endpoints expected, int listener, const Meeting& meeting) {
-  std::vector<NodePeer> peers;
+void accept_all(Endpoints expected,
+                int listener,
+                const Meeting& meeting,
+                std::vector<NodePeer>& met) {
   while (!expected.empty()) {
     (void)net::wait_for(
         listener, POLLIN, earlier(meeting.deadline, Deadline::after(kBetweenLooks)));
@@ -163,45 +186,40 @@ std::vector<NodePeer> accept_all(Endpoints expected, int listener, const Meeting
     if (accepted.fd.is_open()) {
       const auto endpoint = accept_rank(accepted.fd.get(), expected, meeting);
       if (endpoint != expected.end()) {
-        peers.push_back(exchange_arenas(*endpoint, std::move(accepted.fd), meeting));
+        met.push_back(exchange_arenas(*endpoint, std::move(accepted.fd), meeting));
         expected.erase(endpoint);
         continue;
       }
     }
     check_those_missing(expected, meeting);
   }
-  return peers;
 }
 
 }  // namespace
 
-std::vector<NodePeer> meet_node(int rank,
-                                const std::vector<NodeEndpoint>& peers,
-                                const std::shared_ptr<const Arena>& arena,
-                                int listener,
-                                const std::string& job,
-                                const std::string& secret,
-                                Deadline deadline) {
-  const Meeting meeting{
-      .rank = rank, .arena = arena, .job = job, .secret = secret, .deadline = deadline};
+void meet_node(const NodeSelf& self,
+               const std::vector<NodeEndpoint>& peers,
+               Deadline deadline,
+               std::vector<NodePeer>& met) {
+  const Meeting meeting{.rank = self.rank,
+                        .arena = self.arena,
+                        .job = self.job,
+                        .secret = self.secret,
+                        .deadline = deadline};
   // Of each pair the higher rank connects. All ranks connect before they accept, and a connection
   // waits in the listener's backlog: but its hello needs both sides, so connect in rising order
   // while lower ranks, having connected to still lower ones, come to accept.
-  std::vector<NodePeer> met;
   Endpoints expected;
   for (const NodeEndpoint& endpoint : peers) {
-    if (endpoint.rank < rank) {
+    if (endpoint.rank < self.rank) {
       met.push_back(connect_to(endpoint, meeting));
     } else {
       expected.push_back(endpoint);
     }
   }
-  for (NodePeer& peer : accept_all(std::move(expected), listener, meeting)) {
-    met.push_back(std::move(peer));
-  }
+  accept_all(std::move(expected), self.listener, meeting, met);
   std::sort(
       met.begin(), met.end(), [](const NodePeer& a, const NodePeer& b) { return a.rank < b.rank; });
-  return met;
 }
 
 }  // namespace unisono::shm

@@ -28,20 +28,24 @@ struct NodeEndpoint {
   pid_t pid = 0;          ///< 0: not known.
 };
 
-/// Exchanges arenas with the other ranks of the node.
-///
-/// `listener` is the abstract Unix socket that this rank told the others of. Only processes of this
-/// user that prove the job's secret get in; strangers are turned away and do no harm. Returns the
-/// peers in the order of `peers`, who all do the same at this time.
+/// What a rank brings to the meeting of its node.
+struct NodeSelf {
+  int rank;
+  std::shared_ptr<const Arena> arena;
+  int listener;  ///< The abstract Unix socket that it told the others of.
+  std::string job;
+  std::string secret;
+};
+
+/// Exchanges arenas with the other ranks of the node. Only processes of this user that prove the
+/// job's secret get in; strangers are turned away and do no harm. Adds the peers to `met`, by rank;
+/// they all do the same at this time.
 ///
 /// Throws Error(kTimeout) that names the ranks that did not come, kUnauthenticated, kIncompatible,
-/// kPeerLost.
-[[nodiscard]] std::vector<NodePeer> meet_node(int rank,
-                                              const std::vector<NodeEndpoint>& peers,
-                                              const std::shared_ptr<const Arena>& arena,
-                                              int listener,
-                                              const std::string& job,
-                                              const std::string& secret,
-                                              Deadline deadline);
+/// kPeerLost; then some are in `met`.
+void meet_node(const NodeSelf& self,
+               const std::vector<NodeEndpoint>& peers,
+               Deadline deadline,
+               std::vector<NodePeer>& met);
 
 }  // namespace unisono::shm

@@ -1,11 +1,14 @@
 #include "unisono/transport/shm/node.h"
 
+#include <signal.h>
+#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,13 +28,12 @@ std::string error_about(const NodeEndpoint& peer) {
   const std::string name = "unisono-node-test-" + std::to_string(::getpid());
   const Fd listener = net::listen_unix_abstract(name);
   try {
-    (void)meet_node(1,
-                    {peer},
-                    arena,
-                    listener.get(),
-                    "job",
-                    "secret",
-                    Deadline::after(std::chrono::seconds(30)));
+    std::vector<NodePeer> met;
+    meet_node(
+        {.rank = 1, .arena = arena, .listener = listener.get(), .job = "job", .secret = "secret"},
+        {peer},
+        Deadline::after(std::chrono::seconds(30)),
+        met);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
     return error.what();
@@ -52,6 +54,30 @@ TEST(MeetNode, AHigherRankThatHasEndedIsNamed) {
   ASSERT_EQ(::waitpid(ended, nullptr, 0), ended);
   EXPECT_THAT(error_about({.rank = 2, .socket = "", .name = "rank 2 (pid 7 on x)", .pid = ended}),
               ::testing::HasSubstr("rank 2 (pid 7 on x) is gone"));
+}
+
+// Its start has failed, but its process goes on.
+TEST(MeetNode, AHigherRankThatListensNoMoreIsNamed) {
+  EXPECT_THAT(error_about({.rank = 2,
+                           .socket = "unisono-nobody",
+                           .name = "rank 2 (pid 7 on x)",
+                           .pid = ::getpid()}),
+              ::testing::HasSubstr("rank 2 (pid 7 on x) is gone"));
+}
+
+// Nobody has reaped it yet.
+TEST(MeetNode, AHigherRankThatWasKilledIsNamed) {
+  const pid_t killed = ::fork();
+  if (killed == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  ASSERT_EQ(::kill(killed, SIGKILL), 0);
+  siginfo_t end{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(killed), &end, WEXITED | WNOWAIT), 0);
+  EXPECT_THAT(error_about({.rank = 2, .socket = "", .name = "rank 2 (pid 7 on x)", .pid = killed}),
+              ::testing::HasSubstr("rank 2 (pid 7 on x) is gone"));
+  ASSERT_EQ(::waitpid(killed, nullptr, 0), killed);
 }
 
 }  // namespace

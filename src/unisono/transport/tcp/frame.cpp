@@ -30,6 +30,7 @@ std::uint64_t limit_of(FrameKind kind) {
     case FrameKind::kPacket:
       return kMaxPayloadBytes;
     case FrameKind::kAbort:
+    case FrameKind::kWait:
       return kMaxAbortBytes;
     case FrameKind::kStanding:
       return 3 * transport::kMaxNoteBytes;
@@ -98,7 +99,7 @@ std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> bytes) {
   frame.n_bytes = tail.get<std::uint64_t>().value_or(0);
   const std::uint32_t padding = tail.get<std::uint32_t>().value_or(1);
   const bool is_known = kind >= static_cast<std::uint32_t>(FrameKind::kData) &&
-                        kind <= static_cast<std::uint32_t>(FrameKind::kAsk);
+                        kind <= static_cast<std::uint32_t>(FrameKind::kWait);
   if (magic != kMagic || !is_known || padding != 0) {
     return std::nullopt;
   }

@@ -20,7 +20,8 @@ enum class FrameKind : std::uint8_t {
   kBye = 3,       ///< The sender leaves in good order; nothing follows.
   kPacket = 4,    ///< A packet of point-to-point messages; the payload begins with its fields.
   kStanding = 5,  ///< Where the sender is in its group's operations; the payload is its texts.
-  kAsk = 6        ///< The sender waits for this rank, which may say what it does.
+  kAsk = 6,       ///< The sender waits for this rank, which may say what it does.
+  kWait = 7       ///< In what a rank waits; the payload is comm::RankWait.
 };
 
 /// What stands before each payload on a connection between nodes.

@@ -72,7 +72,14 @@ bool MessageMesh::is_unreachable(int rank) {
       return false;
     }
   }
-  return net::is_refused(member(rank).address, Deadline::after(kGlance));
+  try {
+    return net::is_refused(member(rank).address, Deadline::after(kGlance));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kSystem) {
+      throw;
+    }
+    return false;  // There is no descriptor for a look.
+  }
 }
 
 void MessageMesh::open(int rank) {
@@ -90,8 +97,15 @@ void MessageMesh::open(int rank) {
 }
 
 void MessageMesh::begin(int rank, Dial& dial) {
-  auto [socket, error_number] = net::begin_connect(member(rank).address);
-  dial.socket = std::move(socket);
+  try {
+    dial.socket = net::begin_connect(member(rank).address).fd;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kSystem || dial.patience.has_passed()) {
+      throw;
+    }
+    try_again_later(dial);
+    return;
+  }
   dial.is_connected = false;
   dial.next_try = Deadline::never();
   net::set_liveness_timeout(dial.socket.get(), kLivenessTimeout);

@@ -15,6 +15,7 @@
 #include "unisono/base/mutex.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/wakeup.h"
+#include "unisono/transport/tcp/liveness.h"
 #include "unisono/transport/tcp/mesh.h"
 #include "unisono/transport/tcp/packet_stream.h"
 
@@ -41,8 +42,8 @@ class MessageMesh {
   /// The connection to `rank`; null until there is one.
   [[nodiscard]] PacketStream* find(int rank) const;
 
-  /// Whether nobody listens for `rank` any more; false where there is a connection, or may be.
-  /// Waits for a tenth of a second at most.
+  /// Whether nobody listens for `rank` any more; false where there is a connection, or may be,
+  /// and where this process has no descriptor for a look. Waits for a tenth of a second at most.
   [[nodiscard]] bool is_unreachable(int rank) UNISONO_EXCLUDES(mutex_);
 
   /// Opens the connection to `rank`, unless there is one or it is on its way.
@@ -96,6 +97,7 @@ class MessageMesh {
     Deadline next_try = Deadline::never();
     std::chrono::milliseconds pause{};
     int n_refusals = 0;
+    Deadline patience = Deadline::after(kDescriptorPatience);
     // The other side's connection came first. The hello goes on until this one is turned away: one
     // that breaks off looks like a stranger's.
     bool is_needless = false;

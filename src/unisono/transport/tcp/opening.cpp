@@ -198,7 +198,7 @@ class Expectation final : public Opening {
  private:
   void look() {
     if (!look_ && next_look_.has_passed()) {
-      look_.emplace(member_.address);
+      begin_look();
     }
     const std::optional<int> outcome = look_ ? look_->outcome(member_.address) : std::nullopt;
     if (!outcome) {
@@ -215,8 +215,20 @@ class Expectation final : public Opening {
     until_next_ *= 2;
   }
 
+  void begin_look() {
+    try {
+      look_.emplace(member_.address);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kSystem || patience_.has_passed()) {
+        throw;
+      }
+      next_look_ = Deadline::after(kFirstLook);
+    }
+  }
+
   const MeshMember& member_;
   std::function<Fd()> take_delivered_;
+  Deadline patience_ = Deadline::after(kDescriptorPatience);
   Deadline next_look_ = Deadline::after(kFirstLook);
   std::chrono::milliseconds until_next_ = 2 * kFirstLook;
   std::optional<Knock> look_;  // Under way.

@@ -1,0 +1,167 @@
+#include "unisono/comm/cycle_search.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/base/mutex.h"
+#include "unisono/base/thread.h"
+#include "unisono/comm/group_registry.h"
+#include "unisono/comm/links.h"
+#include "unisono/comm/rank_wait.h"
+#include "unisono/comm/wait_cycle.h"
+#include "unisono/comm/wait_inquiry.h"
+#include "unisono/net/address.h"
+#include "unisono/rendezvous/roster.h"
+
+namespace unisono::comm {
+
+CycleSearch::CycleSearch(const rendezvous::Roster& roster,
+                         std::string secret,
+                         GroupRegistry& groups,
+                         Logger logger)
+    : roster_(roster), secret_(std::move(secret)), groups_(groups), logger_(std::move(logger)) {}
+
+CycleSearch::~CycleSearch() {
+  finish();
+}
+
+void CycleSearch::look(const WaitId& wait) noexcept {
+  const MutexLock lock(mutex_);
+  if (is_finished_) {
+    return;
+  }
+  try {
+    if (!thread_.joinable()) {
+      thread_ = start_thread("unisono-cycle",
+                             fmt::format("rank {} can't look who waits for whom", roster_.rank),
+                             [this] { work_off(); });
+    }
+    waits_.push_back(wait);
+    changed_.notify_all();
+  } catch (const std::exception& error) {
+    logger_.debug(error.what());
+  }
+}
+
+void CycleSearch::finish() noexcept {
+  std::thread thread;
+  {
+    const MutexLock lock(mutex_);
+    is_finished_ = true;
+    thread = std::move(thread_);
+  }
+  changed_.notify_all();
+  if (thread.joinable()) {
+    thread.join();
+  }
+}
+
+bool CycleSearch::is_finished() {
+  const MutexLock lock(mutex_);
+  return is_finished_;
+}
+
+void CycleSearch::work_off() {
+  while (true) {
+    WaitId wait;
+    {
+      const MutexLock lock(mutex_);
+      while (waits_.empty() && !is_finished_) {
+        changed_.wait(mutex_);
+      }
+      if (is_finished_) {
+        return;
+      }
+      wait = waits_.front();
+      waits_.pop_front();
+    }
+    try {
+      search(wait);
+    } catch (const std::exception& error) {
+      logger_.debug(fmt::format("can't look who waits for whom: {}", error.what()));
+    }
+  }
+}
+
+void CycleSearch::search(const WaitId& id) {
+  const std::shared_ptr<Links> links = groups_.find(id.group);
+  const std::optional<RankWait> start = links == nullptr ? std::nullopt : links->find_wait(id);
+  std::vector<RankWait> cycle;
+  if (start) {
+    cycle = find_cycle(*start, [this](int rank, const RankWait& waiter) {
+      return is_finished() ? std::nullopt : ask(rank, waiter);
+    });
+  }
+  if (cycle.empty()) {
+    seen_.erase(id);
+    return;
+  }
+  std::vector<RankWait>& before = seen_[id];
+  if (are_same(before, cycle)) {
+    end(cycle);
+  } else {
+    logger_.debug(fmt::format("ranks may wait for each other: {}", describe_cycle(cycle)));
+    before = std::move(cycle);
+  }
+}
+
+std::optional<RankWait> CycleSearch::ask(int rank, const RankWait& waiter) {
+  if (rank < 0 || rank >= roster_.world_size()) {
+    return std::nullopt;
+  }
+  if (rank == roster_.rank) {
+    const std::shared_ptr<Links> links = groups_.find(waiter.id.group);
+    return links == nullptr ? std::nullopt : links->find_stuck_wait(waiter);
+  }
+  std::optional<RankWait> answer =
+      ask_for_wait(respondent(rank, kWaitPurpose, waiter.id.group), waiter);
+  if (answer) {
+    answer->rank = rank;
+  }
+  return answer;
+}
+
+// A rank that has heard the error may end at once. So first each rank learns what it is to say,
+// whatever it sees of the others; then the waits end, this rank's own last.
+void CycleSearch::end(std::span<const RankWait> cycle) {
+  const Error verdict(ErrorCode::kMismatch,
+                      fmt::format("ranks wait for each other: {}; call the operations of all "
+                                  "groups in the same order on all ranks",
+                                  describe_cycle(cycle)));
+  for (const RankWait& wait : cycle) {
+    tell(wait, kVerdictPurpose, verdict);
+  }
+  for (std::size_t left = cycle.size(); left > 0; --left) {
+    tell(cycle[left - 1], kVerdictEndPurpose, verdict);
+  }
+}
+
+void CycleSearch::tell(const RankWait& wait, const char* purpose, const Error& verdict) {
+  if (wait.rank != roster_.rank) {
+    tell_verdict(respondent(wait.rank, purpose, wait.id.group), verdict);
+  } else if (const std::shared_ptr<Links> links = groups_.find(wait.id.group)) {
+    links->hear_verdict(purpose, verdict);
+  }
+}
+
+Respondent CycleSearch::respondent(int rank, const char* purpose, std::uint32_t group) const {
+  const rendezvous::Member& member = roster_.members[static_cast<std::size_t>(rank)];
+  const std::optional<net::Address> address = net::Address::parse(member.address, member.port);
+  UNISONO_CHECK(address.has_value(), "a rank in the roster has no address");
+  return {.member = {.job_rank = rank, .address = *address, .name = rendezvous::describe(member)},
+          .secret = secret_,
+          .mine = {.job = roster_.job, .purpose = purpose, .rank = roster_.rank, .group = group}};
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,213 @@
+#include "unisono/comm/job_start.h"
+
+#include <fmt/format.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/base/log.h"
+#include "unisono/comm/failure_log.h"
+#include "unisono/comm/side_store.h"
+#include "unisono/net/address.h"
+#include "unisono/net/io.h"
+#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/connect_to_store.h"
+#include "unisono/rendezvous/exchange_roster.h"
+#include "unisono/rendezvous/meet.h"
+#include "unisono/rendezvous/node_id.h"
+#include "unisono/rendezvous/roster.h"
+#include "unisono/transport/relayed_error.h"
+#include "unisono/transport/shm/arena.h"
+#include "unisono/transport/shm/asymmetric_fence.h"
+#include "unisono/transport/shm/node.h"
+#include "unisono/transport/tcp/frame.h"
+
+namespace unisono::comm {
+namespace {
+
+// For ranks that look for the reason in the store of this one.
+constexpr std::chrono::seconds kTimeToRead{1};
+
+Logger rank_logger(const JobOptions& options) {
+  return Logger(fmt::format("rank {}", options.assignment.rank), options.config.log_level);
+}
+
+// Where a process has had a group before, rank 0 may still have been about to end that one's store.
+bool was_an_earlier_store(const JobOptions& options, const Error& error) {
+  return error.code() == ErrorCode::kPeerLost && options.generation > 0 &&
+         options.assignment.rank != 0 && !options.assignment.uses_agent_store &&
+         !options.deadline.has_passed();
+}
+
+// Nothing where the program brings a store.
+std::string place_of(const rendezvous::Assignment& assignment) {
+  return assignment.master_addr.empty() ? "" : rendezvous::describe_place(assignment);
+}
+
+std::vector<shm::NodeEndpoint> node_endpoints(const rendezvous::Roster& roster) {
+  std::vector<shm::NodeEndpoint> endpoints;
+  for (const rendezvous::Member& member : roster.members) {
+    if (member.rank != roster.rank && member.node == roster.self().node) {
+      endpoints.push_back({.rank = member.rank,
+                           .socket = member.endpoint,
+                           .name = rendezvous::describe(member),
+                           .pid = static_cast<pid_t>(member.pid)});
+    }
+  }
+  return endpoints;
+}
+
+// Who is gone may have given up because of another, or because rank 0 has ended and the store with
+// it.
+Error explain(const Error& error,
+              const rendezvous::Roster& roster,
+              const rendezvous::Meeting& meeting) {
+  if (error.code() != ErrorCode::kPeerLost) {
+    return error;
+  }
+  SideStore store([&] { return meeting.connect_again(kSideStoreTimeout); });
+  const FailureLog log(store, store_prefix(roster.job, 0), roster.rank);
+  const std::optional<Reason> reason = log.find_first();
+  if (!reason || reason->rank >= roster.world_size()) {
+    return with_lost_host(error, roster, meeting, store);
+  }
+  const rendezvous::Member& first = roster.members[static_cast<std::size_t>(reason->rank)];
+  const Error known = transport::relayed(rendezvous::describe(first), reason->error);
+  return {known.code(), fmt::format("rank {}: {}", roster.rank, known.what())};
+}
+
+// As the members of its groups say it.
+Error with_prefix(const Error& error, const rendezvous::Roster& roster) {
+  return {error.code(),
+          fmt::format("[rank {}/{}] {}", roster.rank, roster.world_size(), error.what())};
+}
+
+void tell(const std::vector<shm::NodePeer>& peers, const Error& error) {
+  const std::vector<std::byte> frame = tcp::encode_abort(0, error);
+  for (const shm::NodePeer& peer : peers) {
+    (void)net::write_some(peer.socket.get(), frame);
+  }
+}
+
+}  // namespace
+
+rendezvous::Member describe_self(const JobOptions& options,
+                                 const std::string& endpoint,
+                                 const net::Address& data_address) {
+  return {.rank = options.assignment.rank,
+          .world_size = options.assignment.world_size,
+          .host = rendezvous::host_name(),
+          .pid = ::getpid(),
+          .node = rendezvous::node_id(options.config),
+          .address = data_address.ip(),
+          .port = data_address.port(),
+          .endpoint = endpoint};
+}
+
+rendezvous::Meeting meet(const JobOptions& options) {
+  // Before the store's thread and the watcher's start, which make it slow.
+  shm::join_asymmetric_fences_early();
+  if (options.store.store != nullptr) {
+    return rendezvous::meet_in(options.store, options.config, options.assignment);
+  }
+  while (true) {
+    try {
+      return rendezvous::meet(
+          options.config, options.assignment, options.deadline, {.generation = options.generation});
+    } catch (const Error& error) {
+      if (!was_an_earlier_store(options, error)) {
+        throw;
+      }
+    }
+  }
+}
+
+rendezvous::Roster exchange_roster(const JobOptions& options,
+                                   rendezvous::Meeting& meeting,
+                                   const rendezvous::Member& self) {
+  while (true) {
+    try {
+      return rendezvous::exchange_roster(*meeting.store,
+                                         self,
+                                         options.deadline,
+                                         {.generation = options.generation,
+                                          .place = place_of(meeting.assignment),
+                                          .from_variables = meeting.assignment.from_variables,
+                                          .stall = options.config.stall,
+                                          .logger = rank_logger(options)});
+    } catch (const Error& error) {
+      rendezvous::leave_after_failure(meeting);
+      if (!was_an_earlier_store(options, error)) {
+        const bool is_given = options.store.store != nullptr;
+        if (error.code() == ErrorCode::kPeerLost && !is_given && meeting.host == nullptr) {
+          throw rendezvous::lost_store(meeting.assignment, error);
+        }
+        throw;
+      }
+    }
+    meeting = meet(options);
+  }
+}
+
+std::vector<shm::NodePeer> meet_node(const rendezvous::Roster& roster,
+                                     rendezvous::Meeting& meeting,
+                                     const std::shared_ptr<const shm::Arena>& arena,
+                                     Fd& listener,
+                                     Deadline deadline) {
+  std::vector<shm::NodePeer> met;
+  try {
+    shm::meet_node({.rank = roster.rank,
+                    .arena = arena,
+                    .listener = listener.get(),
+                    .job = roster.job,
+                    .secret = meeting.secret},
+                   node_endpoints(roster),
+                   deadline,
+                   met);
+    return met;
+  } catch (const Error& error) {
+    const Error reason = explain(error, roster, meeting);
+    publish_failed_start(roster, meeting, reason);
+    tell(met, with_prefix(reason, roster));
+    listener.reset();  // Others see at once that this rank does not come.
+    leave_failed_start(meeting);
+    throw Error(reason);
+  }
+}
+
+void publish_failed_start(const rendezvous::Roster& roster,
+                          const rendezvous::Meeting& meeting,
+                          const Error& error) noexcept {
+  try {
+    SideStore store([&] { return meeting.connect_again(kSideStoreTimeout); });
+    FailureLog log(store, store_prefix(roster.job, 0), roster.rank);
+    (void)log.publish(with_prefix(error, roster), false);
+  } catch (const std::exception&) {
+    return;  // Out of memory, say: the others see that it is gone.
+  }
+}
+
+void leave_failed_start(rendezvous::Meeting& meeting) {
+  meeting.store.reset();
+  if (meeting.host != nullptr) {
+    meeting.host->wait_until_left(Deadline::after(kTimeToRead));
+  }
+}
+
+std::string store_prefix(const std::string& job, std::uint32_t group) {
+  return fmt::format("unisono/{}/group{}", job, group);
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "unisono/base/config.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/base/log.h"
+#include "unisono/engine/backends.h"
+#include "unisono/net/address.h"
+#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/exchange_roster.h"
+#include "unisono/rendezvous/meet.h"
+#include "unisono/rendezvous/roster.h"
+#include "unisono/transport/shm/arena.h"
+#include "unisono/transport/shm/node.h"
+
+namespace unisono::comm {
+
+/// How a rank starts its job.
+struct JobOptions {
+  Config config;
+  rendezvous::Assignment assignment;
+  std::chrono::milliseconds timeout;  ///< Of operations that are given none.
+  Deadline deadline;                  ///< For the rendezvous.
+  std::uint64_t generation = 0;
+  engine::Backend backend = {};
+  rendezvous::GivenStore store = {};  ///< If there is one, ranks meet in it.
+};
+
+/// Meets the others at the store: the first step.
+[[nodiscard]] rendezvous::Meeting meet(const JobOptions& options);
+
+[[nodiscard]] rendezvous::Member describe_self(const JobOptions& options,
+                                               const std::string& endpoint,
+                                               const net::Address& data_address);
+
+/// Makes what a rank needs before it joins: where it can't have it, the others hear why.
+template <class Make>
+auto prepare(const JobOptions& options, rendezvous::Meeting& meeting, const Make& make)
+    -> decltype(make()) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInterrupted) {
+      rendezvous::fail_roster(*meeting.store,
+                              describe_self(options, "", net::Address::loopback(0)),
+                              fmt::format("failed: {}", error.what()),
+                              {.generation = options.generation});
+      rendezvous::leave_after_failure(meeting);
+    }
+    throw;
+  }
+}
+
+/// Joins: throws as rendezvous::exchange_roster() does.
+[[nodiscard]] rendezvous::Roster exchange_roster(const JobOptions& options,
+                                                 rendezvous::Meeting& meeting,
+                                                 const rendezvous::Member& self);
+
+/// Meets the ranks of this node, which have joined. Throws as shm::meet_node() does, for the
+/// first reason that a rank had, tells the others, and closes the listener.
+[[nodiscard]] std::vector<shm::NodePeer> meet_node(const rendezvous::Roster& roster,
+                                                   rendezvous::Meeting& meeting,
+                                                   const std::shared_ptr<const shm::Arena>& arena,
+                                                   Fd& listener,
+                                                   Deadline deadline);
+
+/// Writes down why this rank has no group though it has joined, for those that have not met it:
+/// they find nobody where they look for it, and then look into the store.
+void publish_failed_start(const rendezvous::Roster& roster,
+                          const rendezvous::Meeting& meeting,
+                          const Error& error) noexcept;
+
+/// Leaves the meeting after that: where this rank serves the store, they have a second to read it.
+void leave_failed_start(rendezvous::Meeting& meeting);
+
+/// What the keys of a group's ranks in the job's store begin with.
+[[nodiscard]] std::string store_prefix(const std::string& job, std::uint32_t group);
+
+}  // namespace unisono::comm

@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
+#include "unisono/base/thread.h"
+#include "unisono/comm/job.h"
+#include "unisono/comm/links.h"
+#include "unisono/comm/rank_wait.h"
+#include "unisono/comm/wait_inquiry.h"
+#include "unisono/rendezvous/roster.h"
+#include "unisono/transport/describe.h"
+
+namespace unisono::comm {
+
+void Links::note_late(std::uint64_t sequence, std::span<const int> late_ranks) {
+  std::vector<int> job_ranks;
+  for (const int rank : late_ranks) {
+    job_ranks.push_back(setup_.roster.members[static_cast<std::size_t>(rank)].rank);
+  }
+  const MutexLock lock(late_mutex_);
+  late_ = {.sequence = sequence, .ranks = std::move(job_ranks), .thread = this_thread_number()};
+}
+
+std::optional<Links::OperationWait> Links::find_operation_wait() const {
+  const std::optional<transport::Standing> standing = board_.own_standing();
+  if (!standing || standing->has_finished || failure_.is_set()) {
+    return std::nullopt;
+  }
+  const MutexLock lock(late_mutex_);
+  if (late_.sequence != standing->sequence || late_.sequence == 0) {
+    return std::nullopt;
+  }
+  return OperationWait{
+      .wait = {.id = {.group = setup_.number, .sequence = standing->sequence},
+               .rank = setup_.roster.self().rank,
+               .late = late_.ranks,
+               .text = fmt::format(
+                   "{} of {}",
+                   transport::describe(standing->descriptor, standing->sequence, {}, job_ranks()),
+                   describe_group(setup_, job_.numbers()))},
+      .thread = late_.thread};
+}
+
+std::optional<RankWait> Links::wait_of(const std::optional<WaitingReceive>& receive) const {
+  if (!receive || failure_.is_set()) {
+    return std::nullopt;
+  }
+  return RankWait{
+      .id = receive->id,
+      .rank = setup_.roster.self().rank,
+      .late = {setup_.roster.members[static_cast<std::size_t>(receive->peer)].rank},
+      .n_arrived = receive->n_arrived,
+      .text = fmt::format("{} of {}", receive->text, describe_group(setup_, job_.numbers()))};
+}
+
+std::optional<RankWait> Links::find_wait(const WaitId& id) const {
+  if (id.is_message) {
+    return wait_of(messenger_->find_receive(id));
+  }
+  // Operations have their turn one after the other.
+  const std::optional<OperationWait> operation = find_operation_wait();
+  return operation && operation->wait.id.sequence <= id.sequence ? std::optional(operation->wait)
+                                                                 : std::nullopt;
+}
+
+std::optional<RankWait> Links::find_wait_of(std::uint64_t thread) const {
+  const std::optional<OperationWait> operation = find_operation_wait();
+  return operation && operation->thread == thread ? std::optional(operation->wait)
+                                                  : wait_of(messenger_->find_receive_of(thread));
+}
+
+std::optional<RankWait> Links::find_stuck_wait(const RankWait& waiter) const {
+  const int peer = rank_of(waiter.rank);
+  if (peer < 0 || failure_.is_set()) {
+    return std::nullopt;
+  }
+  if (waiter.id.is_message) {
+    if (messenger_->n_sent(peer) != waiter.n_arrived) {
+      return std::nullopt;  // Something is on its way.
+    }
+  } else if (n_calls_.load(std::memory_order_relaxed) >= waiter.id.sequence) {
+    return find_wait(waiter.id);
+  }
+  // It is yet to be called.
+  const std::optional<std::uint64_t> caller =
+      callers_.has_none() ? job_.callers().thread() : callers_.thread();
+  return caller ? job_.find_wait_of(*caller) : std::nullopt;
+}
+
+void Links::hear_verdict(std::string_view purpose, const Error& verdict) {
+  const Error complete{verdict.code(), fmt::format("{} {}", ranks_.prefix(), verdict.what())};
+  if (purpose == kVerdictPurpose) {
+    const MutexLock lock(late_mutex_);
+    verdict_ = complete;
+  } else {
+    failure_.set(complete);
+  }
+}
+
+std::optional<Error> Links::find_verdict() const {
+  const MutexLock lock(late_mutex_);
+  return verdict_;
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,71 @@
+#include "unisono/comm/rank_wait.h"
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "unisono/transport/tcp/frame.h"
+
+namespace unisono::comm {
+namespace {
+
+RankWait wait_of(std::vector<int> late, std::string text) {
+  return {.id = {.group = 3, .is_message = true, .sequence = 1ULL << 40U},
+          .rank = 5,
+          .late = std::move(late),
+          .n_arrived = 12,
+          .text = std::move(text)};
+}
+
+std::vector<std::byte> payload_of(const RankWait& wait) {
+  const std::vector<std::byte> frame = encode_wait(wait);
+  return {frame.begin() + static_cast<std::ptrdiff_t>(tcp::kFrameBytes), frame.end()};
+}
+
+TEST(RankWait, ArrivesAsItWasSent) {
+  const RankWait sent = wait_of({1, 4}, "recv of group 3");
+  const std::vector<std::byte> bytes = encode_wait(sent);
+  const auto frame = tcp::decode(std::span(bytes).first<tcp::kFrameBytes>());
+  ASSERT_TRUE(frame);
+  EXPECT_EQ(frame->kind, tcp::FrameKind::kWait);
+  EXPECT_EQ(frame->n_bytes, bytes.size() - tcp::kFrameBytes);
+  const std::optional<RankWait> read = decode_wait(payload_of(sent));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->id, sent.id);
+  EXPECT_EQ(read->rank, sent.rank);
+  EXPECT_EQ(read->late, sent.late);
+  EXPECT_EQ(read->n_arrived, sent.n_arrived);
+  EXPECT_EQ(read->text, sent.text);
+}
+
+TEST(RankWait, OfManyLateRanksAndALongTextTheFirstPartArrives) {
+  const std::vector<int> late(10'000, 7);
+  const std::vector<std::byte> bytes = encode_wait(wait_of(late, std::string(10'000, 'x')));
+  ASSERT_TRUE(tcp::decode(std::span(bytes).first<tcp::kFrameBytes>()));
+  const auto read = decode_wait(std::span(bytes).subspan(tcp::kFrameBytes));
+  ASSERT_TRUE(read);
+  EXPECT_FALSE(read->late.empty());
+  EXPECT_FALSE(read->text.empty());
+}
+
+TEST(RankWait, IsNotReadFromFewerBytesThanItHas) {
+  const std::vector<std::byte> payload = payload_of(wait_of({}, "x"));
+  ASSERT_TRUE(decode_wait(payload));
+  for (std::size_t n = 0; n < payload.size(); ++n) {
+    EXPECT_FALSE(decode_wait(std::span(payload).first(n))) << n;
+  }
+}
+
+TEST(RankWait, IsNotReadFromBytesThatAreNoWait) {
+  std::vector<std::byte> payload = payload_of(wait_of({1}, "x"));
+  payload.push_back(std::byte{0});
+  EXPECT_FALSE(decode_wait(payload));
+  EXPECT_FALSE(decode_wait(std::vector<std::byte>(200, std::byte{0xFF})));
+}
+
+}  // namespace
+}  // namespace unisono::comm

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/comm/rank_wait.h"
+
+namespace unisono::comm {
+
+/// Asks a rank of the job in which wait of its own it is stuck, so that it can't do its part for
+/// `waiter`; nothing where it may still do it, or does not answer.
+using AskRank = std::function<std::optional<RankWait>(int rank, const RankWait& waiter)>;
+
+/// Waits that form a circle: each one's rank is waited for by the wait before it, the first one's
+/// by the last. Begins with `start`; empty where `start` is in no circle. Ranks that wait for each
+/// other in one operation, which all of them have called, are none. Asks each rank once for each
+/// wait that it is late for, 64 times in all at most.
+[[nodiscard]] std::vector<RankWait> find_cycle(const RankWait& start, const AskRank& ask);
+
+/// Whether two circles are of the same waits.
+[[nodiscard]] bool are_same(std::span<const RankWait> some, std::span<const RankWait> others);
+
+/// "rank 0 waits in all_reduce #1 of group 1 for rank 1, which waits in all_reduce #1 of group 2
+/// for rank 0": from the lowest rank on, so that all its ranks say the same.
+[[nodiscard]] std::string describe_cycle(std::span<const RankWait> cycle);
+
+}  // namespace unisono::comm

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Jobs of which a random rank calls something wrong: another operation, type, size, root or order
+than the others, none where they call one, messages that do not fit, wrong arguments.
+
+A wrong argument is an error of that call alone. All else that disagrees is an error of all ranks of
+the group, in time, with both calls and ranks; other groups go on. No memory is wrong after what
+ended well, and nobody has ever written beside a buffer.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+
+import attack
+from attack import BOUND_S, Outcome
+from mistakes import Consequence, Mistake, make_mistake
+from played_job import Event, PlayedJob, PlayedRank, names
+from scenario import Line, Scenario
+
+INVALID = "InvalidArgument"
+REASON_OF_ABORT = "as the script has it"
+BOTH_CALLS = re.compile(
+    r"called .*, .* called |gives \d+ elements to .*, which takes \d+|sent .* rec"
+)
+
+
+class WrongCall:
+    """A job, and the mistake of one of its ranks."""
+
+    def __init__(self, program: str, chance: random.Random) -> None:
+        self.scenario = Scenario(chance, victim=False)
+        self.mistake: Mistake = make_mistake(self.scenario)
+        self.outcome = Outcome(self.mistake.kind)
+        texts = [self.scenario.text(rank) for rank in range(self.scenario.world_size)]
+        self.job = PlayedJob(program, texts, self.scenario.nodes)
+        self.wrong = self.job.ranks[self.mistake.rank]
+
+    def run(self) -> Outcome:
+        while not self.job.pump(self.is_over, 0.2):
+            latest = self.job.latest_event()
+            if latest and time.monotonic() - latest > BOUND_S:
+                break
+        for rank in self.job.ranks:
+            self.check_rank(rank)
+        self.outcome.findings += self.job.close()
+        self.outcome.details = f"{self.mistake}\n{attack.describe(self.scenario, self.job)}"
+        return self.outcome
+
+    def is_over(self) -> bool:
+        return all(rank.has_ended for rank in self.job.ranks)
+
+    def find(self, rank: PlayedRank, what: str) -> None:
+        wrong = f"rank {self.mistake.rank}, group {self.mistake.group}: {self.mistake.kind}"
+        self.outcome.findings.append(f"rank {rank.rank} {what} [{self.scenario.layout()}; {wrong}]")
+
+    def check_rank(self, rank: PlayedRank) -> None:
+        errors = attack.first_errors(self.scenario, rank)
+        for line, event in errors:
+            self.check_error(rank, line, event)
+        for problem in rank.problems():
+            self.find(rank, problem)
+        if rank.has_ended and not errors and self.must_fail(rank):
+            self.find(rank, "noticed nothing")
+
+    def must_fail(self, rank: PlayedRank) -> bool:
+        if self.mistake.consequence is Consequence.REFUSED:
+            return rank is self.wrong
+        is_member = rank.rank in self.scenario.groups[self.mistake.group]
+        return is_member and self.mistake.consequence is not Consequence.ANY
+
+    def check_error(self, rank: PlayedRank, line: Line, event: Event) -> None:
+        consequence = self.mistake.consequence
+        if consequence is not Consequence.REFUSED:
+            began = max(rank.start_of(event.step), self.wrong.start_of(self.mistake.step))
+            self.outcome.latencies.append(max(0.0, event.at - began))
+        code = event.text.split(" ", 1)[0]
+        says = f"step {event.step} {line.verb}: {event.text}"
+        if consequence is Consequence.REFUSED:
+            if (rank.rank, event.step, code) != (self.mistake.rank, self.mistake.step, INVALID):
+                self.find(rank, f"failed: {says}")
+        elif consequence is Consequence.ANY:
+            return
+        elif line.group != self.mistake.group:
+            # A rank that waits because of the mistake may be waited for there, in a circle.
+            if "ranks wait for each other" not in event.text:
+                self.find(rank, f"failed in another group: {says}")
+        elif consequence is Consequence.NO_GROUP:
+            if event.step != self.mistake.step or code != "Mismatch":
+                self.find(rank, f"failed: {says}")
+        elif code == INVALID:
+            self.find(rank, f"takes it for a wrong argument: {says}")
+        elif consequence is Consequence.MISMATCH:
+            if not BOTH_CALLS.search(event.text) or not self.is_named_to(rank, event.text):
+                self.find(rank, f"does not say who called what: {says}")
+        elif consequence is Consequence.LEFT and not self.is_named_to(rank, event.text):
+            self.find(rank, f"does not name the rank that is wrong: {says}")
+
+    def is_named_to(self, rank: PlayedRank, text: str) -> bool:
+        return rank is self.wrong or names(text, self.wrong) or REASON_OF_ABORT in text
+
+
+if __name__ == "__main__":
+    attack.run(__doc__.split("\n\n")[0], lambda program, chance: WrongCall(program, chance).run())

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace unisono::attacks {
+
+/// One line of a rank's script: "7 all_reduce group=0 dtype=f32 count=12 async=1".
+class Line {
+ public:
+  explicit Line(const std::string& text);
+
+  /// By which ranks' lines are told to be the same call; values in memory depend on it.
+  [[nodiscard]] int step() const { return step_; }
+
+  [[nodiscard]] const std::string& verb() const { return verb_; }
+
+  [[nodiscard]] bool has(const std::string& key) const { return values_.contains(key); }
+
+  /// "" where it is not there.
+  [[nodiscard]] std::string text(const std::string& key) const;
+
+  [[nodiscard]] std::int64_t number(const std::string& key, std::int64_t otherwise = 0) const;
+
+  /// "counts=3,4": empty where it is not there.
+  [[nodiscard]] std::vector<std::int64_t> numbers(const std::string& key) const;
+
+  /// The call's own time limit.
+  [[nodiscard]] std::optional<std::chrono::milliseconds> timeout() const;
+
+ private:
+  int step_ = 0;
+  std::string verb_;
+  std::map<std::string, std::string> values_;
+};
+
+}  // namespace unisono::attacks

@@ -1,0 +1,357 @@
+// Of an error whose cause only some ranks see, all that wait hear in its own words: also those that
+// have no connection with any of these, and though the processes of all live on.
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <latch>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/engine/backends.h"
+#include "unisono/engine/engine.h"
+#include "unisono/net/address.h"
+#include "unisono/net/hello.h"
+#include "unisono/net/io.h"
+#include "unisono/net/socket.h"
+#include "unisono/rendezvous/roster.h"
+#include "unisono/store/hash_store.h"
+#include "unisono/transport/tcp/frame.h"
+
+#include "support/ranks.h"
+
+namespace unisono {
+namespace {
+
+using test::errors_of_ranks;
+using test::World;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::size_t kRanks = 4;
+
+// Of the blocks, which are large: each rank exchanges parts of them with several others.
+constexpr std::int64_t kBlock = 1 << 16;
+
+const std::vector<std::vector<std::string>> kLayouts{{"a", "b", "a", "a"}, {"a", "a", "b", "b"}};
+
+struct Operation {
+  std::string name;
+  std::function<void(ProcessGroup& group, DType dtype)> call;
+
+  friend void PrintTo(const Operation& which, std::ostream* out) { *out << which.name; }
+};
+
+// Memory for as many blocks of any type.
+class Blocks {
+ public:
+  Blocks(std::int64_t n, DType dtype)
+      : memory_(static_cast<std::size_t>(n * kBlock)), count_(n * kBlock), dtype_(dtype) {}
+
+  [[nodiscard]] Buffer buffer() {
+    return {.data = memory_.data(), .count = count_, .dtype = dtype_};
+  }
+
+ private:
+  std::vector<double> memory_;
+  std::int64_t count_;
+  DType dtype_;
+};
+
+constexpr auto kAll = static_cast<std::int64_t>(kRanks);
+
+const std::vector<Operation> kOperations{
+    {"all_reduce",
+     [](ProcessGroup& group, DType dtype) {
+       Blocks data(kAll, dtype);
+       group.all_reduce(data.buffer());
+     }},
+    {"all_gather",
+     [](ProcessGroup& group, DType dtype) {
+       Blocks in(1, dtype);
+       Blocks out(kAll, dtype);
+       group.all_gather(in.buffer(), out.buffer());
+     }},
+    {"reduce_scatter",
+     [](ProcessGroup& group, DType dtype) {
+       Blocks in(kAll, dtype);
+       Blocks out(1, dtype);
+       group.reduce_scatter(in.buffer(), out.buffer());
+     }},
+    {"all_to_all",
+     [](ProcessGroup& group, DType dtype) {
+       Blocks in(kAll, dtype);
+       Blocks out(kAll, dtype);
+       group.all_to_all(in.buffer(), out.buffer());
+     }},
+    {"reduce",
+     [](ProcessGroup& group, DType dtype) {
+       Blocks data(kAll, dtype);
+       group.reduce(data.buffer(), data.buffer());
+     }},
+    {"broadcast",
+     [](ProcessGroup& group, DType dtype) {
+       Blocks data(kAll, dtype);
+       group.broadcast(data.buffer());
+     }},
+};
+
+// Runs it, and keeps the rank until all have failed.
+class UntilAllHaveFailed {
+ public:
+  explicit UntilAllHaveFailed(std::size_t n_ranks = kRanks)
+      : have_failed_(static_cast<std::ptrdiff_t>(n_ranks)) {}
+
+  void operator()(const std::function<void()>& call) {
+    std::exception_ptr error;
+    try {
+      call();
+    } catch (const std::exception&) {
+      error = std::current_exception();
+    }
+    have_failed_.arrive_and_wait();
+    if (error) {
+      std::rethrow_exception(error);
+    }
+  }
+
+ private:
+  std::latch have_failed_;
+};
+
+::testing::Matcher<std::string> names_both_calls(const std::string& operation) {
+  return AllOf(HasSubstr("ranks called different operations"),
+               HasSubstr("called " + operation),
+               HasSubstr("(f32["),
+               HasSubstr("(f64["),
+               Not(HasSubstr("timed out")));
+}
+
+class EveryoneHears : public ::testing::TestWithParam<Operation> {};
+
+// A rank that needs none of those that differ may succeed, and hears in its next call.
+TEST_P(EveryoneHears, OfAMismatch) {
+  const Operation& operation = GetParam();
+  for (const std::vector<std::string>& nodes : kLayouts) {
+    for (const int odd : {2, 3}) {
+      UntilAllHaveFailed until_all_have_failed;
+      const auto errors = errors_of_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
+        until_all_have_failed([&] {
+          operation.call(group, group.rank() == odd ? DType::kFloat64 : DType::kFloat32);
+          group.barrier();
+        });
+      });
+      EXPECT_THAT(errors, Each(names_both_calls(operation.name)))
+          << "rank " << odd << " on nodes " << nodes[0] << nodes[1] << nodes[2] << nodes[3];
+    }
+  }
+}
+
+TEST_P(EveryoneHears, OfAMismatchInTheFirstCallOfANewGroup) {
+  const Operation& operation = GetParam();
+  for (const std::vector<std::string>& nodes : kLayouts) {
+    UntilAllHaveFailed until_all_have_failed;
+    const auto errors = errors_of_ranks({.nodes = nodes}, [&](ProcessGroup& world) {
+      const auto group = world.new_group(std::vector{0, 1, 2, 3});
+      until_all_have_failed([&] {
+        operation.call(*group, group->rank() == 3 ? DType::kFloat64 : DType::kFloat32);
+        group->barrier();
+      });
+    });
+    EXPECT_THAT(errors, Each(names_both_calls(operation.name)))
+        << "on nodes " << nodes[0] << nodes[1] << nodes[2] << nodes[3];
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operations,
+                         EveryoneHears,
+                         ::testing::ValuesIn(kOperations),
+                         ::testing::PrintToStringParamName());
+
+// Rank 3 sees what rank 2 called instead; rank 0 and 1 wait for messages, of one rank or of any.
+TEST(EveryoneWhoWaits, ForAMessageHearsOfAMismatchToo) {
+  UntilAllHaveFailed until_all_have_failed;
+  const auto errors = errors_of_ranks({.nodes = {"a", "b", "c", "c"}}, [&](ProcessGroup& group) {
+    until_all_have_failed([&] {
+      std::vector<float> data(4);
+      const Buffer buffer = as_buffer(std::span(data));
+      switch (group.rank()) {
+        case 0:
+          group.recv(buffer, 3);
+          break;
+        case 1:
+          group.recv(buffer, kAnySource);
+          break;
+        case 2:
+          group.barrier();
+          break;
+        default:
+          group.all_reduce(buffer);
+      }
+    });
+  });
+  EXPECT_THAT(errors,
+              Each(AllOf(HasSubstr("ranks called different operations"),
+                         HasSubstr("called barrier #1"),
+                         HasSubstr("called all_reduce #1"))));
+}
+
+TEST(EveryoneWhoWaits, SaysTheCauseAgainInEachLaterCall) {
+  UntilAllHaveFailed until_all_have_failed;
+  const auto errors = errors_of_ranks({.nodes = kLayouts[0]}, [&](ProcessGroup& group) {
+    until_all_have_failed([&] {
+      EXPECT_THROW(
+          kOperations[0].call(group, group.rank() == 3 ? DType::kFloat64 : DType::kFloat32), Error);
+    });
+    group.barrier();
+  });
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("closed since"), names_both_calls("all_reduce"))));
+}
+
+// The store is what ranks tell each other such things by.
+TEST(EveryoneWhoWaits, HearsOfAMismatchWithoutAStore) {
+  const auto store = std::make_shared<store::HashStore>();
+  UntilAllHaveFailed until_all_have_failed;
+  std::vector<std::string> errors(kRanks);
+  std::vector<std::thread> ranks;
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const auto group = create_process_group(
+          {.store = store,
+           .connect_again = [](std::chrono::milliseconds) -> std::shared_ptr<store::Store> {
+             throw Error(ErrorCode::kPeerLost, "the store is gone");
+           },
+           .rank = static_cast<int>(rank),
+           .world_size = static_cast<int>(kRanks),
+           .timeout = std::chrono::seconds(60),
+           .environment = test::fake_environment(
+               {{"UNISONO_NODE_ID", kLayouts[0][rank]}, {"UNISONO_ARENA_BYTES", "1G"}})});
+      try {
+        until_all_have_failed(
+            [&] { kOperations[0].call(*group, rank == 2 ? DType::kFloat64 : DType::kFloat32); });
+      } catch (const Error& error) {
+        errors[rank] = error.what();
+      }
+      group->destroy();
+    });
+  }
+  for (std::thread& thread : ranks) {
+    thread.join();
+  }
+  EXPECT_THAT(errors, Each(names_both_calls("all_reduce")));
+}
+
+// Rank 1 waits in the store for rank 0, which does not come: the group that they are of has failed.
+TEST(EveryoneWhoWaits, InTheStoreForANewGroupHearsOfAMismatchToo) {
+  store::HashStore store;
+  UntilAllHaveFailed until_all_have_failed;
+  const auto errors = errors_of_ranks({.nodes = kLayouts[0]}, [&](ProcessGroup& group) {
+    until_all_have_failed([&] {
+      if (group.rank() == 1) {
+        (void)group.new_group(std::vector{0, 1}, store);
+      } else {
+        kOperations[0].call(group, group.rank() == 2 ? DType::kFloat64 : DType::kFloat32);
+      }
+    });
+  });
+  EXPECT_THAT(errors, Each(names_both_calls("all_reduce")));
+}
+
+// Rank 2 can't make the group that all others wait in.
+TEST(EveryoneWhoWaits, HearsOfARankThatCouldNotMakeTheGroup) {
+  engine::register_backend(
+      "lame",
+      "fails on one rank, but for the group of all",
+      [](const rendezvous::Roster& roster, std::unique_ptr<engine::Engine> native) {
+        if (roster.world_size() < static_cast<int>(kRanks) && roster.self().rank == 2) {
+          throw Error(ErrorCode::kSystem, "no device is left");
+        }
+        return native;
+      });
+  for (const std::vector<std::string>& nodes : kLayouts) {
+    UntilAllHaveFailed until_all_have_failed;
+    const World world{.nodes = nodes, .backend = "lame"};
+    const auto errors = errors_of_ranks(world, [&](ProcessGroup& group) {
+      until_all_have_failed([&] {
+        const auto inner = group.new_group(std::vector{0, 1, 2});
+        if (inner == nullptr) {
+          throw Error(ErrorCode::kClosed, "not one of them: no device is left for it");
+        }
+        inner->barrier();
+      });
+    });
+    EXPECT_THAT(errors, Each(AllOf(HasSubstr("no device is left"), Not(HasSubstr("timed out")))));
+  }
+}
+
+// Its arena has room for the board of the first group alone.
+TEST(EveryoneWhoWaits, HearsOfARankThatHasNoRoomForTheGroup) {
+  const World world{.nodes = kLayouts[0],
+                    .own_environment = {{2, {{"UNISONO_ARENA_BYTES", "20M"}}}}};
+  const auto errors = errors_of_ranks(world, [](ProcessGroup& group) {
+    try {
+      (void)group.new_group(std::vector{0, 1, 2});
+    } catch (const Error&) {
+      group.barrier();  // Which is as good as before.
+      throw;
+    }
+  });
+  EXPECT_THAT(errors, Each(AnyOf(HasSubstr("rank 2 has no room"), HasSubstr("no room left"))));
+}
+
+// What a rank's watcher answers to who asks, as one does before it reports a stall.
+std::string answer_of(const rendezvous::Roster& roster, int rank) {
+  const rendezvous::Member& member = roster.members[static_cast<std::size_t>(rank)];
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  const Fd socket =
+      net::connect_tcp(net::Address::parse(member.address, member.port).value(), deadline);
+  (void)net::connect_hello(
+      socket.get(),
+      "the test's secret",
+      {.job = roster.job, .purpose = "inquiry", .rank = roster.rank, .group = 0},
+      deadline);
+  tcp::FrameBytes header{};
+  net::read_exact(socket.get(), header, deadline, "a rank");
+  const tcp::Frame frame = tcp::decode(header).value();
+  std::vector<std::byte> text(frame.n_bytes);
+  net::read_exact(socket.get(), text, deadline, "a rank");
+  return frame.kind == tcp::FrameKind::kAbort ? tcp::decode_abort(frame, text).what() : "no reason";
+}
+
+TEST(WhoGaveUp, SaysWhyToWhoAsksWhatItDoes) {
+  std::latch has_failed(2);
+  std::latch is_answered(1);
+  test::run_ranks({.nodes = {"a", "b"}}, [&](ProcessGroup& group) {
+    std::vector<float> data(4);
+    EXPECT_THROW(group.all_reduce(as_buffer(std::span(data).first(group.rank() == 0 ? 4 : 3))),
+                 Error);
+    has_failed.arrive_and_wait();
+    if (group.rank() == 1) {
+      EXPECT_THAT(answer_of(group.roster(), 0), HasSubstr("ranks called different operations"));
+      is_answered.count_down();
+    }
+    is_answered.wait();
+  });
+}
+
+}  // namespace
+}  // namespace unisono

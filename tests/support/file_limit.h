@@ -1,0 +1,30 @@
+#pragma once
+
+#include <sys/resource.h>
+
+#include <algorithm>
+
+namespace unisono::test {
+
+/// As long as it lives, this process and those that it starts have a limit of open files.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t n_files) {
+    (void)::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = std::min(n_files, before_.rlim_max);
+    (void)::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+
+  ~FileLimit() { (void)::setrlimit(RLIMIT_NOFILE, &before_); }
+
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+  FileLimit(FileLimit&&) = delete;
+  FileLimit& operator=(FileLimit&&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+}  // namespace unisono::test
