@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "unisono/data/distributed_sampler.h"
+#include "unisono/data/samplers/distributed_sampler.h"
 
 int main(int argc, char** argv) {
   const std::span<char*> words(argv, static_cast<std::size_t>(argc));

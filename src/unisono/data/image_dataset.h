@@ -7,15 +7,16 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/data/dataset.h"
-#include "unisono/data/normalize.h"
+#include "unisono/data/transforms/normalize.h"
 
 namespace unisono {
 
-/// Grey images of one size in memory, a byte a pixel, each with a label.
+/// Images of one size in memory, a byte a pixel and channel, each with a label.
 struct LabeledImages {
+  std::int64_t channels = 1;
   std::int64_t height = 0;
   std::int64_t width = 0;
-  std::vector<std::byte> pixels;  ///< Image after image, row by row.
+  std::vector<std::byte> pixels;  ///< Image after image, in each channel after channel, row by row.
   std::vector<std::byte> labels;  ///< A byte per image.
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(labels.size()); }
@@ -27,11 +28,14 @@ struct LabeledImages {
   [[nodiscard]] std::int64_t label(std::int64_t index) const;
 };
 
-/// Images as a network takes them: float32 of shape {1, height, width}, normalized.
+/// Images as a network takes them: float32 of shape {channels, height, width}, normalized.
 class ImageDataset final : public Dataset {
  public:
-  /// Throws Error(kInvalidArgument) when there are not height * width pixels per label.
+  /// Throws Error(kInvalidArgument) when there are not channels * height * width pixels per label.
   ImageDataset(LabeledImages images, const Normalize& normalize);
+
+  /// With a Normalize for each channel, or it throws Error(kInvalidArgument), too.
+  ImageDataset(LabeledImages images, std::vector<Normalize> normalize);
 
   [[nodiscard]] std::int64_t size() const override { return images_.size(); }
 
@@ -41,11 +45,16 @@ class ImageDataset final : public Dataset {
 
   [[nodiscard]] std::int64_t load(std::int64_t index, std::span<std::byte> into) const override;
 
+  /// Normalizes the pixels of one image, which may be a changed one, into a sample's memory.
+  void normalize(std::span<const std::byte> image, std::span<std::byte> into) const;
+
   [[nodiscard]] const LabeledImages& images() const { return images_; }
 
  private:
+  void check() const;
+
   LabeledImages images_;
-  Normalize normalize_;
+  std::vector<Normalize> normalize_;  // by channel
 };
 
 }  // namespace unisono

@@ -9,14 +9,16 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/data/normalize.h"
 #include "unisono/data/testing/idx_writer.h"
+#include "unisono/data/transforms/normalize.h"
 
 namespace unisono {
 namespace {
 
+using data::testing::CaughtError;
 using data::testing::error_of;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 LabeledImages two_images() {
   return {.height = 1,
@@ -36,6 +38,17 @@ TEST(ImageDataset, LoadsNormalizedFloatsAndTheLabel) {
   EXPECT_THAT(sample, ElementsAre(0.2F, 0.4F));
   EXPECT_EQ(dataset.load(0, std::as_writable_bytes(std::span(sample))), 3);
   EXPECT_THAT(sample, ElementsAre(0.0F, 1.0F));
+}
+
+TEST(ImageDataset, NeedsANormalizeForEachChannel) {
+  const CaughtError error =
+      error_of([] { (void)ImageDataset(two_images(), {Normalize(0, 1), Normalize(0, 1)}); });
+  EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.message, HasSubstr("a Normalize for 2 channels, but the images have 1"));
+  LabeledImages images = two_images();
+  images.channels = 0;
+  EXPECT_THAT(error_of([&] { (void)ImageDataset(images, Normalize(0, 1)); }).message,
+              HasSubstr("images of 0 channels"));
 }
 
 TEST(ImageDataset, RejectsPixelsThatAreNoImagesOfThatSize) {

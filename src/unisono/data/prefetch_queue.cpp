@@ -11,6 +11,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/mutex.h"
+#include "unisono/data/pass.h"
 
 namespace unisono::data {
 
@@ -25,8 +26,8 @@ void PrefetchQueue::start(std::shared_ptr<Pass> pass) {
     pass_->abandoned.store(true, std::memory_order_relaxed);
   }
   pass_ = std::move(pass);
-  next_job_ = 0;
-  next_result_ = 0;
+  next_job_ = pass_->first_batch;
+  next_result_ = pass_->first_batch;
   slots_.swap(old_slots);
   job_.notify_all();
 }
@@ -89,7 +90,7 @@ void PrefetchQueue::close() {
 
 bool PrefetchQueue::has_job() const {
   return pass_ != nullptr && !pass_->abandoned.load(std::memory_order_relaxed) &&
-         next_job_ < std::min(pass_->n_batches, next_result_ + window_);
+         next_job_ < std::min(pass_->plan.n_batches(), next_result_ + window_);
 }
 
 std::optional<LoadResult>& PrefetchQueue::slot(std::int64_t batch) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,19 +10,9 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
-#include "unisono/data/batch.h"
+#include "unisono/data/pass.h"
 
 namespace unisono::data {
-
-/// One pass over a data set: which samples make which batch.
-struct Pass {
-  std::vector<std::int64_t> indices;
-  std::int64_t batch_size = 1;
-  std::int64_t n_batches = 0;
-  /// Nobody wants the rest. Set by the consumer, read by workers between samples; relaxed, since
-  /// nothing is handed over by it.
-  std::atomic<bool> abandoned = false;
-};
 
 /// Why a batch could not be loaded. Kept as a value until the consumer asks for the batch.
 struct LoadFailure {
@@ -31,7 +20,8 @@ struct LoadFailure {
   std::string message;
 };
 
-using LoadResult = std::variant<Batch, LoadFailure>;
+/// A batch of whatever type the loader makes, or why there is none.
+using LoadResult = std::variant<std::shared_ptr<void>, LoadFailure>;
 
 /// One batch to load; shares the pass with the queue, which may go on to another one meanwhile.
 struct LoadJob {

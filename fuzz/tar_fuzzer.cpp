@@ -1,0 +1,57 @@
+// Tar archives, plain and gzip, and the samples in them.
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "unisono/base/error.h"
+#include "unisono/data/readers/shard_reader.h"
+#include "unisono/data/readers/tar_reader.h"
+
+#include "expect.h"
+#include "input.h"
+#include "memory_file.h"
+
+namespace unisono::fuzz {
+namespace {
+
+// How many files there are, whether or not their content is read; nothing in a damaged archive.
+std::optional<int> count_files(const std::string& path, bool reads_content) {
+  try {
+    TarReader reader(path);
+    int n_files = 0;
+    while (const std::optional<TarEntry> entry = reader.next()) {
+      expect(!reads_content || reader.content().size() == entry->n_bytes, "files are whole");
+      ++n_files;
+    }
+    return n_files;
+  } catch (const Error& error) {
+    expect(error.code() == ErrorCode::kCorruptData, error.what());
+    return std::nullopt;
+  }
+}
+
+void read_samples(const std::string& path) {
+  try {
+    ShardReader reader({path});
+    while (const std::optional<ShardSample> sample = reader.next()) {
+      expect(!sample->key.empty() && !sample->parts.empty(), "a sample has a key and parts");
+    }
+  } catch (const Error& error) {
+    expect(error.code() == ErrorCode::kCorruptData, error.what());
+  }
+}
+
+}  // namespace
+}  // namespace unisono::fuzz
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const unisono::fuzz::MemoryFile file({reinterpret_cast<const char*>(data), size});
+  const std::string path = file.path();
+  unisono::fuzz::expect(
+      unisono::fuzz::count_files(path, true) == unisono::fuzz::count_files(path, false),
+      "content that is not read makes no difference");
+  unisono::fuzz::read_samples(path);
+  return 0;
+}

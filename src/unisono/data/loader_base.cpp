@@ -1,0 +1,272 @@
+#include "unisono/data/loader_base.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/data/pass.h"
+#include "unisono/data/prefetch_queue.h"
+
+namespace unisono {
+namespace {
+
+constexpr int kMaxWorkers = 1024;
+constexpr int kMaxPrefetchFactor = 1024;
+
+[[noreturn]] void throw_bad(const std::string& problem) {
+  throw Error(ErrorCode::kInvalidArgument, "DataLoader: " + problem);
+}
+
+DataLoaderOptions checked(const DataLoaderOptions& options) {
+  if (options.batch_size < 1) {
+    throw_bad(fmt::format("batch_size is {}; it must be at least 1", options.batch_size));
+  }
+  if (options.num_workers < 0 || options.num_workers > kMaxWorkers) {
+    throw_bad(
+        fmt::format("num_workers is {}; 0 to {} are possible", options.num_workers, kMaxWorkers));
+  }
+  if (options.prefetch_factor < 1 || options.prefetch_factor > kMaxPrefetchFactor) {
+    throw_bad(fmt::format("prefetch_factor is {}; 1 to {} are possible",
+                          options.prefetch_factor,
+                          kMaxPrefetchFactor));
+  }
+  if (options.timeout <= std::chrono::nanoseconds::zero()) {
+    throw_bad("timeout must be above zero");
+  }
+  return options;
+}
+
+// The exception that is being handled, as a value.
+data::LoadFailure current_failure(const std::string& where) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return {.code = error.code(), .message = fmt::format("{}: {}", where, error.what())};
+  } catch (const std::exception& error) {
+    return {.code = ErrorCode::kCorruptData, .message = fmt::format("{}: {}", where, error.what())};
+  } catch (...) {
+    return {.code = ErrorCode::kCorruptData,
+            .message = fmt::format("{}: an exception of unknown type", where)};
+  }
+}
+
+}  // namespace
+
+std::optional<std::int64_t> data::BatchInHand::begin_sample(std::size_t place) {
+  if (is_dropped_->load(std::memory_order_relaxed)) {
+    return std::nullopt;
+  }
+  current_ = indices_[place];
+  return current_;
+}
+
+class LoaderBase::Impl {
+ public:
+  Impl(std::int64_t dataset_size, data::MakeBatch make, const DataLoaderOptions& options)
+      : dataset_size_(dataset_size),
+        make_(std::move(make)),
+        options_(checked(options)),
+        queue_(std::max(1, options.num_workers * options.prefetch_factor)) {
+    workers_.reserve(static_cast<std::size_t>(options_.num_workers));
+    try {
+      for (int worker = 0; worker < options_.num_workers; ++worker) {
+        workers_.emplace_back([this, worker] { run_worker(worker); });
+      }
+    } catch (const std::system_error& error) {
+      const std::size_t n_started = workers_.size();
+      stop();
+      throw system_error(fmt::format("DataLoader: can't start worker thread {} of {}",
+                                     n_started + 1,
+                                     options_.num_workers),
+                         error.code().value());
+    }
+  }
+
+  ~Impl() { stop(); }
+
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  Impl(Impl&&) = delete;
+  Impl& operator=(Impl&&) = delete;
+
+  [[nodiscard]] const DataLoaderOptions& options() const { return options_; }
+
+  void start(data::BatchPlan plan, const std::optional<LoaderState>& from) {
+    for (const std::int64_t index : plan.indices) {
+      if (index < 0 || index >= dataset_size_) {
+        throw_bad(
+            fmt::format("index {} is outside a data set of {} samples", index, dataset_size_));
+      }
+    }
+    const LoaderState start = from.value_or(LoaderState{.n_taken = 0, .order = hash_of(plan)});
+    check_fits(start, plan);
+    state_ = start;
+    pass_ = std::make_shared<data::Pass>(std::move(plan), start.n_taken);
+    failure_.reset();
+    queue_.start(pass_);
+  }
+
+  [[nodiscard]] std::int64_t n_batches() const {
+    return pass_ == nullptr ? 0 : pass_->plan.n_batches();
+  }
+
+  [[nodiscard]] LoaderState state() const {
+    if (pass_ == nullptr) {
+      throw_bad("state() was called before start(indices)");
+    }
+    return state_;
+  }
+
+  std::shared_ptr<void> take() {
+    if (pass_ == nullptr) {
+      throw_bad("next() was called before start(indices)");
+    }
+    if (failure_) {
+      throw Error(failure_->code, failure_->message);
+    }
+    if (state_.n_taken == pass_->plan.n_batches()) {
+      return nullptr;
+    }
+    data::LoadResult result =
+        workers_.empty() ? load({.pass = pass_, .batch = state_.n_taken}) : wait_for_worker();
+    if (auto* failure = std::get_if<data::LoadFailure>(&result)) {
+      pass_->abandoned.store(true, std::memory_order_relaxed);
+      failure_ = std::move(*failure);
+      throw Error(failure_->code, failure_->message);
+    }
+    ++state_.n_taken;
+    return std::get<std::shared_ptr<void>>(std::move(result));
+  }
+
+ private:
+  static void check_fits(const LoaderState& start, const data::BatchPlan& plan) {
+    if (start.order != hash_of(plan) || start.n_taken < 0 || start.n_taken > plan.n_batches()) {
+      throw_bad(
+          fmt::format("the state, {} batches into a pass, is of other batches than the {} of this "
+                      "pass; go on with the same data set, sampler, seed, epoch, batch size and "
+                      "number of ranks",
+                      start.n_taken,
+                      plan.n_batches()));
+    }
+  }
+
+  void run_worker(int worker) {
+    ::pthread_setname_np(::pthread_self(), fmt::format("uni-load-{}", worker).c_str());
+    try {
+      if (options_.worker_init_fn) {
+        options_.worker_init_fn(worker);
+      }
+    } catch (...) {
+      queue_.fail(current_failure(fmt::format("DataLoader: worker_init_fn of worker {}", worker)));
+      return;
+    }
+    while (const std::optional<data::LoadJob> job = queue_.take_job()) {
+      queue_.deliver(*job, load(*job));
+    }
+  }
+
+  // Never throws: it also runs in workers, who have nobody to throw to.
+  data::LoadResult load(const data::LoadJob& job) {
+    data::BatchInHand hand(job.pass->plan.batch(job.batch), job.pass->abandoned);
+    try {
+      std::shared_ptr<void> batch = make_(hand);
+      if (batch == nullptr) {
+        return data::LoadFailure{.code = ErrorCode::kClosed, .message = "the pass was dropped"};
+      }
+      return batch;
+    } catch (...) {
+      return current_failure(
+          hand.current()
+              ? fmt::format("DataLoader: sample {} (batch {})", *hand.current(), job.batch)
+              : fmt::format("DataLoader: batch {}", job.batch));
+    }
+  }
+
+  data::LoadResult wait_for_worker() {
+    std::optional<data::LoadResult> result = queue_.take_result(Deadline::after(options_.timeout));
+    if (!result) {
+      return data::LoadFailure{
+          .code = ErrorCode::kTimeout,
+          .message = fmt::format("DataLoader: batch {} of {} was not loaded within {} s; its first "
+                                 "sample is {}",
+                                 state_.n_taken,
+                                 pass_->plan.n_batches(),
+                                 std::chrono::duration<double>(options_.timeout).count(),
+                                 pass_->plan.batch(state_.n_taken).front())};
+    }
+    return std::move(*result);
+  }
+
+  void stop() {
+    queue_.close();
+    workers_.clear();
+  }
+
+  const std::int64_t dataset_size_;
+  const data::MakeBatch make_;
+  const DataLoaderOptions options_;
+  data::PrefetchQueue queue_;
+  std::shared_ptr<data::Pass> pass_;
+  LoaderState state_;
+  std::optional<data::LoadFailure> failure_;
+  std::vector<std::jthread> workers_;
+};
+
+LoaderBase::LoaderBase(std::int64_t dataset_size,
+                       data::MakeBatch make,
+                       const DataLoaderOptions& options)
+    : impl_(std::make_unique<Impl>(dataset_size, std::move(make), options)) {}
+
+LoaderBase::~LoaderBase() = default;
+
+void LoaderBase::start(std::vector<std::int64_t> indices, const std::optional<LoaderState>& from) {
+  const DataLoaderOptions& options = impl_->options();
+  impl_->start(data::plan_batches(std::move(indices), options.batch_size, options.drop_last), from);
+}
+
+void LoaderBase::start_batches(const std::vector<std::vector<std::int64_t>>& batches,
+                               const std::optional<LoaderState>& from) {
+  const DataLoaderOptions& options = impl_->options();
+  if (options.batch_size != 1 || options.drop_last) {
+    throw_bad(
+        fmt::format("batch_size {} and drop_last {} were asked for, but the batches are made "
+                    "already; leave both options out",
+                    options.batch_size,
+                    options.drop_last));
+  }
+  if (std::ranges::any_of(batches, &std::vector<std::int64_t>::empty)) {
+    throw_bad("a batch has no samples");
+  }
+  impl_->start(data::plan_batches(batches), from);
+}
+
+std::int64_t LoaderBase::n_batches() const {
+  return impl_->n_batches();
+}
+
+LoaderState LoaderBase::state() const {
+  return impl_->state();
+}
+
+std::shared_ptr<void> LoaderBase::take() {
+  return impl_->take();
+}
+
+}  // namespace unisono

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+
+namespace unisono {
+
+/// Random numbers that are the same on every machine: SplitMix64.
+///
+/// A value of 8 bytes, cheap to make: one for each sample, from its numbers, so that what it gives
+/// does not depend on which thread loads the sample, or when.
+///
+/// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+class Random {
+ public:
+  explicit constexpr Random(std::uint64_t seed) : state_(seed) {}
+
+  /// The numbers of sample `index` in epoch `epoch` of a job with `seed`.
+  [[nodiscard]] static constexpr Random of_sample(std::int64_t seed,
+                                                  std::int64_t epoch,
+                                                  std::int64_t index) {
+    const std::uint64_t of_job = Random(static_cast<std::uint64_t>(seed)).next();
+    const std::uint64_t of_epoch = Random(of_job + static_cast<std::uint64_t>(epoch)).next();
+    return Random(Random(of_epoch + static_cast<std::uint64_t>(index)).next());
+  }
+
+  /// 64 random bits.
+  constexpr std::uint64_t next() {
+    state_ += 0x9E3779B97F4A7C15;
+    std::uint64_t bits = state_;
+    bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9;
+    bits = (bits ^ bits >> 27) * 0x94D049BB133111EB;
+    return bits ^ bits >> 31;
+  }
+
+  /// A number from 0 to limit - 1, each as likely as any other. `limit` is above 0.
+  constexpr std::uint64_t below(std::uint64_t limit) {
+    // The lowest 2^64 % limit values would make the first remainders likelier.
+    const std::uint64_t n_uneven = (0 - limit) % limit;
+    std::uint64_t bits = next();
+    while (bits < n_uneven) {
+      bits = next();
+    }
+    return bits % limit;
+  }
+
+  /// A number from 0 up to, but not, 1: a multiple of 2^-53.
+  constexpr double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace unisono

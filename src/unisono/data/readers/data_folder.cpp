@@ -1,0 +1,44 @@
+#include "unisono/data/readers/data_folder.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+
+#include "unisono/base/error.h"
+
+namespace unisono::data {
+
+namespace fs = std::filesystem;
+
+void check_data_folder(const std::string& folder, const std::string& hint) {
+  std::error_code reason;
+  const fs::file_status status = fs::status(folder, reason);
+  if (status.type() == fs::file_type::not_found) {
+    throw Error(ErrorCode::kNotFound,
+                fmt::format("data folder \"{}\": there is no such folder; {}", folder, hint));
+  }
+  if (reason) {
+    throw system_error(fmt::format("data folder \"{}\": can't look into it", folder),
+                       reason.value());
+  }
+  if (status.type() != fs::file_type::directory) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("data folder \"{}\": is not a folder; {}", folder, hint));
+  }
+}
+
+std::optional<std::string> find_plain_or_gzip(const fs::path& folder, const std::string& name) {
+  for (const char* const suffix : {"", ".gz"}) {
+    const fs::path path = folder / (name + suffix);
+    std::error_code unreadable;
+    if (fs::exists(path, unreadable)) {
+      return path.string();
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace unisono::data

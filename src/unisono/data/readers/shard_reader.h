@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/data/readers/tar_reader.h"
+
+namespace unisono {
+
+/// Files of one sample: "cat/07.jpg" and "cat/07.cls" are sample "cat/07" with parts "jpg", "cls".
+struct ShardSample {
+  std::string key;
+  std::map<std::string, std::vector<std::byte>> parts;
+  std::string shard;         ///< The archive it is from.
+  std::uint64_t offset = 0;  ///< Of its first header there.
+};
+
+/// Reads the samples of tar archives from front to back, as webdataset has them: files that follow
+/// each other and have the same name up to the first dot (of its last part) make a sample. Files
+/// without a dot, or that begin with one, are skipped. In memory for one sample. Not thread-safe.
+///
+/// Samples can't be fetched by index, so it is the archives that are dealt to ranks:
+///
+///     for (const std::int64_t shard : sampler.indices()) { mine.push_back(paths[shard]); }
+class ShardReader {
+ public:
+  /// Archives are opened as they are come to.
+  explicit ShardReader(std::vector<std::string> paths) : paths_(std::move(paths)) {}
+
+  /// The next sample, or nothing behind the last archive.
+  ///
+  /// Throws Error as TarReader, and kCorruptData when a sample has the same part twice.
+  [[nodiscard]] std::optional<ShardSample> next();
+
+ private:
+  struct PendingFile {
+    TarEntry entry;
+    std::string key;
+    std::string part;
+  };
+
+  [[nodiscard]] std::optional<PendingFile> next_file();
+  void add(const PendingFile& file, ShardSample& sample);
+
+  std::vector<std::string> paths_;
+  std::size_t n_opened_ = 0;
+  std::optional<TarReader> archive_;
+  std::optional<PendingFile> pending_;  // the first file of the next sample, its content unread
+};
+
+}  // namespace unisono

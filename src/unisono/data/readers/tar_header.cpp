@@ -1,0 +1,145 @@
+#include "unisono/data/readers/tar_header.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace unisono::data {
+namespace {
+
+// Fields of a header block: offset and size.
+struct Field {
+  std::size_t at;
+  std::size_t n_bytes;
+};
+
+constexpr Field kName{.at = 0, .n_bytes = 100};
+constexpr Field kSize{.at = 124, .n_bytes = 12};
+constexpr Field kCheckSum{.at = 148, .n_bytes = 8};
+constexpr std::size_t kType = 156;
+constexpr Field kMagic{.at = 257, .n_bytes = 6};
+constexpr Field kPrefix{.at = 345, .n_bytes = 155};
+
+std::string_view raw_text(TarBlock block, Field field) {
+  return {reinterpret_cast<const char*>(block.data()) + field.at, field.n_bytes};
+}
+
+// Up to the first NUL.
+std::string_view text(TarBlock block, Field field) {
+  const std::string_view raw = raw_text(block, field);
+  return raw.substr(0, raw.find('\0'));
+}
+
+template <class T>
+std::optional<T> whole_number(std::string_view digits, int base) {
+  T number = 0;
+  const auto [stop, problem] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), number, base);
+  return problem == std::errc() && stop == digits.data() + digits.size() ? std::optional(number)
+                                                                         : std::nullopt;
+}
+
+// Octal digits between spaces, or GNU tar's binary form, whose first bit is set.
+std::optional<std::uint64_t> number(TarBlock block, Field field) {
+  const auto bytes = block.subspan(field.at, field.n_bytes);
+  if ((bytes[0] & std::byte{0x80}) != std::byte{0}) {
+    // 0xff begins negative numbers; those that have more than 63 bits are no sizes either.
+    std::uint64_t value = std::to_integer<std::uint64_t>(bytes[0] & std::byte{0x7f});
+    for (const std::byte byte : bytes.subspan(1)) {
+      if (value >> 55 != 0) {
+        return std::nullopt;
+      }
+      value = value << 8 | std::to_integer<std::uint64_t>(byte);
+    }
+    return value;
+  }
+  std::string_view digits = text(block, field);
+  digits.remove_prefix(std::min(digits.find_first_not_of(' '), digits.size()));
+  digits = digits.substr(0, digits.find(' '));
+  return digits.empty() ? std::optional(std::uint64_t{0}) : whole_number<std::uint64_t>(digits, 8);
+}
+
+// The bytes' sum with spaces in place of the sum itself. Old programs took bytes as signed.
+bool has_right_sum(TarBlock block) {
+  const std::optional<std::uint64_t> expected = number(block, kCheckSum);
+  std::int64_t unsigned_sum = 0;
+  std::int64_t signed_sum = 0;
+  for (std::size_t at = 0; at < block.size(); ++at) {
+    const bool is_sum = at >= kCheckSum.at && at < kCheckSum.at + kCheckSum.n_bytes;
+    const std::byte byte = is_sum ? std::byte{' '} : block[at];
+    unsigned_sum += std::to_integer<std::uint8_t>(byte);
+    signed_sum += std::to_integer<std::int8_t>(byte);
+  }
+  return expected && (*expected == static_cast<std::uint64_t>(unsigned_sum) ||
+                      *expected == static_cast<std::uint64_t>(signed_sum));
+}
+
+// One record's text without its length, of which it takes itself from the front of `rest`.
+std::optional<std::string_view> take_pax_record(std::string_view& rest) {
+  const std::size_t space = rest.find(' ');
+  if (space == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::optional<std::size_t> n_bytes = whole_number<std::size_t>(rest.substr(0, space), 10);
+  // At least "=" and the line's end follow the space.
+  if (!n_bytes || *n_bytes > rest.size() || *n_bytes < space + 3 || rest[*n_bytes - 1] != '\n') {
+    return std::nullopt;
+  }
+  const std::string_view record = rest.substr(space + 1, *n_bytes - space - 2);
+  rest.remove_prefix(*n_bytes);
+  return record;
+}
+
+}  // namespace
+
+bool is_end_mark(TarBlock block) {
+  return std::ranges::all_of(block, [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+std::optional<TarHeader> decode_tar_header(TarBlock block) {
+  const std::optional<std::uint64_t> n_bytes = number(block, kSize);
+  if (!has_right_sum(block) || !n_bytes) {
+    return std::nullopt;
+  }
+  TarHeader header{.type = static_cast<char>(std::to_integer<int>(block[kType])),
+                   .name = std::string(text(block, kName)),
+                   .n_bytes = *n_bytes};
+  // GNU tar's own format has other things in place of the prefix, and two spaces behind "ustar".
+  const std::string_view prefix = text(block, kPrefix);
+  if (raw_text(block, kMagic) == std::string_view("ustar\0", 6) && !prefix.empty()) {
+    header.name = std::string(prefix) + "/" + header.name;
+  }
+  return header;
+}
+
+std::optional<PaxRecords> decode_pax(std::string_view rest) {
+  PaxRecords records;
+  while (!rest.empty()) {
+    const std::optional<std::string_view> record = take_pax_record(rest);
+    if (!record || record->find('=') == std::string_view::npos) {
+      return std::nullopt;
+    }
+    const std::size_t equals = record->find('=');
+    const std::string_view key = record->substr(0, equals);
+    const std::string_view value = record->substr(equals + 1);
+    if (key == "path") {
+      records.path = std::string(value);
+    } else if (key == "size") {
+      records.size = whole_number<std::uint64_t>(value, 10);
+      if (!records.size) {
+        return std::nullopt;
+      }
+    } else if (key.starts_with("GNU.sparse.")) {
+      records.is_sparse = true;
+    }
+  }
+  return records;
+}
+
+}  // namespace unisono::data
