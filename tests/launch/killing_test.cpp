@@ -1,19 +1,99 @@
 // Nothing is left behind, whoever is killed.
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "unisono/base/deadline.h"
+#include "unisono/base/fd.h"
+#include "unisono/base/process.h"
+
 #include "launch_run.h"
 
 namespace unisono::launch_test {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+// Holds a process as a debugger does: unlike one that was stopped, SIGCONT does not wake it.
+class HeldProcess {
+ public:
+  explicit HeldProcess(pid_t pid) : pid_(pid) {
+    EXPECT_EQ(::ptrace(PTRACE_SEIZE, pid_, nullptr, nullptr), 0);
+    EXPECT_EQ(::ptrace(PTRACE_INTERRUPT, pid_, nullptr, nullptr), 0);
+    EXPECT_EQ(::waitpid(pid_, nullptr, __WALL), pid_);
+  }
+
+  HeldProcess(const HeldProcess&) = delete;
+  HeldProcess& operator=(const HeldProcess&) = delete;
+  HeldProcess(HeldProcess&&) = delete;
+  HeldProcess& operator=(HeldProcess&&) = delete;
+
+  ~HeldProcess() { ::ptrace(PTRACE_DETACH, pid_, nullptr, nullptr); }
+
+  // Its parent learns of its end only after us.
+  void expect_killed_within(std::chrono::seconds timeout) const {
+    const Fd end = open_pidfd(pid_);
+    pollfd ended{end.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&ended, 1, Deadline::after(timeout).poll_timeout_ms()), 1);
+    int status = 0;
+    ASSERT_EQ(::waitpid(pid_, &status, __WALL), pid_);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  }
+
+ private:
+  pid_t pid_;
+};
+
+// Rank 0 exits with 9 when told so, the other leaves a daemon and goes on.
+class FailingOnDemand {
+ public:
+  FailingOnDemand() : run_({.arguments = arguments(), .stdin_fd = read_end_.get()}) {
+    run_.wait_for_output("ready", 2);
+  }
+
+  LaunchRun& run() { return run_; }
+
+  void fail() { ASSERT_EQ(::write(write_end_.get(), "\n", 1), 1); }
+
+ private:
+  static std::vector<std::string> arguments() {
+    return {"run",
+            "-n",
+            "2",
+            "--grace",
+            "0.2",
+            "sh",
+            "-c",
+            "[ $RANK = 0 ] || exec " UNISONO_PROBE " daemon; echo ready; read x; exit 9"};
+  }
+
+  std::array<int, 2> ends_ = [] {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+    return ends;
+  }();
+  Fd read_end_{ends_[0]};
+  Fd write_end_{ends_[1]};
+  LaunchRun run_;
+};
+
+// The grace and three seconds are due; the rest is for a busy machine.
+constexpr std::chrono::seconds kSoon{15};
 
 TEST(LaunchKilling, WhatARankLeftBehindEndsWithTheJob) {
   const RunResult result =
@@ -49,6 +129,44 @@ TEST(LaunchKilling, AStoppedGuardianWakesWhenTheLauncherIsKilled) {
   ASSERT_EQ(::kill(run.guardian(), SIGSTOP), 0);
   ASSERT_EQ(::kill(run.pid(), SIGKILL), 0);
   EXPECT_THAT(run.wait_until_all_gone(), IsEmpty());
+}
+
+TEST(LaunchKilling, AStoppedGuardianStillTellsOfAFailure) {
+  FailingOnDemand job;
+  ASSERT_EQ(::kill(job.run().guardian(), SIGSTOP), 0);
+  job.fail();
+  const RunResult result = job.run().finish();
+  EXPECT_EQ(result.exit_code, 9);
+  EXPECT_THAT(result.err, ContainsRegex("rank 0 \\(pid [0-9]+\\) failed .*: exit code 9"));
+  EXPECT_THAT(job.run().marked(), IsEmpty());
+}
+
+TEST(LaunchKilling, AnInterruptEndsAllThoughTheGuardianDoesNotAnswer) {
+  LaunchRun run({.arguments = probe({"-n", "2", "--grace", "0.2"}, {"daemon"})});
+  run.wait_for_output("ready", 2);
+  const HeldProcess guardian(run.guardian());
+  ASSERT_EQ(::kill(run.pid(), SIGINT), 0);
+  guardian.expect_killed_within(kSoon);
+  const RunResult result = run.finish();
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_THAT(result.err,
+              AllOf(ContainsRegex("the guardian process \\(pid [0-9]+\\) does not answer"),
+                    HasSubstr("ended by SIGINT")));
+  EXPECT_THAT(run.marked(), IsEmpty());
+}
+
+TEST(LaunchKilling, AFailureEndsAllThoughTheGuardianDoesNotAnswer) {
+  FailingOnDemand job;
+  const HeldProcess guardian(job.run().guardian());
+  job.fail();
+  guardian.expect_killed_within(kSoon);
+  const RunResult result = job.run().finish();
+  EXPECT_EQ(result.exit_code, 9);
+  EXPECT_THAT(result.err,
+              AllOf(ContainsRegex("the guardian process \\(pid [0-9]+\\) does not answer"),
+                    ContainsRegex("rank 0 \\(pid [0-9]+\\) failed after .*: exit code 9"),
+                    HasSubstr("ended because of it: rank 1 (killed by SIGKILL)")));
+  EXPECT_THAT(job.run().marked(), IsEmpty());
 }
 
 TEST(LaunchKilling, AKilledGuardianIsAnErrorAndNothingIsLeft) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -127,6 +128,60 @@ TEST(LaunchOutput, LogFilesHoldEachRanksBytes) {
     EXPECT_EQ(read_file(logs + "/rank-" + rank + ".err"), "err " + rank + "\n");
     EXPECT_THAT(result.out, HasSubstr("[rank " + rank + "] out " + rank + "\n"));
   }
+}
+
+TEST(LaunchOutput, RedirectsAndTeesGoWhereTheySay) {
+  const TemporaryFolder folder;
+  const std::string script = "echo out $RANK; echo err $RANK >&2";
+  const auto run_with = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), "run");
+    options.insert(options.end(), {"--log-dir", folder.path(), "-n", "2", "sh", "-c", script});
+    return run_to_end({.arguments = options});
+  };
+  const auto file = [&](const char* name) { return read_file(folder.path() + "/" + name); };
+
+  const RunResult redirected = run_with({"--redirects=0:3,1:1"});
+  EXPECT_EQ(redirected.exit_code, 0);
+  EXPECT_EQ(redirected.out, "");
+  EXPECT_EQ(redirected.err, "err 1\n");
+  EXPECT_EQ(file("rank-0.out"), "out 0\n");
+  EXPECT_EQ(file("rank-0.err"), "err 0\n");
+  EXPECT_EQ(file("rank-1.out"), "out 1\n");
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/rank-1.err"));
+
+  const RunResult teed = run_with({"-t", "3", "--local_ranks_filter=1"});
+  EXPECT_EQ(teed.out, "out 1\n");
+  EXPECT_EQ(teed.err, "err 1\n");
+  EXPECT_EQ(file("rank-0.out"), "out 0\n");
+  EXPECT_EQ(file("rank-1.err"), "err 1\n");
+}
+
+TEST(LaunchOutput, WhatIsRedirectedIsStillInTheReport) {
+  const TemporaryFolder folder;
+  const RunResult result = run_to_end(
+      {.arguments = {
+           "run", "-r", "3", "--log-dir", folder.path(), "sh", "-c", "echo why; exit 3"}});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("| why\n"));
+}
+
+TEST(LaunchOutput, WithoutAFolderOneIsMadeAndNamed) {
+  const TemporaryFolder folder;
+  const RunResult result = run_to_end({.arguments = probe({"-r", "1"}, {"lines", "1"}),
+                                       .environment = {"TMPDIR=" + folder.path()}});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("the ranks' output is in " + folder.path() + "/unisono-"));
+  EXPECT_EQ(read_file(std::filesystem::directory_iterator(folder.path())->path() / "rank-0.out"),
+            "rank 0 line 0 end\n");
+}
+
+TEST(LaunchOutput, AWrongChoiceOfStreamsIsExplained) {
+  EXPECT_THAT(run_to_end({.arguments = probe({"-r", "0:4"}, {"args"})}).err,
+              HasSubstr("run: --redirects 0:4: \"4\" is no choice of streams: there are 0 to 3"));
+  EXPECT_THAT(run_to_end({.arguments = probe({"--local-ranks-filter=7"}, {"args"})}).err,
+              HasSubstr("run: --local-ranks-filter 7: \"7\" is no local rank: there are 0 to 0"));
 }
 
 TEST(LaunchOutput, ALogFolderThatCantBeMadeIsExplained) {

@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/launch/pty.h"
+#include "unisono/launch/output/pty.h"
 
 #include "launch_run.h"
 

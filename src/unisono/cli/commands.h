@@ -14,7 +14,9 @@ int run_command(int argc, char** argv);
 int bench_command(int argc, char** argv);
 int backends_command(int argc, char** argv);
 int alias_command(int argc, char** argv);
+int checkpoint_command(int argc, char** argv);
 int config_command(int argc, char** argv);
+int data_command(int argc, char** argv);
 int store_command(int argc, char** argv);
 int doctor_command(int argc, char** argv);
 

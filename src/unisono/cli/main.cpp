@@ -25,6 +25,8 @@ constexpr std::array kCommands{
     Command{"run", "Run a program as several ranks that train together", run_command},
     Command{"bench", "Measure collective operations", bench_command},
     Command{"doctor", "Find out what is wrong with a machine or a job", doctor_command},
+    Command{"checkpoint", "List, verify, export or compare checkpoints", checkpoint_command},
+    Command{"data", "Measure how fast a loader brings training data", data_command},
     Command{"store", "Serve a key-value store, or look into one", store_command},
     Command{"backends", "Print which operations there are, by backend", backends_command},
     Command{"alias", "Print how to give other backends' names to Unisono in Python", alias_command},
@@ -38,7 +40,7 @@ void print_error(std::string_view what) {
 void print_help() {
   fmt::print("Trains one model on many processes as if they were one.\n\n");
   for (const Command& command : kCommands) {
-    fmt::print("  unisono {:<10}{}\n", command.name, command.help);
+    fmt::print("  unisono {:<12}{}\n", command.name, command.help);
   }
   fmt::print("\n`unisono COMMAND --help` says more; `unisono --version` says which version.\n");
 }

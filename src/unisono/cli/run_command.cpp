@@ -11,6 +11,8 @@
 #include "unisono/base/error.h"
 #include "unisono/cli/commands.h"
 #include "unisono/cli/parse.h"
+#include "unisono/cli/suggestion.h"
+#include "unisono/cli/torchrun_options.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/run.h"
 
@@ -20,9 +22,19 @@ namespace {
 // As the command line has it.
 struct RunArguments {
   std::string n_workers = "1";
-  double grace_seconds = 5;
+  TorchrunArguments torchrun;
   launch::RunOptions options;
 };
+
+std::vector<std::string> names(const CLI::App& app) {
+  std::vector<std::string> result;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& spellings = option->get_lnames();
+    // The first one has hyphens.
+    result.insert(result.end(), spellings.begin(), spellings.begin() + (spellings.empty() ? 0 : 1));
+  }
+  return result;
+}
 
 // All that follows the options. A first "--" only says that the options are over.
 std::vector<std::string> program_argv(const CLI::App& app) {
@@ -37,8 +49,14 @@ std::vector<std::string> program_argv(const CLI::App& app) {
   }
   if (!options_ended && argv.front().starts_with('-')) {
     throw Error(ErrorCode::kInvalidArgument,
-                "run: there is no option " + argv.front() +
+                "run: there is no option " + argv.front() + suggestion(argv.front(), names(app)) +
                     " (options of the program go behind its name); see unisono run --help");
+  }
+  if (starts_with_typographic_dash(argv.front())) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "run: " + argv.front() +
+                    " begins with a dash that is no hyphen, as text programs make of one: type -, "
+                    "or -- before a long option");
   }
   return argv;
 }
@@ -47,9 +65,13 @@ int run(const CLI::App& app, RunArguments& arguments) {
   launch::RunOptions& options = arguments.options;
   options.program.argv = program_argv(app);
   options.n_workers = launch::parse_worker_count(arguments.n_workers);
-  options.grace = std::chrono::milliseconds(std::llround(arguments.grace_seconds * 1000));
-  if (options.program.is_module && options.program.no_python) {
-    throw Error(ErrorCode::kInvalidArgument, "run: --module and --no-python exclude each other");
+  apply(arguments.torchrun, options);
+  const int n_kinds = static_cast<int>(options.program.is_module) +
+                      static_cast<int>(options.program.no_python) +
+                      static_cast<int>(options.program.is_python_file);
+  if (n_kinds > 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "run: --module, --no-python and --run-path exclude each other");
   }
   return launch::run(options);
 }
@@ -59,6 +81,7 @@ int run(const CLI::App& app, RunArguments& arguments) {
 int run_command(int argc, char** argv) {
   constexpr double kMaxGraceSeconds = 1e6;
   constexpr int kMaxPort = 65535;
+  constexpr int kMaxRestarts = 1'000'000'000;
   CLI::App app(
       "Runs a program as several ranks that train together:\n"
       "unisono run [OPTIONS] PROGRAM [ARGUMENTS of the program...]",
@@ -66,6 +89,7 @@ int run_command(int argc, char** argv) {
   RunArguments arguments;
   launch::RunOptions& options = arguments.options;
   app.prefix_command();
+  app.option_defaults()->take_last();
   app.add_option("-n,--nproc-per-node,--nproc_per_node",
                  arguments.n_workers,
                  "Number of ranks; \"auto\" or \"cpu\": one per core (default 1)");
@@ -73,6 +97,9 @@ int run_command(int argc, char** argv) {
   app.add_flag("--no-python,--no_python",
                options.program.no_python,
                "Execute a .py file itself instead of `python3 -u`");
+  app.add_flag("--run-path,--run_path",
+               options.program.is_python_file,
+               "PROGRAM is a Python file, whatever its name");
   app.add_flag("--prefix,--prefix-output,--prefix_output",
                options.prefix,
                "Write \"[rank 3] \" before each line of output");
@@ -86,10 +113,17 @@ int run_command(int argc, char** argv) {
                  options.master_port,
                  "Port where the ranks meet (default: a free one)")
       ->check(CLI::Range(0, kMaxPort));
-  app.add_option("--grace",
-                 arguments.grace_seconds,
-                 "Seconds between asking ranks to end and killing them (default 5)")
+  app.add_option_function<double>(
+         "--grace",
+         [&options](double seconds) {
+           options.grace = std::chrono::milliseconds(std::llround(seconds * 1000));
+         },
+         "Seconds between asking ranks to end and killing them (default 5)")
       ->check(CLI::Range(0.0, kMaxGraceSeconds));
+  app.add_option("--max-restarts,--max_restarts",
+                 options.max_restarts,
+                 "How often all ranks are started again when one fails (default 0)")
+      ->check(CLI::Range(0, kMaxRestarts));
   app.add_flag("--allow-plain-clients",
                options.allows_plain_clients,
                "Let clients without the job's secret use the store, too, that come over loopback "
@@ -100,6 +134,7 @@ int run_command(int argc, char** argv) {
                  "gloo=unisono,nccl=unisono");
   app.add_flag(
       "--verbose", options.verbose, "Say what the launcher does, and let ranks log debug lines");
+  add_torchrun_options(app, arguments.torchrun, options);
   if (const std::optional<int> exit_code = parse(app, argc, argv)) {
     return *exit_code;
   }

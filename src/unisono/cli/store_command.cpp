@@ -25,7 +25,7 @@
 #include "unisono/cli/commands.h"
 #include "unisono/cli/parse.h"
 #include "unisono/launch/descriptor_limit.h"
-#include "unisono/launch/signals.h"
+#include "unisono/launch/process/signals.h"
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/loopback.h"

@@ -2,26 +2,28 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "unisono/base/deadline.h"
-#include "unisono/base/fd.h"
+#include "unisono/launch/cause.h"
 #include "unisono/launch/environment.h"
-#include "unisono/launch/guardian_link.h"
-#include "unisono/launch/outputs.h"
+#include "unisono/launch/output/outputs.h"
+#include "unisono/launch/process/guardian_link.h"
+#include "unisono/launch/process/signals.h"
 #include "unisono/launch/program.h"
-#include "unisono/launch/protocol.h"
 #include "unisono/launch/report.h"
+#include "unisono/launch/restart_policy.h"
 #include "unisono/launch/run.h"
-#include "unisono/launch/signals.h"
+#include "unisono/launch/worker_group.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/store/tcp_server.h"
 
 namespace unisono::launch {
 
-/// Supervises the ranks of one node, from the first spawn to the report about the end.
+/// Runs a job's ranks on this node, generation after generation, from the first spawn to the report
+/// about the end, and serves their store, one for each generation.
 class Agent {
  public:
   /// Serves the ranks' store, as `store` has it; the ranks are told the port that it got.
@@ -34,40 +36,19 @@ class Agent {
   int run();
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  // How far ending the ranks has come. Each phase has the next one's deadline.
-  enum class Phase { kRunning, kInterrupted, kTerminating, kKilling, kOver };
-
-  // Why the job ends, if not because all ranks are done.
-  struct Cause {
-    int exit_code;
-    std::optional<std::size_t> failed_worker;
-    std::string message;
-  };
-
-  void spawn_next();
-  void fail(Cause cause);
+  void run_generation();
+  bool prepare_restart();
+  void pause(std::chrono::milliseconds delay);
 
   void on_signal();
   void on_stop_signal(int signal_number);
   void on_channel();
-  void on_message(const Started& message);
-  void on_message(const SpawnFailed& message);
-  void on_message(const Exited& message);
-  void on_message(const Idle& message);
-  void on_message(const Stuck& message);
   void on_output_error(const std::string& what, int error_number);
 
-  void mark_running_as_ended_by_us();
-  void interrupt(int signal_number);
-  void terminate();
-  void kill();
-  void escalate();
-  void order(const Message& message);
-  [[nodiscard]] bool all_ended() const;
   void finish();
   void flush_outputs();
+  [[nodiscard]] std::optional<Cause> cause() const;
+  [[nodiscard]] std::string describe_failure(std::size_t failed_worker) const;
   int report();
 
   RunOptions options_;
@@ -75,19 +56,17 @@ class Agent {
   JobLayout job_;
   SignalFd signals_;
   net::EventLoop loop_;
-  store::TcpStoreServer store_;
+  store::TcpServerOptions store_options_;
+  std::unique_ptr<store::TcpStoreServer> store_;  // Of the present generation.
   Outputs outputs_;
   GuardianLink guardian_;
-  Fd null_;
-  std::vector<WorkerRecord> workers_;
-  std::vector<Clock::time_point> started_;
-  std::size_t n_ordered_ = 0;
-  bool awaits_spawn_ = false;
-  Phase phase_ = Phase::kRunning;
-  Deadline phase_deadline_ = Deadline::never();
+  RestartPolicy restarts_;
+  std::unique_ptr<WorkerGroup> group_;  // None between generations.
+  std::vector<WorkerRecord> failed_;    // Of each generation that another one followed.
+  std::optional<Cause> cause_;          // What ended the job, where that was no generation's end.
+  bool may_restart_ = true;
   bool is_flushing_ = false;
   bool abandon_output_ = false;
-  std::optional<Cause> cause_;
 };
 
 }  // namespace unisono::launch

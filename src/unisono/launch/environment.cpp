@@ -28,7 +28,7 @@ std::vector<std::string> worker_environment(const JobLayout& job, int local_rank
       fmt::format("GROUP_RANK={}", job.node_rank),
       fmt::format("GROUP_WORLD_SIZE={}", job.n_nodes),
       fmt::format("ROLE_RANK={}", rank),
-      "ROLE_NAME=default",
+      fmt::format("ROLE_NAME={}", job.role),
       fmt::format("ROLE_WORLD_SIZE={}", job.world_size),
       fmt::format("TORCHELASTIC_RUN_ID={}", job.run_id),
       fmt::format("TORCHELASTIC_RESTART_COUNT={}", job.restart_count),
@@ -40,6 +40,9 @@ std::vector<std::string> worker_environment(const JobLayout& job, int local_rank
   }
   if (job.omp_threads) {
     variables.push_back(fmt::format("OMP_NUM_THREADS={}", *job.omp_threads));
+  }
+  if (job.sets_nccl_errors) {
+    variables.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
   }
   if (job.log_debug) {
     variables.emplace_back("UNISONO_LOG=debug");

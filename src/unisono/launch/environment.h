@@ -17,10 +17,12 @@ struct JobLayout {
   int local_world_size = 1;
   int world_size = 1;
   std::string run_id;
+  std::string role = "default";
   int restart_count = 0;
   int max_restarts = 0;
   std::string secret;              ///< Empty: the ranks already have one.
   std::optional<int> omp_threads;  ///< Nothing: the user's own setting stays.
+  bool sets_nccl_errors = false;   ///< Not where the user has.
   bool log_debug = false;          ///< Not where the user set a level.
   std::string backend_alias = {};  ///< Empty: backends' names are what they are.
   std::string python_path = {};    ///< Used with an alias.

@@ -91,7 +91,7 @@ Program find_program(const ProgramRequest& request, const Environment& environme
   if (name.empty()) {
     throw ProgramError("cannot start a program whose name is empty", kNotFoundCode);
   }
-  if (request.is_module || (is_python_file(name) && !request.no_python)) {
+  if (request.is_module || request.is_python_file || (is_python_file(name) && !request.no_python)) {
     if (!request.is_module) {
       const int error_number = check_file(name, R_OK);
       if (error_number != 0) {

@@ -13,6 +13,7 @@ struct ProgramRequest {
   std::vector<std::string> argv;  ///< Program and its arguments, as typed.
   bool is_module = false;         ///< argv[0] is a Python module.
   bool no_python = false;         ///< Execute even a .py file directly.
+  bool is_python_file = false;    ///< argv[0] is a Python file, whatever its name.
 };
 
 /// What is going to be executed.

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <deque>
@@ -13,13 +14,21 @@
 #include <string>
 #include <vector>
 
-#include "unisono/launch/signals.h"
+#include "unisono/launch/process/signals.h"
 
 namespace unisono::launch {
 namespace {
 
 std::string seconds(std::chrono::nanoseconds duration) {
   return fmt::format("{:.1f} s", std::chrono::duration<double>(duration).count());
+}
+
+std::string describe_failure(const WorkerRecord& failed) {
+  return fmt::format("rank {} (pid {}) failed after {}: {}",
+                     failed.rank,
+                     failed.pid,
+                     seconds(failed.lifetime),
+                     describe_end(failed.status));
 }
 
 // One line per way of ending, with the ranks that ended so.
@@ -64,11 +73,7 @@ std::string failure_report(std::span<const WorkerRecord> workers,
                            std::size_t first,
                            const std::deque<std::string>& last_lines) {
   const WorkerRecord& failed = workers[first];
-  std::string text = fmt::format("rank {} (pid {}) failed after {}: {}",
-                                 failed.rank,
-                                 failed.pid,
-                                 seconds(failed.lifetime),
-                                 describe_end(failed.status));
+  std::string text = describe_failure(failed);
   if (WIFSIGNALED(failed.status) && WTERMSIG(failed.status) == SIGKILL) {
     text += "\n  SIGKILL came from outside; if memory ran out, the kernel's log says so (dmesg)";
   }
@@ -78,6 +83,24 @@ std::string failure_report(std::span<const WorkerRecord> workers,
   }
   text += describe_others(workers, first, false, "failed after it");
   text += describe_others(workers, first, true, "ended because of it");
+  return text;
+}
+
+std::string restart_report(std::span<const WorkerRecord> failed, int max_restarts) {
+  constexpr std::size_t kMaxListed = 10;
+  std::string text = fmt::format("{} of {} restarts used:", failed.size(), max_restarts);
+  const std::size_t first = failed.size() - std::min(failed.size(), kMaxListed);
+  for (std::size_t i = first; i < failed.size(); ++i) {
+    text += fmt::format("\n  before restart {}, {}", i + 1, describe_failure(failed[i]));
+  }
+  return text;
+}
+
+std::string pid_list(std::span<const pid_t> pids) {
+  std::string text;
+  for (const pid_t pid : pids) {
+    text += fmt::format(" {}", pid);
+  }
   return text;
 }
 

@@ -36,6 +36,13 @@ struct WorkerRecord {
                                          std::size_t first,
                                          const std::deque<std::string>& last_lines);
 
+/// The message about the restarts that a job has used, `failed` being who made each of them
+/// necessary.
+[[nodiscard]] std::string restart_report(std::span<const WorkerRecord> failed, int max_restarts);
+
+/// " 17 4711" for process ids.
+[[nodiscard]] std::string pid_list(std::span<const pid_t> pids);
+
 /// "ranks 0, 2-5, 7" for sorted ranks.
 [[nodiscard]] std::string rank_list(std::span<const int> ranks);
 

@@ -2,7 +2,9 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -54,6 +56,24 @@ TEST(FailureReport, ExplainsSigkillAndSilence) {
             "rank 0 (pid 7) failed after 0.0 s: killed by SIGKILL\n"
             "  SIGKILL came from outside; if memory ran out, the kernel's log says so (dmesg)\n"
             "  it wrote nothing");
+}
+
+TEST(RestartReport, SaysWhoMadeEachNecessary) {
+  using State = WorkerRecord::State;
+  using std::chrono::milliseconds;
+  const WorkerRecord first{.rank = 1,
+                           .pid = 11,
+                           .state = State::kEnded,
+                           .status = code(3),
+                           .lifetime = milliseconds(500)};
+  const WorkerRecord second{.rank = 0, .pid = 12, .state = State::kEnded, .status = SIGSEGV};
+  EXPECT_EQ(restart_report(std::vector{first, second}, 3),
+            "2 of 3 restarts used:\n"
+            "  before restart 1, rank 1 (pid 11) failed after 0.5 s: exit code 3\n"
+            "  before restart 2, rank 0 (pid 12) failed after 0.0 s: killed by SIGSEGV");
+  const std::string many = restart_report(std::vector(25, first), 30);
+  EXPECT_EQ(std::ranges::count(many, '\n'), 10) << "of many, the last ones";
+  EXPECT_NE(many.find("before restart 25,"), std::string::npos);
 }
 
 TEST(RankList, JoinsNeighbours) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,7 +54,10 @@ JobLayout make_layout(const RunOptions& options,
   job.master_port = options.master_port;
   job.local_world_size = options.n_workers;
   job.world_size = options.n_workers;
-  job.run_id = random_hex(kRunIdBytes);
+  job.run_id = options.run_id.empty() ? random_hex(kRunIdBytes) : options.run_id;
+  job.role = options.role;
+  job.sets_nccl_errors = !environment("TORCH_NCCL_ASYNC_ERROR_HANDLING");
+  job.max_restarts = options.max_restarts;
   if (config.secret.empty() && config.secret_file.empty()) {
     job.secret = random_hex(kSecretBytes);
   }
@@ -68,6 +72,14 @@ JobLayout make_layout(const RunOptions& options,
     job.python_path = variables.startup_folder + (others.empty() ? "" : ":") + others;
   }
   return job;
+}
+
+std::string make_log_folder(const Environment& environment) {
+  std::string path = environment("TMPDIR").value_or("/tmp") + "/unisono-XXXXXX";
+  if (::mkdtemp(path.data()) == nullptr) {
+    throw system_error("cannot make a folder for log files, " + path, errno);
+  }
+  return path;
 }
 
 // PyTorch's own clients can't say the hello.
@@ -86,7 +98,7 @@ store::TcpServerOptions store_options(const RunOptions& options,
 
 }  // namespace
 
-int run(const RunOptions& options) {
+int run(RunOptions options) {
   occupy_standard_descriptors();
   const Environment environment = process_environment();
   const Program program = find_program(options.program, environment);
@@ -95,6 +107,16 @@ int run(const RunOptions& options) {
   if (const std::string warning = rendezvous::describe_jobs_side_by_side(environment);
       !warning.empty()) {
     Logger("launcher", config.log_level).warning(warning);
+  }
+  if (!options.ignored_options.empty()) {
+    Logger("launcher", config.log_level)
+        .info(fmt::format("these options of torchrun say nothing here: {}",
+                          fmt::join(options.ignored_options, ", ")));
+  }
+  if (options.log_dir.empty() && !(options.redirects.empty() && options.tee.empty())) {
+    options.log_dir = make_log_folder(environment);
+    Logger("launcher", config.log_level)
+        .info("the ranks' output is in " + options.log_dir + " (--log-dir chooses another folder)");
   }
   const JobLayout job = make_layout(options, config, environment);
   return Agent(options, program, job, store_options(options, program, job, config)).run();

@@ -3,9 +3,12 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "unisono/launch/output/stream_selection.h"
 #include "unisono/launch/program.h"
 
 namespace unisono::launch {
@@ -18,10 +21,20 @@ struct RunOptions {
   std::uint16_t master_port = 0;  ///< 0: a free one.
   bool prefix = false;            ///< "[rank 3] " before each line of output.
   std::string log_dir;            ///< Folder for rank-3.out, rank-3.err; empty: none.
+  /// What goes into files only, and what goes there, too; where neither says anything, all does.
+  /// Without a folder one is made, and named.
+  StreamSelection redirects = {};
+  StreamSelection tee = {};
+  std::optional<std::set<int>> shown_ranks = std::nullopt;  ///< Local ranks; nothing: all.
   /// Time between asking the ranks to end (SIGTERM) and killing them.
   std::chrono::milliseconds grace{5000};
   /// Serves PyTorch's clients of this user on loopback, not only if the program is Python.
   bool allows_plain_clients = false;
+  /// How often all ranks are started again after one of them has failed.
+  int max_restarts = 0;
+  std::string run_id = {};                        ///< Name of the job; empty: a random one.
+  std::string role = "default";                   ///< ROLE_NAME of the ranks.
+  std::vector<std::string> ignored_options = {};  ///< Were given, mean nothing, are named once.
   bool verbose = false;
   /// Names of torch.distributed's backends that shall mean Unisono in Python ranks, like
   /// "gloo=unisono,nccl=unisono".
@@ -32,11 +45,12 @@ struct RunOptions {
 ///
 /// Returns 0 when all ranks ended with 0, else the exit code of the rank that failed first (128 +
 /// signal's number if a signal ended it), or 128 + the number of the signal that ended the
-/// launcher. In every case no descendant of the ranks is left.
+/// launcher. In every case no descendant of the ranks is left. With restarts, what counts is how
+/// the ranks ended that were started last.
 ///
 /// Throws ProgramError when there is no such program, Error when anything else is missing before
 /// the start; then nothing was started.
-int run(const RunOptions& options);
+int run(RunOptions options);
 
 /// First argument that makes the program a guardian instead of what the user asked for: run()
 /// executes its own executable again with it, whose main() then has to call run_guardian().

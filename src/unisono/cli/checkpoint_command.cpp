@@ -1,0 +1,228 @@
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
+#include "unisono/checkpoint/folder.h"
+#include "unisono/checkpoint/manifest.h"
+#include "unisono/checkpoint/reader.h"
+#include "unisono/checkpoint/safetensors.h"
+#include "unisono/checkpoint/tensor_box.h"
+#include "unisono/cli/commands.h"
+#include "unisono/cli/parse.h"
+
+namespace unisono::cli {
+namespace {
+
+using checkpoint::CheckpointTensor;
+using checkpoint::Reader;
+
+constexpr int kDifferent = 1;
+
+struct CheckpointArguments {
+  std::string path;
+  std::string other;
+  std::string prefix;
+};
+
+std::uint64_t bytes_of(const CheckpointTensor& tensor) {
+  return checkpoint::count_bytes(tensor.info.dtype, tensor.info.shape).value_or(0);
+}
+
+std::uint64_t bytes_of(const Reader& reader) {
+  std::uint64_t n_bytes = 0;
+  for (const auto& [name, tensor] : reader.tensors()) {
+    n_bytes += bytes_of(tensor);
+  }
+  return n_bytes;
+}
+
+std::string summary(const Reader& reader) {
+  const std::optional<checkpoint::Manifest>& manifest = reader.manifest();
+  const std::size_t n_files = reader.files().size();
+  return fmt::format("{}{} tensors, {} bytes, {} file{}",
+                     manifest ? fmt::format("step {}, ", manifest->step) : "",
+                     reader.tensors().size(),
+                     bytes_of(reader),
+                     n_files,
+                     n_files == 1 ? "" : "s");
+}
+
+// The checkpoints that `path` holds, by the paths to read them from: itself, if it is one.
+std::vector<std::string> checkpoints_in(const std::string& path) {
+  std::vector<std::string> paths;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored) && !checkpoint::read_manifest(path)) {
+    for (const std::int64_t step : checkpoint::list_steps(path)) {
+      paths.push_back(path + "/" + checkpoint::checkpoint_name(step));
+    }
+  }
+  if (paths.empty()) {
+    paths.push_back(path);
+  }
+  return paths;
+}
+
+int list(const CheckpointArguments& arguments) {
+  const std::vector<std::string> paths = checkpoints_in(arguments.path);
+  if (paths.front() != arguments.path) {
+    const std::optional<std::string> latest = checkpoint::latest_checkpoint(arguments.path);
+    for (const std::string& path : paths) {
+      fmt::print("{}: {}{}\n",
+                 std::filesystem::path(path).filename().string(),
+                 summary(Reader(path)),
+                 path == latest ? " (latest)" : "");
+    }
+    return 0;
+  }
+  const Reader reader(arguments.path);
+  fmt::print("{}\n", summary(reader));
+  for (const auto& [name, tensor] : reader.tensors()) {
+    const std::size_t n_parts = tensor.boxes.size();
+    fmt::print("  {} {}{}\n",
+               name,
+               checkpoint::describe(tensor.info.dtype, tensor.info.shape),
+               n_parts == 1 ? "" : fmt::format(" in {} parts", n_parts));
+  }
+  return 0;
+}
+
+int verify(const CheckpointArguments& arguments) {
+  for (const std::string& path : checkpoints_in(arguments.path)) {
+    Reader reader(path);
+    reader.verify();
+    fmt::print("{}: {}: {}\n",
+               path,
+               summary(reader),
+               reader.manifest() ? "all check sums are right"
+                                 : "well formed; it has no check sums to compare with");
+  }
+  return 0;
+}
+
+std::vector<std::byte> read_whole(Reader& reader, const CheckpointTensor& tensor) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(bytes_of(tensor)));
+  reader.read(tensor.info.name, bytes);
+  return bytes;
+}
+
+int export_file(const CheckpointArguments& arguments) {
+  Reader reader(arguments.path);
+  std::vector<std::vector<std::byte>> contents;
+  std::vector<checkpoint::TensorBytes> tensors;
+  for (const auto& [name, tensor] : reader.tensors()) {
+    if (name.starts_with(arguments.prefix)) {
+      contents.push_back(read_whole(reader, tensor));
+      tensors.push_back({.info = tensor.info, .bytes = contents.back()});
+      tensors.back().info.name.erase(0, arguments.prefix.size());
+    }
+  }
+  if (tensors.empty()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: no tensor's name begins with \"{}\"; `unisono checkpoint ls` lists "
+                    "them",
+                    reader.path(),
+                    arguments.prefix));
+  }
+  checkpoint::write_safetensors(arguments.other, tensors, {{"format", "pt"}});
+  fmt::print("{} tensors in {}\n", tensors.size(), arguments.other);
+  return 0;
+}
+
+// How the tensor differs in the other checkpoint; "" where it does not.
+std::string difference(Reader& reader, Reader& other, const CheckpointTensor& tensor) {
+  const auto found = other.tensors().find(tensor.info.name);
+  if (found == other.tensors().end()) {
+    return "only in " + reader.path();
+  }
+  if (found->second.info != tensor.info) {
+    return fmt::format("{} and {}",
+                       checkpoint::describe(tensor.info.dtype, tensor.info.shape),
+                       checkpoint::describe(found->second.info.dtype, found->second.info.shape));
+  }
+  const std::vector<std::byte> ours = read_whole(reader, tensor);
+  const std::vector<std::byte> theirs = read_whole(other, found->second);
+  const std::size_t item_bytes = size_of(tensor.info.dtype);
+  std::size_t n_different = 0;
+  for (std::size_t at = 0; at < ours.size(); at += item_bytes) {
+    n_different += std::memcmp(&ours[at], &theirs[at], item_bytes) == 0 ? 0 : 1;
+  }
+  return n_different == 0
+             ? ""
+             : fmt::format("{} of {} elements differ", n_different, ours.size() / item_bytes);
+}
+
+int diff(const CheckpointArguments& arguments) {
+  Reader reader(arguments.path);
+  Reader other(arguments.other);
+  int n_different = 0;
+  const auto print = [&](const std::string& name, const std::string& what) {
+    fmt::print("{}: {}\n", name, what);
+    ++n_different;
+  };
+  for (const auto& [name, tensor] : reader.tensors()) {
+    if (const std::string what = difference(reader, other, tensor); !what.empty()) {
+      print(name, what);
+    }
+  }
+  for (const auto& [name, tensor] : other.tensors()) {
+    if (!reader.tensors().contains(name)) {
+      print(name, "only in " + other.path());
+    }
+  }
+  if (n_different == 0) {
+    fmt::print("equal, bit for bit: {} tensors\n", reader.tensors().size());
+  }
+  return n_different == 0 ? 0 : kDifferent;
+}
+
+}  // namespace
+
+int checkpoint_command(int argc, char** argv) {
+  CLI::App app("Looks into checkpoints", "unisono checkpoint");
+  app.require_subcommand(1);
+  CheckpointArguments arguments;
+  const char* const what =
+      "safetensors file, folder of a checkpoint, or of checkpoints (then the latest)";
+  CLI::App* const list_app =
+      app.add_subcommand("ls", "List the checkpoints of a folder, or the tensors of one");
+  list_app->add_option("path", arguments.path, what)->required();
+  CLI::App* const verify_app =
+      app.add_subcommand("verify", "Read all of a checkpoint, or of all in a folder, and check it");
+  verify_app->add_option("path", arguments.path, what)->required();
+  CLI::App* const export_app =
+      app.add_subcommand("export", "Write a checkpoint's whole tensors into one safetensors file");
+  export_app->add_option("path", arguments.path, what)->required();
+  export_app->add_option("file", arguments.other, "The file to write")->required();
+  export_app->add_option(
+      "--prefix", arguments.prefix, "Only tensors whose names begin so, e.g. model.; without it");
+  CLI::App* const diff_app =
+      app.add_subcommand("diff", "Say which tensors differ between two checkpoints");
+  diff_app->add_option("path", arguments.path, what)->required();
+  diff_app->add_option("other", arguments.other, what)->required();
+  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+    return *exit_code;
+  }
+  if (list_app->parsed()) {
+    return list(arguments);
+  }
+  if (verify_app->parsed()) {
+    return verify(arguments);
+  }
+  return export_app->parsed() ? export_file(arguments) : diff(arguments);
+}
+
+}  // namespace unisono::cli

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+namespace unisono::launch {
+
+/// What a launcher exits with for what is its own trouble.
+inline constexpr int kLauncherFailed = 1;
+
+/// Why a job or a generation of it ended, if not because all its ranks were done.
+struct Cause {
+  int exit_code;
+  std::optional<std::size_t> failed_worker;  ///< Nothing: it was no rank; `message` says what.
+  std::string message;
+};
+
+/// A signal to the launcher.
+[[nodiscard]] Cause signal_cause(int signal_number);
+
+/// The guardian was killed.
+[[nodiscard]] Cause lost_guardian_cause(pid_t guardian);
+
+}  // namespace unisono::launch

@@ -1,0 +1,143 @@
+#include "unisono/launch/output/console.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/fd.h"
+#include "unisono/launch/output/pty.h"
+#include "unisono/launch/output/sink.h"
+#include "unisono/launch/output/tail.h"
+#include "unisono/net/event_loop.h"
+#include "unisono/net/io.h"
+
+namespace unisono::launch {
+namespace {
+
+// A terminal or a pipe, and what was written to it.
+class Target {
+ public:
+  explicit Target(bool is_terminal) {
+    if (is_terminal) {
+      Pty pty = open_pty(-1);
+      read_end_ = std::move(pty.master);
+      write_end_ = std::move(pty.slave);
+    } else {
+      std::array<int, 2> ends{};
+      EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+      read_end_ = Fd(ends[0]);
+      write_end_ = Fd(ends[1]);
+    }
+    ::fcntl(read_end_.get(), F_SETFL, O_NONBLOCK);
+  }
+
+  [[nodiscard]] int fd() const { return write_end_.get(); }
+
+  // What was written, once `n_bytes` of it are there: a terminal hands bytes on in its own time.
+  std::string text(std::size_t n_bytes) {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(5));
+    std::array<char, 4096> buffer{};
+    std::string text;
+    do {
+      const ssize_t n_read = ::read(read_end_.get(), buffer.data(), buffer.size());
+      text.append(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(n_read, 0)));
+    } while (text.size() < n_bytes && net::wait_for(read_end_.get(), POLLIN, deadline));
+    return text;
+  }
+
+ private:
+  Fd read_end_;
+  Fd write_end_;
+};
+
+class ConsoleTest : public ::testing::TestWithParam<bool> {
+ protected:
+  void expect_text(const std::string& expected) {
+    out_.flush();
+    err_.flush();
+    EXPECT_EQ(target_.text(expected.size()), expected);
+  }
+
+  static constexpr Source kBar{0, Stream::kOut};
+  static constexpr Source kOther{1, Stream::kErr};
+
+  net::EventLoop loop_;
+  Target target_{GetParam()};
+  Sink out_{target_.fd(), loop_, [](int) { FAIL(); }};
+  // The same terminal (or file) under another number.
+  Fd second_{::fcntl(target_.fd(), F_DUPFD_CLOEXEC, 0)};
+  Sink err_{second_.get(), loop_, [](int) { FAIL(); }};
+  Console console_{out_, err_};
+};
+
+TEST_P(ConsoleTest, LinesGetTheirPrefixAndTheMarkOfACut) {
+  console_.put_line(kBar, "[rank 0] ", {"one", 0, false});
+  console_.put_line(kBar, "[rank 0] ", {"two", 4, true});
+  expect_text("[rank 0] one\n[rank 0] two [unisono: line cut here]\n");
+}
+
+TEST_P(ConsoleTest, AnUnfinishedLineIsCompletedWithoutRepeating) {
+  console_.put_partial(kBar, {"50", 10});
+  expect_text("50");
+  console_.put_partial(kBar, {"50%", 10});
+  expect_text("%");
+  console_.put_line(kBar, "", {"50% done", 10});
+  expect_text(" done\n");
+}
+
+TEST_P(ConsoleTest, AfterForgottenFramesOnlyWhatIsNewIsShown) {
+  console_.put_partial(kBar, {"\r10%\r20%", 0});
+  expect_text("\r20%");
+  console_.put_partial(kBar, {"\r20%\r30%", 4});
+  expect_text("\r30%");
+}
+
+TEST_P(ConsoleTest, AMessageStartsItsOwnLineWhereATerminalShowsAnother) {
+  console_.put_raw(kBar, "prompt> ");
+  console_.put_message("stop\n");
+  expect_text(GetParam() ? "prompt> \nstop\n" : "prompt> stop\n");
+}
+
+TEST_P(ConsoleTest, AnInterruptedLineIsShownAgain) {
+  if (!GetParam()) {
+    return;  // Unfinished lines are shown on terminals only.
+  }
+  console_.put_partial(kBar, {"a\r10%\r20%", 0});
+  console_.put_line(kOther, "", {"hello", 0});
+  expect_text("\r20%\nhello\n");
+  console_.put_partial(kBar, {"a\r10%\r20%\r30%", 0});
+  expect_text("\r30%");
+  console_.put_line(kOther, "", {"again", 6});
+  console_.put_line(kBar, "", {"a\r10%\r20%\r30%\rdone", 0});
+  expect_text("\nagain\na\r10%\r20%\r30%\rdone\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, ConsoleTest, ::testing::Bool(), [](const auto& tested) {
+  return tested.param ? "Terminal" : "Pipe";
+});
+
+TEST(TailTest, KeepsTheLastLinesAsTheyWereSeen) {
+  Tail tail;
+  for (int i = 0; i < 30; ++i) {
+    tail.add("line " + std::to_string(i));
+  }
+  tail.add("\r10%\r20%\r");
+  EXPECT_EQ(tail.lines().size(), 20U);
+  EXPECT_EQ(tail.lines().front(), "line 11");
+  EXPECT_EQ(tail.lines().back(), "20%");
+}
+
+}  // namespace
+}  // namespace unisono::launch

@@ -1,0 +1,178 @@
+#include "unisono/launch/output/outputs.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>  // IWYU pragma: keep
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "unisono/base/error.h"
+#include "unisono/launch/output/console.h"
+#include "unisono/launch/output/pty.h"
+#include "unisono/launch/output/stream_selection.h"
+#include "unisono/launch/output/worker_output.h"
+#include "unisono/net/event_loop.h"
+
+namespace unisono::launch {
+namespace {
+
+constexpr std::size_t kMaxBacklogBytes = 1 << 20;
+// More than a pipe holds: what still comes then is from a process outside this job.
+constexpr int kMaxLastReads = 256;
+
+}  // namespace
+
+Outputs::Outputs(net::EventLoop& loop, const OutputOptions& options, WorkerOutput::OnError on_error)
+    : loop_(loop),
+      on_error_(std::move(on_error)),
+      out_(STDOUT_FILENO, loop, [this](int error_number) { on_error_("stdout", error_number); }),
+      err_(STDERR_FILENO, loop, [this](int error_number) { on_error_("stderr", error_number); }),
+      console_(out_, err_) {
+  if (!options.log_dir.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(options.log_dir, error);
+    if (error) {
+      throw system_error("cannot create the folder for log files " + options.log_dir,
+                         error.value());
+    }
+  }
+  for (int local_rank = 0; local_rank < options.n_workers; ++local_rank) {
+    Worker& worker = workers_.emplace_back();
+    add_stream(worker, local_rank, Stream::kOut, options);
+    add_stream(worker, local_rank, Stream::kErr, options);
+  }
+}
+
+Outputs::~Outputs() {
+  for (const int fd : watched_) {
+    loop_.remove(fd);
+  }
+}
+
+void Outputs::add_stream(Worker& worker,
+                         int local_rank,
+                         Stream stream,
+                         const OutputOptions& options) {
+  const int rank = options.first_rank + local_rank;
+  const Source source{local_rank, stream};
+  const bool shown = is_shown(options.targets, source);
+  const OutputStyle style{
+      .is_shown = shown,
+      .prefix = options.prefix ? fmt::format("[rank {}] ", rank) : "",
+      .is_raw = options.n_workers == 1 && !options.prefix,
+      .is_interactive = shown && local_rank == 0 && !options.prefix && sink(stream).is_terminal()};
+  auto& output = worker.streams.emplace_back(
+      std::make_unique<WorkerOutput>(source, style, console_, worker.tail, on_error_));
+  if (goes_to_file(options.targets, source)) {
+    const char* suffix = stream == Stream::kOut ? "out" : "err";
+    output->log_to(fmt::format("{}/rank-{}.{}", options.log_dir, rank, suffix));
+  }
+}
+
+Outputs::Ends Outputs::open(int local_rank) {
+  Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+  worker.tail.clear();
+  Ends ends{.out = worker.streams[0]->open(STDOUT_FILENO),
+            .err = worker.streams[1]->open(STDERR_FILENO)};
+  if (!out_paused_) {
+    watch(*worker.streams[0]);
+  }
+  if (!err_paused_) {
+    watch(*worker.streams[1]);
+  }
+  return ends;
+}
+
+void Outputs::watch(WorkerOutput& output) {
+  loop_.add(
+      output.fd(), EPOLLIN, [this, &output](std::uint32_t /*events*/) { on_readable(output); });
+  watched_.insert(output.fd());
+}
+
+void Outputs::unwatch(const WorkerOutput& output) {
+  if (watched_.erase(output.fd()) != 0) {
+    loop_.remove(output.fd());
+  }
+}
+
+void Outputs::on_readable(WorkerOutput& output) {
+  output.read_some();
+  if (output.at_end()) {
+    unwatch(output);
+    output.finish();
+  }
+}
+
+void Outputs::flush() {
+  out_.flush();
+  err_.flush();
+  throttle(Stream::kOut, out_paused_);
+  throttle(Stream::kErr, err_paused_);
+}
+
+// A full pipe then makes the rank wait, as it would without us.
+void Outputs::throttle(Stream stream, bool& is_paused) {
+  const std::size_t backlog = sink(stream).backlog();
+  const bool pause = backlog > (is_paused ? kMaxBacklogBytes / 2 : kMaxBacklogBytes);
+  if (pause == is_paused) {
+    return;
+  }
+  is_paused = pause;
+  for (const Worker& worker : workers_) {
+    for (const auto& output : worker.streams) {
+      if (output->stream() != stream || output->fd() < 0) {
+        continue;
+      }
+      if (pause) {
+        unwatch(*output);
+      } else {
+        watch(*output);
+      }
+    }
+  }
+}
+
+void Outputs::drain() {
+  for (const Worker& worker : workers_) {
+    for (const auto& output : worker.streams) {
+      if (output->fd() < 0) {
+        continue;
+      }
+      unwatch(*output);
+      for (int i = 0; i < kMaxLastReads && output->read_some(); ++i) {
+      }
+      output->finish();
+    }
+  }
+}
+
+void Outputs::resize() {
+  const Worker& first = workers_.front();
+  copy_size(STDOUT_FILENO, first.streams[0]->fd());
+  copy_size(STDERR_FILENO, first.streams[1]->fd());
+}
+
+void Outputs::message(std::string_view text) {
+  std::string lines;
+  while (!text.empty()) {
+    const std::size_t length = std::min(text.find('\n'), text.size());
+    lines += fmt::format("[unisono run] {}\n", text.substr(0, length));
+    text.remove_prefix(std::min(length + 1, text.size()));
+  }
+  console_.put_message(lines);
+}
+
+const std::deque<std::string>& Outputs::last_lines(int local_rank) const {
+  return workers_[static_cast<std::size_t>(local_rank)].tail.lines();
+}
+
+}  // namespace unisono::launch

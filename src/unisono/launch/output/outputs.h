@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "unisono/base/fd.h"
+#include "unisono/launch/output/console.h"
+#include "unisono/launch/output/sink.h"
+#include "unisono/launch/output/stream_selection.h"
+#include "unisono/launch/output/tail.h"
+#include "unisono/launch/output/worker_output.h"
+#include "unisono/net/event_loop.h"
+
+namespace unisono::launch {
+
+/// What the user asked of the output.
+struct OutputOptions {
+  int first_rank = 0;
+  int n_workers = 1;
+  bool prefix = false;  ///< "[rank 3] " before each line.
+  std::string log_dir;  ///< Empty: no log files.
+  OutputTargets targets = {};
+};
+
+/// All output of a node's ranks, from their pipes to our stdout and stderr.
+class Outputs {
+ public:
+  /// Creates the log files. Throws Error(kSystem) when that fails. `loop` must outlive the
+  /// object.
+  Outputs(net::EventLoop& loop, const OutputOptions& options, WorkerOutput::OnError on_error);
+
+  Outputs(const Outputs&) = delete;
+  Outputs& operator=(const Outputs&) = delete;
+  Outputs(Outputs&&) = delete;
+  Outputs& operator=(Outputs&&) = delete;
+  ~Outputs();
+
+  /// The rank's ends of its stdout and stderr.
+  struct Ends {
+    Fd out;
+    Fd err;
+  };
+
+  /// Makes them for a rank that starts, or starts again.
+  [[nodiscard]] Ends open(int local_rank);
+
+  /// To be called after each round of the loop: writes what was collected, and stops reading from
+  /// ranks while nobody reads from us.
+  void flush();
+
+  /// Hands on what is left in the pipes. Nothing may hold their other ends any more.
+  void drain();
+
+  [[nodiscard]] bool is_flushed() const { return out_.backlog() == 0 && err_.backlog() == 0; }
+
+  /// Passes the size of our terminal on to those of the ranks.
+  void resize();
+
+  /// Writes `text` to stderr, with "[unisono run] " before each line.
+  void message(std::string_view text);
+
+  [[nodiscard]] const std::deque<std::string>& last_lines(int local_rank) const;
+
+ private:
+  struct Worker {
+    Tail tail;
+    std::vector<std::unique_ptr<WorkerOutput>> streams;
+  };
+
+  void add_stream(Worker& worker, int local_rank, Stream stream, const OutputOptions& options);
+  void on_readable(WorkerOutput& output);
+  void watch(WorkerOutput& output);
+  void unwatch(const WorkerOutput& output);
+  void throttle(Stream stream, bool& is_paused);
+
+  [[nodiscard]] Sink& sink(Stream stream) { return stream == Stream::kOut ? out_ : err_; }
+
+  net::EventLoop& loop_;
+  WorkerOutput::OnError on_error_;
+  Sink out_;
+  Sink err_;
+  Console console_;
+  bool out_paused_ = false;
+  bool err_paused_ = false;
+  std::set<int> watched_;
+  std::deque<Worker> workers_;  // A deque: the streams refer to their worker's tail.
+};
+
+}  // namespace unisono::launch

@@ -1,0 +1,122 @@
+#include "unisono/launch/output/worker_output.h"
+
+#include <fcntl.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/launch/output/console.h"
+#include "unisono/launch/output/line_splitter.h"
+#include "unisono/launch/output/pty.h"
+#include "unisono/launch/output/tail.h"
+
+namespace unisono::launch {
+namespace {
+
+constexpr std::size_t kMaxLineBytes = 65536;
+
+}  // namespace
+
+WorkerOutput::WorkerOutput(
+    Source source, OutputStyle style, Console& console, Tail& tail, OnError on_error)
+    : source_(source),
+      style_(std::move(style)),
+      console_(console),
+      tail_(tail),
+      on_error_(std::move(on_error)),
+      lines_(kMaxLineBytes) {}
+
+void WorkerOutput::log_to(const std::string& path) {
+  constexpr int kMode = 0666;
+  log_path_ = path;
+  log_ = Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
+  if (!log_.is_open()) {
+    throw system_error("cannot create the log file " + path, errno);
+  }
+}
+
+Fd WorkerOutput::open(int terminal_fd) {
+  Fd write_end;
+  at_end_ = false;
+  if (style_.is_interactive) {
+    Pty pty = open_pty(terminal_fd);
+    read_end_ = std::move(pty.master);
+    write_end = std::move(pty.slave);
+  } else {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+      throw system_error("cannot make a pipe for a rank's output", errno);
+    }
+    read_end_ = Fd(ends[0]);
+    write_end = Fd(ends[1]);
+  }
+  // Only our end: the rank's own flags are the rank's business.
+  ::fcntl(read_end_.get(), F_SETFL, O_RDONLY | O_NONBLOCK);
+  return write_end;
+}
+
+bool WorkerOutput::read_some() {
+  std::array<char, kMaxLineBytes> buffer;
+  const ssize_t n_bytes = ::read(read_end_.get(), buffer.data(), buffer.size());
+  if (n_bytes > 0) {
+    take(std::string_view(buffer.data(), static_cast<std::size_t>(n_bytes)));
+    return true;
+  }
+  // A terminal whose other side is closed says EIO instead of end of file.
+  at_end_ = n_bytes == 0 || (errno != EAGAIN && errno != EINTR);
+  return false;
+}
+
+void WorkerOutput::take(std::string_view bytes) {
+  if (log_.is_open()) {
+    write_log(bytes);
+  }
+  if (style_.is_shown && style_.is_raw) {
+    console_.put_raw(source_, bytes);
+  }
+  lines_.feed(bytes, [this](const Line& line) { take_line(line); });
+  if (style_.is_interactive && !style_.is_raw) {
+    console_.put_partial(source_, lines_.partial());
+  }
+}
+
+void WorkerOutput::take_line(const Line& line) {
+  tail_.add(line.text);
+  if (style_.is_shown && !style_.is_raw) {
+    console_.put_line(source_, style_.prefix, line);
+  }
+}
+
+void WorkerOutput::write_log(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n_written = ::write(log_.get(), bytes.data(), bytes.size());
+    if (n_written >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(n_written));
+    } else if (errno != EINTR) {
+      const int error_number = errno;
+      log_.reset();
+      on_error_("the log file " + log_path_, error_number);
+      return;
+    }
+  }
+}
+
+void WorkerOutput::finish() {
+  const Line last = lines_.partial();
+  if (!last.text.empty()) {
+    take_line(last);
+    lines_.clear();
+  }
+  at_end_ = true;
+  read_end_.reset();
+}
+
+}  // namespace unisono::launch

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "unisono/base/fd.h"
+#include "unisono/launch/output/console.h"
+#include "unisono/launch/output/line_splitter.h"
+#include "unisono/launch/output/tail.h"
+
+namespace unisono::launch {
+
+/// How a rank's output is to be shown.
+struct OutputStyle {
+  bool is_shown = true;         ///< At all.
+  std::string prefix;           ///< Before each line.
+  bool is_raw = false;          ///< Bytes as they are: there is one rank only.
+  bool is_interactive = false;  ///< Show unfinished lines; our side is a terminal.
+};
+
+/// Reads one stream of one rank and hands it to console, log file and tail.
+class WorkerOutput {
+ public:
+  /// Gets what could not be written to, and errno.
+  using OnError = std::function<void(const std::string& what, int error_number)>;
+
+  /// `console` and `tail` must outlive the object.
+  WorkerOutput(Source source, OutputStyle style, Console& console, Tail& tail, OnError on_error);
+
+  /// Also writes every byte to this file. Throws Error(kSystem) when it can't be created.
+  void log_to(const std::string& path);
+
+  /// Makes the pipe (or terminal of the size of `terminal_fd`) and returns the rank's end of it.
+  [[nodiscard]] Fd open(int terminal_fd);
+
+  [[nodiscard]] int fd() const { return read_end_.get(); }
+
+  [[nodiscard]] Stream stream() const { return source_.stream; }
+
+  /// Reads once. Returns false when nothing is there or nothing more will come.
+  bool read_some();
+
+  [[nodiscard]] bool at_end() const { return at_end_; }
+
+  /// Hands on an unfinished last line; no more is read.
+  void finish();
+
+ private:
+  void take(std::string_view bytes);
+  void take_line(const Line& line);
+  void write_log(std::string_view bytes);
+
+  Source source_;
+  OutputStyle style_;
+  Console& console_;
+  Tail& tail_;
+  OnError on_error_;
+  std::string log_path_;
+  Fd log_;
+  Fd read_end_;
+  LineSplitter lines_;
+  bool at_end_ = false;
+};
+
+}  // namespace unisono::launch

@@ -1,0 +1,108 @@
+#include "unisono/launch/process/children.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <ctime>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/process.h"
+
+namespace unisono::launch {
+namespace {
+
+std::optional<pid_t> parse_pid(std::string_view text) {
+  pid_t pid = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pid);
+  if (error != std::errc() || end == text.data()) {
+    return std::nullopt;
+  }
+  return pid;
+}
+
+std::optional<pid_t> parent_of(const std::string& pid_text) {
+  const std::optional<ProcessStat> stat = read_process_stat("/proc/" + pid_text);
+  return stat ? std::optional(stat->parent) : std::nullopt;
+}
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const { ::closedir(directory); }
+};
+
+}  // namespace
+
+std::vector<pid_t> list_children() {
+  std::vector<pid_t> children;
+  const pid_t self = ::getpid();
+  const std::unique_ptr<DIR, CloseDirectory> proc(::opendir("/proc"));
+  if (proc == nullptr) {
+    return children;
+  }
+  // readdir is safe here: nobody else uses this directory stream.
+  while (const dirent* entry = ::readdir(proc.get())) {  // NOLINT(concurrency-mt-unsafe)
+    const std::string name = static_cast<const char*>(entry->d_name);
+    const std::optional<pid_t> pid = parse_pid(name);
+    if (pid && parent_of(name) == self) {
+      children.push_back(*pid);
+    }
+  }
+  return children;
+}
+
+bool reap_children(const OnReaped& on_reaped) {
+  for (;;) {
+    int status = 0;
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    if (pid > 0) {
+      on_reaped(pid, status);
+    } else if (pid == 0) {
+      return true;
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+}
+
+void wait_for_child_signal() {
+  constexpr long kNanoseconds = 10'000'000;
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  const timespec at_most{.tv_sec = 0, .tv_nsec = kNanoseconds};
+  ::sigtimedwait(&set, nullptr, &at_most);
+}
+
+std::vector<pid_t> kill_descendants(const std::set<pid_t>& spared,
+                                    Deadline deadline,
+                                    const OnReaped& on_reaped) {
+  while (reap_children(on_reaped)) {
+    std::vector<pid_t> victims = list_children();
+    std::erase_if(victims, [&](pid_t pid) { return spared.contains(pid); });
+    if (victims.empty() && !spared.empty()) {
+      return {};
+    }
+    if (deadline.has_passed()) {
+      return victims;
+    }
+    for (const pid_t pid : victims) {
+      ::kill(pid, SIGKILL);
+    }
+    wait_for_child_signal();
+  }
+  return {};
+}
+
+}  // namespace unisono::launch

@@ -1,0 +1,221 @@
+#include "unisono/launch/process/guardian.h"
+
+#include <fcntl.h>
+#include <linux/prctl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>  // IWYU pragma: keep
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <climits>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/base/process.h"
+#include "unisono/launch/environment.h"
+#include "unisono/launch/process/channel.h"
+#include "unisono/launch/process/children.h"
+#include "unisono/launch/process/protocol.h"
+#include "unisono/launch/process/spawn.h"
+#include "unisono/launch/run.h"
+
+namespace unisono::launch {
+namespace {
+
+constexpr std::chrono::seconds kExecTimeout{30};
+constexpr std::chrono::seconds kKillTimeout{10};
+
+bool ends_a_program(int signal_number) {
+  return signal_number == SIGTERM || signal_number == SIGINT || signal_number == SIGHUP;
+}
+
+// Some must stay free for the descriptors that come with the next order.
+int highest_useful_fd() {
+  constexpr rlim_t kFree = 16;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= kFree) {
+    return 0;
+  }
+  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur - kFree, INT_MAX));
+}
+
+}  // namespace
+
+// The signals held back are those that a user may send to everything called "unisono": the
+// guardian has to outlive the ranks.
+Guardian::Guardian(Channel channel, const char* path, char* const* argv)
+    : channel_(std::move(channel)),
+      path_(path),
+      argv_(argv),
+      signals_({SIGCHLD}, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE}) {}
+
+void Guardian::run() {
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
+    throw system_error("prctl(PR_SET_CHILD_SUBREAPER)", errno);
+  }
+  loop_.add(channel_.fd(), EPOLLIN, [this](std::uint32_t /*events*/) { on_channel(); });
+  loop_.add(signals_.fd(), EPOLLIN, [this](std::uint32_t /*events*/) {
+    while (signals_.next()) {
+      child_ended_ = true;
+    }
+  });
+  while (!channel_.is_closed()) {
+    loop_.run_once(Deadline::never());
+    // Only after the ranks' own descriptors have told in which order they ended.
+    if (std::exchange(child_ended_, false)) {
+      reap();
+    }
+  }
+  (void)kill_descendants({}, Deadline::after(kKillTimeout), [](pid_t, int) {});
+}
+
+void Guardian::on_channel() {
+  while (std::optional<Received> received = channel_.receive()) {
+    if (const auto* order = std::get_if<Spawn>(&received->message)) {
+      start(*order, received->fds);
+    } else if (const auto* signal = std::get_if<Signal>(&received->message)) {
+      signal_all(signal->signal_number);
+    } else if (std::holds_alternative<KillAll>(received->message)) {
+      kill_all();
+    }
+  }
+}
+
+void Guardian::start(const Spawn& order, std::span<const Fd> stdio) {
+  UNISONO_CHECK(stdio.size() == 3, "a rank needs three standard descriptors");
+  std::vector<std::string> entries = merge_environment(environ, order.environment);
+  std::vector<char*> environment;
+  environment.reserve(entries.size() + 1);
+  for (std::string& entry : entries) {
+    environment.push_back(entry.data());
+  }
+  environment.push_back(nullptr);
+  const SpawnRequest request{.path = path_,
+                             .argv = argv_,
+                             .environment = environment.data(),
+                             .stdio = {stdio[0].get(), stdio[1].get(), stdio[2].get()},
+                             .kept_fd = -1,
+                             .death_signal = SIGKILL,
+                             .new_session = false,
+                             .signal_mask = signals_.original_mask()};
+  const SpawnResult result = spawn(request, channel_.fd(), Deadline::after(kExecTimeout));
+  if (result.error_number != 0) {
+    channel_.send(SpawnFailed{order.local_rank, result.error_number}, true);
+    return;
+  }
+  Worker& worker = workers_[result.pid];
+  worker.local_rank = order.local_rank;
+  watch_end(result.pid, worker);
+  channel_.send(Started{order.local_rank, result.pid}, true);
+}
+
+// SIGCHLD says only that somebody ended; descriptors become ready in the order of the deaths, and
+// the rank that failed first is what the user wants to know.
+void Guardian::watch_end(pid_t pid, Worker& worker) {
+  worker.pidfd = open_pidfd(pid);
+  if (worker.pidfd.get() > highest_useful_fd()) {
+    worker.pidfd.reset();
+  }
+  if (worker.pidfd.is_open()) {
+    loop_.add(
+        worker.pidfd.get(), EPOLLIN, [this, pid](std::uint32_t /*events*/) { reap_worker(pid); });
+  }
+}
+
+void Guardian::signal_all(int signal_number) {
+  for (const auto& [pid, worker] : workers_) {
+    if (::kill(-pid, signal_number) != 0) {
+      ::kill(pid, signal_number);
+    }
+    // A stopped process would not even see it.
+    if (ends_a_program(signal_number)) {
+      ::kill(-pid, SIGCONT);
+    }
+  }
+  if (signal_number != SIGTERM) {
+    return;
+  }
+  for (const pid_t pid : list_children()) {
+    if (!workers_.contains(pid)) {
+      ::kill(pid, SIGTERM);
+      ::kill(pid, SIGCONT);
+    }
+  }
+}
+
+void Guardian::kill_all() {
+  for (const auto& [pid, worker] : workers_) {
+    ::kill(-pid, SIGKILL);
+  }
+  const std::vector<pid_t> left = kill_descendants(
+      {}, Deadline::after(kKillTimeout), [this](pid_t pid, int status) { on_reaped(pid, status); });
+  if (left.empty()) {
+    channel_.send(Idle{}, true);
+  } else {
+    channel_.send(Stuck{{left.begin(), left.end()}}, true);
+  }
+}
+
+void Guardian::reap_worker(pid_t pid) {
+  int status = 0;
+  if (::waitpid(pid, &status, WNOHANG) == pid) {
+    on_reaped(pid, status);
+    child_ended_ = true;
+  }
+}
+
+void Guardian::on_reaped(pid_t pid, int status) {
+  const auto found = workers_.find(pid);
+  if (found == workers_.end()) {
+    return;
+  }
+  if (found->second.pidfd.is_open()) {
+    loop_.remove(found->second.pidfd.get());
+  }
+  channel_.send(Exited{found->second.local_rank, status}, true);
+  workers_.erase(found);
+}
+
+void Guardian::reap() {
+  const bool has_children =
+      reap_children([this](pid_t pid, int status) { on_reaped(pid, status); });
+  if (!has_children) {
+    channel_.send(Idle{}, true);
+  }
+}
+
+// `arguments`: number of the channel's descriptor, path of the program, its argv.
+int run_guardian(std::span<char*> arguments) {
+  int fd = -1;
+  if (arguments.size() < 3) {
+    return 2;
+  }
+  const char* number = arguments[0];
+  const auto [end, error] = std::from_chars(number, number + std::strlen(number), fd);
+  if (error != std::errc() || *end != '\0' || ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+    return 2;
+  }
+  Guardian(Channel(Fd(fd)), arguments[1], &arguments[2]).run();
+  return 0;
+}
+
+}  // namespace unisono::launch

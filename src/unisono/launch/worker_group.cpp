@@ -1,0 +1,338 @@
+#include "unisono/launch/worker_group.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/launch/cause.h"
+#include "unisono/launch/environment.h"
+#include "unisono/launch/output/outputs.h"
+#include "unisono/launch/process/channel.h"
+#include "unisono/launch/process/guardian_link.h"
+#include "unisono/launch/process/protocol.h"
+#include "unisono/launch/program.h"
+#include "unisono/launch/report.h"
+#include "unisono/net/event_loop.h"
+
+namespace unisono::launch {
+namespace {
+
+// The guardian gives up after 10 and 30 s, and then says so.
+constexpr std::chrono::seconds kKillAnswer{12};
+constexpr std::chrono::seconds kSpawnAnswer{40};
+// What it does at once where it runs at all.
+constexpr std::chrono::seconds kEndAnswer{5};
+constexpr std::chrono::seconds kKillTaken{3};
+
+// Only rank 0 may read our stdin, and in the background not even it: reading would take the
+// terminal's input from the shell.
+bool may_pass_stdin(int node_rank) {
+  const bool in_background =
+      ::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) != ::getpgrp();
+  return node_rank == 0 && !in_background;
+}
+
+}  // namespace
+
+WorkerGroup::WorkerGroup(net::EventLoop& loop,
+                         GuardianLink& guardian,
+                         Outputs& outputs,
+                         const Program& program,
+                         const WorkerGroupOptions& options)
+    : guardian_(guardian),
+      outputs_(outputs),
+      program_(program),
+      options_(options),
+      ends_(loop, [this] { on_unreported_end(); }),
+      null_(::open("/dev/null", O_RDWR | O_CLOEXEC)),
+      workers_(static_cast<std::size_t>(options.job.local_world_size)),
+      started_(workers_.size()) {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    workers_[i].rank = options.job.first_rank + static_cast<int>(i);
+  }
+}
+
+void WorkerGroup::start() {
+  start_ = Clock::now();
+  spawn_next();
+}
+
+// One after the other: a program that can't be executed then fails once, not once per rank.
+void WorkerGroup::spawn_next() {
+  if (n_ordered_ == workers_.size() || phase_ != Phase::kRunning) {
+    return;
+  }
+  const int local_rank = static_cast<int>(n_ordered_++);
+  Outputs::Ends ends;
+  try {
+    ends = outputs_.open(local_rank);
+  } catch (const Error& error) {
+    fail({kLauncherFailed, std::nullopt, error.what()});
+    return;
+  }
+  const bool gets_stdin = local_rank == 0 && may_pass_stdin(options_.job.node_rank);
+  awaits_spawn_ = true;
+  phase_deadline_ = Deadline::after(kSpawnAnswer);
+  const bool sent = guardian_.channel().send(
+      Spawn{local_rank, worker_environment(options_.job, local_rank)},
+      false,
+      {gets_stdin ? STDIN_FILENO : null_.get(), ends.out.get(), ends.err.get()});
+  if (!sent) {
+    fail({kLauncherFailed, std::nullopt, "the guardian process does not take orders"});
+  }
+}
+
+void WorkerGroup::fail(Cause cause) {
+  if (!cause_) {
+    cause_ = std::move(cause);
+  }
+  terminate();
+}
+
+void WorkerGroup::stop(int signal_number) {
+  if (phase_ == Phase::kOver) {
+    return;
+  }
+  const bool is_first = phase_ == Phase::kRunning;
+  if (!cause_) {
+    cause_ = signal_cause(signal_number);
+  }
+  if (is_first && signal_number == SIGTERM) {
+    terminate();
+  } else if (is_first) {
+    interrupt(signal_number);
+  } else if (phase_ != Phase::kKilling) {
+    kill();
+  }
+}
+
+void WorkerGroup::pass_on(int signal_number) {
+  order(Signal{signal_number});
+}
+
+void WorkerGroup::handle(const Message& message) {
+  std::visit(
+      [this](const auto& alternative) {
+        if constexpr (requires { this->on_message(alternative); }) {
+          on_message(alternative);
+        }
+      },
+      message);
+}
+
+void WorkerGroup::on_guardian_gone() {
+  if (phase_ == Phase::kOver) {
+    return;
+  }
+  mark_running_as_ended_by_us();
+  if (!cause_) {
+    cause_ = lost_guardian_cause(guardian_.pid());
+  }
+  phase_ = Phase::kOver;
+}
+
+void WorkerGroup::on_message(const Started& message) {
+  const auto index = static_cast<std::size_t>(message.local_rank);
+  workers_[index].pid = message.pid;
+  workers_[index].state = WorkerRecord::State::kRunning;
+  started_[index] = Clock::now();
+  awaits_spawn_ = false;
+  ends_.add(index, message.pid);
+  if (message.local_rank == 0) {
+    // If rank 0 closes its stdin, whoever writes to it has to notice.
+    ::dup2(null_.get(), STDIN_FILENO);
+  }
+  if (options_.verbose) {
+    outputs_.message(fmt::format("rank {} is pid {}", workers_[index].rank, message.pid));
+  }
+  if (phase_ == Phase::kRunning) {
+    phase_deadline_ = ends_.unreported().empty() ? Deadline::never() : Deadline::after(kEndAnswer);
+    spawn_next();
+  } else if (phase_ != Phase::kKilling) {
+    // It was not there yet when the others were told.
+    workers_[index].ended_by_us = true;
+    order(Signal{SIGTERM});
+  }
+}
+
+void WorkerGroup::on_message(const SpawnFailed& message) {
+  awaits_spawn_ = false;
+  const ProgramError error = exec_error(program_, message.error_number);
+  fail({error.exit_code(), std::nullopt, error.what()});
+}
+
+void WorkerGroup::on_message(const Exited& message) {
+  const auto index = static_cast<std::size_t>(message.local_rank);
+  ends_.mark_reported(index);
+  record_end(index, message.status);
+  if (phase_ == Phase::kRunning && !awaits_spawn_ && ends_.unreported().empty()) {
+    phase_deadline_ = Deadline::never();
+  }
+  const WorkerRecord& worker = workers_[index];
+  if (worker.status != 0 && !worker.ended_by_us) {
+    fail({exit_code(worker.status), index, ""});
+  } else if (all_ended()) {
+    // What the ranks left behind is asked to end, too; Idle says that there is nothing.
+    terminate();
+  }
+}
+
+void WorkerGroup::on_message(const Idle& /*message*/) {
+  if (all_ended()) {
+    left_nothing_ = true;
+    phase_ = Phase::kOver;
+  }
+}
+
+void WorkerGroup::on_message(const Stuck& message) {
+  outputs_.message(fmt::format("SIGKILL does not end these processes:{}", pid_list(message.pids)));
+  if (!cause_) {
+    cause_ = Cause{kLauncherFailed, std::nullopt, "the ranks are done, but not all they started"};
+  }
+  phase_ = Phase::kOver;
+}
+
+// The kernel tells the guardian at the same time, and the guardian us.
+void WorkerGroup::on_unreported_end() {
+  if (phase_ == Phase::kRunning && !awaits_spawn_) {
+    phase_deadline_ = Deadline::after(kEndAnswer);
+  }
+}
+
+bool WorkerGroup::all_ended() const {
+  return !awaits_spawn_ && std::ranges::none_of(workers_, [](const WorkerRecord& worker) {
+    return worker.state == WorkerRecord::State::kRunning;
+  });
+}
+
+void WorkerGroup::record_end(std::size_t index, int status) {
+  WorkerRecord& worker = workers_[index];
+  worker.state = WorkerRecord::State::kEnded;
+  worker.status = status;
+  worker.lifetime = Clock::now() - started_[index];
+  if (options_.verbose) {
+    outputs_.message(fmt::format("rank {}: {}", worker.rank, describe_end(worker.status)));
+  }
+}
+
+void WorkerGroup::mark_running_as_ended_by_us() {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    workers_[i].ended_by_us |=
+        workers_[i].state == WorkerRecord::State::kRunning && !ends_.is_unreported(i);
+  }
+}
+
+void WorkerGroup::order(const Message& message) {
+  if (phase_ == Phase::kOver) {
+    return;  // There is no guardian any more, or nobody to end.
+  }
+  guardian_.wake();
+  guardian_.channel().send(message, false);
+}
+
+void WorkerGroup::interrupt(int signal_number) {
+  mark_running_as_ended_by_us();
+  phase_ = Phase::kInterrupted;
+  phase_deadline_ = Deadline::after(options_.grace);
+  order(Signal{signal_number});
+}
+
+void WorkerGroup::terminate() {
+  if (phase_ != Phase::kRunning && phase_ != Phase::kInterrupted) {
+    return;
+  }
+  mark_running_as_ended_by_us();
+  phase_ = Phase::kTerminating;
+  phase_deadline_ = Deadline::after(options_.grace);
+  order(Signal{SIGTERM});
+}
+
+void WorkerGroup::kill() {
+  phase_ = Phase::kKilling;
+  phase_deadline_ = Deadline::after(kKillTaken);
+  kill_deadline_ = Deadline::after(kKillAnswer);
+  order(KillAll{});
+}
+
+void WorkerGroup::on_deadline() {
+  phase_deadline_ = Deadline::never();
+  switch (phase_) {
+    case Phase::kRunning:
+      if (!awaits_spawn_) {
+        give_guardian_up();
+        break;
+      }
+      cause_ = Cause{kLauncherFailed,
+                     std::nullopt,
+                     fmt::format("the guardian process (pid {}) did not start a rank in {} s",
+                                 guardian_.pid(),
+                                 kSpawnAnswer.count())};
+      awaits_spawn_ = false;
+      kill();
+      break;
+    case Phase::kInterrupted:
+      if (guardian_.channel().is_drained()) {
+        terminate();
+      } else {
+        kill();
+      }
+      break;
+    case Phase::kTerminating:
+      kill();
+      break;
+    case Phase::kKilling:
+      if (guardian_.channel().is_drained() && !kill_deadline_.has_passed()) {
+        phase_deadline_ = kill_deadline_;
+      } else {
+        give_guardian_up();
+      }
+      break;
+    case Phase::kOver:
+      break;
+  }
+}
+
+// The ranks end with it. What they leave behind becomes ours.
+void WorkerGroup::give_guardian_up() {
+  outputs_.message(
+      fmt::format("the guardian process (pid {}) does not answer; it is killed, and "
+                  "all ranks with it",
+                  guardian_.pid()));
+  mark_running_as_ended_by_us();
+  guardian_.kill();
+  phase_ = Phase::kOver;
+}
+
+void WorkerGroup::on_reaped(pid_t pid, int status) {
+  const auto worker = std::ranges::find_if(workers_, [pid](const WorkerRecord& record) {
+    return record.pid == pid && record.state == WorkerRecord::State::kRunning;
+  });
+  if (worker != workers_.end()) {
+    record_end(static_cast<std::size_t>(worker - workers_.begin()), status);
+  }
+}
+
+// The first rank that failed is the cause, though the guardian did not tell of it.
+void WorkerGroup::on_all_reaped() {
+  for (const std::size_t index : ends_.unreported()) {
+    if (!cause_ && workers_[index].status != 0) {
+      cause_ = Cause{exit_code(workers_[index].status), index, ""};
+    }
+  }
+  if (!cause_ && !ends_.unreported().empty()) {
+    cause_ = Cause{kLauncherFailed, std::nullopt, "not all ranks were done"};
+  }
+}
+
+}  // namespace unisono::launch

@@ -1,0 +1,126 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/fd.h"
+#include "unisono/launch/cause.h"
+#include "unisono/launch/environment.h"
+#include "unisono/launch/output/outputs.h"
+#include "unisono/launch/process/end_watch.h"
+#include "unisono/launch/process/guardian_link.h"
+#include "unisono/launch/process/protocol.h"
+#include "unisono/launch/program.h"
+#include "unisono/launch/report.h"
+#include "unisono/net/event_loop.h"
+
+namespace unisono::launch {
+
+struct WorkerGroupOptions {
+  JobLayout job;
+  std::chrono::milliseconds grace;  ///< From asking the ranks to end to killing them.
+  bool verbose;
+};
+
+/// One generation of a node's ranks: starts them, watches them, and ends all when one fails.
+///
+/// Belongs to the loop's thread. Nothing of it runs any more once it is over, unless the guardian
+/// is gone: then its ranks are the owner's to reap.
+class WorkerGroup {
+ public:
+  /// Starts nothing yet. All but `options` must outlive the object.
+  WorkerGroup(net::EventLoop& loop,
+              GuardianLink& guardian,
+              Outputs& outputs,
+              const Program& program,
+              const WorkerGroupOptions& options);
+
+  void start();
+
+  /// Takes what the guardian says.
+  void handle(const Message& message);
+
+  /// The guardian has ended, and the ranks with it.
+  void on_guardian_gone();
+
+  /// This process has reaped a rank, in the place of a guardian that is gone.
+  void on_reaped(pid_t pid, int status);
+
+  /// All is reaped that a guardian that is gone has left.
+  void on_all_reaped();
+
+  /// Ends the ranks because the launcher got this signal. The second one kills them.
+  void stop(int signal_number);
+
+  /// Sends the ranks a signal that is not to end them.
+  void pass_on(int signal_number);
+
+  /// Ends the ranks because of this, unless they end because of something else already.
+  void fail(Cause cause);
+
+  /// When on_deadline() is due.
+  [[nodiscard]] Deadline deadline() const { return phase_deadline_; }
+
+  void on_deadline();
+
+  [[nodiscard]] bool is_over() const { return phase_ == Phase::kOver; }
+
+  /// Whether the guardian has said that no process of this generation is left.
+  [[nodiscard]] bool left_nothing() const { return left_nothing_; }
+
+  [[nodiscard]] const std::optional<Cause>& cause() const { return cause_; }
+
+  [[nodiscard]] std::span<const WorkerRecord> workers() const { return workers_; }
+
+  /// Since start().
+  [[nodiscard]] std::chrono::nanoseconds lifetime() const { return Clock::now() - start_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // How far ending the ranks has come. Each phase has the next one's deadline.
+  enum class Phase { kRunning, kInterrupted, kTerminating, kKilling, kOver };
+
+  void spawn_next();
+
+  void on_message(const Started& message);
+  void on_message(const SpawnFailed& message);
+  void on_message(const Exited& message);
+  void on_message(const Idle& message);
+  void on_message(const Stuck& message);
+  void on_unreported_end();
+
+  void record_end(std::size_t index, int status);
+  void mark_running_as_ended_by_us();
+  void interrupt(int signal_number);
+  void terminate();
+  void kill();
+  void give_guardian_up();
+  void order(const Message& message);
+  [[nodiscard]] bool all_ended() const;
+
+  GuardianLink& guardian_;
+  Outputs& outputs_;
+  const Program& program_;
+  WorkerGroupOptions options_;
+  EndWatch ends_;
+  Fd null_;
+  std::vector<WorkerRecord> workers_;
+  Clock::time_point start_;
+  std::vector<Clock::time_point> started_;
+  std::size_t n_ordered_ = 0;
+  bool awaits_spawn_ = false;
+  Phase phase_ = Phase::kRunning;
+  bool left_nothing_ = false;
+  Deadline phase_deadline_ = Deadline::never();
+  Deadline kill_deadline_ = Deadline::never();
+  std::optional<Cause> cause_;
+};
+
+}  // namespace unisono::launch

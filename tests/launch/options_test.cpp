@@ -1,0 +1,118 @@
+// Command lines that were written for torchrun, and what is said of those that are wrong.
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "launch_run.h"
+#include "support/temporary_folder.h"
+
+namespace unisono::launch_test {
+namespace {
+
+using test::TemporaryFolder;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Options = std::vector<std::string>;
+
+TEST(LaunchOptions, TorchrunsForOneMachineAreTaken) {
+  for (const Options& options : std::vector<Options>{
+           {"--standalone", "--nproc_per_node=2"},
+           {"--standalone", "--nnodes=1", "--nproc-per-node", "2"},
+           {"--nnodes", "1", "--nproc_per_node", "2", "--node_rank", "0", "--master_port", "0"},
+           {"--nnodes=1:1", "--nproc_per_node=2", "--rdzv_backend=c10d"},
+           {"--nnodes=1", "--nproc_per_node=2", "--rdzv-endpoint=127.0.0.1:0", "--rdzv_id=x"},
+           {"--nproc_per_node=3", "--nproc_per_node=2"},
+           {"--nproc_per_node=2", "--max_restarts=0", "--shutdown_timeout=3"}}) {
+    const RunResult result =
+        run_to_end({.arguments = probe(options, {"environment", "WORLD_SIZE"})});
+    EXPECT_EQ(result.exit_code, 0) << ::testing::PrintToString(options) << result.err;
+    EXPECT_EQ(result.out, "WORLD_SIZE=2\nWORLD_SIZE=2\n") << ::testing::PrintToString(options);
+    EXPECT_EQ(result.err, "") << ::testing::PrintToString(options);
+  }
+}
+
+TEST(LaunchOptions, WhatSaysNothingHereIsNamedOnce) {
+  const RunResult result = run_to_end(
+      {.arguments = probe({"--monitor_interval=5", "--rdzv-conf", "timeout=3", "-n", "2"},
+                          {"environment", "WORLD_SIZE"})});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err,
+            "[unisono launcher] these options of torchrun say nothing here: "
+            "--monitor-interval, --rdzv-conf\n");
+}
+
+TEST(LaunchOptions, NamesOfJobAndRoleReachTheRanks) {
+  const RunResult result =
+      run_to_end({.arguments = probe(
+                      {"--rdzv_id", "night", "--role", "trainer", "--rdzv_endpoint", "127.0.0.1"},
+                      {"environment",
+                       "TORCHELASTIC_RUN_ID",
+                       "ROLE_NAME",
+                       "MASTER_ADDR",
+                       "TORCH_NCCL_ASYNC_ERROR_HANDLING"}),
+                  .environment = {"TORCH_NCCL_ASYNC_ERROR_HANDLING"}});
+  EXPECT_EQ(result.out,
+            "TORCHELASTIC_RUN_ID=night\nROLE_NAME=trainer\nMASTER_ADDR=127.0.0.1\n"
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING=1\n")
+      << result.err;
+}
+
+TEST(LaunchOptions, AStandaloneJobNeedsNoEndpoint) {
+  const RunResult result = run_to_end(
+      {.arguments = probe({"--standalone", "--rdzv-endpoint=192.0.2.1:99999"}, {"args"})});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
+TEST(LaunchOptions, WhatTakesSeveralMachinesIsRefused) {
+  for (const Options& options : std::vector<Options>{{"--nnodes=2"},
+                                                     {"--nnodes", "1:4"},
+                                                     {"--node_rank=1"},
+                                                     {"--nnodes=2", "--node-rank=0"}}) {
+    const RunResult result = run_to_end({.arguments = probe(options, {"args"})});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, AllOf(HasSubstr("run: --n"), HasSubstr("ranks of one machine")));
+    EXPECT_EQ(split_lines(result.err).size(), 1U) << result.err;
+  }
+}
+
+TEST(LaunchOptions, WrongValuesAreExplained) {
+  EXPECT_THAT(run_to_end({.arguments = probe({"--rdzv_backend=etcd-v2"}, {"args"})}).err,
+              HasSubstr("--rdzv-backend etcd-v2: there are static and c10d"));
+  EXPECT_THAT(run_to_end({.arguments = probe({"--rdzv_endpoint=a:b"}, {"args"})}).err,
+              HasSubstr("--rdzv-endpoint a:b: b is no port"));
+}
+
+TEST(LaunchOptions, ATypoIsAnsweredWithTheOptionThatWasMeant) {
+  const RunResult result = run_to_end({.arguments = probe({"--master_address=x"}, {"args"})});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("there is no option --master_address=x"),
+                    HasSubstr("did you mean --master_addr?")));
+  EXPECT_THAT(run_to_end({.arguments = probe({"--frobnicate"}, {"args"})}).err,
+              Not(HasSubstr("did you mean")));
+}
+
+TEST(LaunchOptions, ADashThatIsNoHyphenIsNamed) {
+  const RunResult result = run_to_end({.arguments = probe({"–nnodes=1"}, {"args"})});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("–nnodes=1"), HasSubstr("no hyphen")));
+}
+
+TEST(LaunchOptions, APythonFileMayHaveAnyName) {
+  const TemporaryFolder folder;
+  (void)folder.write("python3", "#!/bin/sh\necho python \"$@\"\n", 0755);
+  const std::string script = folder.write("train", "", 0644);
+  const std::string path = "PATH=" + folder.path() + ":/usr/bin:/bin";
+  EXPECT_EQ(
+      run_to_end({.arguments = {"run", "--run_path", script, "-m"}, .environment = {path}}).out,
+      "python -u " + script + " -m\n");
+  EXPECT_EQ(run_to_end({.arguments = {"run", "--run-path", "-m", script}}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace unisono::launch_test
