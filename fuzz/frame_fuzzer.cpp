@@ -1,10 +1,12 @@
-// The 56 bytes before each payload between nodes, and the payload of an abort or standing frame.
+// The 56 bytes before each payload between nodes, and the payload of an abort, standing or wait
+// frame.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 
+#include "unisono/comm/rank_wait.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/tcp/frame.h"
 
@@ -33,6 +35,8 @@ void read_frame(std::span<const std::byte> bytes) {
     (void)tcp::decode_abort(*frame, payload.first(frame->n_bytes));
   } else if (frame->kind == tcp::FrameKind::kStanding) {
     (void)tcp::decode_standing(*frame, payload.first(frame->n_bytes));
+  } else if (frame->kind == tcp::FrameKind::kWait) {
+    (void)comm::decode_wait(payload.first(frame->n_bytes));
   }
 }
 

@@ -1,9 +1,4 @@
 // IDX files, plain and gzip.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/types.h>
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -11,12 +6,12 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
-#include "unisono/data/idx.h"
+#include "unisono/data/readers/idx.h"
 #include "unisono/data/testing/idx_writer.h"
 
 #include "expect.h"
 #include "input.h"
+#include "memory_file.h"
 
 namespace unisono::fuzz {
 namespace {
@@ -25,12 +20,9 @@ constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 20;
 
 // Nothing for what is no IDX file.
 std::optional<IdxArray> read(const std::string& content) {
-  const Fd file(::memfd_create("idx", MFD_CLOEXEC));
-  expect(
-      ::write(file.get(), content.data(), content.size()) == static_cast<ssize_t>(content.size()),
-      "a file can be written");
+  const MemoryFile file(content);
   try {
-    return read_idx("/proc/self/fd/" + std::to_string(file.get()), kMaxBytes);
+    return read_idx(file.path(), kMaxBytes);
   } catch (const Error& error) {
     expect(error.code() == ErrorCode::kCorruptData || error.code() == ErrorCode::kInvalidArgument,
            error.what());

@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 
-#include "unisono/launch/protocol.h"
+#include "unisono/launch/process/protocol.h"
 
 #include "expect.h"
 #include "input.h"

@@ -5,9 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <initializer_list>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,8 +13,7 @@
 #include "unisono/base/bytes.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/data/testing/idx_writer.h"
-#include "unisono/launch/protocol.h"
+#include "unisono/launch/process/protocol.h"
 #include "unisono/net/hello.h"
 #include "unisono/rendezvous/place_note.h"
 #include "unisono/rendezvous/roster_codec.h"
@@ -27,26 +24,12 @@
 #include "unisono/transport/packet.h"
 #include "unisono/transport/tcp/frame.h"
 
+#include "corpus.h"
 #include "operation_tag.h"
 #include "packet_bytes.h"
 
 namespace unisono::fuzz {
 namespace {
-
-using Bytes = std::vector<std::byte>;
-
-Bytes bytes_of(std::string_view text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
-
-Bytes join(std::initializer_list<Bytes> parts) {
-  Bytes all;
-  for (const Bytes& part : parts) {
-    all.insert(all.end(), part.begin(), part.end());
-  }
-  return all;
-}
 
 Bytes numbers(std::initializer_list<unsigned> values) {
   Bytes bytes;
@@ -55,24 +38,6 @@ Bytes numbers(std::initializer_list<unsigned> values) {
   }
   return bytes;
 }
-
-// One target's folder of seeds.
-class Corpus {
- public:
-  Corpus(const std::filesystem::path& root, const char* target) : folder_(root / target) {
-    std::filesystem::create_directories(folder_);
-  }
-
-  void add(const char* name, const Bytes& bytes) const {
-    std::ofstream file(folder_ / name, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(bytes.data()),
-               static_cast<std::streamsize>(bytes.size()));
-    UNISONO_CHECK(file.flush().good(), (folder_ / name).string() + " can't be written");
-  }
-
- private:
-  std::filesystem::path folder_;
-};
 
 Bytes data_frame(std::uint32_t step, const Bytes& payload) {
   const tcp::OperationTag tag = operation_tag();
@@ -373,21 +338,6 @@ void write_launch(const std::filesystem::path& root) {
   corpus.add("stuck", launch::encode(launch::Stuck{{5, 6}}));
 }
 
-void write_idx(const std::filesystem::path& root) {
-  using data::testing::gzip;
-  using data::testing::idx_bytes;
-  using data::testing::some_bytes;
-  const Corpus corpus(root, "idx");
-  const std::string images = idx_bytes(0x08, {2, 3, 4}, some_bytes(24));
-  corpus.add("u8", bytes_of(images));
-  corpus.add("i16", bytes_of(idx_bytes(0x0b, {3}, some_bytes(6))));
-  corpus.add("f64", bytes_of(idx_bytes(0x0e, {1, 2}, some_bytes(16))));
-  corpus.add("empty", bytes_of(idx_bytes(0x08, {0, 28, 28}, "")));
-  corpus.add("gzip", bytes_of(gzip(images)));
-  corpus.add("gzip_members", bytes_of(gzip(images.substr(0, 9)) + gzip(images.substr(9))));
-  corpus.add("truncated", bytes_of(images.substr(0, 20)));
-}
-
 }  // namespace
 }  // namespace unisono::fuzz
 
@@ -405,7 +355,8 @@ int main(int argc, char** argv) {
     unisono::fuzz::write_rosters(argv[1]);
     unisono::fuzz::write_key_space(argv[1]);
     unisono::fuzz::write_launch(argv[1]);
-    unisono::fuzz::write_idx(argv[1]);
+    unisono::fuzz::write_data(argv[1]);
+    unisono::fuzz::write_checkpoints(argv[1]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "fuzz_seeds: %s\n", error.what());
     return 1;

@@ -8,8 +8,8 @@
 
 #include "unisono/base/error.h"
 #include "unisono/data/image_dataset.h"
-#include "unisono/data/mnist.h"
-#include "unisono/data/normalize.h"
+#include "unisono/data/readers/mnist.h"
+#include "unisono/data/transforms/normalize.h"
 
 #include "options.h"
 

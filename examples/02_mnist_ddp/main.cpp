@@ -50,6 +50,9 @@ int train(const mnist::Options& options) {
     return 1;
   }
   mnist::Trainer trainer(group, options, datasets);
+  if (fails_anywhere(*group, [&] { trainer.resume(); })) {
+    return 1;
+  }
   trainer.run();
   return fails_anywhere(*group, [&] { trainer.save(); }) ? 1 : 0;
 }

@@ -45,6 +45,14 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--limit", options.limit, "Use only so many images; 0: all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  CLI::Option* const checkpoint_dir = app.add_option(
+      "--checkpoint-dir", options.checkpoint_dir, "Folder of checkpoints, which all ranks reach");
+  app.add_option("--checkpoint-every", options.checkpoint_every, "Steps between checkpoints")
+      ->check(positive)
+      ->needs(checkpoint_dir)
+      ->capture_default_str();
+  app.add_flag("--resume", options.resumes, "Go on from the latest checkpoint, if there is one")
+      ->needs(checkpoint_dir);
   app.add_flag("--verbose", options.is_verbose, "Print a hash of the parameters on each rank");
   try {
     app.parse(argc, argv);

@@ -15,7 +15,10 @@ struct Options {
   double gamma = 0.7;
   std::int64_t seed = 1;
   int workers = 1;
-  std::int64_t limit = 0;  // of training and test images; 0: all
+  std::int64_t limit = 0;      // of training and test images; 0: all
+  std::string checkpoint_dir;  // none: no checkpoints
+  int checkpoint_every = 100;  // steps
+  bool resumes = false;
   bool is_verbose = false;
 };
 

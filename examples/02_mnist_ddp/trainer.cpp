@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,11 +19,14 @@
 #include "unisono/data/batch.h"
 #include "unisono/data/data_loader.h"
 #include "unisono/data/image_dataset.h"
-#include "unisono/torch/batch_tensors.h"
+#include "unisono/data/samplers/evaluation_sampler.h"
+#include "unisono/data/samplers/share_check.h"
 #include "unisono/torch/checkpoint.h"
-#include "unisono/torch/parameter_hash.h"
-#include "unisono/torch/tensor.h"
+#include "unisono/torch/tensor/batch_tensors.h"
+#include "unisono/torch/tensor/parameter_hash.h"
+#include "unisono/torch/tensor/tensor.h"
 
+#include "checkpoints.h"
 #include "datasets.h"
 #include "net.h"
 #include "options.h"
@@ -63,9 +67,31 @@ Trainer::Trainer(std::shared_ptr<unisono::ProcessGroup> group,
       scheduler_(optimizer_, 1, options_.gamma) {
   // Dropout differs between ranks.
   torch::manual_seed(static_cast<std::uint64_t>(options_.seed + 1 + group_->rank()));
+  if (!options_.checkpoint_dir.empty()) {
+    checkpoints_.emplace(*group_, options_.checkpoint_dir);
+  }
+}
+
+void Trainer::resume() {
+  const std::optional<std::string> latest =
+      options_.resumes ? checkpoints_->latest() : std::nullopt;
+  if (!latest) {
+    return;
+  }
+  // The checkpoint has the rate, but not that the scheduler's first step, which leaves it as it is,
+  // is behind it.
+  scheduler_.step();
+  const Checkpoints::Loaded loaded = checkpoints_->load(*latest, *model_.module(), optimizer_);
+  position_ = loaded.position;
+  taken_ = loaded.loader;
+  if (is_first_rank_) {
+    std::printf("going on from %s\n", latest->c_str());
+    std::fflush(stdout);
+  }
 }
 
 void Trainer::run() {
+  unisono::check_shares(*group_, sampler_);
   if (is_first_rank_) {
     std::printf("%lld training and %lld test images from %s, %d rank%s, batch %d x %d\n",
                 static_cast<long long>(train_set_->size()),
@@ -77,11 +103,16 @@ void Trainer::run() {
                 group_->world_size());
     std::fflush(stdout);
   }
-  for (int epoch = 0; epoch < options_.epochs; ++epoch) {
-    // LibTorch's first step leaves the rate as it is, so it comes before the epoch.
-    scheduler_.step();
-    const EpochResult result = train_epoch(epoch);
-    print_epoch(epoch, result, test_accuracy());
+  for (; position_.epoch < options_.epochs; ++position_.epoch) {
+    if (!taken_) {
+      // LibTorch's first step leaves the rate as it is, so it comes before the epoch.
+      scheduler_.step();
+    }
+    const EpochResult result = train_epoch();
+    print_epoch(static_cast<int>(position_.epoch), result, test_accuracy());
+  }
+  if (checkpoints_) {
+    checkpoints_->wait();
   }
   if (options_.is_verbose) {
     std::printf("Rank %d parameter hash %s\n",
@@ -91,48 +122,59 @@ void Trainer::run() {
   }
 }
 
-Trainer::EpochResult Trainer::train_epoch(int epoch) {
+Trainer::EpochResult Trainer::train_epoch() {
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  sampler_.set_epoch(epoch);
-  train_loader_.start(sampler_.indices());
+  sampler_.set_epoch(position_.epoch);
+  if (!taken_) {
+    position_ = {.epoch = position_.epoch, .step = position_.step};
+  }
+  train_loader_.start(sampler_, std::exchange(taken_, std::nullopt));
   model_.train();
-  const std::int64_t n_steps = train_loader_.n_batches();
-  Progress progress(is_first_rank_, epoch + 1, options_.epochs, n_steps);
-  double loss_sum = 0;
-  std::int64_t step = 0;
-  std::int64_t n_images = 0;
+  Progress progress(is_first_rank_,
+                    static_cast<int>(position_.epoch) + 1,
+                    options_.epochs,
+                    train_loader_.n_batches());
+  const std::int64_t n_images_before = position_.n_images;
   while (std::optional<unisono::Batch> batch = train_loader_.next()) {
-    const auto [images, labels] = unisono::as_tensors(std::move(*batch));
-    optimizer_.zero_grad();
-    const torch::Tensor loss = torch::nll_loss(model_(images), labels);
-    loss.backward();
-    optimizer_.step();
-    ++step;
-    n_images += images.size(0);
-    loss_sum += loss.item<double>();
-    progress.update(step,
-                    loss_sum / static_cast<double>(step),
-                    static_cast<double>(n_images * group_->world_size()) / seconds());
+    train_batch(std::move(*batch));
+    progress.update(
+        position_.n_steps,
+        position_.loss_sum / static_cast<double>(position_.n_steps),
+        static_cast<double>((position_.n_images - n_images_before) * group_->world_size()) /
+            seconds());
   }
   progress.clear();
-  const double own_loss = loss_sum / static_cast<double>(std::max<std::int64_t>(1, step));
-  const torch::Tensor sums = sum_over_ranks(*group_, {own_loss, static_cast<double>(n_images)});
+  const double own_loss =
+      position_.loss_sum / static_cast<double>(std::max<std::int64_t>(1, position_.n_steps));
+  const double n_images = static_cast<double>(position_.n_images - n_images_before);
+  const torch::Tensor sums = sum_over_ranks(*group_, {own_loss, n_images});
   return {.loss = sums[0].item<double>() / group_->world_size(),
           .own_loss = own_loss,
           .seconds = seconds(),
           .n_images = static_cast<std::int64_t>(sums[1].item<double>())};
 }
 
+void Trainer::train_batch(unisono::Batch batch) {
+  const auto [images, labels] = unisono::as_tensors(std::move(batch));
+  optimizer_.zero_grad();
+  const torch::Tensor loss = torch::nll_loss(model_(images), labels);
+  loss.backward();
+  optimizer_.step();
+  ++position_.step;
+  ++position_.n_steps;
+  position_.n_images += images.size(0);
+  position_.loss_sum += loss.item<double>();
+  if (checkpoints_ && position_.step % options_.checkpoint_every == 0) {
+    checkpoints_->save(position_, train_loader_.state(), *model_.module(), optimizer_);
+  }
+}
+
 // Each rank tests every world_size-th image, none twice, so that the counts add up exactly.
 double Trainer::test_accuracy() {
-  std::vector<std::int64_t> indices;
-  for (std::int64_t i = group_->rank(); i < test_set_->size(); i += group_->world_size()) {
-    indices.push_back(i);
-  }
-  test_loader_.start(std::move(indices));
+  test_loader_.start(unisono::EvaluationSampler(test_set_->size(), *group_));
   model_.eval();
   const torch::NoGradGuard no_grad;
   double n_correct = 0;

@@ -2,16 +2,20 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include <torch/optim/schedulers/step_lr.h>
 
 #include "unisono/comm/process_group.h"
+#include "unisono/data/batch.h"
 #include "unisono/data/data_loader.h"
-#include "unisono/data/distributed_sampler.h"
 #include "unisono/data/image_dataset.h"
-#include "unisono/torch/distributed_data_parallel.h"
+#include "unisono/data/loader_base.h"
+#include "unisono/data/samplers/distributed_sampler.h"
+#include "unisono/torch/ddp/distributed_data_parallel.h"
 #include "unisono/torch/optim/adadelta.h"
 
+#include "checkpoints.h"
 #include "datasets.h"
 #include "net.h"
 #include "options.h"
@@ -25,7 +29,10 @@ class Trainer {
           const Options& options,
           const Datasets& datasets);
 
-  /// All epochs; rank 0 prints a line for each.
+  /// Goes on from the latest checkpoint, if the options say so and there is one.
+  void resume();
+
+  /// All epochs that are left; rank 0 prints a line for each.
   void run();
 
   /// Rank 0 saves the net, if the options say where.
@@ -39,7 +46,8 @@ class Trainer {
     std::int64_t n_images;  // of all ranks
   };
 
-  EpochResult train_epoch(int epoch);
+  EpochResult train_epoch();
+  void train_batch(unisono::Batch batch);
   double test_accuracy();
   void print_epoch(int epoch, const EpochResult& result, double accuracy) const;
 
@@ -54,6 +62,9 @@ class Trainer {
   unisono::DistributedDataParallel<Net> model_;
   unisono::optim::Adadelta optimizer_;
   torch::optim::StepLR scheduler_;
+  std::optional<Checkpoints> checkpoints_;
+  Position position_ = {};
+  std::optional<unisono::LoaderState> taken_;  // of the epoch that is gone on with
 };
 
 }  // namespace mnist

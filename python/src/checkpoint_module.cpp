@@ -14,13 +14,13 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "unisono/base/atomic_file.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/atomic_file.h"
 #include "unisono/torch/checkpoint.h"
-#include "unisono/torch/consistency.h"
-#include "unisono/torch/hash.h"
-#include "unisono/torch/parameter_hash.h"
+#include "unisono/torch/tensor/consistency.h"
+#include "unisono/torch/tensor/hash.h"
+#include "unisono/torch/tensor/parameter_hash.h"
 
 #include "backend.h"
 #include "backend_run.h"
@@ -83,7 +83,7 @@ void check_same_value(Backend& backend,
 void check_same_tensors(Backend& backend,
                         const std::string& who,
                         const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
-  std::vector<ddp::NamedTensor> named;
+  std::vector<NamedTensor> named;
   named.reserve(tensors.size());
   for (const auto& [name, tensor] : tensors) {
     named.push_back({.name = name, .tensor = tensor});

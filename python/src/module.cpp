@@ -19,6 +19,7 @@
 #include "slurm_module.h"
 #include "store_module.h"
 #include "symmetric.h"
+#include "tensor_files_module.h"
 #include "way_back.h"
 
 namespace unisono::python {
@@ -112,6 +113,7 @@ PYBIND11_MODULE(_C, module) {
   unisono::python::define_backend(module);
   unisono::python::define_symmetric_memory(module);
   unisono::python::define_checkpoint(module);
+  unisono::python::define_tensor_files(module);
   unisono::python::define_sampler(module);
   unisono::python::define_slurm(module);
 }

@@ -5,8 +5,8 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "unisono/data/distributed_sampler.h"
-#include "unisono/data/resumable_sampler.h"
+#include "unisono/data/samplers/distributed_sampler.h"
+#include "unisono/data/samplers/resumable_sampler.h"
 
 namespace unisono::python {
 

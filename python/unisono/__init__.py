@@ -24,9 +24,11 @@ from ._C import Backend, SlurmJob, Store, Watch, slurm_job
 from ._checkpoint import check_can_save, check_consistent, load_checkpoint, save_checkpoint
 from ._memory import empty, is_symmetric
 from ._sampler import ResumableSampler
+from ._tensor_files import CheckpointSaver, latest_checkpoint, load_state, save_state
 
 __all__ = [
     "Backend",
+    "CheckpointSaver",
     "Options",
     "ResumableSampler",
     "SlurmJob",
@@ -39,7 +41,10 @@ __all__ = [
     "empty",
     "init_process_group",
     "is_symmetric",
+    "latest_checkpoint",
     "load_checkpoint",
+    "load_state",
     "save_checkpoint",
+    "save_state",
     "slurm_job",
 ]

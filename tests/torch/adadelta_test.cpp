@@ -1,12 +1,10 @@
 #include "unisono/torch/optim/adadelta.h"
 
-#include <sstream>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/optim/schedulers/step_lr.h>
-#include <torch/serialize.h>
 #include <torch/types.h>
 
 namespace unisono::optim {
@@ -16,9 +14,9 @@ torch::Tensor make_parameter(torch::Dtype dtype = torch::kFloat) {
   return torch::tensor({1.0, -2.0, 0.5, 3.0, -0.25, 0.125}, dtype).set_requires_grad(true);
 }
 
-void make_steps(Adadelta& optimizer, const torch::Tensor& parameter, int first, int last) {
+void make_steps(Adadelta& optimizer, const torch::Tensor& parameter) {
   const torch::Tensor numbers = torch::arange(1, 7, parameter.scalar_type());
-  for (int step = first; step < last; ++step) {
+  for (int step = 0; step < 20; ++step) {
     const double sign = step % 3 != 0 ? 1 : -1;
     parameter.mutable_grad() = parameter.detach() * 0.5 + numbers * (0.1 * sign);
     optimizer.step();
@@ -43,21 +41,21 @@ const std::vector<double> kWithDecay{
 TEST(Adadelta, TwentyStepsEqualPyTorchs) {
   const torch::Tensor parameter = make_parameter();
   Adadelta optimizer({parameter});
-  make_steps(optimizer, parameter, 0, 20);
+  make_steps(optimizer, parameter);
   expect_close(parameter, kPlain);
 }
 
 TEST(Adadelta, WeightDecayEqualsPyTorchs) {
   const torch::Tensor parameter = make_parameter();
   Adadelta optimizer({parameter}, AdadeltaOptions().weight_decay(0.1));
-  make_steps(optimizer, parameter, 0, 20);
+  make_steps(optimizer, parameter);
   expect_close(parameter, kWithDecay);
 }
 
 TEST(Adadelta, OtherLayoutsAndTypesTakeTheSameSteps) {
   const torch::Tensor wide = make_parameter(torch::kDouble);
   Adadelta of_wide({wide}, AdadeltaOptions().weight_decay(0.1));
-  make_steps(of_wide, wide, 0, 20);
+  make_steps(of_wide, wide);
   expect_close(wide, kWithDecay);
 
   // A parameter with gaps in memory goes through LibTorch's operators.
@@ -65,32 +63,8 @@ TEST(Adadelta, OtherLayoutsAndTypesTakeTheSameSteps) {
   strided.copy_(make_parameter().detach());
   strided.set_requires_grad(true);
   Adadelta of_strided({strided}, AdadeltaOptions().weight_decay(0.1));
-  make_steps(of_strided, strided, 0, 20);
+  make_steps(of_strided, strided);
   expect_close(strided, kWithDecay);
-}
-
-TEST(Adadelta, ParametersWithoutGradientStay) {
-  const torch::Tensor parameter = make_parameter();
-  Adadelta optimizer({parameter});
-  optimizer.step();
-  EXPECT_TRUE(parameter.equal(make_parameter()));
-}
-
-TEST(Adadelta, StateSurvivesSavingAndLoading) {
-  const torch::Tensor whole = make_parameter();
-  Adadelta reference({whole});
-  make_steps(reference, whole, 0, 20);
-
-  const torch::Tensor first = make_parameter();
-  Adadelta before({first}, AdadeltaOptions(1.0));
-  make_steps(before, first, 0, 10);
-  std::stringstream file;
-  torch::save(before, file);
-  const torch::Tensor second = first.detach().clone().set_requires_grad(true);
-  Adadelta after({second}, AdadeltaOptions(0.5));
-  torch::load(after, file);
-  make_steps(after, second, 10, 20);
-  EXPECT_TRUE(second.equal(whole));
 }
 
 TEST(Adadelta, StepLrSetsItsLearningRate) {

@@ -16,7 +16,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/distributed_data_parallel.h"
+#include "unisono/torch/ddp/distributed_data_parallel.h"
 
 #include "canonical.h"
 #include "rank_threads.h"

@@ -1,4 +1,4 @@
-#include "unisono/torch/consistency.h"
+#include "unisono/torch/tensor/consistency.h"
 
 #include <cstddef>
 #include <functional>
@@ -24,7 +24,7 @@ using ::testing::MatchesRegex;
 std::vector<std::string> differences(
     int world_size,
     ErrorCode expected,
-    const std::function<std::vector<ddp::NamedTensor>(int rank)>& tensors) {
+    const std::function<std::vector<NamedTensor>(int rank)>& tensors) {
   std::vector<std::string> messages(static_cast<std::size_t>(world_size));
   run_ranks(world_size, [&](const std::shared_ptr<ProcessGroup>& group) {
     try {
@@ -41,7 +41,7 @@ TEST(CheckConsistent, EqualBitsAreNoError) {
   EXPECT_THAT(differences(3,
                           ErrorCode::kMismatch,
                           [](int) {
-                            return std::vector<ddp::NamedTensor>{
+                            return std::vector<NamedTensor>{
                                 {.name = "a", .tensor = torch::arange(5)},
                                 {.name = "b", .tensor = torch::eye(3).t()}};
                           }),
@@ -50,7 +50,7 @@ TEST(CheckConsistent, EqualBitsAreNoError) {
 
 TEST(CheckConsistent, EveryRankNamesTheFirstTensorThatDiffers) {
   const auto messages = differences(3, ErrorCode::kMismatch, [](int rank) {
-    std::vector<ddp::NamedTensor> tensors;
+    std::vector<NamedTensor> tensors;
     for (const char* const name : {"a", "b", "c"}) {
       tensors.push_back({.name = name, .tensor = torch::zeros({2, 3})});
     }
@@ -68,7 +68,7 @@ TEST(CheckConsistent, EveryRankNamesTheFirstTensorThatDiffers) {
 
 TEST(CheckConsistent, SparseTensorsAreRefused) {
   const auto messages = differences(1, ErrorCode::kInvalidArgument, [](int) {
-    return std::vector<ddp::NamedTensor>{{.name = "s", .tensor = torch::eye(3).to_sparse()}};
+    return std::vector<NamedTensor>{{.name = "s", .tensor = torch::eye(3).to_sparse()}};
   });
   EXPECT_THAT(messages,
               ::testing::ElementsAre("check_consistent: tensor 's' is sparse; only dense tensors "

@@ -12,8 +12,8 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/distributed_data_parallel.h"
-#include "unisono/torch/tensor.h"
+#include "unisono/torch/ddp/distributed_data_parallel.h"
+#include "unisono/torch/tensor/tensor.h"
 
 #include "rank_threads.h"
 #include "scalars.h"
@@ -126,11 +126,11 @@ TEST(DdpErrors, AnExceptionOnOneRankIsAnErrorOnTheOthersAndTheNextPassIsRight) {
   });
 }
 
-TEST(DdpErrors, AParameterConvertedAfterWrappingIsNamed) {
+TEST(DdpErrors, AGradientOfAnotherTypeIsNamed) {
   on_two_ranks([](Model& model, double /*rank*/) {
-    model.module()->to(torch::kDouble);
+    model.module()->w[1].mutable_grad() = torch::zeros({1}, torch::kDouble);
     expect_error(ErrorCode::kInvalidArgument,
-                 AllOf(HasSubstr("'w"), HasSubstr("is f64[1], but the parameter was f32[1]")),
+                 AllOf(HasSubstr("'w1'"), HasSubstr("is f64[1], but the parameter was f32[1]")),
                  [&] { model(Factors{1, 2, 3}).backward(); });
   });
 }

@@ -17,8 +17,8 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/distributed_data_parallel.h"
-#include "unisono/torch/tensor.h"
+#include "unisono/torch/ddp/distributed_data_parallel.h"
+#include "unisono/torch/tensor/tensor.h"
 
 #include "canonical.h"
 #include "rank_threads.h"

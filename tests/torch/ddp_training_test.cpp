@@ -9,10 +9,10 @@
 #include <gtest/gtest.h>
 
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/average_gradients.h"
-#include "unisono/torch/distributed_data_parallel.h"
-#include "unisono/torch/parameter_hash.h"
-#include "unisono/torch/tensor.h"
+#include "unisono/torch/ddp/average_gradients.h"
+#include "unisono/torch/ddp/distributed_data_parallel.h"
+#include "unisono/torch/tensor/parameter_hash.h"
+#include "unisono/torch/tensor/tensor.h"
 
 #include "canonical.h"
 #include "models.h"

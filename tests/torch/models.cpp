@@ -34,6 +34,14 @@ Sample join(const std::vector<Sample>& samples) {
   return {torch::cat(images), torch::cat(labels)};
 }
 
+ConvNet make_seeded_net() {
+  static const ConvNet kNet = [] {
+    torch::manual_seed(7);
+    return ConvNet();
+  }();
+  return clone_of(kNet);
+}
+
 ConvNet clone_of(const ConvNet& model) {
   ConvNet copy;
   const std::vector<torch::Tensor> from = model->parameters();

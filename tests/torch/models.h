@@ -36,6 +36,10 @@ torch::Tensor loss_of(Model& model, const Sample& sample) {
   return torch::nll_loss(model(sample.images), sample.labels);
 }
 
+/// A new model with the same values whoever asks: ranks that are threads share the random numbers
+/// that others are made of.
+ConvNet make_seeded_net();
+
 /// A copy with parameters of its own.
 ConvNet clone_of(const ConvNet& model);
 

@@ -11,7 +11,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "unisono/base/error.h"
-#include "unisono/torch/distributed_data_parallel.h"
+#include "unisono/torch/ddp/distributed_data_parallel.h"
 
 namespace unisono::testing {
 

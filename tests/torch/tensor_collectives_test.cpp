@@ -7,7 +7,7 @@
 
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/collectives.h"
+#include "unisono/torch/tensor/collectives.h"
 
 #include "rank_threads.h"
 

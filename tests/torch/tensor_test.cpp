@@ -1,4 +1,4 @@
-#include "unisono/torch/tensor.h"
+#include "unisono/torch/tensor/tensor.h"
 
 #include <cstdint>
 #include <functional>
@@ -12,7 +12,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/parameter_hash.h"
+#include "unisono/torch/tensor/parameter_hash.h"
 
 #include "rank_threads.h"
 

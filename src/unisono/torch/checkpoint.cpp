@@ -14,12 +14,12 @@
 #include <torch/nn/module.h>
 #include <torch/serialize/output-archive.h>
 
+#include "unisono/base/atomic_file.h"
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/atomic_file.h"
 
 namespace unisono {
 namespace {

@@ -1,5 +1,6 @@
 #include "unisono/torch/optim/adadelta.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,51 +11,12 @@
 #include <torch/serialize/archive.h>
 
 #include "unisono/torch/optim/adadelta_step.h"
+#include "unisono/torch/optim/on_arrays.h"
+#include "unisono/torch/optim/parameterwise_optimizer_impl.h"
 
 namespace unisono::optim {
-namespace {
 
-// Whether the elements of all lie in memory in the same order, without gaps.
-bool is_one_layout(const at::Tensor& parameter,
-                   const at::Tensor& gradient,
-                   const AdadeltaParamState& state) {
-  return parameter.is_non_overlapping_and_dense() && gradient.strides() == parameter.strides() &&
-         gradient.scalar_type() == parameter.scalar_type() && gradient.device().is_cpu() &&
-         state.square_avg().strides() == parameter.strides() &&
-         state.acc_delta().strides() == parameter.strides();
-}
-
-template <class T>
-void step_in_one_pass(const at::Tensor& parameter,
-                      const at::Tensor& gradient,
-                      const AdadeltaParamState& state,
-                      const AdadeltaConstants& constants) {
-  adadelta_step(parameter.data_ptr<T>(),
-                gradient.const_data_ptr<T>(),
-                state.square_avg().data_ptr<T>(),
-                state.acc_delta().data_ptr<T>(),
-                static_cast<std::size_t>(parameter.numel()),
-                constants);
-}
-
-void step_by_operators(const at::Tensor& parameter,
-                       at::Tensor gradient,
-                       const AdadeltaParamState& state,
-                       const AdadeltaConstants& constants) {
-  if (constants.weight_decay != 0) {
-    gradient = gradient.add(parameter, constants.weight_decay);
-  }
-  state.square_avg().mul_(constants.rho).addcmul_(gradient, gradient, 1 - constants.rho);
-  const at::Tensor delta = state.acc_delta()
-                               .add(constants.eps)
-                               .sqrt_()
-                               .div_(state.square_avg().add(constants.eps).sqrt_())
-                               .mul_(gradient);
-  state.acc_delta().mul_(constants.rho).addcmul_(delta, delta, 1 - constants.rho);
-  parameter.add_(delta, -constants.lr);
-}
-
-}  // namespace
+template class ParameterwiseOptimizer<AdadeltaOptions, AdadeltaParamState>;
 
 void AdadeltaOptions::serialize(::torch::serialize::OutputArchive& archive) const {
   _TORCH_OPTIM_SERIALIZE_TORCH_ARG(lr);
@@ -84,7 +46,7 @@ void AdadeltaParamState::serialize(::torch::serialize::InputArchive& archive) {
 
 Adadelta::Adadelta(const std::vector<::torch::optim::OptimizerParamGroup>& groups,
                    const AdadeltaOptions& defaults)
-    : Optimizer(groups, std::make_unique<AdadeltaOptions>(defaults)) {
+    : ParameterwiseOptimizer(groups, std::make_unique<AdadeltaOptions>(defaults)) {
   TORCH_CHECK(defaults.lr() >= 0, "Invalid learning rate: ", defaults.lr());
   TORCH_CHECK(defaults.rho() >= 0 && defaults.rho() <= 1, "Invalid rho value: ", defaults.rho());
   TORCH_CHECK(defaults.eps() >= 0, "Invalid epsilon value: ", defaults.eps());
@@ -95,57 +57,23 @@ Adadelta::Adadelta(const std::vector<::torch::optim::OptimizerParamGroup>& group
 Adadelta::Adadelta(std::vector<at::Tensor> parameters, const AdadeltaOptions& defaults)
     : Adadelta({::torch::optim::OptimizerParamGroup(std::move(parameters))}, defaults) {}
 
-at::Tensor Adadelta::step(LossClosure closure) {
-  const c10::NoGradGuard no_grad;
-  at::Tensor loss;
-  if (closure != nullptr) {
-    const at::AutoGradMode with_grad(true);
-    loss = closure();
+void Adadelta::step_parameter(const at::Tensor& parameter,
+                              const AdadeltaOptions& options,
+                              AdadeltaParamState& state) {
+  if (state.step() == 0) {
+    state.square_avg(at::zeros_like(parameter, at::MemoryFormat::Preserve));
+    state.acc_delta(at::zeros_like(parameter, at::MemoryFormat::Preserve));
   }
-  for (::torch::optim::OptimizerParamGroup& group : param_groups_) {
-    const auto& options = static_cast<const AdadeltaOptions&>(group.options());
-    for (const at::Tensor& parameter : group.params()) {
-      if (parameter.grad().defined()) {
-        step_parameter(parameter, options);
-      }
-    }
-  }
-  return loss;
-}
-
-void Adadelta::step_parameter(const at::Tensor& parameter, const AdadeltaOptions& options) {
-  const at::Tensor& gradient = parameter.grad();
-  TORCH_CHECK(!gradient.is_sparse(), "Adadelta does not support sparse gradients");
-  std::unique_ptr<::torch::optim::OptimizerParamState>& slot =
-      state_[parameter.unsafeGetTensorImpl()];
-  if (slot == nullptr) {
-    auto fresh = std::make_unique<AdadeltaParamState>();
-    fresh->square_avg(at::zeros_like(parameter, at::MemoryFormat::Preserve));
-    fresh->acc_delta(at::zeros_like(parameter, at::MemoryFormat::Preserve));
-    slot = std::move(fresh);
-  }
-  auto& state = static_cast<AdadeltaParamState&>(*slot);
   state.step(state.step() + 1);
   const AdadeltaConstants constants{.lr = options.lr(),
                                     .rho = options.rho(),
                                     .eps = options.eps(),
                                     .weight_decay = options.weight_decay()};
-  const at::ScalarType type = parameter.scalar_type();
-  if (type == at::kFloat && is_one_layout(parameter, gradient, state)) {
-    step_in_one_pass<float>(parameter, gradient, state, constants);
-  } else if (type == at::kDouble && is_one_layout(parameter, gradient, state)) {
-    step_in_one_pass<double>(parameter, gradient, state, constants);
-  } else {
-    step_by_operators(parameter, gradient, state, constants);
-  }
-}
-
-void Adadelta::save(::torch::serialize::OutputArchive& archive) const {
-  ::torch::optim::serialize<AdadeltaParamState, AdadeltaOptions>(archive, *this);
-}
-
-void Adadelta::load(::torch::serialize::InputArchive& archive) {
-  ::torch::optim::serialize<AdadeltaParamState, AdadeltaOptions>(archive, *this);
+  on_arrays(parameter.grad(),
+            std::array{parameter, state.square_avg(), state.acc_delta()},
+            [&](const auto* gradient, const auto& arrays, std::size_t count) {
+              adadelta_step(arrays[0], gradient, arrays[1], arrays[2], count, constants);
+            });
 }
 
 }  // namespace unisono::optim

@@ -6,6 +6,8 @@
 #include <torch/arg.h>
 #include <torch/optim/optimizer.h>
 
+#include "unisono/torch/optim/parameterwise_optimizer.h"
+
 namespace unisono::optim {
 
 /// PyTorch's names and defaults.
@@ -37,11 +39,13 @@ struct AdadeltaParamState
   void serialize(::torch::serialize::OutputArchive& archive) const override;
 };
 
+extern template class ParameterwiseOptimizer<AdadeltaOptions, AdadeltaParamState>;
+
 /// Adadelta, which LibTorch lacks. Equal to Python's torch.optim.Adadelta to rounding; for float
 /// and double it passes over memory once per step.
 ///
 /// Source: Zeiler, "ADADELTA: an adaptive learning rate method", arXiv:1212.5701.
-class Adadelta : public ::torch::optim::Optimizer {
+class Adadelta : public ParameterwiseOptimizer<AdadeltaOptions, AdadeltaParamState> {
  public:
   /// Throws c10::Error, as LibTorch's optimizers do, for options out of range.
   explicit Adadelta(const std::vector<::torch::optim::OptimizerParamGroup>& groups,
@@ -49,12 +53,10 @@ class Adadelta : public ::torch::optim::Optimizer {
   explicit Adadelta(std::vector<at::Tensor> parameters,
                     const AdadeltaOptions& defaults = AdadeltaOptions());
 
-  at::Tensor step(LossClosure closure = nullptr) override;
-  void save(::torch::serialize::OutputArchive& archive) const override;
-  void load(::torch::serialize::InputArchive& archive) override;
-
- private:
-  void step_parameter(const at::Tensor& parameter, const AdadeltaOptions& options);
+ protected:
+  void step_parameter(const at::Tensor& parameter,
+                      const AdadeltaOptions& options,
+                      AdadeltaParamState& state) override;
 };
 
 }  // namespace unisono::optim

@@ -1,0 +1,113 @@
+#include "tensor_files_module.h"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "unisono/checkpoint/folder.h"
+#include "unisono/checkpoint/saver.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/checkpoint/tensor_state.h"
+
+#include "backend.h"
+#include "backend_run.h"
+#include "errors.h"
+
+namespace unisono::python {
+namespace {
+
+namespace py = pybind11;
+using Released = py::call_guard<py::gil_scoped_release>;
+
+/// A Saver that goes at a call: the object may live on in a traceback, beyond its group.
+class PythonSaver {
+ public:
+  PythonSaver(Backend& backend, const std::string& folder, int keep_last) {
+    backend.run_on_core([&](ProcessGroup& group, std::chrono::milliseconds timeout) {
+      rank_group_ = &group;
+      saver_ = std::make_unique<checkpoint::Saver>(
+          group, folder, checkpoint::SaveOptions{.keep_last = keep_last, .timeout = timeout});
+    });
+  }
+
+  std::string save(std::int64_t step, const TensorState& common, const TensorState& own) {
+    return with_translated_errors([&] {
+      checkpoint::Saver& saver = open();
+      return saver.save(step, parts_to_save(*rank_group_, common, own).parts);
+    });
+  }
+
+  void save_async(std::int64_t step, const TensorState& common, const TensorState& own) {
+    with_translated_errors([&] {
+      checkpoint::Saver& saver = open();
+      saver.save_async(step, parts_to_save(*rank_group_, common, own).parts);
+    });
+  }
+
+  void wait() {
+    with_translated_errors([&] { open().wait(); });
+  }
+
+  void close() {
+    const std::unique_ptr<checkpoint::Saver> closed = std::move(saver_);
+    if (closed != nullptr) {
+      with_translated_errors([&] { closed->wait(); });
+    }
+  }
+
+ private:
+  [[nodiscard]] checkpoint::Saver& open() {
+    if (saver_ == nullptr) {
+      reject("CheckpointSaver", "it is closed");
+    }
+    return *saver_;
+  }
+
+  ProcessGroup* rank_group_ = nullptr;  // the backend's, which Python keeps alive
+  std::unique_ptr<checkpoint::Saver> saver_;
+};
+
+void save_file(const std::string& path, const TensorState& state) {
+  with_translated_errors([&] { save_state(path, state); });
+}
+
+TensorState load_files(const std::string& path) {
+  return with_translated_errors([&] { return load_state(path); });
+}
+
+std::optional<std::string> latest(const std::string& folder) {
+  return with_translated_errors([&] { return checkpoint::latest_checkpoint(folder); });
+}
+
+}  // namespace
+
+void define_tensor_files(py::module_& module) {
+  module.def("_save_state", &save_file, py::arg("path"), py::arg("state"), Released());
+  module.def("_load_state", &load_files, py::arg("path"), Released());
+  module.def("_latest_checkpoint", &latest, py::arg("folder"), Released());
+  py::class_<PythonSaver>(module, "_CheckpointSaver")
+      .def(py::init<Backend&, const std::string&, int>(),
+           py::arg("backend"),
+           py::arg("folder"),
+           py::arg("keep_last"),
+           py::keep_alive<1, 2>(),
+           Released())
+      .def(
+          "save", &PythonSaver::save, py::arg("step"), py::arg("state"), py::arg("own"), Released())
+      .def("save_async",
+           &PythonSaver::save_async,
+           py::arg("step"),
+           py::arg("state"),
+           py::arg("own"),
+           Released())
+      .def("wait", &PythonSaver::wait, Released())
+      .def("close", &PythonSaver::close, Released());
+}
+
+}  // namespace unisono::python

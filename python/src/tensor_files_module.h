@@ -1,0 +1,10 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace unisono::python {
+
+/// Adds what `_tensor_files.py` needs: tensors in safetensors files.
+void define_tensor_files(pybind11::module_& module);
+
+}  // namespace unisono::python

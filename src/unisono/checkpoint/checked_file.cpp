@@ -1,0 +1,135 @@
+#include "unisono/checkpoint/checked_file.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/error.h"
+
+namespace unisono::checkpoint {
+
+std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t seed) {
+  return static_cast<std::uint32_t>(
+      crc32_z(seed, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+void FileSummer::add(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::size_t n_now =
+        std::min<std::size_t>(bytes.size(), static_cast<std::size_t>(kBlockBytes - n_block_));
+    block_ = crc32_of(bytes.first(n_now), block_);
+    n_block_ += n_now;
+    bytes = bytes.subspan(n_now);
+    if (n_block_ == kBlockBytes) {
+      sums_ = sums();
+      block_ = 0;
+      n_block_ = 0;
+    }
+  }
+}
+
+FileSums FileSummer::sums() const {
+  FileSums all = sums_;
+  if (n_block_ > 0) {
+    all.n_bytes += n_block_;
+    all.crc32 = static_cast<std::uint32_t>(
+        crc32_combine(all.crc32, block_, static_cast<z_off_t>(n_block_)));
+    all.block_crc32s.push_back(block_);
+  }
+  return all;
+}
+
+CheckedFile::CheckedFile(const std::string& path, std::optional<FileSums> sums)
+    : file_(path), sums_(std::move(sums)) {
+  if (sums_ && sums_->n_bytes != file_.n_bytes()) {
+    throw Error(ErrorCode::kCorruptData,
+                fmt::format("{}: has {} bytes, but was written with {}: it is truncated or "
+                            "replaced",
+                            path,
+                            file_.n_bytes(),
+                            sums_->n_bytes));
+  }
+}
+
+void CheckedFile::read_raw(std::uint64_t offset, std::span<std::byte> into) {
+  const std::size_t n_now = file_.read_at(offset, into);
+  n_read_ += n_now;
+  if (n_now < into.size()) {
+    throw Error(ErrorCode::kCorruptData,
+                fmt::format("{}: ends at offset {}, where {} more bytes were to come",
+                            path(),
+                            offset + n_now,
+                            into.size() - n_now));
+  }
+}
+
+std::uint64_t CheckedFile::bytes_of_block(std::uint64_t block) const {
+  return std::min(kBlockBytes, file_.n_bytes() - block * kBlockBytes);
+}
+
+void CheckedFile::read_block(std::uint64_t block,
+                             std::uint32_t expected,
+                             std::span<std::byte> into) {
+  read_raw(block * kBlockBytes, into);
+  const std::uint32_t crc = crc32_of(into);
+  if (crc != expected) {
+    throw Error(ErrorCode::kCorruptData,
+                fmt::format("{}: the check sum of its bytes {} to {} is {:08x}, but they were "
+                            "written with {:08x}: the file is damaged",
+                            path(),
+                            block * kBlockBytes,
+                            block * kBlockBytes + into.size(),
+                            crc,
+                            expected));
+  }
+}
+
+void CheckedFile::read_at(std::uint64_t offset, std::span<std::byte> into) {
+  if (!sums_) {
+    read_raw(offset, into);
+    return;
+  }
+  const std::vector<std::uint32_t>& crcs = sums_->block_crc32s;
+  while (!into.empty()) {
+    const std::uint64_t block = offset / kBlockBytes;
+    const std::uint64_t begin = block * kBlockBytes;
+    if (offset >= file_.n_bytes()) {
+      read_raw(offset, into);  // throws
+    }
+    const std::uint64_t n_block = bytes_of_block(block);
+    const auto n_now =
+        static_cast<std::size_t>(std::min<std::uint64_t>(into.size(), n_block - (offset - begin)));
+    if (n_now == n_block) {
+      read_block(block, crcs[block], into.first(n_now));
+    } else {
+      if (cached_block_ != block) {
+        cached_block_.reset();
+        cached_.resize(static_cast<std::size_t>(n_block));
+        read_block(block, crcs[block], cached_);
+        cached_block_ = block;
+      }
+      std::memcpy(into.data(), cached_.data() + (offset - begin), n_now);
+    }
+    offset += n_now;
+    into = into.subspan(n_now);
+  }
+}
+
+void CheckedFile::verify() {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(kBlockBytes));
+  for (std::uint64_t block = 0; block * kBlockBytes < file_.n_bytes(); ++block) {
+    read_at(block * kBlockBytes,
+            std::span(bytes).first(static_cast<std::size_t>(bytes_of_block(block))));
+  }
+}
+
+}  // namespace unisono::checkpoint

@@ -1,0 +1,292 @@
+#include "unisono/checkpoint/folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "unisono/base/atomic_file.h"
+#include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/base/regular_file.h"
+#include "unisono/checkpoint/manifest.h"
+
+namespace unisono::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step-";
+constexpr std::size_t kLeastDigits = 8;
+constexpr const char* kLatestName = "latest";
+constexpr std::uint64_t kMostLatestBytes = 4096;
+// Of a checkpoint of more than 10 TiB.
+constexpr std::uint64_t kMostManifestBytes = std::uint64_t{1} << 27;
+constexpr const char* kPartSuffix = ".part";
+constexpr const char* kOldSuffix = ".old";
+constexpr const char* kRemovedSuffix = ".removed";
+
+std::string path_of(const std::string& root, std::int64_t step) {
+  return root + "/" + checkpoint_name(step);
+}
+
+// The checkpoint's name of which this one is made by suffixes: of what is no whole checkpoint, or
+// none any more. Nothing for other names.
+std::optional<std::string> leftover_of(std::string_view name) {
+  const std::string_view whole = name;
+  for (bool is_stripped = true; is_stripped;) {
+    is_stripped = false;
+    for (const std::string_view suffix : {kPartSuffix, kOldSuffix, kRemovedSuffix}) {
+      if (name.ends_with(suffix)) {
+        name.remove_suffix(suffix.size());
+        is_stripped = true;
+      }
+    }
+  }
+  return name != whole && step_of(name) ? std::optional(std::string(name)) : std::nullopt;
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error && error != std::errc::no_such_file_or_directory &&
+      error != std::errc::not_a_directory) {
+    throw system_error(folder + ": can't read the folder of checkpoints", error.value());
+  }
+  return names;
+}
+
+// Throws for more bytes than the largest of our texts could have.
+std::string read_text(const std::string& path, std::uint64_t most) {
+  const RegularFile file(path);
+  if (file.n_bytes() > most) {
+    throw Error(
+        ErrorCode::kCorruptData,
+        fmt::format(
+            "{}: has {} bytes, more than the {} that it may have", path, file.n_bytes(), most));
+  }
+  std::string text(static_cast<std::size_t>(file.n_bytes()), '\0');
+  text.resize(file.read_at(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// A killed remover leaves a name that nobody takes for a checkpoint.
+void remove_checkpoint(const std::string& path) noexcept {
+  std::error_code ignored;
+  const std::string removed = path + kRemovedSuffix;
+  fs::remove_all(removed, ignored);
+  fs::rename(path, removed, ignored);
+  fs::remove_all(removed, ignored);
+}
+
+void rename_to(const std::string& from, const std::string& path) {
+  if (::rename(from.c_str(), path.c_str()) != 0) {
+    throw system_error("save " + path + ": can't give the checkpoint its name", errno);
+  }
+}
+
+// Where file systems can't exchange: at one moment no checkpoint has the name, and then a writer
+// that goes on finds the old one under its own: see restore().
+void replace(const std::string& root, const std::string& part, const std::string& path) {
+  const std::string old = path + kOldSuffix;
+  rename_to(path, old);
+  try {
+    rename_to(part, path);
+  } catch (const Error&) {
+    ::rename(old.c_str(), path.c_str());
+    throw;
+  }
+  sync_folder(root);
+  std::error_code ignored;
+  fs::remove_all(old, ignored);
+}
+
+// Gives `part` the name `path`, on the disk. A checkpoint that has it is exchanged, so that at
+// every moment one of the two is there, and goes afterwards.
+void give_name(const std::string& root, const std::string& part, const std::string& path) {
+  if (::rename(part.c_str(), path.c_str()) == 0) {
+    sync_folder(root);
+    return;
+  }
+  if (errno != ENOTEMPTY && errno != EEXIST) {
+    throw system_error("save " + path + ": can't give the checkpoint its name", errno);
+  }
+  if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) != 0) {
+    replace(root, part, path);
+    return;
+  }
+  sync_folder(root);
+  std::error_code ignored;
+  fs::remove_all(part, ignored);
+}
+
+// The checkpoint that a writer had no time to replace has its name again.
+void restore(const std::string& root, const std::string& name) {
+  const std::string path = root + "/" + name;
+  if (exists(path + kOldSuffix) && !exists(path)) {
+    rename_to(path + kOldSuffix, path);
+    sync_folder(root);
+  }
+}
+
+// With the names of all that are missing on the way, on the disk.
+void make_folders(const std::string& folder) {
+  std::vector<fs::path> parents;
+  std::error_code error;
+  for (fs::path path = fs::absolute(fs::path(folder) / "").parent_path();
+       !fs::exists(path, error) && path.has_relative_path();
+       path = path.parent_path()) {
+    parents.push_back(path.parent_path());
+  }
+  fs::create_directories(folder, error);
+  if (error) {
+    throw system_error("save a checkpoint in " + folder + ": can't make the folder", error.value());
+  }
+  for (const fs::path& parent : parents) {
+    sync_folder(parent);
+  }
+}
+
+}  // namespace
+
+std::string checkpoint_name(std::int64_t step) {
+  return fmt::format("{}{:0{}}", kPrefix, step, kLeastDigits);
+}
+
+std::optional<std::int64_t> step_of(std::string_view name) {
+  if (!name.starts_with(kPrefix) || name.size() < kPrefix.size() + kLeastDigits) {
+    return std::nullopt;
+  }
+  const std::string_view digits = name.substr(kPrefix.size());
+  std::int64_t step = -1;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (error != std::errc() || end != digits.data() + digits.size() || step < 0 ||
+      checkpoint_name(step) != name) {
+    return std::nullopt;
+  }
+  return step;
+}
+
+std::vector<std::int64_t> list_steps(const std::string& root) {
+  std::vector<std::int64_t> steps;
+  for (const std::string& name : names_in(root)) {
+    if (const std::optional<std::int64_t> step = step_of(name)) {
+      steps.push_back(*step);
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::optional<std::string> latest_checkpoint(const std::string& root) {
+  const std::string pointer = root + "/" + kLatestName;
+  if (!exists(pointer)) {
+    const std::vector<std::int64_t> steps = list_steps(root);
+    return steps.empty() ? std::nullopt : std::optional(path_of(root, steps.back()));
+  }
+  std::string name = read_text(pointer, kMostLatestBytes);
+  while (name.ends_with('\n')) {
+    name.pop_back();
+  }
+  if (!step_of(name) || !exists(root + "/" + name)) {
+    std::string others;
+    for (const std::int64_t step : list_steps(root)) {
+      others.append(" ").append(checkpoint_name(step));
+    }
+    throw Error(ErrorCode::kCorruptData,
+                fmt::format("{}: names no checkpoint that is there; write one of these into it:{}",
+                            pointer,
+                            others.empty() ? " (there are none)" : others));
+  }
+  return root + "/" + name;
+}
+
+std::string resolve(const std::string& path) {
+  if (exists(path + "/" + kManifestName)) {
+    return path;
+  }
+  return latest_checkpoint(path).value_or(path);
+}
+
+std::optional<Manifest> read_manifest(const std::string& checkpoint) {
+  const std::string path = checkpoint + "/" + kManifestName;
+  if (!exists(path)) {
+    return std::nullopt;
+  }
+  return decode_manifest(read_text(path, kMostManifestBytes), path);
+}
+
+std::string part_folder(const std::string& root, std::int64_t step) {
+  return path_of(root, step) + kPartSuffix;
+}
+
+void begin_checkpoint(const std::string& root, std::int64_t step) {
+  make_folders(root);
+  for (const std::string& name : names_in(root)) {
+    if (const std::optional<std::string> whole = leftover_of(name)) {
+      restore(root, *whole);
+      std::error_code ignored;
+      fs::remove_all(fs::path(root) / name, ignored);
+    }
+  }
+  const std::string part = part_folder(root, step);
+  std::error_code error;
+  fs::create_directory(part, error);
+  if (error) {
+    throw system_error("save " + path_of(root, step) + ": can't make the folder " + part,
+                       error.value());
+  }
+}
+
+std::string commit_checkpoint(const std::string& root, std::int64_t step) {
+  std::string path = path_of(root, step);
+  // Before anything has another name: a full disk is found here.
+  AtomicFile latest(root + "/" + kLatestName);
+  const std::string name = checkpoint_name(step) + "\n";
+  latest.write(std::as_bytes(std::span(name)));
+  latest.flush();
+  give_name(root, part_folder(root, step), path);
+  latest.commit();
+  return path;
+}
+
+void discard_checkpoint(const std::string& root, std::int64_t step) noexcept {
+  std::error_code ignored;
+  fs::remove_all(part_folder(root, step), ignored);
+}
+
+void remove_older_checkpoints(const std::string& root, std::int64_t newest, int n_kept) {
+  std::vector<std::int64_t> steps;
+  try {
+    steps = list_steps(root);
+  } catch (const Error& error) {
+    Logger("checkpoint").warning(std::string("older checkpoints stay: ") + error.what());
+  }
+  steps.erase(std::upper_bound(steps.begin(), steps.end(), newest), steps.end());
+  for (std::size_t i = 0; i + static_cast<std::size_t>(n_kept) < steps.size(); ++i) {
+    remove_checkpoint(path_of(root, steps[i]));
+  }
+}
+
+}  // namespace unisono::checkpoint

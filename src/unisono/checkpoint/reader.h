@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/checkpoint/manifest.h"
+#include "unisono/checkpoint/safetensors.h"
+#include "unisono/checkpoint/tensor_box.h"
+
+namespace unisono::checkpoint {
+
+/// A tensor of a checkpoint, and the parts that make it up: part `i` is `boxes[i]`, tensor
+/// `indices[i]` of file `files[i]`.
+struct CheckpointTensor {
+  TensorInfo info;
+  std::vector<Box> boxes;
+  std::vector<std::size_t> files;
+  std::vector<std::size_t> indices;
+};
+
+/// The tensors of a checkpoint, whoever saved it, on however many ranks: read whole or in parts,
+/// however they were split. Not thread-safe.
+class Reader {
+ public:
+  /// `path` is a safetensors file; or the folder of a checkpoint, of this library (what is read is
+  /// checked against the manifest's sums) or of PyTorch's HuggingFaceStorageWriter and others whose
+  /// files of one folder are one model; or a folder of checkpoints, of which it takes the latest.
+  ///
+  /// Reads the headers of all files. Throws Error: kNotFound where nothing of that is there;
+  /// kSystem; kIncompatible; kCorruptData for files that are missing, truncated or damaged, and for
+  /// parts that overlap, leave a hole or contradict each other, with file, tensor and expectation.
+  explicit Reader(const std::string& path);
+  ~Reader();
+  Reader(Reader&&) noexcept;
+  Reader& operator=(Reader&&) noexcept;
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  /// The file or the checkpoint's folder.
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+  /// By name.
+  [[nodiscard]] const std::map<std::string, CheckpointTensor>& tensors() const { return tensors_; }
+
+  /// Where this library has saved it.
+  [[nodiscard]] const std::optional<Manifest>& manifest() const { return manifest_; }
+
+  /// The names of the checkpoint's files.
+  [[nodiscard]] const std::vector<std::string>& files() const { return files_; }
+
+  /// Fills `into` with a part of a tensor, in row-major order. Reads no more of the files than the
+  /// blocks in which it lies.
+  ///
+  /// Throws Error: kInvalidArgument for a tensor that is not there, a box outside it or memory of
+  /// another size; kSystem; kCorruptData.
+  void read(const std::string& name, const Box& box, std::span<std::byte> into);
+
+  /// The same for a whole tensor.
+  void read(const std::string& name, std::span<std::byte> into);
+
+  /// Reads all of all files, and throws kCorruptData unless each has the sums of the manifest.
+  void verify();
+
+  /// Bytes that were read from files so far, their headers included.
+  [[nodiscard]] std::uint64_t n_read() const;
+
+ private:
+  void find_files();
+  void add_file(std::size_t file);
+  void check_tensor(const CheckpointTensor& tensor) const;
+  [[nodiscard]] std::string file_path(std::size_t file) const;
+  [[nodiscard]] std::optional<FileSums> sums_of(std::size_t file) const;
+  [[nodiscard]] SafetensorsFile& open(std::size_t file);
+
+  std::string path_;
+  bool is_folder_ = false;
+  std::optional<Manifest> manifest_;
+  std::vector<std::string> files_;
+  std::map<std::string, CheckpointTensor> tensors_;
+  std::map<std::string, bool> is_shape_known_;
+  std::map<std::size_t, std::unique_ptr<SafetensorsFile>> open_;
+  std::uint64_t n_read_closed_ = 0;
+};
+
+}  // namespace unisono::checkpoint

@@ -1,0 +1,190 @@
+#include "unisono/checkpoint/save.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/base/atomic_file.h"
+#include "unisono/base/bytes.h"
+#include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
+#include "unisono/base/release.h"
+#include "unisono/checkpoint/checked_file.h"
+#include "unisono/checkpoint/folder.h"
+#include "unisono/checkpoint/manifest.h"
+#include "unisono/checkpoint/outcome.h"
+#include "unisono/checkpoint/reader.h"
+#include "unisono/checkpoint/safetensors.h"
+#include "unisono/checkpoint/sharding_info.h"
+#include "unisono/checkpoint/tensor_box.h"
+#include "unisono/comm/process_group.h"
+
+namespace unisono::checkpoint {
+namespace {
+
+// A tensor is worth cutting up from here on.
+constexpr std::uint64_t kLargeBytes = std::uint64_t{1} << 18;
+
+void check_parts(std::span<const TensorPart> parts, std::int64_t step, const SaveOptions& options) {
+  if (step < 0 || options.keep_last < 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("save a checkpoint: step {} and keep_last {} must not be negative",
+                            step,
+                            options.keep_last));
+  }
+  for (const TensorPart& part : parts) {
+    if (!count_bytes(part.tensor.dtype, part.tensor.shape) ||
+        !is_within(part.box, part.tensor.shape) ||
+        count_bytes(part.tensor.dtype, part.box.sizes) != part.bytes.size()) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("save a checkpoint: tensor \"{}\": {} bytes are not the part {} of {}",
+                      part.tensor.name,
+                      part.bytes.size(),
+                      describe(part.box),
+                      describe(part.tensor.dtype, part.tensor.shape)));
+    }
+  }
+}
+
+FileSums write_shard(const std::string& path, std::span<const TensorPart> parts) {
+  std::vector<TensorBytes> tensors;
+  std::vector<StoredPart> stored;
+  for (const TensorPart& part : parts) {
+    tensors.push_back(
+        {.info = {.name = part.tensor.name, .dtype = part.tensor.dtype, .shape = part.box.sizes},
+         .bytes = part.bytes});
+    stored.push_back({.tensor = part.tensor, .box = part.box});
+  }
+  return write_safetensors(path, tensors, sharding_metadata(stored, "save " + path));
+}
+
+std::string encode_sums(const FileSums& sums) {
+  ByteWriter writer;
+  writer.put(sums.n_bytes);
+  writer.put(sums.crc32);
+  for (const std::uint32_t crc : sums.block_crc32s) {
+    writer.put(crc);
+  }
+  return {reinterpret_cast<const char*>(writer.bytes().data()), writer.bytes().size()};
+}
+
+FileSums decode_sums(const std::string& bytes) {
+  ByteReader reader(std::as_bytes(std::span(bytes)));
+  FileSums sums{.n_bytes = reader.get<std::uint64_t>().value_or(0),
+                .crc32 = reader.get<std::uint32_t>().value_or(0),
+                .block_crc32s = {}};
+  while (const std::optional<std::uint32_t> crc = reader.get<std::uint32_t>()) {
+    sums.block_crc32s.push_back(*crc);
+  }
+  return sums;
+}
+
+void write_manifest(const std::string& folder,
+                    std::int64_t step,
+                    const std::vector<std::string>& encoded_sums) {
+  Manifest manifest{.release = std::string(release()),
+                    .step = step,
+                    .world_size = static_cast<int>(encoded_sums.size()),
+                    .shards = {}};
+  for (const std::string& sums : encoded_sums) {
+    manifest.shards.push_back(
+        {.file = shard_name(static_cast<int>(manifest.shards.size())), .sums = decode_sums(sums)});
+  }
+  AtomicFile file(folder + "/" + kManifestName);
+  const std::string text = encode_manifest(manifest);
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+}
+
+// Makes the folder, when all ranks have parts of the same step.
+void begin_on_all(ProcessGroup& group,
+                  const std::string& root,
+                  std::int64_t step,
+                  std::span<const TensorPart> parts,
+                  const SaveOptions& options) {
+  const std::vector<std::string> steps = do_on_all(group, options.timeout, [&] {
+    check_parts(parts, step, options);
+    return std::to_string(step);
+  });
+  const auto other = std::adjacent_find(steps.begin(), steps.end(), std::not_equal_to<>());
+  if (other != steps.end()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("save a checkpoint in {}: rank {} saves step {}, but rank {} step {}",
+                            root,
+                            other - steps.begin(),
+                            *other,
+                            other - steps.begin() + 1,
+                            *(other + 1)));
+  }
+  (void)do_on_all(group, options.timeout, [&]() -> std::string {
+    if (group.rank() == 0) {
+      begin_checkpoint(root, step);
+    }
+    return "";
+  });
+}
+
+}  // namespace
+
+std::string save_checkpoint(ProcessGroup& group,
+                            const std::string& root,
+                            std::int64_t step,
+                            std::span<const TensorPart> parts,
+                            const SaveOptions& options) {
+  try {
+    begin_on_all(group, root, step, parts, options);
+    const std::string folder = part_folder(root, step);
+    const std::vector<std::string> sums = do_on_all(group, options.timeout, [&] {
+      return encode_sums(write_shard(folder + "/" + shard_name(group.rank()), parts));
+    });
+    const std::vector<std::string> paths = do_on_all(group, options.timeout, [&]() -> std::string {
+      if (group.rank() != 0) {
+        return "";
+      }
+      write_manifest(folder, step, sums);
+      // Rank 0 sees all files, and they fit together.
+      (void)Reader(folder);
+      std::string path = commit_checkpoint(root, step);
+      if (options.keep_last > 0) {
+        remove_older_checkpoints(root, step, options.keep_last);
+      }
+      return path;
+    });
+    return paths.front();
+  } catch (...) {
+    if (group.rank() == 0) {
+      discard_checkpoint(root, step);
+    }
+    throw;
+  }
+}
+
+std::vector<std::optional<Box>> divide_evenly(std::span<const TensorInfo> tensors,
+                                              int rank,
+                                              int world_size) {
+  std::vector<std::optional<Box>> boxes;
+  std::vector<std::uint64_t> n_bytes(static_cast<std::size_t>(world_size), 0);
+  for (const TensorInfo& tensor : tensors) {
+    const std::uint64_t size = count_bytes(tensor.dtype, tensor.shape).value_or(0);
+    if (size >= kLargeBytes && tensor.shape[0] >= world_size) {
+      boxes.emplace_back(rows_of_rank(tensor.shape, rank, world_size));
+      continue;
+    }
+    // The same choice on every rank.
+    const auto least = std::min_element(n_bytes.begin(), n_bytes.end());
+    *least += size;
+    const bool is_own = least - n_bytes.begin() == rank;
+    boxes.push_back(is_own ? std::optional(whole_box(tensor.shape)) : std::nullopt);
+  }
+  return boxes;
+}
+
+}  // namespace unisono::checkpoint

@@ -1,0 +1,75 @@
+#include "unisono/checkpoint/saver.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/log.h"
+#include "unisono/base/thread.h"
+#include "unisono/checkpoint/save.h"
+#include "unisono/comm/process_group.h"
+
+namespace unisono::checkpoint {
+namespace {
+
+std::vector<int> all_ranks(const ProcessGroup& group) {
+  std::vector<int> ranks(static_cast<std::size_t>(group.world_size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+}  // namespace
+
+Saver::Saver(ProcessGroup& group, std::string root, const SaveOptions& options)
+    : group_(group.new_group(all_ranks(group))), root_(std::move(root)), options_(options) {}
+
+Saver::~Saver() {
+  try {
+    wait();
+  } catch (const std::exception& error) {
+    Logger("rank " + std::to_string(group_->rank()))
+        .error("the last checkpoint was not saved: " + std::string(error.what()));
+  }
+}
+
+std::string Saver::save(std::int64_t step, std::span<const TensorPart> parts) {
+  wait();
+  return save_checkpoint(*group_, root_, step, parts, options_);
+}
+
+void Saver::save_async(std::int64_t step, std::span<const TensorPart> parts) {
+  wait();
+  parts_.assign(parts.begin(), parts.end());
+  bytes_.resize(parts_.size());
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    // Memory of the copy before is used again.
+    bytes_[i].assign(parts_[i].bytes.begin(), parts_[i].bytes.end());
+    parts_[i].bytes = bytes_[i];
+  }
+  const std::string failure = "rank " + std::to_string(group_->rank()) +
+                              " can't start the thread that saves checkpoint " +
+                              std::to_string(step);
+  thread_ = start_thread("uni-save", failure, [this, step] {
+    try {
+      save_checkpoint(*group_, root_, step, parts_, options_);
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  });
+}
+
+void Saver::wait() {
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+  if (failure_) {
+    std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+}
+
+}  // namespace unisono::checkpoint

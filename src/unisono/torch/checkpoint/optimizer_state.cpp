@@ -1,0 +1,279 @@
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <ATen/Functions.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+#include <torch/serialize/archive.h>
+
+#include "unisono/base/error.h"
+#include "unisono/torch/checkpoint/module_state.h"
+#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/tensor/tensor.h"
+
+// LibTorch has no other way to what an optimizer keeps than its archive. That names parameters by
+// the addresses that they had; here the module's names take their place.
+
+namespace unisono {
+namespace {
+
+using ::torch::serialize::InputArchive;
+using ::torch::serialize::OutputArchive;
+
+const std::string kStatePrefix = "state.";
+const std::string kOptionsPrefix = "options.";
+
+[[noreturn]] void fail(const std::string& problem) {
+  throw Error(ErrorCode::kInvalidArgument, "an optimizer's state: " + problem);
+}
+
+std::string key_of(const at::Tensor& parameter) {
+  return std::to_string(reinterpret_cast<std::size_t>(parameter.unsafeGetTensorImpl()));
+}
+
+std::string options_prefix(std::size_t group) {
+  return kOptionsPrefix + std::to_string(group) + ".";
+}
+
+struct NamedParameter {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// The optimizer's parameters, by group, under the module's names.
+std::vector<std::vector<NamedParameter>> named_groups(const ::torch::optim::Optimizer& optimizer,
+                                                      const ::torch::nn::Module& module) {
+  std::map<const void*, std::string> names;
+  for (const auto& item : module.named_parameters()) {
+    names.emplace(item.value().unsafeGetTensorImpl(), item.key());
+  }
+  std::vector<std::vector<NamedParameter>> groups;
+  for (const ::torch::optim::OptimizerParamGroup& group : optimizer.param_groups()) {
+    groups.emplace_back();
+    for (const at::Tensor& parameter : group.params()) {
+      const auto found = names.find(parameter.unsafeGetTensorImpl());
+      if (found == names.end()) {
+        fail("it has a parameter, " + describe(parameter) + ", that is not the module's");
+      }
+      groups.back().push_back({.name = found->second, .tensor = parameter});
+    }
+  }
+  return groups;
+}
+
+// Through memory, as an archive can only be read once it was written.
+InputArchive reopened(const OutputArchive& archive) {
+  std::stringstream stream;
+  const_cast<OutputArchive&>(archive).save_to(
+      stream);  // not const in LibTorch, but changes nothing
+  InputArchive read;
+  read.load_from(stream);
+  return read;
+}
+
+// A value as a tensor. Numbers have no axes, pairs of numbers one; tensors that look like these are
+// refused, so that each comes back as what it was. Undefined for what is not set.
+at::Tensor tensor_of(const c10::IValue& value, const std::string& name) {
+  if (value.isNone()) {
+    return {};
+  }
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    const bool is_like_number = tensor.dim() == 0 && (tensor.scalar_type() == at::kLong ||
+                                                      tensor.scalar_type() == at::kDouble ||
+                                                      tensor.scalar_type() == at::kBool);
+    if (!is_like_number) {
+      return tensor;
+    }
+  } else if (value.isInt()) {
+    return number_tensor(value.toInt());
+  } else if (value.isDouble()) {
+    return number_tensor(value.toDouble());
+  } else if (value.isBool()) {
+    return at::full({}, value.toBool(), at::TensorOptions(at::kBool));
+  } else if (value.isTuple() && value.toTupleRef().elements().size() == 2 &&
+             value.toTupleRef().elements()[0].isDouble()) {
+    const auto& pair = value.toTupleRef().elements();
+    return at::stack({number_tensor(pair[0].toDouble()), number_tensor(pair[1].toDouble())});
+  }
+  fail("\"" + name + "\" is a " + value.tagKind() + ", which can't be saved under a name");
+}
+
+c10::IValue value_of(const at::Tensor& tensor, bool is_option) {
+  if (tensor.dim() == 0 && tensor.scalar_type() == at::kLong) {
+    return tensor.item<std::int64_t>();
+  }
+  if (tensor.dim() == 0 && tensor.scalar_type() == at::kDouble) {
+    return tensor.item<double>();
+  }
+  if (tensor.dim() == 0 && tensor.scalar_type() == at::kBool) {
+    return tensor.item<bool>();
+  }
+  if (is_option && tensor.dim() == 1 && tensor.size(0) == 2 &&
+      tensor.scalar_type() == at::kDouble) {
+    return std::tuple<double, double>(tensor[0].item<double>(), tensor[1].item<double>());
+  }
+  return tensor;
+}
+
+void add_values(InputArchive& archive, const std::string& prefix, TensorState& into) {
+  for (const std::string& key : archive.keys()) {
+    c10::IValue value;
+    archive.read(key, value);
+    if (const at::Tensor tensor = tensor_of(value, prefix + key); tensor.defined()) {
+      into.emplace(prefix + key, tensor);
+    }
+  }
+}
+
+// What of the state belongs to the parameter: its names have nothing but a key behind it.
+TensorState state_of(const TensorState& state, const std::string& parameter) {
+  TensorState own;
+  for (const auto& [key, tensor] : state_below(state, kStatePrefix + parameter + ".")) {
+    if (key.find('.') == std::string::npos) {
+      own.emplace(key, tensor);
+    }
+  }
+  return own;
+}
+
+void write_values(OutputArchive& archive,
+                  const std::string& key,
+                  const TensorState& values,
+                  bool is_option) {
+  OutputArchive inner(archive.compilation_unit());
+  for (const auto& [name, tensor] : values) {
+    inner.write(name, value_of(tensor, is_option));
+  }
+  archive.write(key, inner);
+}
+
+std::string names_of(const TensorState& state) {
+  std::string names;
+  for (const auto& [name, tensor] : state) {
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  return names.empty() ? "nothing" : names;
+}
+
+// Throws unless `state` could be the optimizer's, whose own is `current`.
+void check_state(const std::vector<std::vector<NamedParameter>>& groups,
+                 const TensorState& current,
+                 const TensorState& state) {
+  std::set<std::string> known;
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    const TensorState wanted = state_below(current, options_prefix(group));
+    const TensorState given = state_below(state, options_prefix(group));
+    if (names_of(wanted) != names_of(given)) {
+      fail("group " + std::to_string(group) + " was saved with the options " + names_of(given) +
+           ", but the optimizer has " + names_of(wanted));
+    }
+    for (const auto& [name, tensor] : given) {
+      known.insert(options_prefix(group) + name);
+    }
+    for (const NamedParameter& parameter : groups[group]) {
+      for (const auto& [key, tensor] : state_of(state, parameter.name)) {
+        const std::string name = kStatePrefix + parameter.name + "." + key;
+        known.insert(name);
+        if (tensor.dim() > 0 && tensor.sizes() != parameter.tensor.sizes()) {
+          fail("\"" + name + "\" is " + describe(tensor) + ", but the parameter is " +
+               describe(parameter.tensor));
+        }
+      }
+    }
+  }
+  for (const auto& [name, tensor] : state) {
+    if (!known.contains(name)) {
+      fail("\"" + name + "\" belongs to no parameter and no group of the optimizer");
+    }
+  }
+}
+
+// With the strides of the parameter, as the optimizer would have made it: steps then take the same
+// way through memory, and come to the same bits.
+TensorState laid_out_as(const at::Tensor& parameter, const TensorState& state) {
+  TensorState laid_out;
+  for (const auto& [key, tensor] : state) {
+    if (tensor.dim() == 0 || tensor.sizes() != parameter.sizes()) {
+      laid_out.emplace(key, tensor);
+      continue;
+    }
+    at::Tensor copy = at::empty_like(parameter, parameter.options().dtype(tensor.scalar_type()));
+    laid_out.emplace(key, copy.detach().copy_(tensor));
+  }
+  return laid_out;
+}
+
+}  // namespace
+
+TensorState optimizer_state(const ::torch::optim::Optimizer& optimizer,
+                            const ::torch::nn::Module& module) {
+  const std::vector<std::vector<NamedParameter>> groups = named_groups(optimizer, module);
+  OutputArchive written;
+  optimizer.save(written);
+  InputArchive archive = reopened(written);
+  InputArchive states;
+  archive.read("state", states);
+  InputArchive group_archives;
+  archive.read("param_groups", group_archives);
+  TensorState state;
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    InputArchive group_archive;
+    group_archives.read("param_groups/" + std::to_string(group), group_archive);
+    InputArchive options;
+    group_archive.read("options", options);
+    add_values(options, options_prefix(group), state);
+    for (const NamedParameter& parameter : groups[group]) {
+      InputArchive own;
+      if (states.try_read(key_of(parameter.tensor), own)) {
+        add_values(own, kStatePrefix + parameter.name + ".", state);
+      }
+    }
+  }
+  return state;
+}
+
+void load_optimizer_state(::torch::optim::Optimizer& optimizer,
+                          const ::torch::nn::Module& module,
+                          const TensorState& state) {
+  const std::vector<std::vector<NamedParameter>> groups = named_groups(optimizer, module);
+  check_state(groups, optimizer_state(optimizer, module), state);
+  OutputArchive archive;
+  archive.write("pytorch_version", c10::IValue("1.5.0"));
+  OutputArchive states(archive.compilation_unit());
+  OutputArchive group_archives(archive.compilation_unit());
+  group_archives.write("param_groups/size",
+                       number_tensor(static_cast<std::int64_t>(groups.size())));
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    OutputArchive group_archive(archive.compilation_unit());
+    group_archive.write("params/size",
+                        number_tensor(static_cast<std::int64_t>(groups[group].size())));
+    for (std::size_t i = 0; i < groups[group].size(); ++i) {
+      const NamedParameter& parameter = groups[group][i];
+      const std::string key = key_of(parameter.tensor);
+      group_archive.write("params/" + std::to_string(i), c10::IValue(key));
+      if (const TensorState own = state_of(state, parameter.name); !own.empty()) {
+        write_values(states, key, laid_out_as(parameter.tensor, own), false);
+      }
+    }
+    write_values(group_archive, "options", state_below(state, options_prefix(group)), true);
+    group_archives.write("param_groups/" + std::to_string(group), group_archive);
+  }
+  archive.write("state", states);
+  archive.write("param_groups", group_archives);
+  InputArchive read = reopened(archive);
+  try {
+    optimizer.load(read);
+  } catch (const c10::Error& error) {
+    fail(error.what_without_backtrace());
+  }
+}
+
+}  // namespace unisono

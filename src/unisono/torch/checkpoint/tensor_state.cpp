@@ -1,0 +1,206 @@
+#include "unisono/torch/checkpoint/tensor_state.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
+#include "unisono/checkpoint/folder.h"
+#include "unisono/checkpoint/outcome.h"
+#include "unisono/checkpoint/reader.h"
+#include "unisono/checkpoint/safetensors.h"
+#include "unisono/checkpoint/save.h"
+#include "unisono/checkpoint/tensor_box.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/tensor/tensor.h"
+
+namespace unisono {
+namespace {
+
+using checkpoint::Box;
+using checkpoint::TensorInfo;
+
+// Rows without gaps, as files have them.
+at::Tensor packed(const std::string& name, const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.layout() != at::kStrided || !tensor.device().is_cpu()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "checkpoint: tensor \"" + name +
+                    "\" must be dense and in CPU memory; pass tensor.to_dense() or tensor.cpu()");
+  }
+  return tensor.detach().contiguous();
+}
+
+TensorInfo info_of(const std::string& name, const at::Tensor& tensor) {
+  try {
+    return {.name = name, .dtype = dtype_of(tensor.scalar_type()), .shape = tensor.sizes().vec()};
+  } catch (const Error& error) {
+    throw Error(error.code(), "checkpoint: tensor \"" + name + "\": " + error.what());
+  }
+}
+
+std::span<std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+at::Tensor empty_tensor(DType dtype, const std::vector<std::int64_t>& shape) {
+  return at::empty(shape, at::TensorOptions(scalar_type_of(dtype)));
+}
+
+const at::Tensor& single(const TensorState& state, const std::string& name, at::ScalarType type) {
+  const auto found = state.find(name);
+  if (found == state.end() || found->second.dim() != 0 || found->second.scalar_type() != type) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "checkpoint: \"" + name + "\" " +
+                    (found == state.end() ? "is not there"
+                                          : "is " + describe(found->second) + ", no single " +
+                                                to_string(dtype_of(type))));
+  }
+  return found->second;
+}
+
+}  // namespace
+
+void add_state(TensorState& into, const std::string& prefix, const TensorState& from) {
+  for (const auto& [name, tensor] : from) {
+    if (!into.emplace(prefix + name, tensor).second) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "checkpoint: two tensors have the name \"" + prefix + name + "\"");
+    }
+  }
+}
+
+TensorState state_below(const TensorState& state, const std::string& prefix) {
+  TensorState below;
+  for (auto found = state.lower_bound(prefix);
+       found != state.end() && found->first.starts_with(prefix);
+       ++found) {
+    below.emplace(found->first.substr(prefix.size()), found->second);
+  }
+  return below;
+}
+
+at::Tensor number_tensor(std::int64_t number) {
+  return at::full({}, number, at::TensorOptions(at::kLong));
+}
+
+at::Tensor number_tensor(double number) {
+  return at::full({}, number, at::TensorOptions(at::kDouble));
+}
+
+std::int64_t integer_in(const TensorState& state, const std::string& name) {
+  return single(state, name, at::kLong).item<std::int64_t>();
+}
+
+double real_in(const TensorState& state, const std::string& name) {
+  return single(state, name, at::kDouble).item<double>();
+}
+
+void save_state(const std::string& path, const TensorState& state) {
+  std::vector<at::Tensor> kept;
+  std::vector<checkpoint::TensorBytes> tensors;
+  for (const auto& [name, tensor] : state) {
+    kept.push_back(packed(name, tensor));
+    tensors.push_back({.info = info_of(name, tensor), .bytes = bytes_of(kept.back())});
+  }
+  checkpoint::write_safetensors(path, tensors, {{"format", "pt"}});
+}
+
+TensorState load_state(const std::string& path) {
+  checkpoint::Reader reader(path);
+  return load_state(reader);
+}
+
+TensorState load_state(checkpoint::Reader& reader) {
+  TensorState state;
+  for (const auto& [name, tensor] : reader.tensors()) {
+    state.emplace(name, read_part(reader, name, checkpoint::whole_box(tensor.info.shape)));
+  }
+  return state;
+}
+
+TensorState load_state(ProcessGroup& group, const std::string& path) {
+  // Another one may become the latest meanwhile.
+  const std::string found = checkpoint::do_on_all(group, std::nullopt, [&] {
+                              return group.rank() == 0 ? checkpoint::resolve(path) : "";
+                            }).front();
+  TensorState state;
+  (void)checkpoint::do_on_all(group, std::nullopt, [&] {
+    state = load_state(found);
+    return std::string();
+  });
+  return state;
+}
+
+at::Tensor read_part(checkpoint::Reader& reader, const std::string& name, const Box& box) {
+  const auto found = reader.tensors().find(name);
+  // The reader tells what is wrong, before memory is asked for.
+  if (found == reader.tensors().end() || !checkpoint::is_within(box, found->second.info.shape)) {
+    reader.read(name, box, {});
+  }
+  at::Tensor tensor = empty_tensor(found->second.info.dtype, box.sizes);
+  reader.read(name, box, bytes_of(tensor));
+  return tensor;
+}
+
+StateParts parts_to_save(const ProcessGroup& group,
+                         const TensorState& common,
+                         const TensorState& own) {
+  std::vector<TensorInfo> infos;
+  for (const auto& [name, tensor] : common) {
+    infos.push_back(info_of(name, tensor));
+  }
+  const std::vector<std::optional<Box>> boxes =
+      checkpoint::divide_evenly(infos, group.rank(), group.world_size());
+  StateParts state;
+  const auto add = [&](const TensorInfo& info, const at::Tensor& tensor, const Box& box) {
+    at::Tensor rows = packed(info.name, tensor);
+    if (box.sizes != info.shape) {
+      rows = rows.narrow(0, box.offsets[0], box.sizes[0]);
+    }
+    state.parts.push_back({.tensor = info, .box = box, .bytes = bytes_of(rows)});
+    state.tensors.push_back(std::move(rows));
+  };
+  std::size_t index = 0;
+  for (const auto& [name, tensor] : common) {
+    if (const std::optional<Box>& box = boxes[index]) {
+      add(infos[index], tensor, *box);
+    }
+    ++index;
+  }
+  for (const auto& [name, tensor] : own) {
+    const TensorInfo info = info_of(name, tensor);
+    add(info, tensor, checkpoint::whole_box(info.shape));
+  }
+  return state;
+}
+
+at::Tensor random_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::scoped_lock lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_random_state(const at::Tensor& state) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::scoped_lock lock(generator.mutex());
+  try {
+    generator.set_state(state);
+  } catch (const c10::Error& error) {
+    throw Error(ErrorCode::kInvalidArgument,
+                std::string("checkpoint: not a random generator's state: ") +
+                    error.what_without_backtrace());
+  }
+}
+
+}  // namespace unisono

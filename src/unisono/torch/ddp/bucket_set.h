@@ -1,0 +1,76 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
+#include "unisono/torch/ddp/bucket_plan.h"
+#include "unisono/torch/ddp/comm_hook.h"
+#include "unisono/torch/ddp/gradient_bucket.h"
+#include "unisono/torch/tensor/named_tensor.h"
+
+namespace unisono::ddp {
+
+/// The buckets of a module, and where in them each parameter's gradient lies.
+class BucketSet {
+ public:
+  /// `parameters` must outlive the set.
+  BucketSet(ProcessGroup& group,
+            std::span<const NamedTensor> parameters,
+            std::span<const std::size_t> order,
+            const BucketCaps& caps);
+
+  [[nodiscard]] std::size_t size() const { return buckets_.size(); }
+
+  /// The bucket of each parameter's gradient.
+  [[nodiscard]] const std::vector<std::size_t>& bucket_of() const { return bucket_of_; }
+
+  [[nodiscard]] const at::Tensor& view(std::size_t parameter) const {
+    return buckets_[bucket_of_[parameter]].view(slot_of_[parameter]);
+  }
+
+  /// GradientBucket::deposit() of that parameter.
+  void deposit(std::size_t parameter) const;
+
+  /// Starts to average the bucket over the ranks, by the hook if there is one. The last one tells
+  /// the other ranks whether this rank has given its backward pass up.
+  void launch(std::size_t bucket,
+              bool has_given_up,
+              const CommHook& hook,
+              std::optional<std::chrono::milliseconds> timeout);
+
+  /// Waits for all buckets, and does what hooks left to be done; throws an operation's error.
+  void wait();
+
+  /// Multiplies all gradients; by 0, whatever they are.
+  void multiply(double factor) const;
+
+  /// After wait(): whether a rank has given up.
+  [[nodiscard]] bool has_a_rank_given_up() const;
+
+ private:
+  void launch_hook(std::size_t bucket,
+                   const CommHook& hook,
+                   std::optional<std::chrono::milliseconds> timeout);
+  void launch_status(std::optional<std::chrono::milliseconds> timeout);
+  void finish_hooks();
+
+  ProcessGroup& group_;
+  std::span<const NamedTensor> parameters_;
+  std::vector<GradientBucket> buckets_;
+  std::vector<std::size_t> bucket_of_;
+  std::vector<std::size_t> slot_of_;
+  std::int64_t status_offset_ = 0;
+  at::Tensor status_;
+  Work status_work_;  // with a hook; else the status goes with the last bucket
+  std::vector<BucketWork> of_hook_;
+};
+
+}  // namespace unisono::ddp

@@ -1,0 +1,213 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/ddp/comm_hook.h"
+#include "unisono/torch/ddp/join.h"
+#include "unisono/torch/ddp/output_tensors.h"
+#include "unisono/torch/ddp/replica.h"
+#include "unisono/torch/tensor/named_tensor.h"
+
+namespace unisono {
+
+/// While it lives, backward passes of forward passes made under it leave gradients local.
+class [[nodiscard]] NoSync {
+ public:
+  explicit NoSync(ddp::Replica& replica)
+      : replica_(replica), was_synchronized_(replica.is_synchronized()) {
+    replica_.set_synchronized(false);
+  }
+
+  ~NoSync() { replica_.set_synchronized(was_synchronized_); }
+
+  NoSync(const NoSync&) = delete;
+  NoSync& operator=(const NoSync&) = delete;
+  NoSync(NoSync&&) = delete;
+  NoSync& operator=(NoSync&&) = delete;
+
+ private:
+  ddp::Replica& replica_;
+  bool was_synchronized_;
+};
+
+/// Trains one module on all ranks of a group: each rank feeds its share of a batch, and after
+/// backward() every parameter's gradient is the mean over the ranks, the same bits on each, so that
+/// equal optimizers keep the copies equal.
+///
+///     unisono::DistributedDataParallel model(Net(), unisono::init_process_group());
+///     torch::optim::SGD optimizer(model.parameters(), 0.1);
+///     ...
+///     torch::nll_loss(model(images), labels).backward();
+///     optimizer.step();
+///
+/// `Module` is a torch::nn module holder (`Net` of TORCH_MODULE) or a std::shared_ptr to a module;
+/// its forward() may take anything, and return whatever collect_tensors() can look into.
+///
+/// Gradients are reduced while backward computes the rest. `.grad` is a view of memory that the
+/// library owns: after backward it may be read and changed in place. A gradient's sum over ranks is
+/// the canonical tree's (see ProcessGroup::all_reduce). Every rank makes the same passes in the
+/// same order. An error of communication is thrown by backward(), or by the next forward pass. If
+/// one rank's backward() throws half way, backward() throws kMismatch on the others, and the job
+/// can go on with the next forward pass.
+///
+/// Not thread-safe, as modules are.
+template <class Module>
+class DistributedDataParallel {
+ public:
+  /// A collective operation. Copies rank 0's parameters and buffers to all ranks, once: values that
+  /// are loaded into the module later must be loaded on every rank. Parameters must not be added,
+  /// replaced, converted or frozen later.
+  ///
+  /// Throws Error: kMismatch, on all ranks, with the parameter, two ranks and what each has, when
+  /// names, types, shapes or the need for a gradient differ; kInvalidArgument for options and
+  /// modules that can't be used.
+  explicit DistributedDataParallel(Module module,
+                                   std::shared_ptr<ProcessGroup> group = default_process_group(),
+                                   const DistributedDataParallelOptions& options = {})
+      : module_(std::move(module)),
+        replica_(std::move(group),
+                 named_tensors(module_->named_parameters()),
+                 named_tensors(module_->named_buffers()),
+                 options) {}
+
+  /// The module's forward().
+  ///
+  /// Throws RefusedCall, with the tensor's name, when a parameter was added, replaced, removed,
+  /// converted or resized after the module was wrapped, or a buffer converted or resized. A rank on
+  /// which this happened alone is named by the others' timeouts.
+  template <class... Args>
+  auto forward(Args&&... args) {
+    replica_.check_parameters(module_->parameters(),
+                              [this] { return named_tensors(module_->named_parameters()); });
+    replica_.before_forward(module_->is_training());
+    auto result = module_->forward(std::forward<Args>(args)...);
+    std::vector<at::Tensor*> tensors;
+    ddp::collect_from(result, tensors);
+    replica_.after_forward(tensors);
+    return result;
+  }
+
+  template <class... Args>
+  auto operator()(Args&&... args) {
+    return forward(std::forward<Args>(args)...);
+  }
+
+  /// Passes under the returned guard are not synchronized: gradients add up locally until the next
+  /// pass outside of it, which averages the sums. Forward passes count, as in PyTorch.
+  ///
+  ///     {
+  ///       auto guard = model.no_sync();
+  ///       loss(model(first_half)).backward();
+  ///     }
+  ///     loss(model(second_half)).backward();
+  NoSync no_sync() { return NoSync(replica_); }
+
+  /// unisono::join() for this model alone.
+  ///
+  ///     model.join([&] {
+  ///       for (const Batch& batch : mine) { ... }
+  ///     });
+  template <class Loop>
+  int join(Loop&& loop, const JoinOptions& options = {}) {
+    return ddp::run_joined({&replica_}, options, std::forward<Loop>(loop));
+  }
+
+  /// From now on `hook(*state, bucket)` reduces each full bucket, instead of an all_reduce that
+  /// averages it: one of comm_hooks.h and what lies beside it, or your own (see CommHook). Once,
+  /// before the first backward pass, on every rank the same.
+  ///
+  ///     model.register_comm_hook(group, unisono::fp16_compress_hook);
+  ///     model.register_comm_hook(std::make_shared<unisono::PowerSgdState>(group, options),
+  ///                              unisono::power_sgd_hook);
+  ///
+  /// Throws Error(kInvalidArgument) when there is a hook, or a pass has been made before.
+  template <class State, class Hook>
+  void register_comm_hook(std::shared_ptr<State> state, Hook hook) {
+    replica_.set_hook([state = std::move(state), hook = std::move(hook)](
+                          const GradBucket& bucket) -> BucketWork { return hook(*state, bucket); });
+  }
+
+  /// The same for a hook whose state is the model's process group.
+  template <class Hook>
+  void register_comm_hook(std::nullptr_t /*state*/, Hook hook) {
+    register_comm_hook(replica_.group(), std::move(hook));
+  }
+
+  /// A collective operation. Throws Error(kMismatch) on every rank, with the first parameter that
+  /// differs, unless all ranks have the same bits in all of them: where values may have been loaded
+  /// on some ranks only. Hashes all parameters and sends 16 bytes.
+  void check_consistent() const { replica_.check_consistent(); }
+
+  /// The module itself, to save it, to load values into it (on every rank) or to run it on one rank
+  /// alone.
+  [[nodiscard]] Module& module() { return module_; }
+
+  [[nodiscard]] const Module& module() const { return module_; }
+
+  [[nodiscard]] std::vector<at::Tensor> parameters() const { return module_->parameters(); }
+
+  void train(bool on = true) { module_->train(on); }
+
+  void eval() { module_->eval(); }
+
+  void zero_grad(bool set_to_none = true) { module_->zero_grad(set_to_none); }
+
+  /// Number of all_reduces of a backward pass. May change once, after the first one.
+  [[nodiscard]] std::size_t n_buckets() const { return replica_.n_buckets(); }
+
+ private:
+  template <class Loop, class... Modules>
+  friend int join(const JoinOptions& options,
+                  Loop&& loop,
+                  DistributedDataParallel<Modules>&... models);
+
+  // A tensor that is registered twice counts once, under its first name.
+  template <class Dictionary>
+  static std::vector<NamedTensor> named_tensors(const Dictionary& dictionary) {
+    std::vector<NamedTensor> result;
+    for (const auto& item : dictionary) {
+      const auto is_same = [&](const NamedTensor& other) {
+        return other.tensor.is_same(item.value());
+      };
+      if (item.value().defined() && std::ranges::find_if(result, is_same) == result.end()) {
+        result.push_back({.name = item.key(), .tensor = item.value()});
+      }
+    }
+    return result;
+  }
+
+  Module module_;
+  ddp::Replica replica_;
+};
+
+/// Runs `loop`, which trains the models, on ranks whose numbers of batches differ: a rank that is
+/// done goes on to take part in the others' operations, with gradients of zero, until all are.
+/// All ranks then have the parameters and buffers of a rank that made the last step. A collective
+/// operation, on every rank with the same models in the same order.
+///
+/// Returns the rank whose values the first model has. What else the training keeps (the state of
+/// optimizers, schedulers, GradScalers) is not the same on the ranks that were done early, and must
+/// be copied from that rank before training goes on, or the models go apart. Or put one join()
+/// around all of the training.
+///
+/// A rank that is done knows one forward and one backward pass of a model at a time: in the loop
+/// they come before the next model's, and there must be neither two forward passes before a
+/// backward pass nor a forward pass without one, unless gradients are off. It takes part in no
+/// other operation of the loop: not in SyncBatchNorm's, not in those of a GradScaler with a group
+/// or of a PeriodicModelAverager, not in the loop's own.
+///
+/// Costs an all_reduce of a byte for each rank, in each forward pass that has gradients; others
+/// copy no buffers. What the loop throws, it throws, and the other ranks are not told.
+template <class Loop, class... Modules>
+int join(const JoinOptions& options, Loop&& loop, DistributedDataParallel<Modules>&... models) {
+  return ddp::run_joined({&models.replica_...}, options, std::forward<Loop>(loop));
+}
+
+}  // namespace unisono

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "unisono/base/buffer.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
+#include "unisono/torch/ddp/bucket_plan.h"
+#include "unisono/torch/ddp/comm_hook.h"
+#include "unisono/torch/tensor/named_tensor.h"
+
+namespace unisono::ddp {
+
+/// Gradients that are reduced together: memory that the node's ranks share, and a view of it for
+/// each gradient.
+class GradientBucket {
+ public:
+  GradientBucket(ProcessGroup& group,
+                 const BucketLayout& layout,
+                 std::span<const NamedTensor> parameters,
+                 std::size_t index);
+
+  /// The bucket's memory for its gradient `slot`, with sizes and strides of the parameter.
+  [[nodiscard]] const at::Tensor& view(std::size_t slot) const { return views_[slot]; }
+
+  /// Makes the parameter's gradient this rank's contribution: the values of `.grad` are copied into
+  /// the view, unless they are there already, and `.grad` becomes the view. Where `.grad` is
+  /// undefined it stays so, and the contribution is zero.
+  ///
+  /// Throws Error(kInvalidArgument) when `.grad` is sparse or of other type or sizes.
+  void deposit(std::size_t slot, const NamedTensor& parameter) const;
+
+  /// Starts to average the bucket over the ranks.
+  void launch(ProcessGroup& group, std::optional<std::chrono::milliseconds> timeout);
+
+  /// The bucket as a hook sees it: its first `n_elems` elements.
+  [[nodiscard]] GradBucket for_hook(std::size_t index,
+                                    bool is_last,
+                                    std::int64_t n_elems,
+                                    std::optional<std::chrono::milliseconds> timeout) const;
+
+  [[nodiscard]] std::int64_t n_elems() const { return buffer_.count; }
+
+  /// Waits for the average; throws the operation's error.
+  void wait() const { work_.wait(); }
+
+  /// The bucket's element `offset` as a tensor of one element.
+  [[nodiscard]] at::Tensor element(std::int64_t offset) const;
+
+ private:
+  Buffer buffer_;
+  std::vector<at::Tensor> views_;
+  std::vector<at::Tensor> parameters_;
+  std::string label_;
+  Work work_;
+};
+
+}  // namespace unisono::ddp

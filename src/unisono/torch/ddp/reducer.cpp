@@ -1,0 +1,336 @@
+#include "unisono/torch/ddp/reducer.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/ddp/backward_pass.h"
+#include "unisono/torch/ddp/bucket_plan.h"
+#include "unisono/torch/ddp/bucket_set.h"
+#include "unisono/torch/ddp/comm_hook.h"
+#include "unisono/torch/ddp/pass_progress.h"
+#include "unisono/torch/ddp/uneven_inputs.h"
+#include "unisono/torch/tensor/named_tensor.h"
+
+namespace unisono::ddp {
+namespace {
+
+std::vector<at::Tensor> tensors_of(const std::vector<NamedTensor>& parameters) {
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(parameters.size());
+  for (const NamedTensor& parameter : parameters) {
+    tensors.push_back(parameter.tensor);
+  }
+  return tensors;
+}
+
+std::string join_names(const std::vector<NamedTensor>& parameters,
+                       const std::vector<std::size_t>& which) {
+  std::string names;
+  for (const std::size_t parameter : which) {
+    names += (names.empty() ? "'" : ", '") + parameters[parameter].name + "'";
+  }
+  return names;
+}
+
+}  // namespace
+
+/// Lives as long as the backward pass that holds its callback: dies without finish() when the pass
+/// ended with an exception.
+class Reducer::PassEnd {
+ public:
+  explicit PassEnd(std::weak_ptr<Reducer> reducer) : reducer_(std::move(reducer)) {}
+
+  ~PassEnd() {
+    if (const std::shared_ptr<Reducer> reducer = reducer_.lock()) {
+      reducer->give_up_pass();
+    }
+  }
+
+  PassEnd(const PassEnd&) = delete;
+  PassEnd& operator=(const PassEnd&) = delete;
+  PassEnd(PassEnd&&) = delete;
+  PassEnd& operator=(PassEnd&&) = delete;
+
+  void finish() {
+    if (const std::shared_ptr<Reducer> reducer = std::exchange(reducer_, {}).lock()) {
+      reducer->finish_pass();
+    }
+  }
+
+ private:
+  std::weak_ptr<Reducer> reducer_;
+};
+
+Reducer::Reducer(std::shared_ptr<ProcessGroup> group,
+                 std::vector<NamedTensor> parameters,
+                 const ReducerOptions& options)
+    : group_(std::move(group)),
+      parameters_(std::move(parameters)),
+      options_(options),
+      order_(reverse_order(parameters_.size())),
+      buckets_(std::make_unique<BucketSet>(*group_, parameters_, order_, options_.caps)),
+      hooks_(tensors_of(parameters_), [this](std::size_t parameter) { on_gradient(parameter); }) {
+  if (options_.find_unused_parameters) {
+    used_ = group_->allocate(static_cast<std::int64_t>(parameters_.size()), DType::kUInt8);
+  }
+}
+
+void Reducer::before_forward() {
+  await_given_up_pass();
+  if (!unreached_names_.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "[rank " + std::to_string(group_->rank()) +
+                    "] DistributedDataParallel: backward computed no gradient for " +
+                    unreached_names_ +
+                    "; use these parameters (and every output of forward) in the loss, or set the "
+                    "option find_unused_parameters");
+  }
+  hooks_.follow();
+  if (!seen_order_.empty()) {
+    rebuild_buckets();
+  }
+}
+
+void Reducer::set_hook(CommHook hook) {
+  if (hook_ || has_begun_) {
+    throw group_->refuse("DistributedDataParallel.register_comm_hook()",
+                         hook_ ? "there is a hook already; a model has one"
+                               : "a backward pass has been made; register a hook before the first");
+  }
+  hook_ = std::move(hook);
+}
+
+void Reducer::on_backward(bool is_synchronized) {
+  if (!progress_) {
+    begin_pass(is_synchronized);
+  } else if (is_synchronized && !is_synchronized_) {
+    synchronize_pass();
+  }
+}
+
+void Reducer::begin_pass(bool is_synchronized) {
+  if (!hooks_.find_reached()) {
+    return;
+  }
+  await_given_up_pass();
+  has_begun_ = true;
+  progress_.emplace(buckets_->bucket_of(), buckets_->size());
+  is_synchronized_ = false;
+  auto end = std::make_shared<PassEnd>(weak_from_this());
+  at_end_of_backward([end = std::move(end)] { end->finish(); });
+  if (is_synchronized) {
+    synchronize_pass();
+  }
+}
+
+void Reducer::synchronize_pass() {
+  is_synchronized_ = true;
+  is_rest_launched_ = false;
+  const c10::NoGradGuard no_grad;
+  const std::optional<std::vector<bool>> reached = hooks_.find_reached();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const bool is_absent = options_.find_unused_parameters && reached && !(*reached)[i];
+    if (progress_->is_ready(i)) {
+      buckets_->deposit(i);
+    } else if (is_absent) {
+      buckets_->deposit(i);
+      progress_->mark_absent(i);
+    }
+  }
+  launch_full_buckets();
+}
+
+void Reducer::on_gradient(std::size_t parameter) {
+  if (!progress_) {
+    begin_pass(is_synchronized_by_default_);
+  }
+  if (!progress_->is_ready(parameter)) {
+    progress_->mark_ready(parameter);
+  } else if (is_synchronized_) {
+    on_second_gradient(parameter);
+  }
+  if (is_synchronized_) {
+    const c10::NoGradGuard no_grad;
+    buckets_->deposit(parameter);
+    launch_full_buckets();
+  }
+}
+
+// Harmless where the parameter was only believed to be unused and its bucket still waits.
+void Reducer::on_second_gradient(std::size_t parameter) {
+  if (progress_->is_absent(parameter) && !progress_->is_taken(parameter)) {
+    return;
+  }
+  const std::string& name = parameters_[parameter].name;
+  throw Error(ErrorCode::kInvalidArgument,
+              progress_->is_absent(parameter)
+                  ? "parameter '" + name +
+                        "' got a gradient, but is not part of the graph from the loss down; with "
+                        "find_unused_parameters no parameter may be used only inside an activation "
+                        "checkpoint"
+                  : "parameter '" + name +
+                        "' got a gradient twice in one backward pass; it may be used in one "
+                        "activation checkpoint only, or in no_sync()");
+}
+
+void Reducer::launch_full_buckets() {
+  while (const std::optional<std::size_t> bucket = progress_->take_full_bucket()) {
+    buckets_->launch(*bucket, /*has_given_up=*/false, hook_, options_.timeout);
+  }
+}
+
+void Reducer::launch_rest(bool has_given_up) {
+  if (std::exchange(is_rest_launched_, true)) {
+    return;
+  }
+  while (const std::optional<std::size_t> bucket = progress_->take_bucket()) {
+    buckets_->launch(*bucket, has_given_up, hook_, options_.timeout);
+  }
+  if (options_.find_unused_parameters) {
+    launch_used();
+  }
+}
+
+void Reducer::launch_used() {
+  auto* const used = static_cast<std::uint8_t*>(used_.data);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    used[i] = parameters_[i].tensor.grad().defined() ? 1 : 0;
+  }
+  reduce_used();
+}
+
+void Reducer::reduce_used() {
+  used_work_ = group_->all_reduce_async(
+      used_, {.op = kMax, .timeout = options_.timeout, .label = "use of parameters"});
+}
+
+void Reducer::finish_pass() {
+  if (!is_synchronized_) {
+    progress_.reset();
+    return;
+  }
+  try {
+    const c10::NoGradGuard no_grad;
+    finish_synchronized_pass();
+  } catch (...) {
+    give_up_pass();
+    throw;
+  }
+}
+
+void Reducer::finish_synchronized_pass() {
+  const std::vector<std::size_t> missing = progress_->find_missing();
+  for (const std::size_t parameter : missing) {
+    buckets_->deposit(parameter);
+    progress_->mark_absent(parameter);
+  }
+  launch_rest(/*has_given_up=*/false);
+  wait_for_sums();
+  if (gradient_factor_ != 1) {
+    buckets_->multiply(gradient_factor_);
+  }
+  if (buckets_->has_a_rank_given_up()) {
+    throw Error(ErrorCode::kMismatch,
+                "[rank " + std::to_string(group_->rank()) +
+                    "] DistributedDataParallel: another rank's backward pass ended with an "
+                    "exception; this step's gradients are incomplete on every rank");
+  }
+  point_at_views();
+  if (!is_rebuilt_) {
+    seen_order_ = progress_->order();
+  }
+  if (!options_.find_unused_parameters) {
+    unreached_names_ = join_names(parameters_, missing);
+  }
+  progress_.reset();
+}
+
+void Reducer::wait_for_sums() {
+  explain_uneven_inputs([this] {
+    buckets_->wait();
+    used_work_.wait();
+  });
+}
+
+void Reducer::shadow_pass() {
+  has_begun_ = true;
+  progress_.emplace(buckets_->bucket_of(), buckets_->size());
+  const c10::NoGradGuard no_grad;
+  buckets_->multiply(0);
+  while (const std::optional<std::size_t> bucket = progress_->take_bucket()) {
+    buckets_->launch(*bucket, /*has_given_up=*/false, hook_, options_.timeout);
+  }
+  if (options_.find_unused_parameters) {
+    std::memset(used_.data, 0, static_cast<std::size_t>(used_.n_bytes()));
+    reduce_used();
+  }
+  progress_.reset();
+  wait_for_sums();
+  if (!is_rebuilt_ && !buckets_->has_a_rank_given_up()) {
+    seen_order_ = order_;
+  }
+}
+
+// A gradient that only other ranks have is this rank's gradient too.
+void Reducer::point_at_views() {
+  const auto* const used = static_cast<const std::uint8_t*>(used_.data);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
+    if (!gradient.defined() && (used == nullptr || used[i] != 0)) {
+      gradient = buckets_->view(i);
+    }
+  }
+}
+
+void Reducer::give_up_pass() noexcept {
+  if (progress_ && is_synchronized_) {
+    is_given_up_ = true;
+    try {
+      launch_rest(/*has_given_up=*/true);
+    } catch (const std::exception&) {
+      // The group is closed, and the next operation will say why.
+    }
+  }
+  progress_.reset();
+}
+
+void Reducer::await_given_up_pass() {
+  if (std::exchange(is_given_up_, false)) {
+    buckets_->wait();
+    used_work_.wait();
+  }
+}
+
+void Reducer::rebuild_buckets() {
+  std::vector<std::int64_t> numbers(seen_order_.begin(), seen_order_.end());
+  group_->broadcast(as_buffer(std::span(numbers)),
+                    {.timeout = options_.timeout, .label = "order of gradients"});
+  seen_order_.clear();
+  is_rebuilt_ = true;
+  std::vector<std::size_t> order(numbers.begin(), numbers.end());
+  if (order == order_) {
+    return;
+  }
+  // Gradients that are there stay views of the old buckets, which live as long, until the next
+  // hook.
+  buckets_ = std::make_unique<BucketSet>(*group_, parameters_, order, options_.caps);
+  order_ = std::move(order);
+}
+
+}  // namespace unisono::ddp

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
+#include "unisono/torch/ddp/bucket_plan.h"
+#include "unisono/torch/ddp/bucket_set.h"
+#include "unisono/torch/ddp/comm_hook.h"
+#include "unisono/torch/ddp/gradient_hooks.h"
+#include "unisono/torch/ddp/pass_progress.h"
+#include "unisono/torch/tensor/named_tensor.h"
+
+namespace unisono::ddp {
+
+struct ReducerOptions {
+  BucketCaps caps = {};
+  bool find_unused_parameters = false;
+  std::optional<std::chrono::milliseconds> timeout = {};
+};
+
+/// Averages the parameters' gradients over the ranks of a group while backward computes them.
+///
+/// In a synchronized pass each gradient is deposited in its bucket by its hook, buckets are
+/// launched in the order of their numbers as they fill, and the end of backward waits for all of
+/// them. Every rank launches every bucket in every such pass, whatever happens to it: where a pass
+/// ends with an exception, the other ranks learn that from the last bucket.
+///
+/// Not thread-safe; hooks run on the thread that calls backward().
+class Reducer : public std::enable_shared_from_this<Reducer> {
+ public:
+  /// `parameters` all require a gradient, and are the same on every rank.
+  Reducer(std::shared_ptr<ProcessGroup> group,
+          std::vector<NamedTensor> parameters,
+          const ReducerOptions& options);
+
+  /// To be called before each synchronized forward pass, outside of backward. After the first
+  /// pass this is where buckets are rebuilt in the order in which rank 0 saw the gradients (a
+  /// collective operation).
+  ///
+  /// Throws Error(kInvalidArgument) with the names of the parameters that an earlier backward did
+  /// not reach, unless the options allow that.
+  void before_forward();
+
+  /// A backward pass starts from an output of the module. A pass that is not synchronized leaves
+  /// the gradients where autograd puts them.
+  void on_backward(bool is_synchronized);
+
+  /// What reduces full buckets from now on.
+  ///
+  /// Throws Error(kInvalidArgument) when there is a hook already, or a pass has begun before.
+  void set_hook(CommHook hook);
+
+  /// Takes part in the other ranks' synchronized pass with gradients of zero. This rank's own,
+  /// where they are views of the buckets, become the averages. To be called outside of backward,
+  /// after before_forward().
+  void shadow_pass();
+
+  /// What averages are multiplied by.
+  void set_gradient_factor(double factor) { gradient_factor_ = factor; }
+
+  /// Whether passes are synchronized that reach parameters past the module's outputs (a penalty on
+  /// the weights, say).
+  void set_synchronized(bool is_synchronized) { is_synchronized_by_default_ = is_synchronized; }
+
+  [[nodiscard]] std::size_t n_buckets() const { return buckets_->size(); }
+
+ private:
+  class PassEnd;
+
+  void begin_pass(bool is_synchronized);
+  void synchronize_pass();
+  void on_gradient(std::size_t parameter);
+  void on_second_gradient(std::size_t parameter);
+  void launch_full_buckets();
+  void launch_rest(bool has_given_up);
+  void launch_used();
+  void reduce_used();
+  void wait_for_sums();
+  void finish_pass();
+  void finish_synchronized_pass();
+  void point_at_views();
+  void give_up_pass() noexcept;
+  void await_given_up_pass();
+  void rebuild_buckets();
+
+  std::shared_ptr<ProcessGroup> group_;
+  std::vector<NamedTensor> parameters_;
+  ReducerOptions options_;
+  CommHook hook_;  // None: buckets are averaged by an all_reduce.
+  bool has_begun_ = false;
+  double gradient_factor_ = 1;
+  std::vector<std::size_t> order_;  // of the parameters in the buckets
+  std::unique_ptr<BucketSet> buckets_;
+  Buffer used_;  // u8 per parameter, with find_unused_parameters: does any rank use it?
+  Work used_work_;
+
+  std::optional<PassProgress> progress_;  // while a backward pass runs
+  bool is_synchronized_ = false;
+  bool is_rest_launched_ = false;
+  bool is_given_up_ = false;  // the last pass was, and its operations may be in flight
+
+  bool is_synchronized_by_default_ = true;
+  bool is_rebuilt_ = false;
+  std::vector<std::size_t> seen_order_;  // of the first pass, until the buckets are rebuilt
+  std::string unreached_names_;
+  GradientHooks hooks_;
+};
+
+}  // namespace unisono::ddp

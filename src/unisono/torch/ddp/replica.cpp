@@ -1,0 +1,286 @@
+#include "unisono/torch/ddp/replica.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/ddp/backward_pass.h"
+#include "unisono/torch/ddp/bucket_plan.h"
+#include "unisono/torch/ddp/comm_hook.h"
+#include "unisono/torch/ddp/join.h"
+#include "unisono/torch/ddp/reducer.h"
+#include "unisono/torch/ddp/uneven_inputs.h"
+#include "unisono/torch/ddp/wrapped_tensors.h"
+#include "unisono/torch/tensor/agreement.h"
+#include "unisono/torch/tensor/coalesced_broadcast.h"
+#include "unisono/torch/tensor/consistency.h"
+#include "unisono/torch/tensor/named_tensor.h"
+#include "unisono/torch/tensor/tensor.h"
+
+namespace unisono::ddp {
+namespace {
+
+[[noreturn]] void reject(const std::string& message) {
+  throw Error(ErrorCode::kInvalidArgument, "DistributedDataParallel: " + message);
+}
+
+void check_tensor(const std::string& what, const NamedTensor& named) {
+  const at::Tensor& tensor = named.tensor;
+  if (tensor.layout() != at::kStrided || !tensor.device().is_cpu()) {
+    reject(what + " '" + named.name + "' is " +
+           (tensor.device().is_cpu() ? "sparse" : "on " + tensor.device().str()) +
+           "; only dense tensors in CPU memory can be wrapped");
+  }
+}
+
+Property property_of(const std::string& what, const NamedTensor& named) {
+  check_tensor(what, named);
+  std::ostringstream value;
+  value << describe(named.tensor);
+  if (!named.tensor.is_contiguous()) {
+    value << " with strides " << named.tensor.strides();
+  }
+  if (what == "parameter" && !named.tensor.requires_grad()) {
+    value << " without gradient";
+  }
+  return {.what = what + " '" + named.name + "'", .value = value.str()};
+}
+
+template <class T>
+Property option_property(const std::string& name, T value) {
+  std::ostringstream text;
+  text << std::boolalpha << value;
+  return {.what = "option " + name, .value = text.str()};
+}
+
+std::vector<Property> properties_of(const std::vector<NamedTensor>& parameters,
+                                    const std::vector<NamedTensor>& buffers,
+                                    const DistributedDataParallelOptions& options) {
+  std::vector<Property> properties{
+      option_property("bucket_cap_mb", options.bucket_cap_mb),
+      option_property("first_bucket_cap_mb", options.first_bucket_cap_mb),
+      option_property("broadcast_buffers", options.broadcast_buffers),
+      option_property("find_unused_parameters", options.find_unused_parameters),
+  };
+  for (const NamedTensor& parameter : parameters) {
+    properties.push_back(property_of("parameter", parameter));
+  }
+  for (const NamedTensor& buffer : buffers) {
+    properties.push_back(property_of("buffer", buffer));
+  }
+  return properties;
+}
+
+std::int64_t cap_bytes(const char* name, double mebibytes) {
+  constexpr double kMaxMebibytes = 1 << 20;
+  if (!(mebibytes > 0) || mebibytes > kMaxMebibytes) {
+    std::ostringstream text;
+    text << name << " is " << mebibytes << "; it must be greater than 0, and at most "
+         << kMaxMebibytes;
+    reject(text.str());
+  }
+  return std::max<std::int64_t>(1, std::llround(mebibytes * (1 << 20)));
+}
+
+ReducerOptions reducer_options(const DistributedDataParallelOptions& options) {
+  return {.caps = {.first_bytes = cap_bytes("first_bucket_cap_mb", options.first_bucket_cap_mb),
+                   .bytes = cap_bytes("bucket_cap_mb", options.bucket_cap_mb)},
+          .find_unused_parameters = options.find_unused_parameters,
+          .timeout = options.timeout};
+}
+
+std::vector<NamedTensor> with_gradient(const std::vector<NamedTensor>& parameters) {
+  std::vector<NamedTensor> result;
+  std::ranges::copy_if(parameters, std::back_inserter(result), [](const NamedTensor& parameter) {
+    return parameter.tensor.requires_grad();
+  });
+  return result;
+}
+
+}  // namespace
+
+Replica::Replica(std::shared_ptr<ProcessGroup> group,
+                 const std::vector<NamedTensor>& parameters,
+                 const std::vector<NamedTensor>& buffers,
+                 const DistributedDataParallelOptions& options)
+    : group_(std::move(group)),
+      options_(options),
+      buffers_(buffers, "buffers"),
+      wrapped_(parameters, buffers) {
+  if (group_ == nullptr) {
+    reject("the process group is null");
+  }
+  const ReducerOptions for_reducer = reducer_options(options_);
+  check_agreement(*group_,
+                  properties_of(parameters, buffers, options_),
+                  "DistributedDataParallel: the ranks' modules differ",
+                  options_.timeout);
+  std::vector<NamedTensor> trained = with_gradient(parameters);
+  if (trained.empty()) {
+    reject("the module has no parameter that requires a gradient; it needs no wrapper");
+  }
+  CoalescedBroadcast(parameters, "parameters").run(*group_, options_.timeout);
+  buffers_.run(*group_, options_.timeout);
+  reducer_ = std::make_shared<Reducer>(group_, std::move(trained), for_reducer);
+}
+
+Replica::~Replica() = default;
+
+void Replica::check_parameters(const std::vector<at::Tensor>& parameters,
+                               const std::function<std::vector<NamedTensor>()>& named) const {
+  if (c10::GradMode::is_enabled() && !wrapped_.are_all_of(parameters)) {
+    refuse(wrapped_.find_replacement(named()));
+  }
+}
+
+// The other ranks, which may wait for this one in their backward pass, learn of it.
+void Replica::refuse(const std::optional<std::string>& change) const {
+  if (change) {
+    throw group_->refuse(
+        "DistributedDataParallel",
+        *change + "; change a module before it is wrapped, or wrap it anew, on every rank");
+  }
+}
+
+void Replica::before_forward(bool is_training) {
+  if (is_in_backward()) {
+    return;  // an activation checkpoint repeats its part of the forward pass
+  }
+  const bool has_gradients = c10::GradMode::is_enabled();
+  if (has_gradients) {
+    refuse(wrapped_.find_conversion());
+  }
+  const Part part{
+      .is_active = true, .is_synchronized = is_synchronized_, .is_training = is_training};
+  if (!join_) {
+    explain_uneven_inputs([&] { prepare_pass(part, 0); });
+  } else if (has_gradients) {
+    announce(part);
+    prepare_pass(part, join_->root);
+  }
+}
+
+void Replica::prepare_pass(const Part& part, int root) {
+  if (part.is_synchronized && c10::GradMode::is_enabled()) {
+    reducer_->before_forward();
+  }
+  if (part.is_synchronized && options_.broadcast_buffers && may_buffers_differ_) {
+    buffers_.run(*group_, options_.timeout, root);
+    may_buffers_differ_ = false;
+  }
+  may_buffers_differ_ = may_buffers_differ_ || part.is_training;
+}
+
+void Replica::begin_join(const JoinOptions& options) {
+  if (join_) {
+    throw group_->refuse("DistributedDataParallel", "join() is called within join()");
+  }
+  join_.emplace(Join{.options = options});
+}
+
+Replica::Part Replica::announce(const Part& mine) {
+  constexpr unsigned kActive = 1;
+  constexpr unsigned kSynchronized = 2;
+  constexpr unsigned kTraining = 4;
+  std::vector<std::uint8_t> parts(static_cast<std::size_t>(group_->world_size()), 0);
+  parts[static_cast<std::size_t>(group_->rank())] = static_cast<std::uint8_t>(
+      (mine.is_active ? kActive : 0) | (mine.is_synchronized ? kSynchronized : 0) |
+      (mine.is_training ? kTraining : 0));
+  group_->all_reduce(as_buffer(std::span<std::uint8_t>(parts)),
+                     {.op = kMax, .timeout = options_.timeout, .label = "join: who has a batch"});
+  const auto first = std::ranges::find_if(parts, [](std::uint8_t part) { return part != 0; });
+  if (first == parts.end()) {
+    return {};
+  }
+  join_->root = static_cast<int>(first - parts.begin());
+  const auto done = std::ranges::find(parts, 0);
+  if (join_->options.throw_on_early_termination && done != parts.end()) {
+    throw Error(ErrorCode::kMismatch,
+                "[rank " + std::to_string(group_->rank()) + "] DistributedDataParallel: rank " +
+                    std::to_string(done - parts.begin()) + " has no batches left, and rank " +
+                    std::to_string(join_->root) + " has; join() was told to throw then");
+  }
+  const auto n_active =
+      static_cast<double>(parts.size()) - static_cast<double>(std::ranges::count(parts, 0));
+  reducer_->set_gradient_factor(join_->options.divide_by_initial_world_size
+                                    ? 1
+                                    : static_cast<double>(parts.size()) / n_active);
+  return {.is_active = true,
+          .is_synchronized = (*first & kSynchronized) != 0,
+          .is_training = (*first & kTraining) != 0};
+}
+
+bool Replica::shadow_pass() {
+  const Part part = announce({});
+  if (part.is_active) {
+    prepare_pass(part, join_->root);
+    if (part.is_synchronized) {
+      reducer_->shadow_pass();
+    }
+  }
+  return part.is_active;
+}
+
+void Replica::end_join() noexcept {
+  reducer_->set_gradient_factor(1);
+  join_.reset();
+}
+
+int Replica::take_final_values() {
+  CoalescedBroadcast(wrapped_.parameters(), "parameters")
+      .run(*group_, options_.timeout, join_->root);
+  buffers_.run(*group_, options_.timeout, join_->root);
+  return join_->root;
+}
+
+void Replica::after_forward(std::span<at::Tensor* const> outputs) {
+  if (!c10::GradMode::is_enabled()) {
+    return;
+  }
+  for (at::Tensor* const output : outputs) {
+    attach_backward_signal(*output,
+                           [reducer = std::weak_ptr(reducer_), is_synchronized = is_synchronized_] {
+                             if (const std::shared_ptr<Reducer> alive = reducer.lock()) {
+                               alive->on_backward(is_synchronized);
+                             }
+                           });
+  }
+}
+
+void Replica::set_synchronized(bool is_synchronized) {
+  is_synchronized_ = is_synchronized;
+  reducer_->set_synchronized(is_synchronized);
+}
+
+std::size_t Replica::n_buckets() const {
+  return reducer_->n_buckets();
+}
+
+void Replica::set_hook(CommHook hook) {
+  if (!hook) {
+    reject("the communication hook is empty");
+  }
+  reducer_->set_hook(std::move(hook));
+}
+
+void Replica::check_consistent() const {
+  unisono::check_consistent(
+      *group_, wrapped_.parameters(), "DistributedDataParallel", options_.timeout);
+}
+
+}  // namespace unisono::ddp

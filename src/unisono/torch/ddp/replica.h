@@ -1,0 +1,126 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/ddp/comm_hook.h"
+#include "unisono/torch/ddp/join.h"
+#include "unisono/torch/ddp/wrapped_tensors.h"
+#include "unisono/torch/tensor/coalesced_broadcast.h"
+#include "unisono/torch/tensor/named_tensor.h"
+
+namespace unisono {
+
+/// Names and defaults are PyTorch's. Equal on every rank.
+struct DistributedDataParallelOptions {
+  /// Gradients are reduced in buckets of about so many MiB.
+  double bucket_cap_mb = 25;
+  /// The first bucket's, smaller, so that communication starts early in backward.
+  double first_bucket_cap_mb = 1;
+  /// Copy rank 0's buffers (running means of batch norm, ...) to all ranks before a forward pass
+  /// that follows one in training mode.
+  bool broadcast_buffers = true;
+  /// Allow parameters that a backward pass does not reach. Costs one more small all_reduce, and
+  /// overlap where a bucket waits for a gradient that will not come.
+  bool find_unused_parameters = false;
+  /// Of each operation; by default the group's.
+  std::optional<std::chrono::milliseconds> timeout = {};
+};
+
+namespace ddp {
+
+class Reducer;
+
+/// This rank's copy of a module, and what keeps it equal to the other ranks' copies: all of
+/// DistributedDataParallel that does not depend on the module's type.
+class Replica {
+ public:
+  /// A collective operation: compares the ranks' modules, then copies rank 0's values to all.
+  Replica(std::shared_ptr<ProcessGroup> group,
+          const std::vector<NamedTensor>& parameters,
+          const std::vector<NamedTensor>& buffers,
+          const DistributedDataParallelOptions& options);
+  ~Replica();
+
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+  Replica(Replica&&) = delete;
+  Replica& operator=(Replica&&) = delete;
+
+  /// Throws RefusedCall when the module's parameters, which are `parameters`, are no longer those
+  /// that were wrapped. `named` gives them with names; it is called for the message only.
+  void check_parameters(const std::vector<at::Tensor>& parameters,
+                        const std::function<std::vector<NamedTensor>()>& named) const;
+
+  /// Throws RefusedCall when a parameter or buffer was converted or resized.
+  void before_forward(bool is_training);
+
+  /// Sees to it that a backward pass from any of the outputs is noticed.
+  void after_forward(std::span<at::Tensor* const> outputs);
+
+  [[nodiscard]] bool is_synchronized() const { return is_synchronized_; }
+
+  void set_synchronized(bool is_synchronized);
+
+  [[nodiscard]] std::size_t n_buckets() const;
+
+  [[nodiscard]] const std::shared_ptr<ProcessGroup>& group() const { return group_; }
+
+  /// From now on passes are announced, so that ranks without batches can take part.
+  void begin_join(const JoinOptions& options);
+
+  /// What a rank without batches does while others make a pass: the same operations, with zeros.
+  /// Returns false when no rank makes one.
+  bool shadow_pass();
+
+  /// A collective operation: copies the parameters and buffers of a rank that made the last pass.
+  /// Returns that rank.
+  int take_final_values();
+
+  void end_join() noexcept;
+
+  /// What reduces full buckets from now on.
+  void set_hook(CommHook hook);
+
+  /// A collective operation: unisono::check_consistent() of the parameters.
+  void check_consistent() const;
+
+ private:
+  struct Join {
+    JoinOptions options;
+    int root = 0;  // the lowest rank that made the last pass
+  };
+
+  // A rank's part in the pass that begins.
+  struct Part {
+    bool is_active = false;
+    bool is_synchronized = false;
+    bool is_training = false;
+  };
+
+  // Returns what the ranks that are active do, together.
+  Part announce(const Part& mine);
+  void prepare_pass(const Part& part, int root);
+  void refuse(const std::optional<std::string>& change) const;
+
+  std::shared_ptr<ProcessGroup> group_;
+  DistributedDataParallelOptions options_;
+  CoalescedBroadcast buffers_;
+  WrappedTensors wrapped_;
+  std::shared_ptr<Reducer> reducer_;  // shared with the callbacks of running backward passes
+  bool is_synchronized_ = true;
+  bool may_buffers_differ_ = false;
+  std::optional<Join> join_;
+};
+
+}  // namespace ddp
+}  // namespace unisono

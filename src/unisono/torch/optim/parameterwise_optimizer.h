@@ -1,0 +1,30 @@
+#pragma once
+
+#include <torch/optim/optimizer.h>
+
+namespace unisono::optim {
+
+/// What optimizers have in common whose step treats each parameter by itself. `Options` are a
+/// group's, `State` is a parameter's.
+///
+/// step() throws c10::Error for a gradient that is sparse or not in CPU memory.
+template <class Options, class State>
+class ParameterwiseOptimizer : public ::torch::optim::Optimizer {
+ public:
+  using ::torch::optim::Optimizer::Optimizer;
+
+  at::Tensor step(LossClosure closure = nullptr) override;
+  void save(::torch::serialize::OutputArchive& archive) const override;
+  void load(::torch::serialize::InputArchive& archive) override;
+
+ protected:
+  /// A step of a parameter that has a gradient. The first one gets a fresh state.
+  virtual void step_parameter(const at::Tensor& parameter,
+                              const Options& options,
+                              State& state) = 0;
+
+ private:
+  State& state_of(const at::Tensor& parameter);
+};
+
+}  // namespace unisono::optim

@@ -1,0 +1,242 @@
+#include "unisono/torch/tensor/collectives.h"
+
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "unisono/base/buffer.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
+#include "unisono/torch/tensor/tensor.h"
+
+namespace unisono {
+namespace {
+
+// An undefined tensor stands for what only the root passes.
+Buffer optional_buffer(const at::Tensor& tensor) {
+  return tensor.defined() ? as_buffer(tensor) : Buffer();
+}
+
+std::vector<Buffer> optional_buffer(at::TensorList tensors) {
+  std::vector<Buffer> buffers;
+  buffers.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) {
+    buffers.push_back(as_buffer(tensor));
+  }
+  return buffers;
+}
+
+void note_write(const at::Tensor& tensor) {
+  if (tensor.defined()) {
+    bump_version(tensor);
+  }
+}
+
+void note_write(at::TensorList tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    bump_version(tensor);
+  }
+}
+
+}  // namespace
+
+void reduce(ProcessGroup& group,
+            const at::Tensor& in,
+            const at::Tensor& out,
+            const ReduceOptions& options) {
+  group.reduce(optional_buffer(in), optional_buffer(out), options);
+  note_write(out);
+}
+
+Work reduce_async(ProcessGroup& group,
+                  const at::Tensor& in,
+                  const at::Tensor& out,
+                  const ReduceOptions& options) {
+  note_write(out);
+  return group.reduce_async(optional_buffer(in), optional_buffer(out), options);
+}
+
+void reduce_scatter(ProcessGroup& group,
+                    const at::Tensor& in,
+                    const at::Tensor& out,
+                    const ReduceScatterOptions& options) {
+  group.reduce_scatter(optional_buffer(in), optional_buffer(out), options);
+  note_write(out);
+}
+
+Work reduce_scatter_async(ProcessGroup& group,
+                          const at::Tensor& in,
+                          const at::Tensor& out,
+                          const ReduceScatterOptions& options) {
+  note_write(out);
+  return group.reduce_scatter_async(optional_buffer(in), optional_buffer(out), options);
+}
+
+void reduce_scatter(ProcessGroup& group,
+                    at::TensorList ins,
+                    const at::Tensor& out,
+                    const ReduceScatterOptions& options) {
+  group.reduce_scatter(optional_buffer(ins), optional_buffer(out), options);
+  note_write(out);
+}
+
+Work reduce_scatter_async(ProcessGroup& group,
+                          at::TensorList ins,
+                          const at::Tensor& out,
+                          const ReduceScatterOptions& options) {
+  note_write(out);
+  return group.reduce_scatter_async(optional_buffer(ins), optional_buffer(out), options);
+}
+
+void all_gather(ProcessGroup& group,
+                const at::Tensor& in,
+                const at::Tensor& out,
+                const AllGatherOptions& options) {
+  group.all_gather(optional_buffer(in), optional_buffer(out), options);
+  note_write(out);
+}
+
+Work all_gather_async(ProcessGroup& group,
+                      const at::Tensor& in,
+                      const at::Tensor& out,
+                      const AllGatherOptions& options) {
+  note_write(out);
+  return group.all_gather_async(optional_buffer(in), optional_buffer(out), options);
+}
+
+void all_gather(ProcessGroup& group,
+                const at::Tensor& in,
+                at::TensorList outs,
+                const AllGatherOptions& options) {
+  group.all_gather(optional_buffer(in), optional_buffer(outs), options);
+  note_write(outs);
+}
+
+Work all_gather_async(ProcessGroup& group,
+                      const at::Tensor& in,
+                      at::TensorList outs,
+                      const AllGatherOptions& options) {
+  note_write(outs);
+  return group.all_gather_async(optional_buffer(in), optional_buffer(outs), options);
+}
+
+void gather(ProcessGroup& group,
+            const at::Tensor& in,
+            const at::Tensor& out,
+            const GatherOptions& options) {
+  group.gather(optional_buffer(in), optional_buffer(out), options);
+  note_write(out);
+}
+
+Work gather_async(ProcessGroup& group,
+                  const at::Tensor& in,
+                  const at::Tensor& out,
+                  const GatherOptions& options) {
+  note_write(out);
+  return group.gather_async(optional_buffer(in), optional_buffer(out), options);
+}
+
+void gather(ProcessGroup& group,
+            const at::Tensor& in,
+            at::TensorList outs,
+            const GatherOptions& options) {
+  group.gather(optional_buffer(in), optional_buffer(outs), options);
+  note_write(outs);
+}
+
+Work gather_async(ProcessGroup& group,
+                  const at::Tensor& in,
+                  at::TensorList outs,
+                  const GatherOptions& options) {
+  note_write(outs);
+  return group.gather_async(optional_buffer(in), optional_buffer(outs), options);
+}
+
+void scatter(ProcessGroup& group,
+             const at::Tensor& in,
+             const at::Tensor& out,
+             const ScatterOptions& options) {
+  group.scatter(optional_buffer(in), optional_buffer(out), options);
+  note_write(out);
+}
+
+Work scatter_async(ProcessGroup& group,
+                   const at::Tensor& in,
+                   const at::Tensor& out,
+                   const ScatterOptions& options) {
+  note_write(out);
+  return group.scatter_async(optional_buffer(in), optional_buffer(out), options);
+}
+
+void scatter(ProcessGroup& group,
+             at::TensorList ins,
+             const at::Tensor& out,
+             const ScatterOptions& options) {
+  group.scatter(optional_buffer(ins), optional_buffer(out), options);
+  note_write(out);
+}
+
+Work scatter_async(ProcessGroup& group,
+                   at::TensorList ins,
+                   const at::Tensor& out,
+                   const ScatterOptions& options) {
+  note_write(out);
+  return group.scatter_async(optional_buffer(ins), optional_buffer(out), options);
+}
+
+void all_to_all(ProcessGroup& group,
+                const at::Tensor& in,
+                const at::Tensor& out,
+                const AllToAllOptions& options) {
+  group.all_to_all(optional_buffer(in), optional_buffer(out), options);
+  note_write(out);
+}
+
+Work all_to_all_async(ProcessGroup& group,
+                      const at::Tensor& in,
+                      const at::Tensor& out,
+                      const AllToAllOptions& options) {
+  note_write(out);
+  return group.all_to_all_async(optional_buffer(in), optional_buffer(out), options);
+}
+
+void all_to_all(ProcessGroup& group,
+                at::TensorList ins,
+                at::TensorList outs,
+                const AllToAllOptions& options) {
+  group.all_to_all(optional_buffer(ins), optional_buffer(outs), options);
+  note_write(outs);
+}
+
+Work all_to_all_async(ProcessGroup& group,
+                      at::TensorList ins,
+                      at::TensorList outs,
+                      const AllToAllOptions& options) {
+  note_write(outs);
+  return group.all_to_all_async(optional_buffer(ins), optional_buffer(outs), options);
+}
+
+void send(ProcessGroup& group, const at::Tensor& tensor, int to, const SendOptions& options) {
+  group.send(as_buffer(tensor), to, options);
+}
+
+Work send_async(ProcessGroup& group, const at::Tensor& tensor, int to, const SendOptions& options) {
+  return group.send_async(as_buffer(tensor), to, options);
+}
+
+int recv(ProcessGroup& group, const at::Tensor& tensor, int from, const RecvOptions& options) {
+  const int source = group.recv(as_buffer(tensor), from, options);
+  note_write(tensor);
+  return source;
+}
+
+Work recv_async(ProcessGroup& group,
+                const at::Tensor& tensor,
+                int from,
+                const RecvOptions& options) {
+  note_write(tensor);
+  return group.recv_async(as_buffer(tensor), from, options);
+}
+
+}  // namespace unisono

@@ -1,0 +1,187 @@
+#include "unisono/torch/tensor/tensor.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/from_blob.h>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/comm/work.h"
+
+namespace unisono {
+namespace {
+
+constexpr std::array<std::pair<at::ScalarType, DType>, kDTypeCount> kTypes{{
+    {at::ScalarType::Char, DType::kInt8},
+    {at::ScalarType::Byte, DType::kUInt8},
+    {at::ScalarType::Short, DType::kInt16},
+    {at::ScalarType::UInt16, DType::kUInt16},
+    {at::ScalarType::Int, DType::kInt32},
+    {at::ScalarType::UInt32, DType::kUInt32},
+    {at::ScalarType::Long, DType::kInt64},
+    {at::ScalarType::UInt64, DType::kUInt64},
+    {at::ScalarType::Half, DType::kFloat16},
+    {at::ScalarType::BFloat16, DType::kBFloat16},
+    {at::ScalarType::Float, DType::kFloat32},
+    {at::ScalarType::Double, DType::kFloat64},
+    {at::ScalarType::ComplexFloat, DType::kComplex64},
+    {at::ScalarType::ComplexDouble, DType::kComplex128},
+    {at::ScalarType::Bool, DType::kBool},
+}};
+
+[[noreturn]] void reject(const std::string& message) {
+  throw Error(ErrorCode::kInvalidArgument, message);
+}
+
+}  // namespace
+
+DType dtype_of(at::ScalarType type) {
+  for (const auto& [theirs, ours] : kTypes) {
+    if (theirs == type) {
+      return ours;
+    }
+  }
+  reject(std::string("tensors of type ") + c10::toString(type) +
+         " can't be sent; convert them with .to(dtype), or send their bytes as .view(uint8)");
+}
+
+at::ScalarType scalar_type_of(DType dtype) {
+  for (const auto& [theirs, ours] : kTypes) {
+    if (ours == dtype) {
+      return theirs;
+    }
+  }
+  UNISONO_CHECK(false, "a DType without a ScalarType");
+}
+
+std::string describe(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    return "undefined tensor";
+  }
+  std::ostringstream text;
+  text << to_string(dtype_of(tensor.scalar_type())) << tensor.sizes();
+  return text.str();
+}
+
+Buffer as_buffer(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    reject("the tensor is undefined (default-constructed); an operation needs memory");
+  }
+  if (tensor.layout() != at::kStrided) {
+    reject("the tensor is sparse; operations take dense tensors: pass tensor.to_dense()");
+  }
+  const DType dtype = dtype_of(tensor.scalar_type());
+  if (!tensor.device().is_cpu()) {
+    reject("tensor " + describe(tensor) + " is on " + tensor.device().str() +
+           "; this build works on CPU memory: pass tensor.cpu()");
+  }
+  if (tensor.is_conj() || tensor.is_neg()) {
+    reject("tensor " + describe(tensor) +
+           " is a lazy conjugate or negative: pass tensor.resolve_conj().resolve_neg()");
+  }
+  if (!tensor.is_contiguous()) {
+    std::ostringstream text;
+    text << "tensor " << describe(tensor) << " with strides " << tensor.strides()
+         << " is not contiguous: pass tensor.contiguous()";
+    reject(text.str());
+  }
+  return {.data = tensor.data_ptr(),
+          .count = tensor.numel(),
+          .dtype = dtype,
+          .owner = std::make_shared<at::Tensor>(tensor)};
+}
+
+void bump_version(const at::Tensor& written) {
+  if (!written.is_inference()) {
+    written.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
+void all_reduce(ProcessGroup& group, const at::Tensor& in_out, const AllReduceOptions& options) {
+  group.all_reduce(as_buffer(in_out), options);
+  bump_version(in_out);
+}
+
+void all_reduce(ProcessGroup& group,
+                const at::Tensor& in,
+                const at::Tensor& out,
+                const AllReduceOptions& options) {
+  group.all_reduce(as_buffer(in), as_buffer(out), options);
+  bump_version(out);
+}
+
+Work all_reduce_async(ProcessGroup& group,
+                      const at::Tensor& in_out,
+                      const AllReduceOptions& options) {
+  const Buffer buffer = as_buffer(in_out);
+  bump_version(in_out);
+  return group.all_reduce_async(buffer, options);
+}
+
+Work all_reduce_async(ProcessGroup& group,
+                      const at::Tensor& in,
+                      const at::Tensor& out,
+                      const AllReduceOptions& options) {
+  const Buffer in_buffer = as_buffer(in);
+  const Buffer out_buffer = as_buffer(out);
+  bump_version(out);
+  return group.all_reduce_async(in_buffer, out_buffer, options);
+}
+
+void broadcast(ProcessGroup& group, const at::Tensor& tensor, const BroadcastOptions& options) {
+  group.broadcast(as_buffer(tensor), options);
+  bump_version(tensor);
+}
+
+Work broadcast_async(ProcessGroup& group,
+                     const at::Tensor& tensor,
+                     const BroadcastOptions& options) {
+  const Buffer buffer = as_buffer(tensor);
+  bump_version(tensor);
+  return group.broadcast_async(buffer, options);
+}
+
+std::vector<std::int64_t> contiguous_strides(at::IntArrayRef sizes) {
+  std::vector<std::int64_t> strides(sizes.size(), 1);
+  for (std::size_t dim = sizes.size(); dim-- > 1;) {
+    strides[dim - 1] = strides[dim] * std::max<std::int64_t>(sizes[dim], 1);
+  }
+  return strides;
+}
+
+at::Tensor as_tensor(const Buffer& buffer,
+                     std::int64_t offset,
+                     at::IntArrayRef sizes,
+                     at::IntArrayRef strides) {
+  auto* const start = static_cast<std::byte*>(buffer.data) +
+                      offset * static_cast<std::int64_t>(size_of(buffer.dtype));
+  return at::for_blob(start, sizes)
+      .strides(strides)
+      .deleter([owner = buffer.owner](void*) {})
+      .options(at::TensorOptions(scalar_type_of(buffer.dtype)))
+      .make_tensor();
+}
+
+at::Tensor allocate_tensor(ProcessGroup& group, at::IntArrayRef sizes, at::ScalarType type) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : sizes) {
+    if (size < 0) {
+      reject("allocate_tensor: a size is negative");
+    }
+    count *= size;
+  }
+  return as_tensor(group.allocate(count, dtype_of(type)), 0, sizes, contiguous_strides(sizes));
+}
+
+}  // namespace unisono

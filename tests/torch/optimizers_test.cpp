@@ -1,0 +1,137 @@
+// What all optimizers of ours do alike. That their steps are PyTorch's: tests/optim_torch.
+
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/serialize.h>
+#include <torch/types.h>
+
+#include "unisono/torch/optim/adadelta.h"
+#include "unisono/torch/optim/adamw.h"
+#include "unisono/torch/optim/lamb.h"
+#include "unisono/torch/optim/lars.h"
+
+namespace unisono::optim {
+namespace {
+
+template <class Optimizer, class Options>
+struct Case {
+  using Type = Optimizer;
+
+  static Options options(double lr = 0.1) { return Options(lr); }
+};
+
+torch::Tensor make_parameter(torch::Dtype dtype = torch::kFloat) {
+  return torch::tensor({1.0, -2.0, 0.5, 3.0, -0.25, 0.125}, dtype).set_requires_grad(true);
+}
+
+void make_steps(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter, int n_steps) {
+  for (int step = 0; step < n_steps; ++step) {
+    parameter.mutable_grad() = parameter.detach() * 0.5 + 0.25;
+    optimizer.step();
+  }
+}
+
+template <class C>
+class Optimizers : public ::testing::Test {};
+
+using Cases = ::testing::Types<Case<Adadelta, AdadeltaOptions>,
+                               Case<AdamW, AdamWOptions>,
+                               Case<Lamb, LambOptions>,
+                               Case<Lars, LarsOptions>>;
+TYPED_TEST_SUITE(Optimizers, Cases);
+
+TYPED_TEST(Optimizers, StateSurvivesSavingAndLoading) {
+  using Optimizer = typename TypeParam::Type;
+  const torch::Tensor whole = make_parameter();
+  Optimizer reference({whole}, TypeParam::options());
+  make_steps(reference, whole, 10);
+
+  const torch::Tensor first = make_parameter();
+  Optimizer before({first}, TypeParam::options());
+  make_steps(before, first, 5);
+  std::stringstream file;
+  torch::save(before, file);
+  const torch::Tensor second = first.detach().clone().set_requires_grad(true);
+  Optimizer after({second}, TypeParam::options(0.5));
+  torch::load(after, file);
+  make_steps(after, second, 5);
+  EXPECT_TRUE(second.equal(whole)) << second << whole;
+}
+
+TYPED_TEST(Optimizers, ParametersWithoutGradientStay) {
+  const torch::Tensor parameter = make_parameter();
+  typename TypeParam::Type optimizer({parameter}, TypeParam::options());
+  optimizer.step();
+  EXPECT_TRUE(parameter.equal(make_parameter()));
+}
+
+TYPED_TEST(Optimizers, AParameterThatIsZeroLearns) {
+  const torch::Tensor parameter = torch::zeros({3}).set_requires_grad(true);
+  typename TypeParam::Type optimizer({parameter}, TypeParam::options());
+  make_steps(optimizer, parameter, 2);
+  EXPECT_TRUE(parameter.lt(0).all().template item<bool>()) << parameter;
+}
+
+TYPED_TEST(Optimizers, AGradientOfZeroLeavesNumbersFinite) {
+  const torch::Tensor parameter = make_parameter();
+  typename TypeParam::Type optimizer({parameter}, TypeParam::options());
+  parameter.mutable_grad() = torch::zeros({6});
+  optimizer.step();
+  EXPECT_TRUE(parameter.isfinite().all().template item<bool>()) << parameter;
+}
+
+TYPED_TEST(Optimizers, HalfPrecisionTakesStepsOfItsOwnAccuracy) {
+  const torch::Tensor wide = make_parameter();
+  typename TypeParam::Type of_wide({wide}, TypeParam::options());
+  make_steps(of_wide, wide, 1);
+  const torch::Tensor narrow = make_parameter(torch::kBFloat16);
+  typename TypeParam::Type of_narrow({narrow}, TypeParam::options());
+  make_steps(of_narrow, narrow, 1);
+  EXPECT_TRUE(narrow.to(torch::kFloat).allclose(wide, 1e-2)) << narrow << wide;
+}
+
+TYPED_TEST(Optimizers, TheClosuresLossComesBack) {
+  const torch::Tensor parameter = make_parameter();
+  typename TypeParam::Type optimizer({parameter}, TypeParam::options());
+  const torch::Tensor loss = optimizer.step([&] {
+    torch::Tensor sum = parameter.square().sum();
+    sum.backward();
+    return sum;
+  });
+  EXPECT_EQ(loss.item<float>(), make_parameter().square().sum().template item<float>());
+  EXPECT_FALSE(parameter.equal(make_parameter()));
+}
+
+TYPED_TEST(Optimizers, SparseGradientsAreRejected) {
+  const torch::Tensor parameter = make_parameter();
+  typename TypeParam::Type optimizer({parameter}, TypeParam::options());
+  parameter.mutable_grad() = torch::ones({6}).to_sparse();
+  EXPECT_THAT([&] { optimizer.step(); },
+              ::testing::ThrowsMessage<c10::Error>(::testing::HasSubstr("dense gradients")));
+}
+
+TYPED_TEST(Optimizers, ANegativeRateIsRejected) {
+  EXPECT_THROW(typename TypeParam::Type({make_parameter()}, TypeParam::options(-1)), c10::Error);
+}
+
+TEST(AdamW, OptionsOutOfRangeAreRejected) {
+  EXPECT_THROW(AdamW({make_parameter()}, AdamWOptions().betas(Betas(1, 0.9))), c10::Error);
+  EXPECT_THROW(AdamW({make_parameter()}, AdamWOptions().betas(Betas(0.9, -1))), c10::Error);
+  EXPECT_THROW(AdamW({make_parameter()}, AdamWOptions().eps(-1)), c10::Error);
+  EXPECT_THROW(AdamW({make_parameter()}, AdamWOptions().weight_decay(-1)), c10::Error);
+}
+
+TEST(Lars, OptionsOutOfRangeAreRejected) {
+  EXPECT_THROW(Lars({make_parameter()}, LarsOptions(1).momentum(-1)), c10::Error);
+  EXPECT_THROW(Lars({make_parameter()}, LarsOptions(1).weight_decay(-1)), c10::Error);
+  EXPECT_THROW(Lars({make_parameter()}, LarsOptions(1).trust_coefficient(-1)), c10::Error);
+  EXPECT_THROW(Lars({make_parameter()}, LarsOptions(1).eps(-1)), c10::Error);
+}
+
+}  // namespace
+}  // namespace unisono::optim
