@@ -188,7 +188,10 @@ class PlayedJob:
 
 
 def names(text: str, rank: PlayedRank) -> bool:
-    """Whether an error says of the rank what it did; that of a group may number it otherwise."""
-    in_job = re.sub(r"\brank \d+ \((rank \d+) of the job\)", r"\1", text)
-    by_number = rf"(?<!\[)\brank {rank.rank}\b(?! \(pid (?!{rank.pid}\b))"
+    """Whether an error says of the rank what it did; that of a group may number it otherwise. Whose
+    words it quotes, "[rank 2/6] all_to_all #1 ...", said so of itself; the first to speak is the
+    rank that has the error."""
+    quoted = re.sub(r"\[rank [^]]*\]", "", text, count=1)
+    in_job = re.sub(r"\brank \d+ \((rank \d+) of the job\)", r"\1", quoted)
+    by_number = rf"\brank {rank.rank}\b(?! \(pid (?!{rank.pid}\b))"
     return bool(re.search(rf"\bpid {rank.pid}\b|{by_number}", in_job))
