@@ -57,7 +57,8 @@ void Checkpoints::save(const Position& position,
                         {own_ + "loss_sum", number_tensor(position.loss_sum)},
                         {own_ + "order", number_tensor(static_cast<std::int64_t>(loader.order))},
                         {own_ + "random", unisono::random_state()}};
-  saver_.save_async(position.step, unisono::parts_to_save(group_, common, own).parts);
+  const unisono::StateParts state = unisono::parts_to_save(group_, common, own);
+  saver_.save_async(position.step, state.parts, state.common);
 }
 
 Checkpoints::Loaded Checkpoints::load(const std::string& checkpoint,

@@ -39,14 +39,16 @@ class PythonSaver {
   std::string save(std::int64_t step, const TensorState& common, const TensorState& own) {
     return with_translated_errors([&] {
       checkpoint::Saver& saver = open();
-      return saver.save(step, parts_to_save(*rank_group_, common, own).parts);
+      const StateParts state = parts_to_save(*rank_group_, common, own);
+      return saver.save(step, state.parts, state.common);
     });
   }
 
   void save_async(std::int64_t step, const TensorState& common, const TensorState& own) {
     with_translated_errors([&] {
       checkpoint::Saver& saver = open();
-      saver.save_async(step, parts_to_save(*rank_group_, common, own).parts);
+      const StateParts state = parts_to_save(*rank_group_, common, own);
+      saver.save_async(step, state.parts, state.common);
     });
   }
 

@@ -296,6 +296,22 @@ TEST_F(ShardedCheckpoints, DifferentStepsAreToldOnEachRank) {
   EXPECT_FALSE(std::filesystem::exists(root()));
 }
 
+TEST_F(ShardedCheckpoints, RanksThatHaveOtherTensorsAreNamed) {
+  const auto errors_with = [&](const std::vector<TensorInfo>& of_last_rank) {
+    return errors_of_ranks(one_node(3), [&](ProcessGroup& group) {
+      const std::vector<TensorInfo> common{kStep, kWeight};
+      save_checkpoint(group, root(), 1, {}, {}, group.rank() == 2 ? of_last_rank : common);
+    });
+  };
+  EXPECT_THAT(errors_with({kStep}),
+              Each(HasSubstr("where rank 1 has \"weight\", f32[7, 5], rank 2 has no more")));
+  TensorInfo other = kStep;
+  other.shape = {2};
+  EXPECT_THAT(errors_with({other, kWeight}),
+              Each(HasSubstr("where rank 1 has \"step\", i64[], rank 2 has \"step\", i64[2]")));
+  EXPECT_FALSE(std::filesystem::exists(root()));
+}
+
 TEST_F(ShardedCheckpoints, AFullDiskLeavesTheCheckpointBefore) {
   save_on(2, 10, 1);
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);

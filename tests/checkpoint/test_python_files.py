@@ -168,6 +168,7 @@ class Files(unittest.TestCase):
         done = unisono("verify", root)
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"{shard}: the check sum of its bytes 0 to {len(content)}", done.stderr)
+        self.assertIn("step-00000200: step 200", done.stdout)
         self.run_ok("verify", root / "step-00000200")
 
     def test_diff_says_what_differs(self):
@@ -180,6 +181,9 @@ class Files(unittest.TestCase):
             done.stdout,
             f"a: 2 of 4 elements differ\nb: f32[4] and f32[2, 2]\nc: only in {left}\n",
         )
+        done = unisono("diff", left, self.folder / "nowhere")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("nowhere", done.stderr)
 
     def test_what_is_no_checkpoint_is_named(self):
         done = unisono("ls", self.folder)

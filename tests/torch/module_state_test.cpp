@@ -117,6 +117,13 @@ TEST_F(ModuleStates, TensorsThatFilesCantHoldAreNamed) {
               throws_error(ErrorCode::kInvalidArgument, "\"a\"", "dense"));
 }
 
+TEST_F(ModuleStates, TensorsThatAreNegatedOnReadingAreSavedAsTheyRead) {
+  const at::Tensor negated = at::imag(at::conj(at::complex(torch::ones({2}), torch::ones({2}))));
+  ASSERT_TRUE(negated.is_neg());
+  save_state(path(), {{"a", negated}});
+  EXPECT_TRUE(torch::equal(load_state(path()).at("a"), torch::full({2}, -1.0F)));
+}
+
 TEST_F(ModuleStates, NumbersComeBackOrSayWhatIsThere) {
   save_state(path(), {{"i", number_tensor(std::int64_t{-7})}, {"r", number_tensor(0.1)}});
   const TensorState state = load_state(path());
@@ -156,6 +163,15 @@ TEST_F(ModuleStates, OptimizersGoOnToTheSameBits) {
   expect_same_future<torch::optim::Adam>(
       path(), torch::optim::AdamOptions(0.01).betas({0.8, 0.99}).amsgrad(true));
   expect_same_future<optim::Adadelta>(path(), optim::AdadeltaOptions(0.5).rho(0.8));
+}
+
+TEST_F(ModuleStates, AnOptimizerHasNothingOfItsOwnBesideWhatWasSaved) {
+  torch::nn::Sequential module = make_module();
+  optim::Adadelta optimizer(module->parameters(), optim::AdadeltaOptions(0.5));
+  const TensorState before = optimizer_state(optimizer, *module);
+  train(module, optimizer, 2);
+  load_optimizer_state(optimizer, *module, before);
+  EXPECT_EQ(optimizer_state(optimizer, *module).size(), before.size());
 }
 
 TEST_F(ModuleStates, OptimizerStateHasTheParametersNames) {
@@ -205,7 +221,7 @@ TEST_F(ModuleStates, RanksLoadWhatOthersHaveSaved) {
     DistributedDataParallel model(make_module(1), group);
     TensorState own{{"own" + std::to_string(group->rank()), torch::ones({2})}};
     const StateParts state = parts_to_save(*group, module_state(*model.module()), own);
-    checkpoint::save_checkpoint(*group, folder_.path(), 5, state.parts);
+    checkpoint::save_checkpoint(*group, folder_.path(), 5, state.parts, {}, state.common);
     if (group->rank() == 0) {
       saved = hash(model.module());
     }

@@ -6,15 +6,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/atomic_file.h"
 #include "unisono/base/bytes.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/base/fnv.h"
 #include "unisono/base/release.h"
 #include "unisono/checkpoint/checked_file.h"
 #include "unisono/checkpoint/folder.h"
@@ -104,11 +108,66 @@ void write_manifest(const std::string& folder,
   file.commit();
 }
 
+std::uint64_t hash_of(std::string_view text) {
+  return std::accumulate(text.begin(), text.end(), kFnvStart, [](std::uint64_t hash, char byte) {
+    return fnv_step(hash, static_cast<unsigned char>(byte));
+  });
+}
+
+std::string describe_lines(std::span<const TensorInfo> tensors) {
+  std::string lines;
+  for (const TensorInfo& tensor : tensors) {
+    lines += fmt::format("\"{}\", {}\n", tensor.name, describe(tensor.dtype, tensor.shape));
+  }
+  return lines;
+}
+
+// The first lines that differ, of texts that do.
+std::pair<std::string, std::string> first_difference(std::string_view a, std::string_view b) {
+  const auto take_line = [](std::string_view& text) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    return line.empty() ? std::string("no more") : std::string(line);
+  };
+  std::pair<std::string, std::string> lines;
+  while (lines.first == lines.second) {
+    lines = {take_line(a), take_line(b)};
+  }
+  return lines;
+}
+
+// What a rank has more or less than others would be lost silently, as another one is to save it.
+void compare_common(ProcessGroup& group,
+                    std::span<const TensorInfo> common,
+                    const SaveOptions& options) {
+  const std::string own = describe_lines(common);
+  const std::vector<std::string> hashes =
+      do_on_all(group, options.timeout, [&] { return fmt::format("{:x}", hash_of(own)); });
+  const auto other = std::adjacent_find(hashes.begin(), hashes.end(), std::not_equal_to<>());
+  if (other == hashes.end()) {
+    return;
+  }
+  const auto rank = static_cast<std::size_t>(other - hashes.begin());
+  const std::vector<std::string> texts = do_on_all(group, options.timeout, [&] {
+    const auto own_rank = static_cast<std::size_t>(group.rank());
+    return own_rank == rank || own_rank == rank + 1 ? own : "";
+  });
+  const auto [left, right] = first_difference(texts[rank], texts[rank + 1]);
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("save a checkpoint: all ranks must pass the same common tensors, but "
+                          "where rank {} has {}, rank {} has {}",
+                          rank,
+                          left,
+                          rank + 1,
+                          right));
+}
+
 // Makes the folder, when all ranks have parts of the same step.
 void begin_on_all(ProcessGroup& group,
                   const std::string& root,
                   std::int64_t step,
                   std::span<const TensorPart> parts,
+                  std::span<const TensorInfo> common,
                   const SaveOptions& options) {
   const std::vector<std::string> steps = do_on_all(group, options.timeout, [&] {
     check_parts(parts, step, options);
@@ -124,6 +183,7 @@ void begin_on_all(ProcessGroup& group,
                             other - steps.begin() + 1,
                             *(other + 1)));
   }
+  compare_common(group, common, options);
   (void)do_on_all(group, options.timeout, [&]() -> std::string {
     if (group.rank() == 0) {
       begin_checkpoint(root, step);
@@ -138,9 +198,10 @@ std::string save_checkpoint(ProcessGroup& group,
                             const std::string& root,
                             std::int64_t step,
                             std::span<const TensorPart> parts,
-                            const SaveOptions& options) {
+                            const SaveOptions& options,
+                            std::span<const TensorInfo> common) {
   try {
-    begin_on_all(group, root, step, parts, options);
+    begin_on_all(group, root, step, parts, common, options);
     const std::string folder = part_folder(root, step);
     const std::vector<std::string> sums = do_on_all(group, options.timeout, [&] {
       return encode_sums(write_shard(folder + "/" + shard_name(group.rank()), parts));

@@ -35,15 +35,19 @@ struct SaveOptions {
 /// The ranks' parts make up each tensor: they overlap nowhere and leave nothing out; a rank has at
 /// most one part of a tensor. PyTorch's HuggingFaceStorageReader reads the folder.
 ///
+/// `common`: the tensors that divide_evenly() has dealt to the ranks, which must be the same on
+/// all.
+///
 /// Throws Error on every rank, the same, which names the rank that failed: kInvalidArgument for
-/// parts that make no sense or different steps, kCorruptData for parts that overlap or leave a
-/// hole, kSystem for a full disk or a folder that can't be written. Older checkpoints then stay as
-/// they are, and so does which is the latest.
+/// parts that make no sense, different steps or different common tensors, kCorruptData for parts
+/// that overlap or leave a hole, kSystem for a full disk or a folder that can't be written. Older
+/// checkpoints then stay as they are, and so does which is the latest.
 std::string save_checkpoint(ProcessGroup& group,
                             const std::string& root,
                             std::int64_t step,
                             std::span<const TensorPart> parts,
-                            const SaveOptions& options = {});
+                            const SaveOptions& options = {},
+                            std::span<const TensorInfo> common = {});
 
 /// Which part of each tensor a rank saves of what all ranks have: rows of large tensors, and
 /// small ones whole, so that all ranks write about equally much. Nothing where it saves none of it.

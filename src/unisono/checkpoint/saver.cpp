@@ -37,13 +37,18 @@ Saver::~Saver() {
   }
 }
 
-std::string Saver::save(std::int64_t step, std::span<const TensorPart> parts) {
+std::string Saver::save(std::int64_t step,
+                        std::span<const TensorPart> parts,
+                        std::span<const TensorInfo> common) {
   wait();
-  return save_checkpoint(*group_, root_, step, parts, options_);
+  return save_checkpoint(*group_, root_, step, parts, options_, common);
 }
 
-void Saver::save_async(std::int64_t step, std::span<const TensorPart> parts) {
+void Saver::save_async(std::int64_t step,
+                       std::span<const TensorPart> parts,
+                       std::span<const TensorInfo> common) {
   wait();
+  common_.assign(common.begin(), common.end());
   parts_.assign(parts.begin(), parts.end());
   bytes_.resize(parts_.size());
   for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -56,7 +61,7 @@ void Saver::save_async(std::int64_t step, std::span<const TensorPart> parts) {
                               std::to_string(step);
   thread_ = start_thread("uni-save", failure, [this, step] {
     try {
-      save_checkpoint(*group_, root_, step, parts_, options_);
+      save_checkpoint(*group_, root_, step, parts_, options_, common_);
     } catch (...) {
       failure_ = std::current_exception();
     }

@@ -32,12 +32,16 @@ class Saver {
   Saver& operator=(Saver&&) = delete;
 
   /// save_checkpoint(), after wait().
-  std::string save(std::int64_t step, std::span<const TensorPart> parts);
+  std::string save(std::int64_t step,
+                   std::span<const TensorPart> parts,
+                   std::span<const TensorInfo> common = {});
 
   /// Copies the parts and returns; a thread ("uni-save") saves the copy. First does wait().
   ///
   /// Throws what wait() throws, std::bad_alloc, and Error(kSystem) when the thread can't start.
-  void save_async(std::int64_t step, std::span<const TensorPart> parts);
+  void save_async(std::int64_t step,
+                  std::span<const TensorPart> parts,
+                  std::span<const TensorInfo> common = {});
 
   /// Returns when what save_async() began is on the disk, or throws why it is not, once; then the
   /// earlier checkpoints are as they were.
@@ -47,7 +51,8 @@ class Saver {
   std::shared_ptr<ProcessGroup> group_;
   std::string root_;
   SaveOptions options_;
-  std::vector<TensorPart> parts_;              // what the thread saves
+  std::vector<TensorPart> parts_;  // what the thread saves
+  std::vector<TensorInfo> common_;
   std::vector<std::vector<std::byte>> bytes_;  // that their spans are of
   std::thread thread_;
   // Of the thread, whose end is what makes it visible here.

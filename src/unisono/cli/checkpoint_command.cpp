@@ -29,7 +29,9 @@ namespace {
 using checkpoint::CheckpointTensor;
 using checkpoint::Reader;
 
+// As diff and cmp have them.
 constexpr int kDifferent = 1;
+constexpr int kTrouble = 2;
 
 struct CheckpointArguments {
   std::string path;
@@ -99,17 +101,32 @@ int list(const CheckpointArguments& arguments) {
   return 0;
 }
 
+void print_error(const Error& error) {
+  fmt::print(stderr, "[unisono] error: {}\n", error.what());
+}
+
+void verify_one(const std::string& path) {
+  Reader reader(path);
+  reader.verify();
+  fmt::print("{}: {}: {}\n",
+             path,
+             summary(reader),
+             reader.manifest() ? "all check sums are right"
+                               : "well formed; it has no check sums to compare with");
+}
+
+// All of them, also those behind a damaged one.
 int verify(const CheckpointArguments& arguments) {
+  int exit_code = 0;
   for (const std::string& path : checkpoints_in(arguments.path)) {
-    Reader reader(path);
-    reader.verify();
-    fmt::print("{}: {}: {}\n",
-               path,
-               summary(reader),
-               reader.manifest() ? "all check sums are right"
-                                 : "well formed; it has no check sums to compare with");
+    try {
+      verify_one(path);
+    } catch (const Error& error) {
+      print_error(error);
+      exit_code = kDifferent;
+    }
   }
-  return 0;
+  return exit_code;
 }
 
 std::vector<std::byte> read_whole(Reader& reader, const CheckpointTensor& tensor) {
@@ -222,7 +239,15 @@ int checkpoint_command(int argc, char** argv) {
   if (verify_app->parsed()) {
     return verify(arguments);
   }
-  return export_app->parsed() ? export_file(arguments) : diff(arguments);
+  if (export_app->parsed()) {
+    return export_file(arguments);
+  }
+  try {
+    return diff(arguments);
+  } catch (const Error& error) {
+    print_error(error);
+    return kTrouble;
+  }
 }
 
 }  // namespace unisono::cli

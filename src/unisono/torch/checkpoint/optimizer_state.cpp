@@ -274,6 +274,14 @@ void load_optimizer_state(::torch::optim::Optimizer& optimizer,
   } catch (const c10::Error& error) {
     fail(error.what_without_backtrace());
   }
+  // LibTorch leaves a parameter of which nothing was saved what it has.
+  for (const std::vector<NamedParameter>& group : groups) {
+    for (const NamedParameter& parameter : group) {
+      if (state_of(state, parameter.name).empty()) {
+        optimizer.state().erase(parameter.tensor.unsafeGetTensorImpl());
+      }
+    }
+  }
 }
 
 }  // namespace unisono

@@ -38,7 +38,7 @@ at::Tensor packed(const std::string& name, const at::Tensor& tensor) {
                 "checkpoint: tensor \"" + name +
                     "\" must be dense and in CPU memory; pass tensor.to_dense() or tensor.cpu()");
   }
-  return tensor.detach().contiguous();
+  return tensor.detach().resolve_conj().resolve_neg().contiguous();
 }
 
 TensorInfo info_of(const std::string& name, const at::Tensor& tensor) {
@@ -156,13 +156,12 @@ at::Tensor read_part(checkpoint::Reader& reader, const std::string& name, const 
 StateParts parts_to_save(const ProcessGroup& group,
                          const TensorState& common,
                          const TensorState& own) {
-  std::vector<TensorInfo> infos;
+  StateParts state;
   for (const auto& [name, tensor] : common) {
-    infos.push_back(info_of(name, tensor));
+    state.common.push_back(info_of(name, tensor));
   }
   const std::vector<std::optional<Box>> boxes =
-      checkpoint::divide_evenly(infos, group.rank(), group.world_size());
-  StateParts state;
+      checkpoint::divide_evenly(state.common, group.rank(), group.world_size());
   const auto add = [&](const TensorInfo& info, const at::Tensor& tensor, const Box& box) {
     at::Tensor rows = packed(info.name, tensor);
     if (box.sizes != info.shape) {
@@ -174,7 +173,7 @@ StateParts parts_to_save(const ProcessGroup& group,
   std::size_t index = 0;
   for (const auto& [name, tensor] : common) {
     if (const std::optional<Box>& box = boxes[index]) {
-      add(infos[index], tensor, *box);
+      add(state.common[index], tensor, *box);
     }
     ++index;
   }

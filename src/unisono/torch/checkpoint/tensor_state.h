@@ -56,6 +56,7 @@ void save_state(const std::string& path, const TensorState& state);
 /// `tensors`, which share the memory of those that were given, where that is contiguous.
 struct StateParts {
   std::vector<checkpoint::TensorPart> parts;
+  std::vector<checkpoint::TensorInfo> common;  ///< Lets ranks that have others be found.
   std::vector<at::Tensor> tensors;
 };
 
