@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchlib import describe_machine, has_gloo, output_of, print_table
 
 SOURCE = Path(__file__).resolve().parents[1]
-MODELS = {"convnet": "convnet of examples/02_mnist_ddp", "mlp": "MLP, 4 x Linear(2048, 2048)"}
+MODELS = {"cnn": "convnet of examples/02_mnist_ddp", "mlp": "MLP, 4 x Linear(2048, 2048)"}
 GLOO = "Gloo"
 UNISONO = "Unisono"
 ENABLED = "Unisono, ddp.enable()"
@@ -32,7 +32,7 @@ VIEWS = ", bucket views"
 STEPS |= {name + VIEWS: [*what, "--bucket-views"] for name, what in STEPS.items()}
 REDUCTIONS = {**BACKENDS, SYMMETRIC: [*BACKENDS[UNISONO], "--memory", "symmetric"]}
 SIZES = [8, 1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
-STEP_TARGETS = {"convnet": 0.85, "mlp": 0.7}  # Of Gloo's time.
+STEP_TARGETS = {"cnn": 0.85, "mlp": 0.7}  # Of Gloo's time.
 MOST_US_OF_8_BYTES = 10
 LEAST_SPEED_OF_64_MIB = 3  # Times Gloo's.
 MOST_MS_OF_IMPORT = 50
@@ -76,7 +76,7 @@ def run_round(options, steps, seconds, folder):
         for who, how in STEPS.items():
             rendezvous = f"{folder}/{len(results)}"
             what = ["--model", model, "--steps", str(steps), "--rendezvous", rendezvous]
-            (result,) = run_ranks(options, "train_step/torch_step.py", *what, *how)
+            (result,) = run_ranks(options, "ddp/torch_step.py", *what, *how)
             results[model, who] = 1e3 * result["step"]["median"]
             results[model, who, "alone"] = 1e3 * result["step_without_sync"]["median"]
     sizes = ",".join(map(str, SIZES))

@@ -1,5 +1,7 @@
 #include "unisono/torch/ddp/average_gradients.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -10,8 +12,11 @@
 #include <c10/core/GradMode.h>
 
 #include "unisono/base/error.h"
+#include "unisono/base/log.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/torch/ddp/bucket_memory.h"
+#include "unisono/torch/ddp/local_steps.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono {
@@ -61,23 +66,36 @@ void average_all(const char* what,
   }
 }
 
+void warn_of_averages(const ProcessGroup& group, const std::vector<at::Tensor>& gradients) {
+  static std::atomic<bool> has_warned{false};
+  if (std::ranges::any_of(gradients, ddp::is_in_a_bucket) && !has_warned.exchange(true)) {
+    Logger("rank " + std::to_string(group.rank()))
+        .warning(
+            "average_gradients: DistributedDataParallel's backward() has averaged these gradients "
+            "already, and does so in every step; leave this call out, or the wrapper");
+  }
+}
+
 }  // namespace
 
 void average_gradients(ProcessGroup& group,
                        const std::vector<at::Tensor>& parameters,
                        AllReduceOptions options) {
+  ddp::note_average_by_hand();
   std::vector<at::Tensor> gradients;
   for (const at::Tensor& parameter : parameters) {
     if (parameter.grad().defined()) {
       gradients.push_back(parameter.grad());
     }
   }
+  warn_of_averages(group, gradients);
   average_all("gradient", group, gradients, std::move(options));
 }
 
 void average_parameters(ProcessGroup& group,
                         const std::vector<at::Tensor>& parameters,
                         AllReduceOptions options) {
+  ddp::note_average_by_hand();
   average_all("parameter", group, parameters, std::move(options));
 }
 

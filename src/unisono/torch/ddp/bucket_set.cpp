@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/reduce_kind.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
@@ -32,6 +33,21 @@ BucketPlan plan_for(std::span<const NamedTensor> parameters,
         {.n_elems = parameter.tensor.numel(), .dtype = dtype_of(parameter.tensor.scalar_type())});
   }
   return plan_buckets(gradients, order, caps);
+}
+
+// Means over the ranks tell whether any, of up to 5000, has given up, in any type of gradients.
+constexpr double kLeastGivenUp = 2;
+
+double number_of(PassStatus status) {
+  switch (status) {
+    case PassStatus::kGood:
+      return 0;
+    case PassStatus::kNonFinite:
+      return 1;
+    case PassStatus::kGivenUp:
+      return 1e4;
+  }
+  return 0;
 }
 
 // A hook that throws on one rank leaves the others waiting for its operations.
@@ -74,20 +90,21 @@ void BucketSet::deposit(std::size_t parameter) const {
 }
 
 void BucketSet::launch(std::size_t bucket,
-                       bool has_given_up,
+                       PassStatus status,
                        const CommHook& hook,
-                       std::optional<std::chrono::milliseconds> timeout) {
+                       const ReduceBucketOptions& options) {
   const bool is_last = bucket + 1 == buckets_.size();
   if (is_last) {
-    status_.fill_(has_given_up ? 1 : 0);
+    const bool is_summed = !hook && options.op.kind == ReduceKind::kSum;
+    status_.fill_(number_of(status) / (is_summed ? group_.world_size() : 1));
   }
   if (!hook) {
-    buckets_[bucket].launch(group_, timeout);
+    buckets_[bucket].launch(group_, options);
     return;
   }
-  launch_hook(bucket, hook, timeout);
+  launch_hook(bucket, hook, options.timeout);
   if (is_last) {
-    launch_status(timeout);
+    launch_status(options.timeout);
   }
 }
 
@@ -119,7 +136,7 @@ void BucketSet::finish_hooks() {
     work.work.wait();
   }
   std::exchange(status_work_, {}).wait();
-  while (!works.empty() && !has_a_rank_given_up()) {
+  while (!works.empty() && status() != PassStatus::kGivenUp) {
     std::erase_if(works, [](const BucketWork& work) { return !work.then; });
     for (BucketWork& work : works) {
       work = call_hook(group_, std::exchange(work.then, {}));
@@ -140,8 +157,18 @@ void BucketSet::multiply(double factor) const {
   }
 }
 
-bool BucketSet::has_a_rank_given_up() const {
-  return status_.ne(0).item().toBool();
+void BucketSet::divide(int divisor) const {
+  for (std::size_t parameter = 0; parameter < parameters_.size(); ++parameter) {
+    view(parameter).div_(divisor);
+  }
+}
+
+PassStatus BucketSet::status() const {
+  const double mean = status_.item().toDouble();
+  if (mean == 0) {
+    return PassStatus::kGood;
+  }
+  return mean < kLeastGivenUp ? PassStatus::kNonFinite : PassStatus::kGivenUp;
 }
 
 }  // namespace unisono::ddp

@@ -18,6 +18,9 @@
 
 namespace unisono::ddp {
 
+/// How a rank's pass went, as the others learn it from the last bucket.
+enum class PassStatus : std::uint8_t { kGood, kNonFinite, kGivenUp };
+
 /// The buckets of a module, and where in them each parameter's gradient lies.
 class BucketSet {
  public:
@@ -39,12 +42,12 @@ class BucketSet {
   /// GradientBucket::deposit() of that parameter.
   void deposit(std::size_t parameter) const;
 
-  /// Starts to average the bucket over the ranks, by the hook if there is one. The last one tells
-  /// the other ranks whether this rank has given its backward pass up.
+  /// Starts to reduce the bucket over the ranks, by the hook if there is one. The last one tells
+  /// the other ranks this rank's status.
   void launch(std::size_t bucket,
-              bool has_given_up,
+              PassStatus status,
               const CommHook& hook,
-              std::optional<std::chrono::milliseconds> timeout);
+              const ReduceBucketOptions& options);
 
   /// Waits for all buckets, and does what hooks left to be done; throws an operation's error.
   void wait();
@@ -52,8 +55,11 @@ class BucketSet {
   /// Multiplies all gradients; by 0, whatever they are.
   void multiply(double factor) const;
 
-  /// After wait(): whether a rank has given up.
-  [[nodiscard]] bool has_a_rank_given_up() const;
+  /// Divides all gradients.
+  void divide(int divisor) const;
+
+  /// After wait(): the worst of all ranks'.
+  [[nodiscard]] PassStatus status() const;
 
  private:
   void launch_hook(std::size_t bucket,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -109,6 +110,47 @@ class DistributedDataParallel {
   ///     loss(model(second_half)).backward();
   NoSync no_sync() { return NoSync(replica_); }
 
+  /// One step with the option logical_ranks = V: calls `run_shard(shard)` for this rank's shards of
+  /// the global batch, which makes a forward pass of that shard's samples and calls backward()
+  /// once. Gradients are dropped before, and afterwards the mean over all V shards, added in the
+  /// order of the canonical tree over the shards. A collective operation.
+  ///
+  ///     model.for_each_shard([&](int shard) {
+  ///       const Batch batch = loaders[shard].next();  // of a DistributedSampler(n, V, shard)
+  ///       torch::nll_loss(model(batch.images), batch.labels).backward();
+  ///     });
+  ///     optimizer.step();
+  ///
+  /// Parameters then have the same bits after as many steps on any number of ranks up to V, also
+  /// if that changes between steps, where each rank has as many compute threads
+  /// (torch::set_num_threads()) and processors of one kind. Random numbers of the CPU's generator
+  /// are seeded by shard_seed, the step's number and the shard, and go on after the call as if it
+  /// had not been. Costs about log2 of a rank's shards times the gradients' memory. Where V is a
+  /// power of two times the ranks, nothing more is sent than without; else, a rank sends its sums
+  /// in up to 2 log2(V) parts.
+  ///
+  /// Throws Error(kInvalidArgument) for a shard with no or several backward passes, RefusedCall
+  /// without logical_ranks, and what `run_shard` throws: the other ranks' backward() then throws
+  /// kMismatch, and the job can go on with the next step.
+  template <class RunShard>
+  void for_each_shard(RunShard&& run_shard) {
+    replica_.run_shards(std::forward<RunShard>(run_shard));
+  }
+
+  /// This rank's shards, in order.
+  [[nodiscard]] std::vector<int> shards() const {
+    std::vector<int> shards;
+    for (int shard = replica_.shards().lo; shard < replica_.shards().hi; ++shard) {
+      shards.push_back(shard);
+    }
+    return shards;
+  }
+
+  /// Steps that for_each_shard() has made; set it where training goes on from a checkpoint.
+  [[nodiscard]] std::int64_t shard_step() const { return replica_.shard_step(); }
+
+  void set_shard_step(std::int64_t step) { replica_.set_shard_step(step); }
+
   /// unisono::join() for this model alone.
   ///
   ///     model.join([&] {
@@ -161,6 +203,9 @@ class DistributedDataParallel {
 
   /// Number of all_reduces of a backward pass. May change once, after the first one.
   [[nodiscard]] std::size_t n_buckets() const { return replica_.n_buckets(); }
+
+  /// Passes whose gradients all ranks have dropped, by NonFiniteGradients::kSkip.
+  [[nodiscard]] std::int64_t n_skipped_passes() const { return replica_.n_skipped(); }
 
  private:
   template <class Loop, class... Modules>

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/torch/ddp/bucket_memory.h"
 #include "unisono/torch/ddp/bucket_plan.h"
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/tensor/named_tensor.h"
@@ -65,7 +67,8 @@ GradientBucket::GradientBucket(ProcessGroup& group,
                                const BucketLayout& layout,
                                std::span<const NamedTensor> parameters,
                                std::size_t index)
-    : buffer_(group.allocate(layout.n_elems, layout.dtype)) {
+    : buffer_(group.allocate(layout.n_elems, layout.dtype)),
+      memory_(std::make_unique<BucketMemory>(buffer_)) {
   for (const BucketSlot& slot : layout.slots) {
     const at::Tensor& parameter = parameters[slot.parameter].tensor;
     views_.push_back(
@@ -94,8 +97,9 @@ void GradientBucket::deposit(std::size_t slot, const NamedTensor& parameter) con
   }
 }
 
-void GradientBucket::launch(ProcessGroup& group, std::optional<std::chrono::milliseconds> timeout) {
-  work_ = group.all_reduce_async(buffer_, {.op = kAvg, .timeout = timeout, .label = label_});
+void GradientBucket::launch(ProcessGroup& group, const ReduceBucketOptions& options) {
+  work_ = group.all_reduce_async(buffer_,
+                                 {.op = options.op, .timeout = options.timeout, .label = label_});
 }
 
 GradBucket GradientBucket::for_hook(std::size_t index,

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,13 +12,20 @@
 #include <ATen/core/Tensor.h>
 
 #include "unisono/base/buffer.h"
+#include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
+#include "unisono/torch/ddp/bucket_memory.h"
 #include "unisono/torch/ddp/bucket_plan.h"
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::ddp {
+
+struct ReduceBucketOptions {
+  ReduceOp op;
+  std::optional<std::chrono::milliseconds> timeout;
+};
 
 /// Gradients that are reduced together: memory that the node's ranks share, and a view of it for
 /// each gradient.
@@ -38,8 +46,8 @@ class GradientBucket {
   /// Throws Error(kInvalidArgument) when `.grad` is sparse or of other type or sizes.
   void deposit(std::size_t slot, const NamedTensor& parameter) const;
 
-  /// Starts to average the bucket over the ranks.
-  void launch(ProcessGroup& group, std::optional<std::chrono::milliseconds> timeout);
+  /// Starts to reduce the bucket over the ranks.
+  void launch(ProcessGroup& group, const ReduceBucketOptions& options);
 
   /// The bucket as a hook sees it: its first `n_elems` elements.
   [[nodiscard]] GradBucket for_hook(std::size_t index,
@@ -49,7 +57,7 @@ class GradientBucket {
 
   [[nodiscard]] std::int64_t n_elems() const { return buffer_.count; }
 
-  /// Waits for the average; throws the operation's error.
+  /// Waits for the result; throws the operation's error.
   void wait() const { work_.wait(); }
 
   /// The bucket's element `offset` as a tensor of one element.
@@ -57,6 +65,7 @@ class GradientBucket {
 
  private:
   Buffer buffer_;
+  std::unique_ptr<BucketMemory> memory_;
   std::vector<at::Tensor> views_;
   std::vector<at::Tensor> parameters_;
   std::string label_;

@@ -17,12 +17,14 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/base/log.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/backward_pass.h"
 #include "unisono/torch/ddp/bucket_plan.h"
 #include "unisono/torch/ddp/bucket_set.h"
 #include "unisono/torch/ddp/comm_hook.h"
+#include "unisono/torch/ddp/non_finite.h"
 #include "unisono/torch/ddp/pass_progress.h"
 #include "unisono/torch/ddp/uneven_inputs.h"
 #include "unisono/torch/tensor/named_tensor.h"
@@ -83,9 +85,14 @@ Reducer::Reducer(std::shared_ptr<ProcessGroup> group,
     : group_(std::move(group)),
       parameters_(std::move(parameters)),
       options_(options),
+      local_steps_(parameters_.front().tensor, "rank " + std::to_string(group_->rank())),
       order_(reverse_order(parameters_.size())),
       buckets_(std::make_unique<BucketSet>(*group_, parameters_, order_, options_.caps)),
       hooks_(tensors_of(parameters_), [this](std::size_t parameter) { on_gradient(parameter); }) {
+  if (options_.n_shards > 0) {
+    shards_.emplace(*group_, parameters_, options_.n_shards);
+    hook_ = shards_->make_hook(group_);
+  }
   if (options_.find_unused_parameters) {
     used_ = group_->allocate(static_cast<std::int64_t>(parameters_.size()), DType::kUInt8);
   }
@@ -108,6 +115,10 @@ void Reducer::before_forward() {
 }
 
 void Reducer::set_hook(CommHook hook) {
+  if (shards_) {
+    throw group_->refuse("DistributedDataParallel.register_comm_hook()",
+                         "with logical_ranks buckets are added in the canonical order only");
+  }
   if (hook_ || has_begun_) {
     throw group_->refuse("DistributedDataParallel.register_comm_hook()",
                          hook_ ? "there is a hook already; a model has one"
@@ -128,6 +139,11 @@ void Reducer::begin_pass(bool is_synchronized) {
   if (!hooks_.find_reached()) {
     return;
   }
+  if (shards_) {
+    shards_->count_pass();
+  } else {
+    local_steps_.on_pass(is_synchronized);
+  }
   await_given_up_pass();
   has_begun_ = true;
   progress_.emplace(buckets_->bucket_of(), buckets_->size());
@@ -142,18 +158,34 @@ void Reducer::begin_pass(bool is_synchronized) {
 void Reducer::synchronize_pass() {
   is_synchronized_ = true;
   is_rest_launched_ = false;
+  is_step_reduced_ = true;
   const c10::NoGradGuard no_grad;
   const std::optional<std::vector<bool>> reached = hooks_.find_reached();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const bool is_absent = options_.find_unused_parameters && reached && !(*reached)[i];
     if (progress_->is_ready(i)) {
-      buckets_->deposit(i);
+      deposit(i);
     } else if (is_absent) {
-      buckets_->deposit(i);
+      deposit(i);
       progress_->mark_absent(i);
     }
   }
   launch_full_buckets();
+}
+
+void Reducer::deposit(std::size_t parameter) {
+  buckets_->deposit(parameter);
+  if (shards_) {
+    shards_->add_earlier(parameter, buckets_->view(parameter));
+  }
+  check_finite(parameter, buckets_->view(parameter));
+}
+
+void Reducer::check_finite(std::size_t parameter, const at::Tensor& gradient) {
+  const bool is_checked = options_.non_finite != NonFiniteGradients::kAllow;
+  if (is_checked && non_finite_.empty() && gradient.defined() && !is_finite(gradient)) {
+    non_finite_ = parameters_[parameter].name;
+  }
 }
 
 void Reducer::on_gradient(std::size_t parameter) {
@@ -167,7 +199,7 @@ void Reducer::on_gradient(std::size_t parameter) {
   }
   if (is_synchronized_) {
     const c10::NoGradGuard no_grad;
-    buckets_->deposit(parameter);
+    deposit(parameter);
     launch_full_buckets();
   }
 }
@@ -189,18 +221,27 @@ void Reducer::on_second_gradient(std::size_t parameter) {
                         "activation checkpoint only, or in no_sync()");
 }
 
+PassStatus Reducer::pass_status() const {
+  return non_finite_.empty() ? PassStatus::kGood : PassStatus::kNonFinite;
+}
+
+void Reducer::launch(std::size_t bucket, PassStatus status) {
+  buckets_->launch(
+      bucket, status, hook_, {.op = shards_ ? kSum : kAvg, .timeout = options_.timeout});
+}
+
 void Reducer::launch_full_buckets() {
   while (const std::optional<std::size_t> bucket = progress_->take_full_bucket()) {
-    buckets_->launch(*bucket, /*has_given_up=*/false, hook_, options_.timeout);
+    launch(*bucket, pass_status());
   }
 }
 
-void Reducer::launch_rest(bool has_given_up) {
+void Reducer::launch_rest(PassStatus status) {
   if (std::exchange(is_rest_launched_, true)) {
     return;
   }
   while (const std::optional<std::size_t> bucket = progress_->take_bucket()) {
-    buckets_->launch(*bucket, has_given_up, hook_, options_.timeout);
+    launch(*bucket, status);
   }
   if (options_.find_unused_parameters) {
     launch_used();
@@ -210,7 +251,8 @@ void Reducer::launch_rest(bool has_given_up) {
 void Reducer::launch_used() {
   auto* const used = static_cast<std::uint8_t*>(used_.data);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    used[i] = parameters_[i].tensor.grad().defined() ? 1 : 0;
+    const bool is_used = parameters_[i].tensor.grad().defined() || (shards_ && shards_->has(i));
+    used[i] = is_used ? 1 : 0;
   }
   reduce_used();
 }
@@ -237,21 +279,30 @@ void Reducer::finish_pass() {
 void Reducer::finish_synchronized_pass() {
   const std::vector<std::size_t> missing = progress_->find_missing();
   for (const std::size_t parameter : missing) {
-    buckets_->deposit(parameter);
+    deposit(parameter);
     progress_->mark_absent(parameter);
   }
-  launch_rest(/*has_given_up=*/false);
+  launch_rest(pass_status());
   wait_for_sums();
+  if (shards_) {
+    buckets_->divide(shards_->n_shards());
+    shards_->end_step();
+  }
   if (gradient_factor_ != 1) {
     buckets_->multiply(gradient_factor_);
   }
-  if (buckets_->has_a_rank_given_up()) {
+  if (buckets_->status() == PassStatus::kGivenUp) {
     throw Error(ErrorCode::kMismatch,
                 "[rank " + std::to_string(group_->rank()) +
                     "] DistributedDataParallel: another rank's backward pass ended with an "
                     "exception; this step's gradients are incomplete on every rank");
   }
-  point_at_views();
+  ++n_passes_;
+  if (buckets_->status() == PassStatus::kNonFinite) {
+    drop_gradients();
+  } else {
+    point_at_views();
+  }
   if (!is_rebuilt_) {
     seen_order_ = progress_->order();
   }
@@ -259,6 +310,26 @@ void Reducer::finish_synchronized_pass() {
     unreached_names_ = join_names(parameters_, missing);
   }
   progress_.reset();
+}
+
+// All ranks have seen that one has an infinity or NaN.
+void Reducer::drop_gradients() {
+  const std::string where =
+      describe_non_finite(*group_, std::exchange(non_finite_, {}), options_.timeout);
+  for (const NamedTensor& parameter : parameters_) {
+    parameter.tensor.mutable_grad().reset();
+  }
+  const std::string message = "DistributedDataParallel: gradients of pass " +
+                              std::to_string(n_passes_) + " have an infinity or NaN: " + where;
+  if (options_.non_finite == NonFiniteGradients::kThrow) {
+    progress_.reset();
+    throw Error(ErrorCode::kInvalidArgument,
+                "[rank " + std::to_string(group_->rank()) + "] " + message);
+  }
+  ++n_skipped_;
+  if (group_->rank() == 0) {
+    Logger("rank 0").warning(message + "; the step is left out");
+  }
 }
 
 void Reducer::wait_for_sums() {
@@ -274,7 +345,7 @@ void Reducer::shadow_pass() {
   const c10::NoGradGuard no_grad;
   buckets_->multiply(0);
   while (const std::optional<std::size_t> bucket = progress_->take_bucket()) {
-    buckets_->launch(*bucket, /*has_given_up=*/false, hook_, options_.timeout);
+    launch(*bucket, pass_status());
   }
   if (options_.find_unused_parameters) {
     std::memset(used_.data, 0, static_cast<std::size_t>(used_.n_bytes()));
@@ -282,7 +353,10 @@ void Reducer::shadow_pass() {
   }
   progress_.reset();
   wait_for_sums();
-  if (!is_rebuilt_ && !buckets_->has_a_rank_given_up()) {
+  if (buckets_->status() == PassStatus::kNonFinite) {
+    (void)describe_non_finite(*group_, "", options_.timeout);
+  }
+  if (!is_rebuilt_ && buckets_->status() != PassStatus::kGivenUp) {
     seen_order_ = order_;
   }
 }
@@ -298,11 +372,34 @@ void Reducer::point_at_views() {
   }
 }
 
+void Reducer::begin_shard(int shard) {
+  is_step_reduced_ = false;
+  shards_->begin_shard(shard);
+}
+
+void Reducer::end_shard() {
+  for (std::size_t i = 0; i < parameters_.size() && !is_step_reduced_; ++i) {
+    check_finite(i, parameters_[i].tensor.grad());
+  }
+  shards_->end_shard();
+}
+
+void Reducer::give_up_shards() {
+  if (!is_step_reduced_) {
+    progress_.emplace(buckets_->bucket_of(), buckets_->size());
+    is_synchronized_ = true;
+    is_rest_launched_ = false;
+    give_up_pass();
+  }
+  shards_->end_step();
+}
+
 void Reducer::give_up_pass() noexcept {
+  non_finite_.clear();
   if (progress_ && is_synchronized_) {
     is_given_up_ = true;
     try {
-      launch_rest(/*has_given_up=*/true);
+      launch_rest(PassStatus::kGivenUp);
     } catch (const std::exception&) {
       // The group is closed, and the next operation will say why.
     }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,9 @@
 #include "unisono/torch/ddp/bucket_set.h"
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/ddp/gradient_hooks.h"
+#include "unisono/torch/ddp/local_steps.h"
+#include "unisono/torch/ddp/logical_ranks/shard_gradients.h"
+#include "unisono/torch/ddp/non_finite.h"
 #include "unisono/torch/ddp/pass_progress.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
@@ -23,6 +27,8 @@ struct ReducerOptions {
   BucketCaps caps = {};
   bool find_unused_parameters = false;
   std::optional<std::chrono::milliseconds> timeout = {};
+  NonFiniteGradients non_finite = NonFiniteGradients::kAllow;
+  int n_shards = 0;  ///< With logical ranks; else 0.
 };
 
 /// Averages the parameters' gradients over the ranks of a group while backward computes them.
@@ -62,6 +68,17 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// after before_forward().
   void shadow_pass();
 
+  // With logical ranks a step is so many passes, of which the rank's last is synchronized.
+
+  /// To be called before the shard's forward pass: drops all gradients.
+  void begin_shard(int shard);
+
+  /// After its backward pass. Throws Error(kInvalidArgument) unless that was one.
+  void end_shard();
+
+  /// The other ranks, which may wait for this one's last shard, throw kMismatch.
+  void give_up_shards();
+
   /// What averages are multiplied by.
   void set_gradient_factor(double factor) { gradient_factor_ = factor; }
 
@@ -71,20 +88,28 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   [[nodiscard]] std::size_t n_buckets() const { return buckets_->size(); }
 
+  /// Passes whose gradients were dropped, as they were not finite.
+  [[nodiscard]] std::int64_t n_skipped() const { return n_skipped_; }
+
  private:
   class PassEnd;
 
+  void deposit(std::size_t parameter);
+  void check_finite(std::size_t parameter, const at::Tensor& gradient);
   void begin_pass(bool is_synchronized);
   void synchronize_pass();
   void on_gradient(std::size_t parameter);
   void on_second_gradient(std::size_t parameter);
+  [[nodiscard]] PassStatus pass_status() const;
+  void launch(std::size_t bucket, PassStatus status);
   void launch_full_buckets();
-  void launch_rest(bool has_given_up);
+  void launch_rest(PassStatus status);
   void launch_used();
   void reduce_used();
   void wait_for_sums();
   void finish_pass();
   void finish_synchronized_pass();
+  void drop_gradients();
   void point_at_views();
   void give_up_pass() noexcept;
   void await_given_up_pass();
@@ -96,6 +121,12 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   CommHook hook_;  // None: buckets are averaged by an all_reduce.
   bool has_begun_ = false;
   double gradient_factor_ = 1;
+  std::optional<ShardGradients> shards_;
+  LocalSteps local_steps_;
+  std::string non_finite_;  // the pass's first parameter that is, on this rank
+  std::int64_t n_passes_ = 0;
+  std::int64_t n_skipped_ = 0;
+  bool is_step_reduced_ = false;    // with logical ranks
   std::vector<std::size_t> order_;  // of the parameters in the buckets
   std::unique_ptr<BucketSet> buckets_;
   Buffer used_;  // u8 per parameter, with find_unused_parameters: does any rank use it?

@@ -23,6 +23,8 @@
 #include "unisono/torch/ddp/bucket_plan.h"
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/ddp/join.h"
+#include "unisono/torch/ddp/logical_ranks/logical_step.h"
+#include "unisono/torch/ddp/logical_ranks/shard_range.h"
 #include "unisono/torch/ddp/reducer.h"
 #include "unisono/torch/ddp/uneven_inputs.h"
 #include "unisono/torch/ddp/wrapped_tensors.h"
@@ -76,6 +78,10 @@ std::vector<Property> properties_of(const std::vector<NamedTensor>& parameters,
       option_property("first_bucket_cap_mb", options.first_bucket_cap_mb),
       option_property("broadcast_buffers", options.broadcast_buffers),
       option_property("find_unused_parameters", options.find_unused_parameters),
+      option_property("non_finite_gradients", static_cast<int>(options.non_finite_gradients)),
+      option_property("logical_ranks", options.logical_ranks),
+      option_property("shard_seed", options.shard_seed),
+      option_property("shard_buffers", static_cast<int>(options.shard_buffers)),
   };
   for (const NamedTensor& parameter : parameters) {
     properties.push_back(property_of("parameter", parameter));
@@ -101,7 +107,17 @@ ReducerOptions reducer_options(const DistributedDataParallelOptions& options) {
   return {.caps = {.first_bytes = cap_bytes("first_bucket_cap_mb", options.first_bucket_cap_mb),
                    .bytes = cap_bytes("bucket_cap_mb", options.bucket_cap_mb)},
           .find_unused_parameters = options.find_unused_parameters,
-          .timeout = options.timeout};
+          .timeout = options.timeout,
+          .non_finite = options.non_finite_gradients,
+          .n_shards = options.logical_ranks};
+}
+
+void check_logical_ranks(const ProcessGroup& group, int logical_ranks) {
+  if (logical_ranks < 0 || (logical_ranks > 0 && logical_ranks < group.world_size())) {
+    reject("logical_ranks is " + std::to_string(logical_ranks) + ", but the group has " +
+           std::to_string(group.world_size()) +
+           " ranks; each needs a shard, so there must be at least as many (or 0: none)");
+  }
 }
 
 std::vector<NamedTensor> with_gradient(const std::vector<NamedTensor>& parameters) {
@@ -125,6 +141,7 @@ Replica::Replica(std::shared_ptr<ProcessGroup> group,
   if (group_ == nullptr) {
     reject("the process group is null");
   }
+  check_logical_ranks(*group_, options_.logical_ranks);
   const ReducerOptions for_reducer = reducer_options(options_);
   check_agreement(*group_,
                   properties_of(parameters, buffers, options_),
@@ -137,6 +154,14 @@ Replica::Replica(std::shared_ptr<ProcessGroup> group,
   CoalescedBroadcast(parameters, "parameters").run(*group_, options_.timeout);
   buffers_.run(*group_, options_.timeout);
   reducer_ = std::make_shared<Reducer>(group_, std::move(trained), for_reducer);
+  if (options_.logical_ranks > 0) {
+    logical_ = std::make_unique<LogicalStep>(group_,
+                                             buffers,
+                                             LogicalStepOptions{.n_shards = options_.logical_ranks,
+                                                                .seed = options_.shard_seed,
+                                                                .buffers = options_.shard_buffers,
+                                                                .timeout = options_.timeout});
+  }
 }
 
 Replica::~Replica() = default;
@@ -179,16 +204,44 @@ void Replica::prepare_pass(const Part& part, int root) {
   if (part.is_synchronized && c10::GradMode::is_enabled()) {
     reducer_->before_forward();
   }
-  if (part.is_synchronized && options_.broadcast_buffers && may_buffers_differ_) {
+  const bool is_shared = options_.broadcast_buffers && !logical_;
+  if (part.is_synchronized && is_shared && may_buffers_differ_) {
     buffers_.run(*group_, options_.timeout, root);
     may_buffers_differ_ = false;
   }
   may_buffers_differ_ = may_buffers_differ_ || part.is_training;
 }
 
+LogicalStep& Replica::logical() const {
+  if (!logical_) {
+    throw group_->refuse("DistributedDataParallel", "the option logical_ranks is not set");
+  }
+  return *logical_;
+}
+
+ShardRange Replica::shards() const {
+  return logical().shards();
+}
+
+std::int64_t Replica::shard_step() const {
+  return logical().step();
+}
+
+void Replica::set_shard_step(std::int64_t step) {
+  logical().set_step(step);
+}
+
+void Replica::run_shards(const std::function<void(int)>& run_shard) {
+  logical().run(*reducer_, [this](bool is_on) { set_synchronized(is_on); }, run_shard);
+}
+
 void Replica::begin_join(const JoinOptions& options) {
   if (join_) {
     throw group_->refuse("DistributedDataParallel", "join() is called within join()");
+  }
+  if (logical_) {
+    throw group_->refuse("DistributedDataParallel",
+                         "with logical_ranks each step has all shards, so there is no join()");
   }
   join_.emplace(Join{.options = options});
 }
@@ -269,6 +322,10 @@ void Replica::set_synchronized(bool is_synchronized) {
 
 std::size_t Replica::n_buckets() const {
   return reducer_->n_buckets();
+}
+
+std::int64_t Replica::n_skipped() const {
+  return reducer_->n_skipped();
 }
 
 void Replica::set_hook(CommHook hook) {

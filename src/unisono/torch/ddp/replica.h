@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,6 +15,9 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/ddp/join.h"
+#include "unisono/torch/ddp/logical_ranks/shard_buffers.h"
+#include "unisono/torch/ddp/logical_ranks/shard_range.h"
+#include "unisono/torch/ddp/non_finite.h"
 #include "unisono/torch/ddp/wrapped_tensors.h"
 #include "unisono/torch/tensor/coalesced_broadcast.h"
 #include "unisono/torch/tensor/named_tensor.h"
@@ -34,10 +38,21 @@ struct DistributedDataParallelOptions {
   bool find_unused_parameters = false;
   /// Of each operation; by default the group's.
   std::optional<std::chrono::milliseconds> timeout = {};
+  /// What is done about gradients with an infinity or NaN, before they reach a parameter; the
+  /// message names ranks and parameters. Costs a pass over the gradients' memory.
+  NonFiniteGradients non_finite_gradients = NonFiniteGradients::kAllow;
+  /// V shards make up each global batch, on however many ranks, up to V: training then comes to the
+  /// same bits (see for_each_shard()). 0: each rank's batch is a shard.
+  int logical_ranks = 0;
+  /// Seeds what is random in a shard, such as dropout, with logical_ranks.
+  std::uint64_t shard_seed = 0;
+  /// What becomes of the module's buffers, with logical_ranks.
+  ShardBuffers shard_buffers = ShardBuffers::kFirstShard;
 };
 
 namespace ddp {
 
+class LogicalStep;
 class Reducer;
 
 /// This rank's copy of a module, and what keeps it equal to the other ranks' copies: all of
@@ -73,7 +88,18 @@ class Replica {
 
   [[nodiscard]] std::size_t n_buckets() const;
 
+  [[nodiscard]] std::int64_t n_skipped() const;
+
   [[nodiscard]] const std::shared_ptr<ProcessGroup>& group() const { return group_; }
+
+  /// This rank's shards. Throws RefusedCall without logical ranks, as do the next three.
+  [[nodiscard]] ShardRange shards() const;
+
+  void run_shards(const std::function<void(int)>& run_shard);
+
+  [[nodiscard]] std::int64_t shard_step() const;
+
+  void set_shard_step(std::int64_t step);
 
   /// From now on passes are announced, so that ranks without batches can take part.
   void begin_join(const JoinOptions& options);
@@ -111,12 +137,14 @@ class Replica {
   Part announce(const Part& mine);
   void prepare_pass(const Part& part, int root);
   void refuse(const std::optional<std::string>& change) const;
+  [[nodiscard]] LogicalStep& logical() const;
 
   std::shared_ptr<ProcessGroup> group_;
   DistributedDataParallelOptions options_;
   CoalescedBroadcast buffers_;
   WrappedTensors wrapped_;
-  std::shared_ptr<Reducer> reducer_;  // shared with the callbacks of running backward passes
+  std::shared_ptr<Reducer> reducer_;      // shared with the callbacks of running backward passes
+  std::unique_ptr<LogicalStep> logical_;  // with logical ranks
   bool is_synchronized_ = true;
   bool may_buffers_differ_ = false;
   std::optional<Join> join_;

@@ -1,4 +1,4 @@
-"""What train_step measures, by PyTorch's DistributedDataParallel over Gloo or the Python package.
+"""What ddp_bench measures, by PyTorch's DistributedDataParallel over Gloo or the Python package.
 
 Needs RANK and WORLD_SIZE. Rank 0 prints one line of JSON.
 """
@@ -15,51 +15,83 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-BATCH_SIZE = 64
 BLOCK_STEPS = 5
 WEIGHT_SEED = 1
 BATCH_SEED = 100
 
 
-class Convnet(nn.Module):
-    """The net of examples/02_mnist_ddp, operation by operation."""
+def loss_of(scores, labels):
+    return functional.nll_loss(functional.log_softmax(scores, 1), labels)
 
-    def __init__(self, rank):
+
+class Layers(nn.Module):
+    """Linear layers of one width."""
+
+    def __init__(self, n_layers, width, bias):
+        super().__init__()
+        self.width = width
+        self.layers = nn.ModuleList(nn.Linear(width, width, bias) for _ in range(n_layers))
+
+    def draw_batch(self, batch_size):
+        self.input = torch.randn(batch_size, self.width)
+        self.labels = torch.randint(self.width, (batch_size,))
+
+    def forward(self):
+        x = self.input
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return loss_of(x, self.labels)
+
+
+class Cnn(nn.Module):
+    """The net of examples/02_mnist_ddp without dropout."""
+
+    def __init__(self):
         super().__init__()
         self.conv1 = nn.Conv2d(1, 32, 3)
         self.conv2 = nn.Conv2d(32, 64, 3)
-        self.dropout1 = nn.Dropout(0.25)
-        self.dropout2 = nn.Dropout(0.5)
         self.fc1 = nn.Linear(9216, 128)
         self.fc2 = nn.Linear(128, 10)
         for conv in (self.conv1, self.conv2):
             conv.weight.data = conv.weight.detach().contiguous(memory_format=torch.channels_last)
-        torch.manual_seed(BATCH_SEED + rank)
-        self.images = torch.randn(BATCH_SIZE, 1, 28, 28)
-        self.labels = torch.randint(10, (BATCH_SIZE,))
+
+    def draw_batch(self, batch_size):
+        images = torch.randn(batch_size, 1, 28, 28)
+        self.images = images.contiguous(memory_format=torch.channels_last)
+        self.labels = torch.randint(10, (batch_size,))
 
     def forward(self):
-        x = self.images.contiguous(memory_format=torch.channels_last)
-        x = torch.relu(self.conv1(x))
+        x = torch.relu(self.conv1(self.images))
         x = torch.relu(functional.max_pool2d(self.conv2(x), 2))
-        x = torch.flatten(self.dropout1(x), 1)
-        x = self.dropout2(torch.relu(self.fc1(x)))
-        return functional.nll_loss(functional.log_softmax(self.fc2(x), 1), self.labels)
+        return loss_of(self.fc2(torch.relu(self.fc1(torch.flatten(x, 1)))), self.labels)
 
 
-class Mlp(nn.Module):
-    def __init__(self, rank):
+class Transformer(nn.Module):
+    def __init__(self):
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(2048, 2048) for _ in range(4))
-        torch.manual_seed(BATCH_SEED + rank)
-        self.input = torch.randn(BATCH_SIZE, 2048)
-        self.target = torch.randn(BATCH_SIZE, 2048)
+        self.embedding = nn.Embedding(10000, 128)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(128, 4, dim_feedforward=512, dropout=0) for _ in range(2)
+        )
+        self.head = nn.Linear(128, 2)
+
+    def draw_batch(self, batch_size):
+        self.tokens = torch.randint(10000, (64, batch_size))
+        self.labels = torch.randint(2, (batch_size,))
 
     def forward(self):
-        x = self.layers[0](self.input)
-        for layer in self.layers[1:]:
-            x = layer(torch.relu(x))
-        return functional.mse_loss(x, self.target)
+        x = self.embedding(self.tokens)
+        for layer in self.layers:
+            x = layer(x)
+        return loss_of(self.head(x.mean(0)), self.labels)
+
+
+MODELS = {
+    "mlp": lambda: Layers(4, 2048, bias=False),
+    "cnn": Cnn,
+    "transformer": Transformer,
+    "many": lambda: Layers(1000, 32, bias=True),
+}
 
 
 def time_step(model, optimizer):
@@ -100,7 +132,8 @@ def quantiles(times):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=["convnet", "mlp"], default="convnet")
+    parser.add_argument("--model", choices=MODELS, default="cnn")
+    parser.add_argument("--batch", type=int)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--rendezvous", required=True, help="a file that is not there yet")
     parser.add_argument("--bucket-views", action="store_true", help="gradient_as_bucket_view=True")
@@ -118,7 +151,9 @@ def main():
         world_size=int(os.environ["WORLD_SIZE"]),
     )
     torch.manual_seed(WEIGHT_SEED)
-    net = {"convnet": Convnet, "mlp": Mlp}[options.model](rank)
+    net = MODELS[options.model]()
+    torch.manual_seed(BATCH_SEED + rank)
+    net.draw_batch(options.batch or (32 if options.model == "transformer" else 64))
     model = DistributedDataParallel(net, gradient_as_bucket_view=options.bucket_views)
     if options.symmetric:
         unisono.ddp.enable(model)

@@ -18,8 +18,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchlib import describe_machine, has_gloo, output_of, print_table
 
 SOURCE = Path(__file__).resolve().parent
-BATCH_SIZE = 64
-MODELS = {"convnet": "convnet of examples/02_mnist_ddp", "mlp": "MLP, 4 x Linear(2048, 2048)"}
+MODELS = {
+    "mlp": (64, "MLP, 4 x Linear(2048, 2048), 64 MiB"),
+    "cnn": (64, "convnet of examples/02_mnist_ddp"),
+    "transformer": (32, "embedding and 2 encoder layers, 6.4 MiB"),
+    "many": (64, "1,000 x Linear(32, 32)"),
+}
 ALONE = "LibTorch, one process"
 UNISONO = "Unisono"
 GLOO = "PyTorch, Gloo"
@@ -39,7 +43,7 @@ RUN_TIMEOUT_S = 120
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--program", required=True, help="train_step, as built")
+    parser.add_argument("--program", required=True, help="ddp_bench, as built")
     parser.add_argument("--launcher", required=True, help="unisono, as built")
     parser.add_argument("--torch-python", help="a Python with torch, for the comparison")
     parser.add_argument("--rounds", type=int, default=5)
@@ -63,11 +67,11 @@ def commands(options, model, steps, rendezvous):
 
 
 def run(command):
-    text = output_of("train_step_bench", command, RUN_TIMEOUT_S)
+    text = output_of("ddp_bench", command, RUN_TIMEOUT_S)
     try:
         return json.loads(text)
     except ValueError:
-        sys.exit(f"train_step_bench: {' '.join(command)} printed {text!r}, not JSON")
+        sys.exit(f"ddp_bench: {' '.join(command)} printed {text!r}, not JSON")
 
 
 def run_rounds(options):
@@ -100,13 +104,14 @@ def row(rounds, model, name):
     results = [r[model, name] for r in rounds]
     steps = [r["step"]["median"] for r in results]
     ranks = results[0]["ranks"]
-    cells = [MODELS[model], name, str(ranks), f"{1e3 * median(steps):.1f}", "-", "-"]
+    batch_size, description = MODELS[model]
+    cells = [description, name, str(ranks), f"{1e3 * median(steps):.1f}", "-", "-"]
     if ranks > 1:
         without = [r["step_without_sync"]["median"] for r in results]
         shares = [100 * exposed_share(r) for r in results]
         cells[4] = f"{1e3 * median(without):.1f}"
         cells[5] = f"{median(shares):.1f}% ({min(shares):.1f} to {max(shares):.1f})"
-    cells.append(f"{median([BATCH_SIZE * ranks / step for step in steps]):.0f}")
+    cells.append(f"{median([batch_size * ranks / step for step in steps]):.0f}")
     ratio = "-"
     if ranks > 1 and (model, GLOO) in rounds[0]:
         ratios = [
@@ -124,7 +129,7 @@ def main():
     load_before = os.getloadavg()[0]
     rounds = run_rounds(options)
     print(describe_machine(load_before))
-    print(f"{options.rounds} rounds of {options.steps} steps, {BATCH_SIZE} samples a step and rank")
+    print(f"{options.rounds} rounds of {options.steps} steps")
     print_table(COLUMNS, [row(rounds, model, name) for model, name in rounds[0]])
 
 

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/nn/module.h>
+
+namespace bench {
+
+/// What is trained: forward() is the loss of a batch that is always the same, drawn from a seed.
+class Model : public torch::nn::Module {
+ public:
+  /// Draws the batch: that of a rank, or of a shard.
+  virtual void draw_batch(int number, int batch_size) = 0;
+
+  virtual torch::Tensor forward() = 0;
+};
+
+/// "mlp": four Linear(2048, 2048) without bias, each with ReLU; 64 MiB of gradients. "cnn": the net
+/// of examples/02_mnist_ddp without dropout. "transformer": an embedding of 10,000 x 128, two
+/// encoder layers, a mean over 64 tokens, Linear(128, 2). "many": 1,000 x Linear(32, 32).
+std::vector<std::string> model_names();
+
+/// With the same weights whoever asks. Throws std::invalid_argument for a name that is none.
+std::shared_ptr<Model> make_model(const std::string& name);
+
+/// Samples of a step where the caller has no wish.
+int default_batch_size(const std::string& name);
+
+}  // namespace bench

@@ -1,0 +1,52 @@
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "models.h"
+
+namespace bench {
+namespace {
+
+constexpr int kUsageError = 2;
+
+}  // namespace
+
+ParsedOptions parse_options(int argc, char** argv) {
+  ParsedOptions parsed;
+  Options& options = parsed.options;
+  CLI::App app(
+      "Measures training steps with DistributedDataParallel: unisono run -n 2 ddp_bench --model "
+      "mlp");
+  app.add_option("--model", options.model, "What is trained")
+      ->check(CLI::IsMember(model_names()))
+      ->capture_default_str();
+  app.add_option("--batch", options.batch, "Samples in a step of each rank, or in each shard")
+      ->check(CLI::Range(1, 1 << 20))
+      ->default_str("64; transformer: 32");
+  app.add_option("--steps", options.steps, "Steps to measure, with and without synchronization")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  CLI::Option* const no_sync =
+      app.add_flag("--no-sync", options.no_sync, "Measure steps without synchronization alone");
+  CLI::Option* const alone =
+      app.add_flag("--alone", options.is_alone, "One process, without a process group");
+  app.add_option("--json", options.json_file, "Write the result into this file");
+  CLI::Option* const logical = app.add_option("--logical-ranks",
+                                              options.logical_ranks,
+                                              "Steps of so many shards, on however many ranks")
+                                   ->check(CLI::Range(1, 4096));
+  app.add_flag("--hash",
+               options.hash,
+               "Train --steps steps and print the SHA-256 of the parameters on rank 0");
+  no_sync->excludes(alone)->excludes(logical);
+  logical->excludes(alone);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    parsed.is_done = true;
+    parsed.exit_code = app.exit(error) == 0 ? 0 : kUsageError;
+  }
+  return parsed;
+}
+
+}  // namespace bench

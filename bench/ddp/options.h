@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+namespace bench {
+
+struct Options {
+  std::string model = "cnn";
+  int batch = 0;   ///< Samples of each rank's step, or of each shard's. 0: the model's own.
+  int steps = 30;  ///< Counted steps of each kind.
+  bool no_sync = false;
+  bool is_alone = false;  ///< One process without a process group.
+  std::string json_file;  ///< Empty: standard output.
+  int logical_ranks = 0;
+  bool hash = false;
+};
+
+struct ParsedOptions {
+  Options options;
+  /// The program has nothing more to do than to exit with `exit_code` (--help, a wrong option).
+  bool is_done = false;
+  int exit_code = 0;
+};
+
+ParsedOptions parse_options(int argc, char** argv);
+
+}  // namespace bench

@@ -1,0 +1,149 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/optimizer.h>
+
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/checkpoint/module_state.h"
+#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/tensor/coalesced_broadcast.h"
+
+namespace unisono::optim {
+
+/// The rank that steps each parameter of `n_bytes`: the largest first, each goes to the rank that
+/// has the fewest bytes yet. The same on every rank.
+[[nodiscard]] std::vector<int> divide_parameters(std::span<const std::int64_t> n_bytes,
+                                                 int world_size);
+
+/// Which ranks step which parameters, and what brings the values to all.
+class ParameterShares {
+ public:
+  /// Throws Error(kInvalidArgument) for a null group or no parameters.
+  ParameterShares(std::shared_ptr<ProcessGroup> group,
+                  const std::vector<::torch::optim::OptimizerParamGroup>& groups);
+
+  /// The groups with this rank's parameters alone, of which one may have none.
+  [[nodiscard]] std::vector<::torch::optim::OptimizerParamGroup> own_groups(
+      const std::vector<::torch::optim::OptimizerParamGroup>& groups) const;
+
+  /// A collective operation: each rank's parameters to all.
+  void share_values();
+
+  /// Of a whole state, what belongs to this rank's parameters and to the groups.
+  [[nodiscard]] TensorState own_part(const TensorState& state,
+                                     const ::torch::nn::Module& module) const;
+
+ private:
+  [[nodiscard]] bool is_own(const at::Tensor& parameter) const;
+
+  std::shared_ptr<ProcessGroup> group_;
+  std::vector<at::Tensor> own_;
+  std::vector<CoalescedBroadcast> of_ranks_;
+};
+
+/// Divides an optimizer's state between the ranks (Rajbhandari et al., "ZeRO: Memory Optimizations
+/// Toward Training Trillion Parameter Models", 2020, stage 1): each rank keeps the state of its
+/// share of the parameters, steps those, and gets the other ranks' values. The parameters have the
+/// bits that `Inner` on every rank gives them.
+///
+///     unisono::DistributedDataParallel model(Net(), group);
+///     unisono::optim::ZeroRedundancyOptimizer<torch::optim::Adam> optimizer(
+///         group, model.parameters(), torch::optim::AdamOptions(1e-3));
+///
+/// `Inner`: any optimizer of LibTorch's or of unisono::optim whose steps of one parameter need no
+/// other (so not LBFGS). Shares are whole parameters. Learning rates are set as of any optimizer,
+/// on this object; options of groups are those of param_groups().
+///
+/// A step is a collective operation that sends the values of all parameters once, and so can't be
+/// called under join().
+template <class Inner>
+class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
+  static_assert(!std::is_same_v<Inner, ::torch::optim::LBFGS>,
+                "LBFGS steps all parameters together, so its state can't be divided");
+
+ public:
+  /// A local call; parameters and groups are the same on every rank.
+  template <class Options>
+  ZeroRedundancyOptimizer(std::shared_ptr<ProcessGroup> group,
+                          const std::vector<::torch::optim::OptimizerParamGroup>& groups,
+                          const Options& defaults)
+      : ZeroRedundancyOptimizer(std::move(group), Inner(groups, defaults), defaults) {}
+
+  template <class Options>
+  ZeroRedundancyOptimizer(std::shared_ptr<ProcessGroup> group,
+                          const std::vector<at::Tensor>& parameters,
+                          const Options& defaults)
+      : ZeroRedundancyOptimizer(
+            std::move(group), {::torch::optim::OptimizerParamGroup(parameters)}, defaults) {}
+
+  at::Tensor step(LossClosure closure = nullptr) override {
+    at::Tensor loss;
+    if (closure) {
+      const at::AutoGradMode with_gradients(true);
+      loss = closure();
+    }
+    take_options();
+    inner_.step();
+    shares_.share_values();
+    return loss;
+  }
+
+  /// The options of the groups, which all ranks have alike: for parts_to_save()'s `common`.
+  [[nodiscard]] TensorState common_state(const ::torch::nn::Module& module) {
+    take_options();
+    TensorState common;
+    add_state(common, "options.", state_below(optimizer_state(inner_, module), "options."));
+    return common;
+  }
+
+  /// The state of this rank's parameters, under their names: for parts_to_save()'s `own`.
+  [[nodiscard]] TensorState own_state(const ::torch::nn::Module& module) const {
+    TensorState own;
+    add_state(own, "state.", state_below(optimizer_state(inner_, module), "state."));
+    return own;
+  }
+
+  /// Goes on from the common and own states of all ranks, of however many, or from
+  /// optimizer_state() of a plain `Inner`. Throws as load_optimizer_state().
+  void load_state(const ::torch::nn::Module& module, const TensorState& state) {
+    load_optimizer_state(inner_, module, shares_.own_part(state, module));
+    for (std::size_t i = 0; i < param_groups().size(); ++i) {
+      param_groups()[i].set_options(inner_.param_groups()[i].options().clone());
+    }
+  }
+
+  /// This rank's part of the optimizer.
+  [[nodiscard]] const Inner& inner() const { return inner_; }
+
+ private:
+  template <class Options>
+  ZeroRedundancyOptimizer(std::shared_ptr<ProcessGroup> group,
+                          const Inner& whole,
+                          const Options& defaults)
+      : Optimizer(whole.param_groups(), std::make_unique<Options>(defaults)),
+        shares_(std::move(group), whole.param_groups()),
+        inner_(shares_.own_groups(whole.param_groups()), defaults) {
+    take_options();
+  }
+
+  // A scheduler may have set this object's.
+  void take_options() {
+    for (std::size_t i = 0; i < param_groups().size(); ++i) {
+      inner_.param_groups()[i].set_options(param_groups()[i].options().clone());
+    }
+  }
+
+  ParameterShares shares_;
+  Inner inner_;
+};
+
+}  // namespace unisono::optim

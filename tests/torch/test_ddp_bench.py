@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""What ddp_bench prints: test_ddp_bench.py LAUNCHER PROGRAM."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+
+def run(world_size, *arguments):
+    command = [LAUNCHER, "run", "-n", str(world_size), PROGRAM, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+
+
+class DdpBench(unittest.TestCase):
+    def measure(self, world_size, *arguments):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "result.json"
+            done = run(world_size, "--steps", 5, "--json", file, *arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stdout, "")
+            return json.loads(file.read_text())
+
+    def test_fields(self):
+        for model, batch_size in {"many": 64, "transformer": 32}.items():
+            result = self.measure(2, "--model", model)
+            self.assertEqual((result["model"], result["ranks"]), (model, 2))
+            seconds = 2 * batch_size / result["samples_per_s"]
+            self.assertAlmostEqual(seconds, result["step_ms_median"] / 1e3, places=5)
+            self.assertLess(result["exposed_comm_share"], 1)
+            self.assertGreater(result["pss_mib"], 10)
+
+    def test_steps_without_synchronization(self):
+        result = self.measure(2, "--model", "cnn", "--batch", 2, "--no-sync")
+        self.assertIsNone(result["exposed_comm_share"])
+        self.assertIsNone(result["step"])
+        self.assertGreater(result["step_ms_median"], 0)
+
+    def test_any_number_of_ranks_comes_to_one_hash(self):
+        what = ["--model", "cnn", "--batch", 2, "--steps", 3, "--logical-ranks", 8, "--hash"]
+        outputs = {}
+        for world_size in (1, 2, 3, 4, 8):
+            done = run(world_size, *what)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, "^sha256 [0-9a-f]{64}\n$")
+            outputs[world_size] = done.stdout
+        self.assertEqual(len(set(outputs.values())), 1, outputs)
+
+    def test_wrong_options(self):
+        done = run(1, "--model", "lstm")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("lstm", done.stderr)
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(2)
+    LAUNCHER = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,182 @@
+// Optimizers whose state the ranks divide come to the bits of whole ones.
+#include "unisono/torch/optim/zero_redundancy_optimizer.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+
+#include "unisono/base/error.h"
+#include "unisono/checkpoint/save.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/checkpoint/module_state.h"
+#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/ddp/distributed_data_parallel.h"
+#include "unisono/torch/optim/adadelta.h"
+#include "unisono/torch/optim/adamw.h"
+#include "unisono/torch/optim/lamb.h"
+#include "unisono/torch/optim/lars.h"
+
+#include "canonical.h"
+#include "models.h"
+#include "rank_threads.h"
+#include "support/temporary_folder.h"
+#include "support/throws_error.h"
+
+namespace unisono::testing {
+namespace {
+
+using optim::divide_parameters;
+using optim::ZeroRedundancyOptimizer;
+using test::throws_error;
+using ::testing::ElementsAre;
+using Group = std::shared_ptr<ProcessGroup>;
+using Net = DistributedDataParallel<ConvNet>;
+
+void train_step(Net& net, torch::optim::Optimizer& optimizer, int rank, int step) {
+  optimizer.zero_grad();
+  loss_of(net, make_sample(step, rank, 4, torch::kFloat)).backward();
+  optimizer.step();
+}
+
+TEST(DivideParameters, LargeOnesFirstToWhomHasLeast) {
+  const std::vector<std::int64_t> n_bytes{10, 50, 20, 30};
+  EXPECT_THAT(divide_parameters(n_bytes, 2), ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(divide_parameters(n_bytes, 1), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(divide_parameters(n_bytes, 6), ElementsAre(3, 0, 2, 1));
+}
+
+// With a rate that changes on the way, and groups of different ones.
+template <class Inner, class Options>
+void expect_bits_of_a_whole_one(const Options& options) {
+  for (const int world_size : {1, 2, 3}) {
+    run_ranks(world_size, [&](const Group& group) {
+      Net net(make_seeded_net(), group);
+      Net reference(make_seeded_net(), group);
+      const auto groups_of = [&](const Net& model) {
+        std::vector<at::Tensor> rest = model.parameters();
+        const std::vector<at::Tensor> first{rest.back()};
+        rest.pop_back();
+        auto slow = std::make_unique<Options>(options);
+        slow->set_lr(0.001);
+        return std::vector<torch::optim::OptimizerParamGroup>{
+            torch::optim::OptimizerParamGroup(first, std::move(slow)),
+            torch::optim::OptimizerParamGroup(rest)};
+      };
+      ZeroRedundancyOptimizer<Inner> divided(group, groups_of(net), options);
+      Inner whole(groups_of(reference), options);
+      for (int step = 0; step < 4; ++step) {
+        for (torch::optim::Optimizer* const optimizer :
+             {static_cast<torch::optim::Optimizer*>(&divided),
+              static_cast<torch::optim::Optimizer*>(&whole)}) {
+          optimizer->param_groups()[1].options().set_lr(0.01 * (step + 1));
+        }
+        train_step(net, divided, group->rank(), step);
+        train_step(reference, whole, group->rank(), step);
+      }
+      EXPECT_TRUE(is_bit_equal(net.parameters(), reference.parameters()));
+    });
+  }
+}
+
+TEST(ZeroRedundancyOptimizer, HasTheBitsOfAWholeOptimizer) {
+  using namespace torch::optim;
+  expect_bits_of_a_whole_one<SGD>(SGDOptions(0.1).momentum(0.9));
+  expect_bits_of_a_whole_one<Adam>(AdamOptions(0.01).amsgrad(true));
+  expect_bits_of_a_whole_one<AdamW>(AdamWOptions(0.01));
+  expect_bits_of_a_whole_one<Adagrad>(AdagradOptions(0.01));
+  expect_bits_of_a_whole_one<RMSprop>(RMSpropOptions(0.01).momentum(0.5));
+  expect_bits_of_a_whole_one<unisono::optim::Adadelta>(unisono::optim::AdadeltaOptions(0.5));
+  expect_bits_of_a_whole_one<unisono::optim::AdamW>(unisono::optim::AdamWOptions(0.01));
+  expect_bits_of_a_whole_one<unisono::optim::Lamb>(unisono::optim::LambOptions(0.01));
+  expect_bits_of_a_whole_one<unisono::optim::Lars>(unisono::optim::LarsOptions(0.01));
+}
+
+std::size_t bytes_of(const TensorState& state) {
+  std::size_t n_bytes = 0;
+  for (const auto& [name, tensor] : state) {
+    n_bytes += tensor.nbytes();
+  }
+  return n_bytes;
+}
+
+TEST(ZeroRedundancyOptimizer, EachRankHasItsPartOfTheState) {
+  std::vector<std::size_t> n_bytes(2);
+  std::size_t whole = 0;
+  run_ranks(2, [&](const Group& group) {
+    Net net(make_seeded_net(), group);
+    ZeroRedundancyOptimizer<torch::optim::Adam> optimizer(
+        group, net.parameters(), torch::optim::AdamOptions(0.01));
+    torch::optim::Adam plain(net.parameters(), torch::optim::AdamOptions(0.01));
+    train_step(net, optimizer, group->rank(), 0);
+    plain.step();
+    n_bytes[static_cast<std::size_t>(group->rank())] = bytes_of(optimizer.own_state(*net.module()));
+    if (group->rank() == 0) {
+      whole = bytes_of(state_below(optimizer_state(plain, *net.module()), "state."));
+    }
+  });
+  EXPECT_EQ(n_bytes[0] + n_bytes[1], whole);
+  // As evenly as whole parameters go: the largest has 1600 of 1826 elements.
+  EXPECT_GT(n_bytes[1], 0U);
+}
+
+TEST(ZeroRedundancyOptimizer, ItsStateGoesOnOnAnotherNumberOfRanks) {
+  const test::TemporaryFolder folder;
+  const auto options = torch::optim::AdamOptions(0.01);
+  std::vector<at::Tensor> expected;
+  run_ranks(2, [&](const Group& group) {
+    Net net(make_seeded_net(), group);
+    ZeroRedundancyOptimizer<torch::optim::Adam> optimizer(group, net.parameters(), options);
+    train_step(net, optimizer, 0, 0);
+    TensorState common;
+    add_state(common, "model.", module_state(*net.module()));
+    add_state(common, "optimizer.", optimizer.common_state(*net.module()));
+    TensorState own;
+    add_state(own, "optimizer.", optimizer.own_state(*net.module()));
+    const StateParts state = parts_to_save(*group, common, own);
+    checkpoint::save_checkpoint(*group, folder.path(), 1, state.parts, {}, state.common);
+    train_step(net, optimizer, 0, 1);
+    if (group->rank() == 0) {
+      expected = clone_all(net.parameters());
+    }
+  });
+  run_ranks(3, [&](const Group& group) {
+    Net net(make_seeded_net(), group);
+    ZeroRedundancyOptimizer<torch::optim::Adam> optimizer(
+        group, net.parameters(), torch::optim::AdamOptions(0.5));
+    const TensorState state = load_state(*group, folder.path());
+    load_module_state(*net.module(), state_below(state, "model."));
+    optimizer.load_state(*net.module(), state_below(state, "optimizer."));
+    EXPECT_EQ(optimizer.param_groups()[0].options().get_lr(), 0.01);
+    train_step(net, optimizer, 0, 1);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(torch::allclose(net.parameters()[i], expected[i], 1e-5, 1e-7));
+    }
+  });
+}
+
+TEST(ZeroRedundancyOptimizer, WhatIsMissingIsSaid) {
+  using Optimizer = ZeroRedundancyOptimizer<torch::optim::SGD>;
+  const ConvNet net = make_seeded_net();
+  const torch::optim::SGDOptions options(0.1);
+  EXPECT_THAT([&] { const Optimizer refused(nullptr, net->parameters(), options); },
+              throws_error(ErrorCode::kInvalidArgument, "the process group is null"));
+  run_ranks(1, [&](const Group& group) {
+    EXPECT_THAT([&] { const Optimizer refused(group, std::vector<at::Tensor>{}, options); },
+                throws_error(ErrorCode::kInvalidArgument, "there are no parameters"));
+  });
+}
+
+}  // namespace
+}  // namespace unisono::testing
