@@ -59,7 +59,7 @@ std::string as_json(const Options& options, const Result& result) {
       {"step_without_sync", quantiles(result.measured.unsynchronized)}};
   std::string line;
   for (const auto& [name, value] : fields) {
-    line += (line.empty() ? "{\"" : ", \"") + name + "\": " + value;
+    line.append(line.empty() ? "{\"" : ", \"").append(name).append("\": ").append(value);
   }
   return line + "}";
 }

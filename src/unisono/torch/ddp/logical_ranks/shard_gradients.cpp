@@ -62,30 +62,30 @@ void ShardGradients::begin_shard(int shard) {
 }
 
 void ShardGradients::count_pass() {
-  if (!shard_) {
+  if (shard_ == kNone) {
     fail("with logical_ranks backward() is called in for_each_shard() only");
   }
   if (++n_passes_ > 1) {
-    fail("shard " + std::to_string(*shard_) +
+    fail("shard " + std::to_string(shard_) +
          " calls backward() a second time; add its losses, and call it once");
   }
 }
 
 void ShardGradients::end_shard() {
   if (n_passes_ == 0) {
-    fail("shard " + std::to_string(*shard_) +
+    fail("shard " + std::to_string(shard_) +
          " made no backward pass; each shard of for_each_shard() calls backward() once");
   }
-  if (*shard_ + 1 < own_.hi) {
+  if (shard_ + 1 < own_.hi) {
     std::vector<at::Tensor> gradients;
     gradients.reserve(parameters_.size());
     for (const NamedTensor& parameter : parameters_) {
       gradients.push_back(std::exchange(parameter.tensor.mutable_grad(), {}));
     }
     const c10::NoGradGuard no_grad;
-    sums_.add(*shard_, std::move(gradients));
+    sums_.add(shard_, std::move(gradients));
   }
-  shard_.reset();
+  shard_ = kNone;
 }
 
 void ShardGradients::add_earlier(std::size_t parameter, const at::Tensor& gradient) const {
@@ -94,7 +94,7 @@ void ShardGradients::add_earlier(std::size_t parameter, const at::Tensor& gradie
 
 void ShardGradients::end_step() {
   sums_.clear();
-  shard_.reset();
+  shard_ = kNone;
 }
 
 CommHook ShardGradients::make_hook(const std::shared_ptr<ProcessGroup>& group) const {

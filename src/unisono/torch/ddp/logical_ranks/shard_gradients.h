@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -51,6 +50,8 @@ class ShardGradients {
   [[nodiscard]] CommHook make_hook(const std::shared_ptr<ProcessGroup>& group) const;
 
  private:
+  static constexpr int kNone = -1;
+
   [[nodiscard]] std::vector<at::Tensor> nodes_of_bucket(const GradBucket& bucket) const;
   [[noreturn]] void fail(const std::string& problem) const;
 
@@ -59,7 +60,7 @@ class ShardGradients {
   ShardRange own_;
   const std::vector<NamedTensor>& parameters_;
   ShardSums sums_;
-  std::optional<int> shard_;  // the present one
+  int shard_ = kNone;  // the present one
   int n_passes_ = 0;
 };
 
