@@ -24,6 +24,7 @@ from ._C import Backend, SlurmJob, Store, Watch, slurm_job
 from ._checkpoint import check_can_save, check_consistent, load_checkpoint, save_checkpoint
 from ._memory import empty, is_symmetric
 from ._sampler import ResumableSampler
+from ._spawn import spawn
 from ._tensor_files import CheckpointSaver, latest_checkpoint, load_state, save_state
 
 __all__ = [
@@ -47,4 +48,5 @@ __all__ = [
     "save_checkpoint",
     "save_state",
     "slurm_job",
+    "spawn",
 ]

@@ -49,15 +49,19 @@ def _meet(url: str, timeout: timedelta = default_pg_timeout, **_: Any) -> _Place
     raise RuntimeError(f"ranks can't meet again at {url}: call init_process_group() again")
 
 
-def _is_under_torchrun() -> bool:
-    """Whether torch's own launcher serves the store, which speaks to torch's own clients."""
+# Whether unisono.spawn() started this process.
+is_spawned = False
+
+
+def _is_store_plain() -> bool:
+    """Whether torchrun or unisono.spawn() serves the store, to torch's own clients."""
     has_agent_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    return has_agent_store and "TORCHELASTIC_ERROR_FILE" in os.environ
+    return has_agent_store and (is_spawned or "TORCHELASTIC_ERROR_FILE" in os.environ)
 
 
 def _unisono(url: str, **options: Any) -> _Places:
     parts = urlsplit(url)
-    if _method(parts) == "env" and _is_under_torchrun():
+    if _method(parts) == "env" and _is_store_plain():
         yield from _TORCHS["env"](url, **options)
     else:
         yield from _meet(url, **options)

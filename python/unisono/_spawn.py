@@ -1,0 +1,100 @@
+"""Ranks as processes of a Python program."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.multiprocessing
+
+from . import _rendezvous
+from ._C import Store
+
+_HOST = "127.0.0.1"
+_SECONDS_TO_END = 5.0
+
+
+def _environment(rank: int, n_ranks: int, port: int) -> dict[str, str]:
+    """What `unisono run` would set: none of a launcher's that started the parent stays."""
+    return {
+        "MASTER_ADDR": _HOST,
+        "MASTER_PORT": str(port),
+        "RANK": str(rank),
+        "WORLD_SIZE": str(n_ranks),
+        "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(n_ranks),
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "ROLE_RANK": str(rank),
+        "ROLE_NAME": "default",
+        "ROLE_WORLD_SIZE": str(n_ranks),
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_RUN_ID": "none",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
+
+
+def _end_with(parent: Any) -> None:
+    """torch interrupts a rank whose parent is gone; one that goes on regardless is killed."""
+    parent.join()
+    time.sleep(_SECONDS_TO_END)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _run_rank(
+    rank: int, fn: Callable[..., object], args: tuple[Any, ...], n_ranks: int, port: int
+) -> None:
+    """In the rank's process: fn(rank, *args), in the environment of a rank."""
+    parent = multiprocessing.parent_process()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    os.environ.update(_environment(rank, n_ranks, port))
+    _rendezvous.is_spawned = True
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // n_ranks))
+    fn(rank, *args)
+
+
+def spawn(
+    fn: Callable[..., object],
+    args: tuple[Any, ...] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> torch.multiprocessing.ProcessContext | None:
+    """torch.multiprocessing.spawn(), whose processes are the ranks of a job on this machine.
+
+    Runs fn(rank, *args) in `nprocs` new processes. There, init_process_group("unisono") needs no
+    further argument. The first rank to fail ends the others, and is raised as
+    torch.multiprocessing.ProcessRaisedException, with its traceback, or ProcessExitedException.
+
+    With join=False it returns at once, what torch's function returns: its join() does the rest, and
+    the ranks can meet for as long as it lives. Ranks end when this process does, however it ends.
+    The ranks share this process's cores, unless OMP_NUM_THREADS is set.
+
+    Raises TypeError where args is no tuple or list, ValueError for fewer than one process. `fn`
+    must be found by its module and name, and a script must call spawn() under
+    `if __name__ == "__main__":`, as the processes import it.
+    """
+    if not isinstance(args, (tuple, list)):
+        raise TypeError(
+            f"unisono.spawn: args must be a tuple of what fn takes after the rank, not {args!r} of "
+            f"type {type(args).__name__}; for a single one write args=(value,), with the comma"
+        )
+    if nprocs < 1:
+        raise ValueError(f"unisono.spawn: nprocs={nprocs}, but a job has at least one process")
+    # Plain, as torch's own clients meet in it, too; nobody reaches it from another machine.
+    store = Store(_HOST, 0, is_master=True, secret="", tls=False)
+    context = torch.multiprocessing.spawn(
+        _run_rank, (fn, tuple(args), nprocs, store.port), nprocs, join, daemon, start_method
+    )
+    if context is not None:
+        context.store = store
+    return context
