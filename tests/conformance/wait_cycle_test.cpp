@@ -129,6 +129,57 @@ TEST_P(WaitCycle, OfAReceiveAndAnOperationIsFound) {
                              "ranks for rank ")));
 }
 
+TEST_P(WaitCycle, OfAReceiveFromAnyRankIsFoundWhereAllOthersWaitForIt) {
+  const auto errors = errors_of_ranks(world(GetParam()), [](ProcessGroup& group) {
+    float value = 0;
+    if (group.rank() == 0) {
+      group.recv(as_buffer(std::span(&value, 1)), kAnySource);
+    }
+    group.barrier();
+  });
+  EXPECT_THAT(errors,
+              Each(AllOf(HasSubstr("rank 0 waits in recv (f32[1], from any rank, tag 0) of the "
+                                   "group of all ranks for rank 1, which waits in barrier #1"),
+                         HasSubstr("for rank 2, which waits in barrier #1"))));
+}
+
+// Nobody of the other nodes has a connection with the rank that could have sent.
+TEST_P(WaitCycle, OfAReceiveFromAnyRankIsFoundWhereTheOthersHaveLeft) {
+  const auto errors = errors_of_ranks(world(GetParam()), [](ProcessGroup& group) {
+    float value = 0;
+    if (group.rank() == 0) {
+      group.recv(as_buffer(std::span(&value, 1)), kAnySource);
+    } else if (group.rank() == 1) {
+      group.gather(as_buffer(std::span(&value, 1)), Buffer());
+    }
+  });
+  const bool is_one_node = GetParam() == Nodes{"a", "a", "a"};
+  for (const std::size_t rank : {0U, 1U}) {
+    if (is_one_node) {
+      EXPECT_THAT(errors[rank], HasSubstr("rank 2 (pid "));
+      continue;
+    }
+    EXPECT_THAT(errors[rank],
+                AllOf(HasSubstr("rank 0 waits in recv (f32[1], from any rank, tag 0) of the group "
+                                "of all ranks for rank 1, which waits in gather #1"),
+                      HasSubstr("who else could send has left the group, or is gone: rank 2")));
+  }
+}
+
+TEST_P(WaitCycle, IsNoneWhereSomebodyMaySendToWhoReceivesFromAny) {
+  run_ranks(world(GetParam()), [](ProcessGroup& group) {
+    float value = static_cast<float>(group.rank());
+    const Buffer buffer = as_buffer(std::span(&value, 1));
+    if (group.rank() == 0) {
+      EXPECT_EQ(group.recv(buffer, kAnySource), 2);
+    } else if (group.rank() == 2) {
+      std::this_thread::sleep_for(kThreeLooks);
+      group.send(buffer, 0);
+    }
+    group.barrier();
+  });
+}
+
 TEST_P(WaitCycle, OfAsynchronousOperationsThatAreWaitedForIsFound) {
   const auto errors = errors_of_ranks(world(GetParam()), [](ProcessGroup& group) {
     const Groups ring = make_ring(group);

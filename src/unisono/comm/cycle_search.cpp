@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -25,6 +26,24 @@
 #include "unisono/rendezvous/roster.h"
 
 namespace unisono::comm {
+namespace {
+
+Error verdict_of(const std::string& circles, const std::string& gone) {
+  if (gone.empty()) {
+    return {ErrorCode::kMismatch,
+            fmt::format("ranks wait for each other: {}; call the operations of all groups in the "
+                        "same order on all ranks",
+                        circles)};
+  }
+  return {
+      ErrorCode::kPeerLost,
+      fmt::format("ranks wait for each other: {}; who else could send has left the group, or is "
+                  "gone: {}",
+                  circles,
+                  gone)};
+}
+
+}  // namespace
 
 CycleSearch::CycleSearch(const rendezvous::Roster& roster,
                          std::string secret,
@@ -96,23 +115,30 @@ void CycleSearch::work_off() {
 
 void CycleSearch::search(const WaitId& id) {
   const std::shared_ptr<Links> links = groups_.find(id.group);
-  const std::optional<RankWait> start = links == nullptr ? std::nullopt : links->find_wait(id);
-  std::vector<RankWait> cycle;
-  if (start) {
-    cycle = find_cycle(*start, [this](int rank, const RankWait& waiter) {
+  const SearchedWait searched = links == nullptr ? SearchedWait() : links->find_searched(id);
+  std::vector<RankWait> waits;
+  std::string text;
+  for (const RankWait& part : searched.parts) {
+    const std::vector<RankWait> cycle = find_cycle(part, [this](int rank, const RankWait& waiter) {
       return is_finished() ? std::nullopt : ask(rank, waiter);
     });
+    if (cycle.empty()) {
+      waits.clear();
+      break;
+    }
+    waits.insert(waits.end(), cycle.begin(), cycle.end());
+    text += (text.empty() ? "" : "; ") + describe_cycle(cycle);
   }
-  if (cycle.empty()) {
+  if (waits.empty()) {
     seen_.erase(id);
     return;
   }
   std::vector<RankWait>& before = seen_[id];
-  if (are_same(before, cycle)) {
-    end(cycle);
+  if (are_same(before, waits)) {
+    end(waits, verdict_of(text, searched.gone));
   } else {
-    logger_.debug(fmt::format("ranks may wait for each other: {}", describe_cycle(cycle)));
-    before = std::move(cycle);
+    logger_.debug(fmt::format("ranks may wait for each other: {}", text));
+    before = std::move(waits);
   }
 }
 
@@ -134,16 +160,23 @@ std::optional<RankWait> CycleSearch::ask(int rank, const RankWait& waiter) {
 
 // A rank that has heard the error may end at once. So first each rank learns what it is to say,
 // whatever it sees of the others; then the waits end, this rank's own last.
-void CycleSearch::end(std::span<const RankWait> cycle) {
-  const Error verdict(ErrorCode::kMismatch,
-                      fmt::format("ranks wait for each other: {}; call the operations of all "
-                                  "groups in the same order on all ranks",
-                                  describe_cycle(cycle)));
-  for (const RankWait& wait : cycle) {
+void CycleSearch::end(std::span<const RankWait> waits, const Error& verdict) {
+  // The first is this rank's, and begins every circle.
+  std::vector<RankWait> different;
+  for (const RankWait& wait : waits) {
+    const bool is_known =
+        std::any_of(different.begin(), different.end(), [&](const RankWait& known) {
+          return known.rank == wait.rank && known.id == wait.id;
+        });
+    if (!is_known) {
+      different.push_back(wait);
+    }
+  }
+  for (const RankWait& wait : different) {
     tell(wait, kVerdictPurpose, verdict);
   }
-  for (std::size_t left = cycle.size(); left > 0; --left) {
-    tell(cycle[left - 1], kVerdictEndPurpose, verdict);
+  for (std::size_t left = different.size(); left > 0; --left) {
+    tell(different[left - 1], kVerdictEndPurpose, verdict);
   }
 }
 

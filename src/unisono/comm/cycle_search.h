@@ -20,7 +20,8 @@
 namespace unisono::comm {
 
 /// Finds ranks that wait for each other in a circle, and ends their waits with an error that names
-/// it, on all of them. A circle must be seen twice: what both looks saw was there at the same time.
+/// it, on all of them. A receive from any rank must be in a circle with each rank that may still
+/// send. A circle must be seen twice: what both looks saw was there at the same time.
 /// Thread-safe.
 class CycleSearch {
  public:
@@ -51,7 +52,7 @@ class CycleSearch {
   void search(const WaitId& id) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] bool is_finished() UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] std::optional<RankWait> ask(int rank, const RankWait& waiter);
-  void end(std::span<const RankWait> cycle);
+  void end(std::span<const RankWait> waits, const Error& verdict);
   void tell(const RankWait& wait, const char* purpose, const Error& verdict);
   [[nodiscard]] Respondent respondent(int rank, const char* purpose, std::uint32_t group) const;
 

@@ -139,6 +139,9 @@ class Links {
   /// has just begun.
   [[nodiscard]] std::optional<RankWait> find_wait(const WaitId& id) const;
 
+  /// The same wait, as it is to be searched. Looks who of other nodes still listens.
+  [[nodiscard]] SearchedWait find_searched(const WaitId& id) const;
+
   /// The wait in this group that `thread` is in.
   [[nodiscard]] std::optional<RankWait> find_wait_of(std::uint64_t thread) const;
 
@@ -187,6 +190,7 @@ class Links {
   };
 
   // links_cycle.cpp
+  [[nodiscard]] int job_rank_of(int rank) const;
   void note_late(std::uint64_t sequence, std::span<const int> late_ranks);
   [[nodiscard]] std::optional<OperationWait> find_operation_wait() const;
   [[nodiscard]] std::optional<RankWait> wait_of(const std::optional<WaitingReceive>& receive) const;

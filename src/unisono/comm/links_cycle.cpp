@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/error.h"
@@ -13,6 +14,7 @@
 #include "unisono/base/thread.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
+#include "unisono/comm/messenger.h"
 #include "unisono/comm/rank_wait.h"
 #include "unisono/comm/wait_inquiry.h"
 #include "unisono/rendezvous/roster.h"
@@ -20,10 +22,14 @@
 
 namespace unisono::comm {
 
+int Links::job_rank_of(int rank) const {
+  return setup_.roster.members[static_cast<std::size_t>(rank)].rank;
+}
+
 void Links::note_late(std::uint64_t sequence, std::span<const int> late_ranks) {
   std::vector<int> job_ranks;
   for (const int rank : late_ranks) {
-    job_ranks.push_back(setup_.roster.members[static_cast<std::size_t>(rank)].rank);
+    job_ranks.push_back(job_rank_of(rank));
   }
   const MutexLock lock(late_mutex_);
   late_ = {.sequence = sequence, .ranks = std::move(job_ranks), .thread = this_thread_number()};
@@ -53,10 +59,14 @@ std::optional<RankWait> Links::wait_of(const std::optional<WaitingReceive>& rece
   if (!receive || failure_.is_set()) {
     return std::nullopt;
   }
+  std::vector<int> late;
+  if (receive->peer != engine::kAnyRank) {
+    late.push_back(job_rank_of(receive->peer));
+  }
   return RankWait{
       .id = receive->id,
       .rank = setup_.roster.self().rank,
-      .late = {setup_.roster.members[static_cast<std::size_t>(receive->peer)].rank},
+      .late = std::move(late),
       .n_arrived = receive->n_arrived,
       .text = fmt::format("{} of {}", receive->text, describe_group(setup_, job_.numbers()))};
 }
@@ -69,6 +79,27 @@ std::optional<RankWait> Links::find_wait(const WaitId& id) const {
   const std::optional<OperationWait> operation = find_operation_wait();
   return operation && operation->wait.id.sequence <= id.sequence ? std::optional(operation->wait)
                                                                  : std::nullopt;
+}
+
+SearchedWait Links::find_searched(const WaitId& id) const {
+  const std::optional<RankWait> wait = find_wait(id);
+  if (!wait) {
+    return {};
+  }
+  const auto senders = id.is_message ? messenger_->find_senders(id) : std::nullopt;
+  if (!senders) {
+    return {.parts = {*wait}};
+  }
+  SearchedWait searched;
+  for (const PossibleSenders::Sender& sender : senders->present) {
+    searched.parts.push_back(*wait);
+    searched.parts.back().late = {job_rank_of(sender.rank)};
+    searched.parts.back().n_arrived = sender.n_arrived;
+  }
+  if (!senders->gone.empty()) {
+    searched.gone = ranks_.describe_late(senders->gone);
+  }
+  return searched;
 }
 
 std::optional<RankWait> Links::find_wait_of(std::uint64_t thread) const {

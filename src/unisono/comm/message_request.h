@@ -74,9 +74,14 @@ class MessageRequest final : public engine::Message, private transport::WaitRepo
   /// Whether it has waited for so long that the rank says so.
   [[nodiscard]] bool has_waited_long() const { return has_waited_long_; }
 
-  /// It waits for one rank, and of its message nothing has come.
+  /// It waits for a rank, or any, and of its message nothing has come.
   [[nodiscard]] bool is_unanswered_receive() const {
-    return !is_send && peer != engine::kAnyRank && source == engine::kAnyRank && !has_ended;
+    return !is_send && source == engine::kAnyRank && !has_ended;
+  }
+
+  /// Whether the rank may still send something: it has not left, and somebody listens for it.
+  [[nodiscard]] bool may_send(int rank) const {
+    return !has_departed(rank) && !waiting_->is_unreachable(rank);
   }
 
   WaitId id;

@@ -327,10 +327,11 @@ std::optional<WaitingReceive> Messenger::find_receive_where(IsIt is_it) {
     return std::nullopt;
   }
   const MessageRequest& request = **found;
-  return WaitingReceive{.id = request.id,
-                        .peer = request.peer,
-                        .n_arrived = messages_.n_arrived(request.peer),
-                        .text = describe(request, parts_.ranks.job_ranks())};
+  return WaitingReceive{
+      .id = request.id,
+      .peer = request.peer,
+      .n_arrived = request.peer == engine::kAnyRank ? 0 : messages_.n_arrived(request.peer),
+      .text = describe(request, parts_.ranks.job_ranks())};
 }
 
 std::optional<WaitingReceive> Messenger::find_receive_of(std::uint64_t thread) {
@@ -341,6 +342,29 @@ std::optional<WaitingReceive> Messenger::find_receive_of(std::uint64_t thread) {
 std::optional<WaitingReceive> Messenger::find_receive(const WaitId& id) {
   const MutexLock lock(mutex_);
   return find_receive_where([&id](const auto& request) { return request.id == id; });
+}
+
+std::optional<PossibleSenders> Messenger::find_senders(const WaitId& id) {
+  const MutexLock lock(mutex_);
+  const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const auto* request) {
+    return request->id == id && request->is_unanswered_receive() &&
+           request->peer == engine::kAnyRank;
+  });
+  if (found == requests_.end()) {
+    return std::nullopt;
+  }
+  PossibleSenders senders;
+  for (int rank = 0; rank < waiting_.world_size; ++rank) {
+    if (rank == waiting_.rank) {
+      continue;
+    }
+    if ((*found)->may_send(rank)) {
+      senders.present.push_back({.rank = rank, .n_arrived = messages_.n_arrived(rank)});
+    } else {
+      senders.gone.push_back(rank);
+    }
+  }
+  return senders;
 }
 
 std::uint64_t Messenger::n_sent(int rank) {

@@ -54,12 +54,23 @@ struct MessengerParts {
   std::shared_ptr<WorkWaits> work_waits;
 };
 
-/// A receive that waits for one rank, of whose message nothing has come.
+/// A receive of whose message nothing has come.
 struct WaitingReceive {
   WaitId id;
-  int peer = 0;
-  std::uint64_t n_arrived = 0;  ///< Messages from the peer, ever.
+  int peer = 0;                 ///< Or kAnyRank.
+  std::uint64_t n_arrived = 0;  ///< Messages from the peer, ever; from any rank: 0.
   std::string text = {};
+};
+
+/// The other ranks, as a receive from any rank looks at them.
+struct PossibleSenders {
+  struct Sender {
+    int rank;
+    std::uint64_t n_arrived;  ///< Messages from it, ever.
+  };
+
+  std::vector<Sender> present;
+  std::vector<int> gone;
 };
 
 /// Runs a group's messages beside its other operations. Thread-safe.
@@ -101,6 +112,10 @@ class Messenger {
       UNISONO_EXCLUDES(mutex_);
 
   [[nodiscard]] std::optional<WaitingReceive> find_receive(const WaitId& id)
+      UNISONO_EXCLUDES(mutex_);
+
+  /// Nothing unless the receive waits for any rank. Looks who of other nodes still listens.
+  [[nodiscard]] std::optional<PossibleSenders> find_senders(const WaitId& id)
       UNISONO_EXCLUDES(mutex_);
 
   /// How many messages this rank has called to `rank`, ever.

@@ -23,10 +23,17 @@ struct WaitId {
 struct RankWait {
   WaitId id;
   int rank = 0;           ///< Of the job, as are the late ones.
-  std::vector<int> late;  ///< A receive has one.
+  std::vector<int> late;  ///< A receive has one; from any rank none.
   /// Of a receive: how many messages of this group have come from the late rank, ever.
   std::uint64_t n_arrived = 0;
   std::string text = {};  ///< "all_reduce #1 (f32[8], sum) of group 2 (ranks 0, 1)".
+};
+
+/// What of a wait has to be in circles, for the wait to be in vain.
+struct SearchedWait {
+  /// The wait; a receive from any rank once for each rank that may still send, as if from that.
+  std::vector<RankWait> parts;
+  std::string gone = {};  ///< Names the ranks that can't send any more; "" if there are none.
 };
 
 /// A frame of kind kWait with it, as ranks ask each other about waits; of a long text and of many
