@@ -133,6 +133,11 @@ void CycleSearch::search(const WaitId& id) {
     seen_.erase(id);
     return;
   }
+  // Those that are gone may have said why.
+  if (!searched.gone.empty() && links->has_heard_reason()) {
+    seen_.erase(id);
+    return;
+  }
   std::vector<RankWait>& before = seen_[id];
   if (are_same(before, waits)) {
     end(waits, verdict_of(text, searched.gone));

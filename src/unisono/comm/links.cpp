@@ -355,10 +355,17 @@ void Links::listen() noexcept {
     }
     next_listening_ = Deadline::after(kBetweenListenings);
   }
-  const std::optional<Reason> reason = failures_.find_first();
-  if (reason && reason->rank < topology_.world_size()) {
-    note_reason(reason->rank, reason->error);
+  (void)has_heard_reason();
+}
+
+bool Links::has_heard_reason() noexcept {
+  if (topology_.n_nodes() > 1 && !failure_.is_set()) {
+    const std::optional<Reason> reason = failures_.find_first();
+    if (reason && reason->rank < topology_.world_size()) {
+      note_reason(reason->rank, reason->error);
+    }
   }
+  return failure_.is_set();
 }
 
 void Links::leave() noexcept {

@@ -131,6 +131,9 @@ class Links {
   /// twice a second at most however many waits call it. Any thread.
   void listen() noexcept UNISONO_EXCLUDES(listening_mutex_);
 
+  /// Whether the group has failed, also where only the store knows that yet. Any thread.
+  [[nodiscard]] bool has_heard_reason() noexcept;
+
   /// Tells the other ranks that this one leaves, and hears nothing more.
   void leave() noexcept;
 
