@@ -60,14 +60,18 @@ bool has_several_nodes(const rendezvous::Roster& roster) {
       });
 }
 
+Error error_of_a_blind(const rendezvous::Roster& roster) {
+  return {ErrorCode::kInternal,
+          fmt::format("[rank {}/{}] can't watch the other ranks any more",
+                      roster.rank,
+                      roster.world_size())};
+}
+
 }  // namespace
 
 Watcher::Watcher(const WatcherParts& parts)
     : groups_(parts.groups),
-      blind_(ErrorCode::kInternal,
-             fmt::format("[rank {}/{}] can't watch the other ranks any more",
-                         parts.roster.rank,
-                         parts.roster.world_size())),
+      blind_(error_of_a_blind(parts.roster)),
       doorkeeper_(
           loop_,
           parts.data_listener,

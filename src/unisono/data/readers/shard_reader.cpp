@@ -13,6 +13,7 @@ namespace unisono {
 
 // Of the archive that is open; nothing at its end.
 std::optional<ShardReader::PendingFile> ShardReader::next_file() {
+  UNISONO_CHECK(archive_.has_value(), "a file is asked for before its archive is open");
   while (std::optional<TarEntry> entry = archive_->next()) {
     const std::string& name = entry->name;
     const std::size_t slash = name.rfind('/');
@@ -27,6 +28,7 @@ std::optional<ShardReader::PendingFile> ShardReader::next_file() {
 }
 
 void ShardReader::add(const PendingFile& file, ShardSample& sample) {
+  UNISONO_CHECK(archive_.has_value(), "a file is added after its archive was closed");
   const auto [place, is_new] = sample.parts.try_emplace(file.part, archive_->content());
   if (!is_new) {
     throw Error(ErrorCode::kCorruptData,

@@ -85,7 +85,8 @@ class TarReader::Impl {
           ErrorCode::kInvalidArgument,
           fmt::format("{}: content() without an entry that next() has returned, or twice", path_));
     }
-    const std::uint64_t n_bytes = *std::exchange(n_content_, std::nullopt);
+    const std::uint64_t n_bytes = *n_content_;
+    n_content_.reset();
     std::vector<std::byte> bytes = read_exactly(n_bytes);
     skip_exactly(padding_of(n_bytes));
     return bytes;
@@ -128,7 +129,8 @@ class TarReader::Impl {
 
   void skip_content() {
     if (n_content_) {
-      const std::uint64_t n_bytes = *std::exchange(n_content_, std::nullopt);
+      const std::uint64_t n_bytes = *n_content_;
+      n_content_.reset();
       skip_exactly(n_bytes + padding_of(n_bytes));
     }
   }
