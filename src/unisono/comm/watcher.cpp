@@ -61,10 +61,10 @@ bool has_several_nodes(const rendezvous::Roster& roster) {
 }
 
 Error error_of_a_blind(const rendezvous::Roster& roster) {
-  return {ErrorCode::kInternal,
-          fmt::format("[rank {}/{}] can't watch the other ranks any more",
-                      roster.rank,
-                      roster.world_size())};
+  return {
+      ErrorCode::kInternal,
+      fmt::format(
+          "[rank {}/{}] can't watch the other ranks any more", roster.rank, roster.world_size())};
 }
 
 }  // namespace

@@ -286,7 +286,7 @@ void Reducer::finish_synchronized_pass() {
   wait_for_sums();
   if (shards_) {
     buckets_->divide(shards_->n_shards());
-    shards_->end_step();
+    shards_->forget_sums();
   }
   if (gradient_factor_ != 1) {
     buckets_->multiply(gradient_factor_);
@@ -391,7 +391,7 @@ void Reducer::give_up_shards() {
     is_rest_launched_ = false;
     give_up_pass();
   }
-  shards_->end_step();
+  shards_->give_up();
 }
 
 void Reducer::give_up_pass() noexcept {

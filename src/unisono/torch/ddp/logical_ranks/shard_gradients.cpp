@@ -92,7 +92,11 @@ void ShardGradients::add_earlier(std::size_t parameter, const at::Tensor& gradie
   sums_.add_earlier(own_.hi - 1, parameter, gradient);
 }
 
-void ShardGradients::end_step() {
+void ShardGradients::forget_sums() {
+  sums_.clear();
+}
+
+void ShardGradients::give_up() {
   sums_.clear();
   shard_ = kNone;
 }

@@ -42,8 +42,11 @@ class ShardGradients {
   /// Whether an earlier shard has a gradient of the parameter.
   [[nodiscard]] bool has(std::size_t parameter) const { return sums_.has(parameter); }
 
-  /// The step is over, or given up.
-  void end_step();
+  /// The last shard's buckets have all that was kept.
+  void forget_sums();
+
+  /// The step ends here.
+  void give_up();
 
   /// What adds up the ranks' sums where an all_reduce of the buckets does not come to the canonical
   /// tree over all shards; else none.
