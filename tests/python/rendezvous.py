@@ -7,6 +7,7 @@ import os
 import re
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,19 @@ def environment(**variables: str) -> dict[str, str]:
 
 def free_port() -> str:
     return str(unisono.Store("127.0.0.1", 0, is_master=True, secret="").port)
+
+
+def wait_for_listener(port: str) -> None:
+    """Returns when somebody listens at the port of this machine; raises after 30 seconds."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", int(port)), timeout=1).close()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def _become(folder: str, number: int, variables: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ import unittest
 from datetime import timedelta
 
 import torch.distributed as dist
-from rendezvous import TORCHS, RendezvousTest, free_port
+from rendezvous import TORCHS, RendezvousTest, free_port, wait_for_listener
 
 import unisono
 
@@ -58,8 +58,10 @@ class Problems(RendezvousTest):
     def test_a_rank_that_is_not_below_the_world_size(self) -> None:
         place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
         options = self.options("unisono://")
-        ranks = [self.start(RANK=rank, OPTIONS=options, **place) for rank in ("0", "2")]
-        for rank in ranks:
+        # The wrong one looks for the others' store for 2 seconds.
+        first = self.start(RANK="0", OPTIONS=options, **place)
+        wait_for_listener(place["MASTER_PORT"])
+        for rank in (first, self.start(RANK="2", OPTIONS=options, **place)):
             self.expect_failure(rank, "RANK=2", "is not below WORLD_SIZE=2")
 
     def test_a_doubled_rank_0(self) -> None:
