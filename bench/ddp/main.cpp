@@ -13,15 +13,10 @@
 #include "unisono/comm/process_group.h"
 
 #include "measure.h"
-#include "models.h"
 #include "options.h"
 #include "results.h"
 
 namespace {
-
-int shard_size(const bench::Options& options) {
-  return options.batch > 0 ? options.batch : bench::default_batch_size(options.model);
-}
 
 void measure_on(const std::shared_ptr<unisono::ProcessGroup>& group,
                 const bench::Options& options) {
@@ -29,7 +24,7 @@ void measure_on(const std::shared_ptr<unisono::ProcessGroup>& group,
                        .samples_per_step = 0,
                        .measured = bench::measure_ranks(group, options)};
   const int n_shards = options.logical_ranks > 0 ? options.logical_ranks : result.n_ranks;
-  result.samples_per_step = n_shards * shard_size(options);
+  result.samples_per_step = n_shards * options.batch;
   if (group->rank() == 0) {
     bench::write_result(options, result);
   }
@@ -46,7 +41,7 @@ void run(const bench::Options& options) {
   if (options.is_alone) {
     bench::write_result(options,
                         {.n_ranks = 1,
-                         .samples_per_step = shard_size(options),
+                         .samples_per_step = options.batch,
                          .measured = bench::measure_alone(options)});
     return;
   }

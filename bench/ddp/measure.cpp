@@ -28,10 +28,6 @@ using Step = std::function<void()>;
 constexpr double kLearningRate = 0.01;
 constexpr std::size_t kBlockSteps = 5;
 
-int batch_size(const Options& options) {
-  return options.batch > 0 ? options.batch : default_batch_size(options.model);
-}
-
 double time_step(const Step& step) {
   const auto start = std::chrono::steady_clock::now();
   step();
@@ -62,13 +58,13 @@ class Training {
       : options_(options),
         model_(make_model(options.model), group, {.logical_ranks = options.logical_ranks}),
         optimizer_(model_.parameters(), kLearningRate) {
-    model_.module()->draw_batch(group->rank(), batch_size(options));
+    model_.module()->draw_batch(group->rank(), options.batch);
   }
 
   void step() {
     if (options_.logical_ranks > 0) {
       model_.for_each_shard([this](int shard) {
-        model_.module()->draw_batch(shard, batch_size(options_));
+        model_.module()->draw_batch(shard, options_.batch);
         model_.forward().backward();
       });
     } else {
@@ -90,7 +86,7 @@ class Training {
 
 Measurement measure_alone(const Options& options) {
   const std::shared_ptr<Model> model = make_model(options.model);
-  model->draw_batch(0, batch_size(options));
+  model->draw_batch(0, options.batch);
   torch::optim::SGD optimizer(model->parameters(), kLearningRate);
   Measurement times;
   while (!is_enough(times.synchronized, options.steps)) {

@@ -42,6 +42,9 @@ ParsedOptions parse_options(int argc, char** argv) {
   logical->excludes(alone);
   try {
     app.parse(argc, argv);
+    if (options.batch == 0) {
+      options.batch = default_batch_size(options.model);
+    }
   } catch (const CLI::ParseError& error) {
     parsed.is_done = true;
     parsed.exit_code = app.exit(error) == 0 ? 0 : kUsageError;

@@ -6,7 +6,7 @@ namespace bench {
 
 struct Options {
   std::string model = "cnn";
-  int batch = 0;   ///< Samples of each rank's step, or of each shard's. 0: the model's own.
+  int batch = 0;   ///< Samples of each rank's step, or of each shard's; by default the model's own.
   int steps = 30;  ///< Counted steps of each kind.
   bool no_sync = false;
   bool is_alone = false;  ///< One process without a process group.

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -108,12 +107,6 @@ void write_manifest(const std::string& folder,
   file.commit();
 }
 
-std::uint64_t hash_of(std::string_view text) {
-  return std::accumulate(text.begin(), text.end(), kFnvStart, [](std::uint64_t hash, char byte) {
-    return fnv_step(hash, static_cast<unsigned char>(byte));
-  });
-}
-
 std::string describe_lines(std::span<const TensorInfo> tensors) {
   std::string lines;
   for (const TensorInfo& tensor : tensors) {
@@ -142,7 +135,7 @@ void compare_common(ProcessGroup& group,
                     const SaveOptions& options) {
   const std::string own = describe_lines(common);
   const std::vector<std::string> hashes =
-      do_on_all(group, options.timeout, [&] { return fmt::format("{:x}", hash_of(own)); });
+      do_on_all(group, options.timeout, [&] { return fmt::format("{:x}", fnv1a(own)); });
   const auto other = std::adjacent_find(hashes.begin(), hashes.end(), std::not_equal_to<>());
   if (other == hashes.end()) {
     return;

@@ -101,10 +101,6 @@ int list(const CheckpointArguments& arguments) {
   return 0;
 }
 
-void print_error(const Error& error) {
-  fmt::print(stderr, "[unisono] error: {}\n", error.what());
-}
-
 void verify_one(const std::string& path) {
   Reader reader(path);
   reader.verify();
@@ -122,7 +118,7 @@ int verify(const CheckpointArguments& arguments) {
     try {
       verify_one(path);
     } catch (const Error& error) {
-      print_error(error);
+      print_error(error.what());
       exit_code = kDifferent;
     }
   }
@@ -245,7 +241,7 @@ int checkpoint_command(int argc, char** argv) {
   try {
     return diff(arguments);
   } catch (const Error& error) {
-    print_error(error);
+    print_error(error.what());
     return kTrouble;
   }
 }

@@ -33,10 +33,6 @@ constexpr std::array kCommands{
     Command{"config", "Print the settings that the environment may have", config_command},
 };
 
-void print_error(std::string_view what) {
-  fmt::print(stderr, "[unisono] error: {}\n", what);
-}
-
 void print_help() {
   fmt::print("Trains one model on many processes as if they were one.\n\n");
   for (const Command& command : kCommands) {

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <optional>
+#include <string_view>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -11,6 +12,10 @@
 #include <CLI/Formatter.hpp>
 
 namespace unisono::cli {
+
+void print_error(std::string_view what) {
+  fmt::print(stderr, "[unisono] error: {}\n", what);
+}
 
 std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   try {
@@ -20,7 +25,7 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv) {
     if (error.get_exit_code() == 0) {
       return app.exit(error);
     }
-    fmt::print(stderr, "[unisono] error: {}; see {} --help\n", error.what(), app.get_name());
+    print_error(fmt::format("{}; see {} --help", error.what(), app.get_name()));
     return kWrongUsage;
   }
 }

@@ -169,10 +169,9 @@ void CycleSearch::end(std::span<const RankWait> waits, const Error& verdict) {
   // The first is this rank's, and begins every circle.
   std::vector<RankWait> different;
   for (const RankWait& wait : waits) {
-    const bool is_known =
-        std::any_of(different.begin(), different.end(), [&](const RankWait& known) {
-          return known.rank == wait.rank && known.id == wait.id;
-        });
+    const bool is_known = std::any_of(different.begin(),
+                                      different.end(),
+                                      [&](const RankWait& known) { return is_same(known, wait); });
     if (!is_known) {
       different.push_back(wait);
     }

@@ -319,6 +319,14 @@ WaitId Messenger::next_id() {
 }
 
 template <class IsIt>
+const MessageRequest* Messenger::find_unanswered(IsIt is_it) {
+  const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const auto* request) {
+    return request->is_unanswered_receive() && is_it(*request);
+  });
+  return found == requests_.end() ? nullptr : *found;
+}
+
+template <class IsIt>
 std::optional<WaitingReceive> Messenger::find_receive_where(IsIt is_it) {
   const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const auto* request) {
     return request->is_unanswered_receive() && is_it(*request);
@@ -346,11 +354,9 @@ std::optional<WaitingReceive> Messenger::find_receive(const WaitId& id) {
 
 std::optional<PossibleSenders> Messenger::find_senders(const WaitId& id) {
   const MutexLock lock(mutex_);
-  const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const auto* request) {
-    return request->id == id && request->is_unanswered_receive() &&
-           request->peer == engine::kAnyRank;
-  });
-  if (found == requests_.end()) {
+  const MessageRequest* const request = find_unanswered(
+      [&](const auto& one) { return one.id == id && one.peer == engine::kAnyRank; });
+  if (request == nullptr) {
     return std::nullopt;
   }
   PossibleSenders senders;
@@ -358,7 +364,7 @@ std::optional<PossibleSenders> Messenger::find_senders(const WaitId& id) {
     if (rank == waiting_.rank) {
       continue;
     }
-    if ((*found)->may_send(rank)) {
+    if (request->may_send(rank)) {
       senders.present.push_back({.rank = rank, .n_arrived = messages_.n_arrived(rank)});
     } else {
       senders.gone.push_back(rank);

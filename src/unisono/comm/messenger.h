@@ -164,6 +164,8 @@ class Messenger {
   void check_requests() UNISONO_REQUIRES(mutex_);
   void show_waits() UNISONO_REQUIRES(mutex_);
   template <class IsIt>
+  [[nodiscard]] const MessageRequest* find_unanswered(IsIt is_it) UNISONO_REQUIRES(mutex_);
+  template <class IsIt>
   [[nodiscard]] std::optional<WaitingReceive> find_receive_where(IsIt is_it)
       UNISONO_REQUIRES(mutex_);
   [[nodiscard]] WaitId next_id() UNISONO_REQUIRES(mutex_);

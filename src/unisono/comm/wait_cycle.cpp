@@ -25,10 +25,6 @@ struct Found {
   std::size_t by;
 };
 
-bool is_same(const RankWait& one, const RankWait& other) {
-  return one.rank == other.rank && one.id == other.id;
-}
-
 std::vector<RankWait> path_to(const std::deque<Found>& found, std::size_t last) {
   std::vector<RankWait> path;
   for (std::size_t at = last; at != 0; at = found[at].by) {
@@ -47,6 +43,10 @@ bool is_one_operation(std::span<const RankWait> cycle) {
 }
 
 }  // namespace
+
+bool is_same(const RankWait& one, const RankWait& other) {
+  return one.rank == other.rank && one.id == other.id;
+}
 
 // Breadth first, so that the circle is the shortest one.
 std::vector<RankWait> find_cycle(const RankWait& start, const AskRank& ask) {

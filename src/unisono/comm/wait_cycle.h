@@ -20,6 +20,8 @@ using AskRank = std::function<std::optional<RankWait>(int rank, const RankWait& 
 /// wait that it is late for, 64 times in all at most.
 [[nodiscard]] std::vector<RankWait> find_cycle(const RankWait& start, const AskRank& ask);
 
+[[nodiscard]] bool is_same(const RankWait& one, const RankWait& other);
+
 /// Whether two circles are of the same waits.
 [[nodiscard]] bool are_same(std::span<const RankWait> some, std::span<const RankWait> others);
 

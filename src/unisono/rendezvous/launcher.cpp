@@ -128,11 +128,7 @@ std::uint16_t port_of(std::uint64_t number) {
 }
 
 std::uint16_t port_of(std::string_view name) {
-  std::uint64_t hash = kFnvStart;
-  for (const char letter : name) {
-    hash = fnv_step(hash, static_cast<unsigned char>(letter));
-  }
-  return port_of(hash);
+  return port_of(fnv1a(name));
 }
 
 }  // namespace unisono::rendezvous

@@ -2,16 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
-#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
 #include "unisono/base/buffer.h"
@@ -182,24 +179,6 @@ StateParts parts_to_save(const ProcessGroup& group,
     add(info, tensor, checkpoint::whole_box(info.shape));
   }
   return state;
-}
-
-at::Tensor random_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::scoped_lock lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_random_state(const at::Tensor& state) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::scoped_lock lock(generator.mutex());
-  try {
-    generator.set_state(state);
-  } catch (const c10::Error& error) {
-    throw Error(ErrorCode::kInvalidArgument,
-                std::string("checkpoint: not a random generator's state: ") +
-                    error.what_without_backtrace());
-  }
 }
 
 }  // namespace unisono

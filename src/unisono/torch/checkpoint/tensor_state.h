@@ -11,6 +11,7 @@
 #include "unisono/checkpoint/save.h"
 #include "unisono/checkpoint/tensor_box.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/torch/tensor/random_state.h"
 
 namespace unisono {
 
@@ -67,10 +68,5 @@ struct StateParts {
 [[nodiscard]] StateParts parts_to_save(const ProcessGroup& group,
                                        const TensorState& common,
                                        const TensorState& own = {});
-
-/// The state of the generator that torch::manual_seed() seeds, and going on from it: dropout and
-/// other chance on CPUs. Throws Error(kInvalidArgument) for what is no such state.
-[[nodiscard]] at::Tensor random_state();
-void set_random_state(const at::Tensor& state);
 
 }  // namespace unisono

@@ -32,15 +32,6 @@
 namespace unisono::ddp {
 namespace {
 
-std::vector<at::Tensor> tensors_of(const std::vector<NamedTensor>& parameters) {
-  std::vector<at::Tensor> tensors;
-  tensors.reserve(parameters.size());
-  for (const NamedTensor& parameter : parameters) {
-    tensors.push_back(parameter.tensor);
-  }
-  return tensors;
-}
-
 std::string join_names(const std::vector<NamedTensor>& parameters,
                        const std::vector<std::size_t>& which) {
   std::string names;

@@ -2,12 +2,10 @@
 
 #include <cstddef>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -18,6 +16,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/torch/amp/autocast.h"
+#include "unisono/torch/tensor/random_state.h"
 
 namespace unisono::nn {
 namespace {
@@ -26,36 +25,6 @@ namespace autograd = ::torch::autograd;
 
 using Tensors = std::vector<at::Tensor>;
 using Forward = std::function<Tensors(const Tensors&)>;
-
-at::Tensor random_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_random_state(const at::Tensor& state) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(state);
-}
-
-// Random numbers of an earlier moment, for a scope.
-class EarlierRandomState {
- public:
-  explicit EarlierRandomState(const at::Tensor& state) : now_(random_state()) {
-    set_random_state(state);
-  }
-
-  ~EarlierRandomState() { set_random_state(now_); }
-
-  EarlierRandomState(const EarlierRandomState&) = delete;
-  EarlierRandomState& operator=(const EarlierRandomState&) = delete;
-  EarlierRandomState(EarlierRandomState&&) = delete;
-  EarlierRandomState& operator=(EarlierRandomState&&) = delete;
-
- private:
-  at::Tensor now_;
-};
 
 bool can_have_gradient(at::ScalarType type) {
   return at::isFloatingType(type) || at::isComplexType(type);
@@ -130,7 +99,8 @@ class Recompute : public autograd::Node {
 
   [[nodiscard]] Tensors run_again(const Tensors& inputs) const {
     const c10::AutoGradMode with_gradients(true);
-    const EarlierRandomState earlier(random_state_);
+    const KeptRandomState kept;
+    set_random_state(random_state_);
     if (has_autocast_ || at::autocast::is_autocast_enabled(at::kCPU)) {
       const Autocast autocast(autocast_type_, has_autocast_);
       return forward_(inputs);

@@ -3,57 +3,20 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/Generator.h>
-
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/data/random.h"
 #include "unisono/torch/ddp/logical_ranks/shard_range.h"
 #include "unisono/torch/ddp/reducer.h"
 #include "unisono/torch/tensor/named_tensor.h"
+#include "unisono/torch/tensor/random_state.h"
 
 namespace unisono::ddp {
-namespace {
-
-// SplitMix64's finalizer.
-std::uint64_t mix(std::uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
-  return value ^ (value >> 31);
-}
-
-void seed_generator(std::uint64_t seed) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::scoped_lock lock(generator.mutex());
-  generator.set_current_seed(seed);
-}
-
-/// Gives the program its own random numbers back.
-class KeptRandomState {
- public:
-  KeptRandomState() : state_(random_state()) {}
-
-  ~KeptRandomState() { set_random_state(state_); }
-
-  KeptRandomState(const KeptRandomState&) = delete;
-  KeptRandomState& operator=(const KeptRandomState&) = delete;
-  KeptRandomState(KeptRandomState&&) = delete;
-  KeptRandomState& operator=(KeptRandomState&&) = delete;
-
- private:
-  at::Tensor state_;
-};
-
-}  // namespace
 
 std::uint64_t shard_seed(std::uint64_t seed, std::int64_t step, int shard) {
-  constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15;
-  const std::uint64_t of_step = mix(seed + kGolden) + static_cast<std::uint64_t>(step);
-  return mix(mix(of_step + kGolden) + static_cast<std::uint64_t>(shard) + kGolden);
+  return Random::of_sample(static_cast<std::int64_t>(seed), step, shard).next();
 }
 
 LogicalStep::LogicalStep(std::shared_ptr<ProcessGroup> group,
@@ -72,7 +35,7 @@ void LogicalStep::run(Reducer& reducer,
   try {
     for (int shard = shards_.lo; shard < shards_.hi; ++shard) {
       const bool is_last = shard + 1 == shards_.hi;
-      seed_generator(shard_seed(options_.seed, step_, shard));
+      seed_random(shard_seed(options_.seed, step_, shard));
       buffers_.reset();
       set_synchronized(is_last);
       reducer.begin_shard(shard);

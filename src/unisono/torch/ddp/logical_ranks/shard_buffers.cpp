@@ -20,14 +20,6 @@
 namespace unisono::ddp {
 namespace {
 
-std::vector<at::Tensor> tensors_of(const std::vector<NamedTensor>& named) {
-  std::vector<at::Tensor> tensors;
-  for (const NamedTensor& buffer : named) {
-    tensors.push_back(buffer.tensor);
-  }
-  return tensors;
-}
-
 std::vector<std::vector<at::Tensor>> to_average(const std::vector<at::Tensor>& buffers,
                                                 ShardBuffers rule) {
   std::vector<std::vector<at::Tensor>> by_type;

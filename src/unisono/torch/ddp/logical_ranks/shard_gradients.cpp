@@ -1,7 +1,6 @@
 #include "unisono/torch/ddp/logical_ranks/shard_gradients.h"
 
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -46,6 +45,9 @@ ShardGradients::ShardGradients(const ProcessGroup& group,
       parameters_(parameters),
       sums_(n_shards) {
   check_types(parameters);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    indices_.emplace(parameters[i].tensor.unsafeGetTensorImpl(), i);
+  }
 }
 
 void ShardGradients::fail(const std::string& problem) const {
@@ -118,17 +120,13 @@ CommHook ShardGradients::make_hook(const std::shared_ptr<ProcessGroup>& group) c
 
 // Each laid out as the bucket, which is the last. Zeros where the step was given up before.
 std::vector<at::Tensor> ShardGradients::nodes_of_bucket(const GradBucket& bucket) const {
-  std::map<const void*, std::size_t> indices;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    indices.emplace(parameters_[i].tensor.unsafeGetTensorImpl(), i);
-  }
   const std::vector<const ShardSums::Node*> earlier = sums_.nodes_apart_from(own_.hi - 1);
   std::vector<at::Tensor> nodes;
   for (std::size_t node = 0; node + 1 < nodes_of(own_, n_shards_).size(); ++node) {
     nodes.push_back(at::zeros_like(bucket.buffer()));
     const std::vector<at::Tensor> views = gradient_views(bucket, nodes.back());
     for (std::size_t i = 0; i < views.size() && node < earlier.size(); ++i) {
-      const std::size_t parameter = indices.at(bucket.parameters()[i].unsafeGetTensorImpl());
+      const std::size_t parameter = indices_.at(bucket.parameters()[i].unsafeGetTensorImpl());
       if (const at::Tensor& gradient = earlier[node]->tensors[parameter]; gradient.defined()) {
         views[i].copy_(gradient);
       }

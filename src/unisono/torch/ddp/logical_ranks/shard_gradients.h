@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -62,6 +63,7 @@ class ShardGradients {
   int n_shards_;
   ShardRange own_;
   const std::vector<NamedTensor>& parameters_;
+  std::map<const void*, std::size_t> indices_;  // of the parameters, by their tensors
   ShardSums sums_;
   int shard_ = kNone;  // the present one
   int n_passes_ = 0;

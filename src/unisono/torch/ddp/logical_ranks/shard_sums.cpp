@@ -65,7 +65,8 @@ void ShardSums::add_earlier(int shard, std::size_t index, const at::Tensor& tens
 
 std::vector<const ShardSums::Node*> ShardSums::nodes_apart_from(int shard) const {
   std::vector<const Node*> nodes;
-  for (std::size_t i = 0; i + count_joining(shard) < nodes_.size(); ++i) {
+  const std::size_t n_apart = nodes_.size() - count_joining(shard);
+  for (std::size_t i = 0; i < n_apart; ++i) {
     nodes.push_back(&nodes_[i]);
   }
   return nodes;
