@@ -103,8 +103,8 @@ def run(description: str, attack: Attack) -> None:
         if outcome.findings:
             print(f"--seed {seed} --job {number} ({outcome.kind}):")
             print("".join(f"  {finding}\n" for finding in outcome.findings), end="", flush=True)
-        if chosen.job is not None:
-            print(outcome.details)
+        if outcome.findings or chosen.job is not None:
+            print(outcome.details, flush=True)
     summarize(outcomes)
     n_bad = sum(bool(outcome.findings) for outcome in outcomes)
     print(f"{n_findings} findings in {n_bad} jobs")

@@ -44,6 +44,8 @@ class WrongCall:
                 break
         for rank in self.job.ranks:
             self.check_rank(rank)
+        if self.may_be_unheard() and not any(map(self.errors_of, self.job.ranks)):
+            self.find(self.wrong, "and all others noticed nothing")
         self.outcome.findings += self.job.close()
         self.outcome.details = f"{self.mistake}\n{attack.describe(self.scenario, self.job)}"
         return self.outcome
@@ -56,7 +58,7 @@ class WrongCall:
         self.outcome.findings.append(f"rank {rank.rank} {what} [{self.scenario.layout()}; {wrong}]")
 
     def check_rank(self, rank: PlayedRank) -> None:
-        errors = attack.first_errors(self.scenario, rank)
+        errors = self.errors_of(rank)
         for line, event in errors:
             self.check_error(rank, line, event)
         for problem in rank.problems():
@@ -64,9 +66,20 @@ class WrongCall:
         if rank.has_ended and not errors and self.must_fail(rank):
             self.find(rank, "noticed nothing")
 
+    def errors_of(self, rank: PlayedRank) -> list[tuple[Line, Event]]:
+        return attack.first_errors(self.scenario, rank)
+
+    def may_be_unheard(self) -> bool:
+        """Whether between nodes a rank that only sends to a root is done before others notice."""
+        members = self.scenario.groups[self.mistake.group]
+        n_nodes = len({self.scenario.nodes[rank] for rank in members})
+        return self.mistake.kind == "another root" and n_nodes > 1
+
     def must_fail(self, rank: PlayedRank) -> bool:
         if self.mistake.consequence is Consequence.REFUSED:
             return rank is self.wrong
+        if self.may_be_unheard():
+            return False
         is_member = rank.rank in self.scenario.groups[self.mistake.group]
         return is_member and self.mistake.consequence is not Consequence.ANY
 

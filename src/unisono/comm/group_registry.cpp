@@ -63,7 +63,7 @@ void GroupRegistry::forget(std::uint32_t number) {
   forgotten = expected_.extract(number);
 }
 
-void GroupRegistry::end(std::uint32_t number, std::set<int> met) {
+void GroupRegistry::end(std::uint32_t number, MetRanks met) {
   decltype(groups_)::node_type left;
   const MutexLock lock(mutex_);
   left = groups_.extract(number);
@@ -73,11 +73,15 @@ void GroupRegistry::end(std::uint32_t number, std::set<int> met) {
   }
 }
 
-bool GroupRegistry::has_left_unmet(std::uint32_t number, int job_rank) const {
+transport::Departure GroupRegistry::find_departure(std::uint32_t number, int job_rank) const {
   const MutexLock lock(mutex_);
-  return std::any_of(ended_.begin(), ended_.end(), [&](const Ended& ended) {
-    return ended.number == number && !ended.met.contains(job_rank);
-  });
+  const auto ended = std::find_if(
+      ended_.begin(), ended_.end(), [&](const Ended& each) { return each.number == number; });
+  if (ended == ended_.end()) {
+    return {.from_operations = false, .from_messages = false};
+  }
+  return {.from_operations = !ended->met.by_operations.contains(job_rank),
+          .from_messages = !ended->met.by_messages.contains(job_rank)};
 }
 
 std::shared_ptr<Links> GroupRegistry::find(std::uint32_t number) const {

@@ -7,13 +7,13 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/mutex.h"
 #include "unisono/comm/links.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono::comm {
 
@@ -30,12 +30,12 @@ class GroupRegistry {
   /// A group is expected no longer; nothing happens if it was made.
   void forget(std::uint32_t number) UNISONO_EXCLUDES(mutex_);
 
-  /// This rank has left the group, in which it had connections with these ranks of the job.
-  void end(std::uint32_t number, std::set<int> met) UNISONO_EXCLUDES(mutex_);
+  /// This rank has left the group, in which it had these connections.
+  void end(std::uint32_t number, MetRanks met) UNISONO_EXCLUDES(mutex_);
 
-  /// Whether this rank has left the group without ever a connection with `job_rank` in it: nothing
-  /// of it is on its way there. False of what it left long ago.
-  [[nodiscard]] bool has_left_unmet(std::uint32_t number, int job_rank) const
+  /// As what this rank has left the group, of which nothing can be on its way to `job_rank`: that
+  /// it had no connection with for this. Nothing of a group that it is in, or left long ago.
+  [[nodiscard]] transport::Departure find_departure(std::uint32_t number, int job_rank) const
       UNISONO_EXCLUDES(mutex_);
 
   /// The group of this number; null where this rank is in none.
@@ -62,7 +62,7 @@ class GroupRegistry {
   // A group that this rank has left, with the ranks that it had connections with.
   struct Ended {
     std::uint32_t number;
-    std::set<int> met;
+    MetRanks met;
   };
 
   mutable Mutex mutex_;

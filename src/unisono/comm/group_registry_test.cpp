@@ -83,17 +83,27 @@ TEST(GroupRegistry, AGroupThatWasMadeIsNotForgotten) {
   EXPECT_TRUE(has_heard);
 }
 
+bool has_left(const GroupRegistry& registry, std::uint32_t number, int job_rank) {
+  const transport::Departure departure = registry.find_departure(number, job_rank);
+  return departure.from_operations && departure.from_messages;
+}
+
 TEST(GroupRegistry, TellsAGroupThatItLeftFromOneThatItHasNotMadeYet) {
   constexpr int kStranger = 3;
   GroupRegistry registry;
-  EXPECT_FALSE(registry.has_left_unmet(kNumber, kStranger));
+  EXPECT_FALSE(has_left(registry, kNumber, kStranger));
   registry.expect(kNumber);
-  EXPECT_FALSE(registry.has_left_unmet(kNumber, kStranger));
+  EXPECT_FALSE(has_left(registry, kNumber, kStranger));
   registry.add(kNumber, make_links());
-  EXPECT_FALSE(registry.has_left_unmet(kNumber, kStranger));
-  registry.end(kNumber, {4});
-  EXPECT_TRUE(registry.has_left_unmet(kNumber, kStranger));
-  EXPECT_FALSE(registry.has_left_unmet(kNumber, 4));
+  EXPECT_FALSE(has_left(registry, kNumber, kStranger));
+  registry.end(kNumber, {.by_operations = {4, 5}, .by_messages = {4, 6}});
+  EXPECT_TRUE(has_left(registry, kNumber, kStranger));
+  EXPECT_FALSE(has_left(registry, kNumber, 4));
+  EXPECT_FALSE(registry.find_departure(kNumber, 4).from_messages);
+  EXPECT_FALSE(registry.find_departure(kNumber, 5).from_operations);
+  EXPECT_TRUE(registry.find_departure(kNumber, 5).from_messages);
+  EXPECT_TRUE(registry.find_departure(kNumber, 6).from_operations);
+  EXPECT_FALSE(registry.find_departure(kNumber, 6).from_messages);
 }
 
 // A group that was made late may have a small number.
@@ -104,9 +114,9 @@ TEST(GroupRegistry, RemembersTheGroupsThatItLeftLast) {
     registry.end(number, {});
   }
   registry.end(kNumber, {});
-  EXPECT_TRUE(registry.has_left_unmet(kNumber, 0));
-  EXPECT_TRUE(registry.has_left_unmet(kMany - 1, 0));
-  EXPECT_FALSE(registry.has_left_unmet(2, 0));
+  EXPECT_TRUE(has_left(registry, kNumber, 0));
+  EXPECT_TRUE(has_left(registry, kMany - 1, 0));
+  EXPECT_FALSE(has_left(registry, 2, 0));
 }
 
 }  // namespace

@@ -49,15 +49,16 @@ void name_thread() {
 
 }  // namespace
 
-Inquirer::Inquirer(std::vector<tcp::MeshMember> members,
-                   std::function<bool(int rank)> is_on_node,
-                   std::function<void(int rank)> note_departure,
-                   std::function<void(int rank, const Error& reason)> note_reason,
-                   std::function<void(int rank, const transport::Standing& standing)> note_standing,
-                   std::string secret,
-                   net::HelloInfo mine,
-                   std::string prefix,
-                   Logger logger)
+Inquirer::Inquirer(
+    std::vector<tcp::MeshMember> members,
+    std::function<bool(int rank)> is_on_node,
+    std::function<void(int rank, const transport::Departure& departure)> note_departure,
+    std::function<void(int rank, const Error& reason)> note_reason,
+    std::function<void(int rank, const transport::Standing& standing)> note_standing,
+    std::string secret,
+    net::HelloInfo mine,
+    std::string prefix,
+    Logger logger)
     : members_(std::move(members)),
       job_ranks_(transport::where_they_differ(tcp::job_ranks_of(members_))),
       is_on_node_(std::move(is_on_node)),
@@ -181,7 +182,7 @@ std::string Inquirer::inquire(int rank, std::chrono::milliseconds timeout) {
       return "";
     }
     if (frame && frame->kind == tcp::FrameKind::kBye) {
-      note_departure_(rank);
+      note_departure_(rank, tcp::decode_departure(*frame));
       return kHasLeft;
     }
     return "is about to give up, or to leave";

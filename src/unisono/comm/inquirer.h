@@ -31,7 +31,7 @@ class Inquirer {
   /// where one of another node is. `secret` and `mine` are for the hello.
   Inquirer(std::vector<tcp::MeshMember> members,
            std::function<bool(int rank)> is_on_node,
-           std::function<void(int rank)> note_departure,
+           std::function<void(int rank, const transport::Departure& departure)> note_departure,
            std::function<void(int rank, const Error& reason)> note_reason,
            std::function<void(int rank, const transport::Standing& standing)> note_standing,
            std::string secret,
@@ -73,7 +73,7 @@ class Inquirer {
   std::vector<tcp::MeshMember> members_;
   std::vector<int> job_ranks_;
   std::function<bool(int rank)> is_on_node_;
-  std::function<void(int rank)> note_departure_;
+  std::function<void(int rank, const transport::Departure& departure)> note_departure_;
   std::function<void(int rank, const Error& reason)> note_reason_;
   std::function<void(int rank, const transport::Standing& standing)> note_standing_;
   std::string secret_;

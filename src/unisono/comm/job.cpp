@@ -251,7 +251,7 @@ void Job::free_boards() {
   });
 }
 
-void Job::end_group(std::uint32_t number, std::set<int> met, bool may_be_asked) noexcept {
+void Job::end_group(std::uint32_t number, MetRanks met, bool may_be_asked) noexcept {
   groups_.end(number, std::move(met));
   bool is_last = false;
   {

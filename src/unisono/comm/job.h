@@ -127,7 +127,7 @@ class Job {
 
   /// The group's part of the job is over. With the last one the job ends. `may_be_asked`: others
   /// may still look into the store, for the reason of a failure, or as they start.
-  void end_group(std::uint32_t number, std::set<int> met, bool may_be_asked) noexcept
+  void end_group(std::uint32_t number, MetRanks met, bool may_be_asked) noexcept
       UNISONO_EXCLUDES(mutex_);
 
  private:

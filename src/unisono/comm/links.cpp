@@ -185,8 +185,8 @@ Links::Links(Job& job, GroupSetup setup)
       inquirer_(
           mesh_members(setup_.roster),
           [this](int rank) { return topology_.node_of(rank) == topology_.node(); },
-          [this](int rank) {
-            ranks_.note_departure(rank);
+          [this](int rank, const transport::Departure& departure) {
+            ranks_.note_departure(rank, departure);
             wake();
           },
           [this](int rank, const Error& reason) { note_reason(rank, reason); },
@@ -384,7 +384,7 @@ void Links::leave() noexcept {
   if (!has_failed) {
     job_.tell_peers(setup_.roster, [&] { return tcp::encode_bye(setup_.number); });
   }
-  std::set<int> met = met_ranks();
+  MetRanks met = met_ranks();
   mesh_.close();
   message_mesh_.close();
   side_store_.give_up();
@@ -399,11 +399,14 @@ void Links::leave() noexcept {
   job_.end_group(setup_.number, std::move(met), has_failed || !has_all);
 }
 
-std::set<int> Links::met_ranks() const {
-  std::set<int> met;
+MetRanks Links::met_ranks() const {
+  MetRanks met;
   for (int rank = 0; rank < topology_.world_size(); ++rank) {
-    if (mesh_.find(rank) != nullptr || message_mesh_.find(rank) != nullptr) {
-      met.insert(setup_.roster.members[static_cast<std::size_t>(rank)].rank);
+    if (mesh_.find(rank) != nullptr) {
+      met.by_operations.insert(job_rank_of(rank));
+    }
+    if (message_mesh_.find(rank) != nullptr) {
+      met.by_messages.insert(job_rank_of(rank));
     }
   }
   return met;

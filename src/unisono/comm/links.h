@@ -51,6 +51,12 @@ struct GroupSetup {
   std::vector<std::int64_t> offsets;
 };
 
+/// The ranks of the job with which a rank has had connections in a group.
+struct MetRanks {
+  std::set<int> by_operations = {};
+  std::set<int> by_messages = {};
+};
+
 /// "group 1.2 (ranks 1, 3)", "the group of all ranks".
 [[nodiscard]] std::string describe_group(const GroupSetup& setup, const GroupNumbers& numbers);
 
@@ -184,7 +190,7 @@ class Links {
   void ask(int rank) noexcept;
 
   // The job's ranks with which there is a connection.
-  [[nodiscard]] std::set<int> met_ranks() const;
+  [[nodiscard]] MetRanks met_ranks() const;
 
   // The operation that is under way, once it has waited for a moment.
   struct OperationWait {

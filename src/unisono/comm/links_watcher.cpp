@@ -131,7 +131,8 @@ void Links::pass_on(int job_rank, const Error& reason) {
 
 void Links::note_death(int job_rank) {
   const int rank = rank_of(job_rank);
-  if (rank < 0 || ranks_.find_departed(std::span(&rank, 1))) {
+  if (rank < 0 || ranks_.find_departed(std::span(&rank, 1)) ||
+      ranks_.has_departed_from_messages(rank)) {
     return;
   }
   note_failure(job_rank,

@@ -113,7 +113,7 @@ Error MessageRequest::timed_out(std::span<const int> /*late_ranks*/) const {
 }
 
 bool MessageRequest::has_departed(int rank) const {
-  return waiting_->has_left(rank) || waiting_->ranks.find_departed(std::span(&rank, 1));
+  return waiting_->has_left(rank) || waiting_->ranks.has_departed_from_messages(rank);
 }
 
 std::optional<Error> MessageRequest::departed(std::span<const int> /*late_ranks*/) const {

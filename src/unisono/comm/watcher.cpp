@@ -33,9 +33,12 @@ namespace {
 // answer here.
 Doorkeeper::Deliver deliver_to(GroupRegistry& groups) {
   return [&groups](const net::HelloInfo& visitor, Fd socket, const std::optional<Error>& shortage) {
-    if (visitor.purpose == kInquiryPurpose && groups.has_left_unmet(visitor.group, visitor.rank)) {
-      tcp::send_bye(socket.get(), visitor.group);
-      return;
+    if (visitor.purpose == kInquiryPurpose) {
+      const transport::Departure departure = groups.find_departure(visitor.group, visitor.rank);
+      if (departure.from_operations || departure.from_messages) {
+        tcp::send_bye(socket.get(), visitor.group, departure);
+        return;
+      }
     }
     auto shared = std::make_shared<Fd>(std::move(socket));
     groups.notify(visitor.group, [visitor, shared, shortage](Links& links) {

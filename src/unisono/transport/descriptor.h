@@ -112,6 +112,13 @@ struct BlockDetail {
 // It is copied byte by byte into shared memory and frames.
 static_assert(sizeof(Descriptor) == 24 && std::is_trivially_copyable_v<Descriptor>);
 
+/// As what a rank has left a group. What it has sent before may still be on its way where there was
+/// a connection, and then it counts as there.
+struct Departure {
+  bool from_operations = true;
+  bool from_messages = true;
+};
+
 /// Of each text of a Standing, so much is passed on.
 inline constexpr std::size_t kMaxNoteBytes = 512;
 

@@ -187,9 +187,19 @@ void RankStatus::report_unheard(const Error& failure) const noexcept {
   }
 }
 
-void RankStatus::note_departure(int rank) {
+void RankStatus::note_departure(int rank, const transport::Departure& departure) {
   const MutexLock lock(mutex_);
-  departed_.insert(rank);
+  if (departure.from_operations) {
+    departed_.insert(rank);
+  }
+  if (departure.from_messages) {
+    departed_from_messages_.insert(rank);
+  }
+}
+
+bool RankStatus::has_departed_from_messages(int rank) const {
+  const MutexLock lock(mutex_);
+  return departed_from_messages_.contains(rank);
 }
 
 std::optional<int> RankStatus::find_departed(std::span<const int> ranks) const {

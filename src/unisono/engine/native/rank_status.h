@@ -79,15 +79,19 @@ class RankStatus {
   void report_unheard(const Error& failure) const noexcept;
 
   /// Notes that a rank has left in good order.
-  void note_departure(int rank) UNISONO_EXCLUDES(mutex_);
+  void note_departure(int rank, const transport::Departure& departure = {})
+      UNISONO_EXCLUDES(mutex_);
 
   /// "rank 1 (pid 123 on alpha) left the group, but this operation still needs it", with a call
   /// that it refused before that.
   [[nodiscard]] std::string describe_departed(int rank) const;
 
-  /// The first of `ranks` that has left.
+  /// The first of `ranks` from which nothing comes any more that operations need.
   [[nodiscard]] std::optional<int> find_departed(std::span<const int> ranks) const
       UNISONO_EXCLUDES(mutex_);
+
+  /// Whether no message comes from the rank any more.
+  [[nodiscard]] bool has_departed_from_messages(int rank) const UNISONO_EXCLUDES(mutex_);
 
   [[nodiscard]] const Logger& logger() const { return logger_; }
 
@@ -104,7 +108,8 @@ class RankStatus {
   Logger logger_;
   RankSources sources_;
   mutable Mutex mutex_;
-  std::set<int> departed_ UNISONO_GUARDED_BY(mutex_);
+  std::set<int> departed_ UNISONO_GUARDED_BY(mutex_);  // From operations.
+  std::set<int> departed_from_messages_ UNISONO_GUARDED_BY(mutex_);
 };
 
 }  // namespace unisono::engine

@@ -5,6 +5,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/net/io.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/tcp/frame.h"
 
 namespace unisono::tcp {
@@ -26,8 +27,8 @@ void send_abort(int fd, std::uint32_t group, const Error& reason) noexcept {
   send_frame(fd, [&] { return encode_abort(group, reason); });
 }
 
-void send_bye(int fd, std::uint32_t group) noexcept {
-  send_frame(fd, [&] { return encode_bye(group); });
+void send_bye(int fd, std::uint32_t group, const transport::Departure& departure) noexcept {
+  send_frame(fd, [&] { return encode_bye(group, departure); });
 }
 
 }  // namespace unisono::tcp

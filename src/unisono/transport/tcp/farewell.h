@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "unisono/base/error.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono::tcp {
 
@@ -12,7 +13,7 @@ namespace unisono::tcp {
 /// Tells the peer why this side's group failed.
 void send_abort(int fd, std::uint32_t group, const Error& reason) noexcept;
 
-/// Tells the peer that this rank leaves in good order.
-void send_bye(int fd, std::uint32_t group) noexcept;
+/// Tells the peer that this rank leaves, or has left, in good order.
+void send_bye(int fd, std::uint32_t group, const transport::Departure& departure = {}) noexcept;
 
 }  // namespace unisono::tcp

@@ -64,6 +64,10 @@ std::uint32_t n_waits_bytes(const Frame& frame) {
   return frame.step / kWaitsUnit;
 }
 
+// Of a kBye frame.
+constexpr std::uint32_t kOperationsOnTheirWay = 1;
+constexpr std::uint32_t kMessagesOnTheirWay = 2;
+
 std::string text_of(std::span<const std::byte> payload) {
   return {reinterpret_cast<const char*>(payload.data()), payload.size()};
 }
@@ -146,9 +150,16 @@ std::vector<std::byte> encode_ask() {
   return {header.begin(), header.end()};
 }
 
-std::vector<std::byte> encode_bye(std::uint32_t group) {
-  const FrameBytes header = encode({.kind = FrameKind::kBye, .sequence = group});
+std::vector<std::byte> encode_bye(std::uint32_t group, const transport::Departure& departure) {
+  const std::uint32_t step = (departure.from_operations ? 0 : kOperationsOnTheirWay) |
+                             (departure.from_messages ? 0 : kMessagesOnTheirWay);
+  const FrameBytes header = encode({.kind = FrameKind::kBye, .step = step, .sequence = group});
   return {header.begin(), header.end()};
+}
+
+transport::Departure decode_departure(const Frame& frame) {
+  return {.from_operations = (frame.step & kOperationsOnTheirWay) == 0,
+          .from_messages = (frame.step & kMessagesOnTheirWay) == 0};
 }
 
 Error decode_abort(const Frame& frame, std::span<const std::byte> payload) {

@@ -30,7 +30,8 @@ struct Frame {
   /// kData: which transfer of the operation between this pair, from 0. kAbort: the ErrorCode.
   /// kPacket: bytes of the label, which follows the fields. kStanding: 1 if the operation is done,
   /// 2 times the bytes of what was refused, and 2048 times those of what is waited for; what the
-  /// sender does elsewhere follows these two.
+  /// sender does elsewhere follows these two. kBye: 1 if what operations need may still be on its
+  /// way by another connection, and 2 if messages may.
   std::uint32_t step = 0;
   /// kData, kStanding: the operation's number in its group. Else the group's number.
   std::uint64_t sequence = 0;
@@ -63,7 +64,11 @@ using FrameBytes = std::array<std::byte, kFrameBytes>;
 [[nodiscard]] std::vector<std::byte> encode_ask();
 
 /// A whole kBye frame.
-[[nodiscard]] std::vector<std::byte> encode_bye(std::uint32_t group);
+[[nodiscard]] std::vector<std::byte> encode_bye(std::uint32_t group,
+                                                const transport::Departure& departure = {});
+
+/// What a kBye frame says.
+[[nodiscard]] transport::Departure decode_departure(const Frame& frame);
 
 /// The error of a kAbort frame.
 [[nodiscard]] Error decode_abort(const Frame& frame, std::span<const std::byte> payload);
