@@ -71,9 +71,10 @@ class WrongCall:
 
     def may_be_unheard(self) -> bool:
         """Whether between nodes a rank that only sends to a root is done before others notice."""
-        members = self.scenario.groups[self.mistake.group]
-        n_nodes = len({self.scenario.nodes[rank] for rank in members})
-        return self.mistake.kind == "another root" and n_nodes > 1
+        nodes = self.scenario.nodes  # None are named where there is one.
+        members = self.scenario.groups.get(self.mistake.group, [])
+        is_apart = bool(nodes) and len({nodes[rank] for rank in members}) > 1
+        return self.mistake.kind == "another root" and is_apart
 
     def must_fail(self, rank: PlayedRank) -> bool:
         if self.mistake.consequence is Consequence.REFUSED:

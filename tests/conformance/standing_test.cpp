@@ -227,38 +227,63 @@ TEST(Standing, TellsOfARankOfAnotherNodeThatLeftTheGroup) {
   }
 }
 
-// A rank that waits has to ask, or dials it.
-TEST(Standing, OfARankOfAnotherNodeThatLeftTheGroupEndsTheWait) {
-  for (const int leaver : {0, 1}) {
-    for (const bool is_message : {false, true}) {
-      std::latch has_failed(1);
-      const World world{.nodes = {"a", "b"}, .environment = {{"UNISONO_STALL_SECONDS", "0.3"}}};
-      run_ranks(world, [&](ProcessGroup& group) {
-        const auto inner = group.new_group(std::vector{0, 1});
-        if (group.rank() == leaver) {
-          inner->destroy();
-          has_failed.wait();
-          return;
-        }
-        float value = 0;
-        try {
-          if (is_message) {
-            inner->recv(as_buffer(std::span(&value, 1)), leaver);
-          } else {
-            inner->barrier();
-          }
-          ADD_FAILURE() << "rank " << leaver << " took part";
-        } catch (const Error& error) {
-          EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
-          EXPECT_THAT(error.what(),
-                      AnyOf(HasSubstr("left the group, but this operation still needs it"),
-                            HasSubstr("has left the group, or is gone: it ended the connection")));
-        }
-        has_failed.count_down();
-      });
+// A rank that waits has to ask, or dials it: also where the two had a connection, for messages or
+// for operations, but none for what it waits for.
+struct LeaverCase {
+  int leaver;
+  bool is_message;
+  bool has_met_otherwise;
+};
+
+class Leaver : public ::testing::TestWithParam<LeaverCase> {};
+
+TEST_P(Leaver, OfAnotherNodeEndsTheWait) {
+  const auto [leaver, is_message, has_met_otherwise] = GetParam();
+  std::latch has_failed(1);
+  const World world{.nodes = {"a", "b"}, .environment = {{"UNISONO_STALL_SECONDS", "0.3"}}};
+  run_ranks(world, [&](ProcessGroup& group) {
+    const auto inner = group.new_group(std::vector{0, 1});
+    float value = 0;
+    const Buffer buffer = as_buffer(std::span(&value, 1));
+    if (has_met_otherwise && is_message) {
+      inner->barrier();
+    } else if (has_met_otherwise && group.rank() == leaver) {
+      inner->send(buffer, 1 - leaver);
+    } else if (has_met_otherwise) {
+      inner->recv(buffer, leaver);
     }
-  }
+    if (group.rank() == leaver) {
+      inner->destroy();
+      has_failed.wait();
+      return;
+    }
+    try {
+      if (is_message) {
+        inner->recv(buffer, leaver);
+      } else {
+        inner->barrier();
+      }
+      ADD_FAILURE() << "rank " << leaver << " took part";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
+      EXPECT_THAT(error.what(),
+                  AnyOf(HasSubstr("left the group, but this operation still needs it"),
+                        HasSubstr("has left the group, or is gone: it ended the connection")));
+    }
+    has_failed.count_down();
+  });
 }
+
+INSTANTIATE_TEST_SUITE_P(Standing,
+                         Leaver,
+                         ::testing::Values(LeaverCase{0, false, false},
+                                           LeaverCase{0, false, true},
+                                           LeaverCase{0, true, false},
+                                           LeaverCase{0, true, true},
+                                           LeaverCase{1, false, false},
+                                           LeaverCase{1, false, true},
+                                           LeaverCase{1, true, false},
+                                           LeaverCase{1, true, true}));
 
 // Nobody has a connection over which it could say goodbye.
 TEST(Standing, OfARankThatLeftBeforeTheFirstCallIsNotSaidThatItDied) {

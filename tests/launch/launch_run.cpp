@@ -143,6 +143,11 @@ void LaunchRun::wait_for_output(const std::string& text, int n_times) {
   EXPECT_GE(count(result_.out, text), n_times) << result_.out << result_.err;
 }
 
+void LaunchRun::wait_for_error(const std::string& text) {
+  read_until([&] { return count(result_.err, text) > 0; });
+  EXPECT_GT(count(result_.err, text), 0) << result_.out << result_.err;
+}
+
 RunResult LaunchRun::finish() {
   read_until([] { return false; });
   const Fd end = open_pidfd(pid_);

@@ -46,6 +46,9 @@ class LaunchRun {
   /// Reads output until `text` was seen `n_times` in stdout. Fails the test at the deadline.
   void wait_for_output(const std::string& text, int n_times = 1);
 
+  /// The same for stderr.
+  void wait_for_error(const std::string& text);
+
   /// Waits for the launcher's end and returns everything it wrote.
   RunResult finish();
 

@@ -54,24 +54,6 @@ TEST(LaunchStart, ADoubleDashEndsTheOptions) {
   EXPECT_EQ(result.out, "<" UNISONO_PROBE ">\n<args>\n<-->\n") << result.err;
 }
 
-// By mpirun, say: each is to make a job of its own, which is seldom meant.
-TEST(LaunchStart, ALauncherThatWasStartedSeveralTimesSaysSo) {
-  const auto warning_of = [](const std::vector<std::string>& environment) {
-    const RunResult result =
-        run_to_end({.arguments = probe({"-n", "1"}, {"args"}), .environment = environment});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    return result.err;
-  };
-  EXPECT_THAT(warning_of({"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"}),
-              AllOf(HasSubstr("[unisono launcher] warning: Open MPI's mpirun started this command "
-                              "2 times (OMPI_COMM_WORLD_SIZE=2, OMPI_COMM_WORLD_RANK=0)"),
-                    HasSubstr("each makes a job of its own")));
-  EXPECT_THAT(warning_of({"SLURM_PROCID=0", "SLURM_NTASKS=3", "SLURM_STEP_ID=0"}),
-              HasSubstr("warning: srun started this command 3 times"));
-  EXPECT_EQ(warning_of({"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"}), "");
-  EXPECT_EQ(warning_of({"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1"}), "");
-}
-
 TEST(LaunchStart, AProgramMayHaveTheNameOfACommand) {
   const TemporaryFolder folder;
   (void)folder.write("config", "#!/bin/sh\necho mine $1\n", 0755);

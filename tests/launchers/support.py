@@ -10,6 +10,7 @@ import sys
 import unittest
 
 PROGRAM = sys.argv.pop(1)
+UNISONO = sys.argv.pop(1)  # The program `unisono`, for launchers that start ours.
 RUN_TIMEOUT_S = 60
 SKIPPED = 77
 LAUNCHERS = re.compile(r"(OMPI|PMI|PMIX|PRTE|HYDRA|HYDI|I_MPI|MPI|SLURM|PET|UNISONO|TORCHELASTIC)_")

@@ -1,7 +1,7 @@
 """Expects the sample jobs of examples/kubernetes to be what the operators read, and ranks with the
 operators' environment to find each other.
 
-python test_kubernetes.py PROGRAM
+python test_kubernetes.py PROGRAM UNISONO
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Expects ranks that a real mpirun starts to find each other, though the program knows no MPI.
 
-python test_mpi.py PROGRAM
+python test_mpi.py PROGRAM UNISONO
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from support import PROGRAM, RUN_TIMEOUT_S, LauncherTest, clean_environment, main, need
+from support import PROGRAM, RUN_TIMEOUT_S, UNISONO, LauncherTest, clean_environment, main, need
 
 # Open MPI refuses root unless told, and more ranks than cores.
 OPEN_MPI = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]
@@ -43,6 +43,23 @@ class MpirunTest:
         self.assertRegex(said, r"meet at 127\.0\.0\.1:6\d{4}")
         code = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
         self.expect_world(2, [*self.mpirun, "-n", "2", sys.executable, "-c", code, PROGRAM])
+
+    def test_launchers_of_ours_make_one_world(self):
+        ours = [UNISONO, "run", "-n", "2", PROGRAM]
+        self.expect_world(4, [*self.mpirun, "-n", "2", *ours])
+
+    def test_launchers_of_ours_end_with_the_rank_that_fails(self):
+        script = ["sh", "-c", "[ $RANK = 3 ] && exit 7; exec sleep 100"]
+        done = self.run_command([*self.mpirun, "-n", "2", UNISONO, "run", "-n", "2", *script])
+        self.assertEqual(done.returncode, 7, done.stdout + done.stderr)
+        said = done.stdout + done.stderr
+        self.assertRegex(said, r"rank 3 \(.*, pid \d+\) failed after .*: exit code 7")
+
+    def test_launchers_of_ours_may_be_jobs_of_their_own(self):
+        alone = [UNISONO, "run", "--standalone", "-n", "2", PROGRAM]
+        done = self.run_command([*self.mpirun, "-n", "2", *alone])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.count("all_reduce(ones)=2"), 4, done.stdout)
 
     def test_jobs_at_the_same_time_do_not_meet(self):
         with tempfile.TemporaryDirectory() as folder:

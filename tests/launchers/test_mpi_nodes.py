@@ -1,7 +1,7 @@
 """Expects ranks that a real mpirun starts on several nodes, without a word about where they meet
 and without a secret, to agree on both in its key space. The nodes are names of this machine.
 
-python test_mpi_nodes.py PROGRAM, which lies beside launched_mpi_program
+python test_mpi_nodes.py PROGRAM UNISONO, which lies beside launched_mpi_program
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from support import PROGRAM, LauncherTest, main, need, need_namespaces
+from support import PROGRAM, UNISONO, LauncherTest, main, need, need_namespaces
 
 MPI_PROGRAM = str(Path(PROGRAM).with_name("launched_mpi_program"))
 # In place of ssh: agent [options] HOST command...
@@ -53,6 +53,10 @@ class NodesTest:
         for size in (2, 3):
             command = self.mpirun("-n", str(size), *APART, PROGRAM)
             self.expect_told(self.expect_world(size, command, **self.variables))
+
+    def test_launchers_of_ours_make_one_world(self):
+        ours = [UNISONO, "run", "-n", "2", PROGRAM]
+        self.expect_world(4, self.mpirun("-n", "2", *APART, *ours), **self.variables)
 
     def test_a_secret_at_home_comes_behind(self):
         (self.folder / ".unisono").mkdir()

@@ -1,6 +1,6 @@
 """Expects ranks that a real Slurm starts to find each other, though the program knows no Slurm.
 
-python test_slurm.py PROGRAM
+python test_slurm.py PROGRAM UNISONO
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from slurm_cluster import SlurmCluster
-from support import PROGRAM, LauncherTest, main, need
+from support import PROGRAM, UNISONO, LauncherTest, main, need
 
 TOLD = "their secret is in the launcher's key space"
 SRUN = ["srun", "--immediate=30"]
@@ -51,6 +51,16 @@ class SlurmTest(LauncherTest):
         command = [*SRUN, "-w", "node[2-3]", "--ntasks-per-node=2", PROGRAM]
         said = self.expect_world(4, command, SLURM_CONF=self.conf)
         self.assertRegex(said, r": 4 ranks meet at node2:6\d{4}")
+
+    def test_launchers_of_ours_make_one_world_of_all_nodes(self):
+        ours = [UNISONO, "run", "-n", "2", PROGRAM]
+        command = [*SRUN, "-w", "node[2-3]", "--ntasks-per-node=1", *ours]
+        self.expect_world(4, command, SLURM_CONF=self.conf)
+        failing = ["sh", "-c", "[ $RANK = 2 ] && exit 9; exec sleep 100"]
+        command[-1:] = failing
+        done = self.run_command(command, SLURM_CONF=self.conf)
+        self.assertEqual(done.returncode, 9, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, r"rank 2 \(.*, pid \d+\) failed after .*: exit code 9")
 
     def test_the_port_is_that_of_the_job(self):
         said = self.script(f"echo job $SLURM_JOB_ID; srun {PROGRAM}", "-n2")

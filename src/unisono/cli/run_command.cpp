@@ -10,6 +10,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/cli/commands.h"
+#include "unisono/cli/node_arguments.h"
 #include "unisono/cli/parse.h"
 #include "unisono/cli/suggestion.h"
 #include "unisono/cli/torchrun_options.h"
@@ -22,6 +23,7 @@ namespace {
 // As the command line has it.
 struct RunArguments {
   std::string n_workers = "1";
+  NodeArguments nodes;
   TorchrunArguments torchrun;
   launch::RunOptions options;
 };
@@ -66,6 +68,8 @@ int run(const CLI::App& app, RunArguments& arguments) {
   options.program.argv = program_argv(app);
   options.n_workers = launch::parse_worker_count(arguments.n_workers);
   apply(arguments.torchrun, options);
+  apply(arguments.nodes, options, options.ignored_options);
+  options.is_one_node = app.count("--nnodes") + app.count("--standalone") > 0;
   const int n_kinds = static_cast<int>(options.program.is_module) +
                       static_cast<int>(options.program.no_python) +
                       static_cast<int>(options.program.is_python_file);
@@ -134,7 +138,9 @@ int run_command(int argc, char** argv) {
                  "gloo=unisono,nccl=unisono");
   app.add_flag(
       "--verbose", options.verbose, "Say what the launcher does, and let ranks log debug lines");
+  add_node_options(app, arguments.nodes);
   add_torchrun_options(app, arguments.torchrun, options);
+  read_defaults_from_environment(app);
   if (const std::optional<int> exit_code = parse(app, argc, argv)) {
     return *exit_code;
   }

@@ -11,13 +11,8 @@ class App;
 
 namespace unisono::cli {
 
-/// Options that torchrun has and that say little or nothing on one node.
+/// Options under torchrun's names that say nothing about nodes, or nothing at all.
 struct TorchrunArguments {
-  std::string n_nodes = "1";
-  int node_rank = 0;
-  bool standalone = false;
-  std::string rendezvous_backend = "static";
-  std::string rendezvous_endpoint;
   std::string redirects = "0";
   std::string tee = "0";
   std::string shown_ranks;
@@ -30,8 +25,11 @@ void add_torchrun_options(CLI::App& app, TorchrunArguments& arguments, launch::R
 
 /// Carries over into `options` what they say.
 ///
-/// Throws Error(kInvalidArgument) for what takes several nodes, or a service that is not here, and
-/// for local ranks beyond options.n_workers.
+/// Throws Error(kInvalidArgument) for local ranks beyond options.n_workers.
 void apply(const TorchrunArguments& arguments, launch::RunOptions& options);
+
+/// Gives the options that torchrun has, too, the environment's PET_NNODES and the like as defaults,
+/// as there.
+void read_defaults_from_environment(CLI::App& app);
 
 }  // namespace unisono::cli

@@ -5,20 +5,20 @@
 #include <sys/epoll.h>  // IWYU pragma: keep
 #include <sys/types.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "unisono/base/deadline.h"
-#include "unisono/base/error.h"
 #include "unisono/launch/cause.h"
 #include "unisono/launch/descriptor_limit.h"
 #include "unisono/launch/environment.h"
+#include "unisono/launch/generations.h"
 #include "unisono/launch/output/outputs.h"
 #include "unisono/launch/process/channel.h"
 #include "unisono/launch/process/signals.h"
@@ -26,23 +26,21 @@
 #include "unisono/launch/report.h"
 #include "unisono/launch/run.h"
 #include "unisono/launch/worker_group.h"
-#include "unisono/store/tcp_server.h"
+#include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
 
-Agent::Agent(const RunOptions& options,
+Agent::Agent(net::EventLoop& loop,
+             const RunOptions& options,
              const Program& program,
-             const JobLayout& job,
-             const store::TcpServerOptions& store)
+             Generations& generations)
     : options_(options),
       program_(program),
-      job_(job),
+      generations_(generations),
       signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCHLD}, {SIGPIPE}),
-      store_options_(store),
-      store_(std::make_unique<store::TcpStoreServer>(loop_, store)),
+      loop_(loop),
       outputs_(loop_,
-               {.first_rank = job.first_rank,
-                .n_workers = options.n_workers,
+               {.n_workers = options.n_workers,
                 .prefix = options.prefix,
                 .log_dir = options.log_dir,
                 .targets = {.has_files = !options.log_dir.empty(),
@@ -53,89 +51,86 @@ Agent::Agent(const RunOptions& options,
                  on_output_error(what, error_number);
                }),
       guardian_(program, signals_.original_mask()),
-      restarts_(options.max_restarts) {
+      waiting_{.run_once = [this](Deadline until) { return run_once(until); },
+               .say = [this](std::string_view text) { outputs_.message(text); }} {
   raise_descriptor_limit();
 }
 
 int Agent::run() {
   loop_.add(signals_.fd(), EPOLLIN, [this](std::uint32_t /*events*/) { on_signal(); });
   loop_.add(guardian_.channel().fd(), EPOLLIN, [this](std::uint32_t /*events*/) { on_channel(); });
-  do {
-    run_generation();
-  } while (prepare_restart());
-  finish();
-  return report();
+  while (const std::optional<JobLayout> job = generations_.next(waiting_)) {
+    const GroupEnd end = run_generation(*job);
+    generations_.take_end(end);
+    last_ = end;
+  }
+  end_guardian();
+  flush_outputs();
+  const Outcome end = outcome();
+  if (!end.report.empty()) {
+    outputs_.message(end.report);
+  }
+  flush_outputs();
+  loop_.remove(signals_.fd());
+  return end.exit_code;
 }
 
-void Agent::run_generation() {
-  job_.master_port = store_->address().port();
-  job_.restart_count = restarts_.n_used();
+bool Agent::run_once(Deadline until) {
+  outputs_.flush();
+  loop_.run_once(until);
+  return !is_ending_;
+}
+
+GroupEnd Agent::run_generation(const JobLayout& job) {
+  outputs_.name_ranks(job.first_rank);
   group_ = std::make_unique<WorkerGroup>(
       loop_,
       guardian_,
       outputs_,
       program_,
-      WorkerGroupOptions{.job = job_, .grace = options_.grace, .verbose = options_.verbose});
+      WorkerGroupOptions{.job = job, .grace = options_.grace, .verbose = options_.verbose});
   if (options_.verbose) {
     outputs_.message(
-        fmt::format("{} ranks of {}, MASTER_ADDR={} MASTER_PORT={}{}",
-                    job_.local_world_size,
+        fmt::format("{} of {} ranks of {}, MASTER_ADDR={} MASTER_PORT={}{}",
+                    job.local_world_size,
+                    job.world_size,
                     program_.path,
-                    job_.master_addr,
-                    job_.master_port,
-                    job_.omp_threads ? fmt::format(" OMP_NUM_THREADS={}", *job_.omp_threads) : ""));
+                    job.master_addr,
+                    job.master_port,
+                    job.omp_threads ? fmt::format(" OMP_NUM_THREADS={}", *job.omp_threads) : ""));
   }
   group_->start();
   while (!group_->is_over()) {
-    outputs_.flush();
-    loop_.run_once(group_->deadline());
+    (void)run_once(group_->deadline());
     if (group_->deadline().has_passed()) {
       group_->on_deadline();
     }
+    generations_.watch(*group_, waiting_);
   }
-}
-
-// Returns false where no other generation follows. The next one gets an empty store, at another
-// port unless the user chose one: a rank of the last generation, were there one, would find nobody.
-bool Agent::prepare_restart() {
   if (!group_->left_nothing()) {
-    return false;
+    end_guardian();
   }
   outputs_.drain();
-  const std::optional<Cause> ended = group_->cause();
-  const std::optional<std::size_t> failed =
-      ended && may_restart_ ? ended->failed_worker : std::nullopt;
-  const std::optional<std::chrono::milliseconds> delay =
-      restarts_.restart_after({.rank_failed = failed.has_value(), .lifetime = group_->lifetime()});
-  if (!failed || !delay) {
-    return false;
-  }
-  failed_.push_back(group_->workers()[*failed]);
-  outputs_.message(fmt::format("{}\nrestart {} of {}",
-                               describe_failure(*failed),
-                               restarts_.n_used(),
-                               restarts_.max_restarts()));
+  GroupEnd end = group_end(job);
   group_.reset();
-  pause(*delay);
-  if (!may_restart_) {
-    return false;
-  }
-  store_.reset();
-  try {
-    store_ = std::make_unique<store::TcpStoreServer>(loop_, store_options_);
-  } catch (const Error& error) {
-    cause_ = Cause{kLauncherFailed, std::nullopt, error.what()};
-    return false;
-  }
-  return true;
+  return end;
 }
 
-void Agent::pause(std::chrono::milliseconds delay) {
-  const Deadline end = Deadline::after(delay);
-  while (may_restart_ && !end.has_passed()) {
-    outputs_.flush();
-    loop_.run_once(end);
+GroupEnd Agent::group_end(const JobLayout& job) const {
+  GroupEnd end{.cause = group_->cause(),
+               .failed_rank = {},
+               .report = {},
+               .lifetime = group_->lifetime(),
+               .may_go_on = !is_ending_ && has_guardian_};
+  if (end.cause && end.cause->failed_worker) {
+    const std::size_t failed = *end.cause->failed_worker;
+    end.failed_rank = describe_failed_rank(group_->workers()[failed], job.host);
+    end.report = failure_report(
+        group_->workers(), failed, outputs_.last_lines(static_cast<int>(failed)), job.host);
+  } else if (end.cause) {
+    end.report = end.cause->message;
   }
+  return end;
 }
 
 void Agent::on_signal() {
@@ -160,13 +155,13 @@ void Agent::on_signal() {
 }
 
 void Agent::on_stop_signal(int signal_number) {
-  may_restart_ = false;
   if (is_flushing_) {
     abandon_output_ = true;
   } else if (group_) {
+    is_ending_ = true;
     group_->stop(signal_number);
-  } else if (!cause_) {
-    cause_ = signal_cause(signal_number);
+  } else {
+    fail(signal_cause(signal_number));
   }
 }
 
@@ -180,22 +175,25 @@ void Agent::on_channel() {
   if (!channel.is_closed()) {
     return;
   }
-  may_restart_ = false;
   if (group_) {
+    is_ending_ = true;
     group_->on_guardian_gone();
-  } else if (!cause_) {
-    cause_ = lost_guardian_cause(guardian_.pid());
+  } else {
+    fail(lost_guardian_cause(guardian_.pid()));
   }
 }
 
 void Agent::on_output_error(const std::string& what, int error_number) {
-  may_restart_ = false;
-  Cause cause{kLauncherFailed,
-              std::nullopt,
-              fmt::format("cannot write to {}: {} (errno {}); all ranks were ended",
-                          what,
-                          std::generic_category().message(error_number),
-                          error_number)};
+  fail({kLauncherFailed,
+        std::nullopt,
+        fmt::format("cannot write to {}: {} (errno {}); all ranks were ended",
+                    what,
+                    std::generic_category().message(error_number),
+                    error_number)});
+}
+
+void Agent::fail(Cause cause) {
+  is_ending_ = true;
   if (group_) {
     group_->fail(std::move(cause));
   } else if (!cause_) {
@@ -203,7 +201,11 @@ void Agent::on_output_error(const std::string& what, int error_number) {
   }
 }
 
-void Agent::finish() {
+void Agent::end_guardian() {
+  if (!has_guardian_) {
+    return;
+  }
+  has_guardian_ = false;
   loop_.remove(guardian_.channel().fd());
   const auto left = guardian_.end([this](pid_t pid, int status) {
     if (group_) {
@@ -216,44 +218,28 @@ void Agent::finish() {
   if (!left.empty()) {
     outputs_.message("these processes could not be ended:" + pid_list(left));
   }
-  outputs_.drain();
 }
 
-std::optional<Cause> Agent::cause() const {
-  return group_ ? group_->cause() : cause_;
+// The job's end counts where there was one, unless it was a good one and this node's was not.
+Outcome Agent::outcome() const {
+  const std::optional<Outcome> end = generations_.outcome();
+  if (end && (end->exit_code != 0 || !cause_)) {
+    return *end;
+  }
+  const std::optional<Cause>& cause = cause_ || !last_ ? cause_ : last_->cause;
+  return Outcome{cause ? cause->exit_code : 0,
+                 cause_ || !last_ ? (cause_ ? cause_->message : "") : last_->report};
 }
 
 // A reader that takes its time (a pager) is waited for, unless somebody wants us to end.
 void Agent::flush_outputs() {
-  const std::optional<Cause> ended = cause();
-  const Deadline deadline = ended && ended->exit_code > kSignalBase && !ended->failed_worker
-                                ? Deadline::after(options_.grace)
-                                : Deadline::never();
+  const bool is_told_to_end = is_ending_ && outcome().exit_code > kSignalBase;
+  const Deadline deadline = is_told_to_end ? Deadline::after(options_.grace) : Deadline::never();
   is_flushing_ = true;
   outputs_.flush();
   while (!outputs_.is_flushed() && !abandon_output_ && !deadline.has_passed()) {
     loop_.run_once(deadline);
   }
-}
-
-std::string Agent::describe_failure(std::size_t failed_worker) const {
-  return failure_report(
-      group_->workers(), failed_worker, outputs_.last_lines(static_cast<int>(failed_worker)));
-}
-
-int Agent::report() {
-  flush_outputs();
-  if (!failed_.empty()) {
-    outputs_.message(restart_report(failed_, restarts_.max_restarts()));
-  }
-  const std::optional<Cause> ended = cause();
-  if (ended && ended->failed_worker) {
-    outputs_.message(describe_failure(*ended->failed_worker));
-  } else if (ended) {
-    outputs_.message(ended->message);
-  }
-  flush_outputs();
-  return ended ? ended->exit_code : 0;
 }
 
 }  // namespace unisono::launch

@@ -33,7 +33,7 @@ std::vector<std::string> worker_environment(const JobLayout& job, int local_rank
       fmt::format("TORCHELASTIC_RUN_ID={}", job.run_id),
       fmt::format("TORCHELASTIC_RESTART_COUNT={}", job.restart_count),
       fmt::format("TORCHELASTIC_MAX_RESTARTS={}", job.max_restarts),
-      "TORCHELASTIC_USE_AGENT_STORE=True",
+      fmt::format("TORCHELASTIC_USE_AGENT_STORE={}", job.has_agent_store ? "True" : "False"),
   };
   if (!job.secret.empty()) {
     variables.push_back("UNISONO_SECRET=" + job.secret);

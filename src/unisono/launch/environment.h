@@ -18,6 +18,8 @@ struct JobLayout {
   int world_size = 1;
   std::string run_id;
   std::string role = "default";
+  std::string host = {};        ///< This node, for messages; empty where it is the only one.
+  bool has_agent_store = true;  ///< The launcher serves the ranks' store, so rank 0 does not.
   int restart_count = 0;
   int max_restarts = 0;
   std::string secret;              ///< Empty: the ranks already have one.

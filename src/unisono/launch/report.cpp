@@ -23,14 +23,6 @@ std::string seconds(std::chrono::nanoseconds duration) {
   return fmt::format("{:.1f} s", std::chrono::duration<double>(duration).count());
 }
 
-std::string describe_failure(const WorkerRecord& failed) {
-  return fmt::format("rank {} (pid {}) failed after {}: {}",
-                     failed.rank,
-                     failed.pid,
-                     seconds(failed.lifetime),
-                     describe_end(failed.status));
-}
-
 // One line per way of ending, with the ranks that ended so.
 std::string describe_others(std::span<const WorkerRecord> workers,
                             std::size_t first,
@@ -69,11 +61,21 @@ std::string describe_end(int wait_status) {
       "killed by {}{}", signal_name(signal_number), WCOREDUMP(wait_status) ? " (core dumped)" : "");
 }
 
+std::string describe_failed_rank(const WorkerRecord& failed, const std::string& host) {
+  return fmt::format("rank {} ({}pid {}) failed after {}: {}",
+                     failed.rank,
+                     host.empty() ? "" : host + ", ",
+                     failed.pid,
+                     seconds(failed.lifetime),
+                     describe_end(failed.status));
+}
+
 std::string failure_report(std::span<const WorkerRecord> workers,
                            std::size_t first,
-                           const std::deque<std::string>& last_lines) {
+                           const std::deque<std::string>& last_lines,
+                           const std::string& host) {
   const WorkerRecord& failed = workers[first];
-  std::string text = describe_failure(failed);
+  std::string text = describe_failed_rank(failed, host);
   if (WIFSIGNALED(failed.status) && WTERMSIG(failed.status) == SIGKILL) {
     text += "\n  SIGKILL came from outside; if memory ran out, the kernel's log says so (dmesg)";
   }
@@ -86,12 +88,12 @@ std::string failure_report(std::span<const WorkerRecord> workers,
   return text;
 }
 
-std::string restart_report(std::span<const WorkerRecord> failed, int max_restarts) {
+std::string restart_report(std::span<const std::string> failures, int max_restarts) {
   constexpr std::size_t kMaxListed = 10;
-  std::string text = fmt::format("{} of {} restarts used:", failed.size(), max_restarts);
-  const std::size_t first = failed.size() - std::min(failed.size(), kMaxListed);
-  for (std::size_t i = first; i < failed.size(); ++i) {
-    text += fmt::format("\n  before restart {}, {}", i + 1, describe_failure(failed[i]));
+  std::string text = fmt::format("{} of {} restarts used:", failures.size(), max_restarts);
+  const std::size_t first = failures.size() - std::min(failures.size(), kMaxListed);
+  for (std::size_t i = first; i < failures.size(); ++i) {
+    text += fmt::format("\n  before restart {}, {}", i + 1, failures[i]);
   }
   return text;
 }

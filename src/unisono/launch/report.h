@@ -34,11 +34,16 @@ struct WorkerRecord {
 /// what became of the others.
 [[nodiscard]] std::string failure_report(std::span<const WorkerRecord> workers,
                                          std::size_t first,
-                                         const std::deque<std::string>& last_lines);
+                                         const std::deque<std::string>& last_lines,
+                                         const std::string& host = "");
 
-/// The message about the restarts that a job has used, `failed` being who made each of them
-/// necessary.
-[[nodiscard]] std::string restart_report(std::span<const WorkerRecord> failed, int max_restarts);
+/// "rank 3 (pid 4123) failed after 2.0 s: exit code 1"; with the host, if one is given.
+[[nodiscard]] std::string describe_failed_rank(const WorkerRecord& failed,
+                                               const std::string& host = "");
+
+/// The message about the restarts that a job has used, `failures` being what made each of them
+/// necessary, one line each.
+[[nodiscard]] std::string restart_report(std::span<const std::string> failures, int max_restarts);
 
 /// " 17 4711" for process ids.
 [[nodiscard]] std::string pid_list(std::span<const pid_t> pids);

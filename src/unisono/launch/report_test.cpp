@@ -67,11 +67,13 @@ TEST(RestartReport, SaysWhoMadeEachNecessary) {
                            .status = code(3),
                            .lifetime = milliseconds(500)};
   const WorkerRecord second{.rank = 0, .pid = 12, .state = State::kEnded, .status = SIGSEGV};
-  EXPECT_EQ(restart_report(std::vector{first, second}, 3),
+  const std::vector<std::string> failures{describe_failed_rank(first),
+                                          describe_failed_rank(second, "alpha")};
+  EXPECT_EQ(restart_report(failures, 3),
             "2 of 3 restarts used:\n"
             "  before restart 1, rank 1 (pid 11) failed after 0.5 s: exit code 3\n"
-            "  before restart 2, rank 0 (pid 12) failed after 0.0 s: killed by SIGSEGV");
-  const std::string many = restart_report(std::vector(25, first), 30);
+            "  before restart 2, rank 0 (alpha, pid 12) failed after 0.0 s: killed by SIGSEGV");
+  const std::string many = restart_report(std::vector(25, failures[0]), 30);
   EXPECT_EQ(std::ranges::count(many, '\n'), 10) << "of many, the last ones";
   EXPECT_NE(many.find("before restart 25,"), std::string::npos);
 }

@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <system_error>
 
@@ -21,11 +22,19 @@
 #include "unisono/launch/agent.h"
 #include "unisono/launch/descriptor_limit.h"
 #include "unisono/launch/environment.h"
+#include "unisono/launch/generations.h"
+#include "unisono/launch/local_generations.h"
+#include "unisono/launch/nodes/join_nodes.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/python_startup.h"
 #include "unisono/net/address.h"
+#include "unisono/net/event_loop.h"
 #include "unisono/net/loopback.h"
+#include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/find_assignment.h"
+#include "unisono/rendezvous/find_place.h"
+#include "unisono/rendezvous/gather.h"
+#include "unisono/rendezvous/node_id.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/store/tcp_server.h"
 
@@ -33,6 +42,7 @@ namespace unisono::launch {
 namespace {
 
 constexpr int kMaxWorkers = 4096;
+constexpr std::size_t kRunIdBytes = 8;
 
 // Were one of them closed, the next file we open would become our stdout.
 void occupy_standard_descriptors() {
@@ -48,7 +58,6 @@ JobLayout make_layout(const RunOptions& options,
                       const Config& config,
                       const Environment& environment) {
   constexpr std::size_t kSecretBytes = 32;
-  constexpr std::size_t kRunIdBytes = 8;
   JobLayout job;
   job.master_addr = options.master_addr.empty() ? net::loopback_host() : options.master_addr;
   job.master_port = options.master_port;
@@ -58,7 +67,7 @@ JobLayout make_layout(const RunOptions& options,
   job.role = options.role;
   job.sets_nccl_errors = !environment("TORCH_NCCL_ASYNC_ERROR_HANDLING");
   job.max_restarts = options.max_restarts;
-  if (config.secret.empty() && config.secret_file.empty()) {
+  if (!rendezvous::is_secret_given(config) && !options.nodes) {
     job.secret = random_hex(kSecretBytes);
   }
   if (!environment("OMP_NUM_THREADS")) {
@@ -83,6 +92,10 @@ std::string make_log_folder(const Environment& environment) {
 }
 
 // PyTorch's own clients can't say the hello.
+bool has_plain_clients(const RunOptions& options, const Program& program) {
+  return options.allows_plain_clients || is_python(program);
+}
+
 store::TcpServerOptions store_options(const RunOptions& options,
                                       const Program& program,
                                       const JobLayout& job,
@@ -91,9 +104,18 @@ store::TcpServerOptions store_options(const RunOptions& options,
       .address = net::resolve(job.master_addr, job.master_port).front(),
       .secret = job.secret.empty() ? rendezvous::find_secret(config, job.master_addr) : job.secret,
       .tls = config.tls,
-      .plain_clients = {.own_user = options.allows_plain_clients || is_python(program)},
+      .plain_clients = {.own_user = has_plain_clients(options, program)},
       .notes_turned_away = true,
       .logger = Logger("store", config.log_level)};
+}
+
+// The nodes of a launcher that has started several of us, each on one of them.
+NodesOptions nodes_of(const rendezvous::Assignment& assignment) {
+  return {.min_nodes = assignment.world_size,
+          .max_nodes = assignment.world_size,
+          .node_rank = assignment.rank,
+          .host = rendezvous::meeting_host(assignment),
+          .port = assignment.master_port};
 }
 
 }  // namespace
@@ -104,22 +126,42 @@ int run(RunOptions options) {
   const Program program = find_program(options.program, environment);
   check_descriptor_limit(options.n_workers);
   const Config config = read_config(environment);
-  if (const std::string warning = rendezvous::describe_jobs_side_by_side(environment);
-      !warning.empty()) {
-    Logger("launcher", config.log_level).warning(warning);
-  }
+  const Logger logger("launcher", config.log_level);
   if (!options.ignored_options.empty()) {
-    Logger("launcher", config.log_level)
-        .info(fmt::format("these options of torchrun say nothing here: {}",
-                          fmt::join(options.ignored_options, ", ")));
+    logger.info(fmt::format("these options of torchrun say nothing here: {}",
+                            fmt::join(options.ignored_options, ", ")));
   }
   if (options.log_dir.empty() && !(options.redirects.empty() && options.tee.empty())) {
     options.log_dir = make_log_folder(environment);
-    Logger("launcher", config.log_level)
-        .info("the ranks' output is in " + options.log_dir + " (--log-dir chooses another folder)");
+    logger.info("the ranks' output is in " + options.log_dir +
+                " (--log-dir chooses another folder)");
   }
-  const JobLayout job = make_layout(options, config, environment);
-  return Agent(options, program, job, store_options(options, program, job, config)).run();
+  rendezvous::Gathered gathered;
+  if (!options.nodes && !options.is_one_node && rendezvous::has_launcher_of_several(environment)) {
+    gathered = rendezvous::find_place({.environment = environment}).gathered;
+    options.nodes = nodes_of(gathered.assignment);
+  }
+  JobLayout job = make_layout(options, config, environment);
+  net::EventLoop loop;
+  if (!options.nodes) {
+    LocalGenerations generations(loop, job, store_options(options, program, job, config));
+    return Agent(loop, options, program, generations).run();
+  }
+  const std::string secret = gathered.assignment.launcher.empty()
+                                 ? rendezvous::find_secret(config, options.nodes->host)
+                                 : rendezvous::find_secret(config, gathered.assignment);
+  job.host = rendezvous::host_name();
+  job.master_addr = options.nodes->host;
+  job.secret = rendezvous::is_secret_given(config) ? "" : secret;
+  const std::unique_ptr<Generations> generations =
+      nodes::join_nodes(loop,
+                        {.nodes = *options.nodes,
+                         .job = job,
+                         .wanted_run_id = options.run_id,
+                         .secret = secret,
+                         .has_plain_clients = has_plain_clients(options, program),
+                         .config = config});
+  return Agent(loop, options, program, *generations).run();
 }
 
 int parse_worker_count(const std::string& text) {

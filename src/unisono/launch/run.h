@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <set>
 #include <span>
@@ -12,6 +13,24 @@
 #include "unisono/launch/program.h"
 
 namespace unisono::launch {
+
+/// A job of several nodes, each with a `unisono run` of its own.
+struct NodesOptions {
+  int min_nodes = 1;
+  int max_nodes = 1;
+  int node_rank = -1;                                ///< -1: whichever it is given.
+  int max_spares = std::numeric_limits<int>::max();  ///< Nodes beyond max_nodes that may wait.
+  std::string host;                                  ///< Node 0's, as the others reach it.
+  std::uint16_t port = 0;
+  /// Whether this is node 0, where no node_rank says so. Nothing: where `host` is this machine and
+  /// no other has the port.
+  std::optional<bool> is_coordinator = {};
+  std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
+  /// How long more than min_nodes are waited for.
+  std::chrono::milliseconds last_call = std::chrono::seconds(30);
+  std::chrono::milliseconds keep_alive_interval = std::chrono::seconds(5);
+  int max_keep_alives = 3;  ///< Intervals without a word before a node counts as lost.
+};
 
 /// What `unisono run` was asked for.
 struct RunOptions {
@@ -36,17 +55,21 @@ struct RunOptions {
   std::string role = "default";                   ///< ROLE_NAME of the ranks.
   std::vector<std::string> ignored_options = {};  ///< Were given, mean nothing, are named once.
   bool verbose = false;
+  /// Nothing: one node, or as many as a launcher has started a `unisono run` on.
+  std::optional<NodesOptions> nodes = std::nullopt;
+  bool is_one_node = false;  ///< Whatever a launcher says.
   /// Names of torch.distributed's backends that shall mean Unisono in Python ranks, like
   /// "gloo=unisono,nccl=unisono".
   std::optional<std::string> backend_alias = std::nullopt;
 };
 
-/// Runs the program once per rank on this node and waits for the end.
+/// Runs the program once per rank on this node and waits for the job's end.
 ///
 /// Returns 0 when all ranks ended with 0, else the exit code of the rank that failed first (128 +
 /// signal's number if a signal ended it), or 128 + the number of the signal that ended the
 /// launcher. In every case no descendant of the ranks is left. With restarts, what counts is how
-/// the ranks ended that were started last.
+/// the ranks ended that were started last. All nodes of a job return the same, but for one that was
+/// ended by itself.
 ///
 /// Throws ProgramError when there is no such program, Error when anything else is missing before
 /// the start; then nothing was started.

@@ -68,25 +68,13 @@ bool is_in_job(const Environment& environment) {
          (find_launcher(environment) != nullptr && find_assignment(environment).world_size > 1);
 }
 
-std::string describe_jobs_side_by_side(const Environment& environment) {
-  const Launcher* const launcher = find_launcher(environment);
+bool has_launcher_of_several(const Environment& environment) {
+  const Launcher* const launcher = environment("RANK") ? nullptr : find_launcher(environment);
   if (launcher == nullptr || launcher->world_size == nullptr) {
-    return "";
+    return false;
   }
   VariableReader reader(environment);
-  const int n_started = reader.optional_int(launcher->world_size, 1).value_or(1);
-  if (n_started < 2 || reader.optional_int(launcher->rank, 0).value_or(0) != 0) {
-    return "";
-  }
-  return fmt::format(
-      "{} started this command {} times ({}={}, {}=0), and each makes a job of its own, with ranks "
-      "from 0 on; for one job of all have {} start the program itself, one process per rank",
-      launcher->command,
-      n_started,
-      launcher->world_size,
-      n_started,
-      launcher->rank,
-      launcher->name);
+  return reader.optional_int(launcher->world_size, 1).value_or(1) > 1;
 }
 
 std::vector<Variable> missing_torch_variables(const Environment& environment) {

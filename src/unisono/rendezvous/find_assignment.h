@@ -35,9 +35,9 @@ namespace unisono::rendezvous {
 /// Throws as find_assignment() does where a launcher's variables are wrong.
 [[nodiscard]] bool is_in_job(const Environment& environment);
 
-/// What to say where a launcher has started several processes, and each is to start ranks of a job
-/// of its own; for the first of them, else empty.
-[[nodiscard]] std::string describe_jobs_side_by_side(const Environment& environment);
+/// True where a launcher has started several processes, this one among them, and nobody else has
+/// made it a rank: each may then start ranks of one job.
+[[nodiscard]] bool has_launcher_of_several(const Environment& environment);
 
 /// A variable for a process's environment.
 struct Variable {

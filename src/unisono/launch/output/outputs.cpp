@@ -33,6 +33,7 @@ constexpr int kMaxLastReads = 256;
 
 Outputs::Outputs(net::EventLoop& loop, const OutputOptions& options, WorkerOutput::OnError on_error)
     : loop_(loop),
+      options_(options),
       on_error_(std::move(on_error)),
       out_(STDOUT_FILENO, loop, [this](int error_number) { on_error_("stdout", error_number); }),
       err_(STDERR_FILENO, loop, [this](int error_number) { on_error_("stderr", error_number); }),
@@ -47,8 +48,8 @@ Outputs::Outputs(net::EventLoop& loop, const OutputOptions& options, WorkerOutpu
   }
   for (int local_rank = 0; local_rank < options.n_workers; ++local_rank) {
     Worker& worker = workers_.emplace_back();
-    add_stream(worker, local_rank, Stream::kOut, options);
-    add_stream(worker, local_rank, Stream::kErr, options);
+    add_stream(worker, local_rank, Stream::kOut);
+    add_stream(worker, local_rank, Stream::kErr);
   }
 }
 
@@ -58,23 +59,37 @@ Outputs::~Outputs() {
   }
 }
 
-void Outputs::add_stream(Worker& worker,
-                         int local_rank,
-                         Stream stream,
-                         const OutputOptions& options) {
-  const int rank = options.first_rank + local_rank;
+void Outputs::add_stream(Worker& worker, int local_rank, Stream stream) {
   const Source source{local_rank, stream};
-  const bool shown = is_shown(options.targets, source);
+  const bool shown = is_shown(options_.targets, source);
   const OutputStyle style{
       .is_shown = shown,
-      .prefix = options.prefix ? fmt::format("[rank {}] ", rank) : "",
-      .is_raw = options.n_workers == 1 && !options.prefix,
-      .is_interactive = shown && local_rank == 0 && !options.prefix && sink(stream).is_terminal()};
-  auto& output = worker.streams.emplace_back(
+      .is_raw = options_.n_workers == 1 && !options_.prefix,
+      .is_interactive = shown && local_rank == 0 && !options_.prefix && sink(stream).is_terminal()};
+  worker.streams.push_back(
       std::make_unique<WorkerOutput>(source, style, console_, worker.tail, on_error_));
-  if (goes_to_file(options.targets, source)) {
-    const char* suffix = stream == Stream::kOut ? "out" : "err";
-    output->log_to(fmt::format("{}/rank-{}.{}", options.log_dir, rank, suffix));
+}
+
+void Outputs::name_ranks(int first_rank) {
+  if (first_rank_ == first_rank) {
+    return;
+  }
+  first_rank_ = first_rank;
+  int rank = first_rank;
+  for (const Worker& worker : workers_) {
+    for (const auto& output : worker.streams) {
+      if (options_.prefix) {
+        output->set_prefix(fmt::format("[rank {}] ", rank));
+      }
+      if (goes_to_file(options_.targets, output->source())) {
+        const std::string path = fmt::format("{}/rank-{}.{}",
+                                             options_.log_dir,
+                                             rank,
+                                             output->stream() == Stream::kOut ? "out" : "err");
+        output->log_to(path, !log_files_.insert(path).second);
+      }
+    }
+    ++rank;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -20,7 +21,6 @@ namespace unisono::launch {
 
 /// What the user asked of the output.
 struct OutputOptions {
-  int first_rank = 0;
   int n_workers = 1;
   bool prefix = false;  ///< "[rank 3] " before each line.
   std::string log_dir;  ///< Empty: no log files.
@@ -30,8 +30,8 @@ struct OutputOptions {
 /// All output of a node's ranks, from their pipes to our stdout and stderr.
 class Outputs {
  public:
-  /// Creates the log files. Throws Error(kSystem) when that fails. `loop` must outlive the
-  /// object.
+  /// Creates the folder for log files. Throws Error(kSystem) when that fails. `loop` must outlive
+  /// the object.
   Outputs(net::EventLoop& loop, const OutputOptions& options, WorkerOutput::OnError on_error);
 
   Outputs(const Outputs&) = delete;
@@ -45,6 +45,10 @@ class Outputs {
     Fd out;
     Fd err;
   };
+
+  /// Says which ranks are to come: for prefixes and log files, which it creates, or goes on with.
+  /// Throws Error(kSystem).
+  void name_ranks(int first_rank);
 
   /// Makes them for a rank that starts, or starts again.
   [[nodiscard]] Ends open(int local_rank);
@@ -72,7 +76,7 @@ class Outputs {
     std::vector<std::unique_ptr<WorkerOutput>> streams;
   };
 
-  void add_stream(Worker& worker, int local_rank, Stream stream, const OutputOptions& options);
+  void add_stream(Worker& worker, int local_rank, Stream stream);
   void on_readable(WorkerOutput& output);
   void watch(WorkerOutput& output);
   void unwatch(const WorkerOutput& output);
@@ -81,6 +85,9 @@ class Outputs {
   [[nodiscard]] Sink& sink(Stream stream) { return stream == Stream::kOut ? out_ : err_; }
 
   net::EventLoop& loop_;
+  OutputOptions options_;
+  std::optional<int> first_rank_;
+  std::set<std::string> log_files_;  // All that this object has made.
   WorkerOutput::OnError on_error_;
   Sink out_;
   Sink err_;

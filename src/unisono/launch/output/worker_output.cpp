@@ -34,10 +34,11 @@ WorkerOutput::WorkerOutput(
       on_error_(std::move(on_error)),
       lines_(kMaxLineBytes) {}
 
-void WorkerOutput::log_to(const std::string& path) {
+void WorkerOutput::log_to(const std::string& path, bool appends) {
   constexpr int kMode = 0666;
   log_path_ = path;
-  log_ = Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
+  log_ = Fd(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | (appends ? O_APPEND : O_TRUNC) | O_CLOEXEC, kMode));
   if (!log_.is_open()) {
     throw system_error("cannot create the log file " + path, errno);
   }

@@ -13,7 +13,7 @@ namespace unisono::launch {
 /// How a rank's output is to be shown.
 struct OutputStyle {
   bool is_shown = true;         ///< At all.
-  std::string prefix;           ///< Before each line.
+  std::string prefix = {};      ///< Before each line.
   bool is_raw = false;          ///< Bytes as they are: there is one rank only.
   bool is_interactive = false;  ///< Show unfinished lines; our side is a terminal.
 };
@@ -27,13 +27,18 @@ class WorkerOutput {
   /// `console` and `tail` must outlive the object.
   WorkerOutput(Source source, OutputStyle style, Console& console, Tail& tail, OnError on_error);
 
-  /// Also writes every byte to this file. Throws Error(kSystem) when it can't be created.
-  void log_to(const std::string& path);
+  /// Also writes every byte to this file, behind what it has or in its place. Throws Error(kSystem)
+  /// when it can't be opened.
+  void log_to(const std::string& path, bool appends);
+
+  void set_prefix(const std::string& prefix) { style_.prefix = prefix; }
 
   /// Makes the pipe (or terminal of the size of `terminal_fd`) and returns the rank's end of it.
   [[nodiscard]] Fd open(int terminal_fd);
 
   [[nodiscard]] int fd() const { return read_end_.get(); }
+
+  [[nodiscard]] const Source& source() const { return source_; }
 
   [[nodiscard]] Stream stream() const { return source_.stream; }
 

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace unisono::launch::nodes {
+
+// Node to coordinator.
+
+/// A node that wants to take part; the first thing that it says.
+struct Join {
+  std::string host = {};
+  std::int32_t pid = 0;
+  std::int32_t n_workers = 1;
+  std::int32_t wanted_rank = -1;  ///< Node rank; -1: whichever it is given.
+  std::int32_t min_nodes = 1;
+  std::int32_t max_nodes = 1;
+  std::string run_id = {};  ///< Empty: whatever the coordinator's is.
+  bool is_coordinator = false;
+};
+
+/// The node's first rank has failed; it ends the others.
+struct Failed {
+  std::uint64_t generation = 0;
+  std::int32_t exit_code = 1;
+  std::string what = {};  ///< One line.
+};
+
+/// No rank of this generation is left on the node.
+struct Over {
+  std::uint64_t generation = 0;
+  std::string report = {};  ///< About a failure; empty where there was none.
+};
+
+/// The node leaves the job and ends its ranks: it was told to, or it can't run them.
+struct Leave {
+  std::int32_t exit_code = 1;
+  std::string why = {};
+};
+
+// Coordinator to node.
+
+/// The node can't take part.
+struct Refused {
+  std::string why = {};
+};
+
+/// For the user to read.
+struct Notice {
+  std::string text = {};
+};
+
+/// Start the ranks.
+struct Start {
+  std::uint64_t generation = 0;
+  std::int32_t node_rank = 0;
+  std::int32_t n_nodes = 1;
+  std::int32_t first_rank = 0;
+  std::int32_t world_size = 1;
+  std::int32_t restart_count = 0;
+  std::int32_t max_restarts = 0;
+  std::string run_id = {};
+  bool has_store = true;  ///< The coordinator serves the ranks' store; else rank 0 is to.
+  std::uint16_t master_port = 0;
+};
+
+/// End the ranks of this generation.
+struct Stop {
+  std::uint64_t generation = 0;
+  std::string why = {};
+};
+
+/// The job is over.
+struct End {
+  std::int32_t exit_code = 0;
+  std::string report = {};
+};
+
+// Both ways.
+
+/// Nothing but that the sender is there.
+struct Alive {};
+
+using Message = std::variant<Join, Failed, Over, Leave, Refused, Notice, Start, Stop, End, Alive>;
+
+/// Longer texts are cut by who sends them.
+inline constexpr std::size_t kMaxTextBytes = 64 << 10;
+inline constexpr std::size_t kMaxMessageBytes = kMaxTextBytes + 4096;
+
+[[nodiscard]] std::vector<std::byte> encode(const Message& message);
+
+/// Nothing when the bytes are no message.
+[[nodiscard]] std::optional<Message> decode(std::span<const std::byte> bytes);
+
+}  // namespace unisono::launch::nodes

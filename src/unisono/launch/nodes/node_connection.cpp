@@ -1,0 +1,183 @@
+#include "unisono/launch/nodes/node_connection.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/fd.h"
+#include "unisono/launch/nodes/messages.h"
+#include "unisono/net/event_loop.h"
+#include "unisono/net/hello.h"
+#include "unisono/net/io.h"
+#include "unisono/net/socket.h"
+
+namespace unisono::launch::nodes {
+namespace {
+
+using Clock = Deadline::Clock;
+
+constexpr std::size_t kReadBytes = 65536;
+// Of each message; its length, which does not count itself.
+constexpr std::size_t kPrefixBytes = sizeof(std::uint32_t);
+
+std::string describe(const net::IoResult& result) {
+  return result.status == net::IoStatus::kClosed
+             ? "the connection was closed"
+             : fmt::format("the connection broke: {}",
+                           std::generic_category().message(result.error_number));
+}
+
+}  // namespace
+
+NodeConnection::NodeConnection(net::EventLoop& loop,
+                               Fd socket,
+                               net::Hello::Side side,
+                               const std::string& secret,
+                               const KeepAlive& keep_alive,
+                               Events events)
+    : loop_(loop),
+      socket_(std::move(socket)),
+      peer_(net::describe_peer(socket_.get())),
+      hello_(side, secret, {.job = {}, .purpose = "launch"}),
+      keep_alive_(keep_alive),
+      events_(std::move(events)),
+      heard_(Clock::now()) {
+  loop_.add(socket_.get(), EPOLLIN, [this](std::uint32_t /*events*/) { on_ready(); });
+  queue(hello_.take_output());
+  beat();
+}
+
+NodeConnection::~NodeConnection() {
+  loop_.cancel_timer(timer_);
+  if (socket_.is_open()) {
+    loop_.remove(socket_.get());
+  }
+}
+
+void NodeConnection::send(const Message& message) {
+  const std::vector<std::byte> body = encode(message);
+  const auto length = static_cast<std::uint32_t>(body.size());
+  std::vector<std::byte> framed(kPrefixBytes + body.size());
+  std::memcpy(framed.data(), &length, kPrefixBytes);
+  std::memcpy(framed.data() + kPrefixBytes, body.data(), body.size());
+  if (is_admitted()) {
+    queue(framed);
+  } else {
+    waiting_.insert(waiting_.end(), framed.begin(), framed.end());
+  }
+}
+
+void NodeConnection::on_ready() {
+  if (!problem_.empty()) {
+    lose(problem_);
+    return;
+  }
+  flush();
+  std::array<std::byte, kReadBytes> buffer;
+  const net::IoResult result = net::read_some(socket_.get(), buffer);
+  if (result.status == net::IoStatus::kDone) {
+    heard_ = Clock::now();
+    take(std::span(buffer).first(result.n_bytes));
+  } else if (result.status != net::IoStatus::kWouldBlock) {
+    lose(describe(result));
+  }
+}
+
+void NodeConnection::take(std::span<const std::byte> bytes) {
+  if (hello_.state() == net::Hello::State::kRunning) {
+    bytes = bytes.subspan(hello_.feed(bytes));
+    queue(hello_.take_output());
+    if (hello_.state() == net::Hello::State::kFailed) {
+      lose(hello_.error().what());
+      return;
+    }
+    if (is_admitted()) {
+      queue(std::exchange(waiting_, {}));
+    }
+  }
+  input_.insert(input_.end(), bytes.begin(), bytes.end());
+  take_messages();
+}
+
+void NodeConnection::take_messages() {
+  std::size_t begin = 0;
+  while (!is_lost() && input_.size() - begin >= kPrefixBytes) {
+    std::uint32_t length = 0;
+    std::memcpy(&length, input_.data() + begin, kPrefixBytes);
+    if (length > kMaxMessageBytes) {
+      lose("it sent what is no message of a launcher");
+      return;
+    }
+    if (input_.size() - begin - kPrefixBytes < length) {
+      break;
+    }
+    std::optional<Message> message =
+        decode(std::span(input_).subspan(begin + kPrefixBytes, length));
+    begin += kPrefixBytes + length;
+    if (!message) {
+      lose("it sent what is no message of a launcher");
+      return;
+    }
+    if (!std::holds_alternative<Alive>(*message)) {
+      events_.on_message(std::move(*message));
+    }
+  }
+  input_.erase(input_.begin(), input_.begin() + static_cast<std::ptrdiff_t>(begin));
+}
+
+void NodeConnection::beat() {
+  const auto silence = Clock::now() - heard_;
+  const auto most = keep_alive_.interval * keep_alive_.max_attempts;
+  if (silence >= most) {
+    lose(fmt::format("nothing was heard of it for {:.1f} s",
+                     std::chrono::duration<double>(silence).count()));
+    return;
+  }
+  if (is_admitted()) {
+    send(Alive{});
+  }
+  timer_ = loop_.add_timer(Deadline::after(keep_alive_.interval), [this] { beat(); });
+}
+
+void NodeConnection::queue(std::span<const std::byte> bytes) {
+  output_.insert(output_.end(), bytes.begin(), bytes.end());
+  flush();
+}
+
+void NodeConnection::flush() {
+  if (is_lost() || output_.empty() || !problem_.empty()) {
+    return;
+  }
+  const net::IoResult result = net::write_some(socket_.get(), output_);
+  if (result.status == net::IoStatus::kDone) {
+    output_.erase(output_.begin(), output_.begin() + static_cast<std::ptrdiff_t>(result.n_bytes));
+  } else if (result.status != net::IoStatus::kWouldBlock) {
+    problem_ = describe(result);
+  }
+  // A broken socket is always ready for both.
+  loop_.modify(socket_.get(), output_.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
+}
+
+void NodeConnection::lose(const std::string& why) {
+  if (is_lost()) {
+    return;
+  }
+  loop_.cancel_timer(timer_);
+  loop_.remove(socket_.get());
+  socket_.reset();
+  events_.on_lost(why);
+}
+
+}  // namespace unisono::launch::nodes

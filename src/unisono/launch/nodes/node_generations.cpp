@@ -1,0 +1,147 @@
+#include "unisono/launch/nodes/node_generations.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "unisono/base/deadline.h"
+#include "unisono/launch/cause.h"
+#include "unisono/launch/environment.h"
+#include "unisono/launch/generations.h"
+#include "unisono/launch/nodes/coordinator.h"
+#include "unisono/launch/nodes/messages.h"
+#include "unisono/launch/nodes/node_member.h"
+#include "unisono/launch/report.h"
+#include "unisono/launch/worker_group.h"
+
+namespace unisono::launch::nodes {
+namespace {
+
+// Until all nodes have heard that the job is over, which they say by hanging up.
+constexpr std::chrono::seconds kGoodbye{3};
+
+}  // namespace
+
+NodeGenerations::NodeGenerations(std::unique_ptr<Coordinator> coordinator,
+                                 std::unique_ptr<NodeMember> member,
+                                 const JobLayout& job)
+    : coordinator_(std::move(coordinator)), member_(std::move(member)), job_(job) {}
+
+std::optional<JobLayout> NodeGenerations::next(const Waiting& waiting) {
+  while (!outcome_ && !has_left_) {
+    while (const std::optional<Message> message = member_->take()) {
+      if (const auto* const start = std::get_if<Start>(&*message)) {
+        generation_ = start->generation;
+        is_stopped_ = false;
+        return layout(*start);
+      }
+      if (const auto* const notice = std::get_if<Notice>(&*message)) {
+        waiting.say(notice->text);
+      } else if (const auto* const refused = std::get_if<Refused>(&*message)) {
+        end(kLauncherFailed, "can't join the job: " + refused->why);
+      } else if (const auto* const over = std::get_if<End>(&*message)) {
+        end(over->exit_code, over->report);
+      }
+    }
+    if (!outcome_ && !member_->problem().empty()) {
+      end(kLauncherFailed, member_->problem());
+    }
+    if (!outcome_ && !waiting.run_once(Deadline::never())) {
+      leave({kLauncherFailed, "it was ended while no ranks ran"});
+    }
+  }
+  wait_for_others(waiting);
+  return std::nullopt;
+}
+
+void NodeGenerations::watch(WorkerGroup& group, const Waiting& waiting) {
+  if (const std::optional<Cause>& cause = group.cause(); cause && !is_stopped_) {
+    is_stopped_ = true;
+    tell_others(*cause, group);
+  }
+  while (const std::optional<Message> message = member_->take()) {
+    if (const auto* const order = std::get_if<Stop>(&*message);
+        order != nullptr && order->generation == generation_) {
+      waiting.say("the ranks of this node are ended: " + order->why);
+      stop(group, order->why);
+    } else if (const auto* const notice = std::get_if<Notice>(&*message)) {
+      waiting.say(notice->text);
+    } else if (const auto* const over = std::get_if<End>(&*message)) {
+      end(over->exit_code, over->report);
+      stop(group, over->report);
+    }
+  }
+  if (!outcome_ && !member_->problem().empty()) {
+    end(kLauncherFailed, member_->problem());
+    stop(group, member_->problem());
+  }
+}
+
+void NodeGenerations::stop(WorkerGroup& group, const std::string& why) {
+  is_stopped_ = true;
+  group.fail({kLauncherFailed, std::nullopt, why});
+}
+
+// What is no rank's failure is this node's: it can't run ranks any more, or is not to.
+void NodeGenerations::tell_others(const Cause& cause, const WorkerGroup& group) {
+  if (cause.failed_worker) {
+    member_->send(
+        Failed{.generation = generation_,
+               .exit_code = cause.exit_code,
+               .what = describe_failed_rank(group.workers()[*cause.failed_worker], job_.host)});
+  } else {
+    leave({cause.exit_code, cause.message});
+  }
+}
+
+void NodeGenerations::leave(const Leave& message) {
+  if (!has_left_) {
+    has_left_ = true;
+    member_->send(message);
+  }
+}
+
+void NodeGenerations::take_end(const GroupEnd& end) {
+  if (!end.may_go_on) {
+    leave({end.cause ? end.cause->exit_code : kLauncherFailed,
+           end.cause ? end.cause->message : "it can't start ranks any more"});
+    return;
+  }
+  member_->send(Over{generation_, end.failed_rank.empty() ? "" : end.report});
+}
+
+JobLayout NodeGenerations::layout(const Start& order) const {
+  JobLayout job = job_;
+  job.node_rank = order.node_rank;
+  job.n_nodes = order.n_nodes;
+  job.first_rank = order.first_rank;
+  job.world_size = order.world_size;
+  job.restart_count = order.restart_count;
+  job.max_restarts = order.max_restarts;
+  job.run_id = order.run_id;
+  job.has_agent_store = order.has_store;
+  job.master_port = order.master_port;
+  return job;
+}
+
+void NodeGenerations::end(int exit_code, const std::string& report) {
+  outcome_ = Outcome{exit_code, report};
+}
+
+void NodeGenerations::wait_for_others(const Waiting& waiting) {
+  if (coordinator_ == nullptr) {
+    return;
+  }
+  member_.reset();
+  const Deadline end = Deadline::after(kGoodbye);
+  while (!coordinator_->is_alone() && !end.has_passed()) {
+    (void)waiting.run_once(end);
+  }
+}
+
+}  // namespace unisono::launch::nodes
