@@ -109,11 +109,13 @@ TEST(LaunchOptions, WrongValuesAreExplained) {
 }
 
 TEST(LaunchOptions, ATypoIsAnsweredWithTheOptionThatWasMeant) {
-  const RunResult result = run_to_end({.arguments = probe({"--master_address=x"}, {"args"})});
+  const RunResult result = run_to_end({.arguments = probe({"--master_adderss=x"}, {"args"})});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err,
-              AllOf(HasSubstr("there is no option --master_address=x"),
+              AllOf(HasSubstr("there is no option --master_adderss=x"),
                     HasSubstr("did you mean --master_addr?")));
+  EXPECT_EQ(run_to_end({.arguments = probe({"--master_address=127.0.0.1"}, {"args"})}).exit_code,
+            0);
   EXPECT_THAT(run_to_end({.arguments = probe({"--frobnicate"}, {"args"})}).err,
               Not(HasSubstr("did you mean")));
 }
@@ -122,6 +124,28 @@ TEST(LaunchOptions, ADashThatIsNoHyphenIsNamed) {
   const RunResult result = run_to_end({.arguments = probe({"–nnodes=1"}, {"args"})});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, AllOf(HasSubstr("–nnodes=1"), HasSubstr("no hyphen")));
+}
+
+// As torch.distributed.launch gives it.
+TEST(LaunchOptions, LaunchPassesTheLocalRankBeforeTheArguments) {
+  const TemporaryFolder folder;
+  const std::string script = folder.write("train.py", "import sys; print(sys.argv[1:])\n", 0644);
+  const auto lines = [](const Options& options, const Options& words) {
+    Options arguments = options;
+    arguments.insert(arguments.begin(), {"launch", "--nproc_per_node=2"});
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    const RunResult result = run_to_end({.arguments = arguments});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    Options said = split_lines(result.out);
+    std::ranges::sort(said);
+    return said;
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(lines({}, {script, "--lr", "1"}),
+              ElementsAre("['--local_rank=0', '--lr', '1']", "['--local_rank=1', '--lr', '1']"));
+  EXPECT_THAT(lines({"--use_env"}, {script, "--lr"}), ElementsAre("['--lr']", "['--lr']"));
+  const std::string program = folder.write("train", "#!/bin/sh\necho \"$@\"\n", 0755);
+  EXPECT_THAT(lines({}, {program, "a b"}), ElementsAre("--local_rank=0 a b", "--local_rank=1 a b"));
 }
 
 TEST(LaunchOptions, APythonFileMayHaveAnyName) {

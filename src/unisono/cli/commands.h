@@ -11,6 +11,7 @@ struct Command {
 };
 
 int run_command(int argc, char** argv);
+int launch_command(int argc, char** argv);
 int bench_command(int argc, char** argv);
 int backends_command(int argc, char** argv);
 int alias_command(int argc, char** argv);

@@ -23,6 +23,7 @@ constexpr int kFailed = 1;
 // A new command is one line here.
 constexpr std::array kCommands{
     Command{"run", "Run a program as several ranks that train together", run_command},
+    Command{"launch", "The same as torch.distributed.launch: with --local_rank", launch_command},
     Command{"bench", "Measure collective operations", bench_command},
     Command{"doctor", "Find out what is wrong with a machine or a job", doctor_command},
     Command{"checkpoint", "List, verify, export or compare checkpoints", checkpoint_command},

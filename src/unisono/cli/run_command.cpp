@@ -26,7 +26,11 @@ struct RunArguments {
   NodeArguments nodes;
   TorchrunArguments torchrun;
   launch::RunOptions options;
+  bool uses_environment_only = false;
 };
+
+// Whether it is torchrun that we stand for, or its predecessor.
+enum class Manner { kRun, kLaunch };
 
 std::vector<std::string> names(const CLI::App& app) {
   std::vector<std::string> result;
@@ -80,16 +84,17 @@ int run(const CLI::App& app, RunArguments& arguments) {
   return launch::run(options);
 }
 
-}  // namespace
-
-int run_command(int argc, char** argv) {
+int run_as(Manner manner, int argc, char** argv) {
   constexpr double kMaxGraceSeconds = 1e6;
   constexpr int kMaxPort = 65535;
   constexpr int kMaxRestarts = 1'000'000'000;
-  CLI::App app(
-      "Runs a program as several ranks that train together:\n"
-      "unisono run [OPTIONS] PROGRAM [ARGUMENTS of the program...]",
-      "unisono run");
+  const bool is_launch = manner == Manner::kLaunch;
+  CLI::App app(is_launch ? "Runs a program as several ranks that train together, each with\n"
+                           "--local_rank=N as its first argument:\n"
+                           "unisono launch [OPTIONS] PROGRAM [ARGUMENTS of the program...]"
+                         : "Runs a program as several ranks that train together:\n"
+                           "unisono run [OPTIONS] PROGRAM [ARGUMENTS of the program...]",
+               is_launch ? "unisono launch" : "unisono run");
   RunArguments arguments;
   launch::RunOptions& options = arguments.options;
   app.prefix_command();
@@ -110,7 +115,7 @@ int run_command(int argc, char** argv) {
   app.add_option("--log-dir,--log_dir",
                  options.log_dir,
                  "Also write each rank's output to DIR/rank-3.out and DIR/rank-3.err");
-  app.add_option("--master-addr,--master_addr",
+  app.add_option("--master-addr,--master_addr,--master-address,--master_address",
                  options.master_addr,
                  "Address where the ranks meet (default: loopback)");
   app.add_option("--master-port,--master_port",
@@ -141,10 +146,26 @@ int run_command(int argc, char** argv) {
   add_node_options(app, arguments.nodes);
   add_torchrun_options(app, arguments.torchrun, options);
   read_defaults_from_environment(app);
+  if (is_launch) {
+    app.add_flag("--use-env,--use_env",
+                 arguments.uses_environment_only,
+                 "No --local_rank: the program reads LOCAL_RANK, as under unisono run");
+  }
   if (const std::optional<int> exit_code = parse(app, argc, argv)) {
     return *exit_code;
   }
+  options.program.takes_local_rank = is_launch && !arguments.uses_environment_only;
   return run(app, arguments);
+}
+
+}  // namespace
+
+int run_command(int argc, char** argv) {
+  return run_as(Manner::kRun, argc, argv);
+}
+
+int launch_command(int argc, char** argv) {
+  return run_as(Manner::kLaunch, argc, argv);
 }
 
 }  // namespace unisono::cli

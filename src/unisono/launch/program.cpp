@@ -106,17 +106,22 @@ Program find_program(const ProgramRequest& request, const Environment& environme
     if (request.is_module) {
       program.argv.emplace_back("-m");
     }
+    program.local_rank_at = request.takes_local_rank ? program.argv.size() + 1 : 0;
     program.argv.insert(program.argv.end(), request.argv.begin(), request.argv.end());
     return program;
   }
+  Program program{.path = name,
+                  .argv = request.argv,
+                  .local_rank_at = request.takes_local_rank ? std::size_t{1} : 0};
   if (name.find('/') == std::string::npos) {
-    return {.path = search(name, environment, ""), .argv = request.argv};
+    program.path = search(name, environment, "");
+    return program;
   }
   const int error_number = check_file(name, X_OK);
   if (error_number != 0) {
     throw path_error(name, error_number);
   }
-  return {.path = name, .argv = request.argv};
+  return program;
 }
 
 bool is_python(const Program& program) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -14,12 +15,15 @@ struct ProgramRequest {
   bool is_module = false;         ///< argv[0] is a Python module.
   bool no_python = false;         ///< Execute even a .py file directly.
   bool is_python_file = false;    ///< argv[0] is a Python file, whatever its name.
+  bool takes_local_rank = false;  ///< Its first argument is to be "--local_rank=N".
 };
 
 /// What is going to be executed.
 struct Program {
   std::string path;               ///< For execve(2).
   std::vector<std::string> argv;  ///< What the program sees as its own.
+  /// Before which of these each rank is given "--local_rank=N"; 0: nowhere.
+  std::size_t local_rank_at = 0;
 };
 
 /// A program can't be started; carries the exit code that shells give for it: 127 where there is

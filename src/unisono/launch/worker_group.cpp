@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -84,8 +85,12 @@ void WorkerGroup::spawn_next() {
   const bool gets_stdin = local_rank == 0 && may_pass_stdin(options_.job.node_rank);
   awaits_spawn_ = true;
   phase_deadline_ = Deadline::after(kSpawnAnswer);
+  const bool takes_argument = program_.local_rank_at > 0;
   const bool sent = guardian_.channel().send(
-      Spawn{local_rank, worker_environment(options_.job, local_rank)},
+      Spawn{.local_rank = local_rank,
+            .environment = worker_environment(options_.job, local_rank),
+            .argument = takes_argument ? fmt::format("--local_rank={}", local_rank) : "",
+            .argument_at = static_cast<std::uint32_t>(program_.local_rank_at)},
       false,
       {gets_stdin ? STDIN_FILENO : null_.get(), ends.out.get(), ends.err.get()});
   if (!sent) {

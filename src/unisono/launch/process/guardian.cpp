@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -56,6 +57,19 @@ int highest_useful_fd() {
     return 0;
   }
   return static_cast<int>(std::min<rlim_t>(limit.rlim_cur - kFree, INT_MAX));
+}
+
+// With the null pointer at the end. An empty argument is none.
+std::vector<char*> with_argument(char* const* argv, std::string& argument, std::uint32_t at) {
+  std::vector<char*> all;
+  for (char* const* each = argv; *each != nullptr; ++each) {
+    all.push_back(*each);
+  }
+  if (!argument.empty()) {
+    all.insert(all.begin() + std::min<std::ptrdiff_t>(at, std::ssize(all)), argument.data());
+  }
+  all.push_back(nullptr);
+  return all;
 }
 
 }  // namespace
@@ -109,8 +123,10 @@ void Guardian::start(const Spawn& order, std::span<const Fd> stdio) {
     environment.push_back(entry.data());
   }
   environment.push_back(nullptr);
+  std::string argument = order.argument;
+  std::vector<char*> argv = with_argument(argv_, argument, order.argument_at);
   const SpawnRequest request{.path = path_,
-                             .argv = argv_,
+                             .argv = argv.data(),
                              .environment = environment.data(),
                              .stdio = {stdio[0].get(), stdio[1].get(), stdio[2].get()},
                              .kept_fd = -1,

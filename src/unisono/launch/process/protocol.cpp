@@ -23,6 +23,8 @@ struct Writer {
     for (const std::string& entry : message.environment) {
       out.put_string(entry);
     }
+    out.put_string(message.argument);
+    out.put(message.argument_at);
   }
 
   void operator()(const Signal& message) const { out.put(message.signal_number); }
@@ -78,6 +80,13 @@ std::optional<Spawn> read_spawn(ByteReader& in) {
     }
     message.environment.push_back(std::move(*entry));
   }
+  std::optional<std::string> argument = in.get_string(kMaxMessageBytes);
+  const std::optional<std::uint32_t> argument_at = in.get<std::uint32_t>();
+  if (!argument || !argument_at) {
+    return std::nullopt;
+  }
+  message.argument = std::move(*argument);
+  message.argument_at = *argument_at;
   return message;
 }
 

@@ -16,6 +16,8 @@ namespace unisono::launch {
 struct Spawn {
   std::int32_t local_rank = 0;
   std::vector<std::string> environment;  ///< "NAME=value", added to the guardian's own.
+  std::string argument = {};             ///< One more; empty: none.
+  std::uint32_t argument_at = 0;         ///< Before which of the program's.
 };
 
 /// Send a signal to the process group of every rank; SIGTERM also to what ranks left behind.

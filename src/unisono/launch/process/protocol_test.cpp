@@ -12,7 +12,7 @@ namespace unisono::launch {
 namespace {
 
 std::vector<Message> one_of_each() {
-  return {Spawn{3, {"RANK=3", "EMPTY=", ""}},
+  return {Spawn{3, {"RANK=3", "EMPTY=", ""}, "--local_rank=3", 2},
           Signal{15},
           KillAll{},
           Started{1, 4711},
