@@ -78,7 +78,7 @@ bool is_zombie(const std::filesystem::path& process) {
 
 LaunchRun::LaunchRun(const RunSetup& setup)
     : mark_("UNISONO_TEST_MARK=" + random_hex(8)), deadline_(Deadline::after(kRunTimeout)) {
-  std::vector<std::string> arguments{"unisono"};
+  std::vector<std::string> arguments{setup.program};
   arguments.insert(arguments.end(), setup.arguments.begin(), setup.arguments.end());
   std::vector<std::string> environment = make_environment(setup, mark_);
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -96,7 +96,7 @@ LaunchRun::LaunchRun(const RunSetup& setup)
     posix_spawn_file_actions_addclose(&actions, STDOUT_FILENO);
   }
   const int error = ::posix_spawn(&pid_,
-                                  UNISONO_PROGRAM,
+                                  setup.program.c_str(),
                                   &actions,
                                   nullptr,
                                   pointers(arguments).data(),

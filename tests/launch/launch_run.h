@@ -20,12 +20,13 @@ struct RunResult {
 };
 
 struct RunSetup {
-  std::vector<std::string> arguments = {};    ///< Those of the program `unisono`.
+  std::vector<std::string> arguments = {};    ///< Those of the program.
   std::vector<std::string> environment = {};  ///< "NAME=value", added to ours; "NAME" removes it.
   int stdin_fd = -1;                          ///< -1: /dev/null.
   int stdout_fd = -1;                         ///< -1: a pipe that is collected.
   int stderr_fd = -1;
   bool close_stdout = false;
+  std::string program = UNISONO_PROGRAM;
 };
 
 /// A running `unisono` with all its descendants, which can be found by a mark in their environment.

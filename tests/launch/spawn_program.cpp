@@ -1,0 +1,113 @@
+// A program that starts its ranks itself: spawn_program MODE.
+#include <signal.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/launch/spawn_ranks.h"
+
+namespace {
+
+using unisono::spawn;
+using unisono::SpawnContext;
+using unisono::SpawnError;
+
+void say(const std::string& text) {
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+// The sum of all ranks' numbers, with what the program gave along.
+void add_up(int rank, const std::string& name, double factor) {
+  auto group = unisono::init_process_group();
+  double value = rank * factor;
+  group->all_reduce(unisono::as_buffer(std::span(&value, 1)));
+  say(name + " " + std::to_string(rank) + " of " + std::to_string(group->world_size()) + ": " +
+      std::to_string(static_cast<int>(value)));
+}
+
+[[noreturn]] void hang() {
+  for (;;) {
+    ::pause();
+  }
+}
+
+int report(const SpawnError& error) {
+  say("error of rank " + std::to_string(error.rank()) + ", code " +
+      std::to_string(error.exit_code()) + ": " + error.what());
+  return 3;
+}
+
+int run(const std::string& mode) {
+  if (mode == "sum") {
+    const double factor = 10;
+    (void)spawn(add_up, std::tuple(std::string("rank"), factor), {.nprocs = 3});
+    (void)spawn(add_up, std::tuple("again", 1.0), {.nprocs = 2});
+    say("done");
+    return 0;
+  }
+  if (mode == "nested") {
+    (void)spawn([](int) { (void)spawn([](int) {}); });
+    return 0;
+  }
+  if (mode == "handle") {
+    SpawnContext ranks = spawn([](int) { ::sleep(1); }, {}, {.nprocs = 2, .join = false});
+    say(std::to_string(ranks.pids().size()) + " ranks");
+    say(ranks.join(std::chrono::milliseconds(1)) ? "over" : "running");
+    say(ranks.join() ? "over" : "running");
+    return 0;
+  }
+  if (mode == "daemon") {
+    const SpawnContext ranks =
+        spawn([](int) { hang(); }, {}, {.nprocs = 2, .join = false, .daemon = true});
+    say("ends them");
+    return 0;
+  }
+  if (mode == "wait") {
+    (void)spawn(
+        [](int rank) {
+          say("ready " + std::to_string(rank));
+          hang();
+        },
+        {},
+        {.nprocs = 2});
+  }
+  const auto fail = [&mode](int rank) {
+    if (rank != 1) {
+      hang();
+    }
+    if (mode == "throw") {
+      throw std::runtime_error("no data there");
+    }
+    if (mode == "exit") {
+      std::exit(5);
+    }
+    ::raise(SIGKILL);
+  };
+  (void)spawn(fail, {}, {.nprocs = mode == "none" ? 0 : 3});
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc > 1 ? argv[1] : "sum");
+  } catch (const SpawnError& error) {
+    return report(error);
+  } catch (const std::exception& error) {
+    say(std::string("error: ") + error.what());
+    return 4;
+  }
+}
