@@ -69,6 +69,14 @@ class WrongCall:
     def errors_of(self, rank: PlayedRank) -> list[tuple[Line, Event]]:
         return attack.first_errors(self.scenario, rank)
 
+    def lacks_a_member(self, group: int) -> bool:
+        """Whether a rank could not make the group, as its parent had failed by then."""
+        return any(
+            line.verb == "new_group" and line.values.get("as") == group
+            for rank in self.job.ranks
+            for line in (self.scenario.line(rank.rank, event.step) for event in rank.said("error"))
+        )
+
     def may_be_unheard(self) -> bool:
         """Whether between nodes a rank that only sends to a root is done before others notice."""
         nodes = self.scenario.nodes  # None are named where there is one.
@@ -98,7 +106,8 @@ class WrongCall:
             return
         elif line.group != self.mistake.group:
             # A rank that waits because of the mistake may be waited for there, in a circle.
-            if "ranks wait for each other" not in event.text:
+            is_circle = "ranks wait for each other" in event.text
+            if not is_circle and not self.lacks_a_member(line.group):
                 self.find(rank, f"failed in another group: {says}")
         elif consequence is Consequence.NO_GROUP:
             if event.step != self.mistake.step or code != "Mismatch":

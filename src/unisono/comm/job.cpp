@@ -55,7 +55,7 @@ std::shared_ptr<engine::SymmetricMemory> make_memory(const Config& config) {
 }
 
 // For ranks that still look into the store.
-constexpr std::chrono::seconds kLeaveTimeout{1};
+constexpr std::chrono::seconds kLeaveTimeout{2};
 
 int local_world_size(const rendezvous::Roster& roster) {
   return static_cast<int>(std::count_if(
