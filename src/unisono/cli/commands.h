@@ -18,6 +18,7 @@ int alias_command(int argc, char** argv);
 int checkpoint_command(int argc, char** argv);
 int config_command(int argc, char** argv);
 int data_command(int argc, char** argv);
+int plan_command(int argc, char** argv);
 int store_command(int argc, char** argv);
 int doctor_command(int argc, char** argv);
 
