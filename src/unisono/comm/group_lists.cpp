@@ -56,7 +56,6 @@ RankList local_members(const Links& parent, const RankList& list) {
   return local;
 }
 
-// The others may have made it, and wait there.
 void tell_unmade(Job& job, const GroupSetup& setup, const Error& error) noexcept {
   job.tell_peers(setup.roster, [&] { return tcp::encode_abort(setup.number, error); });
   if (topology_of(setup.roster).n_nodes() == 1) {
@@ -147,6 +146,16 @@ Boards::~Boards() {
       job_.memory()->release(offset);
     }
   }
+}
+
+void tell_unmade(Group& parent, const RankList& list, std::uint32_t number, const Error& error) {
+  const Links& links = parent.links();
+  tell_unmade(*parent.job(),
+              {.number = number,
+               .roster = roster_of(links, list),
+               .timeout = links.timeout(),
+               .offsets = {}},
+              error);
 }
 
 std::unique_ptr<Group> make_group(Group& parent,

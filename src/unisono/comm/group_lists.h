@@ -79,6 +79,10 @@ class Boards {
 /// Throws Error(kSystem) if `offset` says that `rank` of the parent has no room for a board.
 void check_offset(std::int64_t offset, int rank, const Links& parent);
 
+/// Tells the others of `list`, of which this rank is one, why it can't make the group of this
+/// number with them: they may have made it, and wait there.
+void tell_unmade(Group& parent, const RankList& list, std::uint32_t number, const Error& error);
+
 /// The group of `list`, of which this rank is one, under a number that was expected; `offset_of`
 /// says where a rank of this node has its board.
 [[nodiscard]] std::unique_ptr<Group> make_group(

@@ -55,6 +55,24 @@ std::vector<std::uint32_t> assign_numbers(const GroupNumbers& own,
   return numbers;
 }
 
+// Where each rank has its boards. With others this may end well though it fails here.
+std::vector<std::int64_t> gather_boards(Group& parent,
+                                        const Boards& boards,
+                                        std::span<const RankList> lists,
+                                        const std::vector<std::uint32_t>& numbers,
+                                        const Timeout& timeout) {
+  try {
+    return gather_all(parent, boards.offsets(), "the boards of new groups", timeout);
+  } catch (const Error& error) {
+    for (std::size_t index = 0; index < lists.size(); ++index) {
+      if (has(lists[index], parent.links().topology().rank())) {
+        tell_unmade(parent, lists[index], numbers[index], error);
+      }
+    }
+    throw;
+  }
+}
+
 // Makes the groups with these numbers. Those who tell of one know its board, and so come after this
 // rank has begun to expect it.
 std::vector<std::unique_ptr<Group>> make(Group& parent,
@@ -73,8 +91,7 @@ std::vector<std::unique_ptr<Group>> make(Group& parent,
   }
   const Expectation expectation(job.groups(), std::move(own_numbers));
   Boards boards(job, links, lists);
-  const std::vector<std::int64_t> offsets =
-      gather_all(parent, boards.offsets(), "the boards of new groups", timeout);
+  const std::vector<std::int64_t> offsets = gather_boards(parent, boards, lists, numbers, timeout);
   boards.check();
   std::size_t at = 0;
   for (int member = 0; member < links.topology().world_size(); ++member) {
