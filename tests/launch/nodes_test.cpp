@@ -369,6 +369,22 @@ TEST(LaunchNodes, WhatSaysNoHelloIsNoLauncher) {
                     HasSubstr("there listens process " + std::to_string(::getpid()))));
 }
 
+// At the port of the ranks' store, whose server knows the same secret.
+TEST(LaunchNodes, AStoreIsNoLauncher) {
+  Nodes nodes;
+  const Words secret{"UNISONO_SECRET=one"};
+  LaunchRun& job = nodes.start({"--master_port", nodes.port()},
+                               {},
+                               std::string("echo ready; exec ") + UNISONO_PROBE " wait",
+                               secret);
+  job.wait_for_output("ready");
+  const RunResult result = nodes.start(nodes.place(2, 1), {}, "true", secret).finish();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("it is no launcher: its connections are for \"store\""));
+  ASSERT_EQ(::kill(job.pid(), SIGTERM), 0);
+  EXPECT_EQ(job.finish().exit_code, 143);
+}
+
 TEST(LaunchNodes, LogFilesAndPrefixesHaveTheRanksOfTheJob) {
   const TemporaryFolder folder;
   Nodes nodes;

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from support import PROGRAM, LauncherTest, clean_environment, main, need_namespaces
+from support import PROGRAM, UNISONO, LauncherTest, clean_environment, main, need_namespaces
 
 try:
     import yaml
@@ -20,7 +20,7 @@ except ImportError:
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/kubernetes"
 # A name of a service leads to an address in the cluster; here a hosts file does.
-WITH_HOSTS = 'mount --bind "$1" /etc/hosts && exec "$2"'
+WITH_HOSTS = 'mount --bind "$1" /etc/hosts && shift && exec "$@"'
 
 
 def load(name: str) -> dict:
@@ -37,12 +37,14 @@ def secret_variables(container: dict) -> dict[str, str]:
 
 
 class KubernetesTest(LauncherTest):
-    def expect_pods_to_meet(self, pods: list[dict[str, str]], service: str) -> None:
-        """Starts a rank for each pod's environment, all in this machine."""
+    def run_pods(
+        self, pods: list[dict[str, str]], service: str, program: list[str]
+    ) -> list[tuple[str, str]]:
+        """What the program writes that is started for each pod's environment, in this machine."""
         with tempfile.TemporaryDirectory() as folder:
             hosts = Path(folder) / "hosts"
             hosts.write_text(f"127.0.0.1 localhost {service}\n")
-            command = ["unshare", "--mount", "sh", "-c", WITH_HOSTS, "sh", str(hosts), PROGRAM]
+            command = ["unshare", "--mount", "sh", "-c", WITH_HOSTS, "sh", str(hosts), *program]
             ranks = [
                 subprocess.Popen(
                     command,
@@ -53,8 +55,10 @@ class KubernetesTest(LauncherTest):
                 )
                 for pod in pods
             ]
-            said = [rank.communicate(timeout=60) for rank in ranks]
-        for rank, (out, err) in enumerate(said):
+            return [rank.communicate(timeout=60) for rank in ranks]
+
+    def expect_pods_to_meet(self, pods: list[dict[str, str]], service: str) -> None:
+        for rank, (out, err) in enumerate(self.run_pods(pods, service, [PROGRAM])):
             self.assertEqual(out, f"({rank},{len(pods)}) all_reduce(ones)={len(pods)}\n", err)
 
     def setUp(self):
@@ -86,7 +90,8 @@ class KubernetesTest(LauncherTest):
         pods = [common | {"RANK": str(r), "PET_NODE_RANK": str(r)} for r in range(size)]
         self.expect_pods_to_meet(pods, service)
 
-    def test_pods_of_a_train_job_meet(self):
+    def train_job(self) -> tuple[list[dict[str, str]], str]:
+        """The pods' environments and the service."""
         job = load("trainjob.yaml")
         self.assertEqual(job["kind"], "TrainJob")
         trainer = job["spec"]["trainer"]
@@ -99,7 +104,18 @@ class KubernetesTest(LauncherTest):
             "PET_NPROC_PER_NODE": str(trainer["numProcPerNode"]),
         }
         pods = [common | {"PET_NODE_RANK": str(r)} for r in range(trainer["numNodes"])]
-        self.expect_pods_to_meet(pods, service)
+        return pods, service
+
+    def test_pods_of_a_train_job_meet(self):
+        self.expect_pods_to_meet(*self.train_job())
+
+    def test_launchers_of_ours_in_pods_of_a_train_job_meet(self):
+        pods, service = self.train_job()
+        size = 2 * len(pods)
+        said = self.run_pods(pods, service, [UNISONO, "run", "-n", "2", PROGRAM])
+        lines = sorted(line for out, _ in said for line in out.splitlines())
+        wanted = [f"({rank},{size}) all_reduce(ones)={size}" for rank in range(size)]
+        self.assertEqual(lines, wanted, said)
 
 
 if __name__ == "__main__":

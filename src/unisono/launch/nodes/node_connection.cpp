@@ -28,6 +28,7 @@ namespace {
 
 using Clock = Deadline::Clock;
 
+constexpr const char* kPurpose = "launch";
 constexpr std::size_t kReadBytes = 65536;
 // Of each message; its length, which does not count itself.
 constexpr std::size_t kPrefixBytes = sizeof(std::uint32_t);
@@ -50,7 +51,7 @@ NodeConnection::NodeConnection(net::EventLoop& loop,
     : loop_(loop),
       socket_(std::move(socket)),
       peer_(net::describe_peer(socket_.get())),
-      hello_(side, secret, {.job = {}, .purpose = "launch"}),
+      hello_(side, secret, {.job = {}, .purpose = kPurpose}),
       keep_alive_(keep_alive),
       events_(std::move(events)),
       heard_(Clock::now()) {
@@ -101,6 +102,12 @@ void NodeConnection::take(std::span<const std::byte> bytes) {
     queue(hello_.take_output());
     if (hello_.state() == net::Hello::State::kFailed) {
       lose(hello_.error().what());
+      return;
+    }
+    if (is_admitted() && hello_.theirs().purpose != kPurpose) {
+      is_foreign_ = true;
+      lose(fmt::format("it is no launcher: its connections are for \"{}\"",
+                       hello_.theirs().purpose));
       return;
     }
     if (is_admitted()) {

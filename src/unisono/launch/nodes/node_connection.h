@@ -54,7 +54,7 @@ class NodeConnection {
 
   /// What is there is no launcher of this job, or none of this version.
   [[nodiscard]] bool has_failed_hello() const {
-    return hello_.state() == net::Hello::State::kFailed;
+    return hello_.state() == net::Hello::State::kFailed || is_foreign_;
   }
 
   [[nodiscard]] bool is_lost() const { return !socket_.is_open(); }
@@ -75,6 +75,7 @@ class NodeConnection {
   Fd socket_;
   std::string peer_;
   net::Hello hello_;
+  bool is_foreign_ = false;  // It knows the secret, and is no launcher.
   KeepAlive keep_alive_;
   Events events_;
   std::vector<std::byte> input_;

@@ -115,7 +115,7 @@ void NodeMember::introduce() {
 
 void NodeMember::on_lost(const std::string& why) {
   const NodeConnection& connection = *connections_.back();
-  if (connection.is_admitted()) {
+  if (connection.is_admitted() && !connection.has_failed_hello()) {
     problem_ = fmt::format(
         "lost the connection to the launcher of node 0 at {}: {}; it has ended, or the network is "
         "cut",
