@@ -5,6 +5,7 @@ python test_mpi.py PROGRAM UNISONO
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -47,6 +48,13 @@ class MpirunTest:
     def test_launchers_of_ours_make_one_world(self):
         ours = [UNISONO, "run", "-n", "2", PROGRAM]
         self.expect_world(4, [*self.mpirun, "-n", "2", *ours])
+
+    def test_launchers_of_ours_say_that_they_have_too_few_cores(self):
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("takes two cores")
+        one_core = ["taskset", "-c", "0", UNISONO, "run", "-n", "2", PROGRAM]
+        said = self.expect_world(4, [*self.mpirun, "-n", "2", *one_core])
+        self.assertRegex(said, r"lets this launcher use 1 of \d+ cores, for 2 ranks")
 
     def test_launchers_of_ours_end_with_the_rank_that_fails(self):
         script = ["sh", "-c", "[ $RANK = 3 ] && exit 7; exec sleep 100"]

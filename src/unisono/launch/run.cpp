@@ -118,6 +118,24 @@ NodesOptions nodes_of(const rendezvous::Assignment& assignment) {
           .port = assignment.master_port};
 }
 
+// Open MPI's mpirun binds each process, here the launcher and so all its ranks, to one core.
+void warn_of_binding(const RunOptions& options,
+                     const rendezvous::Assignment& assignment,
+                     const Logger& logger) {
+  const int n_cores = available_cores();
+  const auto n_online = ::sysconf(_SC_NPROCESSORS_ONLN);
+  if (n_cores < options.n_workers && n_cores < n_online) {
+    logger.warning(
+        fmt::format("{} lets this launcher use {} of {} cores, for {} ranks: have it bind nothing "
+                    "(mpirun --bind-to none, srun --cpu-bind=none or --cpus-per-task={})",
+                    assignment.launcher,
+                    n_cores,
+                    n_online,
+                    options.n_workers,
+                    options.n_workers));
+  }
+}
+
 }  // namespace
 
 int run(RunOptions options) {
@@ -140,6 +158,7 @@ int run(RunOptions options) {
   if (!options.nodes && !options.is_one_node && rendezvous::has_launcher_of_several(environment)) {
     gathered = rendezvous::find_place({.environment = environment}).gathered;
     options.nodes = nodes_of(gathered.assignment);
+    warn_of_binding(options, gathered.assignment, logger);
   }
   JobLayout job = make_layout(options, config, environment);
   net::EventLoop loop;
