@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <span>
@@ -300,7 +301,7 @@ TEST(LaunchNodes, ASpareNodeTakesThePlaceOfALostOne) {
   third.wait_for_error("waiting as a spare node");
   ASSERT_EQ(::kill(second.pid(), SIGKILL), 0);
   const std::vector<RunResult> results = nodes.finish();
-  for (const int node : {0, 2}) {
+  for (const std::size_t node : {0U, 2U}) {
     EXPECT_EQ(results[node].exit_code, 0) << results[node].err;
     EXPECT_EQ(count(results[node].out, "all_reduce(ones)=2"), 1) << results[node].out;
   }
