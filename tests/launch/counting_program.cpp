@@ -37,7 +37,7 @@ void write_state(const std::string& path, const State& state) {
 }
 
 void count(const std::string& path, long n_steps) {
-  constexpr std::chrono::milliseconds kStep{3};
+  constexpr std::chrono::milliseconds kStep{3};  // So that kills come in the middle.
   auto group = unisono::init_process_group();
   State state = group->rank() == 0 ? read_state(path) : State{};
   group->broadcast(as_buffer(std::span(&state.step, 1)), {.root = 0});

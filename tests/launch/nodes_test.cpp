@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -88,6 +89,15 @@ class Nodes {
 };
 
 constexpr const char* kHang = "echo ready; exec " UNISONO_PROBE " wait";
+
+// A job of two nodes with a rank each, which are there and stay so.
+std::pair<LaunchRun&, LaunchRun&> start_two_that_hang(Nodes& nodes, const Words& options = {}) {
+  LaunchRun& first = nodes.start(nodes.place(2, 0), options, kHang);
+  LaunchRun& second = nodes.start(nodes.place(2, 1), options, kHang);
+  first.wait_for_output("ready");
+  second.wait_for_output("ready");
+  return {first, second};
+}
 
 Words sorted_lines(const std::vector<RunResult>& results) {
   Words lines;
@@ -188,10 +198,7 @@ TEST(LaunchNodes, ANodeThatNeverComesIsNamed) {
 
 TEST(LaunchNodes, AKilledLauncherEndsTheJobOfAll) {
   Nodes nodes;
-  LaunchRun& first = nodes.start(nodes.place(2, 0), {"-n", "1"}, kHang);
-  LaunchRun& second = nodes.start(nodes.place(2, 1), {"-n", "1"}, kHang);
-  first.wait_for_output("ready");
-  second.wait_for_output("ready");
+  const auto [first, second] = start_two_that_hang(nodes);
   ASSERT_EQ(::kill(second.pid(), SIGKILL), 0);
   const std::vector<RunResult> results = nodes.finish();
   EXPECT_EQ(results[0].exit_code, 1);
@@ -201,10 +208,7 @@ TEST(LaunchNodes, AKilledLauncherEndsTheJobOfAll) {
 
 TEST(LaunchNodes, WhereTheCoordinatorIsKilledTheOthersEnd) {
   Nodes nodes;
-  LaunchRun& first = nodes.start(nodes.place(2, 0), {"-n", "1"}, kHang);
-  LaunchRun& second = nodes.start(nodes.place(2, 1), {"-n", "1"}, kHang);
-  first.wait_for_output("ready");
-  second.wait_for_output("ready");
+  const auto [first, second] = start_two_that_hang(nodes);
   ASSERT_EQ(::kill(first.pid(), SIGKILL), 0);
   const std::vector<RunResult> results = nodes.finish();
   EXPECT_EQ(results[1].exit_code, 1);
@@ -216,10 +220,7 @@ TEST(LaunchNodes, WhereTheCoordinatorIsKilledTheOthersEnd) {
 TEST(LaunchNodes, ASignalToOneEndsAll) {
   for (const bool is_coordinator : {true, false}) {
     Nodes nodes;
-    LaunchRun& first = nodes.start(nodes.place(2, 0), {"-n", "1"}, kHang);
-    LaunchRun& second = nodes.start(nodes.place(2, 1), {"-n", "1"}, kHang);
-    first.wait_for_output("ready");
-    second.wait_for_output("ready");
+    const auto [first, second] = start_two_that_hang(nodes);
     ASSERT_EQ(::kill(is_coordinator ? first.pid() : second.pid(), SIGTERM), 0);
     for (const RunResult& result : nodes.finish()) {
       EXPECT_EQ(result.exit_code, 143) << result.err;
@@ -230,11 +231,7 @@ TEST(LaunchNodes, ASignalToOneEndsAll) {
 
 TEST(LaunchNodes, AStoppedLauncherCountsAsLost) {
   Nodes nodes;
-  const Words options{"-n", "1", "--rdzv_conf=keep_alive_interval=0.2"};
-  LaunchRun& first = nodes.start(nodes.place(2, 0), options, kHang);
-  LaunchRun& second = nodes.start(nodes.place(2, 1), options, kHang);
-  first.wait_for_output("ready");
-  second.wait_for_output("ready");
+  const auto [first, second] = start_two_that_hang(nodes, {"--rdzv_conf=keep_alive_interval=0.2"});
   ASSERT_EQ(::kill(second.pid(), SIGSTOP), 0);
   const RunResult result = first.finish();
   EXPECT_EQ(result.exit_code, 1);

@@ -136,6 +136,7 @@ def main() -> None:
             n_jobs += 1
             job = Job(chosen.unisono, chosen.program, Path(folder), n_jobs)
             while kills and job.is_running():
+                # Kills at any moment: while nodes meet, ranks start, count, or are ended.
                 time.sleep(chance.uniform(0.0, 0.4))
                 kill = job.kill_worker if kills[-1] == "worker" else job.kill_launcher
                 if job.is_running() and kill(chance):

@@ -54,7 +54,7 @@ std::shared_ptr<engine::SymmetricMemory> make_memory(const Config& config) {
       std::make_shared<const shm::Arena>(shm::Arena::create(n_bytes)));
 }
 
-// For ranks that still look into the store.
+// For ranks that wait and look into the store: each does once a second.
 constexpr std::chrono::seconds kLeaveTimeout{2};
 
 int local_world_size(const rendezvous::Roster& roster) {

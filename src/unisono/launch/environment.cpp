@@ -2,10 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "unisono/base/config.h"
+#include "unisono/base/cores.h"
+#include "unisono/base/random_hex.h"
 
 namespace unisono::launch {
 namespace {
@@ -15,6 +21,19 @@ std::string_view name_of(std::string_view entry) {
 }
 
 }  // namespace
+
+JobLayout make_node_layout(int n_workers, const Environment& environment) {
+  constexpr std::size_t kRunIdBytes = 8;
+  JobLayout job;
+  job.local_world_size = n_workers;
+  job.world_size = n_workers;
+  job.run_id = random_hex(kRunIdBytes);
+  job.sets_nccl_errors = !environment("TORCH_NCCL_ASYNC_ERROR_HANDLING");
+  if (!environment("OMP_NUM_THREADS")) {
+    job.omp_threads = std::max(1, available_cores() / n_workers);
+  }
+  return job;
+}
 
 std::vector<std::string> worker_environment(const JobLayout& job, int local_rank) {
   const int rank = job.first_rank + local_rank;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "unisono/base/config.h"
+
 namespace unisono::launch {
 
 /// What the environment of a node's ranks is made of.
@@ -29,6 +31,10 @@ struct JobLayout {
   std::string backend_alias = {};  ///< Empty: backends' names are what they are.
   std::string python_path = {};    ///< Used with an alias.
 };
+
+/// `n_workers` ranks of a job on this node alone, with a random name: what does not depend on where
+/// they meet.
+[[nodiscard]] JobLayout make_node_layout(int n_workers, const Environment& environment);
 
 /// The variables that `unisono run` sets for a rank, as "NAME=value", under the names that torchrun
 /// gives them.

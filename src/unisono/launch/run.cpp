@@ -42,7 +42,6 @@ namespace unisono::launch {
 namespace {
 
 constexpr int kMaxWorkers = 4096;
-constexpr std::size_t kRunIdBytes = 8;
 
 // Were one of them closed, the next file we open would become our stdout.
 void occupy_standard_descriptors() {
@@ -58,20 +57,16 @@ JobLayout make_layout(const RunOptions& options,
                       const Config& config,
                       const Environment& environment) {
   constexpr std::size_t kSecretBytes = 32;
-  JobLayout job;
+  JobLayout job = make_node_layout(options.n_workers, environment);
   job.master_addr = options.master_addr.empty() ? net::loopback_host() : options.master_addr;
   job.master_port = options.master_port;
-  job.local_world_size = options.n_workers;
-  job.world_size = options.n_workers;
-  job.run_id = options.run_id.empty() ? random_hex(kRunIdBytes) : options.run_id;
+  if (!options.run_id.empty()) {
+    job.run_id = options.run_id;
+  }
   job.role = options.role;
-  job.sets_nccl_errors = !environment("TORCH_NCCL_ASYNC_ERROR_HANDLING");
   job.max_restarts = options.max_restarts;
   if (!rendezvous::is_secret_given(config) && !options.nodes) {
     job.secret = random_hex(kSecretBytes);
-  }
-  if (!environment("OMP_NUM_THREADS")) {
-    job.omp_threads = std::max(1, available_cores() / options.n_workers);
   }
   job.log_debug = options.verbose && !environment("UNISONO_LOG");
   if (options.backend_alias) {

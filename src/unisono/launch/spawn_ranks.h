@@ -15,6 +15,10 @@
 
 namespace unisono {
 
+namespace launch {
+class RankProcesses;
+}  // namespace launch
+
 struct SpawnOptions {
   int nprocs = 1;
   bool join = true;  ///< spawn() waits for the ranks' end.
@@ -65,12 +69,10 @@ class SpawnContext {
   [[nodiscard]] std::vector<pid_t> pids() const;
 
  private:
-  class Ranks;
-
-  explicit SpawnContext(std::unique_ptr<Ranks> ranks);
+  explicit SpawnContext(std::unique_ptr<launch::RankProcesses> ranks);
   friend SpawnContext spawn_ranks(const std::function<void(int)>& fn, const SpawnOptions& options);
 
-  std::unique_ptr<Ranks> ranks_;
+  std::unique_ptr<launch::RankProcesses> ranks_;
 };
 
 /// spawn() for a function that needs nothing but the rank.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -22,6 +23,17 @@ struct Join {
   std::int32_t max_nodes = 1;
   std::string run_id = {};  ///< Empty: whatever the coordinator's is.
   bool is_coordinator = false;
+
+  static auto members(auto& self) {
+    return std::tie(self.host,
+                    self.pid,
+                    self.n_workers,
+                    self.wanted_rank,
+                    self.min_nodes,
+                    self.max_nodes,
+                    self.run_id,
+                    self.is_coordinator);
+  }
 };
 
 /// The node's first rank has failed; it ends the others.
@@ -29,18 +41,24 @@ struct Failed {
   std::uint64_t generation = 0;
   std::int32_t exit_code = 1;
   std::string what = {};  ///< One line.
+
+  static auto members(auto& self) { return std::tie(self.generation, self.exit_code, self.what); }
 };
 
 /// No rank of this generation is left on the node.
 struct Over {
   std::uint64_t generation = 0;
   std::string report = {};  ///< About a failure; empty where there was none.
+
+  static auto members(auto& self) { return std::tie(self.generation, self.report); }
 };
 
 /// The node leaves the job and ends its ranks: it was told to, or it can't run them.
 struct Leave {
   std::int32_t exit_code = 1;
   std::string why = {};
+
+  static auto members(auto& self) { return std::tie(self.exit_code, self.why); }
 };
 
 // Coordinator to node.
@@ -48,11 +66,15 @@ struct Leave {
 /// The node can't take part.
 struct Refused {
   std::string why = {};
+
+  static auto members(auto& self) { return std::tie(self.why); }
 };
 
 /// For the user to read.
 struct Notice {
   std::string text = {};
+
+  static auto members(auto& self) { return std::tie(self.text); }
 };
 
 /// Start the ranks.
@@ -67,24 +89,43 @@ struct Start {
   std::string run_id = {};
   bool has_store = true;  ///< The coordinator serves the ranks' store; else rank 0 is to.
   std::uint16_t master_port = 0;
+
+  static auto members(auto& self) {
+    return std::tie(self.generation,
+                    self.node_rank,
+                    self.n_nodes,
+                    self.first_rank,
+                    self.world_size,
+                    self.restart_count,
+                    self.max_restarts,
+                    self.run_id,
+                    self.has_store,
+                    self.master_port);
+  }
 };
 
 /// End the ranks of this generation.
 struct Stop {
   std::uint64_t generation = 0;
   std::string why = {};
+
+  static auto members(auto& self) { return std::tie(self.generation, self.why); }
 };
 
 /// The job is over.
 struct End {
   std::int32_t exit_code = 0;
   std::string report = {};
+
+  static auto members(auto& self) { return std::tie(self.exit_code, self.report); }
 };
 
 // Both ways.
 
 /// Nothing but that the sender is there.
-struct Alive {};
+struct Alive {
+  static auto members(auto& /*self*/) { return std::tie(); }
+};
 
 using Message = std::variant<Join, Failed, Over, Leave, Refused, Notice, Start, Stop, End, Alive>;
 

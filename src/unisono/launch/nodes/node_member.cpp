@@ -62,13 +62,13 @@ std::optional<Message> NodeMember::take() {
 }
 
 void NodeMember::send(const Message& message) {
-  if (!connections_.empty() && !connections_.back()->is_lost()) {
-    connections_.back()->send(message);
+  if (connection_ != nullptr && !connection_->is_lost()) {
+    connection_->send(message);
   }
 }
 
 void NodeMember::connect() {
-  connections_.clear();
+  connection_.reset();
   try {
     const std::vector<net::Address> addresses = net::resolve(options_.host, options_.port);
     const net::Address& address = addresses[n_attempts_++ % addresses.size()];
@@ -101,7 +101,7 @@ void NodeMember::on_connecting(const net::Address& address) {
 void NodeMember::introduce() {
   loop_.cancel_timer(timer_);
   loop_.remove(attempt_.get());
-  connections_.push_back(std::make_unique<NodeConnection>(
+  connection_ = std::make_unique<NodeConnection>(
       loop_,
       std::move(attempt_),
       net::Hello::Side::kClient,
@@ -109,19 +109,18 @@ void NodeMember::introduce() {
       options_.keep_alive,
       NodeConnection::Events{
           .on_message = [this](Message message) { received_.push_back(std::move(message)); },
-          .on_lost = [this](const std::string& why) { on_lost(why); }}));
-  connections_.back()->send(options_.join);
+          .on_lost = [this](const std::string& why) { on_lost(why); }});
+  connection_->send(options_.join);
 }
 
 void NodeMember::on_lost(const std::string& why) {
-  const NodeConnection& connection = *connections_.back();
-  if (connection.is_admitted() && !connection.has_failed_hello()) {
+  if (connection_->is_admitted() && !connection_->has_failed_hello()) {
     problem_ = fmt::format(
         "lost the connection to the launcher of node 0 at {}: {}; it has ended, or the network is "
         "cut",
         place(),
         why);
-  } else if (connection.has_failed_hello()) {
+  } else if (connection_->has_failed_hello()) {
     const std::string holder =
         is_coordinator_here_ ? net::find_port_holder(options_.port) : std::string();
     problem_ = fmt::format("can't join the job at {}: {}{}",

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
@@ -70,7 +69,7 @@ class NodeMember {
   Fd attempt_;
   bool is_coordinator_here_ = false;
   net::EventLoop::TimerId timer_ = 0;
-  std::vector<std::unique_ptr<NodeConnection>> connections_;  // The last one counts.
+  std::unique_ptr<NodeConnection> connection_;
   std::deque<Message> received_;
   std::string problem_;
 };

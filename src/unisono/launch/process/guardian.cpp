@@ -117,12 +117,7 @@ void Guardian::on_channel() {
 void Guardian::start(const Spawn& order, std::span<const Fd> stdio) {
   UNISONO_CHECK(stdio.size() == 3, "a rank needs three standard descriptors");
   std::vector<std::string> entries = merge_environment(environ, order.environment);
-  std::vector<char*> environment;
-  environment.reserve(entries.size() + 1);
-  for (std::string& entry : entries) {
-    environment.push_back(entry.data());
-  }
-  environment.push_back(nullptr);
+  const std::vector<char*> environment = pointers(entries);
   std::string argument = order.argument;
   std::vector<char*> argv = with_argument(argv_, argument, order.argument_at);
   const SpawnRequest request{.path = path_,

@@ -44,12 +44,7 @@ GuardianLink::GuardianLink(const Program& program, const sigset_t& original_mask
   std::vector<std::string> arguments{
       "unisono", kGuardianArgument, std::to_string(guardians.fd()), program.path};
   arguments.insert(arguments.end(), program.argv.begin(), program.argv.end());
-  std::vector<char*> argv;
-  argv.reserve(arguments.size() + 1);
-  for (std::string& argument : arguments) {
-    argv.push_back(argument.data());
-  }
-  argv.push_back(nullptr);
+  const std::vector<char*> argv = pointers(arguments);
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   // The guardian outlives us on purpose, to clean up. SIGCONT wakes it for that if it is stopped.
   const SpawnRequest request{.path = "/proc/self/exe",

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -18,39 +19,57 @@ struct Spawn {
   std::vector<std::string> environment;  ///< "NAME=value", added to the guardian's own.
   std::string argument = {};             ///< One more; empty: none.
   std::uint32_t argument_at = 0;         ///< Before which of the program's.
+
+  static auto members(auto& self) {
+    return std::tie(self.local_rank, self.environment, self.argument, self.argument_at);
+  }
 };
 
 /// Send a signal to the process group of every rank; SIGTERM also to what ranks left behind.
 struct Signal {
   std::int32_t signal_number = 0;
+
+  static auto members(auto& self) { return std::tie(self.signal_number); }
 };
 
 /// Kill every descendant. The answer is Idle, or Stuck.
-struct KillAll {};
+struct KillAll {
+  static auto members(auto& /*self*/) { return std::tie(); }
+};
 
 // Guardian to agent.
 
 struct Started {
   std::int32_t local_rank = 0;
   std::int32_t pid = 0;
+
+  static auto members(auto& self) { return std::tie(self.local_rank, self.pid); }
 };
 
 struct SpawnFailed {
   std::int32_t local_rank = 0;
   std::int32_t error_number = 0;
+
+  static auto members(auto& self) { return std::tie(self.local_rank, self.error_number); }
 };
 
 struct Exited {
   std::int32_t local_rank = 0;
   std::int32_t status = 0;  ///< As wait(2) gives it.
+
+  static auto members(auto& self) { return std::tie(self.local_rank, self.status); }
 };
 
 /// The guardian has no descendant left.
-struct Idle {};
+struct Idle {
+  static auto members(auto& /*self*/) { return std::tie(); }
+};
 
 /// Processes that SIGKILL did not end in time (another user's, or in a hanging system call).
 struct Stuck {
   std::vector<std::int32_t> pids;
+
+  static auto members(auto& self) { return std::tie(self.pids); }
 };
 
 using Message = std::variant<Spawn, Signal, KillAll, Started, SpawnFailed, Exited, Idle, Stuck>;

@@ -63,6 +63,16 @@ int wait_for_exec(int pipe_fd, int canceling_fd, Deadline deadline) {
 
 }  // namespace
 
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  result.reserve(texts.size() + 1);
+  for (std::string& text : texts) {
+    result.push_back(text.data());
+  }
+  result.push_back(nullptr);
+  return result;
+}
+
 SpawnResult spawn(const SpawnRequest& request, int canceling_fd, Deadline deadline) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {

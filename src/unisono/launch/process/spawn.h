@@ -4,10 +4,15 @@
 #include <sys/types.h>
 
 #include <array>
+#include <string>
+#include <vector>
 
 #include "unisono/base/deadline.h"
 
 namespace unisono::launch {
+
+/// As execve(2) takes them: with a null pointer at the end. `texts` has to stay as it is meanwhile.
+[[nodiscard]] std::vector<char*> pointers(std::vector<std::string>& texts);
 
 /// What the new process is to be. All pointers as execve(2) takes them.
 struct SpawnRequest {
