@@ -13,6 +13,8 @@
 #include "unisono/base/bytes.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/launch/hosts/messages.h"
+#include "unisono/launch/nodes/messages.h"
 #include "unisono/launch/process/protocol.h"
 #include "unisono/net/hello.h"
 #include "unisono/rendezvous/place_note.h"
@@ -336,6 +338,12 @@ void write_launch(const std::filesystem::path& root) {
   corpus.add("exited", launch::encode(launch::Exited{0, 0x8b}));
   corpus.add("idle", launch::encode(launch::Idle{}));
   corpus.add("stuck", launch::encode(launch::Stuck{{5, 6}}));
+  corpus.add("join", launch::nodes::encode(launch::nodes::Join{"alpha", 17, 4, 1, 2, 3, "night"}));
+  corpus.add("start", launch::nodes::encode(launch::nodes::Start{7, 1, 2, 4, 8, 1, 3, "night"}));
+  corpus.add("begin",
+             launch::hosts::encode(launch::hosts::Begin{
+                 "alpha", "secret", "/data/run", {"A=1"}, {"run", "--", "prog"}, true, false}));
+  corpus.add("output", launch::hosts::encode(launch::hosts::Output{true, "loss 0.5\n"}));
 }
 
 }  // namespace

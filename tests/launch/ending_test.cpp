@@ -35,7 +35,20 @@ TEST(LaunchEnding, AKilledRankEndsAllAndIsReported) {
   const RunResult result = run_to_end({.arguments = probe({"-n", "4"}, {"fail", "2", "kill"})});
   EXPECT_EQ(result.exit_code, 137);
   EXPECT_THAT(result.err, ContainsRegex("rank 2 \\(pid [0-9]+\\) failed .*: killed by SIGKILL"));
-  EXPECT_THAT(result.err, HasSubstr("dmesg"));
+  EXPECT_THAT(result.err, ContainsRegex("SIGKILL came from outside|memory ran out"));
+}
+
+// As `@record` of torch.distributed.elastic does.
+TEST(LaunchEnding, AnExceptionThatARankLeftIsReported) {
+  const std::string script =
+      "test $RANK = 0 && exec sleep 60; "
+      R"(echo '{"message": {"message": "ValueError: no such data"}}' >$TORCHELASTIC_ERROR_FILE; )"
+      "exit 4";
+  const RunResult result = run_to_end({.arguments = {"run", "-n", "2", "sh", "-c", script}});
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.err,
+              ContainsRegex("rank 1 [(]pid [0-9]+[)] failed [^\n]*exit code 4\n"
+                            "[^\n]*  its exception: ValueError: no such data\n"));
 }
 
 TEST(LaunchEnding, ARankThatIgnoresSigtermIsKilledAfterTheGrace) {

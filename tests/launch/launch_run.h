@@ -47,7 +47,10 @@ class LaunchRun {
   /// Reads output until `text` was seen `n_times` in stdout. Fails the test at the deadline.
   void wait_for_output(const std::string& text, int n_times = 1);
 
-  /// The same for stderr.
+  /// What was seen of stdout.
+  [[nodiscard]] const std::string& output() const { return result_.out; }
+
+  /// As wait_for_output(), for stderr.
   void wait_for_error(const std::string& text);
 
   /// Waits for the launcher's end and returns everything it wrote.

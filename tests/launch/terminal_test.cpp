@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <string>
+#include <string_view>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,12 +75,29 @@ TEST_F(LaunchTerminal, OnlyRankZeroHasATerminal) {
 
 TEST_F(LaunchTerminal, WithAPrefixThereAreOnlyWholeLines) {
   LaunchRun run({.arguments = probe({"-n", "1", "--prefix"}, {"progress"}),
+                 .environment = {"NO_COLOR=1"},
                  .stdin_fd = input_read_.get(),
                  .stdout_fd = terminal_.slave.get()});
   EXPECT_EQ(read_until(terminal_.master, "\n"), "[rank 0] no terminal\n");
   ASSERT_EQ(::write(input_.get(), "x", 1), 1);
   EXPECT_EQ(read_until(terminal_.master, "100%\n"), "[rank 0] \r 50%\r100%\n");
   EXPECT_EQ(run.finish().exit_code, 0);
+}
+
+TEST_F(LaunchTerminal, APrefixHasAColour) {
+  for (const char* const terminal : {"xterm", "dumb"}) {
+    LaunchRun run({.arguments = {"run", "-n", "2", "--prefix", "sh", "-c", "echo text"},
+                   .environment = {std::string("TERM=") + terminal, "NO_COLOR"},
+                   .stdin_fd = input_read_.get(),
+                   .stdout_fd = terminal_.slave.get()});
+    std::string text = read_until(terminal_.master, "text\n");
+    text += read_until(terminal_.master, "text\n");
+    EXPECT_EQ(run.finish().exit_code, 0);
+    const bool has_colour = std::string_view(terminal) == "xterm";
+    EXPECT_EQ(count(text, "\x1b[36m[rank 0]\x1b[0m text\n"), has_colour ? 1 : 0) << text;
+    EXPECT_EQ(count(text, "\x1b[32m[rank 1]\x1b[0m text\n"), has_colour ? 1 : 0) << text;
+    EXPECT_EQ(count("\n" + text, "\n[rank 0] text\n"), has_colour ? 0 : 1) << text;
+  }
 }
 
 }  // namespace

@@ -10,6 +10,9 @@ struct Command {
   int (*run)(int argc, char** argv);
 };
 
+/// What another launcher wants of this machine.
+int host_command();
+
 int run_command(int argc, char** argv);
 int launch_command(int argc, char** argv);
 int bench_command(int argc, char** argv);

@@ -12,6 +12,7 @@
 #include "unisono/base/release.h"
 #include "unisono/cli/commands.h"
 #include "unisono/cli/parse.h"
+#include "unisono/launch/hosts/serve_uplink.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/run.h"
 
@@ -47,6 +48,9 @@ int dispatch(std::span<char*> arguments) {
   const std::string_view name = arguments.size() > 1 ? arguments[1] : "";
   if (name == launch::kGuardianArgument) {
     return launch::run_guardian(arguments.subspan(2));
+  }
+  if (name == launch::hosts::kHostArgument) {
+    return host_command();
   }
   if (name == "--help" || name == "-h") {
     print_help();

@@ -1,6 +1,8 @@
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,10 +12,13 @@
 
 #include "unisono/base/error.h"
 #include "unisono/cli/commands.h"
+#include "unisono/cli/host_arguments.h"
 #include "unisono/cli/node_arguments.h"
 #include "unisono/cli/parse.h"
 #include "unisono/cli/suggestion.h"
 #include "unisono/cli/torchrun_options.h"
+#include "unisono/launch/hosts/run_on_hosts.h"
+#include "unisono/launch/hosts/serve_uplink.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/run.h"
 
@@ -24,6 +29,7 @@ namespace {
 struct RunArguments {
   std::string n_workers = "1";
   NodeArguments nodes;
+  HostArguments hosts;
   TorchrunArguments torchrun;
   launch::RunOptions options;
   bool uses_environment_only = false;
@@ -67,7 +73,8 @@ std::vector<std::string> program_argv(const CLI::App& app) {
   return argv;
 }
 
-int run(const CLI::App& app, RunArguments& arguments) {
+// Reads into the options what they were bound to.
+void finish_options(const CLI::App& app, RunArguments& arguments) {
   launch::RunOptions& options = arguments.options;
   options.program.argv = program_argv(app);
   options.n_workers = launch::parse_worker_count(arguments.n_workers);
@@ -81,10 +88,30 @@ int run(const CLI::App& app, RunArguments& arguments) {
     throw Error(ErrorCode::kInvalidArgument,
                 "run: --module, --no-python and --run-path exclude each other");
   }
-  return launch::run(options);
 }
 
-int run_as(Manner manner, int argc, char** argv) {
+// What was typed in front of the program.
+std::vector<std::string> typed_options(const CLI::App& app, std::span<char*> argv) {
+  const auto options = argv.first(argv.size() - app.remaining_size());
+  return {options.begin(), options.end()};
+}
+
+int run(const CLI::App& app,
+        RunArguments& arguments,
+        std::span<char*> argv,
+        launch::hosts::Uplink* uplink) {
+  finish_options(app, arguments);
+  if (uplink != nullptr) {
+    return launch::run(arguments.options, *uplink);
+  }
+  if (arguments.hosts.are_given()) {
+    return launch::hosts::run_on_hosts(
+        make_request(app, arguments.hosts, arguments.options, typed_options(app, argv)));
+  }
+  return launch::run(arguments.options);
+}
+
+int run_as(Manner manner, std::span<char*> argv, launch::hosts::Uplink* uplink = nullptr) {
   constexpr double kMaxGraceSeconds = 1e6;
   constexpr int kMaxPort = 65535;
   constexpr int kMaxRestarts = 1'000'000'000;
@@ -144,6 +171,7 @@ int run_as(Manner manner, int argc, char** argv) {
   app.add_flag(
       "--verbose", options.verbose, "Say what the launcher does, and let ranks log debug lines");
   add_node_options(app, arguments.nodes);
+  add_host_options(app, arguments.hosts);
   add_torchrun_options(app, arguments.torchrun, options);
   read_defaults_from_environment(app);
   if (is_launch) {
@@ -151,21 +179,33 @@ int run_as(Manner manner, int argc, char** argv) {
                  arguments.uses_environment_only,
                  "No --local_rank: the program reads LOCAL_RANK, as under unisono run");
   }
-  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+  if (const std::optional<int> exit_code = parse(app, static_cast<int>(argv.size()), argv.data())) {
     return *exit_code;
   }
   options.program.takes_local_rank = is_launch && !arguments.uses_environment_only;
-  return run(app, arguments);
+  return run(app, arguments, argv, uplink);
 }
 
 }  // namespace
 
 int run_command(int argc, char** argv) {
-  return run_as(Manner::kRun, argc, argv);
+  return run_as(Manner::kRun, {argv, static_cast<std::size_t>(argc)});
 }
 
 int launch_command(int argc, char** argv) {
-  return run_as(Manner::kLaunch, argc, argv);
+  return run_as(Manner::kLaunch, {argv, static_cast<std::size_t>(argc)});
+}
+
+int host_command() {
+  return launch::hosts::serve_uplink(
+      [](launch::hosts::Uplink& uplink, std::vector<std::string> arguments) {
+        std::vector<char*> argv;
+        for (std::string& argument : arguments) {
+          argv.push_back(argument.data());
+        }
+        const bool is_launch = arguments.front() == "launch";
+        return run_as(is_launch ? Manner::kLaunch : Manner::kRun, argv, &uplink);
+      });
 }
 
 }  // namespace unisono::cli

@@ -97,8 +97,17 @@ void apply(const TorchrunArguments& arguments, launch::RunOptions& options) {
 }
 
 void read_defaults_from_environment(CLI::App& app) {
-  constexpr std::array kNotTorchruns{
-      "help", "prefix", "grace", "spares", "verbose", "allow-plain-clients", "backend-alias"};
+  constexpr std::array kNotTorchruns{"help",
+                                     "prefix",
+                                     "grace",
+                                     "spares",
+                                     "hosts",
+                                     "hostfile",
+                                     "rsh",
+                                     "export",
+                                     "verbose",
+                                     "allow-plain-clients",
+                                     "backend-alias"};
   for (CLI::Option* option : app.get_options()) {
     const std::vector<std::string>& names = option->get_lnames();
     if (names.empty() || std::ranges::find(kNotTorchruns, names.front()) != kNotTorchruns.end()) {

@@ -19,7 +19,10 @@
 #include "unisono/launch/descriptor_limit.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/generations.h"
+#include "unisono/launch/hosts/uplink.h"
 #include "unisono/launch/output/outputs.h"
+#include "unisono/launch/output/sink.h"
+#include "unisono/launch/output/worker_output.h"
 #include "unisono/launch/process/channel.h"
 #include "unisono/launch/process/signals.h"
 #include "unisono/launch/program.h"
@@ -33,31 +36,37 @@ namespace unisono::launch {
 Agent::Agent(net::EventLoop& loop,
              const RunOptions& options,
              const Program& program,
-             Generations& generations)
+             Generations& generations,
+             hosts::Uplink* uplink)
     : options_(options),
       program_(program),
       generations_(generations),
+      uplink_(uplink),
       signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCHLD}, {SIGPIPE}),
       loop_(loop),
       outputs_(loop_,
                {.n_workers = options.n_workers,
                 .prefix = options.prefix,
+                .host = uplink == nullptr ? "" : uplink->label(),
                 .log_dir = options.log_dir,
                 .targets = {.has_files = !options.log_dir.empty(),
                             .redirects = options.redirects,
                             .tee = options.tee,
                             .shown = options.shown_ranks}},
-               [this](const std::string& what, int error_number) {
-                 on_output_error(what, error_number);
-               }),
+               uplink == nullptr ? standard_sinks(loop_, output_error()) : uplink->sinks(),
+               output_error()),
       guardian_(program, signals_.original_mask()),
       waiting_{.run_once = [this](Deadline until) { return run_once(until); },
                .say = [this](std::string_view text) { outputs_.message(text); }} {
   raise_descriptor_limit();
 }
 
+WorkerOutput::OnError Agent::output_error() {
+  return [this](const std::string& what, int error_number) { on_output_error(what, error_number); };
+}
+
 int Agent::run() {
-  loop_.add(signals_.fd(), EPOLLIN, [this](std::uint32_t /*events*/) { on_signal(); });
+  watch_signals();
   loop_.add(guardian_.channel().fd(), EPOLLIN, [this](std::uint32_t /*events*/) { on_channel(); });
   while (const std::optional<JobLayout> job = generations_.next(waiting_)) {
     const GroupEnd end = run_generation(*job);
@@ -67,12 +76,29 @@ int Agent::run() {
   end_guardian();
   flush_outputs();
   const Outcome end = outcome();
-  if (!end.report.empty()) {
+  if (uplink_ != nullptr) {
+    uplink_->detach();
+    uplink_->end(end.exit_code, end.report);
+  } else if (!end.report.empty()) {
     outputs_.message(end.report);
+    flush_outputs();
   }
-  flush_outputs();
   loop_.remove(signals_.fd());
   return end.exit_code;
+}
+
+void Agent::watch_signals() {
+  loop_.add(signals_.fd(), EPOLLIN, [this](std::uint32_t /*events*/) {
+    while (const std::optional<int> signal_number = signals_.next()) {
+      on_signal(*signal_number);
+    }
+  });
+  if (uplink_ != nullptr) {
+    uplink_->attach(
+        {.on_signal = [this](int signal_number) { on_signal(signal_number); },
+         .on_stop =
+             [this](const std::string& why) { fail({kLauncherFailed, std::nullopt, why}); }});
+  }
 }
 
 bool Agent::run_once(Deadline until) {
@@ -126,31 +152,34 @@ GroupEnd Agent::group_end(const JobLayout& job) const {
     const std::size_t failed = *end.cause->failed_worker;
     end.failed_rank = describe_failed_rank(group_->workers()[failed], job.host);
     end.report = failure_report(
-        group_->workers(), failed, outputs_.last_lines(static_cast<int>(failed)), job.host);
+        group_->workers(),
+        failed,
+        {.last_lines =
+             [this](std::size_t worker) { return outputs_.last_lines(static_cast<int>(worker)); },
+         .host = job.host,
+         .kill_note = group_->describe_kill()});
   } else if (end.cause) {
     end.report = end.cause->message;
   }
   return end;
 }
 
-void Agent::on_signal() {
-  while (const std::optional<int> signal_number = signals_.next()) {
-    switch (*signal_number) {
-      case SIGCHLD:
-        guardian_.wake();  // It may have been stopped. The channel tells of its end.
-        break;
-      case SIGWINCH:
-        outputs_.resize();
-        break;
-      case SIGUSR1:
-      case SIGUSR2:
-        if (group_) {
-          group_->pass_on(*signal_number);
-        }
-        break;
-      default:
-        on_stop_signal(*signal_number);
-    }
+void Agent::on_signal(int signal_number) {
+  switch (signal_number) {
+    case SIGCHLD:
+      guardian_.wake();  // It may have been stopped. The channel tells of its end.
+      break;
+    case SIGWINCH:
+      outputs_.resize();
+      break;
+    case SIGUSR1:
+    case SIGUSR2:
+      if (group_) {
+        group_->pass_on(signal_number);
+      }
+      break;
+    default:
+      on_stop_signal(signal_number);
   }
 }
 

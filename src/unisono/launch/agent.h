@@ -8,7 +8,9 @@
 #include "unisono/launch/cause.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/generations.h"
+#include "unisono/launch/hosts/uplink.h"
 #include "unisono/launch/output/outputs.h"
+#include "unisono/launch/output/worker_output.h"
 #include "unisono/launch/process/guardian_link.h"
 #include "unisono/launch/process/signals.h"
 #include "unisono/launch/program.h"
@@ -22,11 +24,13 @@ namespace unisono::launch {
 /// about the job's end.
 class Agent {
  public:
-  /// `loop` and `generations` must outlive the object.
+  /// `loop`, `generations` and `uplink` must outlive the object. Where there is an `uplink`,
+  /// output, orders and the report go that way.
   Agent(net::EventLoop& loop,
         const RunOptions& options,
         const Program& program,
-        Generations& generations);
+        Generations& generations,
+        hosts::Uplink* uplink);
 
   /// Returns the exit code of `unisono run`.
   int run();
@@ -36,9 +40,11 @@ class Agent {
   [[nodiscard]] bool run_once(Deadline until);
   [[nodiscard]] GroupEnd group_end(const JobLayout& job) const;
 
-  void on_signal();
+  void watch_signals();
+  void on_signal(int signal_number);
   void on_stop_signal(int signal_number);
   void on_channel();
+  [[nodiscard]] WorkerOutput::OnError output_error();
   void on_output_error(const std::string& what, int error_number);
   void fail(Cause cause);
 
@@ -49,6 +55,7 @@ class Agent {
   RunOptions options_;
   Program program_;
   Generations& generations_;
+  hosts::Uplink* uplink_;
   SignalFd signals_;
   net::EventLoop& loop_;
   Outputs outputs_;

@@ -179,7 +179,7 @@ void RankProcesses::start(int rank, const JobLayout& job) {
                                     .stdio = {null.get(), STDOUT_FILENO, STDERR_FILENO},
                                     .kept_fd = reason.get(),
                                     .death_signal = SIGKILL,
-                                    .new_session = false,
+                                    .group = SpawnRequest::Group::kNew,
                                     .signal_mask = signal_mask_},
                                    -1,
                                    Deadline::after(kExecTimeout));

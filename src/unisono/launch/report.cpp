@@ -23,6 +23,10 @@ std::string seconds(std::chrono::nanoseconds duration) {
   return fmt::format("{:.1f} s", std::chrono::duration<double>(duration).count());
 }
 
+bool has_failed_itself(const WorkerRecord& worker) {
+  return worker.state == WorkerRecord::State::kEnded && worker.status != 0 && !worker.ended_by_us;
+}
+
 // One line per way of ending, with the ranks that ended so.
 std::string describe_others(std::span<const WorkerRecord> workers,
                             std::size_t first,
@@ -31,8 +35,7 @@ std::string describe_others(std::span<const WorkerRecord> workers,
   std::map<std::string, std::vector<int>> by_end;
   for (std::size_t i = 0; i < workers.size(); ++i) {
     const WorkerRecord& worker = workers[i];
-    const bool failed = worker.state == WorkerRecord::State::kEnded && worker.status != 0;
-    const bool is_listed = ended_by_us ? worker.ended_by_us : failed && !worker.ended_by_us;
+    const bool is_listed = ended_by_us ? worker.ended_by_us : has_failed_itself(worker);
     if (i != first && is_listed) {
       const bool is_ended = worker.state == WorkerRecord::State::kEnded;
       by_end[is_ended ? describe_end(worker.status) : "its end was not seen"].push_back(
@@ -42,6 +45,41 @@ std::string describe_others(std::span<const WorkerRecord> workers,
   std::string text;
   for (const auto& [end, ranks] : by_end) {
     text += fmt::format("\n  {}: {} ({})", headline, rank_list(ranks), end);
+  }
+  return text;
+}
+
+// Lines behind the first one stand below it.
+std::string indented(const std::string& text) {
+  std::string result;
+  for (const char letter : text) {
+    result += letter == '\n' ? "\n    " : std::string(1, letter);
+  }
+  return result;
+}
+
+// Often one rank says what was wrong, and another one is gone first.
+std::string describe_output(std::span<const WorkerRecord> workers,
+                            std::size_t first,
+                            const FailureContext& context) {
+  std::string text;
+  std::deque<std::string> lines = context.last_lines(first);
+  if (!lines.empty()) {
+    text = "\n  its last lines:";
+  } else {
+    text = "\n  it wrote nothing";
+    for (std::size_t i = 0; i < workers.size() && lines.empty(); ++i) {
+      if (i != first && has_failed_itself(workers[i])) {
+        lines = context.last_lines(i);
+        text =
+            fmt::format("\n  it wrote nothing; the last lines of rank {}, which failed after it:",
+                        workers[i].rank);
+      }
+    }
+    text = lines.empty() ? "\n  it wrote nothing" : text;
+  }
+  for (const std::string& line : lines) {
+    text += "\n  | " + line;
   }
   return text;
 }
@@ -72,17 +110,17 @@ std::string describe_failed_rank(const WorkerRecord& failed, const std::string& 
 
 std::string failure_report(std::span<const WorkerRecord> workers,
                            std::size_t first,
-                           const std::deque<std::string>& last_lines,
-                           const std::string& host) {
+                           const FailureContext& context) {
   const WorkerRecord& failed = workers[first];
-  std::string text = describe_failed_rank(failed, host);
-  if (WIFSIGNALED(failed.status) && WTERMSIG(failed.status) == SIGKILL) {
-    text += "\n  SIGKILL came from outside; if memory ran out, the kernel's log says so (dmesg)";
+  std::string text = describe_failed_rank(failed, context.host);
+  if (WIFSIGNALED(failed.status) && WTERMSIG(failed.status) == SIGKILL &&
+      !context.kill_note.empty()) {
+    text += "\n  " + context.kill_note;
   }
-  text += last_lines.empty() ? "\n  it wrote nothing" : "\n  its last lines:";
-  for (const std::string& line : last_lines) {
-    text += "\n  | " + line;
+  if (!failed.error.empty()) {
+    text += "\n  its exception: " + indented(failed.error);
   }
+  text += describe_output(workers, first, context);
   text += describe_others(workers, first, false, "failed after it");
   text += describe_others(workers, first, true, "ended because of it");
   return text;

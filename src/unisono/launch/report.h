@@ -3,7 +3,9 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstddef>
 #include <deque>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -22,6 +24,7 @@ struct WorkerRecord {
   int status = 0;                       ///< As wait(2) gives it, once ended.
   std::chrono::nanoseconds lifetime{};  ///< Once ended.
   bool ended_by_us = false;             ///< It was still running when we began to end all.
+  std::string error = {};               ///< The exception that it has left in its ErrorFile.
 };
 
 /// What a shell says for such a status: the exit code, or 128 + the signal's number.
@@ -30,12 +33,19 @@ struct WorkerRecord {
 /// "exit code 3" or "killed by SIGSEGV".
 [[nodiscard]] std::string describe_end(int wait_status);
 
-/// The message about a job that ended because of `workers[first]`: who, how, when, its last lines,
-/// what became of the others.
+/// What else there is to say of a failure.
+struct FailureContext {
+  /// What each of the workers wrote last.
+  std::function<std::deque<std::string>(std::size_t worker)> last_lines;
+  std::string host = {};       ///< This node; empty where it is the only one.
+  std::string kill_note = {};  ///< Of a rank that SIGKILL ended: where it came from.
+};
+
+/// The message about a job that ended because of `workers[first]`: who, how, when, its exception,
+/// its last lines, or those of the next one that failed and wrote some, what became of the others.
 [[nodiscard]] std::string failure_report(std::span<const WorkerRecord> workers,
                                          std::size_t first,
-                                         const std::deque<std::string>& last_lines,
-                                         const std::string& host = "");
+                                         const FailureContext& context);
 
 /// "rank 3 (pid 4123) failed after 2.0 s: exit code 1"; with the host, if one is given.
 [[nodiscard]] std::string describe_failed_rank(const WorkerRecord& failed,

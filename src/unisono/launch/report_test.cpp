@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <deque>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +17,13 @@ namespace {
 
 constexpr int code(int exit_code) {
   return exit_code << 8;
+}
+
+FailureContext wrote(const std::map<std::size_t, std::deque<std::string>>& lines) {
+  return {.last_lines = [lines](std::size_t worker) {
+    const auto found = lines.find(worker);
+    return found == lines.end() ? std::deque<std::string>() : found->second;
+  }};
 }
 
 TEST(ExitCode, IsThatOfAShell) {
@@ -39,7 +49,7 @@ TEST(FailureReport, NamesTheFirstAndWhatBecameOfTheOthers) {
       {.rank = 8, .pid = 14, .state = State::kEnded, .status = SIGKILL, .ended_by_us = true},
       {.rank = 9, .pid = 15, .state = State::kEnded, .status = 0},
       {.rank = 10}};
-  EXPECT_EQ(failure_report(workers, 1, {"one", "two"}),
+  EXPECT_EQ(failure_report(workers, 1, wrote({{1, {"one", "two"}}})),
             "rank 5 (pid 11) failed after 1.2 s: exit code 3\n"
             "  its last lines:\n"
             "  | one\n"
@@ -52,10 +62,30 @@ TEST(FailureReport, NamesTheFirstAndWhatBecameOfTheOthers) {
 TEST(FailureReport, ExplainsSigkillAndSilence) {
   const std::vector<WorkerRecord> workers{
       {.rank = 0, .pid = 7, .state = WorkerRecord::State::kEnded, .status = SIGKILL}};
-  EXPECT_EQ(failure_report(workers, 0, {}),
+  FailureContext context = wrote({});
+  context.kill_note = "memory ran out";
+  EXPECT_EQ(failure_report(workers, 0, context),
             "rank 0 (pid 7) failed after 0.0 s: killed by SIGKILL\n"
-            "  SIGKILL came from outside; if memory ran out, the kernel's log says so (dmesg)\n"
+            "  memory ran out\n"
             "  it wrote nothing");
+}
+
+TEST(FailureReport, HasTheExceptionAndTheLinesOfWhoWroteSome) {
+  using State = WorkerRecord::State;
+  const std::vector<WorkerRecord> workers{
+      {.rank = 0, .pid = 7, .state = State::kEnded, .status = SIGTERM, .ended_by_us = true},
+      {.rank = 1, .pid = 8, .state = State::kEnded, .status = code(1)},
+      {.rank = 2, .pid = 9, .state = State::kEnded, .status = code(1), .error = "E: no\ndata"}};
+  FailureContext context = wrote({{0, {"I was well"}}, {1, {"no such file"}}});
+  context.kill_note = "memory ran out";
+  EXPECT_EQ(failure_report(workers, 2, context),
+            "rank 2 (pid 9) failed after 0.0 s: exit code 1\n"
+            "  its exception: E: no\n"
+            "    data\n"
+            "  it wrote nothing; the last lines of rank 1, which failed after it:\n"
+            "  | no such file\n"
+            "  failed after it: rank 1 (exit code 1)\n"
+            "  ended because of it: rank 0 (killed by SIGTERM)");
 }
 
 TEST(RestartReport, SaysWhoMadeEachNecessary) {

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "unisono/base/config.h"
 #include "unisono/base/cores.h"
@@ -23,6 +24,7 @@
 #include "unisono/launch/descriptor_limit.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/generations.h"
+#include "unisono/launch/hosts/uplink.h"
 #include "unisono/launch/local_generations.h"
 #include "unisono/launch/nodes/join_nodes.h"
 #include "unisono/launch/program.h"
@@ -131,10 +133,7 @@ void warn_of_binding(const RunOptions& options,
   }
 }
 
-}  // namespace
-
-int run(RunOptions options) {
-  occupy_standard_descriptors();
+int run(RunOptions options, hosts::Uplink* uplink) {
   const Environment environment = process_environment();
   const Program program = find_program(options.program, environment);
   check_descriptor_limit(options.n_workers);
@@ -156,15 +155,16 @@ int run(RunOptions options) {
     warn_of_binding(options, gathered.assignment, logger);
   }
   JobLayout job = make_layout(options, config, environment);
-  net::EventLoop loop;
+  net::EventLoop own_loop;
+  net::EventLoop& loop = uplink == nullptr ? own_loop : uplink->loop();
   if (!options.nodes) {
     LocalGenerations generations(loop, job, store_options(options, program, job, config));
-    return Agent(loop, options, program, generations).run();
+    return Agent(loop, options, program, generations, uplink).run();
   }
   const std::string secret = gathered.assignment.launcher.empty()
                                  ? rendezvous::find_secret(config, options.nodes->host)
                                  : rendezvous::find_secret(config, gathered.assignment);
-  job.host = rendezvous::host_name();
+  job.host = uplink == nullptr ? rendezvous::host_name() : uplink->label();
   job.master_addr = options.nodes->host;
   job.secret = rendezvous::is_secret_given(config) ? "" : secret;
   const std::unique_ptr<Generations> generations =
@@ -174,8 +174,20 @@ int run(RunOptions options) {
                          .wanted_run_id = options.run_id,
                          .secret = secret,
                          .has_plain_clients = has_plain_clients(options, program),
-                         .config = config});
-  return Agent(loop, options, program, *generations).run();
+                         .config = config,
+                         .common_signals = uplink != nullptr});
+  return Agent(loop, options, program, *generations, uplink).run();
+}
+
+}  // namespace
+
+int run(RunOptions options) {
+  occupy_standard_descriptors();
+  return run(std::move(options), nullptr);
+}
+
+int run(RunOptions options, hosts::Uplink& uplink) {
+  return run(std::move(options), &uplink);
 }
 
 int parse_worker_count(const std::string& text) {

@@ -14,6 +14,10 @@
 
 namespace unisono::launch {
 
+namespace hosts {
+class Uplink;
+}  // namespace hosts
+
 /// A job of several nodes, each with a `unisono run` of its own.
 struct NodesOptions {
   int min_nodes = 1;
@@ -74,6 +78,9 @@ struct RunOptions {
 /// Throws ProgramError when there is no such program, Error when anything else is missing before
 /// the start; then nothing was started.
 int run(RunOptions options);
+
+/// The same for a launcher that another one has started, which gets output and report.
+int run(RunOptions options, hosts::Uplink& uplink);
 
 /// First argument that makes the program a guardian instead of what the user asked for: run()
 /// executes its own executable again with it, whose main() then has to call run_guardian().

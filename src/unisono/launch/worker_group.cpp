@@ -57,7 +57,8 @@ WorkerGroup::WorkerGroup(net::EventLoop& loop,
       options_(options),
       ends_(loop, [this] { on_unreported_end(); }),
       null_(::open("/dev/null", O_RDWR | O_CLOEXEC)),
-      workers_(static_cast<std::size_t>(options.job.local_world_size)),
+      errors_(static_cast<std::size_t>(options.job.local_world_size)),
+      workers_(errors_.size()),
       started_(workers_.size()) {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     workers_[i].rank = options.job.first_rank + static_cast<int>(i);
@@ -66,6 +67,7 @@ WorkerGroup::WorkerGroup(net::EventLoop& loop,
 
 void WorkerGroup::start() {
   start_ = Clock::now();
+  kills_before_ = count_memory_kills();
   spawn_next();
 }
 
@@ -85,10 +87,13 @@ void WorkerGroup::spawn_next() {
   const bool gets_stdin = local_rank == 0 && may_pass_stdin(options_.job.node_rank);
   awaits_spawn_ = true;
   phase_deadline_ = Deadline::after(kSpawnAnswer);
+  std::vector<std::string> environment = worker_environment(options_.job, local_rank);
+  environment.push_back("TORCHELASTIC_ERROR_FILE=" +
+                        errors_[static_cast<std::size_t>(local_rank)].path());
   const bool takes_argument = program_.local_rank_at > 0;
   const bool sent = guardian_.channel().send(
       Spawn{.local_rank = local_rank,
-            .environment = worker_environment(options_.job, local_rank),
+            .environment = std::move(environment),
             .argument = takes_argument ? fmt::format("--local_rank={}", local_rank) : "",
             .argument_at = static_cast<std::uint32_t>(program_.local_rank_at)},
       false,
@@ -226,9 +231,14 @@ void WorkerGroup::record_end(std::size_t index, int status) {
   worker.state = WorkerRecord::State::kEnded;
   worker.status = status;
   worker.lifetime = Clock::now() - started_[index];
+  worker.error = status == 0 ? "" : errors_[index].message();
   if (options_.verbose) {
     outputs_.message(fmt::format("rank {}: {}", worker.rank, describe_end(worker.status)));
   }
+}
+
+std::string WorkerGroup::describe_kill() const {
+  return launch::describe_kill(kills_before_, count_memory_kills());
 }
 
 void WorkerGroup::mark_running_as_ended_by_us() {

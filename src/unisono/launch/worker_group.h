@@ -6,12 +6,15 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/launch/cause.h"
 #include "unisono/launch/environment.h"
+#include "unisono/launch/error_file.h"
+#include "unisono/launch/memory_kills.h"
 #include "unisono/launch/output/outputs.h"
 #include "unisono/launch/process/end_watch.h"
 #include "unisono/launch/process/guardian_link.h"
@@ -78,6 +81,9 @@ class WorkerGroup {
 
   [[nodiscard]] std::span<const WorkerRecord> workers() const { return workers_; }
 
+  /// Where a SIGKILL has come from that ended one of them.
+  [[nodiscard]] std::string describe_kill() const;
+
   /// Since start().
   [[nodiscard]] std::chrono::nanoseconds lifetime() const { return Clock::now() - start_; }
 
@@ -111,6 +117,8 @@ class WorkerGroup {
   WorkerGroupOptions options_;
   EndWatch ends_;
   Fd null_;
+  std::vector<ErrorFile> errors_;
+  MemoryKills kills_before_;
   std::vector<WorkerRecord> workers_;
   Clock::time_point start_;
   std::vector<Clock::time_point> started_;

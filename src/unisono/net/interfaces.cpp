@@ -82,6 +82,17 @@ bool is_own_address(const std::vector<Interface>& interfaces, const Address& add
   return address.is_loopback() || address.is_wildcard() || has_address(interfaces, address);
 }
 
+bool is_this_machine(const std::string& host) {
+  try {
+    const auto addresses = resolve(host, 0);
+    const auto all = interfaces();
+    return std::ranges::any_of(
+        addresses, [&](const Address& address) { return is_own_address(all, address); });
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 std::optional<Address> default_route_address() {
   // Addresses for documentation. Connecting a UDP socket sends nothing.
   for (const char* far : {"192.0.2.1", "2001:db8::1"}) {

@@ -27,6 +27,10 @@ struct Interface {
 /// True if `address` leads to this machine: one of theirs, loopback, or the wildcard.
 [[nodiscard]] bool is_own_address(const std::vector<Interface>& interfaces, const Address& address);
 
+/// True if `host`, a name or an address, leads to this machine; false also where it is unknown.
+/// Asks the resolver, which may take seconds.
+[[nodiscard]] bool is_this_machine(const std::string& host);
+
 /// This machine's address by which packets for far away would leave; nothing without such a route.
 [[nodiscard]] std::optional<Address> default_route_address();
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,18 +26,6 @@
 
 namespace unisono::launch::nodes {
 namespace {
-
-bool is_this_machine(const std::string& host) {
-  try {
-    const auto addresses = net::resolve(host, 0);
-    const auto interfaces = net::interfaces();
-    return std::ranges::any_of(addresses, [&](const net::Address& address) {
-      return net::is_own_address(interfaces, address);
-    });
-  } catch (const Error&) {
-    return false;  // A name that may come later; connecting says so.
-  }
-}
 
 CoordinatorOptions coordinator_options(const JoinRequest& request) {
   const NodesOptions& nodes = request.nodes;
@@ -72,7 +59,7 @@ std::unique_ptr<Coordinator> start_coordinator(net::EventLoop& loop, const JoinR
   if (is_given && nodes.node_rank != 0 && !nodes.is_coordinator.value_or(false)) {
     return nullptr;
   }
-  if (!is_given && !is_this_machine(nodes.host)) {
+  if (!is_given && !net::is_this_machine(nodes.host)) {
     return nullptr;
   }
   try {
@@ -106,7 +93,7 @@ std::unique_ptr<Generations> join_nodes(net::EventLoop& loop, const JoinRequest&
   std::unique_ptr<Coordinator> coordinator = start_coordinator(loop, request);
   const bool is_coordinator = coordinator != nullptr;
   const bool is_reached_by_loopback = is_coordinator && coordinator->address().is_wildcard();
-  const bool is_loopback = is_this_machine(nodes.host) && request.secret.empty();
+  const bool is_loopback = net::is_this_machine(nodes.host) && request.secret.empty();
   auto member = std::make_unique<NodeMember>(
       loop,
       MemberOptions{
@@ -122,7 +109,8 @@ std::unique_ptr<Generations> join_nodes(net::EventLoop& loop, const JoinRequest&
                       ? " (only nodes on this machine can meet at this address: give all nodes "
                         "--master-addr or --rdzv-endpoint with the name of node 0)"
                       : ""});
-  return std::make_unique<NodeGenerations>(std::move(coordinator), std::move(member), request.job);
+  return std::make_unique<NodeGenerations>(
+      std::move(coordinator), std::move(member), request.job, request.common_signals);
 }
 
 }  // namespace unisono::launch::nodes

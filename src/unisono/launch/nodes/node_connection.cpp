@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +16,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
+#include "unisono/launch/message_frames.h"
 #include "unisono/launch/nodes/messages.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
@@ -30,8 +30,6 @@ using Clock = Deadline::Clock;
 
 constexpr const char* kPurpose = "launch";
 constexpr std::size_t kReadBytes = 65536;
-// Of each message; its length, which does not count itself.
-constexpr std::size_t kPrefixBytes = sizeof(std::uint32_t);
 
 std::string describe(const net::IoResult& result) {
   return result.status == net::IoStatus::kClosed
@@ -68,16 +66,8 @@ NodeConnection::~NodeConnection() {
 }
 
 void NodeConnection::send(const Message& message) {
-  const std::vector<std::byte> body = encode(message);
-  const auto length = static_cast<std::uint32_t>(body.size());
-  std::vector<std::byte> framed(kPrefixBytes + body.size());
-  std::memcpy(framed.data(), &length, kPrefixBytes);
-  std::memcpy(framed.data() + kPrefixBytes, body.data(), body.size());
-  if (is_admitted()) {
-    queue(framed);
-  } else {
-    waiting_.insert(waiting_.end(), framed.begin(), framed.end());
-  }
+  append_frame(is_admitted() ? output_ : waiting_, encode(message));
+  flush();
 }
 
 void NodeConnection::on_ready() {
@@ -114,40 +104,28 @@ void NodeConnection::take(std::span<const std::byte> bytes) {
       queue(std::exchange(waiting_, {}));
     }
   }
-  input_.insert(input_.end(), bytes.begin(), bytes.end());
+  input_.feed(bytes);
   take_messages();
 }
 
 void NodeConnection::take_messages() {
-  std::size_t begin = 0;
-  while (!is_lost() && input_.size() - begin >= kPrefixBytes) {
-    std::uint32_t length = 0;
-    std::memcpy(&length, input_.data() + begin, kPrefixBytes);
-    if (length > kMaxMessageBytes) {
-      lose("it sent what is no message of a launcher");
-      return;
-    }
-    if (input_.size() - begin - kPrefixBytes < length) {
-      break;
-    }
-    std::optional<Message> message =
-        decode(std::span(input_).subspan(begin + kPrefixBytes, length));
-    begin += kPrefixBytes + length;
+  std::optional<std::span<const std::byte>> bytes;
+  while (!is_lost() && (bytes = input_.next())) {
+    std::optional<Message> message = decode(*bytes);
     if (!message) {
       lose("it sent what is no message of a launcher");
-      return;
-    }
-    if (!std::holds_alternative<Alive>(*message)) {
+    } else if (!std::holds_alternative<Alive>(*message)) {
       events_.on_message(std::move(*message));
     }
   }
-  input_.erase(input_.begin(), input_.begin() + static_cast<std::ptrdiff_t>(begin));
+  if (input_.is_broken()) {
+    lose("it sent what is no message of a launcher");
+  }
 }
 
 void NodeConnection::beat() {
   const auto silence = Clock::now() - heard_;
-  const auto most = keep_alive_.interval * keep_alive_.max_attempts;
-  if (silence >= most) {
+  if (silence >= keep_alive_.longest_silence()) {
     lose(fmt::format("nothing was heard of it for {:.1f} s",
                      std::chrono::duration<double>(silence).count()));
     return;

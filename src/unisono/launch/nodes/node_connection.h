@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -9,17 +8,13 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
+#include "unisono/launch/keep_alive.h"
+#include "unisono/launch/message_frames.h"
 #include "unisono/launch/nodes/messages.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
 
 namespace unisono::launch::nodes {
-
-/// How both sides notice that the other one is gone where no packet says so.
-struct KeepAlive {
-  std::chrono::milliseconds interval = std::chrono::seconds(5);
-  int max_attempts = 3;  ///< Intervals without a word before the other side counts as lost.
-};
 
 /// A connection between a node and the coordinator, which begins with the hello; see
 /// docs/design/nodes.md. Belongs to the loop's thread.
@@ -78,7 +73,7 @@ class NodeConnection {
   bool is_foreign_ = false;  // It knows the secret, and is no launcher.
   KeepAlive keep_alive_;
   Events events_;
-  std::vector<std::byte> input_;
+  FrameReader input_{kMaxMessageBytes};
   std::vector<std::byte> output_;
   std::vector<std::byte> waiting_;  // For the hello's end.
   Deadline::Clock::time_point heard_;

@@ -29,8 +29,12 @@ constexpr std::chrono::seconds kGoodbye{3};
 
 NodeGenerations::NodeGenerations(std::unique_ptr<Coordinator> coordinator,
                                  std::unique_ptr<NodeMember> member,
-                                 const JobLayout& job)
-    : coordinator_(std::move(coordinator)), member_(std::move(member)), job_(job) {}
+                                 const JobLayout& job,
+                                 bool common_signals)
+    : coordinator_(std::move(coordinator)),
+      member_(std::move(member)),
+      job_(job),
+      common_signals_(common_signals) {}
 
 std::optional<JobLayout> NodeGenerations::next(const Waiting& waiting) {
   while (!outcome_ && !has_left_) {
@@ -82,19 +86,23 @@ void NodeGenerations::watch(WorkerGroup& group, const Waiting& waiting) {
   }
 }
 
+// Ranks that end already have their time for it.
 void NodeGenerations::stop(WorkerGroup& group, const std::string& why) {
   is_stopped_ = true;
-  group.fail({kLauncherFailed, std::nullopt, why});
+  if (!group.cause()) {
+    group.fail({kLauncherFailed, std::nullopt, why});
+  }
 }
 
-// What is no rank's failure is this node's: it can't run ranks any more, or is not to.
+// What is no rank's failure is this node's: it can't run ranks any more, or is not to. Of a signal
+// that all have got, take_end() tells.
 void NodeGenerations::tell_others(const Cause& cause, const WorkerGroup& group) {
   if (cause.failed_worker) {
     member_->send(
         Failed{.generation = generation_,
                .exit_code = cause.exit_code,
                .what = describe_failed_rank(group.workers()[*cause.failed_worker], job_.host)});
-  } else {
+  } else if (!common_signals_ || cause.exit_code <= kSignalBase) {
     leave({cause.exit_code, cause.message});
   }
 }

@@ -18,10 +18,12 @@ namespace unisono::launch::nodes {
 class NodeGenerations final : public Generations {
  public:
   /// `coordinator` is the one of the job, where it is at this node; else null. `job` holds what is
-  /// the same for all generations.
+  /// the same for all generations. Where signals to this node are `common_signals`, the others get
+  /// them, too, and their ranks may end as they want.
   NodeGenerations(std::unique_ptr<Coordinator> coordinator,
                   std::unique_ptr<NodeMember> member,
-                  const JobLayout& job);
+                  const JobLayout& job,
+                  bool common_signals);
 
   [[nodiscard]] std::optional<JobLayout> next(const Waiting& waiting) override;
   void watch(WorkerGroup& group, const Waiting& waiting) override;
@@ -40,6 +42,7 @@ class NodeGenerations final : public Generations {
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<NodeMember> member_;
   JobLayout job_;
+  bool common_signals_;
   std::uint64_t generation_ = 0;
   bool is_stopped_ = false;  // The present generation, or its failure is told.
   bool has_left_ = false;

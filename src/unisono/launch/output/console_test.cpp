@@ -75,10 +75,10 @@ class ConsoleTest : public ::testing::TestWithParam<bool> {
 
   net::EventLoop loop_;
   Target target_{GetParam()};
-  Sink out_{target_.fd(), loop_, [](int) { FAIL(); }};
+  FdSink out_{target_.fd(), loop_, [](int) { FAIL(); }};
   // The same terminal (or file) under another number.
   Fd second_{::fcntl(target_.fd(), F_DUPFD_CLOEXEC, 0)};
-  Sink err_{second_.get(), loop_, [](int) { FAIL(); }};
+  FdSink err_{second_.get(), loop_, [](int) { FAIL(); }};
   Console console_{out_, err_};
 };
 

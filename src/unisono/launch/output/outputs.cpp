@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -23,6 +24,19 @@
 #include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
+
+std::string label_lines(std::string_view text, const std::string& host) {
+  const std::string label =
+      host.empty() ? "[unisono run]" : fmt::format("[unisono run on {}]", host);
+  std::string lines;
+  while (!text.empty()) {
+    const std::size_t length = std::min(text.find('\n'), text.size());
+    lines += fmt::format("{} {}\n", label, text.substr(0, length));
+    text.remove_prefix(std::min(length + 1, text.size()));
+  }
+  return lines;
+}
+
 namespace {
 
 constexpr std::size_t kMaxBacklogBytes = 1 << 20;
@@ -31,13 +45,15 @@ constexpr int kMaxLastReads = 256;
 
 }  // namespace
 
-Outputs::Outputs(net::EventLoop& loop, const OutputOptions& options, WorkerOutput::OnError on_error)
+Outputs::Outputs(net::EventLoop& loop,
+                 const OutputOptions& options,
+                 Sinks sinks,
+                 WorkerOutput::OnError on_error)
     : loop_(loop),
       options_(options),
       on_error_(std::move(on_error)),
-      out_(STDOUT_FILENO, loop, [this](int error_number) { on_error_("stdout", error_number); }),
-      err_(STDERR_FILENO, loop, [this](int error_number) { on_error_("stderr", error_number); }),
-      console_(out_, err_) {
+      sinks_(std::move(sinks)),
+      console_(*sinks_.out, *sinks_.err) {
   if (!options.log_dir.empty()) {
     std::error_code error;
     std::filesystem::create_directories(options.log_dir, error);
@@ -79,7 +95,7 @@ void Outputs::name_ranks(int first_rank) {
   for (const Worker& worker : workers_) {
     for (const auto& output : worker.streams) {
       if (options_.prefix) {
-        output->set_prefix(fmt::format("[rank {}] ", rank));
+        output->set_prefix(prefix(rank, sink(output->stream()).has_colour()));
       }
       if (goes_to_file(options_.targets, output->source())) {
         const std::string path = fmt::format("{}/rank-{}.{}",
@@ -91,6 +107,17 @@ void Outputs::name_ranks(int first_rank) {
     }
     ++rank;
   }
+}
+
+std::string Outputs::prefix(int rank, bool has_colour) const {
+  const std::string name = options_.host.empty() ? fmt::format("[rank {}]", rank)
+                                                 : fmt::format("[{}:{}]", options_.host, rank);
+  // Cyan, green, yellow, blue, magenta of every terminal.
+  constexpr std::array kColours{36, 32, 33, 34, 35};
+  return has_colour ? fmt::format("\x1b[{}m{}\x1b[0m ",
+                                  kColours[static_cast<std::size_t>(rank) % kColours.size()],
+                                  name)
+                    : name + " ";
 }
 
 Outputs::Ends Outputs::open(int local_rank) {
@@ -128,8 +155,8 @@ void Outputs::on_readable(WorkerOutput& output) {
 }
 
 void Outputs::flush() {
-  out_.flush();
-  err_.flush();
+  sinks_.out->flush();
+  sinks_.err->flush();
   throttle(Stream::kOut, out_paused_);
   throttle(Stream::kErr, err_paused_);
 }
@@ -177,13 +204,7 @@ void Outputs::resize() {
 }
 
 void Outputs::message(std::string_view text) {
-  std::string lines;
-  while (!text.empty()) {
-    const std::size_t length = std::min(text.find('\n'), text.size());
-    lines += fmt::format("[unisono run] {}\n", text.substr(0, length));
-    text.remove_prefix(std::min(length + 1, text.size()));
-  }
-  console_.put_message(lines);
+  console_.put_message(label_lines(text, options_.host));
 }
 
 const std::deque<std::string>& Outputs::last_lines(int local_rank) const {

@@ -22,17 +22,24 @@ namespace unisono::launch {
 /// What the user asked of the output.
 struct OutputOptions {
   int n_workers = 1;
-  bool prefix = false;  ///< "[rank 3] " before each line.
-  std::string log_dir;  ///< Empty: no log files.
+  bool prefix = false;    ///< "[rank 3] " before each line, or "[alpha:3] ".
+  std::string host = {};  ///< This machine's name, where output of several comes together.
+  std::string log_dir;    ///< Empty: no log files.
   OutputTargets targets = {};
 };
+
+/// `text` with "[unisono run] ", or "[unisono run on alpha] ", before each line.
+[[nodiscard]] std::string label_lines(std::string_view text, const std::string& host = "");
 
 /// All output of a node's ranks, from their pipes to our stdout and stderr.
 class Outputs {
  public:
   /// Creates the folder for log files. Throws Error(kSystem) when that fails. `loop` must outlive
-  /// the object.
-  Outputs(net::EventLoop& loop, const OutputOptions& options, WorkerOutput::OnError on_error);
+  /// the object. `on_error` gets log files that can't be written.
+  Outputs(net::EventLoop& loop,
+          const OutputOptions& options,
+          Sinks sinks,
+          WorkerOutput::OnError on_error);
 
   Outputs(const Outputs&) = delete;
   Outputs& operator=(const Outputs&) = delete;
@@ -60,12 +67,15 @@ class Outputs {
   /// Hands on what is left in the pipes. Nothing may hold their other ends any more.
   void drain();
 
-  [[nodiscard]] bool is_flushed() const { return out_.backlog() == 0 && err_.backlog() == 0; }
+  [[nodiscard]] bool is_flushed() const {
+    return sinks_.out->backlog() == 0 && sinks_.err->backlog() == 0;
+  }
 
   /// Passes the size of our terminal on to those of the ranks.
   void resize();
 
-  /// Writes `text` to stderr, with "[unisono run] " before each line.
+  /// Writes `text` to stderr, with "[unisono run] ", or "[unisono run on alpha] ", before each
+  /// line.
   void message(std::string_view text);
 
   [[nodiscard]] const std::deque<std::string>& last_lines(int local_rank) const;
@@ -76,21 +86,23 @@ class Outputs {
     std::vector<std::unique_ptr<WorkerOutput>> streams;
   };
 
+  [[nodiscard]] std::string prefix(int rank, bool has_colour) const;
   void add_stream(Worker& worker, int local_rank, Stream stream);
   void on_readable(WorkerOutput& output);
   void watch(WorkerOutput& output);
   void unwatch(const WorkerOutput& output);
   void throttle(Stream stream, bool& is_paused);
 
-  [[nodiscard]] Sink& sink(Stream stream) { return stream == Stream::kOut ? out_ : err_; }
+  [[nodiscard]] Sink& sink(Stream stream) {
+    return *(stream == Stream::kOut ? sinks_.out : sinks_.err);
+  }
 
   net::EventLoop& loop_;
   OutputOptions options_;
   std::optional<int> first_rank_;
   std::set<std::string> log_files_;  // All that this object has made.
   WorkerOutput::OnError on_error_;
-  Sink out_;
-  Sink err_;
+  Sinks sinks_;
   Console console_;
   bool out_paused_ = false;
   bool err_paused_ = false;

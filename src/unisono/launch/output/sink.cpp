@@ -9,9 +9,13 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
+#include "unisono/base/config.h"
 #include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
@@ -20,27 +24,37 @@ namespace {
 // A pipe that poll(2) calls writable takes this much without waiting.
 constexpr std::size_t kPieceBytes = 4096;
 
+// Source: no-color.org, and terminfo's word for a terminal that can do nothing.
+bool wants_colour(const Environment& environment) {
+  return environment("NO_COLOR").value_or("").empty() &&
+         environment("TERM").value_or("dumb") != "dumb";
+}
+
 }  // namespace
 
-Sink::Sink(int fd, net::EventLoop& loop, OnError on_error)
-    : fd_(fd), loop_(loop), on_error_(std::move(on_error)), is_terminal_(::isatty(fd) == 1) {}
+FdSink::FdSink(int fd, net::EventLoop& loop, OnError on_error)
+    : fd_(fd),
+      loop_(loop),
+      on_error_(std::move(on_error)),
+      is_terminal_(::isatty(fd) == 1),
+      has_colour_(is_terminal_ && wants_colour(process_environment())) {}
 
-Sink::~Sink() {
+FdSink::~FdSink() {
   unwatch();
 }
 
-void Sink::append(std::string_view text) {
+void FdSink::append(std::string_view text) {
   if (!failed_) {
     buffer_ += text;
   }
 }
 
-bool Sink::is_ready() const {
+bool FdSink::is_ready() const {
   pollfd ready{fd_, POLLOUT, 0};
   return ::poll(&ready, 1, 0) == 1;
 }
 
-void Sink::flush() {
+void FdSink::flush() {
   while (backlog() > 0) {
     if (!is_ready()) {
       watch();
@@ -63,26 +77,36 @@ void Sink::flush() {
   unwatch();
 }
 
-void Sink::watch() {
+void FdSink::watch() {
   if (!is_watched_) {
     loop_.add(fd_, EPOLLOUT, [this](std::uint32_t /*events*/) { flush(); });
     is_watched_ = true;
   }
 }
 
-void Sink::unwatch() {
+void FdSink::unwatch() {
   if (is_watched_) {
     loop_.remove(fd_);
     is_watched_ = false;
   }
 }
 
-void Sink::fail(int error_number) {
+void FdSink::fail(int error_number) {
   failed_ = true;
   buffer_.clear();
   written_ = 0;
   unwatch();
   on_error_(error_number);
+}
+
+Sinks standard_sinks(net::EventLoop& loop,
+                     std::function<void(const std::string& what, int error_number)> on_error) {
+  const auto report = std::make_shared<decltype(on_error)>(std::move(on_error));
+  return {
+      .out = std::make_unique<FdSink>(
+          STDOUT_FILENO, loop, [report](int error_number) { (*report)("stdout", error_number); }),
+      .err = std::make_unique<FdSink>(
+          STDERR_FILENO, loop, [report](int error_number) { (*report)("stderr", error_number); })};
 }
 
 }  // namespace unisono::launch

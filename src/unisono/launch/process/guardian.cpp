@@ -126,7 +126,7 @@ void Guardian::start(const Spawn& order, std::span<const Fd> stdio) {
                              .stdio = {stdio[0].get(), stdio[1].get(), stdio[2].get()},
                              .kept_fd = -1,
                              .death_signal = SIGKILL,
-                             .new_session = false,
+                             .group = SpawnRequest::Group::kNew,
                              .signal_mask = signals_.original_mask()};
   const SpawnResult result = spawn(request, channel_.fd(), Deadline::after(kExecTimeout));
   if (result.error_number != 0) {

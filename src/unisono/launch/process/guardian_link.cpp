@@ -53,7 +53,7 @@ GuardianLink::GuardianLink(const Program& program, const sigset_t& original_mask
                              .stdio = {null.get(), null.get(), STDERR_FILENO},
                              .kept_fd = guardians.fd(),
                              .death_signal = SIGCONT,
-                             .new_session = true,
+                             .group = SpawnRequest::Group::kNewSession,
                              .signal_mask = original_mask};
   const SpawnResult result = spawn(request, -1, Deadline::after(kStartTimeout));
   if (result.error_number != 0) {

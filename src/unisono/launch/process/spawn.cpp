@@ -24,7 +24,9 @@ void become(const SpawnRequest& request, pid_t parent) {
   if (::prctl(PR_SET_PDEATHSIG, request.death_signal) != 0 || ::getppid() != parent) {
     return;
   }
-  if (request.new_session ? ::setsid() < 0 : ::setpgid(0, 0) != 0) {
+  using Group = SpawnRequest::Group;
+  if ((request.group == Group::kNewSession && ::setsid() < 0) ||
+      (request.group == Group::kNew && ::setpgid(0, 0) != 0)) {
     return;
   }
   for (int target = 0; target < 3; ++target) {

@@ -22,7 +22,8 @@ struct SpawnRequest {
   std::array<int, 3> stdio{0, 1, 2};  ///< Become its descriptors 0, 1 and 2.
   int kept_fd = -1;                   ///< Stays open in it under the same number; -1: none.
   int death_signal = 0;               ///< What it gets when the calling thread ends.
-  bool new_session = false;           ///< A session of its own; else a process group of its own.
+  enum class Group { kNew, kNewSession, kParents };
+  Group group = Group::kNew;  ///< Process group; a session is a group, too.
   sigset_t signal_mask{};
 };
 

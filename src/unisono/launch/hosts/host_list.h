@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace unisono::launch::hosts {
+
+/// A machine that takes part in a job.
+struct Host {
+  std::string name;                   ///< For the remote shell: "alpha", "me@alpha".
+  std::optional<int> n_workers = {};  ///< Its ranks, where the list says so.
+
+  friend bool operator==(const Host&, const Host&) = default;
+};
+
+/// Reads "alpha:4,beta:4,node[1-3]:2", names in brackets as Slurm writes them. A name that comes
+/// again adds its ranks to the first one's.
+///
+/// Throws Error(kInvalidArgument) with the place: no host, no number of ranks from 1 to 4096, some
+/// hosts with a number and some without.
+[[nodiscard]] std::vector<Host> parse_hosts(std::string_view text);
+
+/// Reads a file of the same, a host a line, as Open MPI ("alpha slots=4 max_slots=8"), MPICH
+/// ("alpha:4") and Slurm ("node[1-3]") have them; "#" begins a comment.
+///
+/// Throws as above with the file and the line, Error(kSystem) when it can't be read.
+[[nodiscard]] std::vector<Host> read_hostfile(const std::string& path);
+
+}  // namespace unisono::launch::hosts

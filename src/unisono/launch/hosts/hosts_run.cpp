@@ -1,0 +1,213 @@
+#include "unisono/launch/hosts/hosts_run.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "unisono/base/deadline.h"
+#include "unisono/launch/cause.h"
+#include "unisono/launch/hosts/messages.h"
+#include "unisono/launch/hosts/remote_host.h"
+#include "unisono/launch/hosts/run_on_hosts.h"
+#include "unisono/launch/output/outputs.h"
+#include "unisono/launch/output/sink.h"
+#include "unisono/launch/process/signals.h"
+#include "unisono/launch/program.h"
+
+namespace unisono::launch::hosts {
+namespace {
+
+// From a host's last word to the end of the process that led to it.
+constexpr std::chrono::seconds kGoodbye{3};
+// Beyond the ranks' grace: the time that a launcher needs itself, and the way there and back.
+constexpr std::chrono::seconds kBeyondGrace{20};
+constexpr std::size_t kMaxBacklogBytes = 1 << 20;
+
+}  // namespace
+
+HostsRun::HostsRun(const HostsRequest& request)
+    : request_(request),
+      signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}, {SIGPIPE}),
+      sinks_(standard_sinks(loop_, [this](const std::string& what, int error_number) {
+        fail({kLauncherFailed,
+              std::nullopt,
+              fmt::format("cannot write to {}: {} (errno {}); all ranks were ended",
+                          what,
+                          std::generic_category().message(error_number),
+                          error_number)});
+      })) {
+  loop_.add(signals_.fd(), EPOLLIN, [this](std::uint32_t /*events*/) { on_signal(); });
+}
+
+void HostsRun::start(const Program& program, Begin begin, bool is_remote) {
+  begin.out_has_colour = sinks_.out->has_colour();
+  begin.err_has_colour = sinks_.err->has_colour();
+  const std::string name = begin.label;
+  auto host = std::make_unique<RemoteHost>(
+      loop_,
+      std::move(begin),
+      RemoteHost::Events{
+          .on_output = [this](const Output& output) { on_output(output); },
+          .on_line = [this, name](const std::string& line) { say(name + ": " + line); }});
+  // A remote shell may ask the terminal for a password, and Ctrl-C is for us: hosts hear of it.
+  sigset_t mask = signals_.original_mask();
+  if (is_remote) {
+    sigaddset(&mask, SIGINT);
+    sigaddset(&mask, SIGQUIT);
+  }
+  host->start(program, mask, !is_remote);
+  members_.push_back(
+      {.host = std::move(host), .ready_by = Deadline::after(request_.start_timeout)});
+}
+
+int HostsRun::finish() {
+  while (!is_over()) {
+    loop_.run_once(deadline());
+    for (Member& member : members_) {
+      look(member);
+    }
+    throttle();
+  }
+  flush();
+  const std::optional<Cause>& cause = loss_ ? loss_ : cause_;
+  if (cause && !cause->message.empty()) {
+    say(cause->message);
+    flush();
+  }
+  loop_.remove(signals_.fd());
+  return cause ? cause->exit_code : 0;
+}
+
+void HostsRun::on_signal() {
+  while (const std::optional<int> signal_number = signals_.next()) {
+    const bool is_to_end = *signal_number != SIGUSR1 && *signal_number != SIGUSR2;
+    if (*signal_number == SIGCHLD) {
+      for (Member& member : members_) {
+        member.host->reap();
+      }
+      continue;
+    }
+    abandons_output_ = abandons_output_ || (is_flushing_ && is_to_end);
+    is_told_to_end_ = is_told_to_end_ || is_to_end;
+    if (is_to_end && !cause_) {
+      cause_ = signal_cause(*signal_number);
+      all_gone_by_ = Deadline::after(request_.grace + kBeyondGrace);
+    }
+    for (Member& member : members_) {
+      member.host->send(Signal{*signal_number});
+    }
+  }
+}
+
+void HostsRun::on_output(const Output& output) {
+  // Both may be one terminal or file: what came first has to be there first.
+  (output.is_err ? sinks_.out : sinks_.err)->flush();
+  (output.is_err ? sinks_.err : sinks_.out)->append(output.text);
+}
+
+void HostsRun::look(Member& member) {
+  RemoteHost& host = *member.host;
+  if (host.is_over() && !host.ended() && !member.is_given_up) {
+    lose(member, host.describe_loss());
+  }
+  if (host.ended() && host.ended()->exit_code != 0) {
+    fail({host.ended()->exit_code, std::nullopt, host.ended()->report});
+  }
+  if (host.is_over()) {
+    return;
+  }
+  if ((host.ended() || host.has_lost_link()) && member.gone_by.is_never()) {
+    member.gone_by = Deadline::after(kGoodbye);
+  }
+  if (member.gone_by.has_passed()) {
+    host.kill();
+  } else if (!host.is_ready() && member.ready_by.has_passed()) {
+    lose(member, host.describe_loss());
+    host.kill();
+  } else if (all_gone_by_.has_passed()) {
+    give_up(member);
+  }
+}
+
+void HostsRun::lose(Member& member, const std::string& why) {
+  member.is_given_up = true;
+  if (loss_ || is_told_to_end_) {
+    return;
+  }
+  loss_ = Cause{member.host->loss_code(), std::nullopt, why};
+  fail({kLauncherFailed, std::nullopt, member.host->name() + " is lost"});
+}
+
+void HostsRun::fail(Cause cause) {
+  if (cause_) {
+    return;
+  }
+  cause_ = std::move(cause);
+  all_gone_by_ = Deadline::after(request_.grace + kBeyondGrace);
+  const std::string why = loss_ ? loss_->message : cause_->message;
+  for (Member& member : members_) {
+    member.host->send(Stop{why});
+  }
+}
+
+void HostsRun::give_up(Member& member) {
+  member.is_given_up = true;
+  say(fmt::format("{}: its launcher has not ended in time; look there for processes of this job",
+                  member.host->name()));
+  member.host->kill();
+}
+
+// Who does not read fast enough makes the ranks wait, as it would without us.
+void HostsRun::throttle() {
+  sinks_.out->flush();
+  sinks_.err->flush();
+  const std::size_t backlog = std::max(sinks_.out->backlog(), sinks_.err->backlog());
+  const bool pauses = backlog > (is_paused_ ? kMaxBacklogBytes / 2 : kMaxBacklogBytes);
+  if (pauses != is_paused_) {
+    is_paused_ = pauses;
+    for (Member& member : members_) {
+      member.host->pause(pauses);
+    }
+  }
+}
+
+void HostsRun::flush() {
+  is_flushing_ = true;
+  sinks_.out->flush();
+  sinks_.err->flush();
+  while (sinks_.out->backlog() + sinks_.err->backlog() > 0 && !abandons_output_) {
+    loop_.run_once(Deadline::never());
+  }
+}
+
+void HostsRun::say(const std::string& text) {
+  sinks_.out->flush();
+  sinks_.err->append(label_lines(text));
+}
+
+bool HostsRun::is_over() const {
+  return std::ranges::all_of(members_, [](const Member& member) { return member.host->is_over(); });
+}
+
+Deadline HostsRun::deadline() const {
+  Deadline next = all_gone_by_;
+  for (const Member& member : members_) {
+    if (!member.host->is_over()) {
+      next = earlier(next, member.gone_by);
+      next = member.host->is_ready() ? next : earlier(next, member.ready_by);
+    }
+  }
+  return next;
+}
+
+}  // namespace unisono::launch::hosts

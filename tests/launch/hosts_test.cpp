@@ -1,0 +1,277 @@
+// Jobs that one command starts on several hosts; here all are this machine, reached by a remote
+// shell that only says so. tests/launchers/test_ssh.py has the real one.
+#include <signal.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "launch_run.h"
+#include "support/temporary_folder.h"
+
+namespace unisono::launch_test {
+namespace {
+
+using test::TemporaryFolder;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+using Words = std::vector<std::string>;
+
+// Called as PROGRAM HOST COMMAND. Like a real one it may write something of its own first.
+constexpr const char* kShell =
+    "#!/bin/sh\n"
+    "echo \"Welcome to $1\"\n"
+    "case $1 in\n"
+    "  unknown) echo 'Could not resolve hostname unknown' >&2; exit 255;;\n"
+    "  silent) exec sleep 60;;\n"
+    "  bare) exec /nothing/there;;\n"
+    "esac\n"
+    "shift\n"
+    "cd /\n"
+    "exec sh -c \"$*\"\n";
+
+class LaunchHosts : public ::testing::Test {
+ protected:
+  // "run" on these hosts, with options, and a shell's script.
+  [[nodiscard]] Words command(const std::string& hosts,
+                              const Words& options,
+                              const std::string& script) const {
+    Words words{"run", "--hosts", hosts, "--rsh", shell_, "--master-addr", "127.0.0.1"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), {"sh", "-c", script});
+    return words;
+  }
+
+  [[nodiscard]] RunResult run(const std::string& hosts,
+                              const Words& options,
+                              const std::string& script,
+                              const Words& environment = {}) const {
+    return run_to_end({.arguments = command(hosts, options, script), .environment = environment});
+  }
+
+  [[nodiscard]] const TemporaryFolder& folder() const { return folder_; }
+
+ private:
+  TemporaryFolder folder_;
+  std::string shell_ = folder_.write("rsh", kShell, 0755);
+};
+
+// Says "ready", and stays.
+constexpr const char* kHang = "exec " UNISONO_PROBE " wait";
+
+Words sorted_lines(const std::string& text) {
+  Words lines = split_lines(text);
+  std::ranges::sort(lines);
+  return lines;
+}
+
+TEST_F(LaunchHosts, OutputIsThatOfAllRanksWithHostAndRank) {
+  const RunResult result =
+      run("alpha:2,beta:1", {}, "echo $RANK of $WORLD_SIZE, node $GROUP_RANK; echo oops >&2");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(
+      sorted_lines(result.out),
+      ElementsAre(
+          "[alpha:0] 0 of 3, node 0", "[alpha:1] 1 of 3, node 0", "[beta:2] 2 of 3, node 1"));
+  EXPECT_THAT(split_lines(result.err),
+              AllOf(Contains("[alpha:0] oops"),
+                    Contains("[beta:2] oops"),
+                    Contains("[unisono run] alpha: Welcome to alpha")));
+}
+
+TEST_F(LaunchHosts, RanksMeet) {
+  for (const char* hosts : {"alpha:2,beta:2", "alpha:4"}) {
+    const RunResult result = run(hosts, {}, UNISONO_RANK_PROGRAM);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(count(result.out, "all_reduce(ones)=4"), 4) << result.out;
+  }
+}
+
+TEST_F(LaunchHosts, MayComeFromAFile) {
+  const std::string file = folder().write("hosts", "alpha slots=1\nbeta:1\n");
+  Words words = command("", {}, "echo $RANK");
+  words[1] = "--hostfile";
+  words[2] = file;
+  const RunResult result = run_to_end({.arguments = words});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(sorted_lines(result.out), ElementsAre("[alpha:0] 0", "[beta:1] 1"));
+}
+
+TEST_F(LaunchHosts, ThisMachineNeedsNoShell) {
+  const RunResult result = run_to_end(
+      {.arguments = {"run", "-H", "127.0.0.1,localhost", "-n", "1", UNISONO_RANK_PROGRAM}});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(count(result.out, "all_reduce(ones)=2"), 2) << result.out;
+}
+
+TEST_F(LaunchHosts, FolderSettingsAndNamedVariablesGoAlong) {
+  const RunResult result = run("alpha,beta",
+                               {"-x", "COLOUR", "-x", "SIZE=7 m", "-n", "1"},
+                               "echo $PWD $COLOUR $SIZE ${SHAPE-none} $UNISONO_STALL_SECONDS",
+                               {"COLOUR=red", "SHAPE=round", "UNISONO_STALL_SECONDS=77"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  // The environment of the shell here is that of the caller; over ssh it is not.
+  EXPECT_EQ(count(result.out, " red 7 m round 77\n"), 2) << result.out;
+  EXPECT_THAT(result.out, Not(HasSubstr("] / ")));
+}
+
+TEST_F(LaunchHosts, TheSecretIsInNoCommandLine) {
+  // printf is part of the shell; grep reads the secret from a file.
+  const RunResult result = run("alpha,beta",
+                               {"-n", "1"},
+                               "file=" + folder().path() +
+                                   "/$RANK; printf %s \"$UNISONO_SECRET\" >$file; grep -lFf $file "
+                                   "/proc/[0-9]*/cmdline; wc -c <$file",
+                               {"UNISONO_SECRET"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(sorted_lines(result.out), ElementsAre("[alpha:0] 64", "[beta:1] 64"));
+}
+
+TEST_F(LaunchHosts, TheFirstFailureIsTheCauseAndTheReportComesOnce) {
+  const RunResult result =
+      run("alpha:1,beta:1", {}, "if test $RANK = 1; then echo broken >&2; exit 7; fi; sleep 60");
+  EXPECT_EQ(result.exit_code, 7) << result.err;
+  EXPECT_EQ(count(result.err, "rank 1 (beta, pid "),
+            1 + count(result.err, "are ended: rank 1 (beta, pid "))
+      << result.err;
+  EXPECT_THAT(split_lines(result.err).back(), HasSubstr("[unisono run]"));
+  EXPECT_THAT(result.err, ContainsRegex("rank 1 [(]beta, pid [0-9]+[)].*exit code 7"));
+}
+
+TEST_F(LaunchHosts, RestartsAreOfAllHosts) {
+  const RunResult result = run("alpha:1,beta:1",
+                               {"--max_restarts", "1"},
+                               "test $TORCHELASTIC_RESTART_COUNT = 1 || exit $RANK; echo again");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(sorted_lines(result.out), ElementsAre("[alpha:0] again", "[beta:1] again"));
+}
+
+TEST_F(LaunchHosts, AHostThatCantBeReachedIsTheCause) {
+  const RunResult result = run("alpha:1,unknown:1", {}, "sleep 60");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("unknown: unisono could not be started there"),
+                    HasSubstr("ended with exit code 255"),
+                    HasSubstr("Could not resolve hostname unknown")));
+}
+
+TEST_F(LaunchHosts, AHostWithoutUnisonoIsTheCause) {
+  const RunResult result = run("alpha:1,bare:1", {}, "sleep 60");
+  EXPECT_EQ(result.exit_code, 127);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("bare: unisono could not be started there"),
+                    HasSubstr("unisono at the same path")));
+}
+
+TEST_F(LaunchHosts, AProgramThatIsMissingThereIsTheCause) {
+  Words words = command("alpha:1,beta:1", {}, "");
+  words.resize(words.size() - 3);
+  words.emplace_back("/nothing/there");
+  const RunResult result = run_to_end({.arguments = words});
+  EXPECT_EQ(result.exit_code, 127);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("/nothing/there"), ContainsRegex("alpha: |beta: ")));
+}
+
+TEST_F(LaunchHosts, ASignalReachesAllRanks) {
+  LaunchRun run({.arguments = command("alpha:1,beta:1", {}, kHang)});
+  run.wait_for_output("ready", 2);
+  ::kill(run.pid(), SIGTERM);
+  const RunResult result = run.finish();
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+  EXPECT_THAT(result.err, HasSubstr("ended by SIGTERM"));
+  EXPECT_THAT(run.wait_until_all_gone(), IsEmpty());
+}
+
+TEST_F(LaunchHosts, InterruptsReachRanksAsSuch) {
+  LaunchRun run({.arguments = command("alpha:1,beta:1",
+                                      {},
+                                      "trap 'echo interrupted; exit 0' INT; echo ready; while :; "
+                                      "do sleep 0.05; done")});
+  run.wait_for_output("ready", 2);
+  ::kill(run.pid(), SIGINT);
+  const RunResult result = run.finish();
+  EXPECT_EQ(result.exit_code, 128 + SIGINT);
+  EXPECT_EQ(count(result.out, "interrupted"), 2) << result.out << result.err;
+}
+
+TEST_F(LaunchHosts, NothingIsLeftWhenTheLauncherIsKilled) {
+  LaunchRun run({.arguments = command("alpha:1,beta:2", {}, kHang)});
+  run.wait_for_output("ready", 3);
+  ::kill(run.pid(), SIGKILL);
+  (void)run.finish();
+  EXPECT_THAT(run.wait_until_all_gone(), IsEmpty());
+}
+
+TEST_F(LaunchHosts, ALostLauncherIsTheCause) {
+  // Both launchers write their process ids, as the parents of the ranks' guardian.
+  LaunchRun run({.arguments = command("alpha:1,beta:1",
+                                      {},
+                                      "while read key value; do test $key = PPid: && echo $value; "
+                                      "done </proc/$PPID/status; " +
+                                          std::string(kHang))});
+  run.wait_for_output("ready", 2);
+  pid_t launcher = 0;
+  for (const std::string& line : split_lines(run.output())) {
+    if (line.starts_with("[beta:1] ") && !line.ends_with("y")) {
+      launcher = std::stoi(line.substr(std::string("[beta:1] ").size()));
+    }
+  }
+  ASSERT_GT(launcher, 1) << run.output();
+  ::kill(launcher, SIGKILL);
+  const RunResult result = run.finish();
+  EXPECT_EQ(result.exit_code, 128 + SIGKILL);
+  EXPECT_THAT(result.err, HasSubstr("beta: its launcher is lost"));
+  EXPECT_THAT(run.wait_until_all_gone(), IsEmpty());
+}
+
+TEST_F(LaunchHosts, WhatExcludesEachOtherIsRefused) {
+  struct Case {
+    Words options;
+    const char* part;
+  };
+
+  const std::vector<Case> cases{
+      {{"-H", "alpha", "--nnodes", "2"}, "--nnodes and --hosts"},
+      {{"-H", "alpha", "--node_rank", "0"}, "--node-rank and --hosts"},
+      {{"-H", "alpha", "--rdzv_endpoint", "a:1"}, "--rdzv-endpoint and --hosts"},
+      {{"-H", "alpha:2", "-n", "2"}, "leave one of them out"},
+      {{"-H", "alpha:2,beta"}, "beta has none"},
+      {{"-H", "alpha:x"}, "--hosts alpha:x"},
+      {{"-H", "alpha", "--hostfile", "f"}, "exclude each other"},
+      {{"--hostfile", "/nothing"}, "/nothing"},
+      {{"-H", "alpha", "-x", "NOT_SET_ANYWHERE"}, "-x NOT_SET_ANYWHERE"},
+  };
+  for (const Case& each : cases) {
+    Words words{"run"};
+    words.insert(words.end(), each.options.begin(), each.options.end());
+    words.emplace_back("true");
+    const RunResult result = run_to_end({.arguments = words});
+    EXPECT_THAT(result.exit_code, ::testing::AnyOf(1, 2));
+    EXPECT_THAT(result.err, HasSubstr(each.part));
+  }
+}
+
+TEST_F(LaunchHosts, AShellThatIsMissingIsNamed) {
+  const RunResult result =
+      run_to_end({.arguments = {"run", "-H", "alpha", "--rsh", "/no/shell", "true"}});
+  EXPECT_EQ(result.exit_code, 127);
+  EXPECT_THAT(result.err, HasSubstr("/no/shell"));
+}
+
+TEST_F(LaunchHosts, ALauncherThatNobodyStartedSaysSo) {
+  const RunResult result = run_to_end({.arguments = {"--unisono-host"}});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("unisono run --hosts"));
+}
+
+}  // namespace
+}  // namespace unisono::launch_test
