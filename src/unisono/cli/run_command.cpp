@@ -84,7 +84,7 @@ int run(const CLI::App& app, RunArguments& arguments) {
   return launch::run(options);
 }
 
-int run_as(Manner manner, int argc, char** argv) {
+int run_as(Manner manner, const CommandLine& line) {
   constexpr double kMaxGraceSeconds = 1e6;
   constexpr int kMaxPort = 65535;
   constexpr int kMaxRestarts = 1'000'000'000;
@@ -101,7 +101,8 @@ int run_as(Manner manner, int argc, char** argv) {
   app.option_defaults()->take_last();
   app.add_option("-n,--nproc-per-node,--nproc_per_node",
                  arguments.n_workers,
-                 "Number of ranks; \"auto\" or \"cpu\": one per core (default 1)");
+                 "Number of ranks; \"auto\" or \"cpu\": one per core (default 1)")
+      ->type_name("N|auto|cpu");
   app.add_flag("-m,--module", options.program.is_module, "PROGRAM is a Python module");
   app.add_flag("--no-python,--no_python",
                options.program.no_python,
@@ -114,10 +115,12 @@ int run_as(Manner manner, int argc, char** argv) {
                "Write \"[rank 3] \" before each line of output");
   app.add_option("--log-dir,--log_dir",
                  options.log_dir,
-                 "Also write each rank's output to DIR/rank-3.out and DIR/rank-3.err");
+                 "Also write each rank's output to DIR/rank-3.out and DIR/rank-3.err")
+      ->type_name("DIR");
   app.add_option("--master-addr,--master_addr,--master-address,--master_address",
                  options.master_addr,
-                 "Address where the ranks meet (default: loopback)");
+                 "Address where the ranks meet (default: loopback)")
+      ->type_name("HOST");
   app.add_option("--master-port,--master_port",
                  options.master_port,
                  "Port where the ranks meet (default: a free one)")
@@ -150,8 +153,14 @@ int run_as(Manner manner, int argc, char** argv) {
     app.add_flag("--use-env,--use_env",
                  arguments.uses_environment_only,
                  "No --local_rank: the program reads LOCAL_RANK, as under unisono run");
+    add_examples(app, {"unisono launch -n 4 train.py", "unisono launch -n 4 --use-env train.py"});
+  } else {
+    add_examples(app,
+                 {"unisono run -n 4 train.py --epochs 10",
+                  "unisono run -n 4 --prefix --log-dir logs ./train",
+                  "unisono run --nnodes 2 --rdzv-endpoint node0:29500 -n 8 ./train"});
   }
-  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+  if (const std::optional<int> exit_code = parse(app, line)) {
     return *exit_code;
   }
   options.program.takes_local_rank = is_launch && !arguments.uses_environment_only;
@@ -160,12 +169,12 @@ int run_as(Manner manner, int argc, char** argv) {
 
 }  // namespace
 
-int run_command(int argc, char** argv) {
-  return run_as(Manner::kRun, argc, argv);
+int run_command(const CommandLine& line) {
+  return run_as(Manner::kRun, line);
 }
 
-int launch_command(int argc, char** argv) {
-  return run_as(Manner::kLaunch, argc, argv);
+int launch_command(const CommandLine& line) {
+  return run_as(Manner::kLaunch, line);
 }
 
 }  // namespace unisono::cli
