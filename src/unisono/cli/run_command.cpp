@@ -84,6 +84,17 @@ int run(const CLI::App& app, RunArguments& arguments) {
   return launch::run(options);
 }
 
+void add_examples_for(Manner manner, CLI::App& app) {
+  if (manner == Manner::kLaunch) {
+    add_examples(app, {"unisono launch -n 4 train.py", "unisono launch -n 4 --use-env train.py"});
+    return;
+  }
+  add_examples(app,
+               {"unisono run -n 4 train.py --epochs 10",
+                "unisono run -n 4 --prefix --log-dir logs ./train",
+                "unisono run --nnodes 2 --rdzv-endpoint node0:29500 -n 8 ./train"});
+}
+
 int run_as(Manner manner, const CommandLine& line) {
   constexpr double kMaxGraceSeconds = 1e6;
   constexpr int kMaxPort = 65535;
@@ -153,13 +164,8 @@ int run_as(Manner manner, const CommandLine& line) {
     app.add_flag("--use-env,--use_env",
                  arguments.uses_environment_only,
                  "No --local_rank: the program reads LOCAL_RANK, as under unisono run");
-    add_examples(app, {"unisono launch -n 4 train.py", "unisono launch -n 4 --use-env train.py"});
-  } else {
-    add_examples(app,
-                 {"unisono run -n 4 train.py --epochs 10",
-                  "unisono run -n 4 --prefix --log-dir logs ./train",
-                  "unisono run --nnodes 2 --rdzv-endpoint node0:29500 -n 8 ./train"});
   }
+  add_examples_for(manner, app);
   if (const std::optional<int> exit_code = parse(app, line)) {
     return *exit_code;
   }
