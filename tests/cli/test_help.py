@@ -87,6 +87,9 @@ class ManualPage(unittest.TestCase):
         parts = re.split(r"^\.SS unisono (.*)\n", cls.roff, flags=re.MULTILINE)
         cls.sections = dict(zip(parts[1::2], parts[2::2], strict=True))
 
+    def test_its_hyphens_are_such_as_can_be_copied(self):
+        self.assertNotRegex(self.roff, r"(?m)\\fB-|^unisono.* -")
+
     def plain(self, roff):
         for escaped, character in (
             (r"\-", "-"),
