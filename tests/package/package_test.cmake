@@ -57,6 +57,21 @@ if(tests_installed)
   message(FATAL_ERROR "tests were installed: ${tests_installed}")
 endif()
 
+# expect_printed(FILE ARGUMENT...): FILE was installed, and is what the installed program prints.
+function(expect_printed file)
+  run("unisono ${ARGN}" passes ${prefix}/bin/unisono ${ARGN})
+  if(NOT EXISTS ${prefix}/${file})
+    message(FATAL_ERROR "${file} was not installed")
+  endif()
+  file(READ ${prefix}/${file} text)
+  if(NOT text STREQUAL output OR text STREQUAL "")
+    message(FATAL_ERROR "${file} is not what unisono ${ARGN} prints:\n${text}")
+  endif()
+endfunction()
+expect_printed(share/bash-completion/completions/unisono completion bash)
+expect_printed(share/zsh/site-functions/_unisono completion zsh)
+expect_printed(share/man/man1/unisono.1 man)
+
 run(
   "configuring outside/"
   passes

@@ -41,6 +41,9 @@ class Package(unittest.TestCase):
         self.assertTrue(folder.is_relative_to(sys.prefix), folder)
         names = {path.name for path in folder.iterdir()}
         self.assertLessEqual({"py.typed", "_C.pyi", "bin"}, names)
+        share = Path(sys.prefix) / "share"
+        self.assertTrue((share / "man/man1/unisono.1").is_file())
+        self.assertTrue((share / "bash-completion/completions/unisono").is_file())
         self.assertEqual(metadata.version("unisono"), unisono.__version__)
         self.assertEqual(metadata.requires("unisono"), ["torch==2.13.0"])
 

@@ -25,16 +25,18 @@ std::string quote(const std::string& text) {
 
 }  // namespace
 
-int alias_command(int argc, char** argv) {
+int alias_command(const CommandLine& line) {
   CLI::App app(
       "Prints what a shell has to set so that Python's torch.distributed takes Unisono for "
       "backends\n"
-      "of other names, under any launcher:\n"
-      "eval \"$(unisono alias gloo=unisono,nccl=unisono)\"",
+      "of other names, under any launcher",
       "unisono alias");
   std::string alias;
   app.add_option("NAMES", alias, "NAME=unisono,...")->required();
-  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+  add_examples(app,
+               {"unisono alias gloo=unisono,nccl=unisono",
+                "eval \"$(unisono alias gloo=unisono,nccl=unisono)\""});
+  if (const std::optional<int> exit_code = parse(app, line)) {
     return *exit_code;
   }
   const launch::AliasVariables variables = launch::alias_variables(alias);

@@ -23,9 +23,10 @@ void print_row(std::string_view operation, std::string_view cells) {
 
 }  // namespace
 
-int backends_command(int argc, char** argv) {
+int backends_command(const CommandLine& line) {
   CLI::App app("Prints which operations there are, by backend and device", "unisono backends");
-  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+  add_examples(app, {"unisono backends", "unisono backends | grep all_reduce"});
+  if (const std::optional<int> exit_code = parse(app, line)) {
     return *exit_code;
   }
   std::string names;

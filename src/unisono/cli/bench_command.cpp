@@ -53,50 +53,70 @@ Error invalid(const std::string& problem) {
   return {ErrorCode::kInvalidArgument, "bench: " + problem};
 }
 
+// "a|b", as --help and completion have an option's choices.
 std::string operation_names() {
   std::string names;
   for (const bench::Operation& operation : bench::operation_table()) {
-    names += operation.name + std::string(", ");
+    names += operation.name + std::string("|");
   }
   return names + "all";
 }
 
-std::string algorithm_names() {
+template <class T>
+std::string names_of(std::span<const T> values) {
   std::string names;
-  for (const Algorithm algorithm : kAlgorithms) {
-    names += (names.empty() ? "" : ", ") + std::string(to_string(algorithm));
+  for (const T value : values) {
+    names += (names.empty() ? "" : "|") + std::string(to_string(value));
   }
   return names;
 }
 
+std::string dtype_names() {
+  std::vector<DType> dtypes;
+  for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
+    dtypes.push_back(static_cast<DType>(dtype));
+  }
+  return names_of<DType>(dtypes);
+}
+
 void add_options(CLI::App& app, BenchArguments& arguments) {
   constexpr double kMaxSeconds = 1e6;
-  app.add_option("OP", arguments.operation, "What to measure: " + operation_names())->required();
+  app.add_option("OP", arguments.operation, "What to measure")
+      ->type_name(operation_names())
+      ->required();
   app.add_option("-n,--nproc-per-node,--nproc_per_node",
                  arguments.n_ranks,
                  "Number of ranks to start (default: one per core); not needed in a job that was "
-                 "started already");
+                 "started already")
+      ->type_name("N|auto|cpu");
   app.add_option("--nodes",
                  arguments.n_nodes,
                  "Let blocks of ranks act as nodes of their own, which reach each other by "
                  "tcp (default 1)");
   app.add_option(
       "--sizes", arguments.sizes, "Bytes: 8,1K,3M, or 8:64M:x4 (default " + arguments.sizes + ")");
-  app.add_option("--dtype", arguments.dtype, "f32, f64, bf16, i64, ... (default f32)");
-  app.add_option("--memory", arguments.memory, "private or symmetric (default private)");
+  app.add_option("--dtype", arguments.dtype, "Type of the elements (default f32)")
+      ->type_name(dtype_names());
+  app.add_option("--memory", arguments.memory, "Where the buffers lie (default private)")
+      ->type_name(names_of<bench::Memory>(bench::kMemories));
   app.add_option("--algorithm",
                  arguments.algorithm,
-                 algorithm_names() +
-                     " (default auto; of those reduce has one_shot and two_shot, "
-                     "reduce_scatter too on one node, else two_shot)");
+                 "How (default auto); reduce has one_shot and two_shot, reduce_scatter too on one "
+                 "node, else two_shot")
+      ->type_name(names_of<Algorithm>(kAlgorithms));
   app.add_flag("--check", arguments.is_checked, "Compare every element with what it must be");
   app.add_option(
-      "--json", arguments.json_path, "Write the results to FILE too, a line of JSON each");
+         "--json", arguments.json_path, "Write the results to FILE too, a line of JSON each")
+      ->type_name("FILE");
   app.add_flag("--verbose",
                arguments.is_verbose,
                "Log what was measured of the links, and why each algorithm was chosen");
   app.add_option("--seconds", arguments.seconds, "Time for each size, about (default 0.5)")
       ->check(CLI::Range(0.0, kMaxSeconds));
+  add_examples(app,
+               {"unisono bench all_reduce -n 4",
+                "unisono bench all -n 4 --sizes 1K:64M:x4 --json results.jsonl",
+                "unisono bench all_reduce -n 8 --nodes 2 --algorithm ring --check"});
 }
 
 bench::BenchOptions make_options(const BenchArguments& arguments) {
@@ -159,14 +179,14 @@ int start_ranks(int n_ranks, std::span<char*> arguments) {
 
 }  // namespace
 
-int bench_command(int argc, char** argv) {
+int bench_command(const CommandLine& line) {
   CLI::App app(
       "Measures collective operations: time, and bandwidth as nccl-tests counts it:\n"
       "unisono bench OP -n RANKS [OPTIONS]",
       "unisono bench");
   BenchArguments arguments;
   add_options(app, arguments);
-  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+  if (const std::optional<int> exit_code = parse(app, line)) {
     return *exit_code;
   }
   const bench::BenchOptions options = make_options(arguments);
@@ -187,7 +207,7 @@ int bench_command(int argc, char** argv) {
   if (!options.json_path.empty()) {
     bench::check_json_path(options.json_path);
   }
-  return start_ranks(n_ranks, {argv + 1, static_cast<std::size_t>(argc) - 1});
+  return start_ranks(n_ranks, {line.argv + 1, static_cast<std::size_t>(line.argc) - 1});
 }
 
 }  // namespace unisono::cli

@@ -21,7 +21,6 @@ namespace unisono::cli::bench {
 namespace {
 
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40;
-constexpr std::array kMemories{Memory::kPrivate, Memory::kSymmetric};
 
 std::optional<std::int64_t> parse_number(std::string_view text) {
   std::int64_t number = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@ enum class Memory {
   kPrivate,   ///< Each rank's own, as malloc gives it.
   kSymmetric  ///< From ProcessGroup::allocate().
 };
+
+inline constexpr std::array kMemories{Memory::kPrivate, Memory::kSymmetric};
 
 /// "private" or "symmetric".
 [[nodiscard]] const char* to_string(Memory memory) noexcept;

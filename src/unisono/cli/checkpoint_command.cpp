@@ -204,7 +204,7 @@ int diff(const CheckpointArguments& arguments) {
 
 }  // namespace
 
-int checkpoint_command(int argc, char** argv) {
+int checkpoint_command(const CommandLine& line) {
   CLI::App app("Looks into checkpoints", "unisono checkpoint");
   app.require_subcommand(1);
   CheckpointArguments arguments;
@@ -219,14 +219,27 @@ int checkpoint_command(int argc, char** argv) {
   CLI::App* const export_app =
       app.add_subcommand("export", "Write a checkpoint's whole tensors into one safetensors file");
   export_app->add_option("path", arguments.path, what)->required();
-  export_app->add_option("file", arguments.other, "The file to write")->required();
+  export_app->add_option("file", arguments.other, "The file to write")
+      ->type_name("FILE")
+      ->required();
   export_app->add_option(
       "--prefix", arguments.prefix, "Only tensors whose names begin so, e.g. model.; without it");
   CLI::App* const diff_app =
       app.add_subcommand("diff", "Say which tensors differ between two checkpoints");
   diff_app->add_option("path", arguments.path, what)->required();
   diff_app->add_option("other", arguments.other, what)->required();
-  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+  add_examples(*list_app,
+               {"unisono checkpoint ls checkpoints", "unisono checkpoint ls model.safetensors"});
+  add_examples(
+      *verify_app,
+      {"unisono checkpoint verify checkpoints", "unisono checkpoint verify model.safetensors"});
+  add_examples(*export_app,
+               {"unisono checkpoint export checkpoints model.safetensors --prefix model.",
+                "unisono checkpoint export checkpoints all.safetensors"});
+  add_examples(*diff_app,
+               {"unisono checkpoint diff before.safetensors after.safetensors",
+                "unisono checkpoint diff checkpoints model.safetensors"});
+  if (const std::optional<int> exit_code = parse(app, line)) {
     return *exit_code;
   }
   if (list_app->parsed()) {

@@ -13,9 +13,10 @@
 
 namespace unisono::cli {
 
-int config_command(int argc, char** argv) {
+int config_command(const CommandLine& line) {
   CLI::App app("Prints the settings that the environment may have", "unisono config");
-  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+  add_examples(app, {"unisono config", "unisono config | grep --after-context 1 TIMEOUT"});
+  if (const std::optional<int> exit_code = parse(app, line)) {
     return *exit_code;
   }
   const Environment environment = process_environment();

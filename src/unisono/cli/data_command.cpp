@@ -95,13 +95,15 @@ int bench(const DataArguments& arguments) {
 
 }  // namespace
 
-int data_command(int argc, char** argv) {
+int data_command(const CommandLine& line) {
   CLI::App app("Looks into data for training", "unisono data");
   app.require_subcommand(1);
   DataArguments arguments;
   CLI::App* const bench_app = app.add_subcommand(
       "bench", "Measure how fast a loader brings the images of a folder (MNIST, CIFAR)");
-  bench_app->add_option("folder", arguments.folder, "Folder of the data set")->required();
+  bench_app->add_option("folder", arguments.folder, "Folder of the data set")
+      ->type_name("DIR")
+      ->required();
   bench_app->add_option("--batch-size", arguments.batch_size, "Images per batch")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
@@ -110,7 +112,10 @@ int data_command(int argc, char** argv) {
   bench_app->add_option("--seconds", arguments.seconds, "Time for each number of workers")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 3600.0));
-  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+  add_examples(
+      *bench_app,
+      {"unisono data bench mnist", "unisono data bench cifar-10 --batch-size 128 --max-workers 8"});
+  if (const std::optional<int> exit_code = parse(app, line)) {
     return *exit_code;
   }
   return bench(arguments);

@@ -110,7 +110,7 @@ int examine(const DoctorArguments& arguments) {
 
 }  // namespace
 
-int doctor_command(int argc, char** argv) {
+int doctor_command(const CommandLine& line) {
   constexpr double kMaxTimeoutSeconds = 1e6;
   CLI::App app(
       "Examines this machine and the environment: what keeps a job from starting, or makes it "
@@ -124,7 +124,11 @@ int doctor_command(int argc, char** argv) {
   app.add_option("--timeout", arguments.timeout_s, "Seconds to wait for the other ranks")
       ->capture_default_str()
       ->check(CLI::Range(0.001, kMaxTimeoutSeconds));
-  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+  add_examples(app,
+               {"unisono doctor",
+                "unisono run -n 4 unisono doctor --all",
+                "unisono doctor --json > report.json"});
+  if (const std::optional<int> exit_code = parse(app, line)) {
     return *exit_code;
   }
   return examine(arguments);

@@ -92,10 +92,12 @@ void add_host_options(CLI::App& app, HostArguments& arguments) {
                  "alpha,node[1-3] with -n ranks on each");
   app.add_option("--hostfile,--machinefile",
                  arguments.hostfile,
-                 "The same from a file, a host a line: alpha slots=4, or alpha:4");
+                 "The same from a file, a host a line: alpha slots=4, or alpha:4")
+      ->type_name("FILE");
   app.add_option("--rsh",
                  arguments.remote_shell,
-                 "Called as PROGRAM HOST COMMAND in place of ssh, for all hosts");
+                 "Called as PROGRAM HOST COMMAND in place of ssh, for all hosts")
+      ->type_name("PROGRAM");
   app.add_option("-x,--export",
                  arguments.exported,
                  "Environment variable that goes along to the hosts: NAME, or NAME=VALUE; may be "

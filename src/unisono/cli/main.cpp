@@ -1,6 +1,6 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -11,6 +11,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/release.h"
 #include "unisono/cli/commands.h"
+#include "unisono/cli/description.h"
 #include "unisono/cli/parse.h"
 #include "unisono/launch/hosts/serve_uplink.h"
 #include "unisono/launch/program.h"
@@ -21,27 +22,13 @@ namespace {
 
 constexpr int kFailed = 1;
 
-// A new command is one line here.
-constexpr std::array kCommands{
-    Command{"run", "Run a program as several ranks that train together", run_command},
-    Command{"launch", "The same as torch.distributed.launch: with --local_rank", launch_command},
-    Command{"bench", "Measure collective operations", bench_command},
-    Command{"doctor", "Find out what is wrong with a machine or a job", doctor_command},
-    Command{"checkpoint", "List, verify, export or compare checkpoints", checkpoint_command},
-    Command{"data", "Measure how fast a loader brings training data", data_command},
-    Command{"plan", "Print a batch script for a training on several nodes", plan_command},
-    Command{"store", "Serve a key-value store, or look into one", store_command},
-    Command{"backends", "Print which operations there are, by backend", backends_command},
-    Command{"alias", "Print how to give other backends' names to Unisono in Python", alias_command},
-    Command{"config", "Print the settings that the environment may have", config_command},
-};
-
 void print_help() {
   fmt::print("Trains one model on many processes as if they were one.\n\n");
-  for (const Command& command : kCommands) {
+  for (const Command& command : commands()) {
     fmt::print("  unisono {:<12}{}\n", command.name, command.help);
   }
   fmt::print("\n`unisono COMMAND --help` says more; `unisono --version` says which version.\n");
+  fmt::print("\nExamples:\n  {}\n", fmt::join(program_examples(), "\n  "));
 }
 
 int dispatch(std::span<char*> arguments) {
@@ -60,9 +47,9 @@ int dispatch(std::span<char*> arguments) {
     fmt::print("unisono {}\n", release());
     return 0;
   }
-  for (const Command& command : kCommands) {
+  for (const Command& command : commands()) {
     if (name == command.name) {
-      return command.run(static_cast<int>(arguments.size()) - 1, &arguments[1]);
+      return command.run({.argc = static_cast<int>(arguments.size()) - 1, .argv = &arguments[1]});
     }
   }
   print_error(

@@ -192,7 +192,8 @@ void add_node_options(CLI::App& app, NodeArguments& arguments) {
                "One machine, whatever a launcher says; --rdzv-endpoint says nothing then");
   app.add_option("--rdzv-backend,--rdzv_backend",
                  arguments.backend,
-                 "static: --node-rank counts; c10d: ranks are given out");
+                 "static: --node-rank counts; c10d: ranks are given out")
+      ->type_name("static|c10d");
   app.add_option("--rdzv-endpoint,--rdzv_endpoint",
                  arguments.endpoint,
                  "HOST[:PORT] in place of --master-addr and --master-port");

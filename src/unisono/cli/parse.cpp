@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <cstdio>
+#include <initializer_list>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include <CLI/App.hpp>
@@ -12,14 +15,44 @@
 #include <CLI/Formatter.hpp>
 
 namespace unisono::cli {
+namespace {
+
+constexpr std::string_view kExamples = "Examples:";
+
+void collect_examples(CLI::App& app) {
+  std::string text;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    const std::string examples = command->get_footer();
+    const std::size_t begin = std::min(kExamples.size(), examples.size());
+    text += examples.substr(begin, examples.find('\n', begin + 1) - begin);
+  }
+  if (!text.empty()) {
+    app.footer(std::string(kExamples) + text);
+  }
+}
+
+}  // namespace
 
 void print_error(std::string_view what) {
   fmt::print(stderr, "[unisono] error: {}\n", what);
 }
 
-std::optional<int> parse(CLI::App& app, int argc, char** argv) {
+void add_examples(CLI::App& app, std::initializer_list<std::string_view> lines) {
+  std::string text(kExamples);
+  for (const std::string_view line : lines) {
+    text += fmt::format("\n  {}", line);
+  }
+  app.footer(text);
+}
+
+std::optional<int> parse(CLI::App& app, const CommandLine& line) {
+  collect_examples(app);
+  if (line.describe) {
+    line.describe(app);
+    return 0;
+  }
   try {
-    app.parse(argc, argv);
+    app.parse(line.argc, line.argv);
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {

@@ -15,10 +15,9 @@
 
 namespace unisono::cli {
 
-int plan_command(int argc, char** argv) {
+int plan_command(const CommandLine& line) {
   CLI::App app(
-      "Prints a batch script for a training on nodes that are all alike, one task per rank:\n"
-      "unisono plan slurm --nodes 3 --gpus-per-node 4 --parts 2 ./train > job.sh; sbatch job.sh",
+      "Prints a batch script for a training on nodes that are all alike, one task per rank",
       "unisono plan");
   app.require_subcommand(1);
   CLI::App* const slurm = app.add_subcommand("slurm", "For Slurm's sbatch");
@@ -33,7 +32,11 @@ int plan_command(int argc, char** argv) {
                     wish.tasks_per_node,
                     "Ranks of each node, where it has no GPUs (default 1)");
   slurm->add_option("--cpus-per-node", wish.cpus_per_node, "Cores to divide among a node's ranks");
-  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+  add_examples(
+      *slurm,
+      {"unisono plan slurm --nodes 3 --gpus-per-node 4 --parts 2 ./train > job.sh; sbatch job.sh",
+       "unisono plan slurm --nodes 2 --tasks-per-node 8 --cpus-per-node 64 ./train"});
+  if (const std::optional<int> exit_code = parse(app, line)) {
     return *exit_code;
   }
   if (!slurm->remaining().empty()) {

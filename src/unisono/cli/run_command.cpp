@@ -91,14 +91,15 @@ void finish_options(const CLI::App& app, RunArguments& arguments) {
 }
 
 // What was typed in front of the program.
-std::vector<std::string> typed_options(const CLI::App& app, std::span<char*> argv) {
-  const auto options = argv.first(argv.size() - app.remaining_size());
+std::vector<std::string> typed_options(const CLI::App& app, const CommandLine& line) {
+  const auto options = std::span(line.argv, static_cast<std::size_t>(line.argc))
+                           .first(static_cast<std::size_t>(line.argc) - app.remaining_size());
   return {options.begin(), options.end()};
 }
 
 int run(const CLI::App& app,
         RunArguments& arguments,
-        std::span<char*> argv,
+        const CommandLine& line,
         launch::hosts::Uplink* uplink) {
   finish_options(app, arguments);
   if (uplink != nullptr) {
@@ -106,29 +107,28 @@ int run(const CLI::App& app,
   }
   if (arguments.hosts.are_given()) {
     return launch::hosts::run_on_hosts(
-        make_request(app, arguments.hosts, arguments.options, typed_options(app, argv)));
+        make_request(app, arguments.hosts, arguments.options, typed_options(app, line)));
   }
   return launch::run(arguments.options);
 }
 
-int run_as(Manner manner, std::span<char*> argv, launch::hosts::Uplink* uplink = nullptr) {
-  constexpr double kMaxGraceSeconds = 1e6;
-  constexpr int kMaxPort = 65535;
-  constexpr int kMaxRestarts = 1'000'000'000;
-  const bool is_launch = manner == Manner::kLaunch;
-  CLI::App app(is_launch ? "Runs a program as several ranks that train together, each with\n"
-                           "--local_rank=N as its first argument:\n"
-                           "unisono launch [OPTIONS] PROGRAM [ARGUMENTS of the program...]"
-                         : "Runs a program as several ranks that train together:\n"
-                           "unisono run [OPTIONS] PROGRAM [ARGUMENTS of the program...]",
-               is_launch ? "unisono launch" : "unisono run");
-  RunArguments arguments;
+void add_examples_for(Manner manner, CLI::App& app) {
+  if (manner == Manner::kLaunch) {
+    add_examples(app, {"unisono launch -n 4 train.py", "unisono launch -n 4 --use-env train.py"});
+    return;
+  }
+  add_examples(app,
+               {"unisono run -n 4 train.py --epochs 10",
+                "unisono run -n 4 --prefix --log-dir logs ./train",
+                "unisono run --nnodes 2 --rdzv-endpoint node0:29500 -n 8 ./train"});
+}
+
+void add_program_options(CLI::App& app, RunArguments& arguments) {
   launch::RunOptions& options = arguments.options;
-  app.prefix_command();
-  app.option_defaults()->take_last();
   app.add_option("-n,--nproc-per-node,--nproc_per_node",
                  arguments.n_workers,
-                 "Number of ranks; \"auto\" or \"cpu\": one per core (default 1)");
+                 "Number of ranks; \"auto\" or \"cpu\": one per core (default 1)")
+      ->type_name("N|auto|cpu");
   app.add_flag("-m,--module", options.program.is_module, "PROGRAM is a Python module");
   app.add_flag("--no-python,--no_python",
                options.program.no_python,
@@ -136,15 +136,23 @@ int run_as(Manner manner, std::span<char*> argv, launch::hosts::Uplink* uplink =
   app.add_flag("--run-path,--run_path",
                options.program.is_python_file,
                "PROGRAM is a Python file, whatever its name");
+}
+
+void add_job_options(CLI::App& app, launch::RunOptions& options) {
+  constexpr double kMaxGraceSeconds = 1e6;
+  constexpr int kMaxPort = 65535;
+  constexpr int kMaxRestarts = 1'000'000'000;
   app.add_flag("--prefix,--prefix-output,--prefix_output",
                options.prefix,
                "Write \"[rank 3] \" before each line of output");
   app.add_option("--log-dir,--log_dir",
                  options.log_dir,
-                 "Also write each rank's output to DIR/rank-3.out and DIR/rank-3.err");
+                 "Also write each rank's output to DIR/rank-3.out and DIR/rank-3.err")
+      ->type_name("DIR");
   app.add_option("--master-addr,--master_addr,--master-address,--master_address",
                  options.master_addr,
-                 "Address where the ranks meet (default: loopback)");
+                 "Address where the ranks meet (default: loopback)")
+      ->type_name("HOST");
   app.add_option("--master-port,--master_port",
                  options.master_port,
                  "Port where the ranks meet (default: a free one)")
@@ -170,30 +178,46 @@ int run_as(Manner manner, std::span<char*> argv, launch::hosts::Uplink* uplink =
                  "gloo=unisono,nccl=unisono");
   app.add_flag(
       "--verbose", options.verbose, "Say what the launcher does, and let ranks log debug lines");
+}
+
+int run_as(Manner manner, const CommandLine& line, launch::hosts::Uplink* uplink = nullptr) {
+  const bool is_launch = manner == Manner::kLaunch;
+  CLI::App app(is_launch ? "Runs a program as several ranks that train together, each with\n"
+                           "--local_rank=N as its first argument:\n"
+                           "unisono launch [OPTIONS] PROGRAM [ARGUMENTS of the program...]"
+                         : "Runs a program as several ranks that train together:\n"
+                           "unisono run [OPTIONS] PROGRAM [ARGUMENTS of the program...]",
+               is_launch ? "unisono launch" : "unisono run");
+  RunArguments arguments;
+  app.prefix_command();
+  app.option_defaults()->take_last();
+  add_program_options(app, arguments);
+  add_job_options(app, arguments.options);
   add_node_options(app, arguments.nodes);
   add_host_options(app, arguments.hosts);
-  add_torchrun_options(app, arguments.torchrun, options);
+  add_torchrun_options(app, arguments.torchrun, arguments.options);
   read_defaults_from_environment(app);
   if (is_launch) {
     app.add_flag("--use-env,--use_env",
                  arguments.uses_environment_only,
                  "No --local_rank: the program reads LOCAL_RANK, as under unisono run");
   }
-  if (const std::optional<int> exit_code = parse(app, static_cast<int>(argv.size()), argv.data())) {
+  add_examples_for(manner, app);
+  if (const std::optional<int> exit_code = parse(app, line)) {
     return *exit_code;
   }
-  options.program.takes_local_rank = is_launch && !arguments.uses_environment_only;
-  return run(app, arguments, argv, uplink);
+  arguments.options.program.takes_local_rank = is_launch && !arguments.uses_environment_only;
+  return run(app, arguments, line, uplink);
 }
 
 }  // namespace
 
-int run_command(int argc, char** argv) {
-  return run_as(Manner::kRun, {argv, static_cast<std::size_t>(argc)});
+int run_command(const CommandLine& line) {
+  return run_as(Manner::kRun, line);
 }
 
-int launch_command(int argc, char** argv) {
-  return run_as(Manner::kLaunch, {argv, static_cast<std::size_t>(argc)});
+int launch_command(const CommandLine& line) {
+  return run_as(Manner::kLaunch, line);
 }
 
 int host_command() {
@@ -204,7 +228,9 @@ int host_command() {
           argv.push_back(argument.data());
         }
         const bool is_launch = arguments.front() == "launch";
-        return run_as(is_launch ? Manner::kLaunch : Manner::kRun, argv, &uplink);
+        return run_as(is_launch ? Manner::kLaunch : Manner::kRun,
+                      {.argc = static_cast<int>(argv.size()), .argv = argv.data()},
+                      &uplink);
       });
 }
 

@@ -206,6 +206,7 @@ CLI::App* add_command(CLI::App& app,
                       StoreArguments& arguments) {
   CLI::App* const command = app.add_subcommand(name, help);
   command->add_option("-H,--host", arguments.host, "Where the store listens")
+      ->type_name("HOST")
       ->capture_default_str();
   command->add_option("-p,--port", arguments.port, "Its port")
       ->capture_default_str()
@@ -225,7 +226,7 @@ CLI::App* add_client(CLI::App& app, const char* name, const char* help, StoreArg
 
 }  // namespace
 
-int store_command(int argc, char** argv) {
+int store_command(const CommandLine& line) {
   StoreArguments arguments;
   CLI::App app("Serves a key-value store in PyTorch's protocol, or looks into one",
                "unisono store");
@@ -253,7 +254,19 @@ int store_command(int argc, char** argv) {
       add_client(app, "watch", "Print what becomes of a key, until ^C", arguments);
   watch_app->add_option("key", arguments.key)->required();
   watch_app->add_option("--count", arguments.n_changes, "End after so many changes");
-  if (const std::optional<int> exit_code = parse(app, argc, argv)) {
+  add_examples(*serve_app,
+               {"unisono store serve",
+                "unisono store serve --host 0.0.0.0 --port 29500 --plain-clients-from 10.0.0.0/8"});
+  add_examples(
+      *get_app,
+      {"unisono store get some/key", "unisono store get some/key --host node0 --timeout 60"});
+  add_examples(
+      *set_app,
+      {"unisono store set some/key \"some value\"", "unisono store set some/key 1 --host node0"});
+  add_examples(*list_app, {"unisono store list", "unisono store list some/ --values"});
+  add_examples(*watch_app,
+               {"unisono store watch some/key", "unisono store watch some/key --count 3"});
+  if (const std::optional<int> exit_code = parse(app, line)) {
     return *exit_code;
   }
   if (serve_app->parsed()) {

@@ -58,11 +58,14 @@ void add_torchrun_options(CLI::App& app,
                           launch::RunOptions& options) {
   app.add_option(both("rdzv-id"), options.run_id, "Name of the job (default: a random one)");
   app.add_option("--role", options.role, "ROLE_NAME of the ranks (default \"default\")");
+  constexpr const char* kStreams = "0|1|2|3|RANK:STREAMS,...";
   app.add_option("-r,--redirects",
                  arguments.redirects,
                  "What goes into the files of --log-dir only: 1 stdout, 2 stderr, 3 both; 0:3,1:2 "
-                 "for some local ranks");
-  app.add_option("-t,--tee", arguments.tee, "What goes there, too; as --redirects");
+                 "for some local ranks")
+      ->type_name(kStreams);
+  app.add_option("-t,--tee", arguments.tee, "What goes there, too; as --redirects")
+      ->type_name(kStreams);
   app.add_option(both("local-ranks-filter"),
                  arguments.shown_ranks,
                  "Local ranks whose output is shown: 0,3 (default: all)");

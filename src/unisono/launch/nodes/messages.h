@@ -108,8 +108,9 @@ struct Start {
 struct Stop {
   std::uint64_t generation = 0;
   std::string why = {};
+  bool is_by_signal = false;  ///< To another node.
 
-  static auto members(auto& self) { return std::tie(self.generation, self.why); }
+  static auto members(auto& self) { return std::tie(self.generation, self.why, self.is_by_signal); }
 };
 
 /// The job is over.

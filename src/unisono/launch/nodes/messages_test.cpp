@@ -19,7 +19,7 @@ std::vector<Message> one_of_each() {
           Refused{"no place"},
           Notice{"waits"},
           Start{7, 1, 2, 4, 8, 1, 3, "night", false, 4123},
-          Stop{7, "rank 3 failed"},
+          Stop{7, "rank 3 failed", true},
           End{3, "report"},
           Alive{}};
 }

@@ -71,13 +71,18 @@ void NodeGenerations::watch(WorkerGroup& group, const Waiting& waiting) {
   while (const std::optional<Message> message = member_->take()) {
     if (const auto* const order = std::get_if<Stop>(&*message);
         order != nullptr && order->generation == generation_) {
+      if (common_signals_ && order->is_by_signal) {
+        continue;  // This node gets it, too.
+      }
       waiting.say("the ranks of this node are ended: " + order->why);
       stop(group, order->why);
     } else if (const auto* const notice = std::get_if<Notice>(&*message)) {
       waiting.say(notice->text);
     } else if (const auto* const over = std::get_if<End>(&*message)) {
       end(over->exit_code, over->report);
-      stop(group, over->report);
+      if (!common_signals_ || over->exit_code <= kSignalBase) {
+        stop(group, over->report);
+      }
     }
   }
   if (!outcome_ && !member_->problem().empty()) {

@@ -130,7 +130,7 @@ void NodeRendezvous::take_from(NodeId node, const Leave& message, Time now) {
   if (left.join.is_coordinator) {
     end(message.exit_code, what);
   } else if (left.is_running) {
-    fail({node, message.exit_code, what}, now);
+    fail({node, message.exit_code, what, message.exit_code > kSignalBase}, now);
   }
 }
 
@@ -147,18 +147,18 @@ void NodeRendezvous::fail(Failure failure, Time /*now*/) {
     also_failed_.push_back(failure.what);
     return;
   }
-  stop(failure.what, failure.node);
+  stop(failure.what, failure.node, failure.is_by_signal);
   failure_ = std::move(failure);
 }
 
-void NodeRendezvous::stop(const std::string& why, NodeId except) {
+void NodeRendezvous::stop(const std::string& why, NodeId except, bool is_by_signal) {
   if (phase_ != Phase::kRunning) {
     return;
   }
   phase_ = Phase::kStopping;
   for (const auto& [id, node] : nodes_) {
     if (node.is_in && node.is_running && id != except) {
-      orders_.push_back({id, Stop{generation_, why}});
+      orders_.push_back({id, Stop{generation_, why, is_by_signal}});
     }
   }
 }

@@ -84,6 +84,7 @@ class NodeRendezvous {
     NodeId node;
     int exit_code;
     std::string what;
+    bool is_by_signal = false;
   };
 
   void take_from(NodeId node, const Join& message, Time now);
@@ -96,7 +97,7 @@ class NodeRendezvous {
   void begin_gathering(Time now);
   void start(Time now);
   void fail(Failure failure, Time now);
-  void stop(const std::string& why, NodeId except);
+  void stop(const std::string& why, NodeId except, bool is_by_signal = false);
   void take_in_newcomer();
   void end_generation(Time now);
   void restart_after(const Failure& failure, Time now);
