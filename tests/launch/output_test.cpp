@@ -247,5 +247,30 @@ TEST(LaunchOutput, AReaderThatNeverReadsDoesNotDeafenTheLauncher) {
   EXPECT_TRUE(run.marked().empty());
 }
 
+TEST(LaunchOutput, EqualLinesAreOneWhereWanted) {
+  const RunResult result = run_to_end(
+      {.arguments = {"run", "-n", "4", "--collapse", "sh", "-c", "echo all; echo $((RANK / 2))"}});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(split_lines(result.out),
+              ::testing::UnorderedElementsAre("[0-3] all", "[0-1] 0", "[2-3] 1"));
+  EXPECT_EQ(split_lines(result.out).front(), "[0-3] all");
+}
+
+TEST(LaunchOutput, LinesAreObjectsWhereWanted) {
+  const RunResult result = run_to_end(
+      {.arguments = {"run", "-n", "1", "--log-format=json", "sh", "-c", "echo '\"'; exit 3"}});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.out,
+              ::testing::MatchesRegex(
+                  R"([{]"time":"[0-9TZ:.-]+","rank":0,"stream":"stdout","text":"\\""[}])"
+                  "\n"));
+  for (const std::string& line : split_lines(result.err)) {
+    EXPECT_THAT(line, ::testing::StartsWith("{\"time\":\""));
+  }
+  EXPECT_THAT(result.err, HasSubstr("exit code 3"));
+  const RunResult refused = run_to_end({.arguments = {"run", "--log-format=xml", "true"}});
+  EXPECT_EQ(refused.exit_code, 2);
+}
+
 }  // namespace
 }  // namespace unisono::launch_test

@@ -368,5 +368,15 @@ TEST(BadStart, WhoGuessedTheSecretMayComeAgainWithTheRightOne) {
   EXPECT_EQ(results[2].exit_code, 0) << results[2].err;
 }
 
+TEST(MisspelledSetting, IsNamedOnceWithTheRightOne) {
+  const auto results = run_job(
+      {.world_size = 2, .variables = {{"UNISONO_LGO", "debug"}, {"UNISONO_SOMETHING_ELSE", "1"}}});
+  EXPECT_THAT(results[0].err,
+              HasSubstr("UNISONO_LGO is no setting of Unisono, and changes nothing; is UNISONO_LOG "
+                        "meant?\n"));
+  EXPECT_THAT(results[0].err + results[1].err, ::testing::Not(HasSubstr("SOMETHING_ELSE")));
+  EXPECT_THAT(results[1].err, ::testing::Not(HasSubstr("UNISONO_LGO")));
+}
+
 }  // namespace
 }  // namespace unisono::test

@@ -116,7 +116,8 @@ launch::hosts::HostsRequest make_request(const CLI::App& app,
                                       .program = options.program.argv,
                                       .master_addr = options.master_addr,
                                       .master_port = options.master_port,
-                                      .grace = options.grace};
+                                      .grace = options.grace,
+                                      .is_json = options.is_json};
   check_others(app, request.hosts);
   std::ranges::transform(arguments.exported, std::back_inserter(request.variables), with_value);
   return request;

@@ -145,6 +145,14 @@ void add_job_options(CLI::App& app, launch::RunOptions& options) {
   app.add_flag("--prefix,--prefix-output,--prefix_output",
                options.prefix,
                "Write \"[rank 3] \" before each line of output");
+  app.add_flag(
+      "--collapse", options.collapses, "Write equal lines of several ranks once: \"[0-7] text\"");
+  app.add_option_function<std::string>(
+         "--log-format,--log_format",
+         [&options](const std::string& format) { options.is_json = format == "json"; },
+         "json: each line is an object with time, rank, stream and text (default text)")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->type_name("text|json");
   app.add_option("--log-dir,--log_dir",
                  options.log_dir,
                  "Also write each rank's output to DIR/rank-3.out and DIR/rank-3.err")

@@ -5,32 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "unisono/base/edit_distance.h"
 
 namespace unisono::cli {
-namespace {
-
-// Levenshtein's: how many letters have to be put in, taken away or replaced.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
-}  // namespace
 
 std::string suggestion(std::string_view typed, std::span<const std::string> names) {
   constexpr std::size_t kShortest = 3;
@@ -47,7 +28,7 @@ std::string suggestion(std::string_view typed, std::span<const std::string> name
   for (const std::string& name : names) {
     const bool is_part =
         name.size() >= kShortest && (name.starts_with(wanted) || wanted.starts_with(name));
-    const std::size_t found = is_part ? 1 : distance(wanted, name);
+    const std::size_t found = is_part ? 1 : edit_distance(wanted, name);
     if (found < best_distance) {
       best = &name;
       best_distance = found;

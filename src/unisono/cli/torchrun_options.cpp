@@ -104,6 +104,8 @@ void read_defaults_from_environment(CLI::App& app) {
                                      "prefix",
                                      "grace",
                                      "spares",
+                                     "collapse",
+                                     "log-format",
                                      "hosts",
                                      "hostfile",
                                      "rsh",

@@ -44,17 +44,19 @@ Agent::Agent(net::EventLoop& loop,
       uplink_(uplink),
       signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCHLD}, {SIGPIPE}),
       loop_(loop),
-      outputs_(loop_,
-               {.n_workers = options.n_workers,
-                .prefix = options.prefix,
-                .host = uplink == nullptr ? "" : uplink->label(),
-                .log_dir = options.log_dir,
-                .targets = {.has_files = !options.log_dir.empty(),
-                            .redirects = options.redirects,
-                            .tee = options.tee,
-                            .shown = options.shown_ranks}},
-               uplink == nullptr ? standard_sinks(loop_, output_error()) : uplink->sinks(),
-               output_error()),
+      outputs_(
+          loop_,
+          {.n_workers = options.n_workers,
+           .prefix = options.prefix,
+           .collapses = options.collapses,
+           .format = {.is_json = options.is_json, .host = uplink == nullptr ? "" : uplink->label()},
+           .log_dir = options.log_dir,
+           .targets = {.has_files = !options.log_dir.empty(),
+                       .redirects = options.redirects,
+                       .tee = options.tee,
+                       .shown = options.shown_ranks}},
+          uplink == nullptr ? standard_sinks(loop_, output_error()) : uplink->sinks(),
+          output_error()),
       guardian_(program, signals_.original_mask()),
       waiting_{.run_once = [this](Deadline until) { return run_once(until); },
                .say = [this](std::string_view text) { outputs_.message(text); }} {
@@ -103,7 +105,7 @@ void Agent::watch_signals() {
 
 bool Agent::run_once(Deadline until) {
   outputs_.flush();
-  loop_.run_once(until);
+  loop_.run_once(earlier(until, outputs_.deadline()));
   return !is_ending_;
 }
 

@@ -43,6 +43,8 @@ struct RunOptions {
   std::string master_addr;        ///< Empty: this machine's loopback.
   std::uint16_t master_port = 0;  ///< 0: a free one.
   bool prefix = false;            ///< "[rank 3] " before each line of output.
+  bool collapses = false;         ///< Equal lines of several ranks are shown as one.
+  bool is_json = false;           ///< Each line of output, and of the launcher, is an object.
   std::string log_dir;            ///< Folder for rank-3.out, rank-3.err; empty: none.
   /// What goes into files only, and what goes there, too; where neither says anything, all does.
   /// Without a folder one is made, and named.

@@ -12,6 +12,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
+#include "unisono/base/similar_setting.h"
 #include "unisono/net/host_port.h"
 #include "unisono/rendezvous/agree.h"
 #include "unisono/rendezvous/assign.h"
@@ -68,6 +69,20 @@ void log_launcher(const Config& config, const Assignment& assignment) {
   }
 }
 
+// A setting with another name changes nothing, silently.
+void warn_of_misspelled_settings(const Config& config, const Assignment& assignment) {
+  if (assignment.rank != 0) {
+    return;
+  }
+  for (const std::string& name : process_variables("UNISONO_")) {
+    if (const std::string similar = similar_setting(name); !similar.empty()) {
+      Logger("rank 0", config.log_level)
+          .warning(fmt::format(
+              "{} is no setting of Unisono, and changes nothing; is {} meant?", name, similar));
+    }
+  }
+}
+
 }  // namespace
 
 std::chrono::milliseconds choose_timeout(std::optional<std::chrono::milliseconds> chosen,
@@ -101,6 +116,7 @@ Place find_place(const PlaceRequest& request) {
                              .environment = request.environment,
                              .deadline = place.deadline});
   }
+  warn_of_misspelled_settings(place.config, place.gathered.assignment);
   if (method.scheme != "env") {
     // Without the query, which differs from rank to rank.
     place.gathered.assignment.place_source =

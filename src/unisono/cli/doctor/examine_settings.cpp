@@ -3,49 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
+#include "unisono/base/similar_setting.h"
 
 namespace unisono::cli::doctor {
 namespace {
 
-std::size_t distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j < row.size(); ++j) {
-    row[j] = j;
-  }
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row[b.size()];
-}
-
 Finding name_stranger(const std::string& name) {
-  constexpr std::size_t kSimilar = 4;
-  std::string advice = "unisono config lists the settings";
-  std::size_t least = kSimilar;
-  for (const ConfigRow& row : config_table()) {
-    if (const std::size_t d = distance(name, row.name); d < least) {
-      least = d;
-      advice = fmt::format("is {} meant? unisono config lists the settings", row.name);
-    }
-  }
+  const std::string similar = similar_setting(name);
   return {.state = State::kWarning,
           .topic = "settings",
           .text = name + " is no setting of Unisono, and changes nothing",
-          .advice = advice};
+          .advice = (similar.empty() ? "" : fmt::format("is {} meant? ", similar)) +
+                    "unisono config lists the settings"};
 }
 
 bool is_secret(const std::string& name) {

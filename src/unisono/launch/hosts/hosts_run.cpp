@@ -19,7 +19,7 @@
 #include "unisono/launch/hosts/messages.h"
 #include "unisono/launch/hosts/remote_host.h"
 #include "unisono/launch/hosts/run_on_hosts.h"
-#include "unisono/launch/output/outputs.h"
+#include "unisono/launch/output/line_format.h"
 #include "unisono/launch/output/sink.h"
 #include "unisono/launch/process/signals.h"
 #include "unisono/launch/program.h"
@@ -192,7 +192,7 @@ void HostsRun::flush() {
 
 void HostsRun::say(const std::string& text) {
   sinks_.out->flush();
-  sinks_.err->append(label_lines(text));
+  sinks_.err->append(format_message({.is_json = request_.is_json}, text));
 }
 
 bool HostsRun::is_over() const {

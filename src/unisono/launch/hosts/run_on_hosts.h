@@ -20,6 +20,7 @@ struct HostsRequest {
   std::string master_addr = {};             ///< Empty: the first host.
   std::uint16_t master_port = 0;            ///< 0: a random one.
   std::chrono::milliseconds grace{5000};    ///< As RunOptions.
+  bool is_json = false;                     ///< As RunOptions.
   std::chrono::milliseconds start_timeout = std::chrono::minutes(2);
 };
 

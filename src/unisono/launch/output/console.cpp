@@ -66,9 +66,13 @@ void Console::put_raw(Source source, std::string_view bytes) {
   }
 }
 
+void Console::put_whole_line(Stream stream, std::string_view text) {
+  break_row(stream);
+  select(stream).append(text);
+}
+
 void Console::put_message(std::string_view text) {
-  break_row(Stream::kErr);
-  select(Stream::kErr).append(text);
+  put_whole_line(Stream::kErr, text);
 }
 
 // stdout and stderr may be one terminal or file: what came first has to be there first.

@@ -28,6 +28,9 @@ class Console {
   /// Passes bytes on as they are, for a job of one rank.
   void put_raw(Source source, std::string_view bytes);
 
+  /// Writes a line that ends with a newline.
+  void put_whole_line(Stream stream, std::string_view text);
+
   /// Writes lines of the launcher itself to stderr; `text` ends with a newline.
   void put_message(std::string_view text);
 

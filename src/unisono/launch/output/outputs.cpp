@@ -5,38 +5,27 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/launch/output/console.h"
+#include "unisono/launch/output/line_format.h"
 #include "unisono/launch/output/pty.h"
 #include "unisono/launch/output/stream_selection.h"
 #include "unisono/launch/output/worker_output.h"
 #include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
-
-std::string label_lines(std::string_view text, const std::string& host) {
-  const std::string label =
-      host.empty() ? "[unisono run]" : fmt::format("[unisono run on {}]", host);
-  std::string lines;
-  while (!text.empty()) {
-    const std::size_t length = std::min(text.find('\n'), text.size());
-    lines += fmt::format("{} {}\n", label, text.substr(0, length));
-    text.remove_prefix(std::min(length + 1, text.size()));
-  }
-  return lines;
-}
-
 namespace {
 
 constexpr std::size_t kMaxBacklogBytes = 1 << 20;
@@ -62,6 +51,12 @@ Outputs::Outputs(net::EventLoop& loop,
                          error.value());
     }
   }
+  if (options.collapses) {
+    collapser_.emplace(static_cast<std::size_t>(options.n_workers),
+                       [this](std::span<const int> ranks, Stream stream, std::string_view text) {
+                         put_line(ranks, stream, text);
+                       });
+  }
   for (int local_rank = 0; local_rank < options.n_workers; ++local_rank) {
     Worker& worker = workers_.emplace_back();
     add_stream(worker, local_rank, Stream::kOut);
@@ -80,8 +75,13 @@ void Outputs::add_stream(Worker& worker, int local_rank, Stream stream) {
   const bool shown = is_shown(options_.targets, source);
   const OutputStyle style{
       .is_shown = shown,
-      .is_raw = options_.n_workers == 1 && !options_.prefix,
-      .is_interactive = shown && local_rank == 0 && !options_.prefix && sink(stream).is_terminal()};
+      .is_raw = options_.n_workers == 1 && !options_.prefix && has_plain_lines(),
+      .is_interactive = shown && local_rank == 0 && !options_.prefix && has_plain_lines() &&
+                        sink(stream).is_terminal(),
+      .on_line = has_plain_lines()
+                     ? nullptr
+                     : WorkerOutput::OnLine(
+                           [this](Source from, std::string_view text) { take_line(from, text); })};
   worker.streams.push_back(
       std::make_unique<WorkerOutput>(source, style, console_, worker.tail, on_error_));
 }
@@ -95,7 +95,7 @@ void Outputs::name_ranks(int first_rank) {
   for (const Worker& worker : workers_) {
     for (const auto& output : worker.streams) {
       if (options_.prefix) {
-        output->set_prefix(prefix(rank, sink(output->stream()).has_colour()));
+        output->set_prefix(rank_prefix(options_.format, rank, sink(output->stream()).has_colour()));
       }
       if (goes_to_file(options_.targets, output->source())) {
         const std::string path = fmt::format("{}/rank-{}.{}",
@@ -109,15 +109,25 @@ void Outputs::name_ranks(int first_rank) {
   }
 }
 
-std::string Outputs::prefix(int rank, bool has_colour) const {
-  const std::string name = options_.host.empty() ? fmt::format("[rank {}]", rank)
-                                                 : fmt::format("[{}:{}]", options_.host, rank);
-  // Cyan, green, yellow, blue, magenta of every terminal.
-  constexpr std::array kColours{36, 32, 33, 34, 35};
-  return has_colour ? fmt::format("\x1b[{}m{}\x1b[0m ",
-                                  kColours[static_cast<std::size_t>(rank) % kColours.size()],
-                                  name)
-                    : name + " ";
+bool Outputs::has_plain_lines() const {
+  return !options_.collapses && !options_.format.is_json;
+}
+
+void Outputs::take_line(Source source, std::string_view text) {
+  const int rank = first_rank_.value_or(0) + source.local_rank;
+  if (collapser_) {
+    collapser_->add(rank, source.stream, text, Deadline::Clock::now());
+  } else {
+    put_line(std::span(&rank, 1), source.stream, text);
+  }
+}
+
+void Outputs::put_line(std::span<const int> ranks, Stream stream, std::string_view text) {
+  console_.put_whole_line(
+      stream,
+      options_.format.is_json
+          ? format_json(options_.format, ranks, stream, text)
+          : format_collapsed(options_.format, ranks, text, sink(stream).has_colour()));
 }
 
 Outputs::Ends Outputs::open(int local_rank) {
@@ -155,10 +165,17 @@ void Outputs::on_readable(WorkerOutput& output) {
 }
 
 void Outputs::flush() {
+  if (collapser_) {
+    collapser_->on_time(Deadline::Clock::now());
+  }
   sinks_.out->flush();
   sinks_.err->flush();
   throttle(Stream::kOut, out_paused_);
   throttle(Stream::kErr, err_paused_);
+}
+
+Deadline Outputs::deadline() const {
+  return collapser_ ? collapser_->deadline() : Deadline::never();
 }
 
 // A full pipe then makes the rank wait, as it would without us.
@@ -195,6 +212,9 @@ void Outputs::drain() {
       output->finish();
     }
   }
+  if (collapser_) {
+    collapser_->flush();
+  }
 }
 
 void Outputs::resize() {
@@ -204,7 +224,7 @@ void Outputs::resize() {
 }
 
 void Outputs::message(std::string_view text) {
-  console_.put_message(label_lines(text, options_.host));
+  console_.put_message(format_message(options_.format, text));
 }
 
 const std::deque<std::string>& Outputs::last_lines(int local_rank) const {

@@ -5,12 +5,16 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/launch/output/console.h"
+#include "unisono/launch/output/line_collapser.h"
+#include "unisono/launch/output/line_format.h"
 #include "unisono/launch/output/sink.h"
 #include "unisono/launch/output/stream_selection.h"
 #include "unisono/launch/output/tail.h"
@@ -22,14 +26,12 @@ namespace unisono::launch {
 /// What the user asked of the output.
 struct OutputOptions {
   int n_workers = 1;
-  bool prefix = false;    ///< "[rank 3] " before each line, or "[alpha:3] ".
-  std::string host = {};  ///< This machine's name, where output of several comes together.
-  std::string log_dir;    ///< Empty: no log files.
+  bool prefix = false;     ///< "[rank 3] " before each line, or "[alpha:3] ".
+  bool collapses = false;  ///< Equal lines of several ranks are one, with their ranks.
+  LineFormat format = {};
+  std::string log_dir;  ///< Empty: no log files.
   OutputTargets targets = {};
 };
-
-/// `text` with "[unisono run] ", or "[unisono run on alpha] ", before each line.
-[[nodiscard]] std::string label_lines(std::string_view text, const std::string& host = "");
 
 /// All output of a node's ranks, from their pipes to our stdout and stderr.
 class Outputs {
@@ -64,6 +66,9 @@ class Outputs {
   /// ranks while nobody reads from us.
   void flush();
 
+  /// When flush() is to be called again, whatever happens.
+  [[nodiscard]] Deadline deadline() const;
+
   /// Hands on what is left in the pipes. Nothing may hold their other ends any more.
   void drain();
 
@@ -86,8 +91,10 @@ class Outputs {
     std::vector<std::unique_ptr<WorkerOutput>> streams;
   };
 
-  [[nodiscard]] std::string prefix(int rank, bool has_colour) const;
   void add_stream(Worker& worker, int local_rank, Stream stream);
+  [[nodiscard]] bool has_plain_lines() const;
+  void take_line(Source source, std::string_view text);
+  void put_line(std::span<const int> ranks, Stream stream, std::string_view text);
   void on_readable(WorkerOutput& output);
   void watch(WorkerOutput& output);
   void unwatch(const WorkerOutput& output);
@@ -104,6 +111,7 @@ class Outputs {
   WorkerOutput::OnError on_error_;
   Sinks sinks_;
   Console console_;
+  std::optional<LineCollapser> collapser_;
   bool out_paused_ = false;
   bool err_paused_ = false;
   std::set<int> watched_;

@@ -91,7 +91,9 @@ void WorkerOutput::take(std::string_view bytes) {
 
 void WorkerOutput::take_line(const Line& line) {
   tail_.add(line.text);
-  if (style_.is_shown && !style_.is_raw) {
+  if (style_.is_shown && style_.on_line) {
+    style_.on_line(source_, line.text);
+  } else if (style_.is_shown && !style_.is_raw) {
     console_.put_line(source_, style_.prefix, line);
   }
 }

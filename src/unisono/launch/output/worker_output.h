@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "unisono/base/fd.h"
 #include "unisono/launch/output/console.h"
@@ -16,6 +17,8 @@ struct OutputStyle {
   std::string prefix = {};      ///< Before each line.
   bool is_raw = false;          ///< Bytes as they are: there is one rank only.
   bool is_interactive = false;  ///< Show unfinished lines; our side is a terminal.
+  /// Gets the lines in place of the console, where there is one.
+  std::function<void(Source source, std::string_view text)> on_line = nullptr;
 };
 
 /// Reads one stream of one rank and hands it to console, log file and tail.
@@ -23,6 +26,7 @@ class WorkerOutput {
  public:
   /// Gets what could not be written to, and errno.
   using OnError = std::function<void(const std::string& what, int error_number)>;
+  using OnLine = decltype(OutputStyle::on_line);
 
   /// `console` and `tail` must outlive the object.
   WorkerOutput(Source source, OutputStyle style, Console& console, Tail& tail, OnError on_error);

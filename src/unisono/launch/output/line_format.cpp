@@ -1,0 +1,113 @@
+#include "unisono/launch/output/line_format.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "unisono/launch/output/stream_selection.h"
+
+namespace unisono::launch {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Cyan, green, yellow, blue, magenta of every terminal, by rank.
+std::string coloured(const std::string& text, int rank, bool has_colour) {
+  constexpr std::array kColours{36, 32, 33, 34, 35};
+  return has_colour ? fmt::format("\x1b[{}m{}\x1b[0m",
+                                  kColours[static_cast<std::size_t>(rank) % kColours.size()],
+                                  text)
+                    : text;
+}
+
+// "0-2,7" for sorted ranks.
+std::string ranges(std::span<const int> ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) {
+      ++last;
+    }
+    text += fmt::format("{}{}", i == 0 ? "" : ",", ranks[i]);
+    text += last == i ? "" : fmt::format("-{}", ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+Json with_time(const LineFormat& format) {
+  using std::chrono::microseconds;
+  const auto now = std::chrono::floor<microseconds>(std::chrono::system_clock::now());
+  const auto second = std::chrono::floor<std::chrono::seconds>(now);
+  Json json{{"time", fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:06}Z", second, (now - second).count())}};
+  if (!format.host.empty()) {
+    json["host"] = format.host;
+  }
+  return json;
+}
+
+std::string to_line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string rank_prefix(const LineFormat& format, int rank, bool has_colour) {
+  const std::string name = format.host.empty() ? fmt::format("[rank {}]", rank)
+                                               : fmt::format("[{}:{}]", format.host, rank);
+  return coloured(name, rank, has_colour) + " ";
+}
+
+std::string format_collapsed(const LineFormat& format,
+                             std::span<const int> ranks,
+                             std::string_view text,
+                             bool has_colour) {
+  const std::string name =
+      fmt::format("[{}{}{}]", format.host, format.host.empty() ? "" : ":", ranges(ranks));
+  return fmt::format("{} {}\n", coloured(name, ranks.front(), has_colour), text);
+}
+
+std::string format_json(const LineFormat& format,
+                        std::span<const int> ranks,
+                        Stream stream,
+                        std::string_view text) {
+  Json json = with_time(format);
+  if (ranks.size() == 1) {
+    json["rank"] = ranks.front();
+  } else {
+    json["ranks"] = ranks;
+  }
+  json["stream"] = stream == Stream::kOut ? "stdout" : "stderr";
+  json["text"] = text;
+  return to_line(json);
+}
+
+std::string format_message(const LineFormat& format, std::string_view text) {
+  const std::string label =
+      format.host.empty() ? "[unisono run]" : fmt::format("[unisono run on {}]", format.host);
+  std::string lines;
+  while (!text.empty()) {
+    const std::size_t length = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, length);
+    if (format.is_json) {
+      Json json = with_time(format);
+      json["source"] = "launcher";
+      json["text"] = line;
+      lines += to_line(json);
+    } else {
+      lines += fmt::format("{} {}\n", label, line);
+    }
+    text.remove_prefix(std::min(length + 1, text.size()));
+  }
+  return lines;
+}
+
+}  // namespace unisono::launch
