@@ -4,6 +4,9 @@ the processes of one machine pass for nodes.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -29,7 +32,9 @@ class OwnNetwork:
             stdout=subprocess.PIPE,
             text=True,
         )
-        if self.holder.stdout.readline() != "up\n":
+        # Until then the holder is in the network of all.
+        self.is_up = self.holder.stdout.readline() == "up\n"
+        if not self.is_up:
             self.stop()
             raise AssertionError("there is no network namespace")
 
@@ -44,6 +49,20 @@ class OwnNetwork:
         apart = ["unshare", "--uts", "--mount", "sh", "-c", ENTER, "sh", host, str(self.hosts)]
         return ["nsenter", network, *apart, *words]
 
+    def processes(self) -> list[int]:
+        """All that run in the network, but for the one that holds it."""
+        network = os.readlink(f"/proc/{self.holder.pid}/ns/net")
+        found = []
+        for link in Path("/proc").glob("[0-9]*/ns/net"):
+            with contextlib.suppress(OSError):
+                if os.readlink(link) == network:
+                    found.append(int(link.parts[2]))
+        return [pid for pid in found if pid != self.holder.pid]
+
     def stop(self) -> None:
+        # What a test that failed has left.
+        for pid in self.processes() if self.is_up else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.holder.communicate()
         self.folder.cleanup()
