@@ -94,6 +94,9 @@ class KubernetesTest(LauncherTest):
         replicas = job["spec"]["pytorchReplicaSpecs"]
         self.assertEqual(list(replicas), ["Master", "Worker"])
         self.assertEqual(replicas["Master"]["replicas"], 1)
+        for replica in replicas.values():
+            policies = {"Always", "OnFailure", "Never", "ExitCode"}
+            self.assertIn(replica["restartPolicy"], policies)
         size = sum(spec["replicas"] for spec in replicas.values())
         containers = [spec["template"]["spec"]["containers"] for spec in replicas.values()]
         for listed in containers:
@@ -172,6 +175,8 @@ class KubernetesTest(LauncherTest):
         spec = job["spec"]
         self.assertEqual(spec["completionMode"], "Indexed")
         pod = spec["template"]["spec"]
+        # Pods of a Job may not have the usual "Always".
+        self.assertIn(pod["restartPolicy"], {"Never", "OnFailure"})
         self.assertEqual(pod["subdomain"], service["metadata"]["name"])
         # The label that the controller puts on a job's pods.
         labels = {"batch.kubernetes.io/job-name": job["metadata"]["name"]}

@@ -90,9 +90,21 @@ class SlurmScriptsTest(LauncherTest):
         words = ["--nodes=3", "--ntasks-per-node=1", self.script("rank_per_task.sbatch")]
         self.expect_job(3, *words, PROGRAM)
 
-    def test_ranks_have_the_jobs_variables_though_sbatch_passes_none_on(self):
-        words = ["--export=NONE", self.script("rank_per_task.sbatch")]
-        self.expect_job(4, *words, PROGRAM)
+    def test_all_tasks_have_one_secret_though_sbatch_passes_no_variables_on(self):
+        # On the cluster's loopback the ranks would meet without.
+        told = 'echo "secret $UNISONO_SECRET"'
+        rank_per_task = [self.script("rank_per_task.sbatch")]
+        for words in (
+            [self.script("launcher_per_node.sbatch")],
+            rank_per_task,
+            ["--export=NONE", *rank_per_task],
+        ):
+            code, said = self.sbatch(*words, "sh", "-c", told, UNISONO_RUN="-n 2")
+            self.assertEqual(code, 0, said)
+            secrets = re.findall(r"^secret ([0-9a-f]{64})$", said, re.M)
+            self.assertEqual((len(secrets), len(set(secrets))), (4, 1), said)
+        _, said = self.sbatch(*rank_per_task, "sh", "-c", told, UNISONO_SECRET="mine")
+        self.assertEqual(said, "secret mine\n" * 4)
 
     def test_cores_per_task_are_those_of_the_job(self):
         told = 'echo "$SLURM_CPUS_PER_TASK $OMP_NUM_THREADS"'
@@ -108,7 +120,7 @@ class SlurmScriptsTest(LauncherTest):
     def test_the_plan_is_what_the_program_prints_and_runs(self):
         planned = DEPLOY / "slurm/planned.sbatch"
         readme = (DEPLOY / "README.md").read_text()
-        found = re.search(r"`unisono (plan slurm .*)`", readme)
+        found = re.search(r"`unisono (plan slurm [^`]*)`", readme)
         self.assertIsNotNone(found)
         done = self.run_command([UNISONO, *found[1].split()])
         self.assertEqual(done.stdout, planned.read_text())
