@@ -13,8 +13,9 @@ readonly packages=(
   g++ cmake ninja-build ccache libfmt-dev libhwy-dev libssl-dev zlib1g-dev libcli11-dev libgtest-dev
   libgmock-dev libbenchmark-dev nlohmann-json3-dev python3 python3-dev python3-venv dataset-fashion-mnist)
 readonly dev_packages=(
-  clang-16 libclang-rt-16-dev clang-tidy-19 gdb git iproute2 libpmix-dev man-db mandoc mold mpich munge
-  openmpi-bin openssh-client openssh-server python3-yaml slurm-client slurmctld slurmd zsh)
+  clang-16 libclang-rt-16-dev clang-tidy-19 clustershell gdb git iproute2 libpmix-dev man-db mandoc
+  mold mpich munge openmpi-bin openssh-client openssh-server pdsh python3-yaml slurm-client slurmctld
+  slurmd zsh)
 readonly bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev iperf3 iproute2)
 readonly python=${PYTHON:-python3}
 readonly log=$PWD/build/deps.log

@@ -8,9 +8,11 @@ import shutil
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 
 PROGRAM = sys.argv.pop(1)
 UNISONO = sys.argv.pop(1)  # The program `unisono`, for launchers that start ours.
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RUN_TIMEOUT_S = 60
 SKIPPED = 77
 LAUNCHERS = re.compile(r"(OMPI|PMI|PMIX|PRTE|HYDRA|HYDI|I_MPI|MPI|SLURM|PET|UNISONO|TORCHELASTIC)_")
