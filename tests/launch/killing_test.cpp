@@ -119,8 +119,12 @@ TEST(LaunchKilling, AKilledLauncherTakesAllWithIt) {
   LaunchRun run({.arguments = probe({"-n", "3"}, {"daemon"})});
   run.wait_for_output("ready", 3);
   EXPECT_EQ(run.marked().size(), 8U);  // Launcher, guardian, three ranks with a daemon each.
-  ASSERT_EQ(::kill(run.pid(), SIGKILL), 0);
+  const pid_t launcher = run.pid();
+  ASSERT_EQ(::kill(launcher, SIGKILL), 0);
   EXPECT_THAT(run.wait_until_all_gone(), IsEmpty());
+  EXPECT_EQ(run.finish().err,
+            "[unisono run] the launcher (pid " + std::to_string(launcher) +
+                ") was killed; its ranks are ended\n");
 }
 
 TEST(LaunchKilling, AStoppedGuardianWakesWhenTheLauncherIsKilled) {

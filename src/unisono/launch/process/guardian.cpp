@@ -1,10 +1,12 @@
 #include "unisono/launch/process/guardian.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/prctl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>  // IWYU pragma: keep
+#include <sys/poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -72,6 +74,14 @@ std::vector<char*> with_argument(char* const* argv, std::string& argument, std::
   return all;
 }
 
+// Unless nobody reads, which must not keep the guardian.
+void say(const std::string& line) {
+  pollfd ready{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&ready, 1, 0) == 1) {
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  }
+}
+
 }  // namespace
 
 // The signals held back are those that a user may send to everything called "unisono": the
@@ -80,6 +90,7 @@ Guardian::Guardian(Channel channel, const char* path, char* const* argv)
     : channel_(std::move(channel)),
       path_(path),
       argv_(argv),
+      agent_(::getppid()),
       signals_({SIGCHLD}, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE}) {}
 
 void Guardian::run() {
@@ -99,7 +110,11 @@ void Guardian::run() {
       reap();
     }
   }
+  const bool has_ranks = !workers_.empty();
   (void)kill_descendants({}, Deadline::after(kKillTimeout), [](pid_t, int) {});
+  if (has_ranks && ::getppid() != agent_) {
+    say(fmt::format("[unisono run] the launcher (pid {}) was killed; its ranks are ended\n", agent_));
+  }
 }
 
 void Guardian::on_channel() {

@@ -39,6 +39,7 @@ class Guardian {
   Channel channel_;
   const char* path_;
   char* const* argv_;
+  pid_t agent_;
   SignalFd signals_;
   net::EventLoop loop_;
   std::map<pid_t, Worker> workers_;

@@ -1,0 +1,133 @@
+// MNIST as Kubeflow's example of DistributedDataParallel trains it: a global batch that the ranks
+// divide, and a model that is saved once.
+//
+//     unisono run -n 2 mnist_modelpath --modelpath models
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
+
+#include "unisono/comm/process_group.h"
+#include "unisono/data/batch.h"
+#include "unisono/data/data_loader.h"
+#include "unisono/data/image_dataset.h"
+#include "unisono/data/readers/mnist.h"
+#include "unisono/data/samplers/distributed_sampler.h"
+#include "unisono/data/transforms/normalize.h"
+#include "unisono/torch/checkpoint.h"
+#include "unisono/torch/ddp/distributed_data_parallel.h"
+#include "unisono/torch/tensor/batch_tensors.h"
+#include "unisono/torch/tensor/tensor.h"
+
+namespace {
+
+constexpr int kGlobalBatch = 128;
+
+struct Options {
+  std::string modelpath;
+  std::string data = "/usr/share/datasets/fashion-mnist";
+  int epochs = 3;
+  bool gpu = false;
+};
+
+struct NetImpl : torch::nn::Module {
+  torch::Tensor forward(torch::Tensor x) {
+    x = torch::relu(torch::max_pool2d(conv1(x), 2));
+    x = torch::relu(torch::max_pool2d(drop(conv2(x)), 2));
+    x = torch::dropout(torch::relu(fc1(x.flatten(1))), 0.5, is_training());
+    return torch::log_softmax(fc2(x), 1);
+  }
+
+  torch::nn::Conv2d conv1{register_module("conv1", torch::nn::Conv2d(1, 10, 5))};
+  torch::nn::Conv2d conv2{register_module("conv2", torch::nn::Conv2d(10, 20, 5))};
+  torch::nn::Dropout2d drop{register_module("conv2_drop", torch::nn::Dropout2d())};
+  torch::nn::Linear fc1{register_module("fc1", torch::nn::Linear(320, 50))};
+  torch::nn::Linear fc2{register_module("fc2", torch::nn::Linear(50, 10))};
+};
+
+TORCH_MODULE(Net);
+
+void train(const Options& options) {
+  const auto group = unisono::init_process_group();
+  const std::filesystem::path path = std::filesystem::path(options.modelpath) / "model_cpu.dat";
+  if (group->rank() == 0) {
+    std::filesystem::create_directories(options.modelpath);
+  }
+  unisono::check_can_save_on_rank_0(*group, path);
+  const auto images = std::make_shared<const unisono::ImageDataset>(
+      unisono::load_mnist(options.data, unisono::Split::kTrain), unisono::mnist_normalize());
+
+  torch::manual_seed(1234);
+  unisono::DistributedDataParallel model(Net(), group);
+  torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
+  unisono::DistributedSampler sampler(images->size(), *group, {.seed = 1234});
+  unisono::DataLoader loader(
+      images, {.batch_size = std::max(1, kGlobalBatch / group->world_size()), .num_workers = 1});
+
+  for (int epoch = 0; epoch < options.epochs; ++epoch) {
+    sampler.set_epoch(epoch);
+    loader.start(sampler);
+    double loss_sum = 0;
+    std::int64_t n_steps = 0;
+    while (std::optional<unisono::Batch> batch = loader.next()) {
+      const auto [x, labels] = unisono::as_tensors(std::move(*batch));
+      optimizer.zero_grad();
+      const torch::Tensor loss = torch::nll_loss(model(x), labels);
+      loss.backward();
+      optimizer.step();
+      loss_sum += loss.item<double>();
+      ++n_steps;
+    }
+    torch::Tensor loss = torch::tensor(loss_sum / static_cast<double>(n_steps), torch::kDouble);
+    unisono::all_reduce(*group, loss);
+    if (group->rank() == 0) {
+      std::printf("Epoch %d Loss %.6f Global batch size %d on %d ranks\n",
+                  epoch,
+                  loss.item<double>() / group->world_size(),
+                  kGlobalBatch,
+                  group->world_size());
+      std::fflush(stdout);
+    }
+  }
+  unisono::save_on_rank_0(*group, *model.module(), path);
+  unisono::destroy_process_group();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Trains a convnet on MNIST: unisono run -n 2 mnist_modelpath --modelpath DIR");
+  app.add_option("--modelpath", options.modelpath, "Folder for model_cpu.dat")->required();
+  app.add_option("--data", options.data, "Folder with the four IDX files")->capture_default_str();
+  app.add_option("--epochs", options.epochs, "Passes over the images")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_flag("--gpu", options.gpu, "Train on GPUs");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    if (options.gpu) {
+      throw std::runtime_error("--gpu: DistributedDataParallel here is for CPUs; leave it out");
+    }
+    train(options);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "mnist_modelpath: %s\n", error.what());
+    return 1;
+  }
+}
