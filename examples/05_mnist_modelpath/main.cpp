@@ -14,7 +14,6 @@
 #include <utility>
 
 #include <CLI/CLI.hpp>
-
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -62,9 +61,8 @@ unisono::InitOptions meeting(int rank, const Options& options) {
   if (options.port == 0) {
     return {};
   }
-  return {.init_method = "tcp://127.0.0.1:" + std::to_string(options.port) +
-                         "?rank=" + std::to_string(rank) +
-                         "&world_size=" + std::to_string(options.nprocs)};
+  return {.init_method = "tcp://127.0.0.1:" + std::to_string(options.port) + "?rank=" +
+                         std::to_string(rank) + "&world_size=" + std::to_string(options.nprocs)};
 }
 
 void main_worker(int rank, const Options& options) {
@@ -104,7 +102,8 @@ int main(int argc, char** argv) {
   CLI::App app("Trains a small speaker recognizer on made-up features, by workers of its own");
   app.add_flag("--distributed", options.distributed, "Several workers");
   app.add_option("--nprocs", options.nprocs, "How many")->check(CLI::PositiveNumber);
-  app.add_option("--port", options.port, "Port where they meet; 0: any")->check(CLI::Range(0, 65535));
+  app.add_option("--port", options.port, "Port where they meet; 0: any")
+      ->check(CLI::Range(0, 65535));
   app.add_flag("--syncBN", options.sync_bn, "Batch statistics of all workers together");
   app.add_option("--batch-size,--batch_size", options.batch_size, "Utterances a step and worker")
       ->check(CLI::PositiveNumber)

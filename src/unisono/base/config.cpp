@@ -191,7 +191,7 @@ std::string_view rule_of(std::string_view type) {
   return type == "bytes" ? "a number of bytes, like 512M or 2G, of at most 64T" : type;
 }
 
-constexpr std::array<ConfigRow, 14> kRows{{
+constexpr std::array<ConfigRow, 15> kRows{{
     {"UNISONO_SECRET",
      "text",
      "",
@@ -268,6 +268,14 @@ constexpr std::array<ConfigRow, 14> kRows{{
      "before "
      "it, or a page of a receive's read: to find such errors; messages take several times as long.",
      parse_switch<&Config::checks_buffers>},
+    {"UNISONO_CRASH_REPORT",
+     "off|on",
+     "on",
+     "Whether a rank that dies of SIGSEGV, SIGABRT, SIGBUS, SIGFPE or SIGILL first writes to "
+     "stderr "
+     "where it was. Handlers that the program, Python's faulthandler or a sanitizer has installed "
+     "before stay.",
+     parse_switch<&Config::reports_crashes>},
     {"UNISONO_LINKS",
      "figures",
      "",

@@ -46,6 +46,7 @@ struct Config {
   std::int64_t arena_bytes = 0;
   SingleCopy single_copy = SingleCopy::kAuto;
   bool checks_buffers = false;
+  bool reports_crashes = true;
   std::optional<LinkCosts> links;
 };
 

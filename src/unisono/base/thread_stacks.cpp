@@ -1,7 +1,5 @@
 #include "unisono/base/thread_stacks.h"
 
-#include <cxxabi.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
 #include <fmt/format.h>
@@ -9,7 +7,6 @@
 #include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +15,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -29,6 +25,8 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/describe_address.h"
+#include "unisono/base/interrupted.h"
 #include "unisono/base/mutex.h"
 
 namespace unisono {
@@ -62,24 +60,13 @@ int this_thread() {
   return static_cast<int>(::syscall(SYS_gettid));
 }
 
-void* interrupted_at([[maybe_unused]] const void* context) {
-#if defined(__x86_64__)
-  const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): it is an address.
-  return reinterpret_cast<void*>(registers[REG_RIP]);
-#elif defined(__aarch64__)
-  return reinterpret_cast<void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.pc);
-#else
-  return nullptr;
-#endif
-}
-
 // In the thread that is asked. backtrace() takes no memory once it has been called before.
 void on_signal(int /*number*/, siginfo_t* /*info*/, void* context) {
   const int old_errno = errno;
   int thread = this_thread();
   if (sample.wanted.compare_exchange_strong(thread, kTaking, std::memory_order_acquire)) {
-    sample.interrupted = interrupted_at(context);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): it is an address.
+    sample.interrupted = reinterpret_cast<void*>(interrupted_at(context).program_counter);
     sample.n_frames = ::backtrace(sample.frames.data(), static_cast<int>(kMaxFrames));
     sample.wanted.store(0, std::memory_order_release);
     ::sem_post(&sample.is_taken);
@@ -138,26 +125,6 @@ bool wait_for_sample(int thread) {
   while (::sem_wait(&sample.is_taken) != 0) {
   }
   return true;
-}
-
-// "train(int) in /opt/job/train(+0x1a2b)".
-std::string describe_address(const void* address) {
-  Dl_info info{};
-  if (::dladdr(address, &info) == 0 || info.dli_fname == nullptr) {
-    return fmt::format("{}", address);
-  }
-  const auto offset =
-      reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(info.dli_fbase);
-  std::string place = fmt::format("{}(+0x{:x})", info.dli_fname, offset);
-  if (info.dli_sname == nullptr) {
-    return place;
-  }
-  int status = 0;
-  char* const name = abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status);
-  const std::string text =
-      fmt::format("{} in {}", status == 0 && name != nullptr ? name : info.dli_sname, place);
-  std::free(name);
-  return text;
 }
 
 std::vector<std::string> describe_sample() {

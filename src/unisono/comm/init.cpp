@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "unisono/base/config.h"
+#include "unisono/base/crash_report.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
@@ -99,6 +100,9 @@ std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t g
   engine::Backend backend = find_backend(options.backend);
   // `place.gathered` lives until the ranks have met.
   const rendezvous::Place place = find_place(options);
+  if (place.config.reports_crashes) {
+    install_crash_reports(fmt::format("rank {}", place.gathered.assignment.rank));
+  }
   auto job =
       std::make_shared<comm::Job>(comm::JobOptions{.config = place.config,
                                                    .assignment = place.gathered.assignment,

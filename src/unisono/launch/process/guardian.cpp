@@ -113,7 +113,8 @@ void Guardian::run() {
   const bool has_ranks = !workers_.empty();
   (void)kill_descendants({}, Deadline::after(kKillTimeout), [](pid_t, int) {});
   if (has_ranks && ::getppid() != agent_) {
-    say(fmt::format("[unisono run] the launcher (pid {}) was killed; its ranks are ended\n", agent_));
+    say(fmt::format("[unisono run] the launcher (pid {}) was killed; its ranks are ended\n",
+                    agent_));
   }
 }
 
