@@ -23,9 +23,7 @@ constexpr int kPollMs = 100;
 }  // namespace
 
 SafeText& SafeText::add(std::string_view text) {
-  const std::size_t n = std::min(text.size(), bytes_.size() - size_);
-  std::copy_n(text.data(), n, bytes_.data() + size_);
-  size_ += n;
+  size_ += text.copy(bytes_.data() + size_, bytes_.size() - size_);
   return *this;
 }
 
