@@ -38,7 +38,9 @@ std::string elastic_launcher(const Environment& environment) {
   if (!environment("TORCHELASTIC_RUN_ID")) {
     return "";
   }
-  return environment("TORCHELASTIC_ERROR_FILE") ? "torchrun" : "unisono run";
+  // That of unisono run is one of the launcher's descriptors.
+  const std::string errors = environment("TORCHELASTIC_ERROR_FILE").value_or("/proc/");
+  return errors.starts_with("/proc/") ? "unisono run" : "torchrun";
 }
 
 std::string describe_starter(const Environment& environment,
