@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -97,7 +98,7 @@ void die_after_return(int number, siginfo_t* info) {
   ::_exit(128 + number);  // Not reached.
 }
 
-[[noreturn]] void describe_stack_in_child() {
+int describe_stack_in_child(void* /*nothing*/) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const int number : kSignals) {
     restore_default(number);
@@ -114,9 +115,17 @@ void die_after_return(int number, siginfo_t* info) {
   ::_exit(is_written ? 0 : 1);
 }
 
-// A child of which nobody hears when it ends, and whose start nobody is told of.
+// A child of which nobody hears when it ends, and whose start nobody is told of. It has a stack of
+// its own: this one may be small, as that of Python's faulthandler is. -1 where there is none.
 pid_t start_child() {
-  return static_cast<pid_t>(::syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr));
+  constexpr std::size_t kStackBytes = 1 << 20;
+  void* const memory = ::mmap(
+      nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (memory == MAP_FAILED) {
+    return -1;
+  }
+  return ::clone(
+      describe_stack_in_child, static_cast<std::byte*>(memory) + kStackBytes, 0, nullptr);
 }
 
 bool has_succeeded(pid_t child, Deadline deadline) {
@@ -141,9 +150,6 @@ bool has_succeeded(pid_t child, Deadline deadline) {
 
 void show_stack() {
   const pid_t child = start_child();
-  if (child == 0) {
-    describe_stack_in_child();
-  }
   if (child < 0 || !has_succeeded(child, Deadline::after(kChildPatience))) {
     crash::write_addresses(stack, headline.view());
   }
