@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -53,11 +55,12 @@ void check_others(const CLI::App& app, const std::vector<launch::hosts::Host>& h
                       name));
     }
   }
-  if (app.count("--nproc-per-node") > 0 && hosts.front().n_workers) {
+  if (const std::optional<int>& n_workers = hosts.front().n_workers;
+      app.count("--nproc-per-node") > 0 && n_workers) {
     refuse(
         fmt::format("-n is the number of ranks on each host, and --hosts says {} of {}: leave "
                     "one of them out",
-                    *hosts.front().n_workers,
+                    *n_workers,
                     hosts.front().name));
   }
 }

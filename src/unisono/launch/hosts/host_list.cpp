@@ -64,7 +64,7 @@ void add(std::vector<Host>& hosts, const Host& host) {
   if (found == hosts.end()) {
     hosts.push_back(host);
   } else if (host.n_workers) {
-    found->n_workers = *found->n_workers + *host.n_workers;
+    found->n_workers = found->n_workers.value_or(0) + *host.n_workers;
   } else {
     refuse(fmt::format("{} comes twice; write {}:2 for two ranks", host.name, host.name));
   }

@@ -120,8 +120,8 @@ void HostsRun::look(Member& member) {
   if (host.is_over() && !host.ended() && !member.is_given_up) {
     lose(member, host.describe_loss());
   }
-  if (host.ended() && host.ended()->exit_code != 0) {
-    fail({host.ended()->exit_code, std::nullopt, host.ended()->report});
+  if (const std::optional<Ended>& ended = host.ended(); ended && ended->exit_code != 0) {
+    fail({ended->exit_code, std::nullopt, ended->report});
   }
   if (host.is_over()) {
     return;

@@ -27,12 +27,14 @@ void take_up_environment(const Begin& begin) {
   sigset_t none;
   sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
+  // NOLINTBEGIN(concurrency-mt-unsafe): this is the only thread.
   for (const std::string& variable : begin.variables) {
     const std::size_t equals = variable.find('=');
     ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
   }
   ::unsetenv("UNISONO_SECRET_FILE");
   ::setenv("UNISONO_SECRET", begin.secret.c_str(), 1);
+  // NOLINTEND(concurrency-mt-unsafe)
   if (::chdir(begin.directory.c_str()) != 0) {
     throw system_error("there is no folder to run in, " + begin.directory, errno);
   }

@@ -107,21 +107,21 @@ Uplink::Uplink() {
 
 const Begin& Uplink::begin() {
   const Deadline deadline = Deadline::after(kBeginTimeout);
-  while (!begin_ && lost_.empty() && !deadline.has_passed()) {
+  while (!has_begun_ && lost_.empty() && !deadline.has_passed()) {
     loop_.run_once(deadline);
   }
-  if (!begin_) {
+  if (!has_begun_) {
     throw Error(ErrorCode::kTimeout,
                 fmt::format("`unisono run --hosts` starts this on other machines, and has not said "
                             "what is to run ({})",
                             lost_.empty() ? "within 60 s" : lost_));
   }
-  return *begin_;
+  return begin_;
 }
 
 Sinks Uplink::sinks() {
-  return {.out = std::make_unique<UplinkSink>(*link_, false, begin_->out_has_colour),
-          .err = std::make_unique<UplinkSink>(*link_, true, begin_->err_has_colour)};
+  return {.out = std::make_unique<UplinkSink>(*link_, false, begin_.out_has_colour),
+          .err = std::make_unique<UplinkSink>(*link_, true, begin_.err_has_colour)};
 }
 
 void Uplink::attach(Orders orders) {
@@ -134,6 +134,7 @@ void Uplink::attach(Orders orders) {
 void Uplink::take(const Message& message) {
   if (const auto* const begin = std::get_if<Begin>(&message)) {
     begin_ = *begin;
+    has_begun_ = true;
   } else if (!orders_) {
     early_.push_back(message);
   } else if (const auto* const signal = std::get_if<Signal>(&message)) {

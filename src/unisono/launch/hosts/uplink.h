@@ -26,7 +26,7 @@ class Uplink {
   [[nodiscard]] net::EventLoop& loop() { return loop_; }
 
   /// This host, as the user calls it.
-  [[nodiscard]] const std::string& label() const { return begin_->label; }
+  [[nodiscard]] const std::string& label() const { return begin_.label; }
 
   /// Where the ranks' output goes. The object must outlive them.
   [[nodiscard]] Sinks sinks();
@@ -51,7 +51,8 @@ class Uplink {
   void stop(const std::string& why);
 
   net::EventLoop loop_;
-  std::optional<Begin> begin_;
+  Begin begin_;
+  bool has_begun_ = false;
   std::optional<Orders> orders_;
   std::vector<Message> early_;  // Before attach().
   std::string lost_;            // Why nobody is there any more.
