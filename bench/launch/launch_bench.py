@@ -118,7 +118,7 @@ def start_of_python():
 
 def memory_of(command):
     """Resident MB of the launcher itself while its processes sleep."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(4)
     status = Path(f"/proc/{process.pid}/status").read_text()
     process.terminate()
