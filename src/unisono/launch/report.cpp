@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "unisono/launch/process/signals.h"
+#include "unisono/launch/rank_ranges.h"
 
 namespace unisono::launch {
 namespace {
@@ -145,17 +146,7 @@ std::string pid_list(std::span<const pid_t> pids) {
 }
 
 std::string rank_list(std::span<const int> ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) {
-      ++last;
-    }
-    text += i == 0 ? "" : ", ";
-    text += last == i ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
-    i = last + 1;
-  }
-  return text;
+  return (ranks.size() == 1 ? "rank " : "ranks ") + rank_ranges(ranks, ", ");
 }
 
 }  // namespace unisono::launch

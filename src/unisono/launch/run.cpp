@@ -43,8 +43,6 @@
 namespace unisono::launch {
 namespace {
 
-constexpr int kMaxWorkers = 4096;
-
 // Were one of them closed, the next file we open would become our stdout.
 void occupy_standard_descriptors() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {

@@ -92,6 +92,9 @@ inline constexpr const char* kGuardianArgument = "--unisono-guardian";
 /// the exit code.
 int run_guardian(std::span<char*> arguments);
 
+/// Of a node.
+inline constexpr int kMaxWorkers = 4096;
+
 /// The number of ranks that "4", "auto" or "cpu" mean on this machine.
 ///
 /// Throws Error(kInvalidArgument) for any other text.

@@ -15,12 +15,11 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/launch/run.h"
 #include "unisono/rendezvous/nodelist.h"
 
 namespace unisono::launch::hosts {
 namespace {
-
-constexpr int kMaxWorkers = 4096;
 
 [[noreturn]] void refuse(const std::string& problem) {
   throw Error(ErrorCode::kInvalidArgument, problem);

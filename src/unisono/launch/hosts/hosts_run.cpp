@@ -181,12 +181,15 @@ void HostsRun::throttle() {
   }
 }
 
+// A reader that takes its time (a pager) is waited for, unless somebody wants us to end.
 void HostsRun::flush() {
+  const Deadline deadline = is_told_to_end_ ? Deadline::after(request_.grace) : Deadline::never();
   is_flushing_ = true;
   sinks_.out->flush();
   sinks_.err->flush();
-  while (sinks_.out->backlog() + sinks_.err->backlog() > 0 && !abandons_output_) {
-    loop_.run_once(Deadline::never());
+  while (sinks_.out->backlog() + sinks_.err->backlog() > 0 && !abandons_output_ &&
+         !deadline.has_passed()) {
+    loop_.run_once(deadline);
   }
 }
 

@@ -1,12 +1,12 @@
 #include "unisono/launch/hosts/messages.h"
 
-#include <cstddef>
-#include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "unisono/launch/testing/message_checks.h"
 
 namespace unisono::launch::hosts {
 namespace {
@@ -22,12 +22,7 @@ std::vector<Message> one_of_each() {
 }
 
 TEST(HostMessages, EveryMessageComesBackAsItWas) {
-  ASSERT_EQ(one_of_each().size(), std::variant_size_v<Message>);
-  for (const Message& message : one_of_each()) {
-    const Message copy = decode(encode(message)).value();
-    ASSERT_EQ(copy.index(), message.index());
-    EXPECT_EQ(encode(copy), encode(message)) << message.index();
-  }
+  testing::expect_all_to_come_back(one_of_each(), decode);
   const auto begin = std::get<Begin>(decode(encode(one_of_each()[0])).value());
   EXPECT_EQ(begin.variables, (std::vector<std::string>{"A=1", "B="}));
   EXPECT_TRUE(begin.out_has_colour);
@@ -35,15 +30,7 @@ TEST(HostMessages, EveryMessageComesBackAsItWas) {
 }
 
 TEST(HostMessages, ShortenedOrLengthenedBytesAreNoMessage) {
-  for (const Message& message : one_of_each()) {
-    std::vector<std::byte> bytes = encode(message);
-    for (std::size_t size = 0; size < bytes.size(); ++size) {
-      EXPECT_FALSE(decode(std::span(bytes).first(size)).has_value()) << message.index();
-    }
-    bytes.push_back(std::byte{0});
-    EXPECT_FALSE(decode(bytes).has_value()) << message.index();
-  }
-  EXPECT_FALSE(decode(std::vector{std::byte{99}}).has_value());
+  testing::expect_other_bytes_to_be_none(one_of_each(), decode);
 }
 
 }  // namespace

@@ -101,13 +101,7 @@ void RemoteHost::start(const Program& program, const sigset_t& signal_mask, bool
       std::move(in.write_end),
       KeepAlive{},
       Link::Events{.on_message = [this](const Message& message) { take(message); },
-                   .on_noise =
-                       [this](std::string_view text) {
-                         error_lines_.feed(text, [this](const Line& line) {
-                           tail_.add(line.text);
-                           events_.on_line(std::string(line.text));
-                         });
-                       },
+                   .on_noise = [this](std::string_view text) { take_text(text); },
                    .on_lost = [this](const std::string& why) { problem_ = why; }});
   link_->send(begin_);
 }
@@ -148,14 +142,20 @@ void RemoteHost::on_error_text() {
   std::array<char, kMaxLineBytes> buffer;
   const ssize_t n_bytes = ::read(errors_.get(), buffer.data(), buffer.size());
   if (n_bytes > 0) {
-    error_lines_.feed({buffer.data(), static_cast<std::size_t>(n_bytes)}, [this](const Line& line) {
-      tail_.add(line.text);
-      events_.on_line(std::string(line.text));
-    });
+    take_text({buffer.data(), static_cast<std::size_t>(n_bytes)});
   } else if (n_bytes == 0 || (errno != EAGAIN && errno != EINTR)) {
     loop_.remove(errors_.get());
     errors_.reset();
   }
+}
+
+void RemoteHost::take_text(std::string_view text) {
+  error_lines_.feed(text, [this](const Line& line) { take_line(line.text); });
+}
+
+void RemoteHost::take_line(std::string_view line) {
+  tail_.add(line);
+  events_.on_line(std::string(line));
 }
 
 // A process in the background may keep the other end of its stderr for long.
@@ -166,8 +166,7 @@ void RemoteHost::finish_errors() {
   }
   if (const std::string last(error_lines_.partial().text); !last.empty()) {
     error_lines_.clear();
-    tail_.add(last);
-    events_.on_line(last);
+    take_line(last);
   }
 }
 

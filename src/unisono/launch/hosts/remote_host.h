@@ -76,6 +76,8 @@ class RemoteHost {
  private:
   void take(const Message& message);
   void on_error_text();
+  void take_text(std::string_view text);
+  void take_line(std::string_view line);
   void finish_errors();
 
   net::EventLoop& loop_;

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "unisono/launch/output/stream_selection.h"
+#include "unisono/launch/rank_ranges.h"
 
 namespace unisono::launch {
 namespace {
@@ -26,21 +27,6 @@ std::string coloured(const std::string& text, int rank, bool has_colour) {
                                   kColours[static_cast<std::size_t>(rank) % kColours.size()],
                                   text)
                     : text;
-}
-
-// "0-2,7" for sorted ranks.
-std::string ranges(std::span<const int> ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) {
-      ++last;
-    }
-    text += fmt::format("{}{}", i == 0 ? "" : ",", ranks[i]);
-    text += last == i ? "" : fmt::format("-{}", ranks[last]);
-    i = last + 1;
-  }
-  return text;
 }
 
 Json with_time(const LineFormat& format) {
@@ -71,7 +57,7 @@ std::string format_collapsed(const LineFormat& format,
                              std::string_view text,
                              bool has_colour) {
   const std::string name =
-      fmt::format("[{}{}{}]", format.host, format.host.empty() ? "" : ":", ranges(ranks));
+      fmt::format("[{}{}{}]", format.host, format.host.empty() ? "" : ":", rank_ranges(ranks));
   return fmt::format("{} {}\n", coloured(name, ranks.front(), has_colour), text);
 }
 

@@ -1,12 +1,12 @@
 #include "unisono/launch/process/protocol.h"
 
-#include <cstddef>
-#include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "unisono/launch/testing/message_checks.h"
 
 namespace unisono::launch {
 namespace {
@@ -23,11 +23,7 @@ std::vector<Message> one_of_each() {
 }
 
 TEST(LaunchProtocol, EveryMessageComesBackAsItWas) {
-  for (const Message& message : one_of_each()) {
-    const Message copy = decode(encode(message)).value();
-    ASSERT_EQ(copy.index(), message.index());
-    EXPECT_EQ(encode(copy), encode(message)) << message.index();
-  }
+  testing::expect_all_to_come_back(one_of_each(), decode);
   const auto spawn = std::get<Spawn>(decode(encode(one_of_each()[0])).value());
   EXPECT_EQ(spawn.local_rank, 3);
   EXPECT_EQ(spawn.environment, (std::vector<std::string>{"RANK=3", "EMPTY=", ""}));
@@ -35,15 +31,7 @@ TEST(LaunchProtocol, EveryMessageComesBackAsItWas) {
 }
 
 TEST(LaunchProtocol, ShortenedOrLengthenedBytesAreNoMessage) {
-  for (const Message& message : one_of_each()) {
-    std::vector<std::byte> bytes = encode(message);
-    for (std::size_t size = 0; size < bytes.size(); ++size) {
-      EXPECT_FALSE(decode(std::span(bytes).first(size)).has_value()) << message.index();
-    }
-    bytes.push_back(std::byte{0});
-    EXPECT_FALSE(decode(bytes).has_value()) << message.index();
-  }
-  EXPECT_FALSE(decode(std::vector{std::byte{99}}).has_value());
+  testing::expect_other_bytes_to_be_none(one_of_each(), decode);
 }
 
 }  // namespace
