@@ -107,6 +107,8 @@ void define_stores(py::module_& module) {
              py::arg("world_size"),
              py::arg("timeout"));
   module.def("_launcher_name", [] { return rendezvous::launcher_name(process_environment()); });
+  module.def("_elastic_launcher",
+             [] { return rendezvous::elastic_launcher(process_environment()); });
   module.def("_close_watches", &StoreWatch::close_all);
 }
 

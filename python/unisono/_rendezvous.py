@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 from torch.distributed.rendezvous import _rendezvous_handlers, register_rendezvous_handler
 
-from ._C import _launcher_name, _meet_ranks
+from ._C import _elastic_launcher, _launcher_name, _meet_ranks
 
 _Places = Iterator[tuple[dist.Store, int, int]]
 
@@ -56,7 +56,7 @@ is_spawned = False
 def _is_store_plain() -> bool:
     """Whether torchrun or unisono.spawn() serves the store, to torch's own clients."""
     has_agent_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    return has_agent_store and (is_spawned or "TORCHELASTIC_ERROR_FILE" in os.environ)
+    return has_agent_store and (is_spawned or _elastic_launcher() == "torchrun")
 
 
 def _unisono(url: str, **options: Any) -> _Places:

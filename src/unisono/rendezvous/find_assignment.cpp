@@ -63,6 +63,16 @@ std::string launcher_name(const Environment& environment) {
   return launcher == nullptr ? "" : launcher->name;
 }
 
+std::string elastic_launcher(const Environment& environment) {
+  if (!environment("TORCHELASTIC_RUN_ID")) {
+    return "";
+  }
+  // torchrun gives each process a file for its errors; that of unisono run is one of the launcher's
+  // descriptors.
+  const std::string errors = environment("TORCHELASTIC_ERROR_FILE").value_or("/proc/");
+  return errors.starts_with("/proc/") ? "unisono run" : "torchrun";
+}
+
 bool is_in_job(const Environment& environment) {
   return environment("RANK") || environment("WORLD_SIZE") ||
          (find_launcher(environment) != nullptr && find_assignment(environment).world_size > 1);

@@ -29,6 +29,10 @@ namespace unisono::rendezvous {
 /// "Slurm", ...; empty if none did.
 [[nodiscard]] std::string launcher_name(const Environment& environment);
 
+/// Of the launchers that set torchrun's variables the one that started this process: "torchrun",
+/// "unisono run"; empty if none did.
+[[nodiscard]] std::string elastic_launcher(const Environment& environment);
+
 /// True where this process was started as a rank: RANK or WORLD_SIZE is set, well or badly, or a
 /// launcher started several. (A shell that srun started is one process, and wants to start ranks.)
 ///

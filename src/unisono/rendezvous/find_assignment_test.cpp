@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/testing/fake_environment.h"
@@ -120,6 +122,17 @@ TEST(FindAssignment, WhereNothingIsSetAMessageSaysWhatWasLookedFor) {
 TEST(FindAssignment, InABatchScriptAMessageSaysSrun) {
   EXPECT_THAT(message_of({{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}),
               AllOf(HasSubstr("RANK is not set"), HasSubstr("Slurm job 7, not a task: \"srun")));
+}
+
+TEST(ElasticLauncher, IsToldByItsFileOfErrors) {
+  const FakeVariables ours{{"TORCHELASTIC_RUN_ID", "job7"}};
+  EXPECT_EQ(elastic_launcher(fake(ours)), "unisono run");
+  const auto with_errors = [&](const std::string& path) {
+    return elastic_launcher(fake(changed(ours, {{"TORCHELASTIC_ERROR_FILE", path}})));
+  };
+  EXPECT_EQ(with_errors("/proc/12/fd/9"), "unisono run");
+  EXPECT_EQ(with_errors("/tmp/none_x/attempt_0/0/error.json"), "torchrun");
+  EXPECT_EQ(elastic_launcher(fake(kSlurm)), "");
 }
 
 TEST(IsInJob, WhereSomebodyStartedRanks) {

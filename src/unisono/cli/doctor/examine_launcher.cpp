@@ -32,23 +32,12 @@ Finding problem_of(const Error& error) {
           .advice = end == std::string::npos ? "" : message.substr(end + 2)};
 }
 
-// Of the launchers that set torchrun's variables the one that started this process, "" for none.
-// torchrun gives each process a file for its errors.
-std::string elastic_launcher(const Environment& environment) {
-  if (!environment("TORCHELASTIC_RUN_ID")) {
-    return "";
-  }
-  // That of unisono run is one of the launcher's descriptors.
-  const std::string errors = environment("TORCHELASTIC_ERROR_FILE").value_or("/proc/");
-  return errors.starts_with("/proc/") ? "unisono run" : "torchrun";
-}
-
 std::string describe_starter(const Environment& environment,
                              const rendezvous::Assignment& assignment) {
   if (!assignment.launcher.empty()) {
     return assignment.launcher;
   }
-  const std::string launcher = elastic_launcher(environment);
+  const std::string launcher = rendezvous::elastic_launcher(environment);
   return launcher.empty() ? "RANK, WORLD_SIZE and MASTER_ADDR" : launcher;
 }
 
@@ -201,7 +190,7 @@ LauncherExamination examine_launcher(const Environment& environment) {
 
 Findings list_launcher_variables(const Environment& environment) {
   Findings findings;
-  const std::string launcher = elastic_launcher(environment);
+  const std::string launcher = rendezvous::elastic_launcher(environment);
   for (const auto& variable : rendezvous::launcher_variables(environment)) {
     const bool is_torchruns = variable.set_by.find("torchrun") != std::string::npos;
     findings.push_back(
