@@ -175,7 +175,7 @@ class PlayedJob:
 
     def new_in_shm(self) -> list[str]:
         """That nobody uses: other programs may come and go meanwhile."""
-        new = set(os.listdir("/dev/shm")) - self.shm
+        new = {name for name in os.listdir("/dev/shm") if not name.startswith("open_mpi")} - self.shm
         if not new:
             return []
         maps = ""

@@ -166,6 +166,21 @@ TEST_P(WaitCycle, OfAReceiveFromAnyRankIsFoundWhereTheOthersHaveLeft) {
   }
 }
 
+TEST_P(WaitCycle, OfTwoReceivesFromAnyRankIsFoundWhereTheOthersHaveLeft) {
+  const auto errors = errors_of_ranks(world(GetParam()), [](ProcessGroup& group) {
+    float value = 0;
+    if (group.rank() != 2) {
+      group.recv(as_buffer(std::span(&value, 1)), kAnySource);
+    }
+  });
+  for (const std::size_t rank : {0U, 1U}) {
+    EXPECT_THAT(errors[rank],
+                AllOf(HasSubstr("of the group of all ranks for rank 1, which waits in recv (f32[1], "
+                                "from any rank, tag 0) of the group of all ranks for rank 0"),
+                      HasSubstr("who else could send has left the group, or is gone: rank 2")));
+  }
+}
+
 TEST_P(WaitCycle, IsNoneWhereSomebodyMaySendToWhoReceivesFromAny) {
   run_ranks(world(GetParam()), [](ProcessGroup& group) {
     float value = static_cast<float>(group.rank());

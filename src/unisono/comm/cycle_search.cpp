@@ -2,17 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
@@ -28,19 +29,19 @@
 namespace unisono::comm {
 namespace {
 
-Error verdict_of(const std::string& circles, const std::string& gone) {
-  if (gone.empty()) {
+Error verdict_of(const WaitCycle& cycle) {
+  if (cycle.gone.empty()) {
     return {ErrorCode::kMismatch,
             fmt::format("ranks wait for each other: {}; call the operations of all groups in the "
                         "same order on all ranks",
-                        circles)};
+                        cycle.text)};
   }
   return {
       ErrorCode::kPeerLost,
       fmt::format("ranks wait for each other: {}; who else could send has left the group, or is "
                   "gone: {}",
-                  circles,
-                  gone)};
+                  cycle.text,
+                  cycle.gone)};
 }
 
 }  // namespace
@@ -115,35 +116,31 @@ void CycleSearch::work_off() {
 
 void CycleSearch::search(const WaitId& id) {
   const std::shared_ptr<Links> links = groups_.find(id.group);
-  const SearchedWait searched = links == nullptr ? SearchedWait() : links->find_searched(id);
-  std::vector<RankWait> waits;
-  std::string text;
-  for (const RankWait& part : searched.parts) {
-    const std::vector<RankWait> cycle = find_cycle(part, [this](int rank, const RankWait& waiter) {
-      return is_finished() ? std::nullopt : ask(rank, waiter);
-    });
-    if (cycle.empty()) {
-      waits.clear();
-      break;
+  const std::optional<RankWait> wait = links == nullptr ? std::nullopt : links->find_wait(id);
+  std::set<int> silent;
+  const auto ask_once = [&](int rank, const RankWait& waiter) -> std::optional<RankWait> {
+    if (is_finished() || silent.contains(rank)) {
+      return std::nullopt;
     }
-    waits.insert(waits.end(), cycle.begin(), cycle.end());
-    text += (text.empty() ? "" : "; ") + describe_cycle(cycle);
-  }
-  if (waits.empty()) {
-    seen_.erase(id);
-    return;
-  }
+    const Deadline deadline = Deadline::after(kAnswerTimeout);
+    const std::optional<RankWait> answer = ask(rank, waiter);
+    if (!answer && deadline.has_passed()) {
+      silent.insert(rank);
+    }
+    return answer;
+  };
+  std::optional<WaitCycle> cycle = wait ? find_cycle(*wait, ask_once) : std::nullopt;
   // Those that are gone may have said why.
-  if (!searched.gone.empty() && links->has_heard_reason()) {
+  if (!cycle || (!cycle->gone.empty() && links->has_heard_reason())) {
     seen_.erase(id);
     return;
   }
   std::vector<RankWait>& before = seen_[id];
-  if (are_same(before, waits)) {
-    end(waits, verdict_of(text, searched.gone));
+  if (are_same(before, cycle->waits)) {
+    end(cycle->waits, verdict_of(*cycle));
   } else {
-    logger_.debug(fmt::format("ranks may wait for each other: {}", text));
-    before = std::move(waits);
+    logger_.debug(fmt::format("ranks may wait for each other: {}", cycle->text));
+    before = std::move(cycle->waits);
   }
 }
 
@@ -164,23 +161,13 @@ std::optional<RankWait> CycleSearch::ask(int rank, const RankWait& waiter) {
 }
 
 // A rank that has heard the error may end at once. So first each rank learns what it is to say,
-// whatever it sees of the others; then the waits end, this rank's own last.
+// whatever it sees of the others; then the waits end, this rank's own, the first, last.
 void CycleSearch::end(std::span<const RankWait> waits, const Error& verdict) {
-  // The first is this rank's, and begins every circle.
-  std::vector<RankWait> different;
   for (const RankWait& wait : waits) {
-    const bool is_known = std::any_of(different.begin(),
-                                      different.end(),
-                                      [&](const RankWait& known) { return is_same(known, wait); });
-    if (!is_known) {
-      different.push_back(wait);
-    }
-  }
-  for (const RankWait& wait : different) {
     tell(wait, kVerdictPurpose, verdict);
   }
-  for (std::size_t left = different.size(); left > 0; --left) {
-    tell(different[left - 1], kVerdictEndPurpose, verdict);
+  for (std::size_t left = waits.size(); left > 0; --left) {
+    tell(waits[left - 1], kVerdictEndPurpose, verdict);
   }
 }
 

@@ -20,8 +20,8 @@
 namespace unisono::comm {
 
 /// Finds ranks that wait for each other in a circle, and ends their waits with an error that names
-/// it, on all of them. A receive from any rank must be in a circle with each rank that may still
-/// send. A circle must be seen twice: what both looks saw was there at the same time.
+/// it, on all of them. A receive from any rank is in one if each rank that may still send is stuck
+/// in one, too. A circle must be seen twice: what both looks saw was there at the same time.
 /// Thread-safe.
 class CycleSearch {
  public:

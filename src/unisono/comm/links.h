@@ -145,11 +145,8 @@ class Links {
 
   // links_cycle.cpp; any thread.
   /// This rank's wait with this id, or in an operation before it; nothing where it is in none, or
-  /// has just begun.
+  /// has just begun. Of a receive from any rank looks who of other nodes still listens.
   [[nodiscard]] std::optional<RankWait> find_wait(const WaitId& id) const;
-
-  /// The same wait, as it is to be searched. Looks who of other nodes still listens.
-  [[nodiscard]] SearchedWait find_searched(const WaitId& id) const;
 
   /// The wait in this group that `thread` is in.
   [[nodiscard]] std::optional<RankWait> find_wait_of(std::uint64_t thread) const;
@@ -241,7 +238,7 @@ class Links {
   // For which of the job's ranks an operation has waited when it was last looked at.
   struct Late {
     std::uint64_t sequence = 0;
-    std::vector<int> ranks;
+    std::vector<LateRank> ranks;
     std::uint64_t thread = 0;
   };
 

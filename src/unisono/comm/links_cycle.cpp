@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,9 +28,9 @@ int Links::job_rank_of(int rank) const {
 }
 
 void Links::note_late(std::uint64_t sequence, std::span<const int> late_ranks) {
-  std::vector<int> job_ranks;
+  std::vector<LateRank> job_ranks;
   for (const int rank : late_ranks) {
-    job_ranks.push_back(job_rank_of(rank));
+    job_ranks.push_back({.rank = job_rank_of(rank)});
   }
   const MutexLock lock(late_mutex_);
   late_ = {.sequence = sequence, .ranks = std::move(job_ranks), .thread = this_thread_number()};
@@ -59,16 +60,17 @@ std::optional<RankWait> Links::wait_of(const std::optional<WaitingReceive>& rece
   if (!receive || failure_.is_set()) {
     return std::nullopt;
   }
-  std::vector<int> late;
-  if (receive->peer != engine::kAnyRank) {
-    late.push_back(job_rank_of(receive->peer));
+  std::vector<LateRank> late;
+  for (const WaitingReceive::Sender& sender : receive->senders) {
+    late.push_back({.rank = job_rank_of(sender.rank), .n_arrived = sender.n_arrived});
   }
   return RankWait{
       .id = receive->id,
       .rank = setup_.roster.self().rank,
       .late = std::move(late),
-      .n_arrived = receive->n_arrived,
-      .text = fmt::format("{} of {}", receive->text, describe_group(setup_, job_.numbers()))};
+      .is_for_any = receive->is_for_any,
+      .text = fmt::format("{} of {}", receive->text, describe_group(setup_, job_.numbers())),
+      .gone = receive->gone.empty() ? "" : ranks_.describe_late(receive->gone)};
 }
 
 std::optional<RankWait> Links::find_wait(const WaitId& id) const {
@@ -79,27 +81,6 @@ std::optional<RankWait> Links::find_wait(const WaitId& id) const {
   const std::optional<OperationWait> operation = find_operation_wait();
   return operation && operation->wait.id.sequence <= id.sequence ? std::optional(operation->wait)
                                                                  : std::nullopt;
-}
-
-SearchedWait Links::find_searched(const WaitId& id) const {
-  const std::optional<RankWait> wait = find_wait(id);
-  if (!wait) {
-    return {};
-  }
-  const auto senders = id.is_message ? messenger_->find_senders(id) : std::nullopt;
-  if (!senders) {
-    return {.parts = {*wait}};
-  }
-  SearchedWait searched;
-  for (const PossibleSenders::Sender& sender : senders->present) {
-    searched.parts.push_back(*wait);
-    searched.parts.back().late = {job_rank_of(sender.rank)};
-    searched.parts.back().n_arrived = sender.n_arrived;
-  }
-  if (!senders->gone.empty()) {
-    searched.gone = ranks_.describe_late(senders->gone);
-  }
-  return searched;
 }
 
 std::optional<RankWait> Links::find_wait_of(std::uint64_t thread) const {
@@ -114,7 +95,11 @@ std::optional<RankWait> Links::find_stuck_wait(const RankWait& waiter) const {
     return std::nullopt;
   }
   if (waiter.id.is_message) {
-    if (messenger_->n_sent(peer) != waiter.n_arrived) {
+    const int self = setup_.roster.self().rank;
+    const auto late = std::find_if(waiter.late.begin(),
+                                   waiter.late.end(),
+                                   [self](const LateRank& one) { return one.rank == self; });
+    if (late == waiter.late.end() || messenger_->n_sent(peer) != late->n_arrived) {
       return std::nullopt;  // Something is on its way.
     }
   } else if (n_calls_.load(std::memory_order_relaxed) >= waiter.id.sequence) {

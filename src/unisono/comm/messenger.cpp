@@ -319,14 +319,6 @@ WaitId Messenger::next_id() {
 }
 
 template <class IsIt>
-const MessageRequest* Messenger::find_unanswered(IsIt is_it) {
-  const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const auto* request) {
-    return request->is_unanswered_receive() && is_it(*request);
-  });
-  return found == requests_.end() ? nullptr : *found;
-}
-
-template <class IsIt>
 std::optional<WaitingReceive> Messenger::find_receive_where(IsIt is_it) {
   const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const auto* request) {
     return request->is_unanswered_receive() && is_it(*request);
@@ -335,11 +327,20 @@ std::optional<WaitingReceive> Messenger::find_receive_where(IsIt is_it) {
     return std::nullopt;
   }
   const MessageRequest& request = **found;
-  return WaitingReceive{
-      .id = request.id,
-      .peer = request.peer,
-      .n_arrived = request.peer == engine::kAnyRank ? 0 : messages_.n_arrived(request.peer),
-      .text = describe(request, parts_.ranks.job_ranks())};
+  WaitingReceive receive{.id = request.id,
+                         .is_for_any = request.peer == engine::kAnyRank,
+                         .senders = {},
+                         .gone = {},
+                         .text = describe(request, parts_.ranks.job_ranks())};
+  for (int rank = 0; rank < waiting_.world_size; ++rank) {
+    const bool is_other = receive.is_for_any && rank != waiting_.rank;
+    if (rank == request.peer || (is_other && request.may_send(rank))) {
+      receive.senders.push_back({.rank = rank, .n_arrived = messages_.n_arrived(rank)});
+    } else if (is_other) {
+      receive.gone.push_back(rank);
+    }
+  }
+  return receive;
 }
 
 std::optional<WaitingReceive> Messenger::find_receive_of(std::uint64_t thread) {
@@ -350,27 +351,6 @@ std::optional<WaitingReceive> Messenger::find_receive_of(std::uint64_t thread) {
 std::optional<WaitingReceive> Messenger::find_receive(const WaitId& id) {
   const MutexLock lock(mutex_);
   return find_receive_where([&id](const auto& request) { return request.id == id; });
-}
-
-std::optional<PossibleSenders> Messenger::find_senders(const WaitId& id) {
-  const MutexLock lock(mutex_);
-  const MessageRequest* const request = find_unanswered(
-      [&](const auto& one) { return one.id == id && one.peer == engine::kAnyRank; });
-  if (request == nullptr) {
-    return std::nullopt;
-  }
-  PossibleSenders senders;
-  for (int rank = 0; rank < waiting_.world_size; ++rank) {
-    if (rank == waiting_.rank) {
-      continue;
-    }
-    if (request->may_send(rank)) {
-      senders.present.push_back({.rank = rank, .n_arrived = messages_.n_arrived(rank)});
-    } else {
-      senders.gone.push_back(rank);
-    }
-  }
-  return senders;
 }
 
 std::uint64_t Messenger::n_sent(int rank) {

@@ -56,21 +56,16 @@ struct MessengerParts {
 
 /// A receive of whose message nothing has come.
 struct WaitingReceive {
-  WaitId id;
-  int peer = 0;                 ///< Or kAnyRank.
-  std::uint64_t n_arrived = 0;  ///< Messages from the peer, ever; from any rank: 0.
-  std::string text = {};
-};
-
-/// The other ranks, as a receive from any rank looks at them.
-struct PossibleSenders {
   struct Sender {
     int rank;
     std::uint64_t n_arrived;  ///< Messages from it, ever.
   };
 
-  std::vector<Sender> present;
-  std::vector<int> gone;
+  WaitId id;
+  bool is_for_any = false;
+  std::vector<Sender> senders;  ///< The peer, or the other ranks that may still send.
+  std::vector<int> gone;        ///< is_for_any: those that can't.
+  std::string text = {};
 };
 
 /// Runs a group's messages beside its other operations. Thread-safe.
@@ -107,15 +102,12 @@ class Messenger {
   /// the group fails.
   [[nodiscard]] std::vector<Work> submit(Requests requests) UNISONO_EXCLUDES(mutex_);
 
-  /// The receive that `thread` waits in.
+  /// The receive that `thread` waits in. If it is from any rank, looks who of other nodes still
+  /// listens.
   [[nodiscard]] std::optional<WaitingReceive> find_receive_of(std::uint64_t thread)
       UNISONO_EXCLUDES(mutex_);
 
   [[nodiscard]] std::optional<WaitingReceive> find_receive(const WaitId& id)
-      UNISONO_EXCLUDES(mutex_);
-
-  /// Nothing unless the receive waits for any rank. Looks who of other nodes still listens.
-  [[nodiscard]] std::optional<PossibleSenders> find_senders(const WaitId& id)
       UNISONO_EXCLUDES(mutex_);
 
   /// How many messages this rank has called to `rank`, ever.
@@ -163,8 +155,6 @@ class Messenger {
   void note(ErrorCode code, const char* problem) noexcept UNISONO_REQUIRES(mutex_);
   void check_requests() UNISONO_REQUIRES(mutex_);
   void show_waits() UNISONO_REQUIRES(mutex_);
-  template <class IsIt>
-  [[nodiscard]] const MessageRequest* find_unanswered(IsIt is_it) UNISONO_REQUIRES(mutex_);
   template <class IsIt>
   [[nodiscard]] std::optional<WaitingReceive> find_receive_where(IsIt is_it)
       UNISONO_REQUIRES(mutex_);

@@ -19,25 +19,28 @@ struct WaitId {
   friend auto operator<=>(const WaitId&, const WaitId&) = default;
 };
 
+/// A rank that is waited for.
+struct LateRank {
+  int rank = 0;  ///< Of the job.
+  /// By a receive: how many messages of the group have come from it, ever.
+  std::uint64_t n_arrived = 0;
+
+  friend bool operator==(const LateRank&, const LateRank&) = default;
+};
+
 /// A wait of a rank that ends only when each of the `late` ranks has done its part.
 struct RankWait {
   WaitId id;
-  int rank = 0;           ///< Of the job, as are the late ones.
-  std::vector<int> late;  ///< A receive has one; from any rank none.
-  /// Of a receive: how many messages of this group have come from the late rank, ever.
-  std::uint64_t n_arrived = 0;
+  int rank = 0;  ///< Of the job.
+  std::vector<LateRank> late;
+  /// A receive from any rank: one of the late ranks, which are those that may still send, suffices.
+  bool is_for_any = false;
   std::string text = {};  ///< "all_reduce #1 (f32[8], sum) of group 2 (ranks 0, 1)".
+  std::string gone = {};  ///< is_for_any: names those that can't send any more; "" if none.
 };
 
-/// What of a wait has to be in circles, for the wait to be in vain.
-struct SearchedWait {
-  /// The wait; a receive from any rank once for each rank that may still send, as if from that.
-  std::vector<RankWait> parts;
-  std::string gone = {};  ///< Names the ranks that can't send any more; "" if there are none.
-};
-
-/// A frame of kind kWait with it, as ranks ask each other about waits; of a long text and of many
-/// late ranks the first part.
+/// A frame of kind kWait with it, as ranks ask each other about waits; of long texts and of many
+/// late ranks the first part, of a receive from any of very many ranks none.
 [[nodiscard]] std::vector<std::byte> encode_wait(const RankWait& wait);
 
 /// What such a frame's payload says; nothing where no correct sender would write it.

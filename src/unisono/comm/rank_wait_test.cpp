@@ -13,12 +13,13 @@
 namespace unisono::comm {
 namespace {
 
-RankWait wait_of(std::vector<int> late, std::string text) {
+RankWait wait_of(std::vector<LateRank> late, std::string text) {
   return {.id = {.group = 3, .is_message = true, .sequence = 1ULL << 40U},
           .rank = 5,
           .late = std::move(late),
-          .n_arrived = 12,
-          .text = std::move(text)};
+          .is_for_any = true,
+          .text = std::move(text),
+          .gone = "rank 2"};
 }
 
 std::vector<std::byte> payload_of(const RankWait& wait) {
@@ -27,7 +28,7 @@ std::vector<std::byte> payload_of(const RankWait& wait) {
 }
 
 TEST(RankWait, ArrivesAsItWasSent) {
-  const RankWait sent = wait_of({1, 4}, "recv of group 3");
+  const RankWait sent = wait_of({{1, 12}, {4, 1ULL << 40U}}, "recv of group 3");
   const std::vector<std::byte> bytes = encode_wait(sent);
   const auto frame = tcp::decode(std::span(bytes).first<tcp::kFrameBytes>());
   ASSERT_TRUE(frame);
@@ -38,18 +39,24 @@ TEST(RankWait, ArrivesAsItWasSent) {
   EXPECT_EQ(read->id, sent.id);
   EXPECT_EQ(read->rank, sent.rank);
   EXPECT_EQ(read->late, sent.late);
-  EXPECT_EQ(read->n_arrived, sent.n_arrived);
+  EXPECT_EQ(read->is_for_any, sent.is_for_any);
   EXPECT_EQ(read->text, sent.text);
+  EXPECT_EQ(read->gone, sent.gone);
 }
 
 TEST(RankWait, OfManyLateRanksAndALongTextTheFirstPartArrives) {
-  const std::vector<int> late(10'000, 7);
-  const std::vector<std::byte> bytes = encode_wait(wait_of(late, std::string(10'000, 'x')));
-  ASSERT_TRUE(tcp::decode(std::span(bytes).first<tcp::kFrameBytes>()));
-  const auto read = decode_wait(std::span(bytes).subspan(tcp::kFrameBytes));
+  const std::vector<LateRank> late(10'000, {.rank = 7});
+  RankWait wait = wait_of(late, std::string(10'000, 'x'));
+  wait.is_for_any = false;
+  const auto read = decode_wait(payload_of(wait));
   ASSERT_TRUE(read);
   EXPECT_FALSE(read->late.empty());
   EXPECT_FALSE(read->text.empty());
+  // It would end with a message from one of those that are left out.
+  wait.is_for_any = true;
+  const auto for_any = decode_wait(payload_of(wait));
+  ASSERT_TRUE(for_any);
+  EXPECT_TRUE(for_any->late.empty());
 }
 
 TEST(RankWait, IsNotReadFromFewerBytesThanItHas) {
@@ -61,7 +68,7 @@ TEST(RankWait, IsNotReadFromFewerBytesThanItHas) {
 }
 
 TEST(RankWait, IsNotReadFromBytesThatAreNoWait) {
-  std::vector<std::byte> payload = payload_of(wait_of({1}, "x"));
+  std::vector<std::byte> payload = payload_of(wait_of({{.rank = 1}}, "x"));
   payload.push_back(std::byte{0});
   EXPECT_FALSE(decode_wait(payload));
   EXPECT_FALSE(decode_wait(std::vector<std::byte>(200, std::byte{0xFF})));

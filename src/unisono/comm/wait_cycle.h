@@ -14,11 +14,18 @@ namespace unisono::comm {
 /// `waiter`; nothing where it may still do it, or does not answer.
 using AskRank = std::function<std::optional<RankWait>(int rank, const RankWait& waiter)>;
 
-/// Waits that form a circle: each one's rank is waited for by the wait before it, the first one's
-/// by the last. Begins with `start`; empty where `start` is in no circle. Ranks that wait for each
-/// other in one operation, which all of them have called, are none. Asks each rank once for each
-/// wait that it is late for, 64 times in all at most.
-[[nodiscard]] std::vector<RankWait> find_cycle(const RankWait& start, const AskRank& ask);
+/// Waits of which each needs another one to end first.
+struct WaitCycle {
+  std::vector<RankWait> waits;  ///< The one that was looked at is the first.
+  std::string text;             ///< Says who waits in what for whom.
+  std::string gone;             ///< Names ranks that some of them need no more; "" if there are none.
+};
+
+/// The circle that `start` is in: each wait's rank is waited for by the one before it, the first
+/// one's by the last. With a receive from any rank, in which all are that lead from it back to
+/// such waits. Ranks that wait for each other in one operation, which all of them have called, are
+/// none. Asks each rank once for each wait that it is late for, 64 times in all at most.
+[[nodiscard]] std::optional<WaitCycle> find_cycle(const RankWait& start, const AskRank& ask);
 
 [[nodiscard]] bool is_same(const RankWait& one, const RankWait& other);
 

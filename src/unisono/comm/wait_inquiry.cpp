@@ -1,7 +1,6 @@
 #include "unisono/comm/wait_inquiry.h"
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -18,9 +17,6 @@
 
 namespace unisono::comm {
 namespace {
-
-// A watcher has nothing else to do.
-constexpr std::chrono::milliseconds kAnswerTimeout{1000};
 
 Fd call(const Respondent& respondent, std::span<const std::byte> bytes, Deadline deadline) {
   Fd socket = net::connect_tcp(respondent.member.address, deadline, net::IfRefused::kGiveUp);

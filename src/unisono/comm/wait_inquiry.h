@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,9 @@ namespace unisono::comm {
 inline constexpr const char* kWaitPurpose = "wait";
 inline constexpr const char* kVerdictPurpose = "verdict";
 inline constexpr const char* kVerdictEndPurpose = "verdict-end";
+
+/// For how long a rank is asked, or told something.
+inline constexpr std::chrono::milliseconds kAnswerTimeout{1000};
 
 /// A rank of the job, as it is asked or told something: `mine` says for what, and of which group.
 struct Respondent {
