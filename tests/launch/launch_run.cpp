@@ -194,8 +194,7 @@ std::vector<pid_t> LaunchRun::wait_until_all_gone() const {
 
 pid_t LaunchRun::guardian() const {
   for (const pid_t pid : marked()) {
-    const std::string command = read_file("/proc/" + std::to_string(pid) + "/cmdline");
-    if (command.find("--unisono-guardian") != std::string::npos) {
+    if (read_file("/proc/" + std::to_string(pid) + "/comm") == "unisono-guard\n") {
       return pid;
     }
   }

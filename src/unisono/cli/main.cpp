@@ -33,9 +33,6 @@ void print_help() {
 
 int dispatch(std::span<char*> arguments) {
   const std::string_view name = arguments.size() > 1 ? arguments[1] : "";
-  if (name == launch::kGuardianArgument) {
-    return launch::run_guardian(arguments.subspan(2));
-  }
   if (name == launch::hosts::kHostArgument) {
     return host_command();
   }

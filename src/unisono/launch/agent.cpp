@@ -36,10 +36,12 @@ namespace unisono::launch {
 Agent::Agent(net::EventLoop& loop,
              const RunOptions& options,
              const Program& program,
+             GuardianLink& guardian,
              Generations& generations,
              hosts::Uplink* uplink)
     : options_(options),
       program_(program),
+      guardian_(guardian),
       generations_(generations),
       uplink_(uplink),
       signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCHLD}, {SIGPIPE}),
@@ -57,7 +59,6 @@ Agent::Agent(net::EventLoop& loop,
                        .shown = options.shown_ranks}},
           uplink == nullptr ? standard_sinks(loop_, output_error()) : uplink->sinks(),
           output_error()),
-      guardian_(program, signals_.original_mask()),
       waiting_{.run_once = [this](Deadline until) { return run_once(until); },
                .say = [this](std::string_view text) { outputs_.message(text); }} {
   raise_descriptor_limit();

@@ -24,11 +24,12 @@ namespace unisono::launch {
 /// about the job's end.
 class Agent {
  public:
-  /// `loop`, `generations` and `uplink` must outlive the object. Where there is an `uplink`,
+  /// `loop`, `guardian`, `generations` and `uplink` must outlive the object. Where there is an `uplink`,
   /// output, orders and the report go that way.
   Agent(net::EventLoop& loop,
         const RunOptions& options,
         const Program& program,
+        GuardianLink& guardian,
         Generations& generations,
         hosts::Uplink* uplink);
 
@@ -54,12 +55,12 @@ class Agent {
 
   RunOptions options_;
   Program program_;
+  GuardianLink& guardian_;
   Generations& generations_;
   hosts::Uplink* uplink_;
   SignalFd signals_;
   net::EventLoop& loop_;
   Outputs outputs_;
-  GuardianLink guardian_;
   Waiting waiting_;
   std::unique_ptr<WorkerGroup> group_;  // While its ranks run.
   std::optional<GroupEnd> last_;        // Of the last generation.

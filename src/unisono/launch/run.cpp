@@ -27,6 +27,7 @@
 #include "unisono/launch/hosts/uplink.h"
 #include "unisono/launch/local_generations.h"
 #include "unisono/launch/nodes/join_nodes.h"
+#include "unisono/launch/process/guardian_link.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/python_startup.h"
 #include "unisono/net/address.h"
@@ -135,6 +136,7 @@ int run(RunOptions options, hosts::Uplink* uplink) {
   const Environment environment = process_environment();
   const Program program = find_program(options.program, environment);
   check_descriptor_limit(options.n_workers);
+  GuardianLink guardian(program);
   const Config config = read_config(environment);
   const Logger logger("launcher", config.log_level);
   if (!options.ignored_options.empty()) {
@@ -157,7 +159,7 @@ int run(RunOptions options, hosts::Uplink* uplink) {
   net::EventLoop& loop = uplink == nullptr ? own_loop : uplink->loop();
   if (!options.nodes) {
     LocalGenerations generations(loop, job, store_options(options, program, job, config));
-    return Agent(loop, options, program, generations, uplink).run();
+    return Agent(loop, options, program, guardian, generations, uplink).run();
   }
   const std::string secret = gathered.assignment.launcher.empty()
                                  ? rendezvous::find_secret(config, options.nodes->host)
@@ -174,7 +176,7 @@ int run(RunOptions options, hosts::Uplink* uplink) {
                          .has_plain_clients = has_plain_clients(options, program),
                          .config = config,
                          .common_signals = uplink != nullptr});
-  return Agent(loop, options, program, *generations, uplink).run();
+  return Agent(loop, options, program, guardian, *generations, uplink).run();
 }
 
 }  // namespace

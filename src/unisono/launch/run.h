@@ -77,20 +77,14 @@ struct RunOptions {
 /// the ranks ended that were started last. All nodes of a job return the same, but for one that was
 /// ended by itself.
 ///
+/// Forks: to be called while this thread is the only one.
+///
 /// Throws ProgramError when there is no such program, Error when anything else is missing before
 /// the start; then nothing was started.
 int run(RunOptions options);
 
 /// The same for a launcher that another one has started, which gets output and report.
 int run(RunOptions options, hosts::Uplink& uplink);
-
-/// First argument that makes the program a guardian instead of what the user asked for: run()
-/// executes its own executable again with it, whose main() then has to call run_guardian().
-inline constexpr const char* kGuardianArgument = "--unisono-guardian";
-
-/// Is the guardian until the agent is gone. `arguments` are those after kGuardianArgument. Returns
-/// the exit code.
-int run_guardian(std::span<char*> arguments);
 
 /// Of a node.
 inline constexpr int kMaxWorkers = 4096;

@@ -15,15 +15,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -39,7 +36,6 @@
 #include "unisono/launch/process/children.h"
 #include "unisono/launch/process/protocol.h"
 #include "unisono/launch/process/spawn.h"
-#include "unisono/launch/run.h"
 
 namespace unisono::launch {
 namespace {
@@ -86,11 +82,11 @@ void say(const std::string& line) {
 
 // The signals held back are those that a user may send to everything called "unisono": the
 // guardian has to outlive the ranks.
-Guardian::Guardian(Channel channel, const char* path, char* const* argv)
+Guardian::Guardian(Channel channel, const char* path, char* const* argv, pid_t agent)
     : channel_(std::move(channel)),
       path_(path),
       argv_(argv),
-      agent_(::getppid()),
+      agent_(agent),
       signals_({SIGCHLD}, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE}) {}
 
 void Guardian::run() {
@@ -228,21 +224,6 @@ void Guardian::reap() {
   if (!has_children) {
     channel_.send(Idle{}, true);
   }
-}
-
-// `arguments`: number of the channel's descriptor, path of the program, its argv.
-int run_guardian(std::span<char*> arguments) {
-  int fd = -1;
-  if (arguments.size() < 3) {
-    return 2;
-  }
-  const char* number = arguments[0];
-  const auto [end, error] = std::from_chars(number, number + std::strlen(number), fd);
-  if (error != std::errc() || *end != '\0' || ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
-    return 2;
-  }
-  Guardian(Channel(Fd(fd)), arguments[1], &arguments[2]).run();
-  return 0;
 }
 
 }  // namespace unisono::launch

@@ -12,11 +12,15 @@
 
 namespace unisono::launch {
 
+/// The name of its process, as `ps -C` and `pkill` know it.
+inline constexpr const char* kGuardianName = "unisono-guard";
+
 /// The small single-threaded process that is the parent of a node's ranks: starts them when told
 /// to, reports how they ended, and leaves none of their descendants behind when the agent is gone.
 class Guardian {
  public:
-  Guardian(Channel channel, const char* path, char* const* argv);
+  /// Its ranks are `path` with `argv`, as execve(2) takes it.
+  Guardian(Channel channel, const char* path, char* const* argv, pid_t agent);
 
   /// Returns when the agent is gone and all descendants with it.
   void run();

@@ -1,9 +1,9 @@
 #include "unisono/launch/process/guardian_link.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/prctl.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -11,6 +11,9 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,20 +23,59 @@
 #include "unisono/base/fd.h"
 #include "unisono/launch/process/channel.h"
 #include "unisono/launch/process/children.h"
+#include "unisono/launch/process/guardian.h"
 #include "unisono/launch/process/spawn.h"
 #include "unisono/launch/program.h"
-#include "unisono/launch/run.h"
 
 namespace unisono::launch {
 namespace {
 
-constexpr std::chrono::seconds kStartTimeout{30};
 constexpr std::chrono::seconds kEndTimeout{11};
 constexpr std::chrono::seconds kKillTimeout{5};
 
+// What exec would have closed, `kept` excepted: the descriptors of the parent are not the child's.
+void close_private_descriptors(int kept) {
+  std::vector<int> open;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    open.push_back(std::stoi(entry.path().filename()));
+  }
+  for (const int fd : open) {
+    const int flags = ::fcntl(fd, F_GETFD);
+    if (fd != kept && flags >= 0 && (flags & FD_CLOEXEC) != 0) {
+      ::close(fd);
+    }
+  }
+}
+
+void take_null_as_stdin_and_stdout() {
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (::dup2(null.get(), STDIN_FILENO) < 0 || ::dup2(null.get(), STDOUT_FILENO) < 0) {
+    throw system_error("/dev/null can't become the guardian's stdin and stdout", errno);
+  }
+}
+
+// In the child. Outlives its parent on purpose, to clean up; SIGCONT wakes it for that if it is
+// stopped.
+int be_guardian(Channel channel, const Program& program, pid_t agent) try {
+  if (::prctl(PR_SET_PDEATHSIG, SIGCONT) != 0 || ::getppid() != agent) {
+    return 1;  // The agent may have ended before the kernel knew that we want to hear of it.
+  }
+  ::prctl(PR_SET_NAME, kGuardianName);
+  ::setsid();
+  close_private_descriptors(channel.fd());
+  take_null_as_stdin_and_stdout();
+  std::vector<std::string> arguments = program.argv;
+  const std::vector<char*> argv = pointers(arguments);
+  Guardian(std::move(channel), program.path.c_str(), argv.data(), agent).run();
+  return 0;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "unisono: the guardian process can't go on: {}\n", error.what());
+  return 1;
+}
+
 }  // namespace
 
-GuardianLink::GuardianLink(const Program& program, const sigset_t& original_mask) : channel_(Fd()) {
+GuardianLink::GuardianLink(const Program& program) : channel_(Fd()) {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
     throw system_error("prctl(PR_SET_CHILD_SUBREAPER)", errno);
   }
@@ -41,26 +83,14 @@ GuardianLink::GuardianLink(const Program& program, const sigset_t& original_mask
   const std::vector<pid_t> children = list_children();
   spared_ = {children.begin(), children.end()};
   auto [ours, guardians] = Channel::make_pair();
-  std::vector<std::string> arguments{
-      "unisono", kGuardianArgument, std::to_string(guardians.fd()), program.path};
-  arguments.insert(arguments.end(), program.argv.begin(), program.argv.end());
-  const std::vector<char*> argv = pointers(arguments);
-  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  // The guardian outlives us on purpose, to clean up. SIGCONT wakes it for that if it is stopped.
-  const SpawnRequest request{.path = "/proc/self/exe",
-                             .argv = argv.data(),
-                             .environment = environ,
-                             .stdio = {null.get(), null.get(), STDERR_FILENO},
-                             .kept_fd = guardians.fd(),
-                             .death_signal = SIGCONT,
-                             .group = SpawnRequest::Group::kNewSession,
-                             .signal_mask = original_mask};
-  const SpawnResult result = spawn(request, -1, Deadline::after(kStartTimeout));
-  if (result.error_number != 0) {
-    throw system_error("cannot start the guardian process from /proc/self/exe",
-                       result.error_number);
+  const pid_t agent = ::getpid();
+  pid_ = ::fork();
+  if (pid_ < 0) {
+    throw system_error("the guardian process can't be started: fork", errno);
   }
-  pid_ = result.pid;
+  if (pid_ == 0) {
+    ::_exit(be_guardian(std::move(guardians), program, agent));
+  }
   channel_ = std::move(ours);
 }
 

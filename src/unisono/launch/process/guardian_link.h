@@ -1,6 +1,5 @@
 #pragma once
 
-#include <signal.h>
 #include <sys/types.h>
 
 #include <set>
@@ -16,9 +15,10 @@ namespace unisono::launch {
 /// The agent's hold on its guardian process.
 class GuardianLink {
  public:
-  /// Starts the guardian: this same executable again. Makes this process a subreaper, so that what
-  /// a killed guardian leaves behind comes to us.
-  GuardianLink(const Program& program, const sigset_t& original_mask);
+  /// Forks the guardian, so to be called before this process has other threads and before it
+  /// blocks signals, which ranks would inherit. Makes this process a subreaper, so that what a
+  /// killed guardian leaves behind comes to us.
+  explicit GuardianLink(const Program& program);
 
   /// Ends guardian and descendants if that has not happened.
   ~GuardianLink();

@@ -24,9 +24,7 @@ void become(const SpawnRequest& request, pid_t parent) {
   if (::prctl(PR_SET_PDEATHSIG, request.death_signal) != 0 || ::getppid() != parent) {
     return;
   }
-  using Group = SpawnRequest::Group;
-  if ((request.group == Group::kNewSession && ::setsid() < 0) ||
-      (request.group == Group::kNew && ::setpgid(0, 0) != 0)) {
+  if (request.group == SpawnRequest::Group::kNew && ::setpgid(0, 0) != 0) {
     return;
   }
   for (int target = 0; target < 3; ++target) {

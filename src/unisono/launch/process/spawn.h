@@ -22,8 +22,8 @@ struct SpawnRequest {
   std::array<int, 3> stdio{0, 1, 2};  ///< Become its descriptors 0, 1 and 2.
   int kept_fd = -1;                   ///< Stays open in it under the same number; -1: none.
   int death_signal = 0;               ///< What it gets when the calling thread ends.
-  enum class Group { kNew, kNewSession, kParents };
-  Group group = Group::kNew;  ///< Process group; a session is a group, too.
+  enum class Group { kNew, kParents };
+  Group group = Group::kNew;  ///< Process group.
   sigset_t signal_mask{};
 };
 
