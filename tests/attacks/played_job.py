@@ -175,7 +175,8 @@ class PlayedJob:
 
     def new_in_shm(self) -> list[str]:
         """That nobody uses: other programs may come and go meanwhile."""
-        new = {name for name in os.listdir("/dev/shm") if not name.startswith("open_mpi")} - self.shm
+        there = {name for name in os.listdir("/dev/shm") if not name.startswith("open_mpi")}
+        new = there - self.shm
         if not new:
             return []
         maps = ""

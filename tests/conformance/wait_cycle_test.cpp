@@ -174,10 +174,11 @@ TEST_P(WaitCycle, OfTwoReceivesFromAnyRankIsFoundWhereTheOthersHaveLeft) {
     }
   });
   for (const std::size_t rank : {0U, 1U}) {
-    EXPECT_THAT(errors[rank],
-                AllOf(HasSubstr("of the group of all ranks for rank 1, which waits in recv (f32[1], "
-                                "from any rank, tag 0) of the group of all ranks for rank 0"),
-                      HasSubstr("who else could send has left the group, or is gone: rank 2")));
+    EXPECT_THAT(
+        errors[rank],
+        AllOf(HasSubstr("of the group of all ranks for rank 1, which waits in recv (f32[1], "
+                        "from any rank, tag 0) of the group of all ranks for rank 0"),
+              HasSubstr("who else could send has left the group, or is gone: rank 2")));
   }
 }
 

@@ -118,6 +118,7 @@ std::vector<std::size_t> find_way(const std::vector<Node>& nodes,
     std::size_t node;
     std::size_t by;
   };
+
   std::vector<Step> steps{{from, 0}};
   for (std::size_t at = 0; at < steps.size(); ++at) {
     for (const std::optional<std::size_t> next : nodes[steps[at].node].next) {

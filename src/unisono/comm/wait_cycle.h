@@ -18,7 +18,7 @@ using AskRank = std::function<std::optional<RankWait>(int rank, const RankWait& 
 struct WaitCycle {
   std::vector<RankWait> waits;  ///< The one that was looked at is the first.
   std::string text;             ///< Says who waits in what for whom.
-  std::string gone;             ///< Names ranks that some of them need no more; "" if there are none.
+  std::string gone;  ///< Names ranks that some of them need no more; "" if there are none.
 };
 
 /// The circle that `start` is in: each wait's rank is waited for by the one before it, the first

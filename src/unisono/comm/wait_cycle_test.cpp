@@ -158,11 +158,9 @@ TEST(WaitCycle, MayBeOfReceivesFromAnyRank) {
 
 TEST(WaitCycle, OfAReceiveFromAnyRankMayLeadToAnother) {
   const RankWait start = receive_from_any(0, {1, 2});
-  const auto cycle = find_cycle(start,
-                                answers({{0, start},
-                                         {1, wait(1, 1, {0})},
-                                         {2, wait(2, 2, {3})},
-                                         {3, wait(3, 3, {2})}}));
+  const auto cycle = find_cycle(
+      start,
+      answers({{0, start}, {1, wait(1, 1, {0})}, {2, wait(2, 2, {3})}, {3, wait(3, 3, {2})}}));
   EXPECT_THAT(ranks_of(cycle), ElementsAre(0, 1, 2));
   ASSERT_TRUE(cycle);
   EXPECT_EQ(cycle->text,

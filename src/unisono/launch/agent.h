@@ -24,8 +24,8 @@ namespace unisono::launch {
 /// about the job's end.
 class Agent {
  public:
-  /// `loop`, `guardian`, `generations` and `uplink` must outlive the object. Where there is an `uplink`,
-  /// output, orders and the report go that way.
+  /// `loop`, `guardian`, `generations` and `uplink` must outlive the object. Where there is an
+  /// `uplink`, output, orders and the report go that way.
   Agent(net::EventLoop& loop,
         const RunOptions& options,
         const Program& program,

@@ -1,9 +1,9 @@
 #include "unisono/rendezvous/find_assignment.h"
 
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <string>
 
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/assignment.h"

@@ -56,7 +56,7 @@ void take_null_as_stdin_and_stdout() {
 
 // In the child. Outlives its parent on purpose, to clean up; SIGCONT wakes it for that if it is
 // stopped.
-int be_guardian(Channel channel, const Program& program, pid_t agent) try {
+int be_guardian(Channel channel, const Program& program, pid_t agent) {
   if (::prctl(PR_SET_PDEATHSIG, SIGCONT) != 0 || ::getppid() != agent) {
     return 1;  // The agent may have ended before the kernel knew that we want to hear of it.
   }
@@ -68,9 +68,6 @@ int be_guardian(Channel channel, const Program& program, pid_t agent) try {
   const std::vector<char*> argv = pointers(arguments);
   Guardian(std::move(channel), program.path.c_str(), argv.data(), agent).run();
   return 0;
-} catch (const std::exception& error) {
-  fmt::print(stderr, "unisono: the guardian process can't go on: {}\n", error.what());
-  return 1;
 }
 
 }  // namespace
@@ -89,7 +86,12 @@ GuardianLink::GuardianLink(const Program& program) : channel_(Fd()) {
     throw system_error("the guardian process can't be started: fork", errno);
   }
   if (pid_ == 0) {
-    ::_exit(be_guardian(std::move(guardians), program, agent));
+    try {
+      ::_exit(be_guardian(std::move(guardians), program, agent));
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "unisono: the guardian process can't go on: {}\n", error.what());
+      ::_exit(1);
+    }
   }
   channel_ = std::move(ours);
 }
