@@ -13,6 +13,7 @@
 #include "unisono/base/bytes.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/comm/rank_wait.h"
 #include "unisono/launch/hosts/messages.h"
 #include "unisono/launch/nodes/messages.h"
 #include "unisono/launch/process/protocol.h"
@@ -128,6 +129,13 @@ void write_frames(const std::filesystem::path& root) {
                                   .waits = "for whom",
                                   .elsewhere = "also"}));
   frame.add("ask", tcp::encode_ask());
+  frame.add("wait",
+            comm::encode_wait({.id = {.group = 1, .is_message = true, .sequence = 7},
+                               .rank = 2,
+                               .late = {{.rank = 0, .n_arrived = 3}, {.rank = 1}},
+                               .is_for_any = true,
+                               .text = "recv of group 1",
+                               .gone = "rank 3"}));
   const Corpus connection(root, "connection");
   connection.add("one_receive", join({numbers({1, 12}), first}));
   connection.add("two_receives", join({numbers({2, 12, 3}), first, second}));
