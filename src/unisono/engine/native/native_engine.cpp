@@ -270,6 +270,7 @@ void NativeEngine::carry_out(const Operation& operation,
     run(context);
     parts_.board.note_finished(operation.sequence);
   } catch (const Error& error) {
+    parts_.board.give_up();
     if (parts_.topology.n_nodes() > 1) {
       // Somebody may wait for what this rank has not called, and come to ask.
       parts_.whereabouts.tell(calls_);
@@ -277,6 +278,7 @@ void NativeEngine::carry_out(const Operation& operation,
     // What another thread knew first is the cause.
     throw reporter.complete(parts_.failure.is_set() ? parts_.failure.error() : error);
   } catch (const std::exception& error) {
+    parts_.board.give_up();
     throw reporter.complete({ErrorCode::kInternal, error.what()});  // Out of memory, say.
   }
 }

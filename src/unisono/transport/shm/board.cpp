@@ -136,12 +136,25 @@ void Board::sync(WaitMode mode, transport::Patience& patience) {
   const std::uint64_t stage = ++stage_;
   members_[self()].board->stage.store(stage, std::memory_order_release);
   ring_peers();
+  // What was read of the peers' memory was read before this looks whether they gave up.
+  std::atomic_thread_fence(std::memory_order_acquire);
   wait_for_all(
       [stage](const BoardMemory& board) {
-        return board.stage.load(std::memory_order_acquire) >= stage;
+        if (board.stage.load(std::memory_order_acquire) < stage) {
+          return false;
+        }
+        const std::uint64_t gave_up_at = board.gave_up_at.load(std::memory_order_acquire);
+        return gave_up_at == 0 || gave_up_at > stage;
       },
       mode,
       patience);
+  passed_stage_ = stage;
+}
+
+void Board::give_up() {
+  members_[self()].board->gave_up_at.store(passed_stage_ + 1, std::memory_order_relaxed);
+  // Before anything that the caller writes from now on.
+  std::atomic_thread_fence(std::memory_order_release);
 }
 
 void Board::note_refused(std::uint64_t sequence, std::string_view text) {

@@ -125,6 +125,9 @@ struct BoardMemory {
   // rank's card for it.
   std::array<Card, 2> cards;
   alignas(kCacheLine) std::atomic<std::uint64_t> stage;
+  /// The stage that the rank gave up before it had passed it, on the line that its peers look at
+  /// for the stage; 0: none.
+  std::atomic<std::uint64_t> gave_up_at;
   alignas(kCacheLine) Doorbell doorbell;
   std::atomic<int> n_left;       ///< How many of the node's ranks have left.
   std::atomic<int> reads_peers;  ///< 1 once the rank knows that it reads its peers' memory.
@@ -218,8 +221,14 @@ class Board {
   /// The ranks of the node that don't show their cards for this operation yet.
   [[nodiscard]] std::vector<int> find_absent(std::uint64_t sequence) const;
 
-  /// Waits until every rank of the node has called it as often as this one.
+  /// Waits until every rank of the node has called it as often as this one. Does not return if one
+  /// of them has given up waiting by then: what this rank has read of that one's memory before the
+  /// call may be anything.
   void sync(WaitMode mode, transport::Patience& patience);
+
+  /// To be called after an enter() or sync() that threw, before the memory that this rank has shown
+  /// its peers may change.
+  void give_up();
 
   /// This rank's part of the operation is done.
   void note_finished(std::uint64_t sequence) {
@@ -284,6 +293,7 @@ class Board {
   std::vector<Member> members_;
   int local_rank_;
   std::uint64_t stage_ = 0;
+  std::uint64_t passed_stage_ = 0;
   SpinLimit spin_limit_;
   pid_t pid_;            // Whose memory the parts are mapped in.
   mutable Mutex mutex_;  // Guards writing of this rank's notes, too.

@@ -3,12 +3,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/transport/failure.h"
+#include "unisono/transport/patience.h"
 #include "unisono/transport/shm/arena.h"
 
 namespace unisono::shm {
@@ -56,6 +64,70 @@ TEST_F(BoardTest, IsLeftAloneByAChildOfFork) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
   EXPECT_EQ(board_.standing(0).refused, "");
+}
+
+// Says nothing but that the time is up.
+class Impatient final : public transport::WaitReporter {
+ public:
+  [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override {
+    return {ErrorCode::kTimeout, "late: " + std::to_string(late_ranks.front())};
+  }
+
+  [[nodiscard]] std::optional<Error> departed(std::span<const int> /*late_ranks*/) const override {
+    return std::nullopt;
+  }
+
+  void listen() const override {}
+
+  void look_into(std::span<const int> /*late_ranks*/) const override {}
+
+  void stalled(std::chrono::milliseconds /*waited*/,
+               std::span<const int> /*late_ranks*/) const override {}
+};
+
+// Two ranks of a node, one thread for both.
+class TwoBoards : public ::testing::Test {
+ protected:
+  // Empty where the rank got through.
+  std::string sync(Board& board) const {
+    transport::Patience patience(
+        TimeLimit(std::chrono::milliseconds(1)), std::chrono::hours(1), failure_, reporter_);
+    try {
+      board.sync({.n_spins = 1, .n_yields = 0}, patience);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  [[nodiscard]] std::vector<Board::Seat> seats() const {
+    return {{.rank = 0, .arena = arenas_[0], .offset_bytes = 0},
+            {.rank = 1, .arena = arenas_[1], .offset_bytes = 0}};
+  }
+
+  std::vector<std::shared_ptr<const Arena>> arenas_{
+      std::make_shared<const Arena>(Arena::create(Board::n_bytes(2))),
+      std::make_shared<const Arena>(Arena::create(Board::n_bytes(2)))};
+  Board first_{seats(), 0};
+  Board second_{seats(), 1};
+  transport::Failure failure_;
+  Impatient reporter_;
+};
+
+// It may have written to its memory while the other one still read it.
+TEST_F(TwoBoards, ARankThatGaveUpWaitingHasNotComeForThoseThatComeLater) {
+  EXPECT_EQ(sync(first_), "late: 1");
+  first_.give_up();
+  EXPECT_EQ(sync(second_), "late: 0");
+}
+
+TEST_F(TwoBoards, ARankThatGivesUpLaterHasComeForThoseThatAreStillThere) {
+  EXPECT_EQ(sync(first_), "late: 1");
+  EXPECT_EQ(sync(second_), "");
+  second_.give_up();
+  EXPECT_EQ(sync(first_), "late: 1");
+  Board again{seats(), 0};
+  EXPECT_EQ(sync(again), "") << "the first stage, which the other rank has passed";
 }
 
 }  // namespace
