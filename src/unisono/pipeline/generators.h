@@ -38,7 +38,7 @@ namespace unisono::pipeline {
 /// much as the first. Idle (p - 1)(F + I - W) where W is not more than F and I and m at least p;
 /// memory p.
 ///
-/// Source: Qi et al., "Zero bubble pipeline parallelism", arXiv 2401.10241, 2.1 (ZB-H1).
+/// Source: Qi et al., "Zero bubble pipeline parallelism", arXiv 2401.10241: ZB-H1.
 [[nodiscard]] Schedule zero_bubble_h1(int n_ranks, int n_chunks);
 
 /// Which memory a V-schedule has, in parts of what one_f_one_b has: a third, half, all.
@@ -60,12 +60,12 @@ enum class VMemory : std::uint8_t { kMin, kHalf, kFull };
 [[nodiscard]] Schedule v_schedule(int n_ranks, int n_chunks, VMemory memory);
 
 /// Two stages on each rank, placed as in v_schedule: after a start the forwards of one go along
-/// with the backwards of the other, so that messages of the one pass while the other computes. Idle
-/// (p - 1)(F + I - W) where W is not more than I, I not more than F and m at least 2 p; memory 2 p
-/// + 1.
+/// with the backwards of the other, so that messages of the one pass while the other computes.
+/// Memory 2 p + 1; idle (p - 1)(F + I - W) where W is not more than I, I not more than F, and m at
+/// least 2 p.
 ///
-/// Source: DeepSeek-AI, "DeepSeek-V3 technical report", arXiv 2412.19437, 3.2.1; its half for a
-/// model that is there once.
+/// Source: DeepSeek-AI, "DeepSeek-V3 technical report", arXiv 2412.19437, 3.2.1, for a model that
+/// is there once instead of twice (DualPipeV).
 [[nodiscard]] Schedule dual_pipe_v(int n_ranks, int n_chunks);
 
 }  // namespace unisono::pipeline
