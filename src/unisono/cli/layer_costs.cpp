@@ -33,7 +33,12 @@ class Column {
 
   [[nodiscard]] bool is_there() const { return place_.has_value(); }
 
-  [[nodiscard]] double read(const CsvReader& reader, const std::vector<std::string>& fields) const {
+  // Nothing where the file has no such column.
+  [[nodiscard]] std::optional<double> read(const CsvReader& reader,
+                                           const std::vector<std::string>& fields) const {
+    if (!place_) {
+      return std::nullopt;
+    }
     const std::string& field = fields[*place_];
     double number = 0;
     const char* const end = field.data() + field.size();
@@ -70,8 +75,8 @@ LayerCosts read_layer_costs(const std::string& path) {
   }
   LayerCosts costs;
   while (const std::optional<std::vector<std::string>> fields = reader.next()) {
-    const double whole = backward.read(reader, *fields);
-    const double weights = weight.is_there() ? weight.read(reader, *fields) : whole / 2;
+    const double whole = backward.read(reader, *fields).value_or(0);
+    const double weights = weight.read(reader, *fields).value_or(whole / 2);
     if (weights > whole) {
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("{}:{}: weight_ms is a part of backward_ms, and {} is more than {}",
@@ -80,11 +85,11 @@ LayerCosts read_layer_costs(const std::string& path) {
                               weights,
                               whole));
     }
-    costs.times.push_back({.forward = forward.read(reader, *fields),
+    costs.times.push_back({.forward = forward.read(reader, *fields).value_or(0),
                            .backward_input = whole - weights,
                            .backward_weight = weights});
-    if (activation.is_there()) {
-      costs.activation_mib.push_back(activation.read(reader, *fields));
+    if (const std::optional<double> mib = activation.read(reader, *fields)) {
+      costs.activation_mib.push_back(*mib);
     }
   }
   if (costs.times.empty()) {
