@@ -51,4 +51,7 @@ void write_data(const std::filesystem::path& root);
 /// The seeds of what reads checkpoints: checkpoint_seeds.cpp.
 void write_checkpoints(const std::filesystem::path& root);
 
+/// Those of pipeline/: pipeline_seeds.cpp.
+void write_schedules(const std::filesystem::path& root);
+
 }  // namespace unisono::fuzz

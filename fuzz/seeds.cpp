@@ -373,6 +373,7 @@ int main(int argc, char** argv) {
     unisono::fuzz::write_launch(argv[1]);
     unisono::fuzz::write_data(argv[1]);
     unisono::fuzz::write_checkpoints(argv[1]);
+    unisono::fuzz::write_schedules(argv[1]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "fuzz_seeds: %s\n", error.what());
     return 1;

@@ -14,7 +14,7 @@ constexpr std::array kCommands{
     Command{"doctor", "Find out what is wrong with a machine or a job", doctor_command},
     Command{"checkpoint", "List, verify, export or compare checkpoints", checkpoint_command},
     Command{"data", "Measure how fast a loader brings training data", data_command},
-    Command{"plan", "Print a batch script for a training on several nodes", plan_command},
+    Command{"plan", "Plan a training: a batch script, a pipeline", plan_command},
     Command{"store", "Serve a key-value store, or look into one", store_command},
     Command{"backends", "Print which operations there are, by backend", backends_command},
     Command{"alias", "Print how to give other backends' names to Unisono in Python", alias_command},

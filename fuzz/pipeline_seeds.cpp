@@ -1,0 +1,24 @@
+// The seeds of the targets of pipeline/.
+#include <filesystem>
+
+#include "unisono/pipeline/csv.h"
+#include "unisono/pipeline/generators.h"
+
+#include "corpus.h"
+
+namespace unisono::fuzz {
+
+void write_schedules(const std::filesystem::path& root) {
+  const Corpus corpus(root, "schedule_csv");
+  corpus.add("1f1b", bytes_of(pipeline::to_csv(pipeline::one_f_one_b(3, 4))));
+  corpus.add("interleaved", bytes_of(pipeline::to_csv(pipeline::interleaved(2, 2, 2))));
+  corpus.add("zb_h1", bytes_of(pipeline::to_csv(pipeline::zero_bubble_h1(2, 3))));
+  corpus.add("dual_pipe_v", bytes_of(pipeline::to_csv(pipeline::dual_pipe_v(2, 4))));
+  corpus.add(
+      "waits_and_pairs",
+      bytes_of("0F0,(0F1;0B0)OVERLAP_F_B, ,0B1,0REDUCE_GRAD\n,1UNSHARD,1F0,1B0,1F1,1I1,1W1"));
+  corpus.add("transfers", bytes_of("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n"));
+  corpus.add("circle", bytes_of("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n"));
+}
+
+}  // namespace unisono::fuzz
