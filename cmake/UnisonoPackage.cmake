@@ -27,6 +27,7 @@ foreach(component IN LISTS UNISONO_COMPONENTS)
     DESTINATION ${UNISONO_PACKAGE_DIR}
   )
 endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindSndFile.cmake DESTINATION ${UNISONO_PACKAGE_DIR})
 if("torch" IN_LIST UNISONO_COMPONENTS)
   install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindTorchLite.cmake DESTINATION ${UNISONO_PACKAGE_DIR})
 endif()

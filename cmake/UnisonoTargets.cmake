@@ -1,13 +1,20 @@
-# unisono_library(NAME HEADERS ... [PRIVATE_HEADERS ...] SOURCES ... [LINKS ...] [PRIVATE_LINKS ...])
+# unisono_library(NAME [COMPONENT ...] HEADERS ... [PRIVATE_HEADERS ...] SOURCES ... [LINKS ...]
+#                 [PRIVATE_LINKS ...])
 #
 # One library per folder of src/unisono. LINKS are the floors below that its headers may include: this
 # list is the layer diagram, and tools/check_layers.py holds every #include against it.
 # PRIVATE_LINKS are libraries that only its .cpp files use.
 #
-# The libraries of torch/ are exported in a file of their own, so that a project can use an
-# installed core where there is no LibTorch.
+# A COMPONENT is exported in a file of its own, so that a project can use an installed core where there
+# are not the libraries that others need, as LibTorch. That of torch/ is torch; else it is core.
 function(unisono_library name)
-  cmake_parse_arguments(ARG "" "" "HEADERS;PRIVATE_HEADERS;SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  cmake_parse_arguments(
+    ARG
+    ""
+    "COMPONENT"
+    "HEADERS;PRIVATE_HEADERS;SOURCES;LINKS;PRIVATE_LINKS"
+    ${ARGN}
+  )
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "unisono_library(${name}): unknown argument ${ARG_UNPARSED_ARGUMENTS}")
   endif()
@@ -29,7 +36,9 @@ function(unisono_library name)
     PRIVATE $<BUILD_INTERFACE:unisono_options> ${ARG_PRIVATE_LINKS}
   )
   set(component core)
-  if(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/src/unisono/torch(/|$)")
+  if(ARG_COMPONENT)
+    set(component ${ARG_COMPONENT})
+  elseif(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/src/unisono/torch(/|$)")
     set(component torch)
   endif()
   install(

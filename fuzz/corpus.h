@@ -48,6 +48,9 @@ class Corpus {
 /// The seeds of what reads files of data: data_seeds.cpp.
 void write_data(const std::filesystem::path& root);
 
+/// The seeds of what reads images and sounds: media_seeds.cpp.
+void write_media(const std::filesystem::path& root);
+
 /// The seeds of what reads checkpoints: checkpoint_seeds.cpp.
 void write_checkpoints(const std::filesystem::path& root);
 

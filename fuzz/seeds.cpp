@@ -372,6 +372,7 @@ int main(int argc, char** argv) {
     unisono::fuzz::write_key_space(argv[1]);
     unisono::fuzz::write_launch(argv[1]);
     unisono::fuzz::write_data(argv[1]);
+    unisono::fuzz::write_media(argv[1]);
     unisono::fuzz::write_checkpoints(argv[1]);
     unisono::fuzz::write_schedules(argv[1]);
   } catch (const std::exception& error) {

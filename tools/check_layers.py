@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 KEYWORDS = {
-    "unisono_library": {"HEADERS", "PRIVATE_HEADERS", "SOURCES", "LINKS", "PRIVATE_LINKS"},
+    "unisono_library": {
+        "COMPONENT",
+        "HEADERS",
+        "PRIVATE_HEADERS",
+        "SOURCES",
+        "LINKS",
+        "PRIVATE_LINKS",
+    },
     "unisono_test": {"SOURCES", "LINKS", "LABELS", "TIMEOUT"},
     "target_link_libraries": {"PUBLIC", "PRIVATE", "INTERFACE"},
     "add_executable": set(),
@@ -23,7 +30,10 @@ KEYWORDS = {
 COMMAND = re.compile(r"^\s*(" + "|".join(KEYWORDS) + r")\s*\(([^)]*)\)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 TORCH = re.compile(r"^(torch|ATen|c10|pybind11|caffe2)/|^Python\.h$")
-THIRD_PARTY = re.compile(r"^(fmt|spdlog|nlohmann|toml\+\+|CLI|openssl|hwy|gtest|gmock|benchmark)/")
+THIRD_PARTY = re.compile(
+    r"^(fmt|spdlog|nlohmann|toml\+\+|CLI|openssl|hwy|gtest|gmock|benchmark)/"
+    r"|^(jpeglib|png|sndfile|zlib)\.h$"
+)
 SOURCE_SUFFIXES = {".h", ".cpp"}
 
 

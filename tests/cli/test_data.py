@@ -1,11 +1,13 @@
 """`unisono data bench`, as people start it: python test_data.py PATH_OF_UNISONO"""
 
 import re
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from zlib import compress, crc32
 
 PROGRAM = sys.argv.pop(1)
 DIGITS = Path(__file__).resolve().parents[1] / "data" / "synthetic_digits"
@@ -14,6 +16,20 @@ DIGITS = Path(__file__).resolve().parents[1] / "data" / "synthetic_digits"
 def unisono(*words):
     return subprocess.run(
         [PROGRAM, "data", *map(str, words)], capture_output=True, text=True, timeout=60
+    )
+
+
+def gray_png(side):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", crc32(kind + data))
+
+    rows = (b"\0" + bytes(range(side))) * side
+    header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", compress(rows))
+        + chunk(b"IEND", b"")
     )
 
 
@@ -36,11 +52,28 @@ class Bench(unittest.TestCase):
                 (Path(folder) / f"data_batch_{number}.bin").write_bytes(10 * record)
             self.check(folder, "CIFAR-10, cropped and flipped: 50 samples")
 
+    def test_an_image_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("cat", "dog"):
+                (Path(folder) / name).mkdir()
+                for number, side in enumerate((8, 8, 11)):
+                    (Path(folder) / name / f"{number}.png").write_bytes(gray_png(side))
+            self.check(
+                folder,
+                "images of 2 classes, decoded to 8 x 8 pixels (height x width), cropped and "
+                "flipped: 6 samples",
+            )
+            (Path(folder) / "dog" / "0.png").write_bytes(gray_png(8)[:50])
+            done = unisono("bench", folder, "--seconds", 0.01)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("dog/0.png: the PNG image can't be decoded", done.stderr)
+
     def test_a_folder_without_data_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
             done = unisono("bench", folder)
             self.assertEqual(done.returncode, 1)
-            self.assertIn(f'"{folder}": neither MNIST nor CIFAR is there', done.stderr)
+            self.assertIn(f'"{folder}": has no folders in it', done.stderr)
+            self.assertIn("(MNIST and CIFAR are not there either)", done.stderr)
 
     def test_damaged_data_are_not_passed_over(self):
         with tempfile.TemporaryDirectory() as folder:

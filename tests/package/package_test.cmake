@@ -81,11 +81,12 @@ run(
 )
 run("building outside/" passes ${CMAKE_COMMAND} --build ${WORK}/outside)
 run("running outside" passes ${WORK}/outside/outside)
-if(NOT output STREQUAL "f64 24 Timeout\n")
+if(NOT output STREQUAL "f64 24 Timeout CorruptData CorruptData\n")
   message(FATAL_ERROR "outside printed: ${output}")
 endif()
 
 find_unisono("REQUIRED" passes)
+find_unisono("REQUIRED COMPONENTS images sounds" passes)
 find_unisono("99.0 REQUIRED" fails)
 find_unisono("REQUIRED COMPONENTS violins" fails)
 if(NOT output MATCHES "violins")

@@ -20,6 +20,7 @@
 #include "unisono/cli/parse.h"
 #include "unisono/data/dataset.h"
 #include "unisono/data/image_dataset.h"
+#include "unisono/data/images/image_folder.h"
 #include "unisono/data/loader_timing.h"
 #include "unisono/data/readers/cifar.h"
 #include "unisono/data/readers/mnist.h"
@@ -50,9 +51,29 @@ std::optional<LabeledImages> try_load(Load load) {
 }
 
 struct NamedDataset {
-  const char* name;
+  std::string name;
   std::shared_ptr<const Dataset> dataset;
 };
+
+// Images of other sizes than the first one's are resized.
+NamedDataset load_image_folder(const std::string& folder) {
+  try {
+    const auto images = std::make_shared<ImageFolder>(
+        folder, Normalize(0.5, 0.25), ImageFolderOptions{.fit = ImageFit::kCover});
+    return {.name = fmt::format("images of {} classes, decoded to {} x {} pixels (height x width), "
+                                "cropped and flipped",
+                                images->classes().size(),
+                                images->shape().height,
+                                images->shape().width),
+            .dataset = std::make_shared<AugmentedImages>(images)};
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNotFound) {
+      throw;
+    }
+    throw Error(ErrorCode::kNotFound,
+                fmt::format("{} (MNIST and CIFAR are not there either)", error.what()));
+  }
+}
 
 NamedDataset load(const std::string& folder) {
   if (std::optional<LabeledImages> images =
@@ -70,8 +91,7 @@ NamedDataset load(const std::string& folder) {
                   std::make_shared<ImageDataset>(std::move(*images), Normalize(0.5, 0.25)))};
     }
   }
-  throw Error(ErrorCode::kNotFound,
-              fmt::format("data folder \"{}\": neither MNIST nor CIFAR is there", folder));
+  return load_image_folder(folder);
 }
 
 int bench(const DataArguments& arguments) {
@@ -100,7 +120,9 @@ int data_command(const CommandLine& line) {
   app.require_subcommand(1);
   DataArguments arguments;
   CLI::App* const bench_app = app.add_subcommand(
-      "bench", "Measure how fast a loader brings the images of a folder (MNIST, CIFAR)");
+      "bench",
+      "Measure how fast a loader brings the images of a folder: MNIST, CIFAR, or a folder of JPEG "
+      "and PNG files for each class");
   bench_app->add_option("folder", arguments.folder, "Folder of the data set")
       ->type_name("DIR")
       ->required();
@@ -112,9 +134,10 @@ int data_command(const CommandLine& line) {
   bench_app->add_option("--seconds", arguments.seconds, "Time for each number of workers")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 3600.0));
-  add_examples(
-      *bench_app,
-      {"unisono data bench mnist", "unisono data bench cifar-10 --batch-size 128 --max-workers 8"});
+  add_examples(*bench_app,
+               {"unisono data bench mnist",
+                "unisono data bench cifar-10 --batch-size 128 --max-workers 8",
+                "unisono data bench imagenet/train --seconds 10"});
   if (const std::optional<int> exit_code = parse(app, line)) {
     return *exit_code;
   }

@@ -5,8 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "unisono/base/dtype.h"
-#include "unisono/data/dataset.h"
+#include "unisono/data/normalized_images.h"
 #include "unisono/data/transforms/normalize.h"
 
 namespace unisono {
@@ -28,8 +27,9 @@ struct LabeledImages {
   [[nodiscard]] std::int64_t label(std::int64_t index) const;
 };
 
-/// Images as a network takes them: float32 of shape {channels, height, width}, normalized.
-class ImageDataset final : public Dataset {
+/// Images in memory as a network takes them: float32 of shape {channels, height, width},
+/// normalized.
+class ImageDataset final : public NormalizedImages {
  public:
   /// Throws Error(kInvalidArgument) when there are not channels * height * width pixels per label.
   ImageDataset(LabeledImages images, const Normalize& normalize);
@@ -39,14 +39,10 @@ class ImageDataset final : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override { return images_.size(); }
 
-  [[nodiscard]] DType dtype() const override { return DType::kFloat32; }
-
-  [[nodiscard]] std::vector<std::int64_t> sample_shape() const override;
-
   [[nodiscard]] std::int64_t load(std::int64_t index, std::span<std::byte> into) const override;
 
-  /// Normalizes the pixels of one image, which may be a changed one, into a sample's memory.
-  void normalize(std::span<const std::byte> image, std::span<std::byte> into) const;
+  [[nodiscard]] std::int64_t load_pixels(std::int64_t index,
+                                         std::span<std::byte> into) const override;
 
   [[nodiscard]] const LabeledImages& images() const { return images_; }
 
@@ -54,7 +50,6 @@ class ImageDataset final : public Dataset {
   void check() const;
 
   LabeledImages images_;
-  std::vector<Normalize> normalize_;  // by channel
 };
 
 }  // namespace unisono

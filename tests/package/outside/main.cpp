@@ -1,16 +1,37 @@
 #include <array>
+#include <cstddef>
 #include <cstdio>
 #include <span>
+#include <vector>
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
+#include "unisono/data/images/decode_image.h"
+#include "unisono/data/sounds/decode_wav.h"
+
+namespace {
+
+template <class Action>
+const char* code_of(Action action) {
+  try {
+    action();
+  } catch (const unisono::Error& error) {
+    return unisono::to_string(error.code());
+  }
+  return "none";
+}
+
+}  // namespace
 
 int main() {
   std::array<double, 3> values{};
   const unisono::Buffer buffer = unisono::as_buffer(std::span<double>(values));
   const unisono::Error error(unisono::ErrorCode::kTimeout, "late");
-  std::printf("%s %lld %s\n",
+  const std::vector<std::byte> nothing;
+  std::printf("%s %lld %s %s %s\n",
               unisono::to_string(buffer.dtype),
               static_cast<long long>(buffer.n_bytes()),
-              unisono::to_string(error.code()));
+              unisono::to_string(error.code()),
+              code_of([&] { (void)unisono::decode_image(nothing, "nothing"); }),
+              code_of([&] { (void)unisono::decode_wav(nothing, "nothing"); }));
 }

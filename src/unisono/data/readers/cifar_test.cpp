@@ -5,6 +5,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -126,8 +127,10 @@ TEST_F(Cifar, AnImpossibleLabelIsNamedWithItsOffset) {
               HasSubstr("the label is 20; labels are 0 to 19"));
 }
 
-TEST(CifarRealFiles, OfEachClassEquallyMany) {
-  const std::string name = "cifar10_jpeg_subset_test_2000.bin.gz";
+class CifarRealFiles : public ::testing::TestWithParam<std::pair<const char*, int>> {};
+
+TEST_P(CifarRealFiles, HaveOfEachClassEquallyMany) {
+  const auto& [name, n_of_class] = GetParam();
   if (!data::testing::has_real_data(name)) {
     GTEST_SKIP() << data::testing::why_skipped(name);
   }
@@ -138,10 +141,15 @@ TEST(CifarRealFiles, OfEachClassEquallyMany) {
     ++counts[label];
   }
   EXPECT_EQ(counts.size(), 10U);
-  for (const auto& [label, count] : counts) {
-    EXPECT_EQ(count, 200) << "label " << label;
-  }
+  EXPECT_THAT(counts, ::testing::Each(::testing::Pair(::testing::_, n_of_class)));
+  EXPECT_EQ(images.pixels.size(), images.labels.size() * kPixels);
 }
+
+INSTANTIATE_TEST_SUITE_P(Files,
+                         CifarRealFiles,
+                         ::testing::Values(std::pair("cifar10_jpeg_subset_train_10000.bin.gz",
+                                                     1000),
+                                           std::pair("cifar10_jpeg_subset_test_2000.bin.gz", 200)));
 
 }  // namespace
 }  // namespace unisono

@@ -8,29 +8,28 @@
 #include <utility>
 #include <vector>
 
-#include "unisono/data/image_dataset.h"
+#include "unisono/data/normalized_images.h"
 #include "unisono/data/random.h"
 #include "unisono/data/transforms/image_crops.h"
 
 namespace unisono {
 
-AugmentedImages::AugmentedImages(std::shared_ptr<const ImageDataset> images,
+AugmentedImages::AugmentedImages(std::shared_ptr<const NormalizedImages> images,
                                  const AugmentationOptions& options)
     : images_(std::move(images)), options_(options) {}
 
 std::int64_t AugmentedImages::load(std::int64_t index, std::span<std::byte> into) const {
-  const LabeledImages& images = images_->images();
-  const ImageShape shape{
-      .channels = images.channels, .height = images.height, .width = images.width};
+  const ImageShape& shape = images_->shape();
   Random random = Random::of_sample(options_.seed, epoch_.load(std::memory_order_relaxed), index);
-  const std::span<const std::byte> original = images.image(index);
+  std::vector<std::byte> original(static_cast<std::size_t>(shape.n_pixels()));
   std::vector<std::byte> image(original.size());
+  const std::int64_t label = images_->load_pixels(index, original);
   random_crop(shape, original, options_.crop_padding, random, image);
   if (options_.flip && random.below(2) == 1) {
     flip_horizontally(shape, image);
   }
   images_->normalize(image, into);
-  return images.label(index);
+  return label;
 }
 
 }  // namespace unisono

@@ -9,7 +9,7 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/data/dataset.h"
-#include "unisono/data/image_dataset.h"
+#include "unisono/data/normalized_images.h"
 
 namespace unisono {
 
@@ -21,14 +21,14 @@ struct AugmentationOptions {
   std::int64_t seed = 0;
 };
 
-/// An ImageDataset's images, each at random a little different in each epoch: cropped with padding
-/// and flipped before they are normalized.
+/// A data set's images (ImageDataset, ImageFolder), each at random a little different in each
+/// epoch: cropped with padding and flipped before they are normalized.
 ///
 /// What an image becomes depends on the seed, the epoch and its index, and on nothing else: not on
 /// the number of workers or ranks, or on whether an epoch was interrupted.
 class AugmentedImages final : public Dataset {
  public:
-  explicit AugmentedImages(std::shared_ptr<const ImageDataset> images,
+  explicit AugmentedImages(std::shared_ptr<const NormalizedImages> images,
                            const AugmentationOptions& options = {});
 
   /// Call before a loader starts the epoch's pass, or every epoch has the same images.
@@ -45,7 +45,7 @@ class AugmentedImages final : public Dataset {
   [[nodiscard]] std::int64_t load(std::int64_t index, std::span<std::byte> into) const override;
 
  private:
-  std::shared_ptr<const ImageDataset> images_;  // shared with the caller
+  std::shared_ptr<const NormalizedImages> images_;  // shared with the caller
   AugmentationOptions options_;
   // Relaxed: a loader's start() orders it before what its workers read.
   std::atomic<std::int64_t> epoch_ = 0;

@@ -15,19 +15,6 @@ namespace {
 
 constexpr std::int64_t kMaxPadding = std::int64_t{1} << 30;
 
-void check_size(const char* who, const ImageShape& shape, std::size_t n_bytes) {
-  if (shape.channels < 1 || shape.height < 1 || shape.width < 1 ||
-      static_cast<std::size_t>(shape.n_pixels()) != n_bytes) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: {} bytes are no image of {} x {} x {}",
-                            who,
-                            n_bytes,
-                            shape.channels,
-                            shape.height,
-                            shape.width));
-  }
-}
-
 // From -padding to padding.
 std::int64_t random_shift(std::int64_t padding, Random& random) {
   return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(2 * padding + 1))) -
@@ -57,13 +44,22 @@ void copy_shifted(const ImageShape& shape,
 
 }  // namespace
 
+void ImageShape::check(const char* who, std::size_t n_bytes) const {
+  if (channels < 1 || height < 1 || width < 1 || static_cast<std::size_t>(n_pixels()) != n_bytes) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "{}: {} bytes are no image of {} x {} x {}", who, n_bytes, channels, height, width));
+  }
+}
+
 void random_crop(const ImageShape& shape,
                  std::span<const std::byte> image,
                  std::int64_t padding,
                  Random& random,
                  std::span<std::byte> into) {
-  check_size("random_crop", shape, image.size());
-  check_size("random_crop", shape, into.size());
+  shape.check("random_crop", image.size());
+  shape.check("random_crop", into.size());
   if (padding < 0 || padding > kMaxPadding) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -78,7 +74,7 @@ void random_crop(const ImageShape& shape,
 }
 
 void flip_horizontally(const ImageShape& shape, std::span<std::byte> image) {
-  check_size("flip_horizontally", shape, image.size());
+  shape.check("flip_horizontally", image.size());
   const auto n_row = static_cast<std::size_t>(shape.width);
   for (std::size_t at = 0; at < image.size(); at += n_row) {
     std::ranges::reverse(image.subspan(at, n_row));

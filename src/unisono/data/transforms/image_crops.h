@@ -15,6 +15,10 @@ struct ImageShape {
   std::int64_t width = 0;
 
   [[nodiscard]] std::int64_t n_pixels() const { return channels * height * width; }
+
+  /// Throws Error(kInvalidArgument), as coming from `who`, unless an image of this shape has
+  /// `n_bytes`.
+  void check(const char* who, std::size_t n_bytes) const;
 };
 
 /// Copies a random part of an image, as large as the image, out of the image with `padding` black

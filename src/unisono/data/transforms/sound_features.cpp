@@ -80,21 +80,34 @@ std::vector<double> filter_corners(const LogMelOptions& options) {
   return corners;
 }
 
-}  // namespace
-
-std::vector<float> random_sound_crop(std::span<const float> sound,
-                                     std::size_t n_samples,
-                                     Random& random) {
+void check_sound(const char* who, std::span<const float> sound) {
   if (sound.empty()) {
-    throw_bad("random_sound_crop: the sound has no samples");
+    throw_bad(fmt::format("{}: the sound has no samples", who));
   }
-  const std::size_t n_starts = sound.size() > n_samples ? sound.size() - n_samples + 1 : 1;
-  const std::size_t start = random.below(n_starts);
+}
+
+// From its beginning again where it ends.
+std::vector<float> crop_at(std::span<const float> sound, std::size_t start, std::size_t n_samples) {
   std::vector<float> crop(n_samples);
   for (std::size_t i = 0; i < n_samples; ++i) {
     crop[i] = sound[(start + i) % sound.size()];
   }
   return crop;
+}
+
+}  // namespace
+
+std::vector<float> random_sound_crop(std::span<const float> sound,
+                                     std::size_t n_samples,
+                                     Random& random) {
+  check_sound("random_sound_crop", sound);
+  const std::size_t n_starts = sound.size() > n_samples ? sound.size() - n_samples + 1 : 1;
+  return crop_at(sound, random.below(n_starts), n_samples);
+}
+
+std::vector<float> middle_sound_crop(std::span<const float> sound, std::size_t n_samples) {
+  check_sound("middle_sound_crop", sound);
+  return crop_at(sound, sound.size() > n_samples ? (sound.size() - n_samples) / 2 : 0, n_samples);
 }
 
 LogMel::LogMel(const LogMelOptions& options)

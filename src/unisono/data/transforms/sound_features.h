@@ -17,6 +17,12 @@ namespace unisono {
                                                    std::size_t n_samples,
                                                    Random& random);
 
+/// The middle of a sound, of `n_samples`. A shorter sound is repeated until it is long enough.
+///
+/// Throws Error(kInvalidArgument) when the sound is empty.
+[[nodiscard]] std::vector<float> middle_sound_crop(std::span<const float> sound,
+                                                   std::size_t n_samples);
+
 struct LogMelOptions {
   double sample_rate = 16'000;
   /// Samples per frame: 25 ms.

@@ -51,6 +51,14 @@ TEST(RandomSoundCrop, RepeatsShortSounds) {
               HasSubstr("the sound has no samples"));
 }
 
+TEST(MiddleSoundCrop, IsTheMiddle) {
+  EXPECT_THAT(middle_sound_crop(Sound{1, 2, 3, 4, 5}, 3), ElementsAre(2, 3, 4));
+  EXPECT_THAT(middle_sound_crop(Sound{1, 2, 3, 4}, 3), ElementsAre(1, 2, 3));
+  EXPECT_THAT(middle_sound_crop(Sound{1, 2}, 5), ElementsAre(1, 2, 1, 2, 1));
+  EXPECT_THAT(error_of([&] { (void)middle_sound_crop(Sound(), 5); }).message,
+              HasSubstr("middle_sound_crop: the sound has no samples"));
+}
+
 // tests/data_torch compares all values with numpy's.
 TEST(LogMel, ATonesPowerIsInTheFilterOfItsFrequency) {
   const LogMel log_mel;

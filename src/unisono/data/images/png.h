@@ -1,0 +1,12 @@
+#pragma once
+
+#include "unisono/data/images/image_rows.h"
+
+namespace unisono::data {
+
+[[nodiscard]] bool is_png(const ImageFile& file);
+
+/// Throws Error(kCorruptData).
+[[nodiscard]] ImageRows decode_png(const ImageFile& file);
+
+}  // namespace unisono::data
