@@ -12,6 +12,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "unisono/base/config.h"
+#include "unisono/rendezvous/agent_store.h"
 #include "unisono/rendezvous/find_assignment.h"
 #include "unisono/rendezvous/find_place.h"
 
@@ -107,6 +108,7 @@ void define_stores(py::module_& module) {
              py::arg("world_size"),
              py::arg("timeout"));
   module.def("_launcher_name", [] { return rendezvous::launcher_name(process_environment()); });
+  module.def("_has_agent_store", [] { return rendezvous::has_agent_store(process_environment()); });
   module.def("_close_watches", &StoreWatch::close_all);
 }
 
