@@ -12,6 +12,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "unisono/base/config.h"
+#include "unisono/rendezvous/agent_store.h"
 #include "unisono/rendezvous/find_assignment.h"
 #include "unisono/rendezvous/find_place.h"
 
@@ -109,6 +110,7 @@ void define_stores(py::module_& module) {
   module.def("_launcher_name", [] { return rendezvous::launcher_name(process_environment()); });
   module.def("_elastic_launcher",
              [] { return rendezvous::elastic_launcher(process_environment()); });
+  module.def("_has_agent_store", [] { return rendezvous::has_agent_store(process_environment()); });
   module.def("_close_watches", &StoreWatch::close_all);
 }
 

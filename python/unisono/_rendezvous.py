@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import ipaddress
 import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
-from urllib.parse import SplitResult, parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, parse_qsl, urlsplit
 
 import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 from torch.distributed.rendezvous import _rendezvous_handlers, register_rendezvous_handler
 
-from ._C import _elastic_launcher, _launcher_name, _meet_ranks
+from ._C import _elastic_launcher, _has_agent_store, _launcher_name, _meet_ranks
 
 _Places = Iterator[tuple[dist.Store, int, int]]
+
+# Where unisono.spawn() serves the store, if it started this process.
+spawned_port: str | None = None
 
 
 def _number(url: str, name: str, values: dict[str, list[str]]) -> int:
@@ -41,6 +45,9 @@ def _meet(url: str, timeout: timedelta = default_pg_timeout, **_: Any) -> _Place
     parts = urlsplit(url)
     values = parse_qs(parts.query, keep_blank_values=True)
     rank, world_size = (_number(url, name, values) for name in ("rank", "world_size"))
+    values.pop("use_libuv", None)  # How torch would serve its store.
+    if _method(parts) == "env" and spawned_port not in (None, os.environ.get("MASTER_PORT")):
+        os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"  # The core looks at that.
     rest = "&".join(item for item in parts.query.split("&") if item.partition("=")[0] in values)
     method = f"{_method(parts)}://{parts.netloc}{parts.path}" + (f"?{rest}" if rest else "")
     meeting = _meet_ranks(method=method, rank=rank, world_size=world_size, timeout=timeout)
@@ -49,20 +56,36 @@ def _meet(url: str, timeout: timedelta = default_pg_timeout, **_: Any) -> _Place
     raise RuntimeError(f"ranks can't meet again at {url}: call init_process_group() again")
 
 
-# Whether unisono.spawn() started this process.
-is_spawned = False
+def _torch_expects_one() -> bool:
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
+def _has_launchers_store() -> bool:
+    """Whether unisono.spawn(), `unisono run` or torchrun serves the store at MASTER_PORT."""
+    if spawned_port is None:
+        return _has_agent_store()
+    return _torch_expects_one() and os.environ.get("MASTER_PORT") == spawned_port
 
 
 def _is_store_plain() -> bool:
     """Whether torchrun or unisono.spawn() serves the store, to torch's own clients."""
-    has_agent_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    return has_agent_store and (is_spawned or _elastic_launcher() == "torchrun")
+    is_torchruns = _elastic_launcher() == "torchrun"
+    return _has_launchers_store() and (spawned_port is not None or is_torchruns)
+
+
+def _left_to_launcher(url: str) -> str:
+    """The URL without rank 0 of 0, which programs of MPI give, where a launcher knows better."""
+    query = dict(parse_qsl(urlsplit(url).query))
+    is_known = os.environ.get("WORLD_SIZE") or _launcher_name()
+    if (query.get("rank"), query.get("world_size")) != ("0", "0") or not is_known:
+        return url
+    return url.partition("?")[0]
 
 
 def _unisono(url: str, **options: Any) -> _Places:
     parts = urlsplit(url)
     if _method(parts) == "env" and _is_store_plain():
-        yield from _TORCHS["env"](url, **options)
+        yield from _TORCHS["env"](_left_to_launcher(url), **options)
     else:
         yield from _meet(url, **options)
 
@@ -91,6 +114,41 @@ def _has_file_rank(url: str) -> bool:
     return "rank" in names and "group_name" not in names
 
 
+def _is_rank_below_world_size(url: str) -> bool:
+    """True, too, where torch has a word for what is wrong or missing."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    variables = os.environ if parts.scheme == "env" else {}
+    try:
+        rank, world_size = (
+            int(query.get(name, variables.get(name.upper(), ""))) for name in ("rank", "world_size")
+        )
+    except ValueError:
+        return True
+    # So torch asks for a store without a world size.
+    return query.get("world_size") == "-1" or 0 <= rank < world_size
+
+
+def _is_nobodys(url: str) -> bool:
+    """Whether torch would wait for a launcher's store at a place that the program has chosen."""
+    parts = urlsplit(url)
+    is_elsewhere = parts.scheme == "tcp" and str(parts.port) != os.environ.get("MASTER_PORT")
+    return _torch_expects_one() and (is_elsewhere or not _has_launchers_store())
+
+
+_INIT = inspect.unwrap(dist.init_process_group).__code__
+
+
+def _is_for_ours() -> bool:
+    """Whether init_process_group() is about to make a group of our backend, which it does not say:
+    programs with other backends have torch's ways as they are."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code is not _INIT:
+        frame = frame.f_back
+    names = str(frame.f_locals.get("backend")).split(",") if frame else []
+    return any(name.rpartition(":")[2] == "unisono" for name in names)
+
+
 _TORCHS = dict(_rendezvous_handlers)
 _SUFFICES = {"env": _has_env_all, "tcp": _is_at_host, "file": _has_file_rank}
 
@@ -99,7 +157,12 @@ def _extended(scheme: str, suffices: Callable[[str], bool]) -> Callable[..., _Pl
     """torch's own way, where that suffices, and the core's elsewhere."""
 
     def handler(url: str, **options: Any) -> _Places:
-        yield from (_TORCHS[scheme] if suffices(url) else _meet)(url, **options)
+        is_torchs = True
+        if scheme != "file" and _is_for_ours():
+            url = _left_to_launcher(url) if scheme == "env" else url
+            is_torchs = _is_rank_below_world_size(url) and not _is_nobodys(url)
+        is_torchs = is_torchs and suffices(url)
+        yield from (_TORCHS[scheme] if is_torchs else _meet)(url, **options)
 
     return handler
 

@@ -55,7 +55,7 @@ def _run_rank(
     parent = multiprocessing.parent_process()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     os.environ.update(_environment(rank, n_ranks, port))
-    _rendezvous.is_spawned = True
+    _rendezvous.spawned_port = str(port)
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // n_ranks))
     fn(rank, *args)

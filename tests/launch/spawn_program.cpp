@@ -1,4 +1,4 @@
-// A program that starts its ranks itself: spawn_program MODE.
+// A program that starts its ranks itself: spawn_program MODE [PORT].
 #include <signal.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -49,12 +49,22 @@ int report(const SpawnError& error) {
   return 3;
 }
 
-int run(const std::string& mode) {
+int run(const std::string& mode, const char* port) {
   if (mode == "sum") {
     const double factor = 10;
     (void)spawn(add_up, std::tuple(std::string("rank"), factor), {.nprocs = 3});
     (void)spawn(add_up, std::tuple("again", 1.0), {.nprocs = 2});
     say("done");
+    return 0;
+  }
+  if (mode == "port") {
+    (void)spawn(
+        [port](int rank) {
+          ::setenv("MASTER_PORT", port, 1);
+          add_up(rank, "rank", 1);
+        },
+        {},
+        {.nprocs = 2});
     return 0;
   }
   if (mode == "nested") {
@@ -103,7 +113,7 @@ int run(const std::string& mode) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc > 1 ? argv[1] : "sum");
+    return run(argc > 1 ? argv[1] : "sum", argc > 2 ? argv[2] : "");
   } catch (const SpawnError& error) {
     return report(error);
   } catch (const std::exception& error) {

@@ -8,6 +8,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "unisono/net/address.h"
+#include "unisono/net/port_reservation.h"
+
 #include "launch_run.h"
 
 namespace unisono::launch_test {
@@ -35,6 +38,20 @@ TEST(Spawn, RunsTheFunctionOnEachRankWithItsArguments) {
                           "rank 0 of 3: 30",
                           "rank 1 of 3: 30",
                           "rank 2 of 3: 30"));
+}
+
+TEST(Spawn, StartsRanksInARankOfAnotherJob) {
+  const RunResult result =
+      run_to_end({.arguments = {"run", "-n", "1", UNISONO_SPAWN_PROGRAM, "sum"}});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(count(result.out, " of 3: 30\n"), 3) << result.out;
+}
+
+TEST(Spawn, RanksMayMeetAtAPortOfTheirOwn) {
+  const net::PortReservation reserved(net::resolve("127.0.0.1", 0).front());
+  const RunResult result = run_to_end(
+      {.arguments = {"port", std::to_string(reserved.port())}, .program = UNISONO_SPAWN_PROGRAM});
+  EXPECT_EQ(count(result.out, " of 2: 1\n"), 2) << result.out << result.err;
 }
 
 TEST(Spawn, ARankThatFailsEndsTheOthersAndIsNamed) {

@@ -12,6 +12,8 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/cores.h"
+#include "unisono/net/address.h"
+#include "unisono/net/port_reservation.h"
 
 #include "launch_run.h"
 #include "support/temporary_folder.h"
@@ -85,6 +87,28 @@ TEST(LaunchStart, EveryRankRunsOnce) {
     std::ranges::sort(lines);
     EXPECT_THAT(lines, ElementsAre("RANK=0", "RANK=1")) << option << result.err;
   }
+}
+
+TEST(LaunchStart, ARankMayStartRanksOfItsOwnAtAnotherPort) {
+  const net::PortReservation reserved(net::resolve("127.0.0.1", 0).front());
+  const std::string script =
+      "\"$0\" 0 2 $1 & \"$0\" 1 2 $1 & wait $! && MASTER_PORT=$1 \"$0\" 0 1 && wait";
+  const RunResult result = run_to_end({.arguments = {"run",
+                                                     "-n",
+                                                     "1",
+                                                     "sh",
+                                                     "-c",
+                                                     script,
+                                                     UNISONO_RANK_PROGRAM,
+                                                     std::to_string(reserved.port())}});
+  std::vector<std::string> lines = split_lines(result.out);
+  std::ranges::sort(lines);
+  EXPECT_THAT(
+      lines,
+      ElementsAre(
+          "(0,1) all_reduce(ones)=1", "(0,2) all_reduce(ones)=2", "(1,2) all_reduce(ones)=2"))
+      << result.err;
+  EXPECT_EQ(result.exit_code, 0);
 }
 
 TEST(LaunchStart, AutoMeansOnePerCore) {

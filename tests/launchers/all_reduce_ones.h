@@ -8,8 +8,8 @@
 #include "unisono/comm/process_group.h"
 
 /// A process group from begin to end, as users write it, without a word about launchers.
-inline void all_reduce_ones() {
-  const auto group = unisono::init_process_group();
+inline void all_reduce_ones(const unisono::InitOptions& options = {}) {
+  const auto group = unisono::init_process_group(options);
   std::array<float, 4> values{};
   values.fill(1);
   group->all_reduce(unisono::as_buffer(std::span<float>(values)));

@@ -98,6 +98,14 @@ class MpirunTest:
         )
         self.assertIn("2 ranks meet at 127.0.0.1:29777", said)
 
+    def test_rank_0_of_0_leaves_both_to_mpirun(self):
+        # As programs for MPI's backend begin, which may name a place as well.
+        for place in ({}, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29778"}):
+            command = [*self.mpirun, "-n", "4", PROGRAM, "0", "0"]
+            said = self.expect_world(4, command, **place)
+            launcher = self.variables.partition(" (")[0]
+            self.assertIn(f"[unisono rank 0] started by {launcher} (", said)
+
     def test_a_world_size_that_differs_is_an_error(self):
         for _ in range(5):
             done = self.run_command([*self.mpirun, "-n", "2", PROGRAM], WORLD_SIZE="3")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -126,6 +127,21 @@ class SlurmScriptsTest(LauncherTest):
         self.assertEqual(done.stdout, planned.read_text())
         (self.folder / "train").symlink_to(PROGRAM)
         self.expect_job(4, str(planned), UNISONO_SECRET="0123456789abcdef")
+
+    def test_a_planned_task_has_its_share_of_the_cores(self):
+        plan = ["plan", "slurm", "--nodes", "2", "--tasks-per-node", "2", "--cpus-per-node", "4"]
+        script = self.folder / "planned.sbatch"
+        script.write_text(self.run_command([UNISONO, *plan, PROGRAM]).stdout)
+        told = self.folder / "bin" / "srun"
+        told.parent.mkdir()
+        told.write_text(f'#!/bin/sh\necho "srun $*"; exec {shutil.which("srun")} "$@"\n')
+        told.chmod(0o755)
+        path = f"{told.parent}:{os.environ['PATH']}"
+        for options, cpus in (([], 2), (["--cpus-per-task=1"], 1)):
+            said = self.expect_job(
+                4, *options, str(script), PATH=path, UNISONO_SECRET="0123456789abcdef"
+            )
+            self.assertIn(f"srun --cpus-per-task={cpus} {PROGRAM}\n", said)
 
 
 if __name__ == "__main__":

@@ -72,6 +72,28 @@ expect_printed(share/bash-completion/completions/unisono completion bash)
 expect_printed(share/zsh/site-functions/_unisono completion zsh)
 expect_printed(share/man/man1/unisono.1 man)
 
+# The Python package is installed by others, for some Python.
+file(WRITE ${WORK}/site/unisono/__init__.py "raise ImportError('nobody asked for that')\n")
+file(WRITE ${WORK}/site/unisono/_startup/sitecustomize.py "")
+set(print_path "print(__import__('os').environ['PYTHONPATH'], end='')")
+set(
+  with_alias
+  run
+  --backend-alias
+  gloo=unisono
+  ${PYTHON}
+  -c
+  ${print_path}
+)
+run(
+  "unisono ${with_alias}"
+  passes
+  ${CMAKE_COMMAND} -E env PYTHONPATH=${WORK}/site ${prefix}/bin/unisono ${with_alias}
+)
+if(NOT output STREQUAL "${WORK}/site/unisono/_startup:${WORK}/site")
+  message(FATAL_ERROR "the package that ${PYTHON} finds was not taken: ${output}")
+endif()
+
 run(
   "configuring outside/"
   passes

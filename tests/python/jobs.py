@@ -16,8 +16,14 @@ _PACKAGE = Path(importlib.util.find_spec("unisono").origin).parent
 UNISONO = str(_PACKAGE / "bin" / "unisono")
 STARTUP = str(_PACKAGE / "_startup")
 _TORCH = [sys.executable, "-m"]
-# The arguments that follow run with the environment that `unisono alias` asks for.
-_WITH_ALIAS = ["sh", "-c", 'eval "$("$0" alias "$1")" && shift && exec "$@"', UNISONO, ALIAS]
+
+
+def with_alias(names: str) -> list[str]:
+    """The arguments that follow run with the environment that `unisono alias` asks for."""
+    return ["sh", "-c", 'eval "$("$0" alias "$1")" && shift && exec "$@"', UNISONO, names]
+
+
+_WITH_ALIAS = with_alias(ALIAS)
 
 
 def free_port() -> int:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -121,16 +122,32 @@ class Start(unittest.TestCase):
             )
             self.assertEqual(lines, [f"my_1=unisono {after}"])
 
+    def test_a_program_elsewhere_finds_the_package_of_the_programs_python(self) -> None:
+        program = self.program_in(self.folder)
+        script = self.folder / "script"
+        script.write_text(f"#!{sys.executable}\n{MEANING}\n")
+        script.chmod(0o755)
+        for command in ([sys.executable, "-c", MEANING], [str(script)]):
+            lines = lines_of([program, "run", "--backend-alias", ALIAS, *command])
+            self.assertEqual(lines, ["unisono unisono"])
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self.assertIn(f"'{STARTUP}'", "".join(lines_of([program, "alias", ALIAS], PATH=path)))
+
     def test_a_program_without_the_package_is_explained_once(self) -> None:
         program = self.program_in(self.folder)
+        python3 = self.folder / "python3"
+        python3.write_text("#!/bin/sh\n")
+        python3.chmod(0o755)
+        path = f"{self.folder}:{os.environ['PATH']}"
         for arguments in (
             ["run", "-n", "3", "--backend-alias", ALIAS, "echo", "x"],
             ["alias", ALIAS],
         ):
-            job = run([program, *arguments])
+            job = run([program, *arguments], PATH=path)
             self.assertEqual((job.returncode, job.stdout), (1, ""))
             (line,) = job.stderr.splitlines()
             self.assertIn(f"the unisono in {self.folder}/bin has no Python package", line)
+            self.assertIn(f"and {python3} finds no module unisono", line)
 
     def test_wrong_names_are_wrong_usage(self) -> None:
         for arguments in (["run", "--backend-alias", "gloo", "echo"], ["alias", "gloo"], ["alias"]):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 import tempfile
 import unittest
@@ -87,6 +88,42 @@ class Tutorial(unittest.TestCase):
         ]
         lines = program(by_hand, "mnist_partition", "--backend", *BACKENDS)
         self.assertEqual(sorted(lines), sorted(expected * len(BACKENDS)))
+
+
+class OwnPlace(unittest.TestCase):
+    """A program that sets MASTER_PORT itself, whatever its launcher has set."""
+
+    def check(self, size: int, *launcher: str, words: tuple[str, ...] = ()) -> None:
+        script = str(jobs.PROGRAMS / "tutorial.py")
+        lines = jobs.lines_of([*launcher, sys.executable, script, str(jobs.free_port()), *words])
+        expected = [f"Rank {rank} of {size} has tensor({size}.)" for rank in range(size)]
+        self.assertEqual(sorted(lines), expected)
+
+    def test_its_own_processes(self) -> None:
+        one_rank = [jobs.UNISONO, "run", "--backend-alias", jobs.ALIAS, "-n", "1"]
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python"]
+        launchers = {
+            "none": jobs.with_alias(jobs.ALIAS),
+            "unisono run": one_rank,
+            "torchrun": [*jobs.with_alias(jobs.ALIAS), *torchrun],
+        }
+        for name, launcher in launchers.items():
+            with self.subTest(launcher=name):
+                self.check(2, *launcher)
+
+    def test_those_of_mpirun(self) -> None:
+        """The program gives rank 0 of 0."""
+        mpiruns = [
+            ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"],
+            ["mpirun.mpich"],
+        ]
+        found = [mpirun for mpirun in mpiruns if shutil.which(mpirun[0])]
+        if not found:
+            self.skipTest("not installed: mpirun.openmpi, mpirun.mpich")
+        for mpirun in found:
+            with self.subTest(mpirun=mpirun[0]):
+                start = [*jobs.with_alias("mpi=unisono"), *mpirun, "-n", "4"]
+                self.check(4, *start, words=("mpi",))
 
 
 class DataParallel(unittest.TestCase):

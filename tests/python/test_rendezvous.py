@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-from rendezvous import MEET, PYTHON, TORCHS, RendezvousTest, free_port
+from rendezvous import MEET, OURS, PYTHON, TORCHS, RendezvousTest, free_port
 
 UNISONO_RUN = [sys.executable, "-m", "unisono", "run"]
 
@@ -20,6 +20,22 @@ class Launchers(RendezvousTest):
     def test_unisono_run(self) -> None:
         said, _ = self.launch(*UNISONO_RUN, "-n", "3", TIMES="3")
         self.expect_world(3, said, times=3)
+
+    def test_rank_0_of_0_leaves_both_to_the_launcher(self) -> None:
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        env = {"init_method": "env://", "rank": 0, "world_size": 0}
+        for method, ours in (("env://", TORCHS), ("unisono://", OURS)):
+            with self.subTest(method=method):
+                options = str(env | {"init_method": method})
+                said, _ = self.launch(*UNISONO_RUN, "-n", "2", OPTIONS=options)
+                self.expect_world(2, said, store=ours)
+                command = [*torchrun, "--nproc-per-node", "2", MEET]
+                done = self.run_command(command, OPTIONS=options)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.expect_world(2, done.stdout, store=TORCHS)
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+        complaint = "WORLD_SIZE=0 (given by the program) leaves no rank"
+        self.fails("ValueError", complaint, OPTIONS=str(env), **place)
 
     def test_torchrun(self) -> None:
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -64,6 +64,41 @@ class Problems(RendezvousTest):
         for rank in (first, self.start(RANK="2", OPTIONS=options, **place)):
             self.expect_failure(rank, "RANK=2", "is not below WORLD_SIZE=2")
 
+    def test_an_impossible_rank_by_torchs_schemes(self) -> None:
+        """In torch's own store it would wait."""
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "TIMEOUT": "60"}
+        tcp = f"tcp://127.0.0.1:{place['MASTER_PORT']}"
+        env = {"OPTIONS": self.options("env://"), "WORLD_SIZE": "2"}
+        cases = {
+            "RANK=2 is not below WORLD_SIZE=2": env | {"RANK": "2"},
+            'RANK="-1" is no whole number of at least 0': env | {"RANK": "-1"},
+            'WORLD_SIZE="-1" is no whole number': env | {"RANK": "0", "WORLD_SIZE": "-1"},
+            "RANK=5 (given by the program) is not below": {
+                "OPTIONS": self.options("env://", rank=5, world_size=4)
+            },
+            "RANK=-2 (given by the program) is negative": {
+                "OPTIONS": self.options("env://", rank=-2, world_size=4)
+            },
+            "rank 3 is not below world_size 2": {
+                "OPTIONS": self.options(tcp, rank=3, world_size=2)
+            },
+            "rank -2 is negative": {
+                "OPTIONS": self.options(f"{tcp}?use_libuv=0", rank=-2, world_size=2)
+            },
+        }
+        begin = time.monotonic()
+        ranks = [self.start(**place, **variables) for variables in cases.values()]
+        for complaint, rank in zip(cases, ranks, strict=True):
+            with self.subTest(complaint=complaint):
+                self.expect_failure(rank, "ValueError: ", complaint)
+        self.assertLess(time.monotonic() - begin, 30)
+
+    def test_an_impossible_rank_of_another_backend_is_torchs_affair(self) -> None:
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "TIMEOUT": "1.5"}
+        options = str({"backend": "gloo", "init_method": "env://"})
+        rank = self.start(RANK="2", WORLD_SIZE="2", OPTIONS=options, **place)
+        self.assertNotIn("is not below", self.expect_failure(rank, "Dist", "timed out"))
+
     def test_a_doubled_rank_0(self) -> None:
         for secret in ({}, {"UNISONO_SECRET": "one"}):
             for backend in ("unisono", "gloo"):

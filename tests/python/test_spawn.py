@@ -50,6 +50,16 @@ def init_by_torch() -> None:
     dist.init_process_group("unisono")
 
 
+def init_at_another_port() -> None:
+    os.environ["MASTER_PORT"] = os.environ["ANOTHER_PORT"]
+    unisono.init_process_group()
+
+
+def init_by_torch_at_another_port() -> None:
+    os.environ["MASTER_PORT"] = os.environ["ANOTHER_PORT"]
+    dist.init_process_group("unisono")
+
+
 def init_twice() -> None:
     unisono.init_process_group()
     dist.destroy_process_group()
@@ -112,6 +122,12 @@ class Spawn(unittest.TestCase):
         others = {"RANK": "7", "WORLD_SIZE": "9", "MASTER_PORT": "1", "UNISONO_SECRET": "s" * 32}
         with mock.patch.dict(os.environ, others):
             self.check_sums(init_twice, 2)
+
+    def test_ranks_may_meet_at_a_port_of_their_own(self) -> None:
+        for init in (init_at_another_port, init_by_torch_at_another_port):
+            port = unisono.Store("127.0.0.1", 0, is_master=True, secret="").port
+            with mock.patch.dict(os.environ, ANOTHER_PORT=str(port)), self.subTest(init.__name__):
+                self.check_sums(init, 2)
 
     def test_ranks_share_the_cores(self) -> None:
         n_cores = len(os.sched_getaffinity(0))

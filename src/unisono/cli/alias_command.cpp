@@ -7,8 +7,10 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include "unisono/base/config.h"
 #include "unisono/cli/commands.h"
 #include "unisono/cli/parse.h"
+#include "unisono/launch/program.h"
 #include "unisono/launch/python_startup.h"
 
 namespace unisono::cli {
@@ -39,7 +41,8 @@ int alias_command(const CommandLine& line) {
   if (const std::optional<int> exit_code = parse(app, line)) {
     return *exit_code;
   }
-  const launch::AliasVariables variables = launch::alias_variables(alias);
+  const launch::AliasVariables variables =
+      launch::alias_variables(alias, launch::python_of({}, process_environment()));
   fmt::print("export UNISONO_BACKEND_ALIAS={}\n", quote(variables.alias));
   fmt::print("export PYTHONPATH={}${{PYTHONPATH:+:$PYTHONPATH}}\n",
              quote(variables.startup_folder));

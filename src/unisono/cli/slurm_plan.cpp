@@ -48,7 +48,10 @@ std::string batch_script(const SlurmPlan& plan, const std::string& program) {
     script += fmt::format("#SBATCH --cpus-per-task={}\n", plan.cpus_per_task);
   }
   script += fmt::format("# {} ranks\n", plan.n_tasks);
-  return script + fmt::format("srun {}\n", program);
+  // Steps since Slurm 22.05 do not take it over from the job.
+  const char* const cpus =
+      plan.cpus_per_task > 0 ? "--cpus-per-task=\"$SLURM_CPUS_PER_TASK\" " : "";
+  return script + fmt::format("srun {}{}\n", cpus, program);
 }
 
 }  // namespace unisono::cli

@@ -43,7 +43,16 @@ TEST(SlurmPlan, TheScriptAsksForIt) {
       "#SBATCH --gres=gpu:4\n"
       "#SBATCH --cpus-per-task=8\n"
       "# 6 ranks\n"
-      "srun ./train --epochs 3\n");
+      "srun --cpus-per-task=\"$SLURM_CPUS_PER_TASK\" ./train --epochs 3\n");
+}
+
+TEST(SlurmPlan, TheScriptLeavesToSlurmWhatWasNotWished) {
+  EXPECT_EQ(batch_script({.n_nodes = 2, .tasks_per_node = 3, .n_tasks = 6}, "./train"),
+            "#!/bin/sh\n"
+            "#SBATCH --nodes=2\n"
+            "#SBATCH --ntasks-per-node=3\n"
+            "# 6 ranks\n"
+            "srun ./train\n");
 }
 
 }  // namespace

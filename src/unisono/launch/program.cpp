@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -84,6 +85,19 @@ bool is_python_file(const std::string& name) {
   return name.ends_with(".py");
 }
 
+bool is_pythons_name(const std::string& path) {
+  return path.substr(path.rfind('/') + 1).starts_with("python");
+}
+
+// Who runs a script, and with which arguments: what follows "#!"; empty for other files.
+std::string first_line_of_script(const std::string& path) {
+  std::ifstream file(path);
+  std::string line(128, '\0');
+  file.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(std::min(line.find('\n'), static_cast<std::size_t>(file.gcount())));
+  return line.starts_with("#!") ? line.substr(2) : "";
+}
+
 }  // namespace
 
 Program find_program(const ProgramRequest& request, const Environment& environment) {
@@ -125,15 +139,27 @@ Program find_program(const ProgramRequest& request, const Environment& environme
 }
 
 bool is_python(const Program& program) {
-  const std::string name = program.path.substr(program.path.rfind('/') + 1);
-  if (name.starts_with("python")) {
-    return true;
+  return is_pythons_name(program.path) ||
+         first_line_of_script(program.path).find("python") != std::string::npos;
+}
+
+std::string python_of(const Program& program, const Environment& environment) {
+  if (is_pythons_name(program.path)) {
+    return program.path;
   }
-  std::ifstream file(program.path);
-  std::string first_line(128, '\0');
-  file.read(first_line.data(), static_cast<std::streamsize>(first_line.size()));
-  first_line.resize(std::min(first_line.find('\n'), static_cast<std::size_t>(file.gcount())));
-  return first_line.starts_with("#!") && first_line.find("python") != std::string::npos;
+  std::string python = "python3";
+  std::istringstream words(first_line_of_script(program.path));
+  for (std::string word; words >> word;) {
+    if (is_pythons_name(word)) {
+      python = word;
+      break;
+    }
+  }
+  try {
+    return python.find('/') == std::string::npos ? search(python, environment, "") : python;
+  } catch (const ProgramError&) {
+    return "";
+  }
 }
 
 ProgramError exec_error(const Program& program, int error_number) {

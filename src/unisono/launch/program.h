@@ -49,6 +49,10 @@ class ProgramError : public Error {
 /// Whether a Python runs it, going by its name and first line.
 [[nodiscard]] bool is_python(const Program& program);
 
+/// The Python that runs it, going by its name and first line, or else the `python3` in PATH, which
+/// a script of a shell may start; empty where there is none.
+[[nodiscard]] std::string python_of(const Program& program, const Environment& environment);
+
 /// The error for an exec of `program` that failed with `error_number`.
 [[nodiscard]] ProgramError exec_error(const Program& program, int error_number);
 

@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "unisono/base/config.h"
+
 #include "support/temporary_folder.h"
 
 namespace unisono::launch {
@@ -26,12 +28,7 @@ class FindProgram : public ::testing::Test {
     return folder_.write(name, "#!/bin/sh\n", mode);
   }
 
-  Program find(const ProgramRequest& request) {
-    const std::string path = folder_.path() + "/first:" + folder_.path() + "/second";
-    return find_program(request, [path](const char* name) -> std::optional<std::string> {
-      return std::string(name) == "PATH" ? std::optional(path) : std::nullopt;
-    });
-  }
+  Program find(const ProgramRequest& request) { return find_program(request, environment_); }
 
   // Exit code and message of the error.
   std::pair<int, std::string> error_of(const ProgramRequest& request) {
@@ -44,6 +41,11 @@ class FindProgram : public ::testing::Test {
   }
 
   test::TemporaryFolder folder_;
+  Environment environment_ = [this](const char* name) {
+    return std::string(name) == "PATH"
+               ? std::optional(folder_.path() + "/first:" + folder_.path() + "/second")
+               : std::nullopt;
+  };
 };
 
 TEST_F(FindProgram, SearchesPathInOrderAndKeepsTheNameAsTyped) {
@@ -93,6 +95,23 @@ TEST_F(FindProgram, AMissingPythonIsNamed) {
   const auto [code, message] = error_of({.argv = {"mod"}, .is_module = true});
   EXPECT_EQ(code, 127);
   EXPECT_THAT(message, HasSubstr("python3, which runs Python programs"));
+}
+
+TEST_F(FindProgram, KnowsTheProgramsPython) {
+  const std::string python3 = make("first/python3", 0755);
+  const std::string python3_9 = make("second/python3.9", 0755);
+  const auto python = [this](const std::string& path) {
+    return python_of({.path = path, .argv = {}}, environment_);
+  };
+  const auto script = [&](const std::string& first_line) {
+    return python(folder_.write("script", first_line + "\nprint()\n", 0755));
+  };
+  EXPECT_EQ(python("/venv/bin/python"), "/venv/bin/python");
+  EXPECT_EQ(script("#!/venv/bin/python3.11 -u"), "/venv/bin/python3.11");
+  EXPECT_EQ(script("#!/usr/bin/env -S python3.9 -u"), python3_9);
+  EXPECT_EQ(script("#!/usr/bin/env python2"), "");
+  EXPECT_EQ(script("#!/bin/sh"), python3);
+  EXPECT_EQ(python("/bin/true"), python3);
 }
 
 TEST(ExecError, ExplainsWhatTheFileLacks) {

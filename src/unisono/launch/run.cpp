@@ -55,6 +55,7 @@ void occupy_standard_descriptors() {
 }
 
 JobLayout make_layout(const RunOptions& options,
+                      const Program& program,
                       const Config& config,
                       const Environment& environment) {
   constexpr std::size_t kSecretBytes = 32;
@@ -71,7 +72,8 @@ JobLayout make_layout(const RunOptions& options,
   }
   job.log_debug = options.verbose && !environment("UNISONO_LOG");
   if (options.backend_alias) {
-    const AliasVariables variables = alias_variables(*options.backend_alias);
+    const AliasVariables variables =
+        alias_variables(*options.backend_alias, python_of(program, environment));
     const std::string others = environment("PYTHONPATH").value_or("");
     job.backend_alias = variables.alias;
     job.python_path = variables.startup_folder + (others.empty() ? "" : ":") + others;
@@ -154,7 +156,7 @@ int run(RunOptions options, hosts::Uplink* uplink) {
     options.nodes = nodes_of(gathered.assignment);
     warn_of_binding(options, gathered.assignment, logger);
   }
-  JobLayout job = make_layout(options, config, environment);
+  JobLayout job = make_layout(options, program, config, environment);
   net::EventLoop own_loop;
   net::EventLoop& loop = uplink == nullptr ? own_loop : uplink->loop();
   if (!options.nodes) {

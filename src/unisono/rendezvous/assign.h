@@ -7,8 +7,8 @@
 namespace unisono::rendezvous {
 
 /// Which rank this process is and where the ranks meet, where find_gather() has nothing: env:// by
-/// the launcher's variables, see find_assignment(); tcp://HOST:PORT by what it says itself. What is
-/// not negative of `rank` and `world_size` holds.
+/// the launcher's variables, see find_assignment(); tcp://HOST:PORT by what it says itself. What
+/// `rank` and `world_size` give holds, -1 being nothing.
 ///
 /// Throws Error(kInvalidArgument) with one message that names everything that is missing or wrong.
 [[nodiscard]] Assignment assign(const InitMethod& method,

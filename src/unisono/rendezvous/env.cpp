@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <string>
 
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
+#include "unisono/rendezvous/agent_store.h"
 #include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/key_space_access.h"
 #include "unisono/rendezvous/launched_job.h"
@@ -16,13 +16,6 @@
 
 namespace unisono::rendezvous {
 namespace {
-
-bool is_true(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
-    return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  });
-  return text == "true" || text == "1";
-}
 
 // The rank or the world size, and where it is from: "RANK=5 (given by the program)".
 struct Figure {
@@ -35,8 +28,14 @@ struct Figure {
 // An option of the program, or else the variable, or else the launcher's.
 Figure find_figure(
     int option, VariableReader& reader, const char* name, const char* launchers_name, int least) {
-  if (option >= 0) {
-    return {.value = option, .source = fmt::format("{}={} (given by the program)", name, option)};
+  if (option != -1) {
+    Figure given{.value = option,
+                 .source = fmt::format("{}={} (given by the program)", name, option)};
+    if (option < 0) {
+      reader.complain(given.source + " is negative");
+      given.value.reset();
+    }
+    return given;
   }
   Figure figure;
   figure.is_launchers = launchers_name != nullptr && !reader.is_set(name);
@@ -180,7 +179,7 @@ Assignment read_env(const Environment& environment,
   result.rank = own.value.value_or(0);
   result.world_size = size.value.value_or(1);
   result.local_rank = read_local_rank(reader, launcher);
-  result.uses_agent_store = is_true(environment("TORCHELASTIC_USE_AGENT_STORE").value_or(""));
+  result.uses_agent_store = has_agent_store(environment);
   result.origin = fmt::format("{} ({})", name, reader.found());
   if (!reader.problems().empty()) {
     throw Error(

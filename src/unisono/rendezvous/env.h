@@ -8,7 +8,7 @@ namespace unisono::rendezvous {
 struct Launcher;
 
 /// Reads MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK; `rank` and `world_size` replace
-/// the variables where they are not negative. What is not set comes from the variables of
+/// the variables where they are not -1. What is not set comes from the variables of
 /// `launcher`, if there is one.
 ///
 /// Throws Error(kInvalidArgument) with one message that names everything that is missing or wrong.

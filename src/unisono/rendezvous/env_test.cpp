@@ -68,6 +68,9 @@ TEST(Env, TheProgramsOptionsComeFirst) {
   EXPECT_THAT(message_of(kGood, 5),
               HasSubstr("RANK=5 (given by the program) is not below WORLD_SIZE=4. "));
   EXPECT_THAT(message_of(kGood, -1, 0), HasSubstr("WORLD_SIZE=0 (given by the program)"));
+  EXPECT_THAT(message_of(kGood, -2), HasSubstr("RANK=-2 (given by the program) is negative. "));
+  EXPECT_THAT(message_of(kGood, 0, -4),
+              HasSubstr("WORLD_SIZE=-4 (given by the program) is negative. "));
 }
 
 TEST(Env, OneMessageNamesAllThatIsMissing) {

@@ -41,9 +41,18 @@ bool has_several_tasks_on_a_node(const Environment& environment) {
   return !nodes.empty() && static_cast<std::size_t>(n_tasks) > nodes.size();
 }
 
+// Programs of MPI give rank 0 of 0, and leave both to it.
+bool is_left_to_launcher(const Environment& environment, int rank, int world_size) {
+  return rank == 0 && world_size == 0 &&
+         (environment("WORLD_SIZE") || find_launcher(environment) != nullptr);
+}
+
 }  // namespace
 
 Assignment find_assignment(const Environment& environment, int rank, int world_size) {
+  if (is_left_to_launcher(environment, rank, world_size)) {
+    return find_assignment(environment);
+  }
   const bool is_all_given = (rank >= 0 || environment("RANK")) &&
                             (world_size >= 0 || environment("WORLD_SIZE")) &&
                             environment("MASTER_ADDR");

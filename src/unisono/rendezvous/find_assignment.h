@@ -10,10 +10,13 @@ namespace unisono::rendezvous {
 
 /// Finds out which rank this process is and where the ranks meet, whoever started it.
 ///
-/// What is not negative of `rank` and `world_size` holds; then MASTER_ADDR, MASTER_PORT, RANK,
+/// What `rank` and `world_size` give holds, -1 being nothing; then MASTER_ADDR, MASTER_PORT, RANK,
 /// WORLD_SIZE and LOCAL_RANK, each that is set; the rest comes from the variables of the launcher,
 /// the first of: Open MPI's mpirun, MPICH's or Intel MPI's, Slurm's srun, others that speak PMI or
 /// PMIx, Kubeflow Trainer. A batch script of Slurm is no task of srun.
+///
+/// Rank 0 of 0, as programs of MPI give it, is nothing too, where WORLD_SIZE is set or a launcher
+/// is found.
 ///
 /// Under mpirun on one node the ranks meet on its loopback, at a port above 61000 that the job's
 /// name or the process that started it gives; for the latter /proc is read. On several nodes

@@ -67,6 +67,25 @@ TEST(FindAssignment, TheProgramsOptionsComeFirst) {
               HasSubstr("RANK=9 (given by the program) is not below SLURM_NTASKS=8"));
 }
 
+TEST(FindAssignment, Rank0Of0LeavesBothToTheLauncher) {
+  for (const FakeVariables& launcher : {kSlurm, kOpenMpi, kHydra, kTrainer}) {
+    const Assignment plain = find_assignment(fake(launcher));
+    // A program may name a place, too.
+    for (const FakeVariables& place : {FakeVariables{}, {{"MASTER_ADDR", "alpha"}}}) {
+      const Assignment found = find_assignment(fake(changed(launcher, place)), 0, 0);
+      EXPECT_EQ(found.rank, plain.rank);
+      EXPECT_EQ(found.world_size, plain.world_size);
+      EXPECT_EQ(found.launcher, plain.launcher);
+    }
+  }
+  const FakeVariables torchruns{{"MASTER_ADDR", "alpha"}, {"RANK", "2"}, {"WORLD_SIZE", "4"}};
+  EXPECT_EQ(find_assignment(fake(torchruns), 0, 0).rank, 2);
+  EXPECT_THAT(message_of({{"MASTER_ADDR", "alpha"}}, 0, 0),
+              HasSubstr("WORLD_SIZE=0 (given by the program) leaves no rank"));
+  EXPECT_THAT(message_of(changed(kOpenMpi, {{"MASTER_ADDR", "alpha"}}), 1, 0),
+              HasSubstr("WORLD_SIZE=0 (given by the program) leaves no rank"));
+}
+
 TEST(FindAssignment, OneMessageNamesAllThatIsMissing) {
   const FakeVariables step{{"SLURM_STEP_ID", "0"}};
   EXPECT_THAT(message_of(step),

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <optional>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -21,6 +23,20 @@ TEST(LauncherProcess, IsNoneOfThoseThatWereStartedWithTheVariable) {
   }
   // This process's parent has it from its own parents.
   EXPECT_NE(process_that_set("PATH"), ::getppid());
+}
+
+TEST(LauncherProcess, HasSetWhatAVariableWasAtFirst) {
+  const char* const path = std::getenv("PATH");
+  if (path == nullptr) {
+    GTEST_SKIP() << "PATH is not set";
+  }
+  const std::string entry = "PATH=" + std::string(path);
+  ASSERT_EQ(::setenv("PATH", "/elsewhere", 1), 0);
+  const std::optional<std::string> value = value_at_start("PATH", {entry});
+  ASSERT_EQ(::setenv("PATH", path, 1), 0);
+  EXPECT_EQ(value, path);
+  EXPECT_EQ(value_at_start("PATH", {entry, entry + "/and/more"}), std::nullopt);
+  EXPECT_EQ(value_at_start("UNISONO_TEST_NOBODY_SETS_THIS", {entry}), std::nullopt);
 }
 
 }  // namespace
