@@ -73,11 +73,14 @@ std::vector<std::string> program_argv(const CLI::App& app) {
   return argv;
 }
 
-// Reads into the options what they were bound to.
-void finish_options(const CLI::App& app, RunArguments& arguments) {
+// Reads into the options what they were bound to. The launcher in front starts those on the hosts.
+void finish_options(const CLI::App& app, bool is_in_front, RunArguments& arguments) {
   launch::RunOptions& options = arguments.options;
   options.program.argv = program_argv(app);
-  options.n_workers = launch::parse_worker_count(arguments.n_workers);
+  // Each host counts its own GPUs, and then checks what is said of its ranks.
+  const bool counts_elsewhere = arguments.n_workers == "gpu" && is_in_front;
+  options.n_workers =
+      counts_elsewhere ? launch::kMaxWorkers : launch::parse_worker_count(arguments.n_workers);
   apply(arguments.torchrun, options);
   apply(arguments.nodes, options, options.ignored_options);
   options.is_one_node = app.count("--nnodes") + app.count("--standalone") > 0;
@@ -101,11 +104,12 @@ int run(const CLI::App& app,
         RunArguments& arguments,
         const CommandLine& line,
         launch::hosts::Uplink* uplink) {
-  finish_options(app, arguments);
+  const bool is_in_front = uplink == nullptr && arguments.hosts.are_given();
+  finish_options(app, is_in_front, arguments);
   if (uplink != nullptr) {
     return launch::run(arguments.options, *uplink);
   }
-  if (arguments.hosts.are_given()) {
+  if (is_in_front) {
     return launch::hosts::run_on_hosts(
         make_request(app, arguments.hosts, arguments.options, typed_options(app, line)));
   }
@@ -125,10 +129,11 @@ void add_examples_for(Manner manner, CLI::App& app) {
 
 void add_program_options(CLI::App& app, RunArguments& arguments) {
   launch::RunOptions& options = arguments.options;
-  app.add_option("-n,--nproc-per-node,--nproc_per_node",
-                 arguments.n_workers,
-                 "Number of ranks; \"auto\" or \"cpu\": one per core (default 1)")
-      ->type_name("N|auto|cpu");
+  app.add_option(
+         "-n,--nproc-per-node,--nproc_per_node",
+         arguments.n_workers,
+         "Number of ranks; \"auto\" or \"cpu\": one per core; \"gpu\": one per GPU (default 1)")
+      ->type_name("N|auto|cpu|gpu");
   app.add_flag("-m,--module", options.program.is_module, "PROGRAM is a Python module");
   app.add_flag("--no-python,--no_python",
                options.program.no_python,

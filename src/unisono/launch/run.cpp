@@ -18,6 +18,7 @@
 #include "unisono/base/config.h"
 #include "unisono/base/cores.h"
 #include "unisono/base/error.h"
+#include "unisono/base/gpus.h"
 #include "unisono/base/log.h"
 #include "unisono/base/random_hex.h"
 #include "unisono/launch/agent.h"
@@ -177,6 +178,18 @@ int run(RunOptions options, hosts::Uplink* uplink) {
   return Agent(loop, options, program, *generations, uplink).run();
 }
 
+int count_gpus() {
+  const Gpus gpus = find_gpus(process_environment());
+  if (gpus.visible.empty()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("number of ranks \"gpu\": no GPU is visible: {}; \"cpu\" starts one per "
+                    "core",
+                    gpus.explanation));
+  }
+  return static_cast<int>(gpus.visible.size());
+}
+
 }  // namespace
 
 int run(RunOptions options) {
@@ -192,15 +205,19 @@ int parse_worker_count(const std::string& text) {
   if (text == "auto" || text == "cpu") {
     return available_cores();
   }
+  if (text == "gpu") {
+    return count_gpus();
+  }
   int count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (error != std::errc() || end != text.data() + text.size() || count < 1 ||
       count > kMaxWorkers) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("number of ranks \"{}\": give a number from 1 to {}, or \"auto\" or "
-                            "\"cpu\" for one per core",
-                            text,
-                            kMaxWorkers));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("number of ranks \"{}\": give a number from 1 to {}, \"auto\" or \"cpu\" "
+                    "for one per core, or \"gpu\" for one per GPU",
+                    text,
+                    kMaxWorkers));
   }
   return count;
 }

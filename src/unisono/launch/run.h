@@ -95,9 +95,9 @@ int run_guardian(std::span<char*> arguments);
 /// Of a node.
 inline constexpr int kMaxWorkers = 4096;
 
-/// The number of ranks that "4", "auto" or "cpu" mean on this machine.
+/// The number of ranks that "4", "auto", "cpu" or "gpu" mean on this machine.
 ///
-/// Throws Error(kInvalidArgument) for any other text.
+/// Throws Error(kInvalidArgument) for any other text, and for "gpu" where there is none.
 [[nodiscard]] int parse_worker_count(const std::string& text);
 
 }  // namespace unisono::launch
