@@ -1,6 +1,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@
 #include "unisono/cli/parse.h"
 #include "unisono/cli/suggestion.h"
 #include "unisono/cli/torchrun_options.h"
+#include "unisono/launch/binding/bind_to.h"
 #include "unisono/launch/hosts/run_on_hosts.h"
 #include "unisono/launch/hosts/serve_uplink.h"
 #include "unisono/launch/program.h"
@@ -34,6 +36,11 @@ struct RunArguments {
   launch::RunOptions options;
   bool uses_environment_only = false;
 };
+
+const std::map<std::string, launch::BindTo> kBindings{{"none", launch::BindTo::kNone},
+                                                      {"core", launch::BindTo::kCore},
+                                                      {"numa", launch::BindTo::kNuma},
+                                                      {"socket", launch::BindTo::kSocket}};
 
 // Whether it is torchrun that we stand for, or its predecessor.
 enum class Manner { kRun, kLaunch };
@@ -143,6 +150,19 @@ void add_program_options(CLI::App& app, RunArguments& arguments) {
                "PROGRAM is a Python file, whatever its name");
 }
 
+void add_binding_options(CLI::App& app, launch::RunOptions& options) {
+  app.add_option_function<std::string>(
+         "--bind-to,--bind_to",
+         [&options](const std::string& name) { options.bind_to = kBindings.at(name); },
+         "Bind each rank to cores of its own, or to all of their NUMA nodes or sockets (default "
+         "none)")
+      ->check(CLI::IsMember(kBindings))
+      ->type_name("none|core|numa|socket");
+  app.add_flag("--report-bindings,--report_bindings",
+               options.reports_bindings,
+               "Say on which cores and NUMA node each rank runs, and its OMP_NUM_THREADS");
+}
+
 void add_job_options(CLI::App& app, launch::RunOptions& options) {
   constexpr double kMaxGraceSeconds = 1e6;
   constexpr int kMaxPort = 65535;
@@ -185,6 +205,7 @@ void add_job_options(CLI::App& app, launch::RunOptions& options) {
                options.allows_plain_clients,
                "Let clients without the job's secret use the store, too, that come over loopback "
                "from this user; Python programs may always");
+  add_binding_options(app, options);
   app.add_option("--backend-alias,--backend_alias",
                  options.backend_alias,
                  "Backends of torch.distributed that mean Unisono in Python programs, like "

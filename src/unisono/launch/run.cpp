@@ -14,6 +14,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "unisono/base/config.h"
 #include "unisono/base/cores.h"
@@ -22,6 +23,8 @@
 #include "unisono/base/log.h"
 #include "unisono/base/random_hex.h"
 #include "unisono/launch/agent.h"
+#include "unisono/launch/binding/bind_ranks.h"
+#include "unisono/launch/binding/bind_to.h"
 #include "unisono/launch/descriptor_limit.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/generations.h"
@@ -120,6 +123,18 @@ void warn_of_binding(const RunOptions& options,
                      const Logger& logger) {
   const int n_cores = available_cores();
   const auto n_online = ::sysconf(_SC_NPROCESSORS_ONLN);
+  if (assignment.launcher.empty()) {
+    const std::vector<int> cores = cores_of(0);
+    if (cores.size() == 1 && options.n_workers > 1 && n_online > 1) {
+      logger.warning(fmt::format(
+          "this launcher may use core {} only, of {}, and so may its {} ranks: start it unbound "
+          "(mpirun --bind-to none, srun --cpu-bind=none, no taskset), or with more cores",
+          cores.front(),
+          n_online,
+          options.n_workers));
+    }
+    return;
+  }
   if (n_cores < options.n_workers && n_cores < n_online) {
     logger.warning(
         fmt::format("{} lets this launcher use {} of {} cores, for {} ranks: have it bind nothing "
@@ -151,9 +166,13 @@ int run(RunOptions options, hosts::Uplink* uplink) {
   if (!options.nodes && !options.is_one_node && rendezvous::has_launcher_of_several(environment)) {
     gathered = rendezvous::find_place({.environment = environment}).gathered;
     options.nodes = nodes_of(gathered.assignment);
-    warn_of_binding(options, gathered.assignment, logger);
   }
   JobLayout job = make_layout(options, config, environment);
+  if (options.bind_to.value_or(BindTo::kNone) == BindTo::kNone) {
+    warn_of_binding(options, gathered.assignment, logger);
+  } else {
+    bind_ranks(*options.bind_to, job, logger);
+  }
   net::EventLoop own_loop;
   net::EventLoop& loop = uplink == nullptr ? own_loop : uplink->loop();
   if (!options.nodes) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "unisono/launch/binding/bind_to.h"
 #include "unisono/launch/output/stream_selection.h"
 #include "unisono/launch/program.h"
 
@@ -67,6 +68,8 @@ struct RunOptions {
   /// Names of torch.distributed's backends that shall mean Unisono in Python ranks, like
   /// "gloo=unisono,nccl=unisono".
   std::optional<std::string> backend_alias = std::nullopt;
+  std::optional<BindTo> bind_to = std::nullopt;  ///< Nothing: to nothing.
+  bool reports_bindings = false;                 ///< The launcher says on which cores ranks run.
 };
 
 /// Runs the program once per rank on this node and waits for the job's end.
