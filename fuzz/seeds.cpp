@@ -338,11 +338,11 @@ void write_key_space(const std::filesystem::path& root) {
 
 void write_launch(const std::filesystem::path& root) {
   const Corpus corpus(root, "launch");
-  corpus.add("spawn", launch::encode(launch::Spawn{3, {"RANK=3", "EMPTY=", ""}}));
+  corpus.add("spawn", launch::encode(launch::Spawn{3, {"RANK=3", "EMPTY=", ""}, "", 0, {4, 5}}));
   corpus.add("signal", launch::encode(launch::Signal{15}));
   corpus.add("kill_all", launch::encode(launch::KillAll{}));
   corpus.add("started", launch::encode(launch::Started{1, 4711}));
-  corpus.add("spawn_failed", launch::encode(launch::SpawnFailed{2, 13}));
+  corpus.add("spawn_failed", launch::encode(launch::SpawnFailed{2, 13, true}));
   corpus.add("exited", launch::encode(launch::Exited{0, 0x8b}));
   corpus.add("idle", launch::encode(launch::Idle{}));
   corpus.add("stuck", launch::encode(launch::Stuck{{5, 6}}));

@@ -11,8 +11,8 @@ cd "$(dirname "$0")/.."
 
 readonly packages=(
   g++ cmake ninja-build ccache libfmt-dev libhwy-dev libssl-dev zlib1g-dev libjpeg62-turbo-dev libpng-dev
-  libsndfile1-dev libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev nlohmann-json3-dev libdw1 python3
-  python3-dev python3-venv dataset-fashion-mnist)
+  libsndfile1-dev libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev nlohmann-json3-dev libhwloc-dev libdw1
+  python3 python3-dev python3-venv dataset-fashion-mnist)
 readonly dev_packages=(
   clang-16 libclang-rt-16-dev clang-tidy-19 clustershell gdb git iproute2 libpmix-dev man-db mandoc
   mold mpich munge openmpi-bin openssh-client openssh-server pdsh python3-yaml slurm-client slurmctld

@@ -163,7 +163,7 @@ class Bash(unittest.TestCase):
         self.assertEqual(self.complete("bench", "--dtype", "bf"), ["bf16"])
         self.assertEqual(self.complete("bench", "--seconds", ""), [])
         self.assertEqual(self.complete("run", "--rdzv_backend", ""), ["static", "c10d"])
-        self.assertEqual(self.complete("run", "-n", ""), ["auto", "cpu"])
+        self.assertEqual(self.complete("run", "-n", ""), ["auto", "cpu", "gpu"])
         self.assertEqual(self.complete("completion", ""), ["bash", "zsh"])
 
     def test_files_and_programs(self):

@@ -1,4 +1,5 @@
 // A program to be launched: does what its first argument says.
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -45,6 +46,24 @@ int print_environment(int argc, char** argv) {
     text += std::string(argv[i]) + "=" + (value == nullptr ? "(unset)" : value) + "\n";
   }
   say(text);
+  return 0;
+}
+
+// "rank 1 cores 0,1 threads 2"
+int print_cores(int /*argc*/, char** /*argv*/) {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) {
+    return 92;
+  }
+  std::string list;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) {
+      list += (list.empty() ? "" : ",") + std::to_string(core);
+    }
+  }
+  const char* const threads = std::getenv("OMP_NUM_THREADS");
+  say("rank " + std::to_string(rank()) + " cores " + list + " threads " +
+      (threads == nullptr ? "(unset)" : threads) + "\n");
   return 0;
 }
 
@@ -187,6 +206,7 @@ int progress(int /*argc*/, char** /*argv*/) {
 int main(int argc, char** argv) {
   const std::map<std::string, int (*)(int, char**)> actions{{"args", print_args},
                                                             {"environment", print_environment},
+                                                            {"cores", print_cores},
                                                             {"lines", print_lines},
                                                             {"long-line", print_long_line},
                                                             {"fail", fail},

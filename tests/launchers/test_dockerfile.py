@@ -28,7 +28,7 @@ INSTRUCTIONS = {
 }
 # All of Debian's packages need these two.
 # Of libraries that a program opens when it needs them.
-OPENED = {"libdw1"}
+OPENED = {"libdw1", "libhwloc15"}
 ALWAYS_THERE = {"libc6", "libgcc-s1"}
 
 

@@ -56,6 +56,16 @@ class MpirunTest:
         said = self.expect_world(4, [*self.mpirun, "-n", "2", *one_core])
         self.assertRegex(said, r"lets this launcher use 1 of \d+ cores, for 2 ranks")
 
+    def test_ranks_on_one_core_are_told_so(self):
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("takes two cores")
+        bound = [*self.mpirun, "-n", "2", "taskset", "-c", "1", PROGRAM]
+        said = self.expect_world(2, bound)
+        self.assertEqual(said.count("ranks 0 and 1 may use core 1 only"), 1, said)
+        apart = 'exec taskset -c "$OMPI_COMM_WORLD_RANK$PMI_RANK" "$0"'
+        said = self.expect_world(2, [*self.mpirun, "-n", "2", "sh", "-c", apart, PROGRAM])
+        self.assertNotIn("may use core", said)
+
     def test_launchers_of_ours_end_with_the_rank_that_fails(self):
         script = ["sh", "-c", "[ $RANK = 3 ] && exit 7; exec sleep 100"]
         done = self.run_command([*self.mpirun, "-n", "2", UNISONO, "run", "-n", "2", *script])

@@ -3,8 +3,13 @@
 #include <sys/types.h>
 
 #include <span>
+#include <vector>
 
 namespace unisono {
+
+/// The processors that a process (0: this thread) may use, by the kernel's numbers, in ascending
+/// order. None where that can't be told.
+[[nodiscard]] std::vector<int> cores_of(pid_t pid);
 
 /// Processors that this process may use at the same time: its affinity mask, less where its cgroup
 /// allows less. At least 1.

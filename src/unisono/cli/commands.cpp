@@ -12,6 +12,7 @@ constexpr std::array kCommands{
     Command{"launch", "The same as torch.distributed.launch: with --local_rank", launch_command},
     Command{"bench", "Measure collective operations", bench_command},
     Command{"doctor", "Find out what is wrong with a machine or a job", doctor_command},
+    Command{"devices", "List the GPUs that this process may use", devices_command},
     Command{"checkpoint", "List, verify, export or compare checkpoints", checkpoint_command},
     Command{"data", "Measure how fast a loader brings training data", data_command},
     Command{"plan", "Plan a training: a batch script, a pipeline", plan_command},

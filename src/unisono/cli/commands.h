@@ -29,6 +29,7 @@ int checkpoint_command(const CommandLine& line);
 int completion_command(const CommandLine& line);
 int config_command(const CommandLine& line);
 int data_command(const CommandLine& line);
+int devices_command(const CommandLine& line);
 int man_command(const CommandLine& line);
 int plan_command(const CommandLine& line);
 int store_command(const CommandLine& line);

@@ -1,6 +1,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@
 #include "unisono/cli/parse.h"
 #include "unisono/cli/suggestion.h"
 #include "unisono/cli/torchrun_options.h"
+#include "unisono/launch/binding/bind_to.h"
 #include "unisono/launch/hosts/run_on_hosts.h"
 #include "unisono/launch/hosts/serve_uplink.h"
 #include "unisono/launch/program.h"
@@ -34,6 +36,11 @@ struct RunArguments {
   launch::RunOptions options;
   bool uses_environment_only = false;
 };
+
+const std::map<std::string, launch::BindTo> kBindings{{"none", launch::BindTo::kNone},
+                                                      {"core", launch::BindTo::kCore},
+                                                      {"numa", launch::BindTo::kNuma},
+                                                      {"socket", launch::BindTo::kSocket}};
 
 // Whether it is torchrun that we stand for, or its predecessor.
 enum class Manner { kRun, kLaunch };
@@ -73,11 +80,14 @@ std::vector<std::string> program_argv(const CLI::App& app) {
   return argv;
 }
 
-// Reads into the options what they were bound to.
-void finish_options(const CLI::App& app, RunArguments& arguments) {
+// Reads into the options what they were bound to. The launcher in front starts those on the hosts.
+void finish_options(const CLI::App& app, bool is_in_front, RunArguments& arguments) {
   launch::RunOptions& options = arguments.options;
   options.program.argv = program_argv(app);
-  options.n_workers = launch::parse_worker_count(arguments.n_workers);
+  // Each host counts its own GPUs, and then checks what is said of its ranks.
+  const bool counts_elsewhere = arguments.n_workers == "gpu" && is_in_front;
+  options.n_workers =
+      counts_elsewhere ? launch::kMaxWorkers : launch::parse_worker_count(arguments.n_workers);
   apply(arguments.torchrun, options);
   apply(arguments.nodes, options, options.ignored_options);
   options.is_one_node = app.count("--nnodes") + app.count("--standalone") > 0;
@@ -101,11 +111,12 @@ int run(const CLI::App& app,
         RunArguments& arguments,
         const CommandLine& line,
         launch::hosts::Uplink* uplink) {
-  finish_options(app, arguments);
+  const bool is_in_front = uplink == nullptr && arguments.hosts.are_given();
+  finish_options(app, is_in_front, arguments);
   if (uplink != nullptr) {
     return launch::run(arguments.options, *uplink);
   }
-  if (arguments.hosts.are_given()) {
+  if (is_in_front) {
     return launch::hosts::run_on_hosts(
         make_request(app, arguments.hosts, arguments.options, typed_options(app, line)));
   }
@@ -125,10 +136,11 @@ void add_examples_for(Manner manner, CLI::App& app) {
 
 void add_program_options(CLI::App& app, RunArguments& arguments) {
   launch::RunOptions& options = arguments.options;
-  app.add_option("-n,--nproc-per-node,--nproc_per_node",
-                 arguments.n_workers,
-                 "Number of ranks; \"auto\" or \"cpu\": one per core (default 1)")
-      ->type_name("N|auto|cpu");
+  app.add_option(
+         "-n,--nproc-per-node,--nproc_per_node",
+         arguments.n_workers,
+         "Number of ranks; \"auto\" or \"cpu\": one per core; \"gpu\": one per GPU (default 1)")
+      ->type_name("N|auto|cpu|gpu");
   app.add_flag("-m,--module", options.program.is_module, "PROGRAM is a Python module");
   app.add_flag("--no-python,--no_python",
                options.program.no_python,
@@ -136,6 +148,19 @@ void add_program_options(CLI::App& app, RunArguments& arguments) {
   app.add_flag("--run-path,--run_path",
                options.program.is_python_file,
                "PROGRAM is a Python file, whatever its name");
+}
+
+void add_binding_options(CLI::App& app, launch::RunOptions& options) {
+  app.add_option_function<std::string>(
+         "--bind-to,--bind_to",
+         [&options](const std::string& name) { options.bind_to = kBindings.at(name); },
+         "Bind each rank to cores of its own, or to all of their NUMA nodes or sockets (default "
+         "none)")
+      ->check(CLI::IsMember(kBindings))
+      ->type_name("none|core|numa|socket");
+  app.add_flag("--report-bindings,--report_bindings",
+               options.reports_bindings,
+               "Say on which cores and NUMA node each rank runs, and its OMP_NUM_THREADS");
 }
 
 void add_job_options(CLI::App& app, launch::RunOptions& options) {
@@ -180,6 +205,7 @@ void add_job_options(CLI::App& app, launch::RunOptions& options) {
                options.allows_plain_clients,
                "Let clients without the job's secret use the store, too, that come over loopback "
                "from this user; Python programs may always");
+  add_binding_options(app, options);
   app.add_option("--backend-alias,--backend_alias",
                  options.backend_alias,
                  "Backends of torch.distributed that mean Unisono in Python programs, like "

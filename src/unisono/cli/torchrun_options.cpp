@@ -7,6 +7,7 @@
 #include <cctype>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include <CLI/Formatter.hpp>
 
 #include "unisono/base/error.h"
+#include "unisono/launch/binding/bind_to.h"
 #include "unisono/launch/output/stream_selection.h"
 #include "unisono/launch/run.h"
 
@@ -28,7 +30,6 @@ constexpr std::array kIgnoredWithValue{"monitor-interval",
                                        "duplicate-stderr-filters",
                                        "local-addr",
                                        "logs-specs",
-                                       "numa-binding",
                                        "signals-to-handle"};
 constexpr int kMaxSeconds = 1'000'000;
 
@@ -51,6 +52,19 @@ void explain(const char* name, const std::string& value, const std::function<voi
   }
 }
 
+// What --bind-to says comes first.
+void apply_numa_binding(const std::string& name, launch::RunOptions& options) {
+  const std::map<std::string, launch::BindTo> meanings{{"node", launch::BindTo::kNuma},
+                                                       {"socket", launch::BindTo::kSocket},
+                                                       {"exclusive", launch::BindTo::kCore}};
+  const auto meaning = meanings.find(name);
+  if (meaning != meanings.end() && !options.bind_to) {
+    options.bind_to = meaning->second;
+  } else if (!name.empty() && meaning == meanings.end()) {
+    options.ignored_options.push_back(fmt::format("--numa-binding {}", name));
+  }
+}
+
 }  // namespace
 
 void add_torchrun_options(CLI::App& app,
@@ -69,6 +83,11 @@ void add_torchrun_options(CLI::App& app,
   app.add_option(both("local-ranks-filter"),
                  arguments.shown_ranks,
                  "Local ranks whose output is shown: 0,3 (default: all)");
+  app.add_option(both("numa-binding"),
+                 arguments.numa_binding,
+                 "--bind-to in torchrun's words: node is numa, exclusive is core")
+      ->check(CLI::IsMember({"node", "socket", "exclusive", "core-complex"}))
+      ->type_name("node|socket|exclusive|core-complex");
   app.add_option_function<int>(
          both("shutdown-timeout"),
          [&options](int seconds) { options.grace = std::chrono::seconds(seconds); },
@@ -97,6 +116,7 @@ void apply(const TorchrunArguments& arguments, launch::RunOptions& options) {
     options.shown_ranks = launch::parse_local_ranks(arguments.shown_ranks, options.n_workers);
   });
   options.ignored_options = arguments.ignored;
+  apply_numa_binding(arguments.numa_binding, options);
 }
 
 void read_defaults_from_environment(CLI::App& app) {
@@ -112,7 +132,9 @@ void read_defaults_from_environment(CLI::App& app) {
                                      "export",
                                      "verbose",
                                      "allow-plain-clients",
-                                     "backend-alias"};
+                                     "backend-alias",
+                                     "bind-to",
+                                     "report-bindings"};
   for (CLI::Option* option : app.get_options()) {
     const std::vector<std::string>& names = option->get_lnames();
     if (names.empty() || std::ranges::find(kNotTorchruns, names.front()) != kNotTorchruns.end()) {

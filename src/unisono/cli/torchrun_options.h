@@ -16,6 +16,7 @@ struct TorchrunArguments {
   std::string redirects = "0";
   std::string tee = "0";
   std::string shown_ranks;
+  std::string numa_binding;
   std::vector<std::string> ignored = {};  ///< As --help names them.
 };
 

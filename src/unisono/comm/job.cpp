@@ -22,6 +22,7 @@
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/comm/links.h"
+#include "unisono/comm/shared_core.h"
 #include "unisono/comm/stack_show.h"
 #include "unisono/comm/watcher.h"
 #include "unisono/engine/engine.h"
@@ -98,6 +99,7 @@ Job::Job(const JobOptions& options)
                                                       .stacks = *stacks_,
                                                       .logger = logger()})) {
   node_listener_.reset();
+  warn_of_shared_core(roster_, logger());
 }
 
 std::unique_ptr<engine::Engine> Job::make_engine(const rendezvous::Roster& roster,

@@ -117,7 +117,10 @@ GroupEnd Agent::run_generation(const JobLayout& job) {
       guardian_,
       outputs_,
       program_,
-      WorkerGroupOptions{.job = job, .grace = options_.grace, .verbose = options_.verbose});
+      WorkerGroupOptions{.job = job,
+                         .grace = options_.grace,
+                         .verbose = options_.verbose,
+                         .reports_bindings = options_.reports_bindings});
   if (options_.verbose) {
     outputs_.message(
         fmt::format("{} of {} ranks of {}, MASTER_ADDR={} MASTER_PORT={}{}",

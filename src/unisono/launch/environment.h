@@ -26,6 +26,8 @@ struct JobLayout {
   int max_restarts = 0;
   std::string secret;              ///< Empty: the ranks already have one.
   std::optional<int> omp_threads;  ///< Nothing: the user's own setting stays.
+  /// Of each local rank: the processors that it is bound to. Empty: none is bound.
+  std::vector<std::vector<int>> cores = {};
   bool sets_nccl_errors = false;   ///< Not where the user has.
   bool log_debug = false;          ///< Not where the user set a level.
   std::string backend_alias = {};  ///< Empty: backends' names are what they are.

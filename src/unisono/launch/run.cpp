@@ -14,13 +14,17 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "unisono/base/config.h"
 #include "unisono/base/cores.h"
 #include "unisono/base/error.h"
+#include "unisono/base/gpus.h"
 #include "unisono/base/log.h"
 #include "unisono/base/random_hex.h"
 #include "unisono/launch/agent.h"
+#include "unisono/launch/binding/bind_ranks.h"
+#include "unisono/launch/binding/bind_to.h"
 #include "unisono/launch/descriptor_limit.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/generations.h"
@@ -122,6 +126,18 @@ void warn_of_binding(const RunOptions& options,
                      const Logger& logger) {
   const int n_cores = available_cores();
   const auto n_online = ::sysconf(_SC_NPROCESSORS_ONLN);
+  if (assignment.launcher.empty()) {
+    const std::vector<int> cores = cores_of(0);
+    if (cores.size() == 1 && options.n_workers > 1 && n_online > 1) {
+      logger.warning(fmt::format(
+          "this launcher may use core {} only, of {}, and so may its {} ranks: start it unbound "
+          "(mpirun --bind-to none, srun --cpu-bind=none, no taskset), or with more cores",
+          cores.front(),
+          n_online,
+          options.n_workers));
+    }
+    return;
+  }
   if (n_cores < options.n_workers && n_cores < n_online) {
     logger.warning(
         fmt::format("{} lets this launcher use {} of {} cores, for {} ranks: have it bind nothing "
@@ -154,9 +170,13 @@ int run(RunOptions options, hosts::Uplink* uplink) {
   if (!options.nodes && !options.is_one_node && rendezvous::has_launcher_of_several(environment)) {
     gathered = rendezvous::find_place({.environment = environment}).gathered;
     options.nodes = nodes_of(gathered.assignment);
-    warn_of_binding(options, gathered.assignment, logger);
   }
   JobLayout job = make_layout(options, program, config, environment);
+  if (options.bind_to.value_or(BindTo::kNone) == BindTo::kNone) {
+    warn_of_binding(options, gathered.assignment, logger);
+  } else {
+    bind_ranks(*options.bind_to, job, logger);
+  }
   net::EventLoop own_loop;
   net::EventLoop& loop = uplink == nullptr ? own_loop : uplink->loop();
   if (!options.nodes) {
@@ -181,6 +201,18 @@ int run(RunOptions options, hosts::Uplink* uplink) {
   return Agent(loop, options, program, guardian, *generations, uplink).run();
 }
 
+int count_gpus() {
+  const Gpus gpus = find_gpus(process_environment());
+  if (gpus.visible.empty()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("number of ranks \"gpu\": no GPU is visible: {}; \"cpu\" starts one per "
+                    "core",
+                    gpus.explanation));
+  }
+  return static_cast<int>(gpus.visible.size());
+}
+
 }  // namespace
 
 int run(RunOptions options) {
@@ -196,15 +228,19 @@ int parse_worker_count(const std::string& text) {
   if (text == "auto" || text == "cpu") {
     return available_cores();
   }
+  if (text == "gpu") {
+    return count_gpus();
+  }
   int count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (error != std::errc() || end != text.data() + text.size() || count < 1 ||
       count > kMaxWorkers) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("number of ranks \"{}\": give a number from 1 to {}, or \"auto\" or "
-                            "\"cpu\" for one per core",
-                            text,
-                            kMaxWorkers));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("number of ranks \"{}\": give a number from 1 to {}, \"auto\" or \"cpu\" "
+                    "for one per core, or \"gpu\" for one per GPU",
+                    text,
+                    kMaxWorkers));
   }
   return count;
 }

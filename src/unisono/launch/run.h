@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "unisono/launch/binding/bind_to.h"
 #include "unisono/launch/output/stream_selection.h"
 #include "unisono/launch/program.h"
 
@@ -67,6 +68,8 @@ struct RunOptions {
   /// Names of torch.distributed's backends that shall mean Unisono in Python ranks, like
   /// "gloo=unisono,nccl=unisono".
   std::optional<std::string> backend_alias = std::nullopt;
+  std::optional<BindTo> bind_to = std::nullopt;  ///< Nothing: to nothing.
+  bool reports_bindings = false;                 ///< The launcher says on which cores ranks run.
 };
 
 /// Runs the program once per rank on this node and waits for the job's end.
@@ -89,9 +92,9 @@ int run(RunOptions options, hosts::Uplink& uplink);
 /// Of a node.
 inline constexpr int kMaxWorkers = 4096;
 
-/// The number of ranks that "4", "auto" or "cpu" mean on this machine.
+/// The number of ranks that "4", "auto", "cpu" or "gpu" mean on this machine.
 ///
-/// Throws Error(kInvalidArgument) for any other text.
+/// Throws Error(kInvalidArgument) for any other text, and for "gpu" where there is none.
 [[nodiscard]] int parse_worker_count(const std::string& text);
 
 }  // namespace unisono::launch

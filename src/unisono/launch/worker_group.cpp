@@ -11,11 +11,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "unisono/base/config.h"
+#include "unisono/base/cores.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/launch/binding/report_bindings.h"
 #include "unisono/launch/cause.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/output/outputs.h"
@@ -23,8 +28,10 @@
 #include "unisono/launch/process/guardian_link.h"
 #include "unisono/launch/process/protocol.h"
 #include "unisono/launch/program.h"
+#include "unisono/launch/rank_ranges.h"
 #include "unisono/launch/report.h"
 #include "unisono/net/event_loop.h"
+#include "unisono/rendezvous/node_id.h"
 
 namespace unisono::launch {
 namespace {
@@ -42,6 +49,30 @@ bool may_pass_stdin(int node_rank) {
   const bool in_background =
       ::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) != ::getpgrp();
   return node_rank == 0 && !in_background;
+}
+
+// None where it is not to be bound.
+std::vector<int> cores_for(const JobLayout& job, std::size_t local_rank) {
+  return job.cores.empty() ? std::vector<int>() : job.cores[local_rank];
+}
+
+std::string describe_failed_binding(const JobLayout& job,
+                                    std::size_t local_rank,
+                                    int error_number) {
+  return fmt::format(
+      "rank {} can't be bound to {}: {}; were they taken from this job meanwhile? --bind-to none "
+      "starts ranks wherever they may run",
+      job.first_rank + static_cast<int>(local_rank),
+      rank_ranges(cores_for(job, local_rank)),
+      system_error("sched_setaffinity", error_number).what());
+}
+
+std::string describe_threads(const JobLayout& job) {
+  if (job.omp_threads) {
+    return fmt::format("OMP_NUM_THREADS={} (set by the launcher)", *job.omp_threads);
+  }
+  return fmt::format("OMP_NUM_THREADS={} (from the environment)",
+                     process_environment()("OMP_NUM_THREADS").value_or(""));
 }
 
 }  // namespace
@@ -95,7 +126,8 @@ void WorkerGroup::spawn_next() {
       Spawn{.local_rank = local_rank,
             .environment = std::move(environment),
             .argument = takes_argument ? fmt::format("--local_rank={}", local_rank) : "",
-            .argument_at = static_cast<std::uint32_t>(program_.local_rank_at)},
+            .argument_at = static_cast<std::uint32_t>(program_.local_rank_at),
+            .cores = cores_for(options_.job, static_cast<std::size_t>(local_rank))},
       false,
       {gets_stdin ? STDIN_FILENO : null_.get(), ends.out.get(), ends.err.get()});
   if (!sent) {
@@ -166,6 +198,9 @@ void WorkerGroup::on_message(const Started& message) {
   if (options_.verbose) {
     outputs_.message(fmt::format("rank {} is pid {}", workers_[index].rank, message.pid));
   }
+  if (options_.reports_bindings) {
+    note_binding(workers_[index], index);
+  }
   if (phase_ == Phase::kRunning) {
     phase_deadline_ = ends_.unreported().empty() ? Deadline::never() : Deadline::after(kEndAnswer);
     spawn_next();
@@ -176,8 +211,29 @@ void WorkerGroup::on_message(const Started& message) {
   }
 }
 
+// One that has ended meanwhile had what it was started with.
+void WorkerGroup::note_binding(const WorkerRecord& worker, std::size_t index) {
+  std::vector<int> cores = cores_of(worker.pid);
+  if (cores.empty()) {
+    cores = options_.job.cores.empty() ? cores_of(0) : cores_for(options_.job, index);
+  }
+  bindings_.ranks.push_back({.rank = worker.rank, .cores = std::move(cores)});
+  if (bindings_.ranks.size() == workers_.size()) {
+    bindings_.host = options_.job.host.empty() ? rendezvous::host_name() : options_.job.host;
+    bindings_.threads = describe_threads(options_.job);
+    outputs_.message(report_bindings(bindings_));
+  }
+}
+
 void WorkerGroup::on_message(const SpawnFailed& message) {
   awaits_spawn_ = false;
+  if (message.is_of_cores) {
+    const auto index = static_cast<std::size_t>(message.local_rank);
+    fail({kLauncherFailed,
+          std::nullopt,
+          describe_failed_binding(options_.job, index, message.error_number)});
+    return;
+  }
   const ProgramError error = exec_error(program_, message.error_number);
   fail({error.exit_code(), std::nullopt, error.what()});
 }

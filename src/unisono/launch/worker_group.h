@@ -11,6 +11,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
+#include "unisono/launch/binding/report_bindings.h"
 #include "unisono/launch/cause.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/error_file.h"
@@ -29,6 +30,7 @@ struct WorkerGroupOptions {
   JobLayout job;
   std::chrono::milliseconds grace;  ///< From asking the ranks to end to killing them.
   bool verbose;
+  bool reports_bindings;  ///< Says where the ranks run, once all do.
 };
 
 /// One generation of a node's ranks: starts them, watches them, and ends all when one fails.
@@ -102,6 +104,8 @@ class WorkerGroup {
   void on_message(const Stuck& message);
   void on_unreported_end();
 
+  void note_binding(const WorkerRecord& worker, std::size_t index);
+
   void record_end(std::size_t index, int status);
   void mark_running_as_ended_by_us();
   void interrupt(int signal_number);
@@ -122,6 +126,7 @@ class WorkerGroup {
   std::vector<WorkerRecord> workers_;
   Clock::time_point start_;
   std::vector<Clock::time_point> started_;
+  BindingReport bindings_;
   std::size_t n_ordered_ = 0;
   bool awaits_spawn_ = false;
   Phase phase_ = Phase::kRunning;

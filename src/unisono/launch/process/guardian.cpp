@@ -139,10 +139,11 @@ void Guardian::start(const Spawn& order, std::span<const Fd> stdio) {
                              .kept_fd = -1,
                              .death_signal = SIGKILL,
                              .group = SpawnRequest::Group::kNew,
+                             .cores = order.cores,
                              .signal_mask = signals_.original_mask()};
   const SpawnResult result = spawn(request, channel_.fd(), Deadline::after(kExecTimeout));
   if (result.error_number != 0) {
-    channel_.send(SpawnFailed{order.local_rank, result.error_number}, true);
+    channel_.send(SpawnFailed{order.local_rank, result.error_number, result.is_of_cores}, true);
     return;
   }
   Worker& worker = workers_[result.pid];

@@ -19,9 +19,10 @@ struct Spawn {
   std::vector<std::string> environment;  ///< "NAME=value", added to the guardian's own.
   std::string argument = {};             ///< One more; empty: none.
   std::uint32_t argument_at = 0;         ///< Before which of the program's.
+  std::vector<std::int32_t> cores = {};  ///< Processors to be bound to; empty: the guardian's.
 
   static auto members(auto& self) {
-    return std::tie(self.local_rank, self.environment, self.argument, self.argument_at);
+    return std::tie(self.local_rank, self.environment, self.argument, self.argument_at, self.cores);
   }
 };
 
@@ -49,8 +50,11 @@ struct Started {
 struct SpawnFailed {
   std::int32_t local_rank = 0;
   std::int32_t error_number = 0;
+  bool is_of_cores = false;  ///< It could not be bound; else not be executed.
 
-  static auto members(auto& self) { return std::tie(self.local_rank, self.error_number); }
+  static auto members(auto& self) {
+    return std::tie(self.local_rank, self.error_number, self.is_of_cores);
+  }
 };
 
 struct Exited {

@@ -1,5 +1,6 @@
 #include "unisono/launch/process/protocol.h"
 
+#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
@@ -12,11 +13,11 @@ namespace unisono::launch {
 namespace {
 
 std::vector<Message> one_of_each() {
-  return {Spawn{3, {"RANK=3", "EMPTY=", ""}, "--local_rank=3", 2},
+  return {Spawn{3, {"RANK=3", "EMPTY=", ""}, "--local_rank=3", 2, {4, 5, 70}},
           Signal{15},
           KillAll{},
           Started{1, 4711},
-          SpawnFailed{2, 13},
+          SpawnFailed{2, 13, true},
           Exited{0, 0x8b},
           Idle{},
           Stuck{{5, 6}}};
@@ -27,6 +28,8 @@ TEST(LaunchProtocol, EveryMessageComesBackAsItWas) {
   const auto spawn = std::get<Spawn>(decode(encode(one_of_each()[0])).value());
   EXPECT_EQ(spawn.local_rank, 3);
   EXPECT_EQ(spawn.environment, (std::vector<std::string>{"RANK=3", "EMPTY=", ""}));
+  EXPECT_EQ(spawn.cores, (std::vector<std::int32_t>{4, 5, 70}));
+  EXPECT_TRUE(std::get<SpawnFailed>(decode(encode(one_of_each()[4])).value()).is_of_cores);
   EXPECT_EQ(std::get<Exited>(decode(encode(Exited{7, 256})).value()).status, 256);
 }
 

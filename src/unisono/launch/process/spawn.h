@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,13 +24,15 @@ struct SpawnRequest {
   int kept_fd = -1;                   ///< Stays open in it under the same number; -1: none.
   int death_signal = 0;               ///< What it gets when the calling thread ends.
   enum class Group { kNew, kParents };
-  Group group = Group::kNew;  ///< Process group.
+  Group group = Group::kNew;        ///< Process group.
+  std::span<const int> cores = {};  ///< Processors to be bound to; empty: those of its parent.
   sigset_t signal_mask{};
 };
 
 struct SpawnResult {
-  pid_t pid = -1;        ///< -1 when there is no such process (any more).
-  int error_number = 0;  ///< Not 0: the program does not run, for this reason.
+  pid_t pid = -1;            ///< -1 when there is no such process (any more).
+  int error_number = 0;      ///< Not 0: the program does not run, for this reason.
+  bool is_of_cores = false;  ///< The reason is that it could not be bound.
 };
 
 /// Starts a program and waits until it is executing or that has failed. Only async-signal-safe

@@ -1,0 +1,173 @@
+#include "unisono/base/gpus.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "unisono/base/config.h"
+#include "unisono/base/visible_devices.h"
+
+namespace unisono {
+namespace {
+
+constexpr const char* kVariable = "CUDA_VISIBLE_DEVICES";
+
+struct CudaUuid {
+  std::array<unsigned char, 16> bytes;
+};
+
+// What this project needs of NVIDIA's libcuda.so.1, whose functions return 0 where they succeed.
+struct Cuda {
+  int (*init)(unsigned flags);
+  int (*error_text)(int error, const char** text);
+  int (*count)(int* n_devices);
+  int (*device)(int* device, int index);
+  int (*name)(char* name, int n_bytes, int device);
+  int (*uuid)(CudaUuid* uuid, int device);
+  int (*memory)(std::size_t* n_bytes, int device);
+};
+
+template <class Function>
+bool find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
+  return function != nullptr;
+}
+
+// For good. Nothing, with the reason, where there is none.
+std::optional<Cuda> load_cuda(std::string& reason) {
+  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  Cuda cuda{};
+  if (library != nullptr && find(library, "cuInit", cuda.init) &&
+      find(library, "cuGetErrorString", cuda.error_text) &&
+      find(library, "cuDeviceGetCount", cuda.count) && find(library, "cuDeviceGet", cuda.device) &&
+      find(library, "cuDeviceGetName", cuda.name) && find(library, "cuDeviceGetUuid", cuda.uuid) &&
+      find(library, "cuDeviceTotalMem_v2", cuda.memory)) {
+    return cuda;
+  }
+  const char* const error = ::dlerror();
+  reason = error == nullptr ? "libcuda.so.1 can't be loaded" : error;
+  return std::nullopt;
+}
+
+std::string describe_error(const Cuda& cuda, int error) {
+  const char* text = nullptr;
+  (void)cuda.error_text(error, &text);
+  return fmt::format("{} (error {})", text == nullptr ? "unknown error" : text, error);
+}
+
+std::string format_uuid(const CudaUuid& uuid) {
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < uuid.bytes.size(); ++i) {
+    const bool begins_group = i == 4 || i == 6 || i == 8 || i == 10;
+    text += fmt::format("{}{:02x}", begins_group ? "-" : "", uuid.bytes[i]);
+  }
+  return text;
+}
+
+Gpu read_gpu(const Cuda& cuda, int index) {
+  constexpr std::size_t kMaxName = 256;
+  Gpu gpu{.index = index, .name = "GPU", .uuid = "", .n_bytes = 0};
+  int device = 0;
+  if (cuda.device(&device, index) != 0) {
+    return gpu;
+  }
+  std::array<char, kMaxName> name{};
+  if (cuda.name(name.data(), static_cast<int>(name.size() - 1), device) == 0) {
+    gpu.name = name.data();
+  }
+  CudaUuid uuid{};
+  if (cuda.uuid(&uuid, device) == 0) {
+    gpu.uuid = format_uuid(uuid);
+  }
+  std::size_t n_bytes = 0;
+  if (cuda.memory(&n_bytes, device) == 0) {
+    gpu.n_bytes = n_bytes;
+  }
+  return gpu;
+}
+
+// Of a driver that is there.
+Gpus ask(const Cuda& cuda) {
+  Gpus result;
+  int n_devices = 0;
+  const int error = cuda.init(0);
+  if (error != 0) {
+    result.explanation =
+        fmt::format("NVIDIA's driver does not start: {}", describe_error(cuda, error));
+    return result;
+  }
+  if (const int count_error = cuda.count(&n_devices); count_error != 0) {
+    result.explanation =
+        fmt::format("NVIDIA's driver can't count: {}", describe_error(cuda, count_error));
+    return result;
+  }
+  for (int index = 0; index < n_devices; ++index) {
+    result.visible.push_back(read_gpu(cuda, index));
+  }
+  if (n_devices == 0) {
+    result.explanation = "NVIDIA's driver is there, and shows no GPU";
+  }
+  return result;
+}
+
+std::string describe_absence(const std::optional<std::string>& text,
+                             const VisibleDevices& wanted,
+                             const std::string& reason) {
+  const std::string absence = fmt::format("there is no driver of NVIDIA ({})", reason);
+  if (!text) {
+    return absence;
+  }
+  const std::string problem = wanted.problem.empty() ? "" : wanted.problem + ", and ";
+  return fmt::format("{}={} names GPUs, but {}{}", kVariable, *text, problem, absence);
+}
+
+std::string explain_fewer(const std::string& text,
+                          const VisibleDevices& wanted,
+                          const Gpus& found) {
+  if (!wanted.problem.empty()) {
+    return fmt::format("{}={}: {}; CUDA shows {} GPU{}",
+                       kVariable,
+                       text,
+                       wanted.problem,
+                       found.visible.size(),
+                       found.visible.size() == 1 ? "" : "s");
+  }
+  if (found.visible.size() < wanted.names.size()) {
+    return fmt::format("{}={} names {} GPU{}, CUDA shows {}: {}",
+                       kVariable,
+                       text,
+                       wanted.names.size(),
+                       wanted.names.size() == 1 ? "" : "s",
+                       found.visible.size(),
+                       found.explanation.empty() ? "one that it does not know hides all that follow"
+                                                 : found.explanation);
+  }
+  return found.explanation;
+}
+
+}  // namespace
+
+Gpus find_gpus(const Environment& environment) {
+  const std::optional<std::string> text = environment(kVariable);
+  const VisibleDevices wanted = parse_visible_devices(text.value_or(""));
+  if (text && wanted.names.empty() && wanted.problem.empty()) {
+    return {.visible = {}, .explanation = fmt::format("{}=\"{}\" hides all", kVariable, *text)};
+  }
+  std::string reason;
+  const std::optional<Cuda> cuda = load_cuda(reason);
+  if (!cuda) {
+    return {.visible = {}, .explanation = describe_absence(text, wanted, reason)};
+  }
+  Gpus result = ask(*cuda);
+  if (text) {
+    result.explanation = explain_fewer(*text, wanted, result);
+  }
+  return result;
+}
+
+}  // namespace unisono

@@ -1,0 +1,88 @@
+// A libcuda.so.1 for machines without GPUs: it has FAKE_CUDA_GPUS of them, of which
+// CUDA_VISIBLE_DEVICES chooses as the real one does, as far as numbers go. With FAKE_CUDA_ERROR
+// cuInit fails. What it is a test of is who calls it, not what NVIDIA's does.
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+int number(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
+// Their numbers in the machine.
+std::vector<int> visible() {
+  std::vector<int> devices;
+  const char* const text = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (text == nullptr) {
+    for (int i = 0; i < number("FAKE_CUDA_GPUS"); ++i) {
+      devices.push_back(i);
+    }
+    return devices;
+  }
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    char* end = nullptr;
+    const long device = std::strtol(part.c_str(), &end, 10);
+    if (*end != '\0' || device < 0 || device >= number("FAKE_CUDA_GPUS")) {
+      break;
+    }
+    devices.push_back(static_cast<int>(device));
+  }
+  return devices;
+}
+
+bool is_initialized = false;
+
+}  // namespace
+
+// NOLINTBEGIN(readability-identifier-naming): NVIDIA's names.
+extern "C" {
+
+__attribute__((visibility("default"))) int cuInit(unsigned /*flags*/) {
+  is_initialized = number("FAKE_CUDA_ERROR") == 0;
+  return number("FAKE_CUDA_ERROR");
+}
+
+__attribute__((visibility("default"))) int cuGetErrorString(int error, const char** text) {
+  *text = error == 100 ? "no CUDA-capable device is detected" : "a failure of the test's";
+  return 0;
+}
+
+__attribute__((visibility("default"))) int cuDeviceGetCount(int* n_devices) {
+  *n_devices = static_cast<int>(visible().size());
+  return is_initialized ? 0 : 3;
+}
+
+__attribute__((visibility("default"))) int cuDeviceGet(int* device, int index) {
+  *device = visible().at(static_cast<std::size_t>(index)) + 1000;
+  return 0;
+}
+
+__attribute__((visibility("default"))) int cuDeviceGetName(char* name, int n_bytes, int device) {
+  std::snprintf(name, static_cast<std::size_t>(n_bytes), "Test GPU %d", device - 1000);
+  return 0;
+}
+
+__attribute__((visibility("default"))) int cuDeviceGetUuid(void* uuid, int device) {
+  std::array<unsigned char, 16> bytes{0x12, 0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde, 0xf0};
+  bytes.back() = static_cast<unsigned char>(device - 1000);
+  std::memcpy(uuid, bytes.data(), bytes.size());
+  return 0;
+}
+
+__attribute__((visibility("default"))) int cuDeviceTotalMem_v2(std::size_t* n_bytes,
+                                                               int /*device*/) {
+  *n_bytes = std::size_t{80} << 30U;
+  return 0;
+}
+
+}  // extern "C"
+// NOLINTEND(readability-identifier-naming)
