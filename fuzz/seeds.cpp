@@ -1,5 +1,6 @@
 // Writes the seed corpus, made by the library's own encoders: fuzz_seeds FOLDER. The same bytes
 // each time; fuzz/corpus holds them.
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -11,8 +12,10 @@
 #include <vector>
 
 #include "unisono/base/bytes.h"
+#include "unisono/base/deadline.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/base/wait_record.h"
 #include "unisono/comm/rank_wait.h"
 #include "unisono/launch/hosts/messages.h"
 #include "unisono/launch/nodes/messages.h"
@@ -348,10 +351,30 @@ void write_launch(const std::filesystem::path& root) {
   corpus.add("stuck", launch::encode(launch::Stuck{{5, 6}}));
   corpus.add("join", launch::nodes::encode(launch::nodes::Join{"alpha", 17, 4, 1, 2, 3, "night"}));
   corpus.add("start", launch::nodes::encode(launch::nodes::Start{7, 1, 2, 4, 8, 1, 3, "night"}));
+  corpus.add("waits",
+             launch::nodes::encode(launch::nodes::Waits{
+                 7, 3, {{30'000, "barrier #1", {1, 2}}, {5'000, "recv (from any rank)", {}}}}));
+  corpus.add("give_up",
+             launch::nodes::encode(launch::nodes::GiveUp{7, 1, 30'000, "rank 3 in barrier #1"}));
   corpus.add("begin",
              launch::hosts::encode(launch::hosts::Begin{
                  "alpha", "secret", "/data/run", {"A=1"}, {"run", "--", "prog"}, true, false}));
   corpus.add("output", launch::hosts::encode(launch::hosts::Output{true, "loss 0.5\n"}));
+}
+
+void write_wait_records(const std::filesystem::path& root) {
+  using Time = Deadline::Clock::time_point;
+  const Corpus corpus(root, "wait_record");
+  const LongWait barrier{.since = Time(std::chrono::seconds(17)),
+                         .seen = Time(std::chrono::seconds(47)),
+                         .operation = "barrier #1",
+                         .late = {1, 2}};
+  const LongWait receive{.since = Time(std::chrono::seconds(40)),
+                         .seen = Time(std::chrono::seconds(47)),
+                         .operation = "recv (f32[4], from any rank, tag 3)",
+                         .late = {}};
+  corpus.add("none", encode(WaitRecord{.pid = 4123}));
+  corpus.add("two", encode(WaitRecord{.pid = 4123, .waits = {barrier, receive}}));
 }
 
 }  // namespace
@@ -371,6 +394,7 @@ int main(int argc, char** argv) {
     unisono::fuzz::write_rosters(argv[1]);
     unisono::fuzz::write_key_space(argv[1]);
     unisono::fuzz::write_launch(argv[1]);
+    unisono::fuzz::write_wait_records(argv[1]);
     unisono::fuzz::write_data(argv[1]);
     unisono::fuzz::write_media(argv[1]);
     unisono::fuzz::write_checkpoints(argv[1]);

@@ -165,6 +165,7 @@ void add_binding_options(CLI::App& app, launch::RunOptions& options) {
 
 void add_job_options(CLI::App& app, launch::RunOptions& options) {
   constexpr double kMaxGraceSeconds = 1e6;
+  constexpr double kMaxStallSeconds = 1e6;
   constexpr int kMaxPort = 65535;
   constexpr int kMaxRestarts = 1'000'000'000;
   app.add_flag("--prefix,--prefix-output,--prefix_output",
@@ -201,6 +202,14 @@ void add_job_options(CLI::App& app, launch::RunOptions& options) {
                  options.max_restarts,
                  "How often all ranks are started again when one fails (default 0)")
       ->check(CLI::Range(0, kMaxRestarts));
+  app.add_option_function<double>(
+         "--stall-timeout,--stall_timeout",
+         [&options](double seconds) {
+           options.stall_timeout = std::chrono::milliseconds(std::llround(seconds * 1000));
+         },
+         "Seconds after which a rank that others wait for, and that waits for none, counts as "
+         "failed: one that is stopped, hangs or loops (default: never)")
+      ->check(CLI::Range(1.0, kMaxStallSeconds));
   app.add_flag("--allow-plain-clients",
                options.allows_plain_clients,
                "Let clients without the job's secret use the store, too, that come over loopback "

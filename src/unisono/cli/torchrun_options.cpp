@@ -123,6 +123,7 @@ void read_defaults_from_environment(CLI::App& app) {
   constexpr std::array kNotTorchruns{"help",
                                      "prefix",
                                      "grace",
+                                     "stall-timeout",
                                      "spares",
                                      "collapse",
                                      "log-format",

@@ -13,11 +13,13 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
+#include "unisono/base/wait_record.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/leave_at_exit.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/engine/backends.h"
+#include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/find_place.h"
 
 namespace unisono {
@@ -96,6 +98,15 @@ rendezvous::Place find_place(const InitOptions& options) {
                                  .environment = options.environment});
 }
 
+// Where the launcher looks for the waits of this rank; empty for a job whose ranks have other
+// numbers than the launcher has given.
+std::string find_wait_file(const Environment& environment,
+                           const rendezvous::Assignment& assignment) {
+  const bool is_launchers = environment("RANK") == std::to_string(assignment.rank) &&
+                            environment("WORLD_SIZE") == std::to_string(assignment.world_size);
+  return is_launchers ? environment(kWaitFileVariable).value_or("") : "";
+}
+
 std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t generation) {
   engine::Backend backend = find_backend(options.backend);
   // `place.gathered` lives until the ranks have met.
@@ -103,18 +114,20 @@ std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t g
   if (place.config.reports_crashes) {
     install_crash_reports(fmt::format("rank {}", place.gathered.assignment.rank));
   }
-  auto job =
-      std::make_shared<comm::Job>(comm::JobOptions{.config = place.config,
-                                                   .assignment = place.gathered.assignment,
-                                                   .timeout = place.timeout,
-                                                   .deadline = place.deadline,
-                                                   .generation = generation,
-                                                   .backend = std::move(backend),
-                                                   .store = {.store = options.store,
-                                                             .connect_again = options.connect_again,
-                                                             .secret = options.store_secret,
-                                                             .local_ip = options.store_local_ip,
-                                                             .fd = options.store_fd}});
+  const rendezvous::Assignment& assignment = place.gathered.assignment;
+  auto job = std::make_shared<comm::Job>(
+      comm::JobOptions{.config = place.config,
+                       .assignment = assignment,
+                       .timeout = place.timeout,
+                       .deadline = place.deadline,
+                       .generation = generation,
+                       .backend = std::move(backend),
+                       .store = {.store = options.store,
+                                 .connect_again = options.connect_again,
+                                 .secret = options.store_secret,
+                                 .local_ip = options.store_local_ip,
+                                 .fd = options.store_fd},
+                       .wait_file = find_wait_file(options.environment, assignment)});
   auto world = job->make_world();
   return std::make_shared<ProcessGroup>(
       std::make_unique<comm::Group>(std::move(job), std::move(world)));

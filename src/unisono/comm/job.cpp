@@ -22,6 +22,7 @@
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/comm/links.h"
+#include "unisono/comm/long_waits.h"
 #include "unisono/comm/shared_core.h"
 #include "unisono/comm/stack_show.h"
 #include "unisono/comm/watcher.h"
@@ -89,6 +90,7 @@ Job::Job(const JobOptions& options)
           describe_self(options, endpoint_, net::local_address(data_listener_.get())))),
       peers_(meet_node(roster_, meeting_, memory_->arena(), node_listener_, options.deadline)),
       numbers_(roster_.rank, roster_.world_size()),
+      long_waits_(LongWaits::open(options.wait_file, logger())),
       cycles_(roster_, meeting_.secret, groups_, logger()),
       stacks_(std::make_unique<StackShow>(logger())),
       watcher_(std::make_unique<Watcher>(WatcherParts{.roster = roster_,
@@ -277,6 +279,9 @@ void Job::leave(bool may_be_asked) noexcept {
   }
   meeting_.host.reset();
   data_listener_.reset();
+  if (long_waits_ != nullptr) {
+    long_waits_->close();
+  }
   for (shm::NodePeer& peer : peers_) {
     peer.socket.reset();
   }

@@ -23,6 +23,7 @@
 #include "unisono/comm/group_registry.h"
 #include "unisono/comm/job_start.h"
 #include "unisono/comm/links.h"
+#include "unisono/comm/long_waits.h"
 #include "unisono/comm/only_caller.h"
 #include "unisono/comm/rank_wait.h"
 #include "unisono/comm/stack_show.h"
@@ -109,6 +110,9 @@ class Job {
 
   [[nodiscard]] const std::shared_ptr<WorkWaits>& work_waits() const { return work_waits_; }
 
+  /// Where the launcher sees this rank's waits; null if it does not look.
+  [[nodiscard]] LongWaits* long_waits() const { return long_waits_.get(); }
+
   /// Looks whether waits of this rank are in a circle.
   [[nodiscard]] CycleSearch& cycles() { return cycles_; }
 
@@ -153,6 +157,7 @@ class Job {
   GroupNumbers numbers_;
   OnlyCaller callers_;
   std::shared_ptr<WorkWaits> work_waits_ = std::make_shared<WorkWaits>();
+  std::unique_ptr<LongWaits> long_waits_;
   GroupRegistry groups_;
   CycleSearch cycles_;
   std::unique_ptr<StackShow> stacks_;

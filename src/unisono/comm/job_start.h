@@ -33,6 +33,7 @@ struct JobOptions {
   std::uint64_t generation = 0;
   engine::Backend backend = {};
   rendezvous::GivenStore store = {};  ///< If there is one, ranks meet in it.
+  std::string wait_file = {};         ///< As LongWaits opens it.
 };
 
 /// Meets the others at the store: the first step.

@@ -210,6 +210,14 @@ Links::Links(Job& job, GroupSetup setup)
               .look_for_cycle =
                   [this](std::uint64_t sequence) {
                     job_.cycles().look({.group = setup_.number, .sequence = sequence});
+                  },
+              .show_wait =
+                  [this](std::uint64_t sequence, const engine::ShownWait& wait) {
+                    show_wait({.group = setup_.number, .sequence = sequence}, wait);
+                  },
+              .hide_wait =
+                  [this](std::uint64_t sequence) {
+                    hide_wait({.group = setup_.number, .sequence = sequence});
                   }}),
       side_store_([&job] { return job.meeting().connect_again(kSideStoreTimeout); }),
       failures_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
@@ -233,22 +241,25 @@ Links::Links(Job& job, GroupSetup setup)
                                   .whereabouts = whereabouts_,
                                   .listen = [this] { listen(); },
                                   .stall = job.stall()}))),
-      messenger_(std::make_unique<Messenger>(
-          MessengerParts{.group = setup_.number,
-                         .topology = topology_,
-                         .mailbox = mailbox_,
-                         .mesh = message_mesh_,
-                         .ranks = ranks_,
-                         .failure = failure_,
-                         .stall = job.stall(),
-                         .has_cores = has_cores_,
-                         .single_copy = job.single_copy(),
-                         .checks_buffers = job.checks_buffers(),
-                         .explain = [this](const Error& error) { return explain(error); },
-                         .listen = [this] { listen(); },
-                         .show_waits = [this](const std::string& text) { board_.note_waits(text); },
-                         .look_for_cycle = [this](const WaitId& wait) { job_.cycles().look(wait); },
-                         .work_waits = job.work_waits()})) {
+      messenger_(std::make_unique<Messenger>(MessengerParts{
+          .group = setup_.number,
+          .topology = topology_,
+          .mailbox = mailbox_,
+          .mesh = message_mesh_,
+          .ranks = ranks_,
+          .failure = failure_,
+          .stall = job.stall(),
+          .has_cores = has_cores_,
+          .single_copy = job.single_copy(),
+          .checks_buffers = job.checks_buffers(),
+          .explain = [this](const Error& error) { return explain(error); },
+          .listen = [this] { listen(); },
+          .show_waits = [this](const std::string& text) { board_.note_waits(text); },
+          .look_for_cycle = [this](const WaitId& wait) { job_.cycles().look(wait); },
+          .show_wait = [this](const WaitId& id,
+                              const engine::ShownWait& wait) { show_wait(id, wait); },
+          .hide_wait = [this](const WaitId& id) { hide_wait(id); },
+          .work_waits = job.work_waits()})) {
   failure_.on_set([this] { wake(); });
 }
 

@@ -201,6 +201,8 @@ class Links {
   [[nodiscard]] std::optional<OperationWait> find_operation_wait() const;
   [[nodiscard]] std::optional<RankWait> wait_of(const std::optional<WaitingReceive>& receive) const;
   [[nodiscard]] std::optional<Error> find_verdict() const;
+  void show_wait(const WaitId& id, const engine::ShownWait& wait) const;
+  void hide_wait(const WaitId& id) const noexcept;
 
   // links_watcher.cpp
   void answer_wait(int fd) const;

@@ -10,14 +10,18 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
+#include "unisono/base/wait_record.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
+#include "unisono/comm/long_waits.h"
 #include "unisono/comm/messenger.h"
 #include "unisono/comm/rank_wait.h"
 #include "unisono/comm/wait_inquiry.h"
+#include "unisono/engine/native/rank_status.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/describe.h"
 
@@ -109,6 +113,30 @@ std::optional<RankWait> Links::find_stuck_wait(const RankWait& waiter) const {
   const std::optional<std::uint64_t> caller =
       callers_.has_none() ? job_.callers().thread() : callers_.thread();
   return caller ? job_.find_wait_of(*caller) : std::nullopt;
+}
+
+void Links::show_wait(const WaitId& id, const engine::ShownWait& wait) const {
+  LongWaits* const shown = job_.long_waits();
+  if (shown == nullptr) {
+    return;
+  }
+  LongWait long_wait{.since = wait.since,
+                     .seen = Deadline::Clock::now(),
+                     .operation = std::string(wait.operation),
+                     .late = {}};
+  if (setup_.number != 0) {
+    long_wait.operation += " of " + describe_group(setup_, job_.numbers());
+  }
+  for (const int rank : wait.late_ranks) {
+    long_wait.late.push_back(job_rank_of(rank));
+  }
+  shown->note(id, std::move(long_wait));
+}
+
+void Links::hide_wait(const WaitId& id) const noexcept {
+  if (LongWaits* const shown = job_.long_waits()) {
+    shown->forget(id);
+  }
 }
 
 void Links::hear_verdict(std::string_view purpose, const Error& verdict) {

@@ -68,6 +68,9 @@ Deadline MessageRequest::next_check(const MessageWaiting& waiting) {
 
 void MessageRequest::check(const MessageWaiting& waiting) {
   bool is_first = true;
+  if (std::exchange(n_seen_bytes_, n_moved_bytes) != n_moved_bytes) {
+    patience(waiting).note_progress();
+  }
   try {
     patience(waiting).check([&] {
       if (!is_first) {
@@ -165,6 +168,20 @@ void MessageRequest::look_into(std::span<const int> /*late_ranks*/) const {
                 fmt::format("no rank is left that could send: nobody listens any more for {}",
                             waiting_->ranks.describe_late(gone)));
   }
+}
+
+// One that nobody waits for keeps nobody.
+void MessageRequest::show(Deadline::Clock::time_point since,
+                          std::span<const int> late_ranks) const {
+  if (!is_attended && !waiting_->is_waited_for(id)) {
+    waiting_->hide_wait(id);
+    return;
+  }
+  const bool is_from_any = peer == engine::kAnyRank;
+  waiting_->show_wait(id,
+                      {.since = is_attended ? since : Deadline::Clock::now(),
+                       .late_ranks = is_from_any ? std::span<const int>() : late_ranks,
+                       .operation = describe(*this, waiting_->ranks.job_ranks())});
 }
 
 void MessageRequest::stalled(std::chrono::milliseconds waited,

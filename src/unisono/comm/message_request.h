@@ -42,6 +42,11 @@ struct MessageWaiting {
   std::function<std::vector<int>(int rank)> find_parked_tags;
   /// Has somebody look whether a receive waits in vain. Does not wait.
   std::function<void(const WaitId&)> look_for_cycle;
+  /// Whether a thread does nothing else until an asynchronous one has ended.
+  std::function<bool(const WaitId&)> is_waited_for;
+  /// Has the launcher see that a send or receive waits long, until hide_wait().
+  std::function<void(const WaitId&, const engine::ShownWait&)> show_wait;
+  std::function<void(const WaitId&)> hide_wait;
 };
 
 /// What a caller asks for.
@@ -106,6 +111,10 @@ class MessageRequest final : public engine::Message, private transport::WaitRepo
 
   void look_into(std::span<const int> late_ranks) const override;
 
+  void show(Deadline::Clock::time_point since, std::span<const int> late_ranks) const override;
+
+  void hide() const noexcept override { waiting_->hide_wait(id); }
+
   void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const override;
 
   transport::Patience& patience(const MessageWaiting& waiting);
@@ -120,6 +129,7 @@ class MessageRequest final : public engine::Message, private transport::WaitRepo
   // A connection may be on its way when its rank leaves, so it takes two looks to find all gone.
   mutable bool were_all_gone_ = false;
   mutable bool has_waited_long_ = false;
+  std::int64_t n_seen_bytes_ = 0;  // That had moved at the last check.
 };
 
 /// Those of `requests` that have waited long, of a group with these ranks, in a phrase that follows

@@ -51,6 +51,9 @@ struct MessengerParts {
   std::function<void(const std::string&)> show_waits;
   /// Has somebody look whether this receive waits in vain. Does not wait. Any thread.
   std::function<void(const WaitId&)> look_for_cycle;
+  /// As MessageWaiting has them. Any thread.
+  std::function<void(const WaitId&, const engine::ShownWait&)> show_wait;
+  std::function<void(const WaitId&)> hide_wait;
   std::shared_ptr<WorkWaits> work_waits;
 };
 

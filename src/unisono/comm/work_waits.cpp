@@ -25,6 +25,12 @@ std::optional<WaitId> WorkWaits::find(std::uint64_t thread) const {
   return found == waits_.end() ? std::nullopt : std::optional(found->second);
 }
 
+bool WorkWaits::is_waited_for(const WaitId& work) const {
+  const MutexLock lock(mutex_);
+  return std::any_of(
+      waits_.begin(), waits_.end(), [&](const auto& entry) { return entry.second == work; });
+}
+
 void WorkWaits::add_callback(const WaitId& work) {
   const MutexLock lock(mutex_);
   with_callback_.insert(work);

@@ -19,6 +19,9 @@ class WorkWaits {
 
   [[nodiscard]] std::optional<WaitId> find(std::uint64_t thread) const UNISONO_EXCLUDES(mutex_);
 
+  /// Whether some thread waits for it.
+  [[nodiscard]] bool is_waited_for(const WaitId& work) const UNISONO_EXCLUDES(mutex_);
+
   /// Something is to be called when the operation has ended, until it has been.
   void add_callback(const WaitId& work) UNISONO_EXCLUDES(mutex_);
   void remove_callback(const WaitId& work) UNISONO_EXCLUDES(mutex_);

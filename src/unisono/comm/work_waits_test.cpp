@@ -17,8 +17,11 @@ TEST(WorkWaits, KnowWhatAThreadWaitsForUntilItWaitsNoMore) {
   waits.begin(7, kOperation);
   EXPECT_EQ(waits.find(7), kOperation);
   EXPECT_EQ(waits.find(8), std::nullopt);
+  EXPECT_TRUE(waits.is_waited_for(kOperation));
+  EXPECT_FALSE(waits.is_waited_for(kReceive));
   waits.end(7);
   EXPECT_EQ(waits.find(7), std::nullopt);
+  EXPECT_FALSE(waits.is_waited_for(kOperation));
 }
 
 TEST(WorkWaits, ACallbackOfAnotherWorkMayBeCalledDuringAWait) {

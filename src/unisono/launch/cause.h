@@ -11,6 +11,9 @@ namespace unisono::launch {
 /// What a launcher exits with for what is its own trouble.
 inline constexpr int kLauncherFailed = 1;
 
+/// What a job ends with of which a rank kept the others for too long; timeout(1) has the same.
+inline constexpr int kGivenUp = 124;
+
 /// Why a job or a generation of it ended, if not because all its ranks were done.
 struct Cause {
   int exit_code;

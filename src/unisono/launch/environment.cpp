@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 #include "unisono/base/config.h"
 #include "unisono/base/cores.h"
 #include "unisono/base/random_hex.h"
+#include "unisono/base/wait_record.h"
 
 namespace unisono::launch {
 namespace {
@@ -28,6 +30,7 @@ JobLayout make_node_layout(int n_workers, const Environment& environment) {
   job.local_world_size = n_workers;
   job.world_size = n_workers;
   job.run_id = random_hex(kRunIdBytes);
+  job.has_outer_wait_file = environment(kWaitFileVariable).has_value();
   job.sets_nccl_errors = !environment("TORCH_NCCL_ASYNC_ERROR_HANDLING");
   if (!environment("OMP_NUM_THREADS")) {
     job.omp_threads = std::max(1, available_cores() / n_workers);
@@ -65,6 +68,13 @@ std::vector<std::string> worker_environment(const JobLayout& job, int local_rank
   }
   if (job.log_debug) {
     variables.emplace_back("UNISONO_LOG=debug");
+  }
+  if (job.stall_interval > std::chrono::milliseconds::zero()) {
+    variables.push_back(fmt::format("UNISONO_STALL_SECONDS={}",
+                                    std::chrono::duration<double>(job.stall_interval).count()));
+  }
+  if (job.has_outer_wait_file && job.stall_timeout == std::chrono::milliseconds::zero()) {
+    variables.push_back(fmt::format("{}=", kWaitFileVariable));
   }
   if (!job.backend_alias.empty()) {
     variables.push_back("UNISONO_BACKEND_ALIAS=" + job.backend_alias);

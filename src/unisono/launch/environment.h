@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,8 +31,13 @@ struct JobLayout {
   std::vector<std::vector<int>> cores = {};
   bool sets_nccl_errors = false;   ///< Not where the user has.
   bool log_debug = false;          ///< Not where the user set a level.
-  std::string backend_alias = {};  ///< Empty: backends' names are what they are.
-  std::string python_path = {};    ///< Used with an alias.
+  /// A rank that others have waited for so long counts as failed; 0: none does.
+  std::chrono::milliseconds stall_timeout{};
+  /// When ranks report waits; 0: as the user has it, or by default.
+  std::chrono::milliseconds stall_interval{};
+  bool has_outer_wait_file = false;  ///< Of the launcher whose rank has started this one.
+  std::string backend_alias = {};    ///< Empty: backends' names are what they are.
+  std::string python_path = {};      ///< Used with an alias.
 };
 
 /// `n_workers` ranks of a job on this node alone, with a random name: what does not depend on where

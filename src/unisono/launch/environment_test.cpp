@@ -1,11 +1,16 @@
 #include "unisono/launch/environment.h"
 
 #include <array>
+#include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "unisono/base/config.h"
+#include "unisono/base/wait_record.h"
 
 namespace unisono::launch {
 namespace {
@@ -41,6 +46,21 @@ TEST(WorkerEnvironment, IsTheGoldenTable) {
                                         "UNISONO_SECRET=c0ffee",
                                         "OMP_NUM_THREADS=6"};
   EXPECT_EQ(worker_environment(job, 1), golden);
+}
+
+TEST(WorkerEnvironment, HasNoWaitFileOfAnotherLauncher) {
+  const Environment outer = [](const char* name) {
+    return std::string(name) == kWaitFileVariable ? std::optional<std::string>("/proc/1/fd/7")
+                                                  : std::nullopt;
+  };
+  EXPECT_THAT(worker_environment(make_node_layout(1, outer), 0),
+              ::testing::Contains("UNISONO_WAIT_FILE="));
+}
+
+TEST(WorkerEnvironment, SaysHowSoonWaitsAreReported) {
+  JobLayout job;
+  job.stall_interval = std::chrono::milliseconds(2500);
+  EXPECT_THAT(worker_environment(job, 0), ::testing::Contains("UNISONO_STALL_SECONDS=2.5"));
 }
 
 TEST(WorkerEnvironment, HasADebugLogWhereThatIsAskedFor) {

@@ -12,6 +12,7 @@
 #include "unisono/launch/cause.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/generations.h"
+#include "unisono/launch/late_rank.h"
 #include "unisono/launch/report.h"
 #include "unisono/launch/worker_group.h"
 #include "unisono/net/event_loop.h"
@@ -37,7 +38,12 @@ std::optional<JobLayout> LocalGenerations::next(const Waiting& waiting) {
   return job_;
 }
 
-void LocalGenerations::watch(WorkerGroup& /*group*/, const Waiting& /*waiting*/) {}
+void LocalGenerations::watch(WorkerGroup& group, const Waiting& /*waiting*/) {
+  const auto now = Deadline::Clock::now();
+  if (const std::optional<LateRank> late = find_late_rank(group.waits(), job_.stall_timeout, now)) {
+    group.give_up(late->rank, now - late->since, describe_waits(*late, now));
+  }
+}
 
 void LocalGenerations::take_end(const GroupEnd& end) {
   last_ = end;

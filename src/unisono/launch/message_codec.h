@@ -20,19 +20,14 @@ namespace unisono::launch {
 /// The bytes of the launcher's messages. `Message` is a variant of structs whose members(self) ties
 /// their members; they are written in that order: integers little-endian, bool as a byte, text with
 /// its u64 length and cut at `max_text` bytes, lists with a u32 number before them. In front stands
-/// the alternative's index as a byte.
+/// the alternative's index as a byte. Parts of messages may be such structs, too.
 template <class Message, std::size_t max_text>
 class MessageCodec {
  public:
   [[nodiscard]] static std::vector<std::byte> encode(const Message& message) {
     ByteWriter out;
     out.put(static_cast<std::uint8_t>(message.index()));
-    std::visit(
-        [&out](const auto& alternative) {
-          std::apply([&out](const auto&... each) { (write(out, each), ...); },
-                     alternative.members(alternative));
-        },
-        message);
+    std::visit([&out](const auto& alternative) { write(out, alternative); }, message);
     return std::move(out).bytes();
   }
 
@@ -49,6 +44,12 @@ class MessageCodec {
   }
 
  private:
+  static void write(ByteWriter& out, const auto& part)
+    requires requires { part.members(part); }
+  {
+    std::apply([&out](const auto&... each) { (write(out, each), ...); }, part.members(part));
+  }
+
   static void write(ByteWriter& out, std::integral auto value) { out.put(value); }
 
   static void write(ByteWriter& out, bool value) { out.put(static_cast<std::uint8_t>(value)); }
@@ -87,6 +88,12 @@ class MessageCodec {
     return true;
   }
 
+  static bool read(ByteReader& in, auto& part)
+    requires requires { part.members(part); }
+  {
+    return std::apply([&in](auto&... each) { return (read(in, each) && ...); }, part.members(part));
+  }
+
   template <class T>
   static bool read(ByteReader& in, std::vector<T>& list) {
     std::uint32_t n = 0;
@@ -99,9 +106,7 @@ class MessageCodec {
 
   template <class T>
   static bool read_alternative(ByteReader& in, Message& message) {
-    T& alternative = message.template emplace<T>();
-    return std::apply([&in](auto&... each) { return (read(in, each) && ...); },
-                      T::members(alternative));
+    return read(in, message.template emplace<T>());
   }
 
   template <std::size_t... indices>

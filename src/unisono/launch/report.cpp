@@ -101,12 +101,14 @@ std::string describe_end(int wait_status) {
 }
 
 std::string describe_failed_rank(const WorkerRecord& failed, const std::string& host) {
-  return fmt::format("rank {} ({}pid {}) failed after {}: {}",
+  const bool has_ended = failed.given_up.empty();
+  return fmt::format("rank {} ({}pid {}) {} after {}: {}",
                      failed.rank,
                      host.empty() ? "" : host + ", ",
                      failed.pid,
+                     has_ended ? "failed" : "was given up",
                      seconds(failed.lifetime),
-                     describe_end(failed.status));
+                     has_ended ? describe_end(failed.status) : failed.given_up);
 }
 
 std::string failure_report(std::span<const WorkerRecord> workers,
@@ -114,8 +116,10 @@ std::string failure_report(std::span<const WorkerRecord> workers,
                            const FailureContext& context) {
   const WorkerRecord& failed = workers[first];
   std::string text = describe_failed_rank(failed, context.host);
-  if (WIFSIGNALED(failed.status) && WTERMSIG(failed.status) == SIGKILL &&
-      !context.kill_note.empty()) {
+  if (!failed.given_up.empty()) {
+    text += "\n  who waited for it: " + indented(failed.waits);
+  } else if (WIFSIGNALED(failed.status) && WTERMSIG(failed.status) == SIGKILL &&
+             !context.kill_note.empty()) {
     text += "\n  " + context.kill_note;
   }
   if (!failed.error.empty()) {

@@ -25,6 +25,8 @@ struct WorkerRecord {
   std::chrono::nanoseconds lifetime{};  ///< Once ended.
   bool ended_by_us = false;             ///< It was still running when we began to end all.
   std::string error = {};               ///< The exception that it has left in its ErrorFile.
+  std::string given_up = {};  ///< Why it counts as failed though it ran; empty: it does not.
+  std::string waits = {};     ///< Then who waited for it: a line for each operation.
 };
 
 /// What a shell says for such a status: the exit code, or 128 + the signal's number.

@@ -34,6 +34,30 @@ TEST(ExitCode, IsThatOfAShell) {
   EXPECT_EQ(exit_code(SIGSEGV | 0x80), 139);  // With a core dump.
 }
 
+TEST(FailureReport, SaysWhoHasWaitedForARankThatWasGivenUp) {
+  using State = WorkerRecord::State;
+  const std::vector<WorkerRecord> workers{
+      {.rank = 0, .pid = 10, .state = State::kEnded, .status = SIGTERM, .ended_by_us = true},
+      {.rank = 1,
+       .pid = 11,
+       .state = State::kEnded,
+       .status = SIGKILL,
+       .lifetime = std::chrono::seconds(60),
+       .ended_by_us = true,
+       .given_up = "others have waited for it for 30.0 s",
+       .waits = "rank 0 in barrier #1\nrank 2 in barrier #1"}};
+  FailureContext context = wrote({});
+  context.host = "alpha";
+  context.kill_note = "it was the launcher's, which is not to be said";
+  EXPECT_EQ(
+      failure_report(workers, 1, context),
+      "rank 1 (alpha, pid 11) was given up after 60.0 s: others have waited for it for 30.0 s\n"
+      "  who waited for it: rank 0 in barrier #1\n"
+      "    rank 2 in barrier #1\n"
+      "  it wrote nothing\n"
+      "  ended because of it: rank 0 (killed by SIGTERM)");
+}
+
 TEST(FailureReport, NamesTheFirstAndWhatBecameOfTheOthers) {
   using State = WorkerRecord::State;
   using std::chrono::milliseconds;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -83,6 +84,28 @@ JobLayout make_layout(const RunOptions& options,
     job.python_path = variables.startup_folder + (others.empty() ? "" : ":") + others;
   }
   return job;
+}
+
+// Ranks have to report a wait well before it is too long.
+void set_stall_timeout(const RunOptions& options,
+                       const Config& config,
+                       const Environment& environment,
+                       JobLayout& job) {
+  constexpr int kReportsAtLeast = 2;
+  constexpr int kReports = 4;
+  job.stall_timeout = options.stall_timeout;
+  if (job.stall_timeout == std::chrono::milliseconds::zero()) {
+    return;
+  }
+  if (!environment("UNISONO_STALL_SECONDS")) {
+    job.stall_interval = std::min(config.stall, job.stall_timeout / kReports);
+  } else if (config.stall * kReportsAtLeast > job.stall_timeout) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("run: --stall-timeout {}: ranks say that they wait after {} s "
+                            "(UNISONO_STALL_SECONDS), which may be half of it at most",
+                            std::chrono::duration<double>(job.stall_timeout).count(),
+                            std::chrono::duration<double>(config.stall).count()));
+  }
 }
 
 std::string make_log_folder(const Environment& environment) {
@@ -177,6 +200,7 @@ int run(RunOptions options, hosts::Uplink* uplink) {
   } else {
     bind_ranks(*options.bind_to, job, logger);
   }
+  set_stall_timeout(options, config, environment, job);
   net::EventLoop own_loop;
   net::EventLoop& loop = uplink == nullptr ? own_loop : uplink->loop();
   if (!options.nodes) {

@@ -58,6 +58,8 @@ struct RunOptions {
   bool allows_plain_clients = false;
   /// How often all ranks are started again after one of them has failed.
   int max_restarts = 0;
+  /// A rank that others have waited for so long counts as failed; 0: none does.
+  std::chrono::milliseconds stall_timeout{};
   std::string run_id = {};                        ///< Name of the job; empty: a random one.
   std::string role = "default";                   ///< ROLE_NAME of the ranks.
   std::vector<std::string> ignored_options = {};  ///< Were given, mean nothing, are named once.

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -21,8 +22,11 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/launch/binding/report_bindings.h"
+#include "unisono/base/process_state.h"
+#include "unisono/base/wait_record.h"
 #include "unisono/launch/cause.h"
 #include "unisono/launch/environment.h"
+#include "unisono/launch/late_rank.h"
 #include "unisono/launch/output/outputs.h"
 #include "unisono/launch/process/channel.h"
 #include "unisono/launch/process/guardian_link.h"
@@ -94,6 +98,9 @@ WorkerGroup::WorkerGroup(net::EventLoop& loop,
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     workers_[i].rank = options.job.first_rank + static_cast<int>(i);
   }
+  if (options.job.stall_timeout > std::chrono::milliseconds::zero()) {
+    stalls_.emplace(options.job.first_rank, workers_.size());
+  }
 }
 
 void WorkerGroup::start() {
@@ -121,6 +128,10 @@ void WorkerGroup::spawn_next() {
   std::vector<std::string> environment = worker_environment(options_.job, local_rank);
   environment.push_back("TORCHELASTIC_ERROR_FILE=" +
                         errors_[static_cast<std::size_t>(local_rank)].path());
+  if (stalls_) {
+    environment.push_back(fmt::format(
+        "{}={}", kWaitFileVariable, stalls_->path(static_cast<std::size_t>(local_rank))));
+  }
   const bool takes_argument = program_.local_rank_at > 0;
   const bool sent = guardian_.channel().send(
       Spawn{.local_rank = local_rank,
@@ -140,6 +151,37 @@ void WorkerGroup::fail(Cause cause) {
     cause_ = std::move(cause);
   }
   terminate();
+}
+
+void WorkerGroup::give_up(int rank, std::chrono::nanoseconds waited, const std::string& waits) {
+  const auto found = std::ranges::find(workers_, rank, &WorkerRecord::rank);
+  if (cause_ || found == workers_.end() || found->state != WorkerRecord::State::kRunning) {
+    return;
+  }
+  const auto index = static_cast<std::size_t>(found - workers_.begin());
+  found->lifetime = Clock::now() - started_[index];
+  found->given_up = fmt::format("others have waited for it for {} (--stall-timeout), and {}",
+                                describe_seconds(waited),
+                                describe_process(index));
+  found->waits = waits;
+  fail({kGivenUp, index, ""});
+}
+
+// As long as it is there: a rank may be a shell's child.
+std::string WorkerGroup::describe_process(std::size_t index) const {
+  const pid_t pid = workers_[index].pid;
+  const pid_t waiting = stalls_ ? stalls_->pid(index).value_or(pid) : pid;
+  return waiting != pid && ::getpgid(waiting) == pid
+             ? fmt::format("its process {} is {}", waiting, describe_process_state(waiting))
+             : fmt::format("its process is {}", describe_process_state(pid));
+}
+
+std::span<const RankWait> WorkerGroup::waits() const {
+  return stalls_ ? stalls_->waits() : std::span<const RankWait>();
+}
+
+std::vector<std::size_t> WorkerGroup::take_changed_waits() {
+  return stalls_ ? stalls_->take_changed() : std::vector<std::size_t>();
 }
 
 void WorkerGroup::stop(int signal_number) {
@@ -286,7 +328,9 @@ void WorkerGroup::record_end(std::size_t index, int status) {
   WorkerRecord& worker = workers_[index];
   worker.state = WorkerRecord::State::kEnded;
   worker.status = status;
-  worker.lifetime = Clock::now() - started_[index];
+  if (worker.given_up.empty()) {
+    worker.lifetime = Clock::now() - started_[index];
+  }
   worker.error = status == 0 ? "" : errors_[index].message();
   if (options_.verbose) {
     outputs_.message(fmt::format("rank {}: {}", worker.rank, describe_end(worker.status)));
@@ -336,7 +380,18 @@ void WorkerGroup::kill() {
   order(KillAll{});
 }
 
+Deadline WorkerGroup::deadline() const {
+  return stalls_ && phase_ == Phase::kRunning ? earlier(phase_deadline_, stalls_->next_look())
+                                              : phase_deadline_;
+}
+
 void WorkerGroup::on_deadline() {
+  if (stalls_ && phase_ == Phase::kRunning && stalls_->next_look().has_passed()) {
+    stalls_->look(Clock::now());
+  }
+  if (!phase_deadline_.has_passed()) {
+    return;
+  }
   phase_deadline_ = Deadline::never();
   switch (phase_) {
     case Phase::kRunning:

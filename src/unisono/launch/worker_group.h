@@ -15,6 +15,7 @@
 #include "unisono/launch/cause.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/error_file.h"
+#include "unisono/launch/late_rank.h"
 #include "unisono/launch/memory_kills.h"
 #include "unisono/launch/output/outputs.h"
 #include "unisono/launch/process/end_watch.h"
@@ -22,6 +23,7 @@
 #include "unisono/launch/process/protocol.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/report.h"
+#include "unisono/launch/stall_watch.h"
 #include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
@@ -69,8 +71,22 @@ class WorkerGroup {
   /// Ends the ranks because of this, unless they end because of something else already.
   void fail(Cause cause);
 
+  /// Ends the ranks because others have waited `waited` for this one, as `waits` says in lines;
+  /// nothing where it is none of this node's that runs.
+  void give_up(int rank, std::chrono::nanoseconds waited, const std::string& waits);
+
+  /// In which long waits its ranks are; none without JobLayout::stall_timeout.
+  [[nodiscard]] std::span<const RankWait> waits() const;
+
+  /// Whose waits have changed since the last call: their places among the workers.
+  [[nodiscard]] std::vector<std::size_t> take_changed_waits();
+
+  [[nodiscard]] std::span<const RankWait> waits_of(std::size_t worker) const {
+    return stalls_->waits_of(worker);
+  }
+
   /// When on_deadline() is due.
-  [[nodiscard]] Deadline deadline() const { return phase_deadline_; }
+  [[nodiscard]] Deadline deadline() const;
 
   void on_deadline();
 
@@ -106,6 +122,7 @@ class WorkerGroup {
 
   void note_binding(const WorkerRecord& worker, std::size_t index);
 
+  [[nodiscard]] std::string describe_process(std::size_t index) const;
   void record_end(std::size_t index, int status);
   void mark_running_as_ended_by_us();
   void interrupt(int signal_number);
@@ -122,6 +139,7 @@ class WorkerGroup {
   EndWatch ends_;
   Fd null_;
   std::vector<ErrorFile> errors_;
+  std::optional<StallWatch> stalls_;
   MemoryKills kills_before_;
   std::vector<WorkerRecord> workers_;
   Clock::time_point start_;

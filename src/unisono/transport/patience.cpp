@@ -3,6 +3,8 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/deadline.h"
@@ -31,6 +33,7 @@ Patience::Patience(TimeLimit limit,
     : limit_(limit),
       look_(kSecondLook),
       stall_(first_stall),
+      first_stall_(first_stall),
       failure_(failure),
       reporter_(reporter) {}
 
@@ -38,6 +41,7 @@ void Patience::begin() {
   if (!has_begun_) {
     has_begun_ = true;
     begin_ = Deadline::Clock::now();
+    moved_ = begin_;
     (void)limit_.deadline();
     next_look_ = Deadline::at(begin_ + kFirstLook);
     next_listening_ = next_look_;
@@ -64,6 +68,7 @@ void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
     // It may have done its part and left since.
     late = late_ranks();
     if (late.empty()) {
+      hide();
       return;
     }
     if (const std::optional<Error> departure = reporter_.departed(late)) {
@@ -71,6 +76,7 @@ void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
     }
   }
   if (late.empty()) {
+    hide();
     return;
   }
   if (next_listening_.has_passed()) {
@@ -92,6 +98,20 @@ void Patience::check(const std::function<std::vector<int>()>& late_ranks) {
     reporter_.stalled(waited, late);
     stall_ *= 2;
     next_stall_ = Deadline::after(stall_ - waited);
+  }
+  show(late);
+}
+
+// What comes between two checks moves the begin to the second one, so that the first need not ask
+// the clock.
+void Patience::show(std::span<const int> late_ranks) {
+  const Deadline::Clock::time_point now = Deadline::Clock::now();
+  if (std::exchange(has_moved_, false)) {
+    moved_ = now;
+  }
+  if (now - moved_ >= first_stall_) {
+    is_shown_ = true;
+    reporter_.show(moved_, late_ranks);
   }
 }
 

@@ -36,6 +36,14 @@ class WaitReporter {
   /// if not. Called ever more seldom.
   virtual void look_into(std::span<const int> late_ranks) const = 0;
 
+  /// Nothing has come since `since`, which is long; `late_ranks` are waited for now. Called about
+  /// once a second until hide().
+  virtual void show(Deadline::Clock::time_point /*since*/,
+                    std::span<const int> /*late_ranks*/) const {}
+
+  /// Something has come, or the wait is over.
+  virtual void hide() const noexcept {}
+
   /// `waited` have passed, and more is to come.
   virtual void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const = 0;
 };
@@ -50,6 +58,13 @@ class Patience {
            const Failure& failure,
            const WaitReporter& reporter);
 
+  ~Patience() { hide(); }
+
+  Patience(const Patience&) = delete;
+  Patience& operator=(const Patience&) = delete;
+  Patience(Patience&&) = delete;
+  Patience& operator=(Patience&&) = delete;
+
   [[nodiscard]] Deadline deadline() { return limit_.deadline(); }
 
   [[nodiscard]] const Failure& failure() const { return failure_; }
@@ -62,8 +77,22 @@ class Patience {
   /// `late_ranks` says for whom the caller waits now.
   void check(const std::function<std::vector<int>()>& late_ranks);
 
+  /// Something has come, so nobody is as late as the operation is old. Asks no clock.
+  void note_progress() {
+    has_moved_ = true;
+    hide();
+  }
+
  private:
   void begin();
+  void show(std::span<const int> late_ranks);
+
+  void hide() {
+    if (is_shown_) [[unlikely]] {
+      is_shown_ = false;
+      reporter_.hide();
+    }
+  }
 
   TimeLimit limit_;
   bool has_begun_ = false;
@@ -72,6 +101,10 @@ class Patience {
   Deadline next_look_ = Deadline::never();
   Deadline next_listening_ = Deadline::never();
   std::chrono::milliseconds stall_;
+  std::chrono::milliseconds first_stall_;
+  Deadline::Clock::time_point moved_;  // When something came last, or the wait began.
+  bool has_moved_ = false;             // Since the last check.
+  bool is_shown_ = false;
   Deadline next_stall_ = Deadline::never();
   Deadline next_interruption_ = Deadline::never();
   const Failure& failure_;

@@ -120,6 +120,80 @@ TEST(Patience, StallsAreReportedAndTheDeadlineEndsTheWait) {
   }
 }
 
+// Keeps what is shown of a wait.
+class Shown final : public WaitReporter {
+ public:
+  [[nodiscard]] Error timed_out(std::span<const int>) const override {
+    return {ErrorCode::kTimeout, "time is up"};
+  }
+
+  [[nodiscard]] std::optional<Error> departed(std::span<const int>) const override {
+    return std::nullopt;
+  }
+
+  void listen() const override {}
+
+  void look_into(std::span<const int>) const override {}
+
+  void stalled(std::chrono::milliseconds, std::span<const int>) const override {}
+
+  void show(Deadline::Clock::time_point begin, std::span<const int> late_ranks) const override {
+    since = begin;
+    late = std::vector<int>(late_ranks.begin(), late_ranks.end());
+  }
+
+  void hide() const noexcept override {
+    late.reset();
+    ++n_hidden;
+  }
+
+  mutable std::optional<std::vector<int>> late;
+  mutable Deadline::Clock::time_point since;
+  mutable int n_hidden = 0;
+};
+
+TEST(Patience, AWaitIsShownWhileItIsLong) {
+  const Failure failure;
+  const Shown reporter;
+  {
+    Patience patience(
+        TimeLimit(std::chrono::hours(1)), std::chrono::milliseconds(0), failure, reporter);
+    patience.check([] { return std::vector<int>{3, 4}; });
+    EXPECT_EQ(reporter.late, (std::vector<int>{3, 4}));
+    patience.check([] { return std::vector<int>{4}; });
+    EXPECT_EQ(reporter.late, std::vector<int>{4});
+    patience.check([] { return std::vector<int>{}; });
+    EXPECT_EQ(reporter.late, std::nullopt) << "nobody is waited for";
+    patience.check([] { return std::vector<int>{4}; });
+    EXPECT_EQ(reporter.n_hidden, 1);
+  }
+  EXPECT_EQ(reporter.n_hidden, 2) << "the operation is over";
+  EXPECT_EQ(reporter.late, std::nullopt);
+  {
+    Patience is_short(TimeLimit(std::chrono::hours(1)), std::chrono::hours(1), failure, reporter);
+    is_short.check([] { return std::vector<int>{3}; });
+    EXPECT_EQ(reporter.late, std::nullopt);
+  }
+  EXPECT_EQ(reporter.n_hidden, 2) << "it was never shown";
+}
+
+TEST(Patience, AWaitBeginsAnewWhereSomethingCame) {
+  const Failure failure;
+  const Shown reporter;
+  Patience patience(
+      TimeLimit(std::chrono::hours(1)), std::chrono::milliseconds(0), failure, reporter);
+  patience.check([] { return std::vector<int>{3}; });
+  const auto first = reporter.since;
+  patience.check([] { return std::vector<int>{3}; });
+  EXPECT_EQ(reporter.since, first);
+  patience.note_progress();
+  EXPECT_EQ(reporter.late, std::nullopt);
+  const auto moved = Deadline::Clock::now();
+  patience.check([] { return std::vector<int>{3}; });
+  EXPECT_EQ(reporter.late, std::vector<int>{3});
+  EXPECT_GE(reporter.since, moved);
+}
+
 // What is heard is an error of the group, not of whom the wait is for.
 TEST(Patience, WhatIsHeardWhileItWaitsEndsTheWait) {
   Failure failure;

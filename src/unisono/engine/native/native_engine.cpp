@@ -119,6 +119,13 @@ class OperationReporter final : public transport::WaitReporter {
     }
   }
 
+  void show(Deadline::Clock::time_point since, std::span<const int> late_ranks) const override {
+    ranks_.show_wait(operation_.sequence,
+                     {.since = since, .late_ranks = late_ranks, .operation = describe_operation()});
+  }
+
+  void hide() const noexcept override { ranks_.hide_wait(operation_.sequence); }
+
   void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const override {
     ranks_.report_stall(describe_operation(), waited, ranks_.describe_late(late_ranks), late_ranks);
     ranks_.look_for_cycle(operation_.sequence);

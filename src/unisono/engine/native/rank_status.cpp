@@ -20,36 +20,13 @@
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
-#include "unisono/base/process.h"
+#include "unisono/base/process_state.h"
 #include "unisono/rendezvous/roster.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::engine {
 namespace {
-
-constexpr std::string_view kStopped = "stopped";
-
-// What the process is doing, as the kernel says; for a process of this machine.
-std::string_view process_state(std::int64_t pid) {
-  const std::optional<ProcessStat> stat = read_process_stat(fmt::format("/proc/{}", pid));
-  if (!stat || has_ended(static_cast<pid_t>(pid), boot_time())) {
-    return "gone";
-  }
-  switch (stat->state) {
-    case 'R':
-      return "running";
-    case 'S':
-      return "sleeping";
-    case 'D':
-      return "waiting for the system";
-    case 'T':
-    case 't':
-      return kStopped;
-    default:
-      return "in an unknown state";
-  }
-}
 
 std::vector<int> job_ranks_of(const rendezvous::Roster& roster) {
   std::vector<int> ranks;
@@ -86,7 +63,8 @@ bool RankStatus::is_on_node(int rank) const {
 }
 
 bool RankStatus::is_stopped(int rank) const {
-  return process_state(roster_.members[static_cast<std::size_t>(rank)].pid) == kStopped;
+  const std::int64_t pid = roster_.members[static_cast<std::size_t>(rank)].pid;
+  return describe_process_state(static_cast<pid_t>(pid)) == kStoppedProcess;
 }
 
 std::string RankStatus::describe_late(std::span<const int> ranks) const {
@@ -109,7 +87,9 @@ std::string RankStatus::describe_each(std::span<const int> ranks,
   for (const int rank : ranks) {
     const rendezvous::Member& member = roster_.members[static_cast<std::size_t>(rank)];
     const std::string state =
-        is_on_node(rank) ? fmt::format(", {}", process_state(member.pid)) : "";
+        is_on_node(rank)
+            ? fmt::format(", {}", describe_process_state(static_cast<pid_t>(member.pid)))
+            : "";
     const char* const separator = ends_a_clause ? ", and " : " and ";
     text += fmt::format("{}rank {} (pid {} on {}{})",
                         text.empty() ? "" : separator,
@@ -170,6 +150,18 @@ void RankStatus::note_late(std::uint64_t sequence, std::span<const int> late_ran
 void RankStatus::look_for_cycle(std::uint64_t sequence) const {
   if (sources_.look_for_cycle != nullptr) {
     sources_.look_for_cycle(sequence);
+  }
+}
+
+void RankStatus::show_wait(std::uint64_t sequence, const ShownWait& wait) const {
+  if (sources_.show_wait != nullptr) {
+    sources_.show_wait(sequence, wait);
+  }
+}
+
+void RankStatus::hide_wait(std::uint64_t sequence) const noexcept {
+  if (sources_.hide_wait != nullptr) {
+    sources_.hide_wait(sequence);
   }
 }
 

@@ -8,8 +8,10 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
@@ -18,6 +20,13 @@
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::engine {
+
+/// An operation's wait that is long, as the launcher may be told of it.
+struct ShownWait {
+  Deadline::Clock::time_point since;  ///< Nothing has come since then.
+  std::span<const int> late_ranks;
+  std::string_view operation;
+};
 
 /// How a RankStatus learns what ranks do. Called by any thread.
 struct RankSources {
@@ -34,6 +43,10 @@ struct RankSources {
   std::function<void(std::uint64_t sequence, std::span<const int> late_ranks)> note_late;
   /// Has somebody look whether the operation waits in vain. Does not wait.
   std::function<void(std::uint64_t sequence)> look_for_cycle;
+  /// Has the launcher see that the operation waits.
+  std::function<void(std::uint64_t sequence, const ShownWait& wait)> show_wait;
+  /// It waits no more. Throws nothing.
+  std::function<void(std::uint64_t sequence)> hide_wait;
 };
 
 /// What is known of the other ranks of a group, for messages about them. Thread-safe.
@@ -73,6 +86,10 @@ class RankStatus {
 
   /// Has somebody look whether this operation and ranks it waits for wait for each other.
   void look_for_cycle(std::uint64_t sequence) const;
+
+  /// Has the launcher see that this operation waits long, until hide_wait().
+  void show_wait(std::uint64_t sequence, const ShownWait& wait) const;
+  void hide_wait(std::uint64_t sequence) const noexcept;
 
   /// Logs why other ranks of the group failed, which this rank has heard of only as it leaves: as a
   /// warning if it is news, else for who debugs.

@@ -40,6 +40,7 @@ CoordinatorOptions coordinator_options(const JoinRequest& request) {
                          .max_restarts = request.job.max_restarts,
                          .max_spares = nodes.max_spares,
                          .run_id = request.job.run_id,
+                         .stall_timeout = request.job.stall_timeout,
                          .join_timeout = nodes.join_timeout,
                          .last_call = nodes.last_call},
           .store = {.address = rendezvous::listen_address(nodes.host, 0, has_secret),
@@ -83,7 +84,8 @@ Join make_join(const JoinRequest& request, bool is_coordinator) {
           .min_nodes = request.nodes.min_nodes,
           .max_nodes = request.nodes.max_nodes,
           .run_id = request.wanted_run_id,
-          .is_coordinator = is_coordinator};
+          .is_coordinator = is_coordinator,
+          .stall_ms = request.job.stall_timeout.count()};
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ struct Join {
   std::int32_t max_nodes = 1;
   std::string run_id = {};  ///< Empty: whatever the coordinator's is.
   bool is_coordinator = false;
+  std::int64_t stall_ms = 0;  ///< What --stall-timeout says; 0: nothing.
 
   static auto members(auto& self) {
     return std::tie(self.host,
@@ -32,7 +33,8 @@ struct Join {
                     self.min_nodes,
                     self.max_nodes,
                     self.run_id,
-                    self.is_coordinator);
+                    self.is_coordinator,
+                    self.stall_ms);
   }
 };
 
@@ -59,6 +61,24 @@ struct Leave {
   std::string why = {};
 
   static auto members(auto& self) { return std::tie(self.exit_code, self.why); }
+};
+
+/// A wait of a rank for others.
+struct Wait {
+  std::int64_t waited_ms = 0;
+  std::string operation = {};
+  std::vector<std::int32_t> late = {};  ///< Ranks; none: any may end it.
+
+  static auto members(auto& self) { return std::tie(self.waited_ms, self.operation, self.late); }
+};
+
+/// In which long waits a rank of the node is now; only where --stall-timeout is given.
+struct Waits {
+  std::uint64_t generation = 0;
+  std::int32_t rank = 0;
+  std::vector<Wait> waits = {};
+
+  static auto members(auto& self) { return std::tie(self.generation, self.rank, self.waits); }
 };
 
 // Coordinator to node.
@@ -113,6 +133,18 @@ struct Stop {
   static auto members(auto& self) { return std::tie(self.generation, self.why, self.is_by_signal); }
 };
 
+/// A rank of the node has failed: others have waited for it for too long.
+struct GiveUp {
+  std::uint64_t generation = 0;
+  std::int32_t rank = 0;
+  std::int64_t waited_ms = 0;
+  std::string waits = {};  ///< Who has: a line for each operation.
+
+  static auto members(auto& self) {
+    return std::tie(self.generation, self.rank, self.waited_ms, self.waits);
+  }
+};
+
 /// The job is over.
 struct End {
   std::int32_t exit_code = 0;
@@ -128,7 +160,8 @@ struct Alive {
   static auto members(auto& /*self*/) { return std::tie(); }
 };
 
-using Message = std::variant<Join, Failed, Over, Leave, Refused, Notice, Start, Stop, End, Alive>;
+using Message = std::
+    variant<Join, Failed, Over, Leave, Refused, Notice, Start, Stop, End, Alive, Waits, GiveUp>;
 
 /// Longer texts are cut by who sends them.
 inline constexpr std::size_t kMaxTextBytes = 64 << 10;

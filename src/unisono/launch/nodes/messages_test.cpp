@@ -1,6 +1,7 @@
 #include "unisono/launch/nodes/messages.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
@@ -13,7 +14,7 @@ namespace unisono::launch::nodes {
 namespace {
 
 std::vector<Message> one_of_each() {
-  return {Join{"alpha", 17, 4, 1, 2, 3, "night", true},
+  return {Join{"alpha", 17, 4, 1, 2, 3, "night", true, 30'000},
           Failed{7, 139, "rank 3 failed"},
           Over{7, "report\nof lines"},
           Leave{143, "SIGTERM"},
@@ -22,7 +23,9 @@ std::vector<Message> one_of_each() {
           Start{7, 1, 2, 4, 8, 1, 3, "night", false, 4123},
           Stop{7, "rank 3 failed", true},
           End{3, "report"},
-          Alive{}};
+          Alive{},
+          Waits{7, 3, {{30'000, "barrier #1", {1, 2}}, {5'000, "recv (from any rank)", {}}}},
+          GiveUp{7, 1, 30'000, "rank 3 in barrier #1"}};
 }
 
 TEST(NodeMessages, EveryMessageComesBackAsItWas) {
@@ -32,6 +35,11 @@ TEST(NodeMessages, EveryMessageComesBackAsItWas) {
   EXPECT_EQ(start.run_id, "night");
   EXPECT_FALSE(start.has_store);
   EXPECT_EQ(start.master_port, 4123);
+  const auto waits = std::get<Waits>(decode(encode(one_of_each()[10])).value());
+  ASSERT_EQ(waits.waits.size(), 2U);
+  EXPECT_EQ(waits.waits[0].operation, "barrier #1");
+  EXPECT_EQ(waits.waits[0].late, (std::vector<std::int32_t>{1, 2}));
+  EXPECT_EQ(waits.waits[1].waited_ms, 5'000);
 }
 
 TEST(NodeMessages, ShortenedOrLengthenedBytesAreNoMessage) {
@@ -45,7 +53,7 @@ TEST(NodeMessages, WhatIsTooLongIsCut) {
 }
 
 TEST(NodeMessages, ABoolIsZeroOrOne) {
-  std::vector<std::byte> bytes = encode(one_of_each()[0]);
+  std::vector<std::byte> bytes = encode(one_of_each()[7]);
   bytes.back() = std::byte{2};
   EXPECT_FALSE(decode(bytes).has_value());
 }

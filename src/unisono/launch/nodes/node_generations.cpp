@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "unisono/launch/cause.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/generations.h"
+#include "unisono/launch/late_rank.h"
 #include "unisono/launch/nodes/coordinator.h"
 #include "unisono/launch/nodes/messages.h"
 #include "unisono/launch/nodes/node_member.h"
@@ -64,10 +66,8 @@ std::optional<JobLayout> NodeGenerations::next(const Waiting& waiting) {
 }
 
 void NodeGenerations::watch(WorkerGroup& group, const Waiting& waiting) {
-  if (const std::optional<Cause>& cause = group.cause(); cause && !is_stopped_) {
-    is_stopped_ = true;
-    tell_others(*cause, group);
-  }
+  tell_end(group);
+  tell_waits(group);
   while (const std::optional<Message> message = member_->take()) {
     if (const auto* const order = std::get_if<Stop>(&*message);
         order != nullptr && order->generation == generation_) {
@@ -76,6 +76,10 @@ void NodeGenerations::watch(WorkerGroup& group, const Waiting& waiting) {
       }
       waiting.say("the ranks of this node are ended: " + order->why);
       stop(group, order->why);
+    } else if (const auto* const late = std::get_if<GiveUp>(&*message);
+               late != nullptr && late->generation == generation_) {
+      group.give_up(late->rank, std::chrono::milliseconds(late->waited_ms), late->waits);
+      tell_end(group);  // Before others tell of failures that come of it.
     } else if (const auto* const notice = std::get_if<Notice>(&*message)) {
       waiting.say(notice->text);
     } else if (const auto* const over = std::get_if<End>(&*message)) {
@@ -91,11 +95,33 @@ void NodeGenerations::watch(WorkerGroup& group, const Waiting& waiting) {
   }
 }
 
+// The coordinator knows those of the other nodes, too, and whether all are late for one rank.
+void NodeGenerations::tell_waits(WorkerGroup& group) {
+  const auto now = Deadline::Clock::now();
+  for (const std::size_t worker : group.take_changed_waits()) {
+    Waits message{.generation = generation_, .rank = group.workers()[worker].rank};
+    for (const RankWait& wait : group.waits_of(worker)) {
+      const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - wait.since);
+      message.waits.push_back({.waited_ms = waited.count(),
+                               .operation = wait.operation,
+                               .late = {wait.late.begin(), wait.late.end()}});
+    }
+    member_->send(message);
+  }
+}
+
 // Ranks that end already have their time for it.
 void NodeGenerations::stop(WorkerGroup& group, const std::string& why) {
   is_stopped_ = true;
   if (!group.cause()) {
     group.fail({kLauncherFailed, std::nullopt, why});
+  }
+}
+
+void NodeGenerations::tell_end(const WorkerGroup& group) {
+  if (const std::optional<Cause>& cause = group.cause(); cause && !is_stopped_) {
+    is_stopped_ = true;
+    tell_others(*cause, group);
   }
 }
 

@@ -34,6 +34,8 @@ class NodeGenerations final : public Generations {
  private:
   void end(int exit_code, const std::string& report);
   void stop(WorkerGroup& group, const std::string& why);
+  void tell_end(const WorkerGroup& group);
+  void tell_waits(WorkerGroup& group);
   void tell_others(const Cause& cause, const WorkerGroup& group);
   void leave(const Leave& message);
   [[nodiscard]] JobLayout layout(const Start& order) const;

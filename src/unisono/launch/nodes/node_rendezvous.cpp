@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "unisono/launch/cause.h"
+#include "unisono/launch/late_rank.h"
 #include "unisono/launch/nodes/messages.h"
 #include "unisono/launch/report.h"
 #include "unisono/launch/restart_policy.h"
@@ -35,6 +37,19 @@ std::string describe(const Join& join) {
 std::string describe_count(int min_nodes, int max_nodes) {
   return min_nodes == max_nodes ? fmt::format("{}", max_nodes)
                                 : fmt::format("{}:{}", min_nodes, max_nodes);
+}
+
+// As --stall-timeout has it.
+std::string describe_stall(std::int64_t stall_ms) {
+  return stall_ms == 0 ? "not given" : fmt::format("{}", static_cast<double>(stall_ms) / 1000);
+}
+
+RankWait to_rank_wait(int rank, const Wait& wait, NodeRendezvous::Time now) {
+  constexpr std::int64_t kMostMs = std::int64_t{1} << 40;
+  return {.rank = rank,
+          .since = now - milliseconds(std::clamp<std::int64_t>(wait.waited_ms, 0, kMostMs)),
+          .operation = wait.operation,
+          .late = {wait.late.begin(), wait.late.end()}};
 }
 
 }  // namespace
@@ -81,6 +96,11 @@ std::string NodeRendezvous::refusal(const Join& join) const {
     return fmt::format("--nnodes is {} there and {} here",
                        describe_count(options_.min_nodes, options_.max_nodes),
                        describe_count(join.min_nodes, join.max_nodes));
+  }
+  if (join.stall_ms != options_.stall_timeout.count()) {
+    return fmt::format("--stall-timeout is {} there and {} here",
+                       describe_stall(options_.stall_timeout.count()),
+                       describe_stall(join.stall_ms));
   }
   if (join.wanted_rank >= options_.max_nodes || join.wanted_rank < -1 || join.n_workers < 1) {
     return fmt::format("node rank {} is not below {}", join.wanted_rank, options_.max_nodes);
@@ -134,6 +154,48 @@ void NodeRendezvous::take_from(NodeId node, const Leave& message, Time now) {
   }
 }
 
+void NodeRendezvous::take_from(NodeId node, const Waits& message, Time now) {
+  const auto found = nodes_.find(node);
+  if (found == nodes_.end() || !found->second.is_running || message.generation != generation_ ||
+      !found->second.has_rank(message.rank)) {
+    return;
+  }
+  std::vector<RankWait>& waits = waits_[message.rank];
+  waits.clear();
+  for (const Wait& wait : message.waits) {
+    waits.push_back(to_rank_wait(message.rank, wait, now));
+  }
+}
+
+std::vector<RankWait> NodeRendezvous::waits() const {
+  std::vector<RankWait> all;
+  for (const auto& [rank, waits] : waits_) {
+    all.insert(all.end(), waits.begin(), waits.end());
+  }
+  return all;
+}
+
+// Its node says that it has failed, as of one that has ended.
+void NodeRendezvous::give_late_rank_up(Time now) {
+  const std::vector<RankWait> waits = this->waits();
+  next_late_rank_ = next_late_rank(waits, options_.stall_timeout, now).time();
+  const std::optional<LateRank> late = find_late_rank(waits, options_.stall_timeout, now);
+  if (!late || given_up_ == late->rank) {
+    return;
+  }
+  const auto node = std::ranges::find_if(nodes_, [&](const auto& entry) {
+    return entry.second.is_running && entry.second.has_rank(late->rank);
+  });
+  if (node != nodes_.end()) {
+    given_up_ = late->rank;
+    orders_.push_back({node->first,
+                       GiveUp{.generation = generation_,
+                              .rank = late->rank,
+                              .waited_ms = duration_cast<milliseconds>(now - late->since).count(),
+                              .waits = describe_waits(*late, now)}});
+  }
+}
+
 void NodeRendezvous::lose(NodeId node, const std::string& why, Time now) {
   take_from(node, Leave{.exit_code = kLauncherFailed, .why = why}, now);
   on_time(now);
@@ -167,6 +229,9 @@ void NodeRendezvous::on_time(Time now) {
   if (phase_ == Phase::kRunning) {
     take_in_newcomer();
   }
+  if (phase_ == Phase::kRunning && options_.stall_timeout > milliseconds::zero()) {
+    give_late_rank_up(now);
+  }
   if ((phase_ == Phase::kRunning || phase_ == Phase::kStopping) && is_nobody_running()) {
     end_generation(now);
   }
@@ -196,6 +261,9 @@ void NodeRendezvous::take_in_newcomer() {
 NodeRendezvous::Time NodeRendezvous::next_due() const {
   if (phase_ == Phase::kPausing) {
     return pause_end_;
+  }
+  if (phase_ == Phase::kRunning) {
+    return next_late_rank_;
   }
   if (phase_ != Phase::kGathering) {
     return Time::max();
@@ -263,6 +331,9 @@ void NodeRendezvous::start(Time now) {
   ++generation_;
   failure_.reset();
   also_failed_.clear();
+  waits_.clear();
+  given_up_.reset();
+  next_late_rank_ = Time::max();
   for (auto& [id, node] : nodes_) {
     node.is_in = false;
     node.is_running = false;
@@ -284,6 +355,7 @@ void NodeRendezvous::start(Time now) {
     node.is_in = true;
     node.is_running = true;
     node.rank = order.node_rank;
+    node.first_rank = order.first_rank;
     orders_.push_back({id, order});
     ++order.node_rank;
     order.first_rank += node.join.n_workers;

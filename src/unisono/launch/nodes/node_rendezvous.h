@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
+#include "unisono/launch/late_rank.h"
 #include "unisono/launch/nodes/messages.h"
 #include "unisono/launch/restart_policy.h"
 
@@ -21,6 +22,8 @@ struct RendezvousOptions {
   int max_restarts = 0;
   int max_spares = std::numeric_limits<int>::max();  ///< Nodes beyond max_nodes that may wait.
   std::string run_id = {};
+  /// A rank that others have waited for so long counts as failed; 0: none does.
+  std::chrono::milliseconds stall_timeout{};
   /// How long fewer than min_nodes are waited for.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
   /// How long more are waited for once there are min_nodes.
@@ -34,8 +37,9 @@ struct RendezvousOptions {
 /// I/O and no clock of its own.
 ///
 /// The coordinator's own node is one like the others; nothing starts without it, and it is node 0.
-/// A generation is stopped when a rank of it fails, when one of its nodes is lost, and when there
-/// is a new node for a job that has fewer than max_nodes. The first two use up a restart.
+/// A generation is stopped when a rank of it fails, or others have waited for it for too long; when
+/// one of its nodes is lost; and when there is a new node for a job that has fewer than max_nodes.
+/// All but the last use up a restart.
 class NodeRendezvous {
  public:
   using Time = Deadline::Clock::time_point;
@@ -74,9 +78,14 @@ class NodeRendezvous {
     Join join;
     std::uint64_t order;      // In which the nodes came.
     int rank = -1;            // In the present generation, or the last one; -1: in none.
+    int first_rank = 0;       // Of its ranks, in that generation.
     bool is_in = false;       // Of the present generation.
     bool is_running = false;  // And not over yet.
     std::string report = {};  // About its first failure in it.
+
+    [[nodiscard]] bool has_rank(int job_rank) const {
+      return job_rank >= first_rank && job_rank - first_rank < join.n_workers;
+    }
   };
 
   // Why a generation was stopped.
@@ -91,6 +100,7 @@ class NodeRendezvous {
   void take_from(NodeId node, const Failed& message, Time now);
   void take_from(NodeId node, const Over& message, Time now);
   void take_from(NodeId node, const Leave& message, Time now);
+  void take_from(NodeId node, const Waits& message, Time now);
 
   [[nodiscard]] std::string refusal(const Join& join) const;
   void gather(Time now);
@@ -99,11 +109,13 @@ class NodeRendezvous {
   void fail(Failure failure, Time now);
   void stop(const std::string& why, NodeId except, bool is_by_signal = false);
   void take_in_newcomer();
+  void give_late_rank_up(Time now);
   void end_generation(Time now);
   void restart_after(const Failure& failure, Time now);
   void report_missing(Time now);
 
   [[nodiscard]] bool has_coordinator() const;
+  [[nodiscard]] std::vector<RankWait> waits() const;
   [[nodiscard]] bool is_nobody_running() const;
   [[nodiscard]] int n_here() const;
   [[nodiscard]] std::vector<NodeId> chosen() const;
@@ -125,6 +137,9 @@ class NodeRendezvous {
   std::optional<Failure> failure_;        // Of the present generation.
   std::vector<std::string> also_failed_;  // Because of it, or beside it.
   std::vector<std::string> past_failures_;
+  std::map<int, std::vector<RankWait>> waits_;  // Of the present generation's ranks.
+  std::optional<int> given_up_;                 // The rank whose node has been told.
+  Time next_late_rank_ = Time::max();
   std::vector<Order> orders_;
 };
 

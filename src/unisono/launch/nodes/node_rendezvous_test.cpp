@@ -35,7 +35,8 @@ class Job {
                           .wanted_rank = wanted_rank,
                           .min_nodes = options_.min_nodes,
                           .max_nodes = options_.max_nodes,
-                          .is_coordinator = node == 1},
+                          .is_coordinator = node == 1,
+                          .stall_ms = options_.stall_timeout.count()},
                      now_);
     collect();
   }
@@ -324,6 +325,102 @@ TEST(NodeRendezvous, LaterRestartsWait) {
   EXPECT_FALSE(job.last<Start>(1).has_value());
   job.pass(milliseconds(1));
   EXPECT_EQ(job.last<Start>(1).value().generation, 3U);
+}
+
+// Ranks 0 and 1 are of node 1, 2 and 3 of node 2.
+Job job_with_stall_timeout(int max_restarts = 0) {
+  Job job(
+      {.min_nodes = 2, .max_nodes = 2, .max_restarts = max_restarts, .stall_timeout = seconds(30)});
+  job.join(1);
+  job.join(2);
+  return job;
+}
+
+Waits wait_for(std::int32_t rank, std::vector<std::int32_t> late, int waited_ms = 5000) {
+  return {1, rank, {{waited_ms, "barrier #1", std::move(late)}}};
+}
+
+TEST(NodeRendezvous, ARankThatOthersHaveWaitedForTooLongIsGivenUp) {
+  Job job = job_with_stall_timeout();
+  job.take(1, wait_for(0, {2}));
+  job.take(1, wait_for(1, {2}, 4000));
+  job.take(2, wait_for(3, {2}));
+  EXPECT_FALSE(job.last<GiveUp>(2).has_value());
+  job.pass(milliseconds(24'999));
+  EXPECT_FALSE(job.last<GiveUp>(2).has_value());
+  job.pass_until_due();
+  const GiveUp order = job.last<GiveUp>(2).value();
+  EXPECT_EQ(order.generation, 1U);
+  EXPECT_EQ(order.rank, 2);
+  EXPECT_EQ(order.waited_ms, 30'000);
+  EXPECT_EQ(order.waits, "ranks 0-1, 3 in barrier #1 for 30.0 s");
+  EXPECT_FALSE(job.last<GiveUp>(1).has_value());
+  job.pass(seconds(30));
+  EXPECT_FALSE(job.last<GiveUp>(2).has_value()) << "once";
+}
+
+TEST(NodeRendezvous, ARankThatComesIsNotGivenUp) {
+  Job job = job_with_stall_timeout();
+  job.take(1, wait_for(0, {2}));
+  job.pass(seconds(24));
+  job.take(1, Waits{1, 0, {}});
+  job.pass(seconds(60));
+  EXPECT_FALSE(job.last<GiveUp>(2).has_value());
+  EXPECT_EQ(job.rendezvous().next_due(), NodeRendezvous::Time::max());
+}
+
+TEST(NodeRendezvous, ARankThatWaitsForAnotherNodesIsNotGivenUp) {
+  Job job = job_with_stall_timeout();
+  job.take(1, wait_for(0, {2}));
+  job.take(2, wait_for(2, {1}));
+  job.pass(seconds(25));
+  EXPECT_FALSE(job.last<GiveUp>(2).has_value());
+  EXPECT_EQ(job.last<GiveUp>(1).value().rank, 1);
+}
+
+TEST(NodeRendezvous, WaitsOfOtherGenerationsAndOthersRanksDoNotCount) {
+  Job job = job_with_stall_timeout();
+  Waits old = wait_for(0, {2}, 60'000);
+  old.generation = 0;
+  job.take(1, old);
+  job.take(1, wait_for(3, {2}, 60'000));
+  job.take(7, wait_for(0, {2}, 60'000));
+  job.take(1, wait_for(0, {9}, 60'000));
+  job.pass(seconds(60));
+  EXPECT_FALSE(job.last<GiveUp>(1).has_value());
+  EXPECT_FALSE(job.last<GiveUp>(2).has_value());
+}
+
+TEST(NodeRendezvous, TheNextGenerationBeginsWithoutWaits) {
+  Job job = job_with_stall_timeout(1);
+  job.take(1, wait_for(0, {2}, 60'000));
+  EXPECT_TRUE(job.last<GiveUp>(2).has_value());
+  job.take(2, Failed{1, 124, "rank 2 was given up"});
+  job.take(1, Over{1, ""});
+  job.take(2, Over{1, "all of it"});
+  job.pass_until_due();
+  EXPECT_EQ(job.last<Start>(2).value().restart_count, 1);
+  job.pass(seconds(60));
+  EXPECT_FALSE(job.last<GiveUp>(2).has_value());
+  Waits again = wait_for(0, {2}, 60'000);
+  again.generation = 2;
+  job.take(1, again);
+  EXPECT_TRUE(job.last<GiveUp>(2).has_value());
+}
+
+TEST(NodeRendezvous, WithoutAStallTimeoutNoRankIsGivenUp) {
+  Job job({.min_nodes = 2, .max_nodes = 2});
+  job.join(1);
+  job.join(2);
+  job.take(1, wait_for(0, {2}, 60'000));
+  job.pass(seconds(60));
+  EXPECT_FALSE(job.last<GiveUp>(2).has_value());
+}
+
+TEST(NodeRendezvous, NodesThatDisagreeAboutTheStallTimeoutAreRefused) {
+  Job job({.min_nodes = 2, .max_nodes = 2, .stall_timeout = milliseconds(2500)});
+  job.take(3, Join{.host = "host3", .min_nodes = 2, .max_nodes = 2});
+  EXPECT_EQ(job.last<Refused>(3).value().why, "--stall-timeout is 2.5 there and not given here");
 }
 
 }  // namespace

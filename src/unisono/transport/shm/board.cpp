@@ -98,6 +98,7 @@ void Board::wait_for_all(HasArrived has_arrived, WaitMode mode, transport::Patie
     const bool is_heard = asymmetric_fence_heavy();
     if (all_have_arrived()) {
       doorbell.stay();
+      patience.note_progress();
       return;
     }
     // A failure that comes after this look rings the doorbell.

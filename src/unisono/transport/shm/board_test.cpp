@@ -66,6 +66,57 @@ TEST_F(BoardTest, IsLeftAloneByAChildOfFork) {
   EXPECT_EQ(board_.standing(0).refused, "");
 }
 
+// When a wait is shown, the rank comes that it waits for.
+class ComesWhenShown final : public transport::WaitReporter {
+ public:
+  explicit ComesWhenShown(Board& late) : late_(late) {}
+
+  [[nodiscard]] Error timed_out(std::span<const int>) const override {
+    return {ErrorCode::kTimeout, "time is up"};
+  }
+
+  [[nodiscard]] std::optional<Error> departed(std::span<const int>) const override {
+    return std::nullopt;
+  }
+
+  void listen() const override {}
+
+  void look_into(std::span<const int>) const override {}
+
+  void stalled(std::chrono::milliseconds, std::span<const int>) const override {}
+
+  void show(Deadline::Clock::time_point /*since*/, std::span<const int> late) const override {
+    EXPECT_EQ(std::vector<int>(late.begin(), late.end()), std::vector<int>{1});
+    is_shown = true;
+    late_.show_card(1);
+  }
+
+  void hide() const noexcept override { is_shown = false; }
+
+  mutable bool is_shown = false;
+
+ private:
+  Board& late_;
+};
+
+TEST(BoardOfTwo, AWaitIsNotShownAnyMoreWhenAllHaveComeThoughTheOperationGoesOn) {
+  std::vector<Board::Seat> seats;
+  for (const int rank : {0, 1}) {
+    seats.push_back({.rank = rank,
+                     .arena = std::make_shared<const Arena>(Arena::create(Board::n_bytes(2))),
+                     .offset_bytes = 0});
+  }
+  Board mine(seats, 0);
+  Board late(seats, 1);
+  const transport::Failure failure;
+  const ComesWhenShown reporter(late);
+  transport::Patience patience(
+      TimeLimit(std::chrono::seconds(30)), std::chrono::milliseconds(0), failure, reporter);
+  mine.show_card(1);
+  mine.wait_for_cards(1, {.n_spins = 1, .n_yields = 1}, patience);
+  EXPECT_FALSE(reporter.is_shown);
+}
+
 // Says nothing but that the time is up.
 class Impatient final : public transport::WaitReporter {
  public:
@@ -83,6 +134,11 @@ class Impatient final : public transport::WaitReporter {
 
   void stalled(std::chrono::milliseconds /*waited*/,
                std::span<const int> /*late_ranks*/) const override {}
+
+  void show(Deadline::Clock::time_point /*since*/,
+            std::span<const int> /*late_ranks*/) const override {}
+
+  void hide() const noexcept override {}
 };
 
 // Two ranks of a node, one thread for both.

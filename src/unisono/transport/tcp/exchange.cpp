@@ -101,6 +101,7 @@ void Exchange::move_all() {
       }
     }
     if (has_moved) {
+      patience_.note_progress();
       n_idle = 0;
     } else if (++n_idle < kLooksBeforeSleep) {
       ::sched_yield();

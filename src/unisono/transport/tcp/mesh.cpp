@@ -76,6 +76,7 @@ Connection& Mesh::connection(int rank, transport::Patience& patience) {
   const std::unique_ptr<Opening> opening = begin_opening(rank);
   while (true) {
     if (Fd socket = opening->progress(); socket.is_open()) {
+      patience.note_progress();
       return adopt(rank, std::move(socket));
     }
     patience.check([rank] { return std::vector<int>{rank}; });
