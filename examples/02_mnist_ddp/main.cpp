@@ -50,7 +50,8 @@ int train(const mnist::Options& options) {
     return 1;
   }
   mnist::Trainer trainer(group, options, datasets);
-  if (fails_anywhere(*group, [&] { trainer.resume(); })) {
+  if (fails_anywhere(*group, [&] { trainer.resume(); }) ||
+      fails_anywhere(*group, [&] { trainer.open_progress(); })) {
     return 1;
   }
   trainer.run();

@@ -53,6 +53,8 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--resume", options.resumes, "Go on from the latest checkpoint, if there is one")
       ->needs(checkpoint_dir);
+  app.add_option("--json-file", options.json_file, "Append a line of JSON for each step to a file");
+  app.add_option("--tensorboard", options.tensorboard, "Write an event file into this folder");
   app.add_flag("--verbose", options.is_verbose, "Print a hash of the parameters on each rank");
   try {
     app.parse(argc, argv);

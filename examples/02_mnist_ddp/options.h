@@ -19,6 +19,8 @@ struct Options {
   std::string checkpoint_dir;  // none: no checkpoints
   int checkpoint_every = 100;  // steps
   bool resumes = false;
+  std::string json_file;    // none: no lines of JSON
+  std::string tensorboard;  // folder of event files; none: no such files
   bool is_verbose = false;
 };
 

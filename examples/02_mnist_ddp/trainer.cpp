@@ -21,6 +21,8 @@
 #include "unisono/data/image_dataset.h"
 #include "unisono/data/samplers/evaluation_sampler.h"
 #include "unisono/data/samplers/share_check.h"
+#include "unisono/report/progress.h"
+#include "unisono/report/step_report.h"
 #include "unisono/torch/checkpoint.h"
 #include "unisono/torch/tensor/batch_tensors.h"
 #include "unisono/torch/tensor/parameter_hash.h"
@@ -30,7 +32,6 @@
 #include "datasets.h"
 #include "net.h"
 #include "options.h"
-#include "progress.h"
 
 namespace mnist {
 namespace {
@@ -90,6 +91,17 @@ void Trainer::resume() {
   }
 }
 
+void Trainer::open_progress() {
+  const std::int64_t n_batches =
+      (sampler_.num_samples() + options_.batch_size - 1) / options_.batch_size;
+  progress_.emplace(*group_,
+                    unisono::ProgressOptions{.total = options_.epochs * n_batches,
+                                             .start = position_.step,
+                                             .unit = "images",
+                                             .json_file = options_.json_file,
+                                             .tensorboard = options_.tensorboard});
+}
+
 void Trainer::run() {
   unisono::check_shares(*group_, sampler_);
   if (is_first_rank_) {
@@ -114,6 +126,7 @@ void Trainer::run() {
   if (checkpoints_) {
     checkpoints_->wait();
   }
+  print_report();
   if (options_.is_verbose) {
     std::printf("Rank %d parameter hash %s\n",
                 group_->rank(),
@@ -133,20 +146,16 @@ Trainer::EpochResult Trainer::train_epoch() {
   }
   train_loader_.start(sampler_, std::exchange(taken_, std::nullopt));
   model_.train();
-  Progress progress(is_first_rank_,
-                    static_cast<int>(position_.epoch) + 1,
-                    options_.epochs,
-                    train_loader_.n_batches());
+  progress_->set_title("epoch " + std::to_string(position_.epoch + 1) + "/" +
+                       std::to_string(options_.epochs));
   const std::int64_t n_images_before = position_.n_images;
   while (std::optional<unisono::Batch> batch = train_loader_.next()) {
+    const std::int64_t n_images = batch->size();
     train_batch(std::move(*batch));
-    progress.update(
-        position_.n_steps,
-        position_.loss_sum / static_cast<double>(position_.n_steps),
-        static_cast<double>((position_.n_images - n_images_before) * group_->world_size()) /
-            seconds());
+    progress_->step({{"loss", position_.loss_sum / static_cast<double>(position_.n_steps)}},
+                    n_images * group_->world_size());
   }
-  progress.clear();
+  progress_->clear();
   const double own_loss =
       position_.loss_sum / static_cast<double>(std::max<std::int64_t>(1, position_.n_steps));
   const double n_images = static_cast<double>(position_.n_images - n_images_before);
@@ -188,7 +197,8 @@ double Trainer::test_accuracy() {
   return sums[0].item<double>() / sums[1].item<double>();
 }
 
-void Trainer::print_epoch(int epoch, const EpochResult& result, double accuracy) const {
+void Trainer::print_epoch(int epoch, const EpochResult& result, double accuracy) {
+  progress_->record({{"test accuracy", accuracy}});
   std::printf("Rank  %d , epoch  %d :  %.6f\n", group_->rank(), epoch, result.own_loss);
   if (is_first_rank_) {
     std::printf("epoch %d/%d  loss %.4f  test accuracy %.2f%%  %.0f images/s  %.1f s\n",
@@ -200,6 +210,16 @@ void Trainer::print_epoch(int epoch, const EpochResult& result, double accuracy)
                 result.seconds);
   }
   std::fflush(stdout);
+}
+
+void Trainer::print_report() {
+  progress_->set_title("");
+  progress_->finish();
+  const unisono::StepReport report = model_.report();
+  if (is_first_rank_) {
+    std::printf("%s\n", report.line().c_str());
+    std::fflush(stdout);
+  }
 }
 
 void Trainer::save() {

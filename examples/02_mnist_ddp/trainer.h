@@ -12,6 +12,7 @@
 #include "unisono/data/image_dataset.h"
 #include "unisono/data/loader_base.h"
 #include "unisono/data/samplers/distributed_sampler.h"
+#include "unisono/report/progress.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 #include "unisono/torch/optim/adadelta.h"
 
@@ -32,6 +33,9 @@ class Trainer {
   /// Goes on from the latest checkpoint, if the options say so and there is one.
   void resume();
 
+  /// After resume(): opens the files that the options name for the training's progress.
+  void open_progress();
+
   /// All epochs that are left; rank 0 prints a line for each.
   void run();
 
@@ -49,7 +53,8 @@ class Trainer {
   EpochResult train_epoch();
   void train_batch(unisono::Batch batch);
   double test_accuracy();
-  void print_epoch(int epoch, const EpochResult& result, double accuracy) const;
+  void print_epoch(int epoch, const EpochResult& result, double accuracy);
+  void print_report();
 
   std::shared_ptr<unisono::ProcessGroup> group_;
   Options options_;
@@ -63,6 +68,7 @@ class Trainer {
   unisono::optim::Adadelta optimizer_;
   torch::optim::StepLR scheduler_;
   std::optional<Checkpoints> checkpoints_;
+  std::optional<unisono::Progress> progress_;
   Position position_ = {};
   std::optional<unisono::LoaderState> taken_;  // of the epoch that is gone on with
 };

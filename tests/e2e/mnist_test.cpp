@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 const char* const kDigits = UNISONO_SYNTHETIC_DIGITS;
 
@@ -74,6 +76,32 @@ TEST(Mnist, TenEpochsEndInOneModelAndEqualParameters) {
   EXPECT_EQ(lines_after(second.out, "Rank 0 parameter hash "), hash);
 }
 
+TEST(Mnist, EachStepIsRecorded) {
+  const TemporaryFolder folder;
+  const std::string json_file = folder.path() + "/steps.json";
+  const ProcessResult result = run_mnist({"--data",
+                                          kDigits,
+                                          "--epochs",
+                                          "2",
+                                          "--batch-size",
+                                          "5",
+                                          "--save",
+                                          "",
+                                          "--json-file",
+                                          json_file,
+                                          "--tensorboard",
+                                          folder.path() + "/runs"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(folder.names(), ElementsAre("runs", "steps.json"));
+  const std::filesystem::directory_iterator runs(folder.path() + "/runs");
+  EXPECT_EQ(std::distance(begin(runs), end(runs)), 1);
+  // Two steps of an epoch, and its accuracy.
+  EXPECT_THAT(lines_after(read_file(json_file), "{\"time\":"), SizeIs(6));
+  EXPECT_THAT(lines_after(result.out, "4 of 4 steps in "), SizeIs(1)) << result.out;
+  EXPECT_THAT(lines_after(result.out, "step "), ElementsAre(HasSubstr(" ms: forward ")));
+}
+
 // All that the program says is this message, if more ranks than one say it, and nothing of a crash.
 void expect_one_message(const ProcessResult& result, const std::string& text) {
   EXPECT_EQ(result.exit_code, 1);
@@ -114,6 +142,12 @@ TEST(Mnist, ASaveFolderThatTakesNoFilesIsNamedBeforeTraining) {
   const ProcessResult result = run_mnist({"--data", kDigits, "--save", "/proc/mnist.pt"});
   expect_one_message(result, "can't create a file in /proc");
   EXPECT_THAT(lines_after(result.out, "epoch "), IsEmpty());
+}
+
+TEST(Mnist, AFileForItsProgressThatCanNotBeWrittenIsNamed) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/nowhere/steps.json";
+  expect_one_message(run_mnist({"--data", kDigits, "--save", "", "--json-file", file}), file);
 }
 
 TEST(Mnist, AWrongOptionIsAUsageError) {

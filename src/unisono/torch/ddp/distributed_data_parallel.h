@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "unisono/comm/process_group.h"
+#include "unisono/report/step_report.h"
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/ddp/join.h"
 #include "unisono/torch/ddp/output_tensors.h"
@@ -186,6 +187,19 @@ class DistributedDataParallel {
   /// differs, unless all ranks have the same bits in all of them: where values may have been loaded
   /// on some ranks only. Hashes all parameters and sends 16 bytes.
   void check_consistent() const { replica_.check_consistent(); }
+
+  /// Where the time of the last steps went, on each rank: forward, backward, communication that
+  /// backward could not hide, waiting for the slowest rank, and the rest. A step is what ends with
+  /// a synchronized backward pass. A collective operation, of 6 KiB for each rank.
+  ///
+  ///     const unisono::StepReport report = model.report();  // on every rank
+  ///     if (group->rank() == 0) { std::cout << report.table(); }
+  [[nodiscard]] StepReport report() const { return replica_.report(); }
+
+  /// Where the time of this rank's last step went; zeros before the first. For a log of each step:
+  ///
+  ///     progress.step({{"loss", loss}, {"exposed ms", 1e3 * model.last_step().exposed}});
+  [[nodiscard]] const StepTimes& last_step() const { return replica_.last_step(); }
 
   /// The module itself, to save it, to load values into it (on every rank) or to run it on one rank
   /// alone.

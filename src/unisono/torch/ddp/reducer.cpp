@@ -1,6 +1,7 @@
 #include "unisono/torch/ddp/reducer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,6 +21,7 @@
 #include "unisono/base/log.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/report/step_timer.h"
 #include "unisono/torch/ddp/backward_pass.h"
 #include "unisono/torch/ddp/bucket_plan.h"
 #include "unisono/torch/ddp/bucket_set.h"
@@ -39,6 +41,10 @@ std::string join_names(const std::vector<NamedTensor>& parameters,
     names += (names.empty() ? "'" : ", '") + parameters[parameter].name + "'";
   }
   return names;
+}
+
+StepTimer::Time now() {
+  return std::chrono::steady_clock::now();
 }
 
 }  // namespace
@@ -86,6 +92,9 @@ Reducer::Reducer(std::shared_ptr<ProcessGroup> group,
   }
   if (options_.find_unused_parameters) {
     used_ = group_->allocate(static_cast<std::int64_t>(parameters_.size()), DType::kUInt8);
+  }
+  for (const NamedTensor& parameter : parameters_) {
+    n_gradient_bytes_ += static_cast<std::int64_t>(parameter.tensor.nbytes());
   }
 }
 
@@ -137,6 +146,7 @@ void Reducer::begin_pass(bool is_synchronized) {
   }
   await_given_up_pass();
   has_begun_ = true;
+  backward_begin_ = now();
   progress_.emplace(buckets_->bucket_of(), buckets_->size());
   is_synchronized_ = false;
   auto end = std::make_shared<PassEnd>(weak_from_this());
@@ -254,6 +264,7 @@ void Reducer::reduce_used() {
 }
 
 void Reducer::finish_pass() {
+  timer_.add_backward(now() - backward_begin_);
   if (!is_synchronized_) {
     progress_.reset();
     return;
@@ -289,6 +300,7 @@ void Reducer::finish_synchronized_pass() {
                     "exception; this step's gradients are incomplete on every rank");
   }
   ++n_passes_;
+  timer_.end_step(now(), n_gradient_bytes_);
   if (buckets_->status() == PassStatus::kNonFinite) {
     drop_gradients();
   } else {
@@ -324,10 +336,12 @@ void Reducer::drop_gradients() {
 }
 
 void Reducer::wait_for_sums() {
+  const StepTimer::Time begin = now();
   explain_uneven_inputs([this] {
     buckets_->wait();
     used_work_.wait();
   });
+  timer_.add_exposed(now() - begin);
 }
 
 void Reducer::shadow_pass() {
@@ -344,6 +358,9 @@ void Reducer::shadow_pass() {
   }
   progress_.reset();
   wait_for_sums();
+  if (buckets_->status() != PassStatus::kGivenUp) {
+    timer_.end_step(now(), n_gradient_bytes_);
+  }
   if (buckets_->status() == PassStatus::kNonFinite) {
     (void)describe_non_finite(*group_, "", options_.timeout);
   }
@@ -389,6 +406,7 @@ void Reducer::give_up_pass() noexcept {
   non_finite_.clear();
   if (progress_ && is_synchronized_) {
     is_given_up_ = true;
+    timer_.drop_step(now());
     try {
       launch_rest(PassStatus::kGivenUp);
     } catch (const std::exception&) {

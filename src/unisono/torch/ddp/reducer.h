@@ -11,6 +11,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
+#include "unisono/report/step_timer.h"
 #include "unisono/torch/ddp/bucket_plan.h"
 #include "unisono/torch/ddp/bucket_set.h"
 #include "unisono/torch/ddp/comm_hook.h"
@@ -91,6 +92,10 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// Passes whose gradients were dropped, as they were not finite.
   [[nodiscard]] std::int64_t n_skipped() const { return n_skipped_; }
 
+  /// Where the time of steps goes. Backward passes and what they wait for are added here, forward
+  /// passes and what is waited for before them by the caller.
+  [[nodiscard]] StepTimer& timer() { return timer_; }
+
  private:
   class PassEnd;
 
@@ -126,8 +131,11 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::string non_finite_;  // the pass's first parameter that is, on this rank
   std::int64_t n_passes_ = 0;
   std::int64_t n_skipped_ = 0;
-  bool is_step_reduced_ = false;    // with logical ranks
-  std::vector<std::size_t> order_;  // of the parameters in the buckets
+  std::int64_t n_gradient_bytes_ = 0;  // of all parameters
+  StepTimer timer_;
+  StepTimer::Time backward_begin_ = {};  // of the last pass
+  bool is_step_reduced_ = false;         // with logical ranks
+  std::vector<std::size_t> order_;       // of the parameters in the buckets
   std::unique_ptr<BucketSet> buckets_;
   Buffer used_;  // u8 per parameter, with find_unused_parameters: does any rank use it?
   Work used_work_;

@@ -1,6 +1,7 @@
 #include "unisono/torch/ddp/replica.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,8 @@
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/report/step_report.h"
+#include "unisono/report/step_timer.h"
 #include "unisono/torch/ddp/backward_pass.h"
 #include "unisono/torch/ddp/bucket_plan.h"
 #include "unisono/torch/ddp/comm_hook.h"
@@ -192,11 +195,17 @@ void Replica::before_forward(bool is_training) {
   }
   const Part part{
       .is_active = true, .is_synchronized = is_synchronized_, .is_training = is_training};
+  const StepTimer::Time begin = std::chrono::steady_clock::now();
   if (!join_) {
     explain_uneven_inputs([&] { prepare_pass(part, 0); });
   } else if (has_gradients) {
     announce(part);
     prepare_pass(part, join_->root);
+  }
+  if (has_gradients) {
+    forward_begin_ = std::chrono::steady_clock::now();
+    reducer_->timer().begin(begin);
+    reducer_->timer().add_exposed(*forward_begin_ - begin);
   }
 }
 
@@ -279,9 +288,12 @@ Replica::Part Replica::announce(const Part& mine) {
 }
 
 bool Replica::shadow_pass() {
+  const StepTimer::Time begin = std::chrono::steady_clock::now();
   const Part part = announce({});
   if (part.is_active) {
     prepare_pass(part, join_->root);
+    reducer_->timer().begin(begin);
+    reducer_->timer().add_exposed(std::chrono::steady_clock::now() - begin);
     if (part.is_synchronized) {
       reducer_->shadow_pass();
     }
@@ -302,6 +314,9 @@ int Replica::take_final_values() {
 }
 
 void Replica::after_forward(std::span<at::Tensor* const> outputs) {
+  if (const auto begin = std::exchange(forward_begin_, std::nullopt)) {
+    reducer_->timer().add_forward(std::chrono::steady_clock::now() - *begin);
+  }
   if (!c10::GradMode::is_enabled()) {
     return;
   }
@@ -338,6 +353,14 @@ void Replica::set_hook(CommHook hook) {
 void Replica::check_consistent() const {
   unisono::check_consistent(
       *group_, wrapped_.parameters(), "DistributedDataParallel", options_.timeout);
+}
+
+StepReport Replica::report() const {
+  return gather_step_report(*group_, reducer_->timer(), options_.timeout);
+}
+
+const StepTimes& Replica::last_step() const {
+  return reducer_->timer().last_step();
 }
 
 }  // namespace unisono::ddp

@@ -13,6 +13,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "unisono/comm/process_group.h"
+#include "unisono/report/step_report.h"
+#include "unisono/report/step_timer.h"
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/ddp/join.h"
 #include "unisono/torch/ddp/logical_ranks/shard_buffers.h"
@@ -120,6 +122,11 @@ class Replica {
   /// A collective operation: unisono::check_consistent() of the parameters.
   void check_consistent() const;
 
+  /// A collective operation: where the time of all ranks' last steps went.
+  [[nodiscard]] StepReport report() const;
+
+  [[nodiscard]] const StepTimes& last_step() const;
+
  private:
   struct Join {
     JoinOptions options;
@@ -147,6 +154,7 @@ class Replica {
   std::unique_ptr<LogicalStep> logical_;  // with logical ranks
   bool is_synchronized_ = true;
   bool may_buffers_differ_ = false;
+  std::optional<StepTimer::Time> forward_begin_;  // of a pass that has gradients
   std::optional<Join> join_;
 };
 
