@@ -116,7 +116,7 @@ class Trainer {
   template <class Net>
   void run(const std::string& name,
            Net net,
-           double momentum = 0,
+           double momentum,
            const DistributedDataParallelOptions& options = {}) {
     net->to(torch::kDouble);
     // Only rank 0's values count.
@@ -169,6 +169,7 @@ void train_all(const Group& group, const TensorState& input, TensorState& output
               {.bucket_cap_mb = 1e-3, .first_bucket_cap_mb = 1e-4});
   trainer.run("mlp", Mlp(), 0.9);
   trainer.run("text_net", TextNet(false), 0.9, {.find_unused_parameters = true});
+  trainer.run("sparse_text_net", TextNet(true), 0, {.find_unused_parameters = true});
   trainer.run("transformer", Transformer(), 0.9);
 }
 
@@ -182,9 +183,8 @@ int main(int argc, char** argv) {
   try {
     const TensorState input = load_state(argv[1]);
     TensorState of_ranks[kWorldSize];
-    testing::run_ranks(kWorldSize, [&](const Group& group) {
-      train_all(group, input, of_ranks[group->rank()]);
-    });
+    testing::run_ranks(
+        kWorldSize, [&](const Group& group) { train_all(group, input, of_ranks[group->rank()]); });
     TensorState output;
     for (const TensorState& of_rank : of_ranks) {
       add_state(output, "", of_rank);
