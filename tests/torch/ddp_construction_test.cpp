@@ -207,6 +207,51 @@ TEST(DdpConstruction, WhatCannotBeWrappedIsExplained) {
   });
 }
 
+// Two parameters, on the CPU or on a device of another kind.
+std::shared_ptr<torch::nn::Module> module_on(torch::Device first, torch::Device second) {
+  auto module = std::make_shared<torch::nn::Module>();
+  module->register_parameter("a", torch::ones({2}, first));
+  module->register_parameter("b", torch::ones({2}, second));
+  return module;
+}
+
+TEST(DdpConstruction, DevicesAreForModulesOnOneOfThem) {
+  struct Case {
+    std::shared_ptr<torch::nn::Module> module;
+    DistributedDataParallelOptions options;
+    std::string message;
+  };
+
+  const torch::Device cpu(torch::kCPU);
+  const torch::Device meta(torch::kMeta);
+  const std::vector<Case> cases{
+      {module_on(cpu, cpu),
+       {.device_ids = {0}},
+       "device_ids is {0}, but the module is in CPU memory, where there is no device to choose: "
+       "leave device_ids and output_device out"},
+      {module_on(cpu, cpu),
+       {.output_device = 0},
+       "output_device is 0, but the module is in CPU memory"},
+      {module_on(cpu, cpu),
+       {.device_ids = {1}, .output_device = 2},
+       "device_ids is {1} and output_device is 2, but"},
+      {module_on(cpu, cpu),
+       {.device_ids = {0, 1}},
+       "device_ids is {0, 1}, but a rank trains on one device: start a rank for each"},
+      {module_on(cpu, meta),
+       {.device_ids = {0}},
+       "device_ids is {0}, but the module is on several devices ('a' on cpu, 'b' on meta)"},
+      {module_on(meta, meta), {}, "parameter 'a' is on meta; only dense tensors in CPU memory"},
+      {module_on(cpu, meta), {}, "parameter 'b' is on meta; only dense tensors in CPU memory"}};
+  run_ranks(1, [&](const std::shared_ptr<ProcessGroup>& group) {
+    for (const auto& [module, options, message] : cases) {
+      EXPECT_THAT(message_of(ErrorCode::kInvalidArgument,
+                             [&] { const DistributedDataParallel model(module, group, options); }),
+                  HasSubstr(message));
+    }
+  });
+}
+
 TEST(DdpConstruction, ASharedParameterCountsOnce) {
   run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
     const torch::nn::Linear layer(3, 3);

@@ -3,6 +3,8 @@
 #include <functional>
 #include <memory>
 #include <sstream>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -113,6 +115,42 @@ TYPED_TEST(Optimizers, SparseGradientsAreRejected) {
   parameter.mutable_grad() = torch::ones({6}).to_sparse();
   EXPECT_THAT([&] { optimizer.step(); },
               ::testing::ThrowsMessage<c10::Error>(::testing::HasSubstr("dense gradients")));
+}
+
+// What a thread of its own writes to stderr that makes three steps.
+std::string warnings_of(const std::function<void(const torch::Tensor& parameter)>& steps) {
+  ::testing::internal::CaptureStderr();
+  std::thread([&] {
+    const torch::Tensor parameter = make_parameter();
+    for (int i = 0; i < 2; ++i) {
+      parameter.mutable_grad() = torch::ones_like(parameter);
+      steps(parameter);
+    }
+  }).join();
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TYPED_TEST(Optimizers, OneForEachStepIsSaidOnce) {
+  const std::string sentence = "first of a new optimizer";
+  const std::string text = warnings_of([](const torch::Tensor& parameter) {
+    for (int i = 0; i < 3; ++i) {
+      typename TypeParam::Type optimizer({parameter}, TypeParam::options());
+      optimizer.step();
+    }
+  });
+  ASSERT_THAT(text, ::testing::HasSubstr(sentence));
+  EXPECT_EQ(text.find(sentence, text.find(sentence) + 1), std::string::npos);
+  // One that makes several steps, and those of several parameters.
+  EXPECT_EQ(warnings_of([](const torch::Tensor& parameter) {
+              typename TypeParam::Type optimizer({parameter}, TypeParam::options());
+              optimizer.step();
+              optimizer.step();
+              const torch::Tensor other = make_parameter();
+              other.mutable_grad() = torch::ones_like(other);
+              typename TypeParam::Type of_other({other}, TypeParam::options());
+              of_other.step();
+            }),
+            "");
 }
 
 TYPED_TEST(Optimizers, ANegativeRateIsRejected) {

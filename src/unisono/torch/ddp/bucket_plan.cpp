@@ -11,6 +11,7 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/torch/ddp/pass_marks.h"
 
 namespace unisono::ddp {
 namespace {
@@ -79,8 +80,8 @@ BucketPlan plan_buckets(std::span<const GradientSpec> gradients,
     plan.buckets.push_back(std::move(bucket.layout));
   }
   BucketLayout& last = plan.buckets.back();
-  plan.status_offset = aligned(last.n_elems, last.dtype);
-  last.n_elems = plan.status_offset + 1;
+  plan.marks_offset = aligned(last.n_elems, last.dtype);
+  last.n_elems = plan.marks_offset + kMarkElems;
   return plan;
 }
 

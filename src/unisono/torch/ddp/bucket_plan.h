@@ -36,9 +36,8 @@ struct BucketLayout {
 
 struct BucketPlan {
   std::vector<BucketLayout> buckets;
-  /// An element at the end of the last bucket that carries no gradient: a rank that gave its
-  /// backward up says so there.
-  std::int64_t status_offset = 0;
+  /// Where the last bucket's kMarkElems begin that carry no gradient (see pass_marks.h).
+  std::int64_t marks_offset = 0;
 };
 
 /// Numbers 0 .. n_parameters - 1 from the last to the first: backward's order in most models.

@@ -9,6 +9,7 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/torch/ddp/pass_marks.h"
 
 namespace unisono::ddp {
 namespace {
@@ -62,8 +63,8 @@ TEST(BucketPlan, OffsetsAreAlignedAndDoNotOverlap) {
     EXPECT_GE(slot.offset, end);
     end = slot.offset + gradients[slot.parameter].n_elems;
   }
-  EXPECT_GE(plan.status_offset, end);
-  EXPECT_EQ(plan.buckets[0].n_elems, plan.status_offset + 1);
+  EXPECT_GE(plan.marks_offset, end);
+  EXPECT_EQ(plan.buckets[0].n_elems, plan.marks_offset + kMarkElems);
 }
 
 TEST(BucketPlan, EachTypeHasItsOwnBucketsInOrderOfTheirFirstGradient) {

@@ -14,19 +14,19 @@
 #include "unisono/torch/ddp/bucket_plan.h"
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/ddp/gradient_bucket.h"
+#include "unisono/torch/ddp/pass_marks.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::ddp {
 
-/// How a rank's pass went, as the others learn it from the last bucket.
-enum class PassStatus : std::uint8_t { kGood, kNonFinite, kGivenUp };
-
 /// The buckets of a module, and where in them each parameter's gradient lies.
 class BucketSet {
  public:
-  /// `parameters` must outlive the set.
+  /// `parameters` must outlive the set. Those that are sparse by `is_sparse` have their place in
+  /// the order, but no room in a bucket.
   BucketSet(ProcessGroup& group,
             std::span<const NamedTensor> parameters,
+            const std::vector<bool>& is_sparse,
             std::span<const std::size_t> order,
             const BucketCaps& caps);
 
@@ -42,10 +42,10 @@ class BucketSet {
   /// GradientBucket::deposit() of that parameter.
   void deposit(std::size_t parameter) const;
 
-  /// Starts to reduce the bucket over the ranks, by the hook if there is one. The last one tells
-  /// the other ranks this rank's status.
+  /// Starts to reduce the bucket over the ranks, by the hook if there is one. The last one takes
+  /// this rank's marks with it.
   void launch(std::size_t bucket,
-              PassStatus status,
+              const PassMarks& marks,
               const CommHook& hook,
               const ReduceBucketOptions& options);
 
@@ -59,13 +59,16 @@ class BucketSet {
   void divide(int divisor) const;
 
   /// After wait(): the worst of all ranks'.
-  [[nodiscard]] PassStatus status() const;
+  [[nodiscard]] PassStatus status() const { return read_status(marks_); }
+
+  /// After wait(): whether ranks had different fingerprints; the same on all of them.
+  [[nodiscard]] bool do_fingerprints_differ() const { return ddp::do_fingerprints_differ(marks_); }
 
  private:
   void launch_hook(std::size_t bucket,
                    const CommHook& hook,
                    std::optional<std::chrono::milliseconds> timeout);
-  void launch_status(std::optional<std::chrono::milliseconds> timeout);
+  void launch_marks(std::optional<std::chrono::milliseconds> timeout);
   void finish_hooks();
 
   ProcessGroup& group_;
@@ -73,9 +76,9 @@ class BucketSet {
   std::vector<GradientBucket> buckets_;
   std::vector<std::size_t> bucket_of_;
   std::vector<std::size_t> slot_of_;
-  std::int64_t status_offset_ = 0;
-  at::Tensor status_;
-  Work status_work_;  // with a hook; else the status goes with the last bucket
+  std::int64_t marks_offset_ = 0;
+  at::Tensor marks_;
+  Work marks_work_;  // with a hook; else the marks go with the last bucket
   std::vector<BucketWork> of_hook_;
 };
 

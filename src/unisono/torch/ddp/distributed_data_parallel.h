@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "unisono/torch/ddp/join.h"
 #include "unisono/torch/ddp/output_tensors.h"
 #include "unisono/torch/ddp/replica.h"
+#include "unisono/torch/ddp/sparse_gradients.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono {
@@ -77,6 +79,7 @@ class DistributedDataParallel {
         replica_(std::move(group),
                  named_tensors(module_->named_parameters()),
                  named_tensors(module_->named_buffers()),
+                 sparse_parameters(),
                  options) {}
 
   /// The module's forward().
@@ -240,6 +243,15 @@ class DistributedDataParallel {
       }
     }
     return result;
+  }
+
+  // Of TorchScript's modules it is not known.
+  [[nodiscard]] std::vector<at::Tensor> sparse_parameters() const {
+    if constexpr (std::is_convertible_v<decltype(&*module_), const torch::nn::Module*>) {
+      return ddp::sparse_parameters(*module_);
+    } else {
+      return {};
+    }
   }
 
   Module module_;

@@ -34,8 +34,9 @@ void check_gradient(const at::Tensor& gradient, const at::Tensor& view, const st
   if (gradient.layout() != at::kStrided) {
     throw Error(ErrorCode::kInvalidArgument,
                 "the gradient of parameter '" + name +
-                    "' is sparse; DistributedDataParallel reduces dense gradients: build the layer "
-                    "with sparse(false)");
+                    "' is sparse; DistributedDataParallel reduces sparse gradients of "
+                    "torch::nn::Embedding and EmbeddingBag only: build the layer with "
+                    "sparse(false)");
   }
   if (gradient.scalar_type() != view.scalar_type() || gradient.sizes() != view.sizes() ||
       gradient.device() != view.device()) {
@@ -66,14 +67,20 @@ void copy_gradient(const at::Tensor& view, const at::Tensor& gradient) {
 GradientBucket::GradientBucket(ProcessGroup& group,
                                const BucketLayout& layout,
                                std::span<const NamedTensor> parameters,
+                               const std::vector<bool>& is_sparse,
                                std::size_t index)
     : buffer_(group.allocate(layout.n_elems, layout.dtype)),
       memory_(std::make_unique<BucketMemory>(buffer_)) {
   for (const BucketSlot& slot : layout.slots) {
     const at::Tensor& parameter = parameters[slot.parameter].tensor;
+    if (is_sparse[slot.parameter]) {
+      views_.push_back(as_tensor(buffer_, slot.offset, {0}, {1}));
+      continue;
+    }
     views_.push_back(
         as_tensor(buffer_, slot.offset, parameter.sizes(), gradient_strides(parameter)));
-    parameters_.push_back(parameter);
+    dense_views_.push_back(views_.back());
+    dense_parameters_.push_back(parameter);
   }
   label_ =
       "bucket " + std::to_string(index) + " (" + parameters[layout.slots.front().parameter].name;
@@ -109,14 +116,14 @@ GradBucket GradientBucket::for_hook(std::size_t index,
   return GradBucket({.index = index,
                      .is_last = is_last,
                      .buffer = as_tensor(buffer_, 0, {n_elems}, {1}),
-                     .gradients = views_,
-                     .parameters = parameters_,
+                     .gradients = dense_views_,
+                     .parameters = dense_parameters_,
                      .label = label_,
                      .timeout = timeout});
 }
 
-at::Tensor GradientBucket::element(std::int64_t offset) const {
-  return as_tensor(buffer_, offset, {1}, {1});
+at::Tensor GradientBucket::elements(std::int64_t offset, std::int64_t n_elems) const {
+  return as_tensor(buffer_, offset, {n_elems}, {1});
 }
 
 }  // namespace unisono::ddp

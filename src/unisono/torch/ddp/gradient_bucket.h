@@ -34,14 +34,16 @@ class GradientBucket {
   GradientBucket(ProcessGroup& group,
                  const BucketLayout& layout,
                  std::span<const NamedTensor> parameters,
+                 const std::vector<bool>& is_sparse,
                  std::size_t index);
 
-  /// The bucket's memory for its gradient `slot`, with sizes and strides of the parameter.
+  /// The bucket's memory for its gradient `slot`, with sizes and strides of the parameter; of a
+  /// sparse one, a tensor without elements.
   [[nodiscard]] const at::Tensor& view(std::size_t slot) const { return views_[slot]; }
 
   /// Makes the parameter's gradient this rank's contribution: the values of `.grad` are copied into
   /// the view, unless they are there already, and `.grad` becomes the view. Where `.grad` is
-  /// undefined it stays so, and the contribution is zero.
+  /// undefined it stays so, and the contribution is zero. Not of a sparse one.
   ///
   /// Throws Error(kInvalidArgument) when `.grad` is sparse or of other type or sizes.
   void deposit(std::size_t slot, const NamedTensor& parameter) const;
@@ -60,14 +62,16 @@ class GradientBucket {
   /// Waits for the result; throws the operation's error.
   void wait() const { work_.wait(); }
 
-  /// The bucket's element `offset` as a tensor of one element.
-  [[nodiscard]] at::Tensor element(std::int64_t offset) const;
+  /// `n_elems` of the bucket's elements, from `offset` on.
+  [[nodiscard]] at::Tensor elements(std::int64_t offset, std::int64_t n_elems) const;
 
  private:
   Buffer buffer_;
   std::unique_ptr<BucketMemory> memory_;
   std::vector<at::Tensor> views_;
-  std::vector<at::Tensor> parameters_;
+  // Without the sparse ones:
+  std::vector<at::Tensor> dense_views_;
+  std::vector<at::Tensor> dense_parameters_;
   std::string label_;
   Work work_;
 };

@@ -12,6 +12,10 @@
 
 #include <ATen/core/Tensor.h>
 
+namespace c10 {
+struct IValue;
+}
+
 namespace unisono {
 
 /// Appends pointers to the tensors in a forward pass's result: a tensor; optional, pair, tuple, or
@@ -26,6 +30,10 @@ namespace unisono {
 inline void collect_tensors(at::Tensor& value, std::vector<at::Tensor*>& tensors) {
   tensors.push_back(&value);
 }
+
+/// The same for a value of TorchScript: a tensor, or a tuple or list of values. Throws
+/// Error(kInvalidArgument) for a dictionary.
+void collect_tensors(c10::IValue& value, std::vector<at::Tensor*>& tensors);
 
 namespace ddp {
 

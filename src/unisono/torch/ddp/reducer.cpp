@@ -27,8 +27,12 @@
 #include "unisono/torch/ddp/bucket_set.h"
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/ddp/non_finite.h"
+#include "unisono/torch/ddp/parameter_drift.h"
+#include "unisono/torch/ddp/pass_marks.h"
 #include "unisono/torch/ddp/pass_progress.h"
+#include "unisono/torch/ddp/sparse_gradients.h"
 #include "unisono/torch/ddp/uneven_inputs.h"
+#include "unisono/torch/tensor/consistency.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::ddp {
@@ -82,9 +86,12 @@ Reducer::Reducer(std::shared_ptr<ProcessGroup> group,
     : group_(std::move(group)),
       parameters_(std::move(parameters)),
       options_(options),
+      compares_parameters_(options_.drift != ParameterDrift::kIgnore),
+      samples_(parameters_),
       local_steps_(parameters_.front().tensor, "rank " + std::to_string(group_->rank())),
       order_(reverse_order(parameters_.size())),
-      buckets_(std::make_unique<BucketSet>(*group_, parameters_, order_, options_.caps)),
+      buckets_(std::make_unique<BucketSet>(
+          *group_, parameters_, options_.is_sparse, order_, options_.caps)),
       hooks_(tensors_of(parameters_), [this](std::size_t parameter) { on_gradient(parameter); }) {
   if (options_.n_shards > 0) {
     shards_.emplace(*group_, parameters_, options_.n_shards);
@@ -125,6 +132,7 @@ void Reducer::set_hook(CommHook hook) {
                                : "a backward pass has been made; register a hook before the first");
   }
   hook_ = std::move(hook);
+  compares_parameters_ = false;  // it may leave ranks apart for a while
 }
 
 void Reducer::on_backward(bool is_synchronized) {
@@ -175,6 +183,11 @@ void Reducer::synchronize_pass() {
 }
 
 void Reducer::deposit(std::size_t parameter) {
+  if (is_sparse(parameter)) {
+    check_sparse_gradient(parameters_[parameter]);
+    check_finite(parameter, values_of(parameters_[parameter].tensor.grad()));
+    return;
+  }
   buckets_->deposit(parameter);
   if (shards_) {
     shards_->add_earlier(parameter, buckets_->view(parameter));
@@ -184,7 +197,8 @@ void Reducer::deposit(std::size_t parameter) {
 
 void Reducer::check_finite(std::size_t parameter, const at::Tensor& gradient) {
   const bool is_checked = options_.non_finite != NonFiniteGradients::kAllow;
-  if (is_checked && non_finite_.empty() && gradient.defined() && !is_finite(gradient)) {
+  if (is_checked && non_finite_.empty() && gradient.defined() &&
+      !is_finite(is_sparse(parameter) ? gradient.contiguous() : gradient)) {
     non_finite_ = parameters_[parameter].name;
   }
 }
@@ -226,9 +240,24 @@ PassStatus Reducer::pass_status() const {
   return non_finite_.empty() ? PassStatus::kGood : PassStatus::kNonFinite;
 }
 
+// Parameters are looked at as late as in the backward pass, where they are what the pass was made
+// with, and the same part of them on every rank.
+PassMarks Reducer::marks_of(PassStatus status) {
+  PassMarks marks{.status = status};
+  if (compares_parameters_ && !is_comparison_paused_) {
+    marks.fingerprint = samples_.take();
+  } else {
+    samples_.skip();
+  }
+  return marks;
+}
+
 void Reducer::launch(std::size_t bucket, PassStatus status) {
-  buckets_->launch(
-      bucket, status, hook_, {.op = shards_ ? kSum : kAvg, .timeout = options_.timeout});
+  const bool is_last = bucket + 1 == buckets_->size();
+  buckets_->launch(bucket,
+                   is_last ? marks_of(status) : PassMarks(),
+                   hook_,
+                   {.op = shards_ ? kSum : kAvg, .timeout = options_.timeout});
 }
 
 void Reducer::launch_full_buckets() {
@@ -305,6 +334,10 @@ void Reducer::finish_synchronized_pass() {
     drop_gradients();
   } else {
     point_at_views();
+    reduce_sparse(/*is_shadow=*/false);
+  }
+  if (buckets_->do_fingerprints_differ()) {
+    report_drift();
   }
   if (!is_rebuilt_) {
     seen_order_ = progress_->order();
@@ -313,6 +346,53 @@ void Reducer::finish_synchronized_pass() {
     unreached_names_ = join_names(parameters_, missing);
   }
   progress_.reset();
+}
+
+// Each rank's gradients of the same parameters, a rank without a batch with none.
+void Reducer::reduce_sparse(bool is_shadow) {
+  const auto* const used = static_cast<const std::uint8_t*>(used_.data);
+  std::vector<NamedTensor> parameters;
+  std::vector<at::Tensor> gradients;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (is_sparse(i) && (used == nullptr || used[i] != 0)) {
+      parameters.push_back(parameters_[i]);
+      gradients.push_back(is_shadow ? at::Tensor() : parameters_[i].tensor.grad());
+    }
+  }
+  if (parameters.empty()) {
+    return;
+  }
+  std::vector<at::Tensor> means;
+  explain_uneven_inputs(
+      [&] { means = average_sparse(*group_, parameters, gradients, options_.timeout); });
+  for (std::size_t i = 0; i < parameters.size() && !is_shadow; ++i) {
+    if (gradient_factor_ != 1) {
+      means[i].mul_(gradient_factor_);
+    }
+    parameters[i].tensor.mutable_grad() = means[i];
+  }
+}
+
+// All ranks have seen that two have other parameters. They are compared once in full, to be named.
+void Reducer::report_drift() {
+  try {
+    check_consistent(*group_,
+                     parameters_,
+                     "DistributedDataParallel: parameters are no longer the same on all ranks",
+                     options_.timeout);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kMismatch || options_.drift == ParameterDrift::kThrow) {
+      throw;
+    }
+    compares_parameters_ = false;
+    if (group_->rank() == 0) {
+      Logger("rank 0").warning(
+          std::string(error.what()) +
+          "; gradients are averaged, but each rank applies them to a model of its own. Load a "
+          "state on every rank, or before the module is wrapped, and make the same steps on every "
+          "rank");
+    }
+  }
 }
 
 // All ranks have seen that one has an infinity or NaN.
@@ -363,6 +443,8 @@ void Reducer::shadow_pass() {
   }
   if (buckets_->status() == PassStatus::kNonFinite) {
     (void)describe_non_finite(*group_, "", options_.timeout);
+  } else if (buckets_->status() == PassStatus::kGood) {
+    reduce_sparse(/*is_shadow=*/true);
   }
   if (!is_rebuilt_ && buckets_->status() != PassStatus::kGivenUp) {
     seen_order_ = order_;
@@ -374,7 +456,7 @@ void Reducer::point_at_views() {
   const auto* const used = static_cast<const std::uint8_t*>(used_.data);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
-    if (!gradient.defined() && (used == nullptr || used[i] != 0)) {
+    if (!is_sparse(i) && !gradient.defined() && (used == nullptr || used[i] != 0)) {
       gradient = buckets_->view(i);
     }
   }
@@ -435,7 +517,8 @@ void Reducer::rebuild_buckets() {
   }
   // Gradients that are there stay views of the old buckets, which live as long, until the next
   // hook.
-  buckets_ = std::make_unique<BucketSet>(*group_, parameters_, order, options_.caps);
+  buckets_ =
+      std::make_unique<BucketSet>(*group_, parameters_, options_.is_sparse, order, options_.caps);
   order_ = std::move(order);
 }
 

@@ -19,6 +19,9 @@
 #include "unisono/torch/ddp/local_steps.h"
 #include "unisono/torch/ddp/logical_ranks/shard_gradients.h"
 #include "unisono/torch/ddp/non_finite.h"
+#include "unisono/torch/ddp/parameter_drift.h"
+#include "unisono/torch/ddp/parameter_samples.h"
+#include "unisono/torch/ddp/pass_marks.h"
 #include "unisono/torch/ddp/pass_progress.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
@@ -29,7 +32,9 @@ struct ReducerOptions {
   bool find_unused_parameters = false;
   std::optional<std::chrono::milliseconds> timeout = {};
   NonFiniteGradients non_finite = NonFiniteGradients::kAllow;
-  int n_shards = 0;  ///< With logical ranks; else 0.
+  int n_shards = 0;                  ///< With logical ranks; else 0.
+  std::vector<bool> is_sparse = {};  ///< Of each parameter: whether its gradients may be sparse.
+  ParameterDrift drift = ParameterDrift::kWarn;
 };
 
 /// Averages the parameters' gradients over the ranks of a group while backward computes them.
@@ -37,7 +42,8 @@ struct ReducerOptions {
 /// In a synchronized pass each gradient is deposited in its bucket by its hook, buckets are
 /// launched in the order of their numbers as they fill, and the end of backward waits for all of
 /// them. Every rank launches every bucket in every such pass, whatever happens to it: where a pass
-/// ends with an exception, the other ranks learn that from the last bucket.
+/// ends with an exception, the other ranks learn that from the last bucket. Sparse gradients are
+/// reduced after all buckets.
 ///
 /// Not thread-safe; hooks run on the thread that calls backward().
 class Reducer : public std::enable_shared_from_this<Reducer> {
@@ -80,6 +86,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// The other ranks, which may wait for this one's last shard, throw kMismatch.
   void give_up_shards();
 
+  /// While paused, the ranks' parameters are not compared; the same on every rank.
+  void pause_comparison(bool is_paused) { is_comparison_paused_ = is_paused; }
+
   /// What averages are multiplied by.
   void set_gradient_factor(double factor) { gradient_factor_ = factor; }
 
@@ -99,6 +108,10 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
  private:
   class PassEnd;
 
+  [[nodiscard]] bool is_sparse(std::size_t parameter) const {
+    return options_.is_sparse[parameter];
+  }
+
   void deposit(std::size_t parameter);
   void check_finite(std::size_t parameter, const at::Tensor& gradient);
   void begin_pass(bool is_synchronized);
@@ -106,6 +119,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void on_gradient(std::size_t parameter);
   void on_second_gradient(std::size_t parameter);
   [[nodiscard]] PassStatus pass_status() const;
+  [[nodiscard]] PassMarks marks_of(PassStatus status);
   void launch(std::size_t bucket, PassStatus status);
   void launch_full_buckets();
   void launch_rest(PassStatus status);
@@ -114,6 +128,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void wait_for_sums();
   void finish_pass();
   void finish_synchronized_pass();
+  void reduce_sparse(bool is_shadow);
+  void report_drift();
   void drop_gradients();
   void point_at_views();
   void give_up_pass() noexcept;
@@ -125,6 +141,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   ReducerOptions options_;
   CommHook hook_;  // None: buckets are averaged by an all_reduce.
   bool has_begun_ = false;
+  bool compares_parameters_;
+  bool is_comparison_paused_ = false;
+  ParameterSamples samples_;
   double gradient_factor_ = 1;
   std::optional<ShardGradients> shards_;
   LocalSteps local_steps_;

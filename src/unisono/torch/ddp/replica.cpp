@@ -24,6 +24,7 @@
 #include "unisono/report/step_timer.h"
 #include "unisono/torch/ddp/backward_pass.h"
 #include "unisono/torch/ddp/bucket_plan.h"
+#include "unisono/torch/ddp/check_devices.h"
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/ddp/join.h"
 #include "unisono/torch/ddp/logical_ranks/logical_step.h"
@@ -53,6 +54,11 @@ void check_tensor(const std::string& what, const NamedTensor& named) {
   }
 }
 
+bool holds(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor) {
+  return std::ranges::any_of(tensors,
+                             [&](const at::Tensor& other) { return other.is_same(tensor); });
+}
+
 Property property_of(const std::string& what, const NamedTensor& named) {
   check_tensor(what, named);
   std::ostringstream value;
@@ -75,6 +81,7 @@ Property option_property(const std::string& name, T value) {
 
 std::vector<Property> properties_of(const std::vector<NamedTensor>& parameters,
                                     const std::vector<NamedTensor>& buffers,
+                                    const std::vector<at::Tensor>& sparse,
                                     const DistributedDataParallelOptions& options) {
   std::vector<Property> properties{
       option_property("bucket_cap_mb", options.bucket_cap_mb),
@@ -85,9 +92,13 @@ std::vector<Property> properties_of(const std::vector<NamedTensor>& parameters,
       option_property("logical_ranks", options.logical_ranks),
       option_property("shard_seed", options.shard_seed),
       option_property("shard_buffers", static_cast<int>(options.shard_buffers)),
+      option_property("parameter_drift", static_cast<int>(options.parameter_drift)),
   };
   for (const NamedTensor& parameter : parameters) {
     properties.push_back(property_of("parameter", parameter));
+    if (holds(sparse, parameter.tensor)) {
+      properties.back().value += " with sparse gradient";
+    }
   }
   for (const NamedTensor& buffer : buffers) {
     properties.push_back(property_of("buffer", buffer));
@@ -112,7 +123,23 @@ ReducerOptions reducer_options(const DistributedDataParallelOptions& options) {
           .find_unused_parameters = options.find_unused_parameters,
           .timeout = options.timeout,
           .non_finite = options.non_finite_gradients,
-          .n_shards = options.logical_ranks};
+          .n_shards = options.logical_ranks,
+          .drift = options.parameter_drift};
+}
+
+// Which parameters' gradients may be sparse.
+std::vector<bool> find_sparse(const std::vector<NamedTensor>& parameters,
+                              const std::vector<at::Tensor>& sparse,
+                              int n_shards) {
+  std::vector<bool> is_sparse;
+  for (const NamedTensor& parameter : parameters) {
+    is_sparse.push_back(holds(sparse, parameter.tensor));
+    if (n_shards > 0 && is_sparse.back()) {
+      reject("with logical_ranks gradients must be dense, but that of parameter '" +
+             parameter.name + "' is sparse: build the layer with sparse(false)");
+    }
+  }
+  return is_sparse;
 }
 
 void check_logical_ranks(const ProcessGroup& group, int logical_ranks) {
@@ -136,6 +163,7 @@ std::vector<NamedTensor> with_gradient(const std::vector<NamedTensor>& parameter
 Replica::Replica(std::shared_ptr<ProcessGroup> group,
                  const std::vector<NamedTensor>& parameters,
                  const std::vector<NamedTensor>& buffers,
+                 const std::vector<at::Tensor>& sparse,
                  const DistributedDataParallelOptions& options)
     : group_(std::move(group)),
       options_(options),
@@ -145,15 +173,17 @@ Replica::Replica(std::shared_ptr<ProcessGroup> group,
     reject("the process group is null");
   }
   check_logical_ranks(*group_, options_.logical_ranks);
-  const ReducerOptions for_reducer = reducer_options(options_);
+  check_devices(options_.device_ids, options_.output_device, parameters);
+  ReducerOptions for_reducer = reducer_options(options_);
   check_agreement(*group_,
-                  properties_of(parameters, buffers, options_),
+                  properties_of(parameters, buffers, sparse, options_),
                   "DistributedDataParallel: the ranks' modules differ",
                   options_.timeout);
   std::vector<NamedTensor> trained = with_gradient(parameters);
   if (trained.empty()) {
     reject("the module has no parameter that requires a gradient; it needs no wrapper");
   }
+  for_reducer.is_sparse = find_sparse(trained, sparse, options_.logical_ranks);
   CoalescedBroadcast(parameters, "parameters").run(*group_, options_.timeout);
   buffers_.run(*group_, options_.timeout);
   reducer_ = std::make_shared<Reducer>(group_, std::move(trained), for_reducer);
@@ -253,6 +283,7 @@ void Replica::begin_join(const JoinOptions& options) {
                          "with logical_ranks each step has all shards, so there is no join()");
   }
   join_.emplace(Join{.options = options});
+  reducer_->pause_comparison(true);  // a rank without batches stays behind
 }
 
 Replica::Part Replica::announce(const Part& mine) {
@@ -303,6 +334,7 @@ bool Replica::shadow_pass() {
 
 void Replica::end_join() noexcept {
   reducer_->set_gradient_factor(1);
+  reducer_->pause_comparison(false);
   join_.reset();
 }
 

@@ -20,6 +20,7 @@
 #include "unisono/torch/ddp/logical_ranks/shard_buffers.h"
 #include "unisono/torch/ddp/logical_ranks/shard_range.h"
 #include "unisono/torch/ddp/non_finite.h"
+#include "unisono/torch/ddp/parameter_drift.h"
 #include "unisono/torch/ddp/wrapped_tensors.h"
 #include "unisono/torch/tensor/coalesced_broadcast.h"
 #include "unisono/torch/tensor/named_tensor.h"
@@ -28,6 +29,10 @@ namespace unisono {
 
 /// Names and defaults are PyTorch's. Equal on every rank.
 struct DistributedDataParallelOptions {
+  /// The one GPU that the module is on, and that of its outputs. For modules on GPUs, as in
+  /// PyTorch: modules in CPU memory, or on several devices, are refused with them.
+  std::vector<int> device_ids = {};
+  std::optional<int> output_device = {};
   /// Gradients are reduced in buckets of about so many MiB.
   double bucket_cap_mb = 25;
   /// The first bucket's, smaller, so that communication starts early in backward.
@@ -50,6 +55,11 @@ struct DistributedDataParallelOptions {
   std::uint64_t shard_seed = 0;
   /// What becomes of the module's buffers, with logical_ranks.
   ShardBuffers shard_buffers = ShardBuffers::kFirstShard;
+  /// What is done when the ranks' parameters are no longer the same. Each backward pass compares a
+  /// 128th of them (of a small model all) at the end of the last bucket, so that a state that was
+  /// loaded on one rank is found in the next pass. Not with a communication hook, under join(), and
+  /// in passes under no_sync().
+  ParameterDrift parameter_drift = ParameterDrift::kWarn;
 };
 
 namespace ddp {
@@ -62,9 +72,11 @@ class Reducer;
 class Replica {
  public:
   /// A collective operation: compares the ranks' modules, then copies rank 0's values to all.
+  /// `sparse` are the parameters whose gradients may be.
   Replica(std::shared_ptr<ProcessGroup> group,
           const std::vector<NamedTensor>& parameters,
           const std::vector<NamedTensor>& buffers,
+          const std::vector<at::Tensor>& sparse,
           const DistributedDataParallelOptions& options);
   ~Replica();
 

@@ -3,11 +3,13 @@
 // The members of ParameterwiseOptimizer, for the file that instantiates it.
 
 #include <memory>
+#include <utility>
 
 #include <torch/optim/serialize.h>
 #include <torch/serialize/archive.h>
 
 #include "unisono/torch/optim/parameterwise_optimizer.h"
+#include "unisono/torch/optim/rebuilt_optimizer.h"
 
 namespace unisono::optim {
 
@@ -19,6 +21,8 @@ at::Tensor ParameterwiseOptimizer<Options, State>::step(LossClosure closure) {
     const at::AutoGradMode with_grad(true);
     loss = closure();
   }
+  bool is_noted = false;
+  const bool is_first = state_.empty();
   for (::torch::optim::OptimizerParamGroup& group : param_groups_) {
     const auto& options = static_cast<const Options&>(group.options());
     for (const at::Tensor& parameter : group.params()) {
@@ -29,6 +33,9 @@ at::Tensor ParameterwiseOptimizer<Options, State>::step(LossClosure closure) {
                     gradient.layout(),
                     " on ",
                     gradient.device());
+        if (!std::exchange(is_noted, true)) {
+          note_step(parameter, is_first);
+        }
         step_parameter(parameter, options, state_of(parameter));
       }
     }

@@ -16,6 +16,7 @@
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/optim/rebuilt_optimizer.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::optim {
@@ -73,6 +74,12 @@ ParameterShares::ParameterShares(std::shared_ptr<ProcessGroup> group,
       }
     }
     of_ranks_.emplace_back(std::move(of_rank), "parameters of rank " + std::to_string(rank));
+  }
+}
+
+void ParameterShares::note_step(bool is_first) const {
+  if (!own_.empty()) {
+    optim::note_step(own_.front(), is_first);
   }
 }
 

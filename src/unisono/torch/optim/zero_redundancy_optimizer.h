@@ -35,6 +35,9 @@ class ParameterShares {
   [[nodiscard]] std::vector<::torch::optim::OptimizerParamGroup> own_groups(
       const std::vector<::torch::optim::OptimizerParamGroup>& groups) const;
 
+  /// note_step() for this rank's parameters, if it has any.
+  void note_step(bool is_first) const;
+
   /// A collective operation: each rank's parameters to all.
   void share_values();
 
@@ -92,6 +95,7 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
       loss = closure();
     }
     take_options();
+    shares_.note_step(inner_.state().empty());
     inner_.step();
     shares_.share_values();
     return loss;
