@@ -29,8 +29,8 @@ struct JobLayout {
   std::optional<int> omp_threads;  ///< Nothing: the user's own setting stays.
   /// Of each local rank: the processors that it is bound to. Empty: none is bound.
   std::vector<std::vector<int>> cores = {};
-  bool sets_nccl_errors = false;   ///< Not where the user has.
-  bool log_debug = false;          ///< Not where the user set a level.
+  bool sets_nccl_errors = false;  ///< Not where the user has.
+  bool log_debug = false;         ///< Not where the user set a level.
   /// A rank that others have waited for so long counts as failed; 0: none does.
   std::chrono::milliseconds stall_timeout{};
   /// When ranks report waits; 0: as the user has it, or by default.
