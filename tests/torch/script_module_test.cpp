@@ -40,7 +40,6 @@ ScriptModule make_script(const std::string& returns = "y") {
   layer.register_parameter(
       "weight", torch::arange(12.0).view({3, 4}).sin().requires_grad_(), false);
   layer.register_parameter("bias", torch::arange(3.0).cos().requires_grad_(), false);
-  layer.register_attribute("training", c10::BoolType::get(), true);
   layer.define(R"(
     def forward(self, x: Tensor) -> Tensor:
         return torch.tanh(torch.linear(x, self.weight, self.bias))
@@ -48,7 +47,6 @@ ScriptModule make_script(const std::string& returns = "y") {
   torch::jit::Module module("net");
   module.register_module("layer", layer);
   module.register_buffer("n_calls", torch::zeros({1}));
-  module.register_attribute("training", c10::BoolType::get(), true);
   module.define(R"(
     def forward(self, x: Tensor, factor: float):
         self.n_calls.add_(1)
@@ -107,8 +105,6 @@ TEST(ScriptModule, StartsWithRankZerosValuesAndFollowsItsBuffers) {
     script.named_buffers()[0].value().add_(10 * group->rank());
     model(input_of(0, 0), 1.0);
     EXPECT_EQ(script.named_buffers()[0].value().item<double>(), 2);
-    model.eval();
-    EXPECT_FALSE(script.script().is_training());
   });
 }
 
