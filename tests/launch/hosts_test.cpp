@@ -34,6 +34,7 @@ constexpr const char* kShell =
     "  unknown) echo 'Could not resolve hostname unknown' >&2; exit 255;;\n"
     "  silent) exec sleep 60;;\n"
     "  bare) exec /nothing/there;;\n"
+    "  once) if test -e $0.once; then exit 255; fi; touch $0.once;;\n"
     "esac\n"
     "shift\n"
     "cd /\n"
@@ -211,22 +212,64 @@ TEST_F(LaunchHosts, NothingIsLeftWhenTheLauncherIsKilled) {
   EXPECT_THAT(run.wait_until_all_gone(), IsEmpty());
 }
 
-TEST_F(LaunchHosts, ALostLauncherIsTheCause) {
-  // Both launchers write their process ids, as the parents of the ranks' guardian.
-  LaunchRun run({.arguments = command("alpha:1,beta:1",
-                                      {},
-                                      "while read key value; do test $key = PPid: && echo $value; "
-                                      "done </proc/$PPID/status; " +
-                                          std::string(kHang))});
-  run.wait_for_output("ready", 2);
-  pid_t launcher = 0;
+// The ranks' launchers write their process ids, as the parents of the ranks' guardian.
+const std::string kTellLauncher =
+    "while read key value; do test $key = PPid: && echo launcher $value; done "
+    "</proc/$PPID/status; ";
+
+// Once all ranks are ready.
+void kill_launcher_of(const std::string& label, const LaunchRun& run) {
+  const std::string before = "[" + label + "] launcher ";
   for (const std::string& line : split_lines(run.output())) {
-    if (line.starts_with("[beta:1] ") && !line.ends_with("y")) {
-      launcher = std::stoi(line.substr(std::string("[beta:1] ").size()));
+    if (line.starts_with(before)) {
+      ::kill(std::stoi(line.substr(before.size())), SIGKILL);
+      return;
     }
   }
-  ASSERT_GT(launcher, 1) << run.output();
-  ::kill(launcher, SIGKILL);
+  FAIL() << "no launcher of " << label << " in " << run.output();
+}
+
+TEST_F(LaunchHosts, ALauncherThatIsLostIsStartedAgain) {
+  LaunchRun run(
+      {.arguments = command("alpha:1,beta:1",
+                            {"--max_restarts", "1"},
+                            "test $TORCHELASTIC_RESTART_COUNT = 1 && exec " +
+                                std::string(UNISONO_RANK_PROGRAM) + "; " + kTellLauncher + kHang)});
+  run.wait_for_output("ready", 2);
+  kill_launcher_of("beta:1", run);
+  const RunResult result = run.finish();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(count(result.out, "all_reduce(ones)=2"), 2) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("beta: its launcher is lost; "));
+  EXPECT_EQ(count(result.err, "it is started again"), 1) << result.err;
+}
+
+TEST_F(LaunchHosts, AHostThatDoesNotComeBackIsTriedUntilTheJobEnds) {
+  LaunchRun run(
+      {.arguments = command("alpha:1,once:1", {"--max_restarts", "1"}, kTellLauncher + kHang)});
+  run.wait_for_output("ready", 2);
+  kill_launcher_of("once:1", run);
+  run.wait_for_error("once: its launcher is lost");
+  run.wait_for_error("once: unisono could not be started there");
+  ::kill(run.pid(), SIGTERM);
+  EXPECT_EQ(run.finish().exit_code, 128 + SIGTERM);
+  EXPECT_THAT(run.wait_until_all_gone(), IsEmpty());
+}
+
+TEST_F(LaunchHosts, TheFirstLauncherLeadsTheJobAndIsNotStartedAgain) {
+  LaunchRun run(
+      {.arguments = command("alpha:1,beta:1", {"--max_restarts", "1"}, kTellLauncher + kHang)});
+  run.wait_for_output("ready", 2);
+  kill_launcher_of("alpha:0", run);
+  const RunResult result = run.finish();
+  EXPECT_EQ(result.exit_code, 128 + SIGKILL);
+  EXPECT_EQ(count(result.err, "it is started again"), 0) << result.err;
+}
+
+TEST_F(LaunchHosts, ALostLauncherIsTheCause) {
+  LaunchRun run({.arguments = command("alpha:1,beta:1", {}, kTellLauncher + kHang)});
+  run.wait_for_output("ready", 2);
+  kill_launcher_of("beta:1", run);
   const RunResult result = run.finish();
   EXPECT_EQ(result.exit_code, 128 + SIGKILL);
   EXPECT_THAT(result.err, HasSubstr("beta: its launcher is lost"));

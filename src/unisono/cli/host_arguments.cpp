@@ -120,7 +120,8 @@ launch::hosts::HostsRequest make_request(const CLI::App& app,
                                       .master_addr = options.master_addr,
                                       .master_port = options.master_port,
                                       .grace = options.grace,
-                                      .is_json = options.is_json};
+                                      .is_json = options.is_json,
+                                      .max_restarts = options.max_restarts};
   check_others(app, request.hosts);
   std::ranges::transform(arguments.exported, std::back_inserter(request.variables), with_value);
   return request;

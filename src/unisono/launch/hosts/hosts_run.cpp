@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
 #include "unisono/launch/cause.h"
 #include "unisono/launch/hosts/messages.h"
 #include "unisono/launch/hosts/remote_host.h"
@@ -31,6 +32,8 @@ namespace {
 constexpr std::chrono::seconds kGoodbye{3};
 // Beyond the ranks' grace: the time that a launcher needs itself, and the way there and back.
 constexpr std::chrono::seconds kBeyondGrace{20};
+// What is left of a lost launcher may have its place in the job as long as the others hear nothing.
+constexpr std::chrono::seconds kBetweenStarts{3};
 constexpr std::size_t kMaxBacklogBytes = 1 << 20;
 
 }  // namespace
@@ -52,22 +55,29 @@ HostsRun::HostsRun(const HostsRequest& request)
 void HostsRun::start(const Program& program, Begin begin, bool is_remote) {
   begin.out_has_colour = sinks_.out->has_colour();
   begin.err_has_colour = sinks_.err->has_colour();
-  const std::string name = begin.label;
+  members_.push_back({.program = program, .begin = std::move(begin), .is_remote = is_remote});
+  connect(members_.back());
+}
+
+void HostsRun::connect(Member& member) {
+  const std::string name = member.begin.label;
   auto host = std::make_unique<RemoteHost>(
       loop_,
-      std::move(begin),
+      member.begin,
       RemoteHost::Events{
           .on_output = [this](const Output& output) { on_output(output); },
           .on_line = [this, name](const std::string& line) { say(name + ": " + line); }});
   // A remote shell may ask the terminal for a password, and Ctrl-C is for us: hosts hear of it.
   sigset_t mask = signals_.original_mask();
-  if (is_remote) {
+  if (member.is_remote) {
     sigaddset(&mask, SIGINT);
     sigaddset(&mask, SIGQUIT);
   }
-  host->start(program, mask, !is_remote);
-  members_.push_back(
-      {.host = std::move(host), .ready_by = Deadline::after(request_.start_timeout)});
+  host->start(member.program, mask, !member.is_remote);
+  host->pause(is_paused_);
+  member.host = std::move(host);
+  member.ready_by = Deadline::after(request_.start_timeout);
+  member.gone_by = Deadline::never();
 }
 
 int HostsRun::finish() {
@@ -105,6 +115,7 @@ void HostsRun::on_signal() {
     }
     for (Member& member : members_) {
       member.host->send(Signal{*signal_number});
+      member.again_at = is_to_end ? Deadline::never() : member.again_at;
     }
   }
 }
@@ -117,11 +128,21 @@ void HostsRun::on_output(const Output& output) {
 
 void HostsRun::look(Member& member) {
   RemoteHost& host = *member.host;
-  if (host.is_over() && !host.ended() && !member.is_given_up) {
-    lose(member, host.describe_loss());
+  if (!member.again_at.is_never()) {
+    start_again(member);
+    return;
   }
-  if (const std::optional<Ended>& ended = host.ended(); ended && ended->exit_code != 0) {
+  const std::optional<Ended>& ended = host.ended();
+  const bool has_failed = ended ? ended->exit_code != 0 : host.is_over() && !member.is_given_up;
+  if (has_failed && may_come_back(member)) {
+    if (host.is_over()) {
+      start_later(member);
+      return;
+    }
+  } else if (has_failed && ended) {
     fail({ended->exit_code, std::nullopt, ended->report});
+  } else if (has_failed) {
+    lose(member, host.describe_loss());
   }
   if (host.is_over()) {
     return;
@@ -136,6 +157,46 @@ void HostsRun::look(Member& member) {
     host.kill();
   } else if (all_gone_by_.has_passed()) {
     give_up(member);
+  }
+}
+
+// Until its time is up one that was started again may fail, too: its machine may be about to start,
+// and its place may not be free yet.
+bool HostsRun::may_come_back(const Member& member) const {
+  const auto is_of_another_that_ended = [&member](const Member& other) {
+    return &other != &member && other.host->ended();
+  };
+  if (cause_ || &member == &members_.front() ||
+      std::ranges::any_of(members_, is_of_another_that_ended)) {
+    return false;
+  }
+  if (!member.back_by.is_never() && !member.back_by.has_passed()) {
+    return true;
+  }
+  return !member.host->ended() && member.host->is_ready() && n_losses_ < request_.max_restarts;
+}
+
+void HostsRun::start_later(Member& member) {
+  const std::optional<Ended>& ended = member.host->ended();
+  say((ended ? ended->report : member.host->describe_loss()) + "\nit is started again");
+  if (member.back_by.is_never() || member.back_by.has_passed()) {
+    ++n_losses_;
+    member.back_by = Deadline::after(request_.start_timeout);
+  }
+  member.again_at = Deadline::after(kBetweenStarts);
+}
+
+void HostsRun::start_again(Member& member) {
+  try {
+    if (!may_come_back(member)) {
+      member.again_at = Deadline::never();
+      lose(member, member.host->describe_loss());
+    } else if (member.again_at.has_passed()) {
+      member.again_at = Deadline::never();
+      connect(member);
+    }
+  } catch (const Error& error) {
+    lose(member, member.begin.label + ": " + error.what());
   }
 }
 
@@ -157,6 +218,8 @@ void HostsRun::fail(Cause cause) {
   const std::string why = loss_ ? loss_->message : cause_->message;
   for (Member& member : members_) {
     member.host->send(Stop{why});
+    member.is_given_up = member.is_given_up || !member.again_at.is_never();
+    member.again_at = Deadline::never();
   }
 }
 
@@ -199,12 +262,15 @@ void HostsRun::say(const std::string& text) {
 }
 
 bool HostsRun::is_over() const {
-  return std::ranges::all_of(members_, [](const Member& member) { return member.host->is_over(); });
+  return std::ranges::all_of(members_, [](const Member& member) {
+    return member.host->is_over() && member.again_at.is_never();
+  });
 }
 
 Deadline HostsRun::deadline() const {
   Deadline next = all_gone_by_;
   for (const Member& member : members_) {
+    next = earlier(next, member.again_at);
     if (!member.host->is_over()) {
       next = earlier(next, member.gone_by);
       next = member.host->is_ready() ? next : earlier(next, member.ready_by);

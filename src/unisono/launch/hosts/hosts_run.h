@@ -32,15 +32,24 @@ class HostsRun {
  private:
   // A host, and until when something has to have come of it.
   struct Member {
-    std::unique_ptr<RemoteHost> host;
-    Deadline ready_by;
+    Program program;
+    Begin begin;
+    bool is_remote;
+    std::unique_ptr<RemoteHost> host = nullptr;
+    Deadline ready_by = Deadline::never();
     Deadline gone_by = Deadline::never();
     bool is_given_up = false;
+    Deadline back_by = Deadline::never();   // Once it was lost.
+    Deadline again_at = Deadline::never();  // Is when its launcher is started again.
   };
 
   void on_signal();
   void on_output(const Output& output);
+  void connect(Member& member);
   void look(Member& member);
+  [[nodiscard]] bool may_come_back(const Member& member) const;
+  void start_later(Member& member);
+  void start_again(Member& member);
   void lose(Member& member, const std::string& why);
   void fail(Cause cause);
   void give_up(Member& member);
@@ -57,6 +66,7 @@ class HostsRun {
   std::vector<Member> members_;
   std::optional<Cause> loss_;  // A host that is lost: nothing that others say comes before it.
   std::optional<Cause> cause_;
+  int n_losses_ = 0;  // Of hosts that may come back.
   Deadline all_gone_by_ = Deadline::never();
   bool is_told_to_end_ = false;  // By a signal.
   bool is_paused_ = false;

@@ -21,14 +21,18 @@ struct HostsRequest {
   std::uint16_t master_port = 0;            ///< 0: a random one.
   std::chrono::milliseconds grace{5000};    ///< As RunOptions.
   bool is_json = false;                     ///< As RunOptions.
+  int max_restarts = 0;                     ///< As RunOptions.
   std::chrono::milliseconds start_timeout = std::chrono::minutes(2);
 };
 
 /// Starts a launcher on each host, shows what the ranks write, and waits for the job's end.
 ///
+/// A launcher that is lost is started again as long as there are restarts; not the first host's,
+/// which leads the job.
+///
 /// Returns what run() does on those hosts; 1, or the remote shell's exit code, where a host could
-/// not be reached or is lost. Then, and when this process is killed, all other hosts end their
-/// ranks.
+/// not be reached or is lost for good. Then, and when this process is killed, all other hosts end
+/// their ranks.
 ///
 /// Throws ProgramError where there is no such remote shell, Error for what else is missing here.
 int run_on_hosts(const HostsRequest& request);
