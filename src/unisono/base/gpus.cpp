@@ -49,7 +49,7 @@ std::optional<Cuda> load_cuda(std::string& reason) {
       find(library, "cuDeviceTotalMem_v2", cuda.memory)) {
     return cuda;
   }
-  const char* const error = ::dlerror();
+  const char* const error = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc's is safe.
   reason = error == nullptr ? "libcuda.so.1 can't be loaded" : error;
   return std::nullopt;
 }
@@ -118,7 +118,7 @@ Gpus ask(const Cuda& cuda) {
 std::string describe_absence(const std::optional<std::string>& text,
                              const VisibleDevices& wanted,
                              const std::string& reason) {
-  const std::string absence = fmt::format("there is no driver of NVIDIA ({})", reason);
+  std::string absence = fmt::format("there is no driver of NVIDIA ({})", reason);
   if (!text) {
     return absence;
   }

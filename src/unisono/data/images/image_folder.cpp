@@ -110,7 +110,7 @@ void append_images(const fs::path& root,
   }
   above.push_back(path);
   for (const std::string& name : entries.folders) {
-    append_images(root, folder + "/" + name, above, images);
+    append_images(root, fmt::format("{}/{}", folder, name), above, images);
   }
   above.pop_back();
 }
@@ -151,7 +151,7 @@ ImageFolder::Listing ImageFolder::list(const std::string& folder) {
     std::ranges::sort(images);
     for (const auto& [inner, name] : images) {
       listing.files.push_back(
-          {.path = inner + "/" + name, .label = static_cast<std::int64_t>(label)});
+          {.path = fmt::format("{}/{}", inner, name), .label = static_cast<std::int64_t>(label)});
     }
   }
   return listing;

@@ -45,6 +45,10 @@ void check(const SoundCropOptions& options, std::int64_t sample_rate) {
   }
 }
 
+SoundFeatures features_of(std::span<const float> crop, const LogMel& log_mel, std::size_t n_mfcc) {
+  return n_mfcc == 0 ? log_mel(crop) : mfcc(log_mel(crop), n_mfcc);
+}
+
 }  // namespace
 
 SoundCrops::SoundCrops(std::shared_ptr<const WavList> sounds, const SoundCropOptions& options)
@@ -54,8 +58,9 @@ SoundCrops::SoundCrops(std::shared_ptr<const WavList> sounds, const SoundCropOpt
     shape_ = {static_cast<std::int64_t>(options.n_samples)};
     return;
   }
-  log_mel_.emplace(*options.log_mel);
-  const SoundFeatures of_silence = features(std::vector<float>(options.n_samples));
+  const LogMel& log_mel = log_mel_.emplace(*options.log_mel);
+  const SoundFeatures of_silence =
+      features_of(std::vector<float>(options.n_samples), log_mel, options.n_mfcc);
   if (of_silence.n_frames == 0) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("SoundCrops: crops of {} samples are shorter than a frame of {}",
@@ -66,11 +71,6 @@ SoundCrops::SoundCrops(std::shared_ptr<const WavList> sounds, const SoundCropOpt
             static_cast<std::int64_t>(of_silence.n_values)};
 }
 
-SoundFeatures SoundCrops::features(std::span<const float> crop) const {
-  SoundFeatures log_mel = (*log_mel_)(crop);
-  return options_.n_mfcc == 0 ? log_mel : mfcc(log_mel, options_.n_mfcc);
-}
-
 std::int64_t SoundCrops::load(std::int64_t index, std::span<std::byte> into) const {
   const Sound sound = sounds_->sound(index);
   Random random = Random::of_sample(options_.seed, epoch_.load(std::memory_order_relaxed), index);
@@ -78,7 +78,7 @@ std::int64_t SoundCrops::load(std::int64_t index, std::span<std::byte> into) con
                                   ? random_sound_crop(sound.samples, options_.n_samples, random)
                                   : middle_sound_crop(sound.samples, options_.n_samples);
   if (log_mel_) {
-    values = features(values).values;
+    values = features_of(values, *log_mel_, options_.n_mfcc).values;
   }
   std::memcpy(into.data(), values.data(), into.size());
   return sounds_->label(index);

@@ -51,8 +51,6 @@ class SoundCrops final : public Dataset {
   [[nodiscard]] std::int64_t load(std::int64_t index, std::span<std::byte> into) const override;
 
  private:
-  [[nodiscard]] SoundFeatures features(std::span<const float> crop) const;
-
   std::shared_ptr<const WavList> sounds_;  // shared with the caller
   SoundCropOptions options_;
   std::optional<LogMel> log_mel_;

@@ -26,6 +26,11 @@ struct Blend {
   std::vector<std::int32_t> weights;
 };
 
+// To the bit as Pillow rounds, which takes the sum with 0.5 as it comes.
+std::int64_t nearest(double value) {
+  return static_cast<std::int64_t>(std::floor(value + 0.5));
+}
+
 // Triangles, as wide as two pixels of the line that has fewer of them.
 std::vector<Blend> blends_of(std::int64_t n_from, std::int64_t n_to) {
   const double scale = static_cast<double>(n_from) / static_cast<double>(n_to);
@@ -33,9 +38,8 @@ std::vector<Blend> blends_of(std::int64_t n_from, std::int64_t n_to) {
   std::vector<Blend> blends;
   for (std::int64_t to = 0; to < n_to; ++to) {
     const double center = (static_cast<double>(to) + 0.5) * scale;
-    const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(center - reach + 0.5), 0);
-    const auto last =
-        std::min<std::int64_t>(static_cast<std::int64_t>(center + reach + 0.5), n_from);
+    const auto first = std::max<std::int64_t>(nearest(center - reach), 0);
+    const auto last = std::min(nearest(center + reach), n_from);
     std::vector<double> parts;
     double sum = 0;
     for (std::int64_t from = first; from < last; ++from) {
@@ -47,7 +51,7 @@ std::vector<Blend> blends_of(std::int64_t n_from, std::int64_t n_to) {
     Blend blend{.first = static_cast<std::size_t>(first), .weights = {}};
     for (const double part : parts) {
       blend.weights.push_back(
-          static_cast<std::int32_t>(0.5 + part / sum * static_cast<double>(1 << kWeightBits)));
+          static_cast<std::int32_t>(nearest(part / sum * static_cast<double>(1 << kWeightBits))));
     }
     blends.push_back(std::move(blend));
   }

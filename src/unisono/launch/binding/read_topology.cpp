@@ -30,7 +30,8 @@ struct Hwloc {
   decltype(&hwloc_bitmap_isset) contains;
 };
 
-Error not_found(const char* reason) {
+Error not_found() {
+  const char* const reason = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc's is safe.
   return {ErrorCode::kNotFound,
           fmt::format("libhwloc, which knows cores and NUMA nodes, can't be loaded: {}; install it "
                       "(apt-get install libhwloc15)",
@@ -41,7 +42,7 @@ template <class Function>
 void find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(library, name));
   if (function == nullptr) {
-    throw not_found(::dlerror());
+    throw not_found();
   }
 }
 
@@ -49,7 +50,7 @@ void find(void* library, const char* name, Function& function) {
 Hwloc load_library() {
   void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    throw not_found(::dlerror());
+    throw not_found();
   }
   Hwloc hwloc{};
   find(library, "hwloc_topology_init", hwloc.init);
