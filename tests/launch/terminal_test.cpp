@@ -91,7 +91,8 @@ TEST_F(LaunchTerminal, APrefixHasAColour) {
                    .stdin_fd = input_read_.get(),
                    .stdout_fd = terminal_.slave.get()});
     std::string text = read_until(terminal_.master, "text\n");
-    text += read_until(terminal_.master, "text\n");
+    // Both lines may have come at once.
+    text += count(text, "text\n") < 2 ? read_until(terminal_.master, "text\n") : "";
     EXPECT_EQ(run.finish().exit_code, 0);
     const bool has_colour = std::string_view(terminal) == "xterm";
     EXPECT_EQ(count(text, "\x1b[36m[rank 0]\x1b[0m text\n"), has_colour ? 1 : 0) << text;

@@ -108,10 +108,21 @@ void Guardian::run() {
   }
   const bool has_ranks = !workers_.empty();
   (void)kill_descendants({}, Deadline::after(kKillTimeout), [](pid_t, int) {});
-  if (has_ranks && ::getppid() != agent_) {
+  if (has_ranks && has_agent_ended()) {
     say(fmt::format("[unisono run] the launcher (pid {}) was killed; its ranks are ended\n",
                     agent_));
   }
+}
+
+// A process that is killed loses its descriptors before its children get another parent.
+bool Guardian::has_agent_ended() const {
+  constexpr int kMostMs = 100;
+  const Fd agent = open_pidfd(agent_);
+  pollfd ended{agent.get(), POLLIN, 0};
+  if (agent.is_open() && ::getppid() == agent_) {
+    ::poll(&ended, 1, kMostMs);
+  }
+  return ::getppid() != agent_;
 }
 
 void Guardian::on_channel() {

@@ -31,6 +31,7 @@ class Guardian {
     Fd pidfd;  // Not open where the kernel has none.
   };
 
+  [[nodiscard]] bool has_agent_ended() const;
   void on_channel();
   void start(const Spawn& order, std::span<const Fd> stdio);
   void watch_end(pid_t pid, Worker& worker);
