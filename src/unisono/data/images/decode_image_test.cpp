@@ -79,7 +79,8 @@ JpegImage slope(int components = 3, bool progressive = false) {
   for (std::uint32_t row = 0; row < image.height; ++row) {
     for (std::uint32_t column = 0; column < image.width; ++column) {
       for (int component = 0; component < components; ++component) {
-        image.pixels += static_cast<char>(40 + 5 * row + 3 * column + 20 * component);
+        image.pixels += static_cast<char>(40 + 5 * row + 3 * column +
+                                          20 * static_cast<std::uint32_t>(component));
       }
     }
   }
@@ -359,7 +360,7 @@ TEST_P(RealImages, ComeBackFromFiles) {
     const std::span<const std::byte> image = images.image(index);
     std::string pixels;
     for (std::size_t pixel = 0; pixel < 1024; ++pixel) {
-      for (const std::size_t plane : {0, 1024, 2048}) {
+      for (const std::size_t plane : {0U, 1024U, 2048U}) {
         pixels += static_cast<char>(image[plane + pixel]);
       }
     }

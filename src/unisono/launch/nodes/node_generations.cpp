@@ -91,7 +91,10 @@ void NodeGenerations::watch(WorkerGroup& group, const Waiting& waiting) {
   }
   if (!outcome_ && !member_->problem().empty()) {
     end(kLauncherFailed, member_->problem());
-    stop(group, member_->problem());
+    // Else who has started all nodes ends them: by the signal, where one has ended node 0 first.
+    if (!common_signals_) {
+      stop(group, member_->problem());
+    }
   }
 }
 
