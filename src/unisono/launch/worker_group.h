@@ -82,7 +82,7 @@ class WorkerGroup {
   [[nodiscard]] std::vector<std::size_t> take_changed_waits();
 
   [[nodiscard]] std::span<const RankWait> waits_of(std::size_t worker) const {
-    return stalls_->waits_of(worker);
+    return stalls_ ? stalls_->waits_of(worker) : std::span<const RankWait>();
   }
 
   /// When on_deadline() is due.

@@ -20,8 +20,7 @@ void StepTimer::begin(Time now) {
 }
 
 void StepTimer::end_step(Time now, std::int64_t n_bytes) {
-  begin(now);
-  last_ = {.step = seconds(now - *begin_),
+  last_ = {.step = seconds(now - begin_.value_or(now)),
            .forward = seconds(forward_),
            .backward = seconds(backward_),
            .exposed = seconds(exposed_)};

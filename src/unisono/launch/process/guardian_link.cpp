@@ -49,7 +49,8 @@ void close_private_descriptors(int kept) {
 
 void take_null_as_stdin_and_stdout() {
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  if (::dup2(null.get(), STDIN_FILENO) < 0 || ::dup2(null.get(), STDOUT_FILENO) < 0) {
+  if (!null.is_open() || ::dup2(null.get(), STDIN_FILENO) < 0 ||
+      ::dup2(null.get(), STDOUT_FILENO) < 0) {
     throw system_error("/dev/null can't become the guardian's stdin and stdout", errno);
   }
 }
