@@ -57,8 +57,10 @@ class Job {
     collect();
   }
 
+  // Not at all where nothing is due.
   void pass_until_due() {
-    now_ = rendezvous_.next_due();
+    const NodeRendezvous::Time due = rendezvous_.next_due();
+    now_ = due == NodeRendezvous::Time::max() ? now_ : due;
     rendezvous_.on_time(now_);
     collect();
   }
