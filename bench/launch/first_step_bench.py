@@ -8,14 +8,13 @@ in turn. A second start within one program finds the fork server running.
 import argparse
 import os
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchlib import describe_machine, print_table
+from benchlib import describe_machine, output_of, print_table
 
 PROGRAM = str(Path(__file__).resolve().parent / "first_step.py")
 TIMEOUT_S = 120
@@ -51,23 +50,13 @@ def commands(arguments):
 
 def run(arguments, command):
     """Seconds from the command to the later of the first steps; and from the second start in it."""
-    environment = {**os.environ, "PYTHONPATH": arguments.package, "OMP_NUM_THREADS": "1"}
     begin = time.monotonic()
-    done = subprocess.run(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode != 0:
-        sys.exit(f"first_step_bench: {' '.join(command)} ended with status {done.returncode}")
-    lines = [line.split() for line in done.stdout.splitlines()]
+    said = output_of("first_step_bench", command, TIMEOUT_S, PYTHONPATH=arguments.package)
+    lines = [line.split() for line in said.splitlines()]
     calls = [float(when) for what, when in lines if what == "call"]
     steps = sorted(float(when) for what, when in lines if what == "step")
     if len(steps) != N_WORKERS * max(1, len(calls)):
-        sys.exit(f"first_step_bench: {' '.join(command)} wrote {done.stdout}")
+        sys.exit(f"first_step_bench: {' '.join(command)} wrote {said}")
     return steps[N_WORKERS - 1] - begin, steps[-1] - calls[-1] if calls else None
 
 

@@ -27,16 +27,25 @@ std::string listed(const std::vector<int>& numbers) {
   return text;
 }
 
-// The ranks of each GPU that several have.
-std::map<int, std::vector<int>> sharers(const std::vector<Device>& devices, int first_rank) {
+// In a phrase for each GPU that several ranks have: "ranks 0 and 1 are both on cuda:0". `format`
+// takes the ranks, "both" or "all", and the number of the GPU.
+std::string describe_sharers(const std::vector<Device>& devices,
+                             int first_rank,
+                             fmt::format_string<std::string, const char*, const int&> format) {
   std::map<int, std::vector<int>> ranks;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     if (devices[i].type == DeviceType::kCuda) {
       ranks[devices[i].index].push_back(first_rank + static_cast<int>(i));
     }
   }
-  std::erase_if(ranks, [](const auto& entry) { return entry.second.size() < 2; });
-  return ranks;
+  std::string text;
+  for (const auto& [index, sharers] : ranks) {
+    if (sharers.size() > 1) {
+      text += (text.empty() ? "" : ", ") +
+              fmt::format(format, listed(sharers), sharers.size() == 2 ? "both" : "all", index);
+    }
+  }
+  return text;
 }
 
 }  // namespace
@@ -66,14 +75,7 @@ std::string describe_shared_gpus(int n_local_ranks, int n_gpus) {
   for (int local_rank = 0; local_rank < n_local_ranks; ++local_rank) {
     devices.push_back(device_of_local_rank(local_rank, n_gpus));
   }
-  std::string text;
-  for (const auto& [index, ranks] : sharers(devices, 0)) {
-    text += fmt::format("{}local ranks {} {} use cuda:{}",
-                        text.empty() ? "" : ", ",
-                        listed(ranks),
-                        ranks.size() == 2 ? "both" : "all",
-                        index);
-  }
+  const std::string text = describe_sharers(devices, 0, "local ranks {} {} use cuda:{}");
   return text.empty()
              ? ""
              : text +
@@ -84,14 +86,7 @@ std::string describe_shared_gpus(int n_local_ranks, int n_gpus) {
 }
 
 std::string explain_same_gpu(const std::vector<Device>& devices, int first_rank) {
-  std::string text;
-  for (const auto& [index, ranks] : sharers(devices, first_rank)) {
-    text += fmt::format("{}ranks {} are {} on cuda:{}",
-                        text.empty() ? "" : ", ",
-                        listed(ranks),
-                        ranks.size() == 2 ? "both" : "all",
-                        index);
-  }
+  const std::string text = describe_sharers(devices, first_rank, "ranks {} are {} on cuda:{}");
   return text.empty()
              ? ""
              : text +
