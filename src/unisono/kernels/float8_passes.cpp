@@ -108,20 +108,15 @@ DecodeFloat8Block choose_decoder() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "unisono/kernels/dispatch.h"
+
 namespace unisono::kernels {
-namespace {
-
-HWY_EXPORT(choose_encoder);
-HWY_EXPORT(choose_decoder);
-
-}  // namespace
-
 EncodeFloat8Block float8_encoder() {
-  return HWY_DYNAMIC_DISPATCH(choose_encoder)();
+  return UNISONO_DISPATCH(choose_encoder)();
 }
 
 DecodeFloat8Block float8_decoder() {
-  return HWY_DYNAMIC_DISPATCH(choose_decoder)();
+  return UNISONO_DISPATCH(choose_decoder)();
 }
 
 }  // namespace unisono::kernels

@@ -72,15 +72,11 @@ Pass choose_float_pass(const PassKey& /*key*/) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "unisono/kernels/dispatch.h"
+
 namespace unisono::kernels {
-namespace {
-
-HWY_EXPORT(choose_float_pass);
-
-}  // namespace
-
 Pass find_float_pass(const PassKey& key) {
-  return HWY_DYNAMIC_DISPATCH(choose_float_pass)(key);
+  return UNISONO_DISPATCH(choose_float_pass)(key);
 }
 
 }  // namespace unisono::kernels

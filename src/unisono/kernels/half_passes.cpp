@@ -161,15 +161,11 @@ Pass choose_half_pass(const PassKey& /*key*/) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "unisono/kernels/dispatch.h"
+
 namespace unisono::kernels {
-namespace {
-
-HWY_EXPORT(choose_half_pass);
-
-}  // namespace
-
 Pass find_half_pass(const PassKey& key) {
-  return HWY_DYNAMIC_DISPATCH(choose_half_pass)(key);
+  return UNISONO_DISPATCH(choose_half_pass)(key);
 }
 
 }  // namespace unisono::kernels

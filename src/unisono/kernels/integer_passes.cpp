@@ -160,15 +160,11 @@ Pass choose_integer_pass(const PassKey& /*key*/) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "unisono/kernels/dispatch.h"
+
 namespace unisono::kernels {
-namespace {
-
-HWY_EXPORT(choose_integer_pass);
-
-}  // namespace
-
 Pass find_integer_pass(const PassKey& key) {
-  return HWY_DYNAMIC_DISPATCH(choose_integer_pass)(key);
+  return UNISONO_DISPATCH(choose_integer_pass)(key);
 }
 
 }  // namespace unisono::kernels

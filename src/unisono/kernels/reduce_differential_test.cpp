@@ -13,6 +13,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/base/reduce_kind.h"
+#include "unisono/kernels/instruction_sets.h"
 #include "unisono/kernels/random_elements.h"
 #include "unisono/kernels/random_trial.h"
 #include "unisono/kernels/reduce.h"
@@ -54,7 +55,7 @@ void expect_same_memory(const Trial& expected, const Trial& actual, std::int64_t
 
 class ReduceDifferential : public ::testing::TestWithParam<std::tuple<DType, ReduceKind>> {
  protected:
-  void TearDown() override { choose_target(0); }
+  void TearDown() override { restrict_targets(0); }
 };
 
 TEST_P(ReduceDifferential, EveryInstructionSetGivesTheReferencesBits) {
@@ -66,8 +67,8 @@ TEST_P(ReduceDifferential, EveryInstructionSetGivesTheReferencesBits) {
       const Trial trial = make_trial(dtype, kind, n_inputs, random);
       Trial expected = trial;
       expected.run(reduce_reference);
-      for (const std::int64_t target : supported_targets()) {
-        choose_target(target);
+      for (const std::int64_t target : instruction_sets()) {
+        restrict_targets(target);
         Trial actual = trial;
         {
           const HostileMode mode;

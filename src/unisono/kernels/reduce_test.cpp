@@ -14,6 +14,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/base/reduce_kind.h"
+#include "unisono/kernels/instruction_sets.h"
 #include "unisono/kernels/reduce_tree.h"
 #include "unisono/kernels/test_support.h"
 
@@ -105,8 +106,8 @@ TEST_F(BadTask, StepsMustNameEarlierValues) {
 }
 
 TEST(CopyStreaming, CopiesAnyBytesAndNoOthers) {
-  for (const std::int64_t target : supported_targets()) {
-    choose_target(target);
+  for (const std::int64_t target : instruction_sets()) {
+    restrict_targets(target);
     for (const std::size_t size : {0U, 1U, 63U, 64U, 65U, 257U, 5000U}) {
       for (const std::size_t offset : {0U, 1U, 31U, 63U}) {
         const OffsetBytes from(size, 63 - offset);
@@ -122,7 +123,7 @@ TEST(CopyStreaming, CopiesAnyBytesAndNoOthers) {
       }
     }
   }
-  choose_target(0);
+  restrict_targets(0);
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "unisono/kernels/test_support.h"
 
-#include <hwy/targets.h>
+#include <hwy/detect_targets.h>
 
 #include <cstdint>
 #include <vector>
+
+#include "unisono/kernels/instruction_sets.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -13,17 +15,13 @@
 
 namespace unisono::kernels {
 
-std::vector<std::int64_t> supported_targets() {
+std::vector<std::int64_t> instruction_sets() {
   std::vector<std::int64_t> targets;
-  std::int64_t rest = hwy::SupportedTargets();
-  for (; rest != 0; rest &= rest - 1) {
+  for (std::int64_t rest = supported_targets(); rest != 0; rest &= rest - 1) {
     targets.push_back(rest & -rest);
   }
+  targets.push_back(HWY_STATIC_TARGET);
   return targets;
-}
-
-void choose_target(std::int64_t target) {
-  hwy::GetChosenTarget().Update(target != 0 ? target : hwy::SupportedTargets());
 }
 
 #if defined(__x86_64__)

@@ -68,11 +68,9 @@ inline std::vector<ReduceStep> canonical_steps(int n_inputs) {
   return steps;
 }
 
-/// Every instruction set that this CPU has, as Highway's bits.
-std::vector<std::int64_t> supported_targets();
-
-/// Makes the kernels use the instruction set of this bit; 0 is the CPU's best again.
-void choose_target(std::int64_t target);
+/// Each instruction set that the kernels can use here, as Highway's bit: the last is what the
+/// compiler takes for granted.
+std::vector<std::int64_t> instruction_sets();
 
 /// Rounds up and flushes subnormals while it lives, as a caller might.
 class HostileMode {
