@@ -92,7 +92,7 @@ def spawn(
         raise ValueError(f"unisono.spawn: nprocs={nprocs}, but a job has at least one process")
     # Plain, as torch's own clients meet in it, too; nobody reaches it from another machine.
     store = Store(_HOST, 0, is_master=True, secret="", tls=False)
-    context = torch.multiprocessing.spawn(
+    context = torch.multiprocessing.start_processes(
         _run_rank, (fn, tuple(args), nprocs, store.port), nprocs, join, daemon, start_method
     )
     if context is not None:

@@ -87,6 +87,10 @@ def waits_for(_: int, file: str) -> None:
     unisono.init_process_group()
 
 
+def note_parent(rank: int, folder: str) -> None:
+    Path(folder, str(rank)).write_text(str(os.getppid()))
+
+
 def is_gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
@@ -157,6 +161,15 @@ class Spawn(unittest.TestCase):
         go.touch()
         self.wait_until(lambda: context.join(timeout=1))
         self.assertTrue(all(map(is_gone, context.pids())))
+
+    def test_ranks_come_from_the_fork_server_where_asked_for(self) -> None:
+        parents = {}
+        for method in ("spawn", "forkserver"):
+            unisono.spawn(note_parent, (self.folder,), nprocs=2, start_method=method)
+            parents[method] = {int(Path(self.folder, str(rank)).read_text()) for rank in range(2)}
+        self.assertEqual(parents["spawn"], {os.getpid()})
+        self.assertEqual(len(parents["forkserver"]), 1)
+        self.assertNotEqual(parents["forkserver"], {os.getpid()})
 
     def test_refuses_what_is_no_job(self) -> None:
         with self.assertRaisesRegex(TypeError, r"'x' of type str; .* args=\(value,\)"):
