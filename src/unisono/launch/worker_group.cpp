@@ -17,13 +17,11 @@
 #include <variant>
 #include <vector>
 
-#include "unisono/base/config.h"
-#include "unisono/base/cores.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/process_state.h"
 #include "unisono/base/wait_record.h"
-#include "unisono/launch/binding/report_bindings.h"
+#include "unisono/launch/binding/rank_bindings.h"
 #include "unisono/launch/cause.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/late_rank.h"
@@ -32,10 +30,8 @@
 #include "unisono/launch/process/guardian_link.h"
 #include "unisono/launch/process/protocol.h"
 #include "unisono/launch/program.h"
-#include "unisono/launch/rank_ranges.h"
 #include "unisono/launch/report.h"
 #include "unisono/net/event_loop.h"
-#include "unisono/rendezvous/node_id.h"
 
 namespace unisono::launch {
 namespace {
@@ -53,30 +49,6 @@ bool may_pass_stdin(int node_rank) {
   const bool in_background =
       ::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) != ::getpgrp();
   return node_rank == 0 && !in_background;
-}
-
-// None where it is not to be bound.
-std::vector<int> cores_for(const JobLayout& job, std::size_t local_rank) {
-  return job.cores.empty() ? std::vector<int>() : job.cores[local_rank];
-}
-
-std::string describe_failed_binding(const JobLayout& job,
-                                    std::size_t local_rank,
-                                    int error_number) {
-  return fmt::format(
-      "rank {} can't be bound to {}: {}; were they taken from this job meanwhile? --bind-to none "
-      "starts ranks wherever they may run",
-      job.first_rank + static_cast<int>(local_rank),
-      rank_ranges(cores_for(job, local_rank)),
-      system_error("sched_setaffinity", error_number).what());
-}
-
-std::string describe_threads(const JobLayout& job) {
-  if (job.omp_threads) {
-    return fmt::format("OMP_NUM_THREADS={} (set by the launcher)", *job.omp_threads);
-  }
-  return fmt::format("OMP_NUM_THREADS={} (from the environment)",
-                     process_environment()("OMP_NUM_THREADS").value_or(""));
 }
 
 }  // namespace
@@ -241,7 +213,9 @@ void WorkerGroup::on_message(const Started& message) {
     outputs_.message(fmt::format("rank {} is pid {}", workers_[index].rank, message.pid));
   }
   if (options_.reports_bindings) {
-    note_binding(workers_[index], index);
+    if (const auto report = bindings_.note(options_.job, index, message.pid)) {
+      outputs_.message(*report);
+    }
   }
   if (phase_ == Phase::kRunning) {
     phase_deadline_ = ends_.unreported().empty() ? Deadline::never() : Deadline::after(kEndAnswer);
@@ -250,20 +224,6 @@ void WorkerGroup::on_message(const Started& message) {
     // It was not there yet when the others were told.
     workers_[index].ended_by_us = true;
     order(Signal{SIGTERM});
-  }
-}
-
-// One that has ended meanwhile had what it was started with.
-void WorkerGroup::note_binding(const WorkerRecord& worker, std::size_t index) {
-  std::vector<int> cores = cores_of(worker.pid);
-  if (cores.empty()) {
-    cores = options_.job.cores.empty() ? cores_of(0) : cores_for(options_.job, index);
-  }
-  bindings_.ranks.push_back({.rank = worker.rank, .cores = std::move(cores)});
-  if (bindings_.ranks.size() == workers_.size()) {
-    bindings_.host = options_.job.host.empty() ? rendezvous::host_name() : options_.job.host;
-    bindings_.threads = describe_threads(options_.job);
-    outputs_.message(report_bindings(bindings_));
   }
 }
 

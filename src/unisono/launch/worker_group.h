@@ -11,7 +11,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
-#include "unisono/launch/binding/report_bindings.h"
+#include "unisono/launch/binding/rank_bindings.h"
 #include "unisono/launch/cause.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/error_file.h"
@@ -120,8 +120,6 @@ class WorkerGroup {
   void on_message(const Stuck& message);
   void on_unreported_end();
 
-  void note_binding(const WorkerRecord& worker, std::size_t index);
-
   [[nodiscard]] std::string describe_process(std::size_t index) const;
   void record_end(std::size_t index, int status);
   void mark_running_as_ended_by_us();
@@ -144,7 +142,7 @@ class WorkerGroup {
   std::vector<WorkerRecord> workers_;
   Clock::time_point start_;
   std::vector<Clock::time_point> started_;
-  BindingReport bindings_;
+  RankBindings bindings_;
   std::size_t n_ordered_ = 0;
   bool awaits_spawn_ = false;
   Phase phase_ = Phase::kRunning;

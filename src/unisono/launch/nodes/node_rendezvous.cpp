@@ -1,7 +1,6 @@
 #include "unisono/launch/nodes/node_rendezvous.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,6 +16,8 @@
 
 #include "unisono/launch/cause.h"
 #include "unisono/launch/late_rank.h"
+#include "unisono/launch/nodes/arrivals.h"
+#include "unisono/launch/nodes/late_ranks.h"
 #include "unisono/launch/nodes/messages.h"
 #include "unisono/launch/report.h"
 #include "unisono/launch/restart_policy.h"
@@ -30,32 +31,10 @@ using std::chrono::milliseconds;
 
 constexpr int kNoRank = std::numeric_limits<int>::max();
 
-std::string describe(const Join& join) {
-  return fmt::format("{} (pid {})", join.host, join.pid);
-}
-
-std::string describe_count(int min_nodes, int max_nodes) {
-  return min_nodes == max_nodes ? fmt::format("{}", max_nodes)
-                                : fmt::format("{}:{}", min_nodes, max_nodes);
-}
-
-// As --stall-timeout has it.
-std::string describe_stall(std::int64_t stall_ms) {
-  return stall_ms == 0 ? "not given" : fmt::format("{}", static_cast<double>(stall_ms) / 1000);
-}
-
-RankWait to_rank_wait(int rank, const Wait& wait, NodeRendezvous::Time now) {
-  constexpr std::int64_t kMostMs = std::int64_t{1} << 40;
-  return {.rank = rank,
-          .since = now - milliseconds(std::clamp<std::int64_t>(wait.waited_ms, 0, kMostMs)),
-          .operation = wait.operation,
-          .late = {wait.late.begin(), wait.late.end()}};
-}
-
 }  // namespace
 
 NodeRendezvous::NodeRendezvous(const RendezvousOptions& options, Time now)
-    : options_(options), restarts_(options.max_restarts) {
+    : options_(options), restarts_(options.max_restarts), late_ranks_(options.stall_timeout) {
   begin_gathering(now);
 }
 
@@ -74,7 +53,9 @@ void NodeRendezvous::take_from(NodeId node, const Join& message, Time /*now*/) {
   if (nodes_.contains(node)) {
     return;
   }
-  if (const std::string why = refusal(message); !why.empty()) {
+  const std::string why =
+      phase_ == Phase::kOver ? "the job is over" : refusal(options_, joins(), message);
+  if (!why.empty()) {
     orders_.push_back({node, Refused{why}});
     return;
   }
@@ -82,44 +63,6 @@ void NodeRendezvous::take_from(NodeId node, const Join& message, Time /*now*/) {
   if (phase_ == Phase::kRunning && n_here() > options_.max_nodes) {
     orders_.push_back({node, Notice{"all places are taken; waiting as a spare node"}});
   }
-}
-
-std::string NodeRendezvous::refusal(const Join& join) const {
-  if (phase_ == Phase::kOver) {
-    return "the job is over";
-  }
-  if (!join.run_id.empty() && join.run_id != options_.run_id) {
-    return fmt::format(
-        "the job here is \"{}\", and --rdzv-id says \"{}\"", options_.run_id, join.run_id);
-  }
-  if (join.min_nodes != options_.min_nodes || join.max_nodes != options_.max_nodes) {
-    return fmt::format("--nnodes is {} there and {} here",
-                       describe_count(options_.min_nodes, options_.max_nodes),
-                       describe_count(join.min_nodes, join.max_nodes));
-  }
-  if (join.stall_ms != options_.stall_timeout.count()) {
-    return fmt::format("--stall-timeout is {} there and {} here",
-                       describe_stall(options_.stall_timeout.count()),
-                       describe_stall(join.stall_ms));
-  }
-  if (join.wanted_rank >= options_.max_nodes || join.wanted_rank < -1 || join.n_workers < 1) {
-    return fmt::format("node rank {} is not below {}", join.wanted_rank, options_.max_nodes);
-  }
-  for (const auto& [id, other] : nodes_) {
-    if ((join.wanted_rank < 0) != (other.join.wanted_rank < 0)) {
-      return fmt::format("some nodes have --node-rank and some have not: {} has {}",
-                         describe(other.join),
-                         other.join.wanted_rank < 0 ? "none" : "one");
-    }
-    if (join.wanted_rank >= 0 && join.wanted_rank == other.join.wanted_rank) {
-      return fmt::format("node rank {} is taken by {}", join.wanted_rank, describe(other.join));
-    }
-  }
-  if (n_here() - options_.max_nodes >= options_.max_spares) {
-    return fmt::format("the job has its {} nodes and as many spare ones as --spares allows",
-                       options_.max_nodes);
-  }
-  return "";
 }
 
 void NodeRendezvous::take_from(NodeId node, const Failed& message, Time now) {
@@ -160,34 +103,20 @@ void NodeRendezvous::take_from(NodeId node, const Waits& message, Time now) {
       !found->second.has_rank(message.rank)) {
     return;
   }
-  std::vector<RankWait>& waits = waits_[message.rank];
-  waits.clear();
-  for (const Wait& wait : message.waits) {
-    waits.push_back(to_rank_wait(message.rank, wait, now));
-  }
-}
-
-std::vector<RankWait> NodeRendezvous::waits() const {
-  std::vector<RankWait> all;
-  for (const auto& [rank, waits] : waits_) {
-    all.insert(all.end(), waits.begin(), waits.end());
-  }
-  return all;
+  late_ranks_.take(message, now);
 }
 
 // Its node says that it has failed, as of one that has ended.
 void NodeRendezvous::give_late_rank_up(Time now) {
-  const std::vector<RankWait> waits = this->waits();
-  next_late_rank_ = next_late_rank(waits, options_.stall_timeout, now).time();
-  const std::optional<LateRank> late = find_late_rank(waits, options_.stall_timeout, now);
-  if (!late || given_up_ == late->rank) {
+  const std::optional<LateRank> late = late_ranks_.find(now);
+  if (!late) {
     return;
   }
   const auto node = std::ranges::find_if(nodes_, [&](const auto& entry) {
     return entry.second.is_running && entry.second.has_rank(late->rank);
   });
   if (node != nodes_.end()) {
-    given_up_ = late->rank;
+    late_ranks_.give_up(late->rank);
     orders_.push_back({node->first,
                        GiveUp{.generation = generation_,
                               .rank = late->rank,
@@ -229,7 +158,7 @@ void NodeRendezvous::on_time(Time now) {
   if (phase_ == Phase::kRunning) {
     take_in_newcomer();
   }
-  if (phase_ == Phase::kRunning && options_.stall_timeout > milliseconds::zero()) {
+  if (phase_ == Phase::kRunning) {
     give_late_rank_up(now);
   }
   if ((phase_ == Phase::kRunning || phase_ == Phase::kStopping) && is_nobody_running()) {
@@ -263,7 +192,7 @@ NodeRendezvous::Time NodeRendezvous::next_due() const {
     return pause_end_;
   }
   if (phase_ == Phase::kRunning) {
-    return next_late_rank_;
+    return late_ranks_.next_due();
   }
   if (phase_ != Phase::kGathering) {
     return Time::max();
@@ -302,12 +231,12 @@ void NodeRendezvous::report_missing(Time now) {
     end(kLauncherFailed,
         fmt::format("not all nodes have come within {} s (--rdzv-conf join_timeout=SECONDS): {}",
                     duration<double>(options_.join_timeout).count(),
-                    describe_missing()));
+                    describe_missing(options_, joins())));
   } else if (waited >= report_after_) {
     report_after_ *= 2;
     tell_all(Notice{fmt::format("has waited {:.0f} s for the nodes of the job: {}",
                                 duration<double>(waited).count(),
-                                describe_missing())});
+                                describe_missing(options_, joins()))});
   }
 }
 
@@ -331,9 +260,7 @@ void NodeRendezvous::start(Time now) {
   ++generation_;
   failure_.reset();
   also_failed_.clear();
-  waits_.clear();
-  given_up_.reset();
-  next_late_rank_ = Time::max();
+  late_ranks_.start();
   for (auto& [id, node] : nodes_) {
     node.is_in = false;
     node.is_running = false;
@@ -421,29 +348,12 @@ int NodeRendezvous::n_here() const {
   return static_cast<int>(nodes_.size());
 }
 
-std::string NodeRendezvous::describe_missing() const {
-  std::vector<std::string> here;
-  std::vector<bool> is_here(static_cast<std::size_t>(options_.max_nodes));
-  bool are_ranks_wanted = false;
+std::vector<Join> NodeRendezvous::joins() const {
+  std::vector<Join> joins;
   for (const auto& [id, node] : nodes_) {
-    here.push_back(describe(node.join));
-    if (node.join.wanted_rank >= 0) {
-      are_ranks_wanted = true;
-      is_here[static_cast<std::size_t>(node.join.wanted_rank)] = true;
-    }
+    joins.push_back(node.join);
   }
-  std::string text =
-      fmt::format("{} of {} are here: {}", here.size(), options_.min_nodes, fmt::join(here, ", "));
-  if (!are_ranks_wanted) {
-    return text;
-  }
-  std::vector<std::string> missing;
-  for (std::size_t i = 0; i < is_here.size(); ++i) {
-    if (!is_here[i]) {
-      missing.push_back(fmt::format("{}", i));
-    }
-  }
-  return text + fmt::format("; missing: node rank {}", fmt::join(missing, ", "));
+  return joins;
 }
 
 void NodeRendezvous::tell_all(const Message& message) {

@@ -1,36 +1,18 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "unisono/base/deadline.h"
-#include "unisono/launch/late_rank.h"
+#include "unisono/launch/nodes/arrivals.h"
+#include "unisono/launch/nodes/late_ranks.h"
 #include "unisono/launch/nodes/messages.h"
 #include "unisono/launch/restart_policy.h"
 
 namespace unisono::launch::nodes {
-
-/// What the job's nodes are to be.
-struct RendezvousOptions {
-  int min_nodes = 1;
-  int max_nodes = 1;
-  int max_restarts = 0;
-  int max_spares = std::numeric_limits<int>::max();  ///< Nodes beyond max_nodes that may wait.
-  std::string run_id = {};
-  /// A rank that others have waited for so long counts as failed; 0: none does.
-  std::chrono::milliseconds stall_timeout{};
-  /// How long fewer than min_nodes are waited for.
-  std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
-  /// How long more are waited for once there are min_nodes.
-  std::chrono::milliseconds last_call = std::chrono::seconds(30);
-  /// When the nodes that are here hear who is missing; then after twice that, and so on.
-  std::chrono::milliseconds report_after = std::chrono::seconds(5);
-};
 
 /// Which nodes run which generation of a job: takes what they say, and decides when a generation
 /// starts, who is in it, when it is stopped, whether another one follows, and how the job ends. No
@@ -102,7 +84,6 @@ class NodeRendezvous {
   void take_from(NodeId node, const Leave& message, Time now);
   void take_from(NodeId node, const Waits& message, Time now);
 
-  [[nodiscard]] std::string refusal(const Join& join) const;
   void gather(Time now);
   void begin_gathering(Time now);
   void start(Time now);
@@ -115,11 +96,10 @@ class NodeRendezvous {
   void report_missing(Time now);
 
   [[nodiscard]] bool has_coordinator() const;
-  [[nodiscard]] std::vector<RankWait> waits() const;
   [[nodiscard]] bool is_nobody_running() const;
   [[nodiscard]] int n_here() const;
   [[nodiscard]] std::vector<NodeId> chosen() const;
-  [[nodiscard]] std::string describe_missing() const;
+  [[nodiscard]] std::vector<Join> joins() const;
   [[nodiscard]] std::string report(const Failure& failure) const;
   void tell_all(const Message& message);
 
@@ -137,9 +117,7 @@ class NodeRendezvous {
   std::optional<Failure> failure_;        // Of the present generation.
   std::vector<std::string> also_failed_;  // Because of it, or beside it.
   std::vector<std::string> past_failures_;
-  std::map<int, std::vector<RankWait>> waits_;  // Of the present generation's ranks.
-  std::optional<int> given_up_;                 // The rank whose node has been told.
-  Time next_late_rank_ = Time::max();
+  LateRanks late_ranks_;
   std::vector<Order> orders_;
 };
 
