@@ -15,6 +15,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 
+#include "hooks.h"
 #include "memory.h"
 #include "models.h"
 #include "sha256.h"
@@ -58,6 +59,7 @@ class Training {
       : options_(options),
         model_(make_model(options.model), group, {.logical_ranks = options.logical_ranks}),
         optimizer_(model_.parameters(), kLearningRate) {
+    register_hook(model_, group, options.hook);
     model_.module()->draw_batch(group->rank(), options.batch);
   }
 

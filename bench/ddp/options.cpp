@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "hooks.h"
 #include "models.h"
 
 namespace bench {
@@ -35,11 +36,15 @@ ParsedOptions parse_options(int argc, char** argv) {
                                               options.logical_ranks,
                                               "Steps of so many shards, on however many ranks")
                                    ->check(CLI::Range(1, 4096));
+  CLI::Option* const hook = app.add_option("--hook", options.hook, "How gradients travel")
+                                ->check(CLI::IsMember(hook_names()))
+                                ->capture_default_str();
   app.add_flag("--hash",
                options.hash,
                "Train --steps steps and print the SHA-256 of the parameters on rank 0");
   no_sync->excludes(alone)->excludes(logical);
   logical->excludes(alone);
+  hook->excludes(alone)->excludes(logical);
   try {
     app.parse(argc, argv);
     if (options.batch == 0) {

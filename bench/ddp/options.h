@@ -13,6 +13,7 @@ struct Options {
   std::string json_file;  ///< Empty: standard output.
   int logical_ranks = 0;
   bool hash = false;
+  std::string hook = "none";  ///< Of hook_names().
 };
 
 struct ParsedOptions {

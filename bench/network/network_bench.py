@@ -17,17 +17,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchlib import describe_machine, print_table
+from shaped_link import ADDRESSES, lay_cable, missing_for_cable, run, run_ranks
 
-LINKS = {"1gbit": "125kb", "10gbit": "1mb"}  # A tbf's burst has to suit its rate.
+LINKS = ["1gbit", "10gbit"]
 VECTOR_BYTES = 64 << 20
-ADDRESSES = ["10.213.78.1", "10.213.78.2"]
-PORT = 29500
 IPERF_SECONDS = 2
 TIMEOUT_S = 120
 NAMED = ["auto", "halving_doubling", "chunked_ring", "ring", "parameter_server"]
@@ -41,57 +39,6 @@ def parse_arguments():
     parser.add_argument("--round-trip", required=True, help="round_trip, as built")
     parser.add_argument("--rounds", type=int, default=5)
     return parser.parse_args()
-
-
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    if done.returncode != 0:
-        sys.exit(f"network_bench: {' '.join(command)}: {done.stdout}{done.stderr}")
-    return done.stdout
-
-
-class Cable:
-    """Two namespaces, and a virtual cable between them."""
-
-    def __init__(self):
-        self.names = [f"unisono-bench-{os.getpid()}{end}" for end in "ab"]
-        self.devices = [f"u{os.getpid()}{end}" for end in "ab"]
-
-    def lay(self):
-        for name in self.names:
-            run("ip", "netns", "add", name)
-        ends = zip(self.names, self.devices, strict=True)
-        (name_a, device_a), (name_b, device_b) = ends
-        run(
-            *("ip", "link", "add", device_a, "netns", name_a, "type", "veth"),
-            *("peer", "name", device_b, "netns", name_b),
-        )
-        for name, device, address in zip(self.names, self.devices, ADDRESSES, strict=True):
-            run("ip", "-n", name, "address", "add", f"{address}/24", "dev", device)
-            run("ip", "-n", name, "link", "set", device, "up")
-            run("ip", "-n", name, "link", "set", "lo", "up")
-
-    def shape(self, rate):
-        for node, device in enumerate(self.devices):
-            tbf = ["tbf", "rate", rate, "burst", LINKS[rate], "latency", "50ms"]
-            run(*self.inside(node), "tc", "qdisc", "replace", "dev", device, "root", *tbf)
-
-    def inside(self, node):
-        return ["ip", "netns", "exec", self.names[node]]
-
-    def cut(self):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
-
-
-@contextmanager
-def cable():
-    made = Cable()
-    try:
-        made.lay()
-        yield made
-    finally:
-        made.cut()
 
 
 def iperf_gbps(link):
@@ -114,30 +61,11 @@ def all_reduce_gbps(options, link):
     """What the all_reduce sends in each direction, by its median time."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.jsonl"
-        job = {
-            "WORLD_SIZE": "2",
-            "MASTER_ADDR": ADDRESSES[0],
-            "MASTER_PORT": str(PORT),
-            "UNISONO_SECRET": os.urandom(16).hex(),
-        }
         command = [
             *(options.unisono, "bench", "all_reduce", "--sizes", str(VECTOR_BYTES)),
             *("--seconds", "2", "--json", str(result)),
         ]
-        ranks = [
-            subprocess.Popen(
-                [*link.inside(rank), *command],
-                env={**os.environ, **job, "RANK": str(rank), "LOCAL_RANK": "0"},
-                stdout=subprocess.DEVNULL,
-            )
-            for rank in range(2)
-        ]
-        try:
-            if any([rank.wait(TIMEOUT_S) != 0 for rank in ranks]):
-                sys.exit("network_bench: a rank of `unisono bench` failed")
-        finally:
-            for rank in ranks:
-                rank.kill()
+        run_ranks(link, command)
         return 8 * VECTOR_BYTES / json.loads(result.read_text())["median_us"] / 1e3
 
 
@@ -151,12 +79,11 @@ def median_cell(values):
 
 
 def measure_links(options):
-    missing = [name for name in ("ip", "tc", "iperf3") if not shutil.which(name)]
-    if os.geteuid() != 0 or missing:
-        print(f"no shaped links: they take root, ip, tc and iperf3; missing: {missing or 'root'}")
+    if missing := missing_for_cable("iperf3"):
+        print(f"no shaped links: {missing}")
         return
     rows = []
-    with cable() as link:
+    with lay_cable() as link:
         for rate in LINKS:
             link.shape(rate)
             pairs = [

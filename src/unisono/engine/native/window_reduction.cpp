@@ -103,21 +103,23 @@ void WindowReduction::exchange_partials() {
   for (const ChunkPlan& chunk : plan_.chunks) {
     const ChunkPlace& place = place_of(chunk);
     for (const collective::RankRange subtree : chunk.partials) {
-      const std::span<std::byte> partial =
-          take_front(scratch_, place.count * context_.partial_bytes());
-      compute_partial(subtree, place, partial.data());
-      const std::span<const std::byte> packed = pack(partial, context_.partial_type());
+      const std::span<const std::byte> partial = partial_of(subtree, place);
       for (const int to : chunk.partials_to) {
-        sends.push_back({.rank = to, .data = packed});
+        sends.push_back({.rank = to, .data = partial});
       }
     }
     for (const collective::Partials& from : chunk.partials_from) {
-      for (std::size_t index = 0; index < from.subtrees.size(); ++index) {
-        const std::span<std::byte> partial =
-            take_front(scratch_, place.count * context_.partial_bytes());
-        receives.push_back({.rank = from.rank, .data = room_for(partial, context_.partial_type())});
+      for (const collective::RankRange subtree : from.subtrees) {
+        std::span<std::byte> partial = take_front(scratch_, place.count * context_.partial_bytes());
+        const bool is_partial = !is_contribution(subtree);
+        if (!is_partial) {
+          partial = partial.first(static_cast<std::size_t>(place.count * context_.element_bytes()));
+        }
+        receives.push_back({.rank = from.rank,
+                            .data = is_partial ? room_for(partial, context_.partial_type())
+                                               : partial});
         partials.push_back(partial);
-        received_.push_back(partial.data());
+        received_.push_back({.data = partial.data(), .is_partial = is_partial});
       }
     }
   }
@@ -127,14 +129,32 @@ void WindowReduction::exchange_partials() {
   }
 }
 
+bool WindowReduction::is_contribution(collective::RankRange subtree) const {
+  return subtree.hi - subtree.lo == 1 && compression_ == kernels::Compression::kNone;
+}
+
+const std::byte* WindowReduction::contribution(int rank, const ChunkPlace& place) const {
+  const auto local_rank = static_cast<std::size_t>(context_.topology.local_rank_of(rank));
+  return window_.in[local_rank] + place.in_begin * context_.element_bytes();
+}
+
+std::span<const std::byte> WindowReduction::partial_of(collective::RankRange subtree,
+                                                       const ChunkPlace& place) {
+  if (is_contribution(subtree)) {
+    return {contribution(subtree.lo, place),
+            static_cast<std::size_t>(place.count * context_.element_bytes())};
+  }
+  const std::span<std::byte> partial = take_front(scratch_, place.count * context_.partial_bytes());
+  compute_partial(subtree, place, partial.data());
+  return pack(partial, context_.partial_type());
+}
+
 void WindowReduction::compute_partial(collective::RankRange subtree,
                                       const ChunkPlace& place,
                                       std::byte* partial) {
   std::vector<kernels::ReduceInput> inputs;
   for (int rank = subtree.lo; rank < subtree.hi; ++rank) {
-    const auto local_rank = static_cast<std::size_t>(context_.topology.local_rank_of(rank));
-    inputs.push_back({.data = window_.in[local_rank] + place.in_begin * context_.element_bytes(),
-                      .is_partial = false});
+    inputs.push_back({.data = contribution(rank, place), .is_partial = false});
   }
   const auto steps = collective::reduce_steps(collective::leaves_of(subtree), subtree);
   void* const output = partial;
@@ -172,17 +192,14 @@ void WindowReduction::combine(const ChunkPlan& chunk) {
   std::vector<kernels::ReduceInput> inputs;
   for (const collective::CombineInput& input : chunk.inputs) {
     if (input.own_rank >= 0) {
-      const auto local_rank =
-          static_cast<std::size_t>(context_.topology.local_rank_of(input.own_rank));
-      inputs.push_back({.data = window_.in[local_rank] + place.in_begin * context_.element_bytes(),
-                        .is_partial = false});
+      inputs.push_back({.data = contribution(input.own_rank, place), .is_partial = false});
     } else {
       // A rank combines one chunk, so the partial results it received are all this chunk's.
       auto index = static_cast<std::size_t>(input.subtree);
       for (int part = 0; part < input.part; ++part) {
         index += chunk.partials_from[static_cast<std::size_t>(part)].subtrees.size();
       }
-      inputs.push_back({.data = received_[index], .is_partial = true});
+      inputs.push_back(received_[index]);
     }
   }
   const std::vector<std::byte*> receivers = outputs_of(chunk);

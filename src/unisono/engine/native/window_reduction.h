@@ -11,6 +11,7 @@
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/kernels/compress.h"
+#include "unisono/kernels/reduce.h"
 
 namespace unisono::engine {
 
@@ -46,6 +47,13 @@ class WindowReduction {
  private:
   void take_scratch();
   void exchange_partials();
+  // The partial result of a single rank is its contribution, which travels as it is: 16-bit floats
+  // in half the bytes of a partial result of several.
+  [[nodiscard]] bool is_contribution(collective::RankRange subtree) const;
+  [[nodiscard]] const std::byte* contribution(int rank, const ChunkPlace& place) const;
+  // As it is sent.
+  [[nodiscard]] std::span<const std::byte> partial_of(collective::RankRange subtree,
+                                                      const ChunkPlace& place);
   void compute_partial(collective::RankRange subtree, const ChunkPlace& place, std::byte* partial);
   void combine(const collective::ChunkPlan& chunk);
   void exchange_results();
@@ -73,7 +81,7 @@ class WindowReduction {
   // Also of it: what is compressed.
   std::span<std::byte> packed_;
   // Partial results of other nodes for the chunk that this rank combines, in the plan's order.
-  std::vector<const std::byte*> received_;
+  std::vector<kernels::ReduceInput> received_;
 };
 
 }  // namespace unisono::engine
