@@ -8,6 +8,9 @@
 
 namespace unisono::ddp {
 
+/// subtract_finite() of two contiguous tensors.
+void subtract_finite(const at::Tensor& error, const at::Tensor& sent);
+
 /// What compression has taken from each parameter's gradient of this rank, to be added to its next
 /// one. By parameter: it outlives the buckets' rebuilding.
 class ErrorMemory {
@@ -15,8 +18,7 @@ class ErrorMemory {
   /// Adds it to the bucket's gradients.
   void add_to(const GradBucket& bucket) const;
 
-  /// `error` has the elements of the bucket's buffer, and becomes the memory's. What is no finite
-  /// number in it becomes zero: a gradient that overflowed once would stay for ever.
+  /// `error` has the elements of the bucket's buffer, and becomes the memory's.
   void keep(const GradBucket& bucket, const at::Tensor& error);
 
  private:

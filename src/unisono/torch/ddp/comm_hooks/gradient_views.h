@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -7,6 +8,15 @@
 #include "unisono/torch/ddp/comm_hook.h"
 
 namespace unisono::ddp {
+
+/// Elements of a bucket's buffer.
+struct ElementRange {
+  std::int64_t first;
+  std::int64_t count;
+};
+
+/// Where bucket.gradients() are in its buffer.
+[[nodiscard]] std::vector<ElementRange> gradient_ranges(const GradBucket& bucket);
 
 /// What bucket.gradients() are of its buffer, of another tensor with as many elements.
 [[nodiscard]] std::vector<at::Tensor> gradient_views(const GradBucket& bucket,

@@ -124,7 +124,8 @@ class PowerSgdPass {
       at::mm_out(matrices_[i], ps_[i], qs_[i].t());
     }
     if (state_.options_.use_error_feedback) {
-      state_.errors_.keep(bucket_, input_.sub_(bucket_.buffer()));
+      ddp::subtract_finite(input_, bucket_.buffer());
+      state_.errors_.keep(bucket_, input_);
     }
     keep_right_factors();
     if (bucket_.is_last()) {

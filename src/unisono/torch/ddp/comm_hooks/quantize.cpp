@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/from_blob.h>
 
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
@@ -20,6 +20,7 @@
 #include "unisono/torch/ddp/comm_hooks/comm_hooks.h"
 #include "unisono/torch/ddp/comm_hooks/gradient_views.h"
 #include "unisono/torch/ddp/comm_hooks/int8_blocks.h"
+#include "unisono/torch/ddp/comm_hooks/lossy_floats.h"
 #include "unisono/torch/tensor/collectives.h"
 
 namespace unisono {
@@ -31,20 +32,34 @@ std::int64_t quantized_bytes(QuantizedType type, std::int64_t count) {
              : kernels::compressed_bytes(kernels::Compression::kFloat8, count);
 }
 
-void encode(QuantizedType type, const at::Tensor& floats, std::byte* bytes) {
-  if (type == QuantizedType::kInt8) {
-    ddp::encode_int8(floats.const_data_ptr<float>(), floats.numel(), bytes);
-  } else {
-    kernels::compress(
-        kernels::Compression::kFloat8, floats.const_data_ptr(), floats.numel(), bytes);
+// Floats are worked on in pieces that stay in the cache: a pass over the bucket for each operation
+// would take longer than sending it. Each piece has its own scales in front; the last is shorter.
+constexpr std::int64_t kPiece = 128 * ddp::kInt8Block;
+static_assert(kPiece % kernels::kFloat8Block == 0);
+
+// Calls `visit(first, n, bytes)` with the elements of each piece, and where its bytes begin.
+template <class Visit>
+void for_each_piece(QuantizedType type, std::int64_t count, std::byte* bytes, Visit visit) {
+  for (std::int64_t first = 0; first < count; first += kPiece) {
+    const std::int64_t n = std::min(kPiece, count - first);
+    visit(first, n, bytes);
+    bytes += quantized_bytes(type, n);
   }
 }
 
-void decode(QuantizedType type, const std::byte* bytes, const at::Tensor& floats) {
+void encode(QuantizedType type, const float* floats, std::int64_t count, std::byte* bytes) {
   if (type == QuantizedType::kInt8) {
-    ddp::decode_int8(bytes, floats.numel(), floats.data_ptr<float>());
+    ddp::encode_int8(floats, count, bytes);
   } else {
-    kernels::decompress(kernels::Compression::kFloat8, bytes, floats.numel(), floats.data_ptr());
+    kernels::compress(kernels::Compression::kFloat8, floats, count, bytes);
+  }
+}
+
+void decode(QuantizedType type, const std::byte* bytes, std::int64_t count, float* floats) {
+  if (type == QuantizedType::kInt8) {
+    ddp::decode_int8(bytes, count, floats);
+  } else {
+    kernels::decompress(kernels::Compression::kFloat8, bytes, count, floats);
   }
 }
 
@@ -79,14 +94,11 @@ class QuantizePass {
   // Each rank gets every rank's gradients of its chunk.
   Work exchange() {
     state_.errors_.add_to(bucket_);
-    const at::Tensor floats = bucket_.buffer().to(at::kFloat);
+    error_ = bucket_.buffer().to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
     sent_ = at::empty({n_all_bytes_}, at::kByte);
-    error_ = at::empty_like(floats);
     for (std::int64_t rank = 0; rank < group_.world_size(); ++rank) {
-      encode(state_.type_, chunk_of(floats, rank), place_of(sent_, rank));
-      decode(state_.type_, place_of(sent_, rank), chunk_of(error_, rank));
+      quantize(error_of(rank), n_elems(rank), place_of(sent_, rank));
     }
-    error_.neg_().add_(floats);
     const auto n_ranks = static_cast<std::size_t>(group_.world_size());
     const std::int64_t n_mine = n_bytes_[static_cast<std::size_t>(group_.rank())];
     received_ = at::empty({group_.world_size() * n_mine}, at::kByte);
@@ -102,19 +114,28 @@ class QuantizePass {
   // Each rank gets every chunk's mean.
   Work spread() {
     const std::int64_t rank = group_.rank();
-    const at::Tensor mean = at::zeros({n_elems(rank)}, at::kFloat);
-    const at::Tensor part = at::empty_like(mean);
+    const auto n_ranks = static_cast<float>(group_.world_size());
     const std::int64_t n_mine = n_bytes_[static_cast<std::size_t>(rank)];
-    for (std::int64_t from = 0; from < group_.world_size(); ++from) {
-      decode(state_.type_, bytes_of(received_) + from * n_mine, part);
-      mean.add_(part);
-    }
-    mean.div_(group_.world_size());
     const at::Tensor mine = at::empty({n_mine}, at::kByte);
-    encode(state_.type_, mean, bytes_of(mine));
-    decode(state_.type_, bytes_of(mine), part);
-    // The mean lacks it, so that one rank's gradient must have it for all.
-    chunk_of(error_, rank).add_(mean.sub_(part), group_.world_size());
+    std::vector<float> part(kPiece);
+    std::vector<float> mean(kPiece);
+    for_each_piece(
+        state_.type_,
+        n_elems(rank),
+        bytes_of(mine),
+        [&](std::int64_t first, std::int64_t n, std::byte* bytes) {
+          const std::int64_t offset = bytes - bytes_of(mine);
+          std::fill(mean.begin(), mean.end(), 0.0F);
+          for (std::int64_t from = 0; from < group_.world_size(); ++from) {
+            decode(state_.type_, bytes_of(received_) + from * n_mine + offset, n, part.data());
+            ddp::add_floats(mean.data(), part.data(), n);
+          }
+          ddp::divide_floats(mean.data(), n_ranks, n);
+          encode(state_.type_, mean.data(), n, bytes);
+          decode(state_.type_, bytes, n, part.data());
+          // The mean lacks it, so that one rank's gradient must have it for all.
+          ddp::add_lost(error_of(rank) + first, mean.data(), part.data(), n_ranks, n);
+        });
     return all_gather_async(
         group_,
         mine,
@@ -122,15 +143,18 @@ class QuantizePass {
         {.counts = n_bytes_, .timeout = bucket_.timeout(), .label = bucket_.label() + " means"});
   }
 
+  // Between gradients there must be zeros: a NaN would be in its block of every later pass.
   void finish() {
-    const at::Tensor result = at::empty_like(error_);
+    std::vector<float> part(kPiece);
+    const std::vector<ddp::ElementRange> ranges = ddp::gradient_ranges(bucket_);
     for (std::int64_t rank = 0; rank < group_.world_size(); ++rank) {
-      decode(state_.type_, place_of(sent_, rank), chunk_of(result, rank));
-    }
-    // Between gradients there must be zeros: a NaN would be in its block of every later pass.
-    const std::vector<at::Tensor> results = ddp::gradient_views(bucket_, result);
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      bucket_.gradients()[i].copy_(results[i]);
+      for_each_piece(state_.type_,
+                     n_elems(rank),
+                     place_of(sent_, rank),
+                     [&](std::int64_t first, std::int64_t n, const std::byte* bytes) {
+                       decode(state_.type_, bytes, n, part.data());
+                       put(ranges, rank * chunk_elems_ + first, std::span(part).first(n));
+                     });
     }
     state_.errors_.keep(bucket_, error_.to(bucket_.buffer().scalar_type()));
   }
@@ -141,9 +165,34 @@ class QuantizePass {
     return std::clamp<std::int64_t>(count - rank * chunk_elems_, 0, chunk_elems_);
   }
 
-  [[nodiscard]] at::Tensor chunk_of(const at::Tensor& floats, std::int64_t rank) const {
-    const std::int64_t start = std::min(rank * chunk_elems_, floats.numel());
-    return floats.narrow(0, start, n_elems(rank));
+  // Of the chunk of `rank`.
+  [[nodiscard]] float* error_of(std::int64_t rank) const {
+    return error_.data_ptr<float>() + std::min(rank * chunk_elems_, error_.numel());
+  }
+
+  // Floats become what quantizing takes from them.
+  void quantize(float* floats, std::int64_t count, std::byte* bytes) const {
+    std::vector<float> part(kPiece);
+    for_each_piece(state_.type_, count, bytes, [&](std::int64_t first, std::int64_t n, auto* at) {
+      encode(state_.type_, floats + first, n, at);
+      decode(state_.type_, at, n, part.data());
+      ddp::subtract_finite(floats + first, part.data(), n);
+    });
+  }
+
+  // What of `floats`, which are the bucket's elements from `first` on, are gradients.
+  void put(std::span<const ddp::ElementRange> ranges,
+           std::int64_t first,
+           std::span<const float> floats) const {
+    const std::int64_t end = first + std::ssize(floats);
+    for (const ddp::ElementRange& range : ranges) {
+      const std::int64_t lo = std::max(range.first, first);
+      const std::int64_t n = std::min(range.first + range.count, end) - lo;
+      if (n > 0) {
+        bucket_.buffer().narrow(0, lo, n).copy_(at::from_blob(
+            const_cast<float*>(floats.data() + lo - first), {n}, at::kFloat));
+      }
+    }
   }
 
   [[nodiscard]] std::byte* place_of(const at::Tensor& bytes, std::int64_t rank) const {

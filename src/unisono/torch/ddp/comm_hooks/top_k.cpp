@@ -78,7 +78,8 @@ BucketWork top_k_hook(TopKState& state, const GradBucket& bucket) {
   const Gathered all_places = gather(*state.group_, places.to(at::kInt), bucket);
   return {.work = all_places.work, .then = [&state, bucket, places, all_places, values] {
             values.work.wait();
-            state.errors_.keep(bucket, bucket.buffer().index_fill(0, places, 0));
+            const at::Tensor error = bucket.buffer().index_fill(0, places, 0);
+            state.errors_.keep(bucket, error.nan_to_num_(0, 0, 0));
             add_up(bucket.buffer(), all_places.rows, values.rows);
             return BucketWork();
           }};
