@@ -30,10 +30,9 @@ void register_hook(unisono::DistributedDataParallel<std::shared_ptr<Model>>& mod
                              unisono::quantize_hook);
   } else if (name == "power_sgd") {
     // Compressed from the third pass on, before steps are counted.
-    model.register_comm_hook(
-        std::make_shared<unisono::PowerSgdState>(
-            group, unisono::PowerSgdOptions{.start_power_sgd_iter = 2}),
-        unisono::power_sgd_hook);
+    model.register_comm_hook(std::make_shared<unisono::PowerSgdState>(
+                                 group, unisono::PowerSgdOptions{.start_power_sgd_iter = 2}),
+                             unisono::power_sgd_hook);
   }
 }
 

@@ -11,7 +11,6 @@ left out.
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys

@@ -115,9 +115,9 @@ void WindowReduction::exchange_partials() {
         if (!is_partial) {
           partial = partial.first(static_cast<std::size_t>(place.count * context_.element_bytes()));
         }
-        receives.push_back({.rank = from.rank,
-                            .data = is_partial ? room_for(partial, context_.partial_type())
-                                               : partial});
+        receives.push_back(
+            {.rank = from.rank,
+             .data = is_partial ? room_for(partial, context_.partial_type()) : partial});
         partials.push_back(partial);
         received_.push_back({.data = partial.data(), .is_partial = is_partial});
       }

@@ -1,10 +1,10 @@
 #include "unisono/torch/ddp/comm_hooks/lossy_floats.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace unisono::ddp {
 namespace {

@@ -189,8 +189,8 @@ class QuantizePass {
       const std::int64_t lo = std::max(range.first, first);
       const std::int64_t n = std::min(range.first + range.count, end) - lo;
       if (n > 0) {
-        bucket_.buffer().narrow(0, lo, n).copy_(at::from_blob(
-            const_cast<float*>(floats.data() + lo - first), {n}, at::kFloat));
+        bucket_.buffer().narrow(0, lo, n).copy_(
+            at::from_blob(const_cast<float*>(floats.data() + lo - first), {n}, at::kFloat));
       }
     }
   }
