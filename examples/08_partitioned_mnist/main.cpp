@@ -95,7 +95,6 @@ void run(const Options& options) {
   unisono::Progress progress(
       *group, {.format = unisono::ProgressFormat::kNone, .json_file = options.json_file});
   std::mt19937 random(1234);
-
   for (int epoch = 0; epoch < options.epochs; ++epoch) {
     const auto part = partitioner.use(rank);
     std::vector<std::int64_t> order(part.begin(), part.end());
