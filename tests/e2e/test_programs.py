@@ -267,10 +267,9 @@ class Accuracy(Programs):
 
     @needs(MNIST)
     def test_of_partitioned_mnist(self):
-        options = ["--size", "2", "--data", str(DATA), "--limit", "12000"]
-        lines = self.lines("partitioned_mnist", *options)
+        lines = self.lines("partitioned_mnist", "--size", "2", "--data", str(DATA))
         self.losses(lines, MNIST_LOSS, n_epochs=10)
-        self.assertGreaterEqual(self.accuracy(lines), 92)
+        self.assertGreaterEqual(self.accuracy(lines), 97)
 
     @needs(CIFAR.format("train_10000"))
     def test_of_cifar10_ddp(self):
