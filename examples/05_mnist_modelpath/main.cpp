@@ -28,6 +28,7 @@
 #include "unisono/data/readers/mnist.h"
 #include "unisono/data/samplers/distributed_sampler.h"
 #include "unisono/data/transforms/normalize.h"
+#include "unisono/report/progress.h"
 #include "unisono/torch/checkpoint.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 #include "unisono/torch/tensor/batch_tensors.h"
@@ -42,6 +43,7 @@ struct Options {
   std::string data = "/usr/share/datasets/fashion-mnist";
   int epochs = 3;
   bool gpu = false;
+  std::string json_file = {};
 };
 
 struct NetImpl : torch::nn::Module {
@@ -77,6 +79,8 @@ void train(const Options& options) {
   unisono::DistributedSampler sampler(images->size(), *group, {.seed = 1234});
   unisono::DataLoader loader(
       images, {.batch_size = std::max(1, kGlobalBatch / group->world_size()), .num_workers = 1});
+  unisono::Progress progress(
+      *group, {.format = unisono::ProgressFormat::kNone, .json_file = options.json_file});
 
   for (int epoch = 0; epoch < options.epochs; ++epoch) {
     sampler.set_epoch(epoch);
@@ -91,6 +95,7 @@ void train(const Options& options) {
       optimizer.step();
       loss_sum += loss.item<double>();
       ++n_steps;
+      progress.step({{"loss", loss.item<double>()}}, x.size(0) * group->world_size());
     }
     torch::Tensor loss = torch::tensor(loss_sum / static_cast<double>(n_steps), torch::kDouble);
     unisono::all_reduce(*group, loss);
@@ -118,6 +123,7 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_flag("--gpu", options.gpu, "Train on GPUs");
+  app.add_option("--json-file", options.json_file, "Append a line of JSON for each step to a file");
   CLI11_PARSE(app, argc, argv);
   try {
     if (options.gpu) {

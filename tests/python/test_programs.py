@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -156,6 +157,47 @@ class DataParallel(unittest.TestCase):
             self.assertEqual(lines, expected)
         references.check_saved(self.folder / "model_cpu.dat", state)
         self.assertEqual(os.listdir(self.folder), ["model_cpu.dat"])
+
+
+SOUNDS = Path(
+    os.environ.get("UNISONO_TEST_DATA_DIR", Path(__file__).parents[2] / "../shared/data"),
+    "fsdd_recordings.tar.gz",
+)
+
+
+@unittest.skipUnless(
+    SOUNDS.exists(), f"{SOUNDS} is not there; UNISONO_TEST_DATA_DIR can name its folder"
+)
+class Speakers(unittest.TestCase):
+    """A trainer that spawns its workers, which meet at a port of their own."""
+
+    LOADED = "Loaded the model on GPU"
+
+    def job(self, *options: str) -> subprocess.CompletedProcess:
+        script = str(jobs.PROGRAMS / "speakers.py")
+        place = ["--distributed", "--port", str(jobs.free_port()), "--train_path", str(SOUNDS)]
+        return jobs.run([*by_hand(), script, *place, *options])
+
+    def test_workers_learn_alike(self) -> None:
+        job = self.job()
+        self.assertEqual(job.returncode, 0, job.stderr)
+        lines = job.stdout.splitlines()
+        for gpu in range(2):
+            self.assertEqual(lines.count(f"{self.LOADED} {gpu}"), 1, lines)
+            losses = [float(x) for x in re.findall(rf"worker {gpu}, .*: loss (.*)", job.stdout)]
+            self.assertEqual(len(losses), 4, lines)
+            self.assertLess(losses[-1], 0.7 * losses[0], lines)
+        weights = re.findall(r"worker .: weights (.*)", job.stdout)
+        self.assertEqual(len(weights), 2, lines)
+        self.assertEqual(weights[0], weights[1])
+
+    @unittest.skipIf(torch.cuda.is_available(), "there are GPUs")
+    def test_batch_statistics_of_all_workers_take_gpus(self) -> None:
+        """torch's own do, whatever carries them: the wrapper says so."""
+        job = self.job("--syncBN")
+        self.assertEqual(job.stdout.splitlines(), ["----syncBN----"] * 2, job.stderr)
+        self.assertNotEqual(job.returncode, 0)
+        self.assertIn("SyncBatchNorm layers only work with GPU modules", job.stderr)
 
 
 class Names(unittest.TestCase):
