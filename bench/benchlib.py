@@ -37,6 +37,18 @@ def has_gloo(python):
     return bool(python) and subprocess.run([python, "-c", check], check=False).returncode == 0
 
 
+def check_modules(bench, python, *names):
+    """Ends `bench` unless that Python has these modules."""
+    check = (
+        "import importlib.util, sys\n"
+        "print(*(name for name in sys.argv[1:] if not importlib.util.find_spec(name)))"
+    )
+    command = [python, "-c", check, *names]
+    missing = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    if missing:
+        sys.exit(f"{bench}: {python} lacks {', '.join(missing)}: run `make test-deps`")
+
+
 def output_of(bench, command, timeout_s, **variables):
     """What the program prints, with one thread per rank; ends `bench` where it fails."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **variables}

@@ -8,6 +8,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/checkpoint/manifest.h"
 #include "unisono/checkpoint/safetensors_header.h"
+#include "unisono/checkpoint/sharding_info.h"
 #include "unisono/checkpoint/tensor_box.h"
 
 #include "corpus.h"
@@ -57,9 +58,36 @@ void write_manifests(const std::filesystem::path& root) {
   corpus.add("pytorchs", bytes_of("\1{\"weight\": {\"saved_offsets\": [4, 0]}}"));
 }
 
+// A checkpoint's file that has rows of a weight of three rows and two columns.
+std::string rows_of_weight(std::int64_t first, std::int64_t n_rows) {
+  const std::vector<checkpoint::StoredPart> parts{
+      {.tensor = {.name = "weight", .dtype = DType::kUInt8, .shape = {3, 2}},
+       .box = {.offsets = {first, 0}, .sizes = {n_rows, 2}}}};
+  const std::vector<checkpoint::TensorInfo> tensors{
+      {.name = "weight", .dtype = DType::kUInt8, .shape = {n_rows, 2}}};
+  return encode_header(tensors, checkpoint::sharding_metadata(parts, "seed"), "seed").bytes +
+         std::string(static_cast<std::size_t>(2 * n_rows), static_cast<char>('a' + first));
+}
+
+// The first byte says what the rest is, the next two how long the first file is.
+void write_folders(const std::filesystem::path& root) {
+  const Corpus corpus(root, "checkpoint");
+  const auto add = [&](const char* name, const std::string& first, const std::string& second) {
+    const std::string size{static_cast<char>(first.size() % 256),
+                           static_cast<char>(first.size() / 256)};
+    corpus.add(name, bytes_of(std::string(1, '\0') + size + first + second));
+  };
+  add("rows", rows_of_weight(0, 1), rows_of_weight(1, 2));
+  add("hole", rows_of_weight(0, 1), rows_of_weight(2, 1));
+  add("overlap", rows_of_weight(0, 2), rows_of_weight(1, 2));
+  corpus.add("latest", bytes_of("\1step-00000007\n"));
+  corpus.add("latest_of_elsewhere", bytes_of("\1../step-00000007"));
+}
+
 }  // namespace
 
 void write_checkpoints(const std::filesystem::path& root) {
+  write_folders(root);
   write_safetensors_files(root);
   write_manifests(root);
 }

@@ -10,7 +10,9 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "unisono/base/error.h"
 #include "unisono/checkpoint/folder.h"
+#include "unisono/checkpoint/outcome.h"
 #include "unisono/checkpoint/saver.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
@@ -28,28 +30,29 @@ using Released = py::call_guard<py::gil_scoped_release>;
 /// A Saver that goes at a call: the object may live on in a traceback, beyond its group.
 class PythonSaver {
  public:
-  PythonSaver(Backend& backend, const std::string& folder, int keep_last) {
-    backend.run_on_core([&](ProcessGroup& group, std::chrono::milliseconds timeout) {
-      rank_group_ = &group;
+  PythonSaver(Backend& backend, const std::string& folder, int keep_last) : backend_(backend) {
+    backend_.run_on_core([&](ProcessGroup& group, std::chrono::milliseconds timeout) {
       saver_ = std::make_unique<checkpoint::Saver>(
           group, folder, checkpoint::SaveOptions{.keep_last = keep_last, .timeout = timeout});
     });
   }
 
-  std::string save(std::int64_t step, const TensorState& common, const TensorState& own) {
-    return with_translated_errors([&] {
-      checkpoint::Saver& saver = open();
-      const StateParts state = parts_to_save(*rank_group_, common, own);
-      return saver.save(step, state.parts, state.common);
-    });
+  std::string save(std::int64_t step,
+                   const TensorState& common,
+                   const TensorState& own,
+                   const std::optional<std::string>& problem) {
+    checkpoint::Saver& saver = open();
+    const StateParts state = parts_on_all(common, own, problem);
+    return with_translated_errors([&] { return saver.save(step, state.parts, state.common); });
   }
 
-  void save_async(std::int64_t step, const TensorState& common, const TensorState& own) {
-    with_translated_errors([&] {
-      checkpoint::Saver& saver = open();
-      const StateParts state = parts_to_save(*rank_group_, common, own);
-      saver.save_async(step, state.parts, state.common);
-    });
+  void save_async(std::int64_t step,
+                  const TensorState& common,
+                  const TensorState& own,
+                  const std::optional<std::string>& problem) {
+    checkpoint::Saver& saver = open();
+    const StateParts state = parts_on_all(common, own, problem);
+    with_translated_errors([&] { saver.save_async(step, state.parts, state.common); });
   }
 
   void wait() {
@@ -71,7 +74,24 @@ class PythonSaver {
     return *saver_;
   }
 
-  ProcessGroup* rank_group_ = nullptr;  // the backend's, which Python keeps alive
+  // What this rank saves, or every rank's problem: one that Python has found, or a tensor's.
+  StateParts parts_on_all(const TensorState& common,
+                          const TensorState& own,
+                          const std::optional<std::string>& problem) {
+    StateParts state;
+    backend_.run_on_core([&](ProcessGroup& group, std::chrono::milliseconds timeout) {
+      (void)checkpoint::do_on_all(group, timeout, [&]() -> std::string {
+        if (problem) {
+          throw Error(ErrorCode::kInvalidArgument, *problem);
+        }
+        return "";
+      });
+      state = parts_to_save(group, common, own);
+    });
+    return state;
+  }
+
+  Backend& backend_;  // which Python keeps alive
   std::unique_ptr<checkpoint::Saver> saver_;
 };
 
@@ -100,13 +120,19 @@ void define_tensor_files(py::module_& module) {
            py::arg("keep_last"),
            py::keep_alive<1, 2>(),
            Released())
-      .def(
-          "save", &PythonSaver::save, py::arg("step"), py::arg("state"), py::arg("own"), Released())
+      .def("save",
+           &PythonSaver::save,
+           py::arg("step"),
+           py::arg("state"),
+           py::arg("own"),
+           py::arg("problem"),
+           Released())
       .def("save_async",
            &PythonSaver::save_async,
            py::arg("step"),
            py::arg("state"),
            py::arg("own"),
+           py::arg("problem"),
            Released())
       .def("wait", &PythonSaver::wait, Released())
       .def("close", &PythonSaver::close, Released());

@@ -63,16 +63,19 @@ def _share(backend: Backend | None, problem: str | None) -> None:
         raise RuntimeError(problem)
 
 
-def _save_on_rank_0(backend: Backend | None, path: str, save: Callable[[], None]) -> None:
-    """Calls save() on rank 0; its error comes to every rank."""
+def _save_on_rank_0(
+    backend: Backend | None, path: str | os.PathLike[str], save: Callable[[str], None]
+) -> None:
+    """Calls save(path) on rank 0; its error comes to every rank."""
     if backend is None or backend.rank() == 0:
         try:
-            save()
+            save(os.fsdecode(path))
         except BaseException as error:
             # The others wait for the outcome, whatever it is.
             text = str(error) or type(error).__name__
+            is_named = path is not None and str(path) in text
             try:
-                _share(backend, text if path in text else f"save {path}: {text}")
+                _share(backend, text if is_named else f"save {path}: {text}")
             except RuntimeError as shared:
                 if isinstance(error, Exception):
                     raise shared from error
@@ -91,9 +94,8 @@ def save_checkpoint(
     rank the same, which names the path and the reason; then no part of a file is left. Other ranks
     wait for rank 0 at most until the group's timeout.
     """
-    path = os.fsdecode(path)
 
-    def save() -> None:
+    def save(path: str) -> None:
         with _AtomicFile(path) as file:
             torch.save(obj, _Writer(file))
             file.commit()
@@ -104,9 +106,8 @@ def save_checkpoint(
 def check_can_save(path: str | os.PathLike[str], group: dist.ProcessGroup | None = None) -> None:
     """Raises now, on every rank, what save_checkpoint() would find out after the training: a folder
     that is missing or can't be written. A collective operation; leaves no file."""
-    path = os.fsdecode(path)
 
-    def try_it() -> None:
+    def try_it(path: str) -> None:
         with _AtomicFile(path):
             pass
 
@@ -135,18 +136,19 @@ def load_checkpoint(
     DistBackendError on every rank if files differ, or some ranks can't read theirs, which it names;
     what open() raises if all fail alike. Reads the file twice: for the hash, then to load it.
     """
-    path = os.fsdecode(path)
     backend = _group_of("load_checkpoint", group)
     if backend is None:
-        return torch.load(path, map_location=map_location, weights_only=weights_only)
+        return torch.load(os.fsdecode(path), map_location=map_location, weights_only=weights_only)
     problem = None
     with contextlib.ExitStack() as stack:
         try:
             # A file that is replaced meanwhile stays the same for whom has it open.
-            file = stack.enter_context(open(path, "rb"))
+            file = stack.enter_context(open(os.fsdecode(path), "rb"))
             value = _describe(file)
-        except OSError as error:
-            problem, value = error, f"unreadable ({error.strerror or error})"
+        except (OSError, TypeError) as error:
+            # The others wait for the comparison.
+            reason = getattr(error, "strerror", None) or error
+            problem, value = error, f"unreadable ({reason})"
         _check_same_value(backend, f"load_checkpoint {path}", "the file", value)
         if problem is not None:
             raise problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping
 from types import TracebackType
@@ -36,6 +37,19 @@ def _tensors(who: str, state: _State) -> dict[str, torch.Tensor]:
             )
         tensors[name] = value.detach().cpu()
     return tensors
+
+
+def _to_save(
+    who: str, step: int, state: _State, own: _State | None
+) -> tuple[int, dict[str, torch.Tensor], dict[str, torch.Tensor], str | None]:
+    """The arguments, and what is wrong with them: the other ranks wait, and are told, too."""
+    try:
+        return operator.index(step), _tensors(who, state), _tensors(who, own or {}), None
+    except Exception as error:
+        problem = str(error)
+        if not problem.startswith(who):
+            problem = f"{who}: {type(error).__name__}: {problem}"
+        return 0, {}, {}, problem
 
 
 def save_state(state: _State, path: str | os.PathLike[str]) -> None:
@@ -90,16 +104,14 @@ class CheckpointSaver:
         whose names differ between ranks. Returns the checkpoint's folder when it is on the disk.
 
         Raises RuntimeError or DistBackendError, on every rank the same, which names the rank and
-        the reason; then the checkpoints before are as they were.
+        the reason; then the checkpoints before are as they were, and the group is of use.
         """
-        state = _tensors("CheckpointSaver.save", state)
-        return self._saver.save(step, state, _tensors("CheckpointSaver.save", own or {}))
+        return self._saver.save(*_to_save("CheckpointSaver.save", step, state, own))
 
     def save_async(self, step: int, state: _State, own: _State | None = None) -> None:
         """Copies the tensors and returns; a thread saves them. Waits for the one before first, and
-        raises what it failed with."""
-        state = _tensors("CheckpointSaver.save_async", state)
-        self._saver.save_async(step, state, _tensors("CheckpointSaver.save_async", own or {}))
+        raises what it failed with. What can't be saved, as it is no tensor, it raises at once."""
+        self._saver.save_async(*_to_save("CheckpointSaver.save_async", step, state, own))
 
     def wait(self) -> None:
         """Returns when what save_async() began is on the disk, or raises why it is not."""

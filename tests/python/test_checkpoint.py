@@ -11,11 +11,15 @@ import torch.distributed.checkpoint as dcp
 from support import run
 from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from training import N_STEPS, adam, bits, check_parameters, model, train, trained
+
+import unisono
 
 N_STEPS_BEFORE = 2  # The checkpoint.
 
@@ -100,6 +104,48 @@ def refused(rank: int, world: int, folder: Path) -> None:
     assert fitting.tolist() == [0, 1, 2]
 
 
+class RenamingPlanner(DefaultSavePlanner):
+    """Saves under other names."""
+
+    def set_up_planner(self, state_dict, storage_meta=None, is_coordinator=False) -> None:
+        renamed = {f"renamed.{name}": value for name, value in state_dict.items()}
+        super().set_up_planner(renamed, storage_meta, is_coordinator)
+
+
+def planners(rank: int, world: int, folder: Path) -> None:
+    mesh = init_device_mesh("cpu", (world,))
+    rows = torch.arange(10.0).reshape(5, 2)
+    state = {"rows": distribute_tensor(rows, mesh, [Shard(0)]), "all": torch.ones(3)}
+    for dedup_to_lowest in (True, False):
+        planner = RenamingPlanner(dedup_save_to_lowest_rank=dedup_to_lowest)
+        dcp.save(state, checkpoint_id=folder, planner=planner)
+        wanted = {
+            "renamed.rows": torch.zeros(5, 2),
+            "renamed.all": torch.zeros(3),
+            "new": torch.full((1,), 7.0),
+        }
+        dcp.load(wanted, checkpoint_id=folder, planner=DefaultLoadPlanner(allow_partial_load=True))
+        assert torch.equal(wanted["renamed.rows"], rows)
+        assert wanted["renamed.all"].tolist() == [1, 1, 1]
+        assert wanted["new"].item() == 7, "what was not saved stays"
+        try:
+            dcp.load(wanted, checkpoint_id=folder)
+            raise AssertionError("a tensor was loaded that nobody has saved")
+        except CheckpointException as error:
+            assert set(error.failures) == {*range(world)}, error
+
+
+def load_ours(rank: int, world: int, folder: Path) -> None:
+    """Its reader loads, on our backend, what CheckpointSaver has saved, split otherwise."""
+    weight = torch.arange(70.0).reshape(10, 7)
+    with unisono.CheckpointSaver(folder) as saver:
+        checkpoint = saver.save(1, {"weight": weight})
+    mesh = init_device_mesh("cpu", (world,))
+    state = {"weight": distribute_tensor(torch.zeros(10, 7), mesh, [Shard(1)])}
+    dcp.load(state, storage_reader=HuggingFaceStorageReader(checkpoint))
+    assert torch.equal(state["weight"].full_tensor(), weight)
+
+
 class Checkpoint(unittest.TestCase):
     def run_in_folder(self, body, world: int) -> None:
         with tempfile.TemporaryDirectory(prefix="unisono-python-") as folder:
@@ -116,6 +162,12 @@ class Checkpoint(unittest.TestCase):
 
     def test_layouts(self) -> None:
         self.run_in_folder(layouts, 4)
+
+    def test_planners(self) -> None:
+        self.run_in_folder(planners, 2)
+
+    def test_what_our_saver_has_saved(self) -> None:
+        self.run_in_folder(load_ours, 2)
 
     def test_refused(self) -> None:
         self.run_in_folder(refused, 2)

@@ -181,6 +181,7 @@ def not_saved(rank: int, world: int) -> list[str]:
     messages = []
     for path, value, limit in (
         ("missing/job.pt", state(2), limits[0]),
+        (None if rank == 0 else "job.pt", state(2), limits[0]),
         (".", state(2), limits[0]),
         ("job.pt", Unpicklable(), limits[0]),
         ("job.pt", state(2), 2000),
@@ -233,6 +234,10 @@ def other_bytes(rank: int, world: int) -> list[str]:
     gone = "gone.pt" if rank == 1 else own
     some_gone = message_of(dist.DistBackendError, lambda: unisono.load_checkpoint(gone))
     all_gone = message_of(FileNotFoundError, lambda: unisono.load_checkpoint("gone.pt"))
+    none = None if rank == 1 else own
+    assert "and unreadable (expected str, bytes or os.PathLike object" in message_of(
+        dist.DistBackendError, lambda: unisono.load_checkpoint(none)
+    )
     write(own, {"step": 4})
     assert unisono.load_checkpoint(own) == {"step": 4}
     return [different, some_gone, all_gone]
@@ -261,7 +266,8 @@ class Checkpoints(unittest.TestCase):
     def test_every_rank_learns_why_it_was_not_saved(self) -> None:
         results = run(not_saved, 3)
         self.assertEqual(results, [results[0]] * 3)
-        missing, folder, unpicklable, too_large, early = results[0]
+        missing, no_path, folder, unpicklable, too_large, early = results[0]
+        self.assertIn("save None: expected str, bytes or os.PathLike object", no_path)
         self.assertIn("save missing/job.pt: ", missing)
         self.assertIn("create the folder missing first", missing)
         self.assertIn("'.': it is a folder", folder)

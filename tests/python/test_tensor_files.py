@@ -80,6 +80,33 @@ def fail(rank: int, world: int, folder: Path) -> None:
         expect_error(RuntimeError, "which overlap", lambda: unisono_save(folder, same))
 
 
+def fail_alone(rank: int, world: int, folder: Path) -> None:
+    """Rank 1 passes what can't be saved: every rank has the same message, and goes on."""
+    good = {"weight": torch.ones(2)}
+    cases = [
+        ({"groups": []}, None, "rank 1 of 3: CheckpointSaver.{}: 'groups' is a list"),
+        (good, {"own": "text"}, "rank 1 of 3: CheckpointSaver.{}: 'own' is a str"),
+        (None, None, "rank 1 of 3: CheckpointSaver.{}: AttributeError: "),
+        (
+            {"weight": torch.ones(2).to_sparse()},
+            None,
+            'rank 1 of 3: checkpoint: tensor "weight" must be dense',
+        ),
+    ]
+    with unisono.CheckpointSaver(folder) as saver:
+        for state, own, text in cases:
+            bad = (state, own) if rank == 1 else (good, None)
+            for name in ("save", "save_async"):
+                call = getattr(saver, name)
+                expect_error(RuntimeError, text.format(name), lambda f=call, b=bad: f(1, *b))
+        step, text = "one" if rank == 1 else 1, "rank 1 of 3: CheckpointSaver.save: TypeError: "
+        expect_error(RuntimeError, text, lambda: saver.save(step, good))
+        saver.save(2, good)
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    assert total.item() == world
+
+
 def unisono_save(folder: Path, own: dict) -> None:
     with unisono.CheckpointSaver(folder / "other") as saver:
         saver.save(1, {}, own)
@@ -114,6 +141,12 @@ class TensorFiles(unittest.TestCase):
 
     def test_failures_come_to_every_rank(self) -> None:
         run(fail, 2, self.folder)
+
+    def test_what_one_rank_cant_save_every_rank_is_told(self) -> None:
+        run(fail_alone, 3, self.folder)
+        self.assertEqual(
+            sorted(path.name for path in self.folder.iterdir()), ["latest", "step-00000002"]
+        )
 
     def test_what_cant_be_saved_is_named(self) -> None:
         path = self.folder / "x"

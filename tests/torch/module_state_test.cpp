@@ -245,6 +245,25 @@ TEST_F(ModuleStates, WhatOneRankCantReadAllThrow) {
   });
 }
 
+TEST_F(ModuleStates, WhatOneRankCantSaveAllAreTold) {
+  run_ranks(3, [&](const std::shared_ptr<ProcessGroup>& group) {
+    const bool is_bad = group->rank() == 1;
+    const TensorState dense{{"a", torch::ones({2})}};
+    const TensorState sparse{{"a", torch::ones({2}).to_sparse()}};
+    const TensorState none{{"a", at::Tensor()}};
+    for (const TensorState& bad : {sparse, none}) {
+      EXPECT_THAT([&] { (void)parts_to_save(*group, is_bad ? bad : dense); },
+                  throws_error(ErrorCode::kInvalidArgument,
+                               "rank 1 of 3: checkpoint: tensor \"a\" must be dense"));
+      EXPECT_THAT([&] { (void)parts_to_save(*group, {}, is_bad ? bad : dense); },
+                  throws_error(ErrorCode::kInvalidArgument, "rank 1 of 3: ", "\"a\""));
+    }
+    const StateParts state = parts_to_save(*group, dense);
+    checkpoint::save_checkpoint(*group, folder_.path(), 1, state.parts, {}, state.common);
+    EXPECT_EQ(load_state(*group, folder_.path()).size(), 1U) << "the group goes on";
+  });
+}
+
 // A layer split by rows on two ranks gives the same outputs on one and on four.
 TEST_F(ModuleStates, AnotherSplitGivesEqualOutputs) {
   torch::manual_seed(1);

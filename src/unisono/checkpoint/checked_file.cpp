@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/kernels/crc32.h"
 
 namespace unisono::checkpoint {
 
 std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t seed) {
-  return static_cast<std::uint32_t>(
-      crc32_z(seed, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+  return kernels::crc32(bytes, seed);
 }
 
 void FileSummer::add(std::span<const std::byte> bytes) {
@@ -79,8 +79,12 @@ std::uint64_t CheckedFile::bytes_of_block(std::uint64_t block) const {
 void CheckedFile::read_block(std::uint64_t block,
                              std::uint32_t expected,
                              std::span<std::byte> into) {
-  read_raw(block * kBlockBytes, into);
-  const std::uint32_t crc = crc32_of(into);
+  std::uint32_t crc = 0;
+  for (std::size_t at = 0; at < into.size(); at += kPieceBytes) {
+    const std::span piece = into.subspan(at, std::min(kPieceBytes, into.size() - at));
+    read_raw(block * kBlockBytes + at, piece);
+    crc = crc32_of(piece, crc);
+  }
   if (crc != expected) {
     throw Error(ErrorCode::kCorruptData,
                 fmt::format("{}: the check sum of its bytes {} to {} is {:08x}, but they were "

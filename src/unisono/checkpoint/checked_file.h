@@ -14,6 +14,10 @@ namespace unisono::checkpoint {
 /// Every block but the last of a file has so many bytes.
 inline constexpr std::uint64_t kBlockBytes = std::uint64_t{1} << 20;
 
+/// Files are written and read in pieces of so many bytes, so that the sum of each is taken while it
+/// is in the cache.
+inline constexpr std::size_t kPieceBytes = std::size_t{1} << 17;
+
 /// How long a file is, and the CRC-32 of all of it and of each of its blocks: who reads a part
 /// checks the blocks that it lies in.
 struct FileSums {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -106,8 +107,8 @@ void rename_to(const std::string& from, const std::string& path) {
   }
 }
 
-// Where file systems can't exchange: at one moment no checkpoint has the name, and then a writer
-// that goes on finds the old one under its own: see restore().
+// Where file systems can't exchange: for a moment no checkpoint has the name. Readers then take the
+// old one, and so does the next writer if this one dies: see find_checkpoint() and restore().
 void replace(const std::string& root, const std::string& part, const std::string& path) {
   const std::string old = path + kOldSuffix;
   rename_to(path, old);
@@ -188,38 +189,53 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   return step;
 }
 
-std::vector<std::int64_t> list_steps(const std::string& root) {
-  std::vector<std::int64_t> steps;
-  for (const std::string& name : names_in(root)) {
-    if (const std::optional<std::int64_t> step = step_of(name)) {
-      steps.push_back(*step);
+std::optional<std::string> find_checkpoint(const std::string& root, std::int64_t step) {
+  const std::string path = path_of(root, step);
+  // The name again at last: a writer may have given it to the new one between two looks.
+  for (const std::string& place : {path, path + kOldSuffix, path}) {
+    if (exists(place)) {
+      return place;
     }
   }
-  std::sort(steps.begin(), steps.end());
-  return steps;
+  return std::nullopt;
+}
+
+std::vector<std::int64_t> list_steps(const std::string& root) {
+  std::set<std::int64_t> steps;
+  for (std::string_view name : names_in(root)) {
+    if (name.ends_with(kOldSuffix)) {
+      name.remove_suffix(std::string_view(kOldSuffix).size());
+    }
+    if (const std::optional<std::int64_t> step = step_of(name)) {
+      steps.insert(*step);
+    }
+  }
+  return {steps.begin(), steps.end()};
 }
 
 std::optional<std::string> latest_checkpoint(const std::string& root) {
   const std::string pointer = root + "/" + kLatestName;
   if (!exists(pointer)) {
     const std::vector<std::int64_t> steps = list_steps(root);
-    return steps.empty() ? std::nullopt : std::optional(path_of(root, steps.back()));
+    return steps.empty() ? std::nullopt : find_checkpoint(root, steps.back());
   }
   std::string name = read_text(pointer, kMostLatestBytes);
   while (name.ends_with('\n')) {
     name.pop_back();
   }
-  if (!step_of(name) || !exists(root + "/" + name)) {
+  const std::optional<std::int64_t> step = step_of(name);
+  std::optional<std::string> path = step ? find_checkpoint(root, *step) : std::nullopt;
+  if (!path) {
     std::string others;
-    for (const std::int64_t step : list_steps(root)) {
-      others.append(" ").append(checkpoint_name(step));
+    for (const std::int64_t other : list_steps(root)) {
+      others.append(" ").append(checkpoint_name(other));
     }
     throw Error(ErrorCode::kCorruptData,
                 fmt::format("{}: names no checkpoint that is there; write one of these into it:{}",
                             pointer,
                             others.empty() ? " (there are none)" : others));
   }
-  return root + "/" + name;
+  return path;
 }
 
 std::string resolve(const std::string& path) {

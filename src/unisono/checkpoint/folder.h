@@ -12,14 +12,19 @@ namespace unisono::checkpoint {
 
 // A folder of checkpoints: each is a folder "step-00000100" of its own, and the file "latest" has
 // the name of the one to go on from. What ends in ".part" is being written, or was when its writer
-// died; what ends in ".old" is being replaced, in ".removed" removed. One job at a time writes
-// there.
+// died; what ends in ".removed" is being removed. What ends in ".old" is being replaced: it is the
+// checkpoint as long as no other has its name. One job at a time writes there.
 
 /// "step-00000100".
 [[nodiscard]] std::string checkpoint_name(std::int64_t step);
 
 /// The step of such a name; nothing for other names.
 [[nodiscard]] std::optional<std::int64_t> step_of(std::string_view name);
+
+/// Where the checkpoint of this step lies: under its name or, while it is replaced where a file
+/// system can't exchange names, under its name and ".old"; nothing where there is none.
+[[nodiscard]] std::optional<std::string> find_checkpoint(const std::string& root,
+                                                         std::int64_t step);
 
 /// The steps of whose checkpoints there are folders, ascending; none where `root` is missing.
 [[nodiscard]] std::vector<std::int64_t> list_steps(const std::string& root);

@@ -1,5 +1,6 @@
 #include "unisono/checkpoint/folder.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -25,9 +26,12 @@
 
 namespace {
 
-// What the two functions below do instead of their system calls; 0 or an error number.
+// What the functions below do instead of their system calls; 0 or an error number.
 std::function<int(int descriptor)> instead_of_fsync;
+// Else renameat2() says that the file system can't exchange names, as that of this test can.
 bool can_exchange = true;
+// Before each rename().
+std::function<void()> look_around;
 
 int outcome(int error_number) {
   errno = error_number;
@@ -51,6 +55,13 @@ extern "C" int renameat2(
              : outcome(EINVAL);
 }
 
+extern "C" int rename(const char* from, const char* to) noexcept {
+  if (look_around) {
+    look_around();
+  }
+  return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+
 namespace unisono::checkpoint {
 namespace {
 
@@ -68,6 +79,7 @@ class Folders : public ::testing::Test {
  protected:
   void TearDown() override {
     instead_of_fsync = nullptr;
+    look_around = nullptr;
     can_exchange = true;
   }
 
@@ -154,9 +166,37 @@ TEST_F(Folders, OnFileSystemsThatCantExchangeTheOldOneStaysUntilTheNewOneHasItsN
   EXPECT_THAT(folder_.names(), ElementsAre("latest", "step-00000010"));
 }
 
+// At each of a writer's steps, and so wherever it dies.
+TEST_F(Folders, OnFileSystemsThatCantExchangeReadersFindOneAtEveryMoment) {
+  can_exchange = false;
+  save(9, "other");
+  save(10, "old");
+  std::vector<std::string> seen;
+  const auto look = [&] {
+    const std::string path = latest_checkpoint(root()).value();
+    seen.push_back(test::read_file(path + "/shard") + " in " +
+                   std::filesystem::path(path).filename().string());
+    EXPECT_EQ(find_checkpoint(root(), 10), path);
+    EXPECT_THAT(list_steps(root()), ElementsAre(9, 10));
+  };
+  look_around = look;
+  instead_of_fsync = [&](int /*descriptor*/) {
+    look();
+    return 0;
+  };
+  save(10, "new");
+  EXPECT_THAT(seen, ::testing::Contains("old in step-00000010"));
+  EXPECT_THAT(seen, ::testing::Contains("old in step-00000010.old"));
+  EXPECT_EQ(seen.back(), "new in step-00000010");
+  EXPECT_EQ(latest_checkpoint(root()), root() + "/step-00000010");
+}
+
 TEST_F(Folders, AWriterThatDiedBetweenTwoNamesLeavesTheOldOne) {
   save(10, "old");
   std::filesystem::rename(root() + "/step-00000010", root() + "/step-00000010.old");
+  EXPECT_EQ(latest_checkpoint(root()), root() + "/step-00000010.old");
+  std::filesystem::remove(root() + "/latest");
+  EXPECT_EQ(latest_checkpoint(root()), root() + "/step-00000010.old");
   begin_checkpoint(root(), 20);
   EXPECT_EQ(test::read_file(root() + "/step-00000010/shard"), "old");
   EXPECT_EQ(latest_checkpoint(root()), root() + "/step-00000010");

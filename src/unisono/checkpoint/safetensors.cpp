@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -49,8 +50,12 @@ FileSums write_safetensors(const std::string& path,
   AtomicFile file(path);
   FileSummer summer;
   const auto write = [&](std::span<const std::byte> bytes) {
-    file.write(bytes);
-    summer.add(bytes);
+    while (!bytes.empty()) {
+      const std::span piece = bytes.first(std::min(bytes.size(), kPieceBytes));
+      file.write(piece);
+      summer.add(piece);
+      bytes = bytes.subspan(piece.size());
+    }
   };
   write(std::as_bytes(std::span(header.bytes)));
   for (const std::size_t index : header.order) {

@@ -11,6 +11,7 @@
 
 #include "unisono/base/log.h"
 #include "unisono/base/thread.h"
+#include "unisono/checkpoint/outcome.h"
 #include "unisono/checkpoint/save.h"
 #include "unisono/comm/process_group.h"
 
@@ -21,6 +22,16 @@ std::vector<int> all_ranks(const ProcessGroup& group) {
   std::vector<int> ranks(static_cast<std::size_t>(group.world_size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
+}
+
+// What the exception in hand becomes when it is this rank's part in save_checkpoint().
+std::exception_ptr told_to_all(ProcessGroup& group, const SaveOptions& options) {
+  try {
+    (void)do_on_all(group, options.timeout, []() -> std::string { throw; });
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -48,6 +59,16 @@ void Saver::save_async(std::int64_t step,
                        std::span<const TensorPart> parts,
                        std::span<const TensorInfo> common) {
   wait();
+  try {
+    copy(parts, common);
+    start(step);
+  } catch (...) {
+    // The others' threads wait for this rank's: they are told, and it throws when they do.
+    failure_ = told_to_all(*group_, options_);
+  }
+}
+
+void Saver::copy(std::span<const TensorPart> parts, std::span<const TensorInfo> common) {
   common_.assign(common.begin(), common.end());
   parts_.assign(parts.begin(), parts.end());
   bytes_.resize(parts_.size());
@@ -56,6 +77,9 @@ void Saver::save_async(std::int64_t step,
     bytes_[i].assign(parts_[i].bytes.begin(), parts_[i].bytes.end());
     parts_[i].bytes = bytes_[i];
   }
+}
+
+void Saver::start(std::int64_t step) {
   const std::string failure = "rank " + std::to_string(group_->rank()) +
                               " can't start the thread that saves checkpoint " +
                               std::to_string(step);

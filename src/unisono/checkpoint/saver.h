@@ -38,7 +38,8 @@ class Saver {
 
   /// Copies the parts and returns; a thread ("uni-save") saves the copy. First does wait().
   ///
-  /// Throws what wait() throws, std::bad_alloc, and Error(kSystem) when the thread can't start.
+  /// Throws what wait() throws. That a rank has no memory for the copy, or can't start the thread,
+  /// the next call throws on all, as what the thread fails at.
   void save_async(std::int64_t step,
                   std::span<const TensorPart> parts,
                   std::span<const TensorInfo> common = {});
@@ -48,6 +49,9 @@ class Saver {
   void wait();
 
  private:
+  void copy(std::span<const TensorPart> parts, std::span<const TensorInfo> common);
+  void start(std::int64_t step);
+
   std::shared_ptr<ProcessGroup> group_;
   std::string root_;
   SaveOptions options_;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <CLI/App.hpp>
@@ -68,7 +69,9 @@ std::vector<std::string> checkpoints_in(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored) && !checkpoint::read_manifest(path)) {
     for (const std::int64_t step : checkpoint::list_steps(path)) {
-      paths.push_back(path + "/" + checkpoint::checkpoint_name(step));
+      if (std::optional<std::string> found = checkpoint::find_checkpoint(path, step)) {
+        paths.push_back(*std::move(found));
+      }
     }
   }
   if (paths.empty()) {

@@ -28,22 +28,22 @@ namespace {
 using checkpoint::Box;
 using checkpoint::TensorInfo;
 
-// Rows without gaps, as files have them.
-at::Tensor packed(const std::string& name, const at::Tensor& tensor) {
+TensorInfo info_of(const std::string& name, const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.layout() != at::kStrided || !tensor.device().is_cpu()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "checkpoint: tensor \"" + name +
                     "\" must be dense and in CPU memory; pass tensor.to_dense() or tensor.cpu()");
   }
-  return tensor.detach().resolve_conj().resolve_neg().contiguous();
-}
-
-TensorInfo info_of(const std::string& name, const at::Tensor& tensor) {
   try {
     return {.name = name, .dtype = dtype_of(tensor.scalar_type()), .shape = tensor.sizes().vec()};
   } catch (const Error& error) {
     throw Error(error.code(), "checkpoint: tensor \"" + name + "\": " + error.what());
   }
+}
+
+// Rows without gaps, as files have them.
+at::Tensor packed(const at::Tensor& tensor) {
+  return tensor.detach().resolve_conj().resolve_neg().contiguous();
 }
 
 std::span<std::byte> bytes_of(const at::Tensor& tensor) {
@@ -64,6 +64,38 @@ const at::Tensor& single(const TensorState& state, const std::string& name, at::
                                                 to_string(dtype_of(type))));
   }
   return found->second;
+}
+
+StateParts parts_of_rank(const TensorState& common,
+                         const TensorState& own,
+                         int rank,
+                         int world_size) {
+  StateParts state;
+  for (const auto& [name, tensor] : common) {
+    state.common.push_back(info_of(name, tensor));
+  }
+  const std::vector<std::optional<Box>> boxes =
+      checkpoint::divide_evenly(state.common, rank, world_size);
+  const auto add = [&](const TensorInfo& info, const at::Tensor& tensor, const Box& box) {
+    at::Tensor rows = packed(tensor);
+    if (box.sizes != info.shape) {
+      rows = rows.narrow(0, box.offsets[0], box.sizes[0]);
+    }
+    state.parts.push_back({.tensor = info, .box = box, .bytes = bytes_of(rows)});
+    state.tensors.push_back(std::move(rows));
+  };
+  std::size_t index = 0;
+  for (const auto& [name, tensor] : common) {
+    if (const std::optional<Box>& box = boxes[index]) {
+      add(state.common[index], tensor, *box);
+    }
+    ++index;
+  }
+  for (const auto& [name, tensor] : own) {
+    const TensorInfo info = info_of(name, tensor);
+    add(info, tensor, checkpoint::whole_box(info.shape));
+  }
+  return state;
 }
 
 }  // namespace
@@ -107,8 +139,9 @@ void save_state(const std::string& path, const TensorState& state) {
   std::vector<at::Tensor> kept;
   std::vector<checkpoint::TensorBytes> tensors;
   for (const auto& [name, tensor] : state) {
-    kept.push_back(packed(name, tensor));
-    tensors.push_back({.info = info_of(name, tensor), .bytes = bytes_of(kept.back())});
+    const TensorInfo info = info_of(name, tensor);
+    kept.push_back(packed(tensor));
+    tensors.push_back({.info = info, .bytes = bytes_of(kept.back())});
   }
   checkpoint::write_safetensors(path, tensors, {{"format", "pt"}});
 }
@@ -150,34 +183,12 @@ at::Tensor read_part(checkpoint::Reader& reader, const std::string& name, const 
   return tensor;
 }
 
-StateParts parts_to_save(const ProcessGroup& group,
-                         const TensorState& common,
-                         const TensorState& own) {
+StateParts parts_to_save(ProcessGroup& group, const TensorState& common, const TensorState& own) {
   StateParts state;
-  for (const auto& [name, tensor] : common) {
-    state.common.push_back(info_of(name, tensor));
-  }
-  const std::vector<std::optional<Box>> boxes =
-      checkpoint::divide_evenly(state.common, group.rank(), group.world_size());
-  const auto add = [&](const TensorInfo& info, const at::Tensor& tensor, const Box& box) {
-    at::Tensor rows = packed(info.name, tensor);
-    if (box.sizes != info.shape) {
-      rows = rows.narrow(0, box.offsets[0], box.sizes[0]);
-    }
-    state.parts.push_back({.tensor = info, .box = box, .bytes = bytes_of(rows)});
-    state.tensors.push_back(std::move(rows));
-  };
-  std::size_t index = 0;
-  for (const auto& [name, tensor] : common) {
-    if (const std::optional<Box>& box = boxes[index]) {
-      add(state.common[index], tensor, *box);
-    }
-    ++index;
-  }
-  for (const auto& [name, tensor] : own) {
-    const TensorInfo info = info_of(name, tensor);
-    add(info, tensor, checkpoint::whole_box(info.shape));
-  }
+  (void)checkpoint::do_on_all(group, std::nullopt, [&] {
+    state = parts_of_rank(common, own, group.rank(), group.world_size());
+    return std::string();
+  });
   return state;
 }
 

@@ -62,10 +62,11 @@ struct StateParts {
 };
 
 /// Of `common`, which all ranks have alike, each rank gets another part, of about equal size; of
-/// `own`, whose names differ between ranks, all.
+/// `own`, whose names differ between ranks, all. A collective operation.
 ///
-/// Throws Error(kInvalidArgument) as save_state().
-[[nodiscard]] StateParts parts_to_save(const ProcessGroup& group,
+/// Throws Error(kInvalidArgument) as save_state(), on every rank the same, which names the rank
+/// whose tensor it is. Afterwards the group is as before.
+[[nodiscard]] StateParts parts_to_save(ProcessGroup& group,
                                        const TensorState& common,
                                        const TensorState& own = {});
 

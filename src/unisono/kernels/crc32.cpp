@@ -1,0 +1,144 @@
+// Source: Gopal, Ozturk, Guilford et al., "Fast CRC computation for generic polynomials using
+// PCLMULQDQ instruction", Intel, 2009. A CRC is a polynomial's remainder. 16 bytes of the message
+// can be replaced by others of the same remainder that lie some bits later, where they are added to
+// what is there. So the message shrinks to its last 16 bytes, of which zlib makes the CRC.
+#include "unisono/kernels/crc32.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "unisono/kernels/crc32.cpp"
+#include "unisono/kernels/targets.h"
+// clang-format off: the order matters to Highway
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// clang-format on
+
+#ifndef UNISONO_KERNELS_CRC32_ONCE
+#define UNISONO_KERNELS_CRC32_ONCE
+
+namespace unisono::kernels {
+namespace {
+
+constexpr std::size_t kRegisterBytes = 16;
+constexpr std::size_t kStepBytes = 4 * kRegisterBytes;
+
+using Register = std::array<std::uint8_t, kRegisterBytes>;
+// Replaces whole steps of bytes, at least one, by 16 bytes; `state` is the bits before.
+using Fold = Register (*)(const std::uint8_t* bytes, std::size_t n_bytes, std::uint32_t state);
+
+// The remainder of x^n, whose bits lie as those of bytes do: the highest power first.
+constexpr std::uint64_t factor(int n) {
+  std::uint32_t remainder = 0x8000'0000;  // x^0
+  for (int i = 0; i < n; ++i) {
+    remainder = (remainder >> 1U) ^ ((remainder & 1U) != 0 ? 0xEDB8'8320U : 0U);
+  }
+  // The product of two reversed numbers is one bit short.
+  return std::uint64_t{remainder} << 1U;
+}
+
+// For the lower and the upper half of a register that goes so many bits on.
+constexpr std::array<std::uint64_t, 2> factors(int n_bits) {
+  return {factor(n_bits + 32), factor(n_bits - 32)};
+}
+
+}  // namespace
+}  // namespace unisono::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+
+namespace unisono::kernels::HWY_NAMESPACE {
+namespace {
+
+#if HWY_ARCH_X86 && UNISONO_IS_VECTOR_TARGET && HWY_TARGET <= HWY_SSE4
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::FixedTag<std::uint64_t, 2>;
+using V = hn::Vec<D>;
+
+HWY_INLINE V load(const std::uint8_t* bytes) {
+  return hn::BitCast(D(), hn::LoadU(hn::Repartition<std::uint8_t, D>(), bytes));
+}
+
+HWY_INLINE V fold(V before, V by, V behind) {
+  return hn::Xor(hn::Xor(hn::CLMulLower(before, by), hn::CLMulUpper(before, by)), behind);
+}
+
+Register fold_steps(const std::uint8_t* bytes, std::size_t n_bytes, std::uint32_t state) {
+  static constexpr auto kByStep = factors(8 * static_cast<int>(kStepBytes));
+  static constexpr auto kByRegister = factors(8 * static_cast<int>(kRegisterBytes));
+  const D d;
+  const std::array<std::uint64_t, 2> first{state, 0};
+  V a = hn::Xor(load(bytes), hn::LoadU(d, first.data()));
+  V b = load(bytes + kRegisterBytes);
+  V c = load(bytes + 2 * kRegisterBytes);
+  V e = load(bytes + 3 * kRegisterBytes);
+  const V by_step = hn::LoadU(d, kByStep.data());
+  for (std::size_t at = kStepBytes; at < n_bytes; at += kStepBytes) {
+    a = fold(a, by_step, load(bytes + at));
+    b = fold(b, by_step, load(bytes + at + kRegisterBytes));
+    c = fold(c, by_step, load(bytes + at + 2 * kRegisterBytes));
+    e = fold(e, by_step, load(bytes + at + 3 * kRegisterBytes));
+  }
+  const V by_register = hn::LoadU(d, kByRegister.data());
+  const V all = fold(fold(fold(a, by_register, b), by_register, c), by_register, e);
+  Register last;
+  const hn::Repartition<std::uint8_t, D> d8;
+  hn::StoreU(hn::BitCast(d8, all), d8, last.data());
+  return last;
+}
+
+Fold choose_fold() {
+  return fold_steps;
+}
+
+#else
+
+Fold choose_fold() {
+  return nullptr;
+}
+
+#endif
+
+}  // namespace
+}  // namespace unisono::kernels::HWY_NAMESPACE
+
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <zlib.h>
+
+#include <span>
+
+namespace unisono::kernels {
+namespace {
+
+HWY_EXPORT(choose_fold);
+
+std::uint32_t zlib_crc32(std::uint32_t seed, const std::uint8_t* bytes, std::size_t n_bytes) {
+  return static_cast<std::uint32_t>(::crc32_z(seed, bytes, n_bytes));
+}
+
+}  // namespace
+
+std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t seed) {
+  static const Fold kFold = HWY_DYNAMIC_DISPATCH(choose_fold)();
+  const auto* const begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  std::size_t n_folded = 0;
+  if (kFold != nullptr && bytes.size() >= kStepBytes) {
+    n_folded = bytes.size() - bytes.size() % kStepBytes;
+    // A CRC is its state's complement; that of the seed is in the 16 bytes already.
+    const Register last = kFold(begin, n_folded, ~seed);
+    seed = zlib_crc32(~std::uint32_t{0}, last.data(), last.size());
+  }
+  // Null asks zlib for its first seed.
+  return n_folded == bytes.size() ? seed
+                                  : zlib_crc32(seed, begin + n_folded, bytes.size() - n_folded);
+}
+
+}  // namespace unisono::kernels
+#endif  // HWY_ONCE
