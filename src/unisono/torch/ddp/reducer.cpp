@@ -19,6 +19,7 @@
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/ddp/pass_marks.h"
 #include "unisono/torch/ddp/sparse_gradients.h"
+#include "unisono/torch/ddp/wide_types.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::ddp {
@@ -68,6 +69,10 @@ Reducer::Reducer(std::shared_ptr<ProcessGroup> group,
     shards_.emplace(*group_, parameters_, options_.n_shards);
     hook_ = shards_->make_hook(group_);
   }
+  if (options_.weighs_samples) {
+    check_wide_types(parameters_, "weigh_samples", "which hold sums over all samples");
+    weighted_.emplace(*group_);
+  }
   for (const NamedTensor& parameter : parameters_) {
     n_gradient_bytes_ += static_cast<std::int64_t>(parameter.tensor.nbytes());
   }
@@ -92,14 +97,23 @@ void Reducer::before_forward() {
 }
 
 std::unique_ptr<BucketSet> Reducer::make_buckets() {
-  return std::make_unique<BucketSet>(
-      *group_, parameters_, options_.is_sparse, order_.present(), options_.caps);
+  return std::make_unique<BucketSet>(*group_,
+                                     parameters_,
+                                     options_.is_sparse,
+                                     order_.present(),
+                                     options_.caps,
+                                     options_.weighs_samples ? group_->world_size() : 0);
 }
 
 void Reducer::set_hook(CommHook hook) {
   if (shards_) {
     throw group_->refuse("DistributedDataParallel.register_comm_hook()",
                          "with logical_ranks buckets are added in the canonical order only");
+  }
+  if (weighted_) {
+    throw group_->refuse(
+        "DistributedDataParallel.register_comm_hook()",
+        "with weigh_samples buckets are weighted sums, which a hook would average");
   }
   if (hook_ || has_begun_) {
     throw group_->refuse("DistributedDataParallel.register_comm_hook()",
@@ -124,6 +138,8 @@ void Reducer::begin_pass(bool is_synchronized) {
   }
   if (shards_) {
     shards_->count_pass();
+  } else if (weighted_) {
+    weighted_->begin_pass();
   } else {
     local_steps_.on_pass(is_synchronized);
   }
@@ -140,6 +156,9 @@ void Reducer::begin_pass(bool is_synchronized) {
 }
 
 void Reducer::synchronize_pass() {
+  if (weighted_) {
+    weighted_->synchronize();
+  }
   is_synchronized_ = true;
   is_rest_launched_ = false;
   is_step_reduced_ = true;
@@ -205,11 +224,19 @@ void Reducer::on_second_gradient(std::size_t parameter) {
 
 void Reducer::launch(std::size_t bucket, PassStatus status) {
   const bool is_last = bucket + 1 == buckets_->size();
+  if (weighted_) {
+    if (weighted_->n_samples() > 1) {
+      buckets_->elements(bucket).mul_(weighted_->n_samples());
+    }
+    if (bucket == 0) {
+      weighted_->vote(buckets_->votes());
+    }
+  }
   buckets_->launch(
       bucket,
       is_last ? PassMarks{.status = status, .fingerprint = drift_.take_fingerprint()} : PassMarks(),
       hook_,
-      {.op = shards_ ? kSum : kAvg, .timeout = options_.timeout});
+      {.op = shards_ || weighted_ ? kSum : kAvg, .timeout = options_.timeout});
 }
 
 void Reducer::launch_full_buckets() {
@@ -230,28 +257,6 @@ void Reducer::launch_rest(PassStatus status) {
         return parameters_[i].tensor.grad().defined() || (shards_ && shards_->has(i));
       },
       options_.timeout);
-}
-
-void Reducer::begin_shard(int shard) {
-  is_step_reduced_ = false;
-  shards_->begin_shard(shard);
-}
-
-void Reducer::end_shard() {
-  for (std::size_t i = 0; i < parameters_.size() && !is_step_reduced_; ++i) {
-    finite_.look_at(parameters_[i].name, parameters_[i].tensor.grad());
-  }
-  shards_->end_shard();
-}
-
-void Reducer::give_up_shards() {
-  if (!is_step_reduced_) {
-    progress_.emplace(buckets_->bucket_of(), buckets_->size());
-    is_synchronized_ = true;
-    is_rest_launched_ = false;
-    give_up_pass();
-  }
-  shards_->give_up();
 }
 
 }  // namespace unisono::ddp

@@ -23,8 +23,10 @@
 #include "unisono/torch/ddp/parameter_drift.h"
 #include "unisono/torch/ddp/pass_marks.h"
 #include "unisono/torch/ddp/pass_progress.h"
+#include "unisono/torch/ddp/sample_votes.h"
 #include "unisono/torch/ddp/sparse_reducer.h"
 #include "unisono/torch/ddp/used_parameters.h"
+#include "unisono/torch/ddp/weighted_step.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::ddp {
@@ -34,7 +36,8 @@ struct ReducerOptions {
   bool find_unused_parameters = false;
   std::optional<std::chrono::milliseconds> timeout = {};
   NonFiniteGradients non_finite = NonFiniteGradients::kAllow;
-  int n_shards = 0;                  ///< With logical ranks; else 0.
+  int n_shards = 0;  ///< With logical ranks; else 0.
+  bool weighs_samples = false;
   std::vector<bool> is_sparse = {};  ///< Of each parameter: whether its gradients may be sparse.
   ParameterDrift drift = ParameterDrift::kWarn;
 };
@@ -85,8 +88,27 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// After its backward pass. Throws Error(kInvalidArgument) unless that was one.
   void end_shard();
 
-  /// The other ranks, which may wait for this one's last shard, throw kMismatch.
-  void give_up_shards();
+  // With weights, a step has passes of which one is synchronized.
+
+  /// Drops all gradients. To be called after before_forward().
+  void begin_step(std::int64_t n_samples);
+
+  /// A forward pass in training mode.
+  void note_changed_buffers() { weighted_->note_changed_buffers(); }
+
+  /// Takes part in the other ranks' step without samples, and gets its gradients; where no rank has
+  /// any, all buckets but the first are left out.
+  void shadow_step();
+
+  /// After the passes. Throws Error(kInvalidArgument) unless one was synchronized.
+  void end_step() { weighted_->end(); }
+
+  /// What the ranks said of the last step, the same on all ranks; none before the first.
+  [[nodiscard]] const std::optional<SampleVotes>& votes();
+
+  /// Ends the step, or the shard, here. The other ranks, which may wait for this one, throw
+  /// kMismatch.
+  void give_up_step();
 
   /// While paused, the ranks' parameters are not compared; the same on every rank.
   void pause_comparison(bool is_paused) { drift_.pause(is_paused); }
@@ -124,9 +146,11 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void launch_rest(PassStatus status);
   void wait_for_sums();
   void finish_pass();
-  void finish_synchronized_pass();
+  void finish_synchronized_pass(bool is_shadow);
   void reduce_sparse(bool is_shadow);
   void drop_gradients();
+  void drop_non_finite();
+  void begin_shadow();
   void point_at_views();
   void give_up_pass() noexcept;
   void await_given_up_pass();
@@ -143,12 +167,13 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   UsedParameters used_;
   double gradient_factor_ = 1;
   std::optional<ShardGradients> shards_;
+  std::optional<WeightedStep> weighted_;
   LocalSteps local_steps_;
   std::int64_t n_passes_ = 0;
   std::int64_t n_gradient_bytes_ = 0;  // of all parameters
   StepTimer timer_;
   StepTimer::Time backward_begin_ = {};  // of the last pass
-  bool is_step_reduced_ = false;         // with logical ranks
+  bool is_step_reduced_ = false;         // with logical ranks or weights
   GradientOrder order_;
   std::unique_ptr<BucketSet> buckets_;
 

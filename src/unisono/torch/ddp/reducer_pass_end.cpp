@@ -45,14 +45,14 @@ void Reducer::finish_pass() {
   }
   try {
     const c10::NoGradGuard no_grad;
-    finish_synchronized_pass();
+    finish_synchronized_pass(/*is_shadow=*/false);
   } catch (...) {
     give_up_pass();
     throw;
   }
 }
 
-void Reducer::finish_synchronized_pass() {
+void Reducer::finish_synchronized_pass(bool is_shadow) {
   const std::vector<std::size_t> missing = progress_->find_missing();
   for (const std::size_t parameter : missing) {
     deposit(parameter);
@@ -63,6 +63,9 @@ void Reducer::finish_synchronized_pass() {
   if (shards_) {
     buckets_->divide(shards_->n_shards());
     shards_->forget_sums();
+  }
+  if (weighted_) {
+    buckets_->divide(weighted_->votes()->n_samples);
   }
   if (gradient_factor_ != 1) {
     buckets_->multiply(gradient_factor_);
@@ -76,7 +79,7 @@ void Reducer::finish_synchronized_pass() {
   ++n_passes_;
   timer_.end_step(now(), n_gradient_bytes_);
   if (buckets_->status() == PassStatus::kNonFinite) {
-    drop_gradients();
+    drop_non_finite();
   } else {
     point_at_views();
     reduce_sparse(/*is_shadow=*/false);
@@ -84,7 +87,7 @@ void Reducer::finish_synchronized_pass() {
   if (buckets_->do_fingerprints_differ()) {
     drift_.report(*group_, options_.timeout);
   }
-  order_.observe(progress_->order());
+  order_.observe(is_shadow ? order_.present() : progress_->order());
   if (!options_.find_unused_parameters) {
     unreached_names_ = join_names(parameters_, missing);
   }
@@ -95,6 +98,10 @@ void Reducer::drop_gradients() {
   for (const NamedTensor& parameter : parameters_) {
     parameter.tensor.mutable_grad().reset();
   }
+}
+
+void Reducer::drop_non_finite() {
+  drop_gradients();
   if (finite_.ends_passes()) {
     progress_.reset();
   }
@@ -102,7 +109,13 @@ void Reducer::drop_gradients() {
 }
 
 void Reducer::reduce_sparse(bool is_shadow) {
-  sparse_.run(*group_, used_, gradient_factor_, is_shadow, options_.timeout);
+  SparseWeights weights{.divisor = static_cast<double>(group_->world_size()),
+                        .factor = gradient_factor_};
+  if (weighted_) {
+    weights.own = static_cast<double>(weighted_->n_samples());
+    weights.divisor = static_cast<double>(weighted_->votes()->n_samples);
+  }
+  sparse_.run(*group_, used_, weights, is_shadow, options_.timeout);
 }
 
 void Reducer::wait_for_sums() {
@@ -111,6 +124,9 @@ void Reducer::wait_for_sums() {
     buckets_->wait();
     used_.wait();
   });
+  if (weighted_) {
+    weighted_->read(buckets_->votes());
+  }
   timer_.add_exposed(now() - begin);
 }
 
@@ -166,6 +182,9 @@ void Reducer::await_given_up_pass() {
   if (std::exchange(is_given_up_, false)) {
     buckets_->wait();
     used_.wait();
+    if (weighted_) {
+      weighted_->read(buckets_->votes());
+    }
   }
 }
 

@@ -16,6 +16,18 @@
 
 namespace unisono::ddp {
 
+namespace {
+
+// Of rows that are there twice, the sum is weighted, as of a dense gradient.
+at::Tensor weighted(const at::Tensor& gradient, double weight) {
+  if (!gradient.defined() || weight == 1) {
+    return gradient;
+  }
+  return (gradient.is_sparse() ? gradient.coalesce() : gradient).mul(weight);
+}
+
+}  // namespace
+
 SparseReducer::SparseReducer(const std::vector<NamedTensor>& parameters,
                              std::vector<bool> is_sparse)
     : parameters_(parameters), is_sparse_(std::move(is_sparse)) {}
@@ -23,7 +35,7 @@ SparseReducer::SparseReducer(const std::vector<NamedTensor>& parameters,
 // Each rank's gradients of the same parameters, a rank without a batch with none.
 void SparseReducer::run(ProcessGroup& group,
                         const UsedParameters& used,
-                        double factor,
+                        const SparseWeights& weights,
                         bool is_shadow,
                         std::optional<std::chrono::milliseconds> timeout) const {
   std::vector<NamedTensor> parameters;
@@ -31,17 +43,19 @@ void SparseReducer::run(ProcessGroup& group,
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (is_sparse_[i] && used.has(i)) {
       parameters.push_back(parameters_[i]);
-      gradients.push_back(is_shadow ? at::Tensor() : parameters_[i].tensor.grad());
+      gradients.push_back(is_shadow ? at::Tensor()
+                                    : weighted(parameters_[i].tensor.grad(), weights.own));
     }
   }
   if (parameters.empty()) {
     return;
   }
   std::vector<at::Tensor> means;
-  explain_uneven_inputs([&] { means = average_sparse(group, parameters, gradients, timeout); });
+  explain_uneven_inputs(
+      [&] { means = average_sparse(group, parameters, gradients, weights.divisor, timeout); });
   for (std::size_t i = 0; i < parameters.size() && !is_shadow; ++i) {
-    if (factor != 1) {
-      means[i].mul_(factor);
+    if (weights.factor != 1) {
+      means[i].mul_(weights.factor);
     }
     parameters[i].tensor.mutable_grad() = means[i];
   }

@@ -13,6 +13,13 @@
 
 namespace unisono::ddp {
 
+/// What becomes of a pass's sparse gradients.
+struct SparseWeights {
+  double own = 1;     ///< This rank's gradients are multiplied by it.
+  double divisor;     ///< Of the sum over the ranks.
+  double factor = 1;  ///< What the mean is multiplied by.
+};
+
 /// Averages the sparse gradients among those of a model's parameters.
 class SparseReducer {
  public:
@@ -22,11 +29,11 @@ class SparseReducer {
   /// Of each parameter, whether its gradients may be sparse.
   [[nodiscard]] const std::vector<bool>& is_sparse() const { return is_sparse_; }
 
-  /// A collective operation: the mean of each parameter's gradient that any rank uses, times
-  /// `factor`, becomes its gradient. As a shadow, this rank has no rows, and keeps what it has.
+  /// A collective operation: the weighted mean of each parameter's gradient that any rank uses
+  /// becomes its gradient. As a shadow, this rank has no rows, and keeps what it has.
   void run(ProcessGroup& group,
            const UsedParameters& used,
-           double factor,
+           const SparseWeights& weights,
            bool is_shadow,
            std::optional<std::chrono::milliseconds> timeout) const;
 
