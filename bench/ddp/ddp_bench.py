@@ -171,21 +171,21 @@ def aims(rounds):
     return rows
 
 
-def cost_of_wrapper(options, model, arguments):
+def cost_of_wrapper(options, model, steps, arguments):
     """Of the medians, with the wrapper and without, in one run that makes both in turn."""
     command = [options.launcher, "run", "-n", "1", options.program, "--model", model, *arguments]
-    result = run([*command, "--steps", str(10 * options.steps), "--beside-plain"])
+    result = run([*command, "--steps", str(steps), "--beside-plain"])
     return result["step"]["median"] - result["plain_step"]["median"], result
 
 
 def costs(options):
     """Rows: what is measured, the figure, the aim, whether it is met."""
-    cost, result = cost_of_wrapper(options, "many", [])
+    cost, result = cost_of_wrapper(options, "many", 10 * options.steps, [])
     us = 1e6 * cost / result["parameters"]
     rows = [["hooks and bookkeeping, us per parameter and step", f"{us:.2f}", "1"]]
     rows[0].append("yes" if us < 1 else "NO")
     for model in ("cnn", "mlp"):
-        cost, result = cost_of_wrapper(options, model, ["--logical-ranks", "4", "--batch", "64"])
+        cost, result = cost_of_wrapper(options, model, 2 * options.steps, ["--logical-ranks", "4"])
         share = 100 * cost / result["plain_step"]["median"]
         what = f"4 logical ranks on one, beside adding up 4 batches, {MODELS[model][1]}"
         rows.append([what, f"{share:.1f}%", "1%", "yes" if share <= 1 else "NO"])
