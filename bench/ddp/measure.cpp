@@ -16,6 +16,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 #include "unisono/torch/nn/data_parallel.h"
+#include "unisono/torch/optim/zero_redundancy_optimizer.h"
 
 #include "memory.h"
 #include "models.h"
@@ -114,7 +115,7 @@ class Training {
   Training(const std::shared_ptr<unisono::ProcessGroup>& group, const Options& options)
       : options_(options),
         model_(make_model(options.model), group, {.logical_ranks = options.logical_ranks}),
-        optimizer_(model_.parameters(), kLearningRate) {
+        optimizer_(make_optimizer(group)) {
     model_.module()->use_batch(group->rank(), options.batch);
   }
 
@@ -125,18 +126,32 @@ class Training {
         model_.forward().backward();
       });
     } else {
-      optimizer_.zero_grad();
+      optimizer_->zero_grad();
       model_.forward().backward();
     }
-    optimizer_.step();
+    optimizer_->step();
   }
 
   Wrapped& model() { return model_; }
 
  private:
+  std::unique_ptr<torch::optim::Optimizer> make_optimizer(
+      const std::shared_ptr<unisono::ProcessGroup>& group) {
+    const torch::optim::SGDOptions rate(kLearningRate);
+    if (options_.zero == "no") {
+      return std::make_unique<torch::optim::SGD>(model_.parameters(), rate);
+    }
+    auto optimizer = std::make_unique<unisono::optim::ZeroRedundancyOptimizer<torch::optim::SGD>>(
+        group, model_.parameters(), rate);
+    if (options_.zero == "overlap") {
+      optimizer->overlap_with(model_);
+    }
+    return optimizer;
+  }
+
   const Options& options_;
   Wrapped model_;
-  torch::optim::SGD optimizer_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 
 template <class Kind>
@@ -179,7 +194,7 @@ Measurement measure_ranks(const std::shared_ptr<unisono::ProcessGroup>& group,
     plain.emplace(plain_beside(training.model(), group->rank(), options));
   }
   const Step step = [&] { training.step(); };
-  const bool without = options.logical_ranks == 0 && !plain;
+  const bool without = options.logical_ranks == 0 && !plain && options.zero == "no";
   Measurement times;
   while (!is_enough(options.no_sync ? times.unsynchronized : times.synchronized, options.steps)) {
     if (!options.no_sync) {

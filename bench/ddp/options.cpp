@@ -46,6 +46,13 @@ ParsedOptions parse_options(int argc, char** argv) {
                "Measure, in turn with them, steps of plain LibTorch on the same batches")
       ->excludes(alone)
       ->excludes(no_sync);
+  app.add_option("--zero",
+                 options.zero,
+                 "Divide the optimizer between the ranks, and step after backward or in it")
+      ->check(CLI::IsMember({"no", "step", "overlap"}))
+      ->capture_default_str()
+      ->excludes(alone)
+      ->excludes(no_sync);
   app.add_option("--json", options.json_file, "Write the result into this file");
   CLI::Option* const logical = app.add_option("--logical-ranks",
                                               options.logical_ranks,

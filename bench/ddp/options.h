@@ -14,6 +14,8 @@ struct Options {
   int accumulate = 1;     ///< Alone, so many batches make a step.
   bool is_held = false;   ///< Alone, ends when standard input does.
   bool beside_plain = false;
+  std::string zero =
+      "no";               ///< Divided between the ranks: "no", "step", or "overlap" with backward.
   std::string json_file;  ///< Empty: standard output.
   int logical_ranks = 0;
   bool hash = false;

@@ -62,6 +62,12 @@ class DdpBench(unittest.TestCase):
             self.assertAlmostEqual(seconds, result["step_ms_median"] / 1e3, places=5)
             self.assertEqual((result["ranks"], result["parameters"]), (1, 2000))
 
+    def test_optimizer_that_is_divided(self):
+        for zero in ("step", "overlap"):
+            result = self.measure(2, "--model", "cnn", "--batch", 2, "--zero", zero)
+            self.assertGreater(result["step"]["median"], 0)
+            self.assertIsNone(result["step_without_sync"])
+
     def test_beside_plain_steps(self):
         for arguments in ([], ["--logical-ranks", 4, "--batch", 2]):
             result = self.measure(2, "--model", "many", "--beside-plain", *arguments)
