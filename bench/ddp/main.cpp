@@ -2,7 +2,9 @@
 //
 //     unisono run -n 2 ddp_bench --model mlp
 //     unisono run -n 4 ddp_bench --model cnn --logical-ranks 8 --hash
+//     ddp_bench --model cnn --alone --data-parallel 2
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -39,10 +41,14 @@ void hash_on(const std::shared_ptr<unisono::ProcessGroup>& group, const bench::O
 
 void run(const bench::Options& options) {
   if (options.is_alone) {
-    bench::write_result(options,
-                        {.n_ranks = 1,
-                         .samples_per_step = options.batch,
-                         .measured = bench::measure_alone(options)});
+    bench::write_result(
+        options,
+        {.n_ranks = 1,
+         .samples_per_step = options.batch * std::max(options.accumulate, options.replicas),
+         .measured = bench::measure_alone(options)});
+    std::fflush(stdout);
+    while (options.is_held && std::getchar() != EOF) {
+    }
     return;
   }
   const std::shared_ptr<unisono::ProcessGroup> group = unisono::init_process_group();

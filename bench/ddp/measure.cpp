@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
+#include "unisono/torch/nn/data_parallel.h"
+#include "unisono/torch/optim/zero_redundancy_optimizer.h"
 
 #include "hooks.h"
 #include "memory.h"
@@ -52,64 +55,148 @@ bool is_enough(const std::vector<double>& times, int n_steps) {
   return times.size() >= kBlockSteps + static_cast<std::size_t>(n_steps);
 }
 
+// A step of plain LibTorch on batches first .. first + n - 1.
+class PlainTraining {
+ public:
+  PlainTraining(const Options& options, int first, int n)
+      : options_(options),
+        first_(first),
+        n_(n),
+        model_(make_model(options.model)),
+        optimizer_(model_->parameters(), kLearningRate) {}
+
+  void step() {
+    optimizer_.zero_grad();
+    for (int i = 0; i < n_; ++i) {
+      model_->use_batch(first_ + i, options_.batch);
+      const torch::Tensor loss = model_->forward();
+      (n_ == 1 ? loss : loss / n_).backward();
+    }
+    optimizer_.step();
+  }
+
+  [[nodiscard]] int n_parameters() const { return static_cast<int>(model_->parameters().size()); }
+
+ private:
+  const Options& options_;
+  int first_;
+  int n_;
+  std::shared_ptr<Model> model_;
+  torch::optim::SGD optimizer_;
+};
+
+// A model in as many threads as it has replicas, on a batch for each.
+class ThreadTraining {
+ public:
+  explicit ThreadTraining(const Options& options)
+      : model_(make_model(options.model),
+               [&options] { return make_model(options.model); },
+               {.n_replicas = options.replicas}),
+        optimizer_(model_.parameters(), kLearningRate) {
+    model_.module()->use_batch(0, options.replicas * options.batch);
+  }
+
+  void step() {
+    const Batch& batch = model_.module()->batch();
+    optimizer_.zero_grad();
+    model_.forward(batch.input, batch.labels).mean().backward();
+    optimizer_.step();
+  }
+
+  [[nodiscard]] int n_parameters() const { return static_cast<int>(model_.parameters().size()); }
+
+ private:
+  unisono::nn::DataParallel<std::shared_ptr<Model>> model_;
+  torch::optim::SGD optimizer_;
+};
+
 // A model on this rank, and its step.
 class Training {
  public:
   Training(const std::shared_ptr<unisono::ProcessGroup>& group, const Options& options)
       : options_(options),
         model_(make_model(options.model), group, {.logical_ranks = options.logical_ranks}),
-        optimizer_(model_.parameters(), kLearningRate) {
+        optimizer_(make_optimizer(group)) {
     register_hook(model_, group, options.hook);
-    model_.module()->draw_batch(group->rank(), options.batch);
+    model_.module()->use_batch(group->rank(), options.batch);
   }
 
   void step() {
     if (options_.logical_ranks > 0) {
       model_.for_each_shard([this](int shard) {
-        model_.module()->draw_batch(shard, options_.batch);
+        model_.module()->use_batch(shard, options_.batch);
         model_.forward().backward();
       });
     } else {
-      optimizer_.zero_grad();
+      optimizer_->zero_grad();
       model_.forward().backward();
     }
-    optimizer_.step();
+    optimizer_->step();
   }
 
   Wrapped& model() { return model_; }
 
  private:
+  std::unique_ptr<torch::optim::Optimizer> make_optimizer(
+      const std::shared_ptr<unisono::ProcessGroup>& group) {
+    const torch::optim::SGDOptions rate(kLearningRate);
+    if (options_.zero == "no") {
+      return std::make_unique<torch::optim::SGD>(model_.parameters(), rate);
+    }
+    auto optimizer = std::make_unique<unisono::optim::ZeroRedundancyOptimizer<torch::optim::SGD>>(
+        group, model_.parameters(), rate);
+    if (options_.zero == "overlap") {
+      optimizer->overlap_with(model_);
+    }
+    return optimizer;
+  }
+
   const Options& options_;
   Wrapped model_;
-  torch::optim::SGD optimizer_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
+
+template <class Kind>
+Measurement measure_steps(Kind& training, const Options& options) {
+  Measurement times;
+  while (!is_enough(times.synchronized, options.steps)) {
+    time_block([&] { training.step(); }, times.synchronized);
+  }
+  drop_warm_up(times.synchronized, options.steps);
+  times.n_parameters = training.n_parameters();
+  times.pss_mib = pss_mib();
+  return times;
+}
+
+// The batches that this rank's steps have.
+PlainTraining plain_beside(Wrapped& model, int rank, const Options& options) {
+  if (options.logical_ranks == 0) {
+    return {options, rank, 1};
+  }
+  const std::vector<int> shards = model.shards();
+  return {options, shards.front(), static_cast<int>(shards.size())};
+}
 
 }  // namespace
 
 Measurement measure_alone(const Options& options) {
-  const std::shared_ptr<Model> model = make_model(options.model);
-  model->draw_batch(0, options.batch);
-  torch::optim::SGD optimizer(model->parameters(), kLearningRate);
-  Measurement times;
-  while (!is_enough(times.synchronized, options.steps)) {
-    time_block(
-        [&] {
-          optimizer.zero_grad();
-          model->forward().backward();
-          optimizer.step();
-        },
-        times.synchronized);
+  if (options.replicas > 0) {
+    ThreadTraining training(options);
+    return measure_steps(training, options);
   }
-  drop_warm_up(times.synchronized, options.steps);
-  times.pss_mib = pss_mib();
-  return times;
+  PlainTraining training(options, 0, options.accumulate);
+  return measure_steps(training, options);
 }
 
 Measurement measure_ranks(const std::shared_ptr<unisono::ProcessGroup>& group,
                           const Options& options) {
   Training training(group, options);
+  std::optional<PlainTraining> plain;
+  if (options.beside_plain) {
+    plain.emplace(plain_beside(training.model(), group->rank(), options));
+  }
   const Step step = [&] { training.step(); };
-  const bool without = options.logical_ranks == 0;
+  const bool without = options.logical_ranks == 0 && !plain && options.zero == "no";
   Measurement times;
   while (!is_enough(options.no_sync ? times.unsynchronized : times.synchronized, options.steps)) {
     if (!options.no_sync) {
@@ -121,10 +208,16 @@ Measurement measure_ranks(const std::shared_ptr<unisono::ProcessGroup>& group,
       const auto guard = training.model().no_sync();
       time_block(step, times.unsynchronized);
     }
+    if (plain) {
+      group->barrier();
+      time_block([&] { plain->step(); }, times.plain);
+    }
   }
+  times.n_parameters = static_cast<int>(training.model().parameters().size());
   times.pss_mib = pss_mib();
   group->all_reduce(unisono::as_buffer(std::span(&times.pss_mib, 1)));
-  for (std::vector<double>* const part : {&times.synchronized, &times.unsynchronized}) {
+  for (std::vector<double>* const part :
+       {&times.synchronized, &times.unsynchronized, &times.plain}) {
     if (!part->empty()) {
       drop_warm_up(*part, options.steps);
       group->all_reduce(unisono::as_buffer(std::span(*part)), {.op = unisono::kMax});

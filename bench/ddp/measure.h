@@ -15,10 +15,12 @@ namespace bench {
 struct Measurement {
   std::vector<double> synchronized;    ///< Empty with --no-sync.
   std::vector<double> unsynchronized;  ///< Under no_sync(); empty where there is none.
-  double pss_mib = 0;                  ///< Of all ranks, after the steps.
+  std::vector<double> plain;           ///< With --beside-plain: without the wrapper.
+  int n_parameters = 0;
+  double pss_mib = 0;  ///< Of all ranks, after the steps.
 };
 
-/// Trains with plain LibTorch.
+/// Trains with plain LibTorch, or with DataParallel.
 Measurement measure_alone(const Options& options);
 
 /// Trains with DistributedDataParallel; a collective operation. Steps with and without

@@ -22,10 +22,6 @@ namespace {
 constexpr std::uint64_t kWeightSeed = 1;
 constexpr std::uint64_t kBatchSeed = 100;
 
-void seed_batch(int number) {
-  torch::manual_seed(kBatchSeed + static_cast<std::uint64_t>(number));
-}
-
 torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& labels) {
   return torch::nll_loss(torch::log_softmax(scores, 1), labels);
 }
@@ -41,25 +37,22 @@ class Layers : public Model {
     }
   }
 
-  void draw_batch(int number, int batch_size) override {
-    seed_batch(number);
-    input_ = torch::randn({batch_size, width_});
-    labels_ = torch::randint(width_, {batch_size}, torch::kLong);
-  }
-
-  torch::Tensor forward() override {
-    torch::Tensor x = input_;
+  torch::Tensor forward(const torch::Tensor& input, const torch::Tensor& labels) override {
+    torch::Tensor x = input;
     for (torch::nn::Linear& layer : layers_) {
       x = torch::relu(layer(x));
     }
-    return loss_of(x, labels_);
+    return loss_of(x, labels);
   }
 
  private:
+  [[nodiscard]] Batch draw_batch(int batch_size) const override {
+    const torch::Tensor input = torch::randn({batch_size, width_});
+    return {.input = input, .labels = torch::randint(width_, {batch_size}, torch::kLong)};
+  }
+
   int width_;
   std::vector<torch::nn::Linear> layers_;
-  torch::Tensor input_;
-  torch::Tensor labels_;
 };
 
 class Cnn : public Model {
@@ -74,26 +67,24 @@ class Cnn : public Model {
     }
   }
 
-  void draw_batch(int number, int batch_size) override {
-    seed_batch(number);
-    images_ = torch::randn({batch_size, 1, 28, 28}).contiguous(torch::MemoryFormat::ChannelsLast);
-    labels_ = torch::randint(10, {batch_size}, torch::kLong);
-  }
-
-  torch::Tensor forward() override {
-    torch::Tensor x = torch::relu(conv1_(images_));
+  torch::Tensor forward(const torch::Tensor& input, const torch::Tensor& labels) override {
+    torch::Tensor x = torch::relu(conv1_(input));
     x = torch::relu(torch::max_pool2d(conv2_(x), 2));
     x = torch::relu(fc1_(torch::flatten(x, 1)));
-    return loss_of(fc2_(x), labels_);
+    return loss_of(fc2_(x), labels);
   }
 
  private:
+  [[nodiscard]] Batch draw_batch(int batch_size) const override {
+    const torch::Tensor images = torch::randn({batch_size, 1, 28, 28});
+    return {.input = images.contiguous(torch::MemoryFormat::ChannelsLast),
+            .labels = torch::randint(10, {batch_size}, torch::kLong)};
+  }
+
   torch::nn::Conv2d conv1_;
   torch::nn::Conv2d conv2_;
   torch::nn::Linear fc1_;
   torch::nn::Linear fc2_;
-  torch::Tensor images_;
-  torch::Tensor labels_;
 };
 
 class Transformer : public Model {
@@ -109,21 +100,20 @@ class Transformer : public Model {
     }
   }
 
-  void draw_batch(int number, int batch_size) override {
-    seed_batch(number);
-    tokens_ = torch::randint(kTokens, {kLength, batch_size}, torch::kLong);
-    labels_ = torch::randint(2, {batch_size}, torch::kLong);
-  }
-
-  torch::Tensor forward() override {
-    torch::Tensor x = embedding_(tokens_);
+  torch::Tensor forward(const torch::Tensor& input, const torch::Tensor& labels) override {
+    torch::Tensor x = embedding_(input.t());
     for (torch::nn::TransformerEncoderLayer& layer : layers_) {
       x = layer(x);
     }
-    return loss_of(head_(x.mean(0)), labels_);
+    return loss_of(head_(x.mean(0)), labels);
   }
 
  private:
+  [[nodiscard]] Batch draw_batch(int batch_size) const override {
+    const torch::Tensor tokens = torch::randint(kTokens, {kLength, batch_size}, torch::kLong);
+    return {.input = tokens.t(), .labels = torch::randint(2, {batch_size}, torch::kLong)};
+  }
+
   static constexpr int kTokens = 10000;
   static constexpr int kWidth = 128;
   static constexpr int kLength = 64;
@@ -131,11 +121,18 @@ class Transformer : public Model {
   torch::nn::Embedding embedding_;
   std::vector<torch::nn::TransformerEncoderLayer> layers_;
   torch::nn::Linear head_;
-  torch::Tensor tokens_;
-  torch::Tensor labels_;
 };
 
 }  // namespace
+
+void Model::use_batch(int number, int batch_size) {
+  const auto [place, is_new] = drawn_.try_emplace({number, batch_size});
+  if (is_new) {
+    torch::manual_seed(kBatchSeed + static_cast<std::uint64_t>(number));
+    place->second = draw_batch(batch_size);
+  }
+  batch_ = place->second;
+}
 
 std::vector<std::string> model_names() {
   return {"mlp", "cnn", "transformer", "many"};

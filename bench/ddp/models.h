@@ -1,20 +1,38 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/nn/module.h>
 
 namespace bench {
 
+/// Samples along the first dimension of both.
+struct Batch {
+  torch::Tensor input;
+  torch::Tensor labels;
+};
+
 /// What is trained: forward() is the loss of a batch that is always the same, drawn from a seed.
 class Model : public torch::nn::Module {
  public:
-  /// Draws the batch: that of a rank, or of a shard.
-  virtual void draw_batch(int number, int batch_size) = 0;
+  /// Goes on with that batch: of a rank, or of a shard. Each is drawn once.
+  void use_batch(int number, int batch_size);
 
-  virtual torch::Tensor forward() = 0;
+  torch::Tensor forward() { return forward(batch_.input, batch_.labels); }
+
+  virtual torch::Tensor forward(const torch::Tensor& input, const torch::Tensor& labels) = 0;
+
+  [[nodiscard]] const Batch& batch() const { return batch_; }
+
+ private:
+  [[nodiscard]] virtual Batch draw_batch(int batch_size) const = 0;
+
+  std::map<std::pair<int, int>, Batch> drawn_;
+  Batch batch_;
 };
 
 /// "mlp": four Linear(2048, 2048) without bias, each with ReLU; 64 MiB of gradients. "cnn": the net

@@ -31,6 +31,29 @@ ParsedOptions parse_options(int argc, char** argv) {
       app.add_flag("--no-sync", options.no_sync, "Measure steps without synchronization alone");
   CLI::Option* const alone =
       app.add_flag("--alone", options.is_alone, "One process, without a process group");
+  app.add_option("--data-parallel",
+                 options.replicas,
+                 "Alone, with DataParallel: so many threads, and batches")
+      ->check(CLI::Range(1, 256))
+      ->needs(alone);
+  app.add_option(
+         "--accumulate", options.accumulate, "Alone, with the gradients of so many batches a step")
+      ->check(CLI::Range(1, 4096))
+      ->needs(alone);
+  app.add_flag("--hold", options.is_held, "Alone, and stay until standard input ends")
+      ->needs(alone);
+  app.add_flag("--beside-plain",
+               options.beside_plain,
+               "Measure, in turn with them, steps of plain LibTorch on the same batches")
+      ->excludes(alone)
+      ->excludes(no_sync);
+  app.add_option("--zero",
+                 options.zero,
+                 "Divide the optimizer between the ranks, and step after backward or in it")
+      ->check(CLI::IsMember({"no", "step", "overlap"}))
+      ->capture_default_str()
+      ->excludes(alone)
+      ->excludes(no_sync);
   app.add_option("--json", options.json_file, "Write the result into this file");
   CLI::Option* const logical = app.add_option("--logical-ranks",
                                               options.logical_ranks,

@@ -10,6 +10,12 @@ struct Options {
   int steps = 30;  ///< Counted steps of each kind.
   bool no_sync = false;
   bool is_alone = false;  ///< One process without a process group.
+  int replicas = 0;       ///< Alone, with DataParallel on so many threads; 0: without.
+  int accumulate = 1;     ///< Alone, so many batches make a step.
+  bool is_held = false;   ///< Alone, ends when standard input does.
+  bool beside_plain = false;
+  std::string zero =
+      "no";               ///< Divided between the ranks: "no", "step", or "overlap" with backward.
   std::string json_file;  ///< Empty: standard output.
   int logical_ranks = 0;
   bool hash = false;

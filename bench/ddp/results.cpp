@@ -54,9 +54,11 @@ std::string as_json(const Options& options, const Result& result) {
       {"step_ms_median", fixed(1e3 * median, 6)},
       {"samples_per_s", fixed(result.samples_per_step / median, 3)},
       {"exposed_comm_share", exposed_share(result.measured)},
+      {"parameters", std::to_string(result.measured.n_parameters)},
       {"pss_mib", fixed(result.measured.pss_mib, 1)},
       {"step", quantiles(result.measured.synchronized)},
-      {"step_without_sync", quantiles(result.measured.unsynchronized)}};
+      {"step_without_sync", quantiles(result.measured.unsynchronized)},
+      {"plain_step", quantiles(result.measured.plain)}};
   std::string line;
   for (const auto& [name, value] : fields) {
     line.append(line.empty() ? "{\"" : ", \"").append(name).append("\": ").append(value);

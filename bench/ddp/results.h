@@ -15,8 +15,8 @@ struct Result {
 };
 
 /// One line of JSON: model, ranks, step_ms_median, samples_per_s, exposed_comm_share (of the step's
-/// time, what it takes longer than without synchronization; null where that was not measured),
-/// pss_mib, and the steps' quantiles in seconds.
+/// time, what it takes longer than without synchronization; null where that was not measured), the
+/// number of parameters, pss_mib, and the steps' quantiles in seconds.
 std::string as_json(const Options& options, const Result& result);
 
 /// Into --json FILE, or to standard output. Throws std::runtime_error for a file that can't be

@@ -1,6 +1,6 @@
 """What ddp_bench measures, by PyTorch's DistributedDataParallel over Gloo or the Python package.
 
-Needs RANK and WORLD_SIZE. Rank 0 prints one line of JSON.
+Needs RANK and WORLD_SIZE, save for --alone. Rank 0 prints one line of JSON.
 """
 
 import argparse
@@ -94,18 +94,42 @@ MODELS = {
 }
 
 
-def time_step(model, optimizer):
+def time_step(model, optimizer, n_batches=1):
     start = time.perf_counter()
     optimizer.zero_grad()
-    model().backward()
+    for _ in range(n_batches):
+        loss = model()
+        (loss if n_batches == 1 else loss / n_batches).backward()
     optimizer.step()
     return time.perf_counter() - start
 
 
-def time_block(model, optimizer, times):
+def time_block(model, optimizer, times, n_batches=1):
     # The first step of a block is not counted: it pays for what the block before it left behind.
-    time_step(model, optimizer)
-    times.extend(time_step(model, optimizer) for _ in range(BLOCK_STEPS))
+    time_step(model, optimizer, n_batches)
+    times.extend(time_step(model, optimizer, n_batches) for _ in range(BLOCK_STEPS))
+
+
+def measure_alone(model, n_steps, n_batches):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    times = []
+    while len(times) < BLOCK_STEPS + n_steps:
+        time_block(model, optimizer, times, n_batches)
+    return sorted(times[BLOCK_STEPS : BLOCK_STEPS + n_steps])
+
+
+def run_alone(options):
+    """On CPUs nn.DataParallel makes one call of the module for the whole batch, whose operators
+    have the threads."""
+    n_replicas = options.data_parallel
+    torch.set_num_threads(n_replicas)
+    torch.manual_seed(WEIGHT_SEED)
+    net = MODELS[options.model]()
+    torch.manual_seed(BATCH_SEED)
+    net.draw_batch(n_replicas * batch_size_of(options))
+    model = nn.DataParallel(net) if n_replicas > 1 else net
+    step = measure_alone(model, options.steps, options.accumulate)
+    print(json.dumps({"ranks": 1, "step": quantiles(step)}), flush=True)
 
 
 def measure(model, n_steps):
@@ -130,16 +154,28 @@ def quantiles(times):
     return {"min": times[0], "median": times[int(0.5 * last)], "p99": times[int(0.99 * last)]}
 
 
+def batch_size_of(options):
+    return options.batch or (32 if options.model == "transformer" else 64)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", choices=MODELS, default="cnn")
     parser.add_argument("--batch", type=int)
     parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--rendezvous", required=True, help="a file that is not there yet")
+    parser.add_argument("--alone", action="store_true", help="one process without a group")
+    parser.add_argument("--data-parallel", type=int, default=1, help="alone, so many batches")
+    parser.add_argument("--accumulate", type=int, default=1, help="alone, so many batches a step")
+    parser.add_argument("--rendezvous", help="a file that is not there yet")
     parser.add_argument("--bucket-views", action="store_true", help="gradient_as_bucket_view=True")
     parser.add_argument("--backend", choices=["gloo", "unisono"], default="gloo")
     parser.add_argument("--symmetric", action="store_true", help="with unisono.ddp.enable()")
     options = parser.parse_args()
+    if options.alone:
+        run_alone(options)
+        return
+    if options.rendezvous is None:
+        parser.error("--rendezvous is missing; or say --alone")
     torch.set_num_threads(1)
     rank = int(os.environ["RANK"])
     if options.backend == "unisono":
@@ -153,7 +189,7 @@ def main():
     torch.manual_seed(WEIGHT_SEED)
     net = MODELS[options.model]()
     torch.manual_seed(BATCH_SEED + rank)
-    net.draw_batch(options.batch or (32 if options.model == "transformer" else 64))
+    net.draw_batch(batch_size_of(options))
     model = DistributedDataParallel(net, gradient_as_bucket_view=options.bucket_views)
     if options.symmetric:
         unisono.ddp.enable(model)

@@ -15,6 +15,7 @@
 #include "connect.h"
 #include "interrupt.h"
 #include "options.h"
+#include "progress_module.h"
 #include "sampler_module.h"
 #include "slurm_module.h"
 #include "store_module.h"
@@ -115,5 +116,6 @@ PYBIND11_MODULE(_C, module) {
   unisono::python::define_checkpoint(module);
   unisono::python::define_tensor_files(module);
   unisono::python::define_sampler(module);
+  unisono::python::define_progress(module);
   unisono::python::define_slurm(module);
 }

@@ -23,6 +23,7 @@ from ._backend import Options, init_process_group
 from ._C import Backend, SlurmJob, Store, Watch, slurm_job
 from ._checkpoint import check_can_save, check_consistent, load_checkpoint, save_checkpoint
 from ._memory import empty, is_symmetric
+from ._progress import Progress
 from ._sampler import ResumableSampler
 from ._spawn import spawn
 from ._tensor_files import CheckpointSaver, latest_checkpoint, load_state, save_state
@@ -31,6 +32,7 @@ __all__ = [
     "Backend",
     "CheckpointSaver",
     "Options",
+    "Progress",
     "ResumableSampler",
     "SlurmJob",
     "Store",

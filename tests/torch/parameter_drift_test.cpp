@@ -1,5 +1,6 @@
 // Ranks whose models are no longer the same are found by their backward passes.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -132,6 +133,53 @@ TEST(ParameterDrift, IsNoneInATrainingOfAnyKind) {
                   step({mine, 3, 4});
                 }
               }),
+              Not(HasSubstr(kDrift)));
+}
+
+// With 4 shards on 2 ranks an all_reduce adds them; with 5 on 3 it can't, and the marks go alone.
+TEST(ParameterDrift, IsFoundWhereStepsAreMadeOfShards) {
+  for (const auto& [world_size, n_shards] : {std::pair(2, 4), std::pair(3, 5)}) {
+    run_ranks(world_size, [&, n_shards = n_shards](const Group& group) {
+      Model model(
+          Scalars(), group, {.logical_ranks = n_shards, .parameter_drift = ParameterDrift::kThrow});
+      torch::optim::SGD optimizer(model.parameters(), 0.5);
+      const auto step = [&] {
+        model.for_each_shard([&](int shard) { model(Factors{shard + 1.0, 2, 3}).backward(); });
+        optimizer.step();
+      };
+      for (int i = 0; i < 3; ++i) {
+        step();
+      }
+      const at::Tensor& w1 = model.module()->w[1];
+      if (group->rank() == 1) {
+        add_to(w1, 0x1p-20);
+      }
+      for (int i = 0; i < 2; ++i) {
+        expect_error(ErrorCode::kMismatch, AllOf(HasSubstr(kDrift), HasSubstr("'w1'")), step);
+      }
+      if (group->rank() == 1) {
+        add_to(w1, -0x1p-20);
+      }
+      const std::int64_t n_steps = model.shard_step();
+      step();
+      EXPECT_EQ(n_steps, 3) << "steps that came to nothing don't count";
+      EXPECT_EQ(gradients_of(model), values({static_cast<float>(n_shards + 1) / 2, 2, 3}))
+          << "it goes on";
+    });
+  }
+}
+
+TEST(ParameterDrift, IsSaidOnceOfShardsOrNot) {
+  const auto train = [](Model& model, int rank) {
+    add_to(model.module()->w[0], rank == 2 ? 1 : 0);
+    for (int step = 0; step < 3; ++step) {
+      model.for_each_shard([&](int) { model(kFactors).backward(); });
+    }
+  };
+  const std::string text = warnings_of(train, {.logical_ranks = 5});
+  ASSERT_THAT(text, AllOf(HasSubstr(kDrift), HasSubstr("'w0'"), HasSubstr("on rank 2")));
+  EXPECT_EQ(text.find(kDrift, text.find(kDrift) + 1), std::string::npos) << text;
+  EXPECT_THAT(warnings_of(train, {.logical_ranks = 5, .parameter_drift = ParameterDrift::kIgnore}),
               Not(HasSubstr(kDrift)));
 }
 

@@ -48,6 +48,32 @@ class DdpBench(unittest.TestCase):
             outputs[world_size] = done.stdout
         self.assertEqual(len(set(outputs.values())), 1, outputs)
 
+    def alone(self, *arguments):
+        command = [PROGRAM, "--model", "many", "--steps", "5", "--alone", *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, input="")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_one_process_in_threads_or_with_batches_added_up(self):
+        for arguments in (["--data-parallel", 2], ["--accumulate", 2], ["--hold"]):
+            result = self.alone(*arguments)
+            batches = 1 if "--hold" in arguments else 2
+            seconds = 64 * batches / result["samples_per_s"]
+            self.assertAlmostEqual(seconds, result["step_ms_median"] / 1e3, places=5)
+            self.assertEqual((result["ranks"], result["parameters"]), (1, 2000))
+
+    def test_optimizer_that_is_divided(self):
+        for zero in ("step", "overlap"):
+            result = self.measure(2, "--model", "cnn", "--batch", 2, "--zero", zero)
+            self.assertGreater(result["step"]["median"], 0)
+            self.assertIsNone(result["step_without_sync"])
+
+    def test_beside_plain_steps(self):
+        for arguments in ([], ["--logical-ranks", 4, "--batch", 2]):
+            result = self.measure(2, "--model", "many", "--beside-plain", *arguments)
+            self.assertGreater(result["plain_step"]["median"], 0)
+            self.assertIsNone(result["step_without_sync"])
+
     def test_wrong_options(self):
         done = run(1, "--model", "lstm")
         self.assertEqual(done.returncode, 2)

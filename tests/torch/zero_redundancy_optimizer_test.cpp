@@ -1,12 +1,15 @@
 // Optimizers whose state the ranks divide come to the bits of whole ones.
 #include "unisono/torch/optim/zero_redundancy_optimizer.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -41,6 +44,8 @@ using optim::divide_parameters;
 using optim::ZeroRedundancyOptimizer;
 using test::throws_error;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Group = std::shared_ptr<ProcessGroup>;
 using Net = DistributedDataParallel<ConvNet>;
 
@@ -164,6 +169,151 @@ TEST(ZeroRedundancyOptimizer, ItsStateGoesOnOnAnotherNumberOfRanks) {
       EXPECT_TRUE(torch::allclose(net.parameters()[i], expected[i], 1e-5, 1e-7));
     }
   });
+}
+
+// Small buckets, so that a step has several parts; a rate that changes on the way.
+template <class Inner, class Options>
+void expect_bits_of_a_plain_step(const Options& options) {
+  for (const int world_size : {1, 2, 3}) {
+    run_ranks(world_size, [&](const Group& group) {
+      Net net(make_seeded_net(), group, {.bucket_cap_mb = 0.002, .first_bucket_cap_mb = 0.001});
+      Net reference(make_seeded_net(), group);
+      ZeroRedundancyOptimizer<Inner> divided(group, net.parameters(), options);
+      divided.overlap_with(net);
+      Inner whole(reference.parameters(), options);
+      for (int step = 0; step < 4; ++step) {
+        divided.param_groups()[0].options().set_lr(0.01 * (step + 1));
+        whole.param_groups()[0].options().set_lr(0.01 * (step + 1));
+        {
+          const auto guard = net.no_sync();
+          loss_of(net, make_sample(9, group->rank(), 2, torch::kFloat)).backward();
+        }
+        {
+          const auto guard = reference.no_sync();
+          loss_of(reference, make_sample(9, group->rank(), 2, torch::kFloat)).backward();
+        }
+        loss_of(net, make_sample(step, group->rank(), 4, torch::kFloat)).backward();
+        loss_of(reference, make_sample(step, group->rank(), 4, torch::kFloat)).backward();
+        divided.step();
+        whole.step();
+        net.zero_grad();
+        reference.zero_grad();
+      }
+      EXPECT_GE(net.n_buckets(), 2U);
+      EXPECT_TRUE(is_bit_equal(net.parameters(), reference.parameters())) << world_size;
+    });
+  }
+}
+
+TEST(OverlappedZeroRedundancyOptimizer, HasTheBitsOfAWholeOptimizer) {
+  using namespace torch::optim;
+  expect_bits_of_a_plain_step<SGD>(SGDOptions(0.1).momentum(0.9));
+  expect_bits_of_a_plain_step<Adam>(AdamOptions(0.01).amsgrad(true));
+  expect_bits_of_a_plain_step<unisono::optim::AdamW>(unisono::optim::AdamWOptions(0.01));
+}
+
+// The first layer's gradient comes last: the head's bucket has been stepped by then, on its owner.
+TEST(OverlappedZeroRedundancyOptimizer, StepsWhileBackwardComputes) {
+  std::array<bool, 2> is_stepped{};
+  run_ranks(2, [&](const Group& group) {
+    Net net(make_seeded_net(), group, {.bucket_cap_mb = 1e-6, .first_bucket_cap_mb = 1e-6});
+    ZeroRedundancyOptimizer<torch::optim::SGD> optimizer(
+        group, net.parameters(), torch::optim::SGDOptions(0.1));
+    optimizer.overlap_with(net);
+    const std::vector<at::Tensor> before = clone_all(net.parameters());
+    const at::Tensor head = net.module()->head->bias;
+    const at::Tensor head_before = head.detach().clone();
+    net.module()->conv->weight.register_hook([&](const at::Tensor& gradient) {
+      is_stepped[static_cast<std::size_t>(group->rank())] = !torch::equal(head, head_before);
+      return gradient;
+    });
+    loss_of(net, make_sample(0, group->rank(), 4, torch::kFloat)).backward();
+    EXPECT_FALSE(is_bit_equal(net.parameters(), before)) << "before step()";
+    const std::vector<at::Tensor> after = clone_all(net.parameters());
+    optimizer.step();
+    EXPECT_TRUE(is_bit_equal(net.parameters(), after));
+    net.check_consistent();
+  });
+  EXPECT_TRUE(is_stepped[0] || is_stepped[1]);
+}
+
+TEST(OverlappedZeroRedundancyOptimizer, WrongUseIsNamed) {
+  run_ranks(2, [&](const Group& group) {
+    Net net(make_seeded_net(), group);
+    auto optimizer = std::make_unique<ZeroRedundancyOptimizer<torch::optim::SGD>>(
+        group, net.parameters(), torch::optim::SGDOptions(0.1));
+    optimizer->overlap_with(net);
+    const auto backward = [&] {
+      loss_of(net, make_sample(0, group->rank(), 4, torch::kFloat)).backward();
+    };
+    EXPECT_THAT([&] { optimizer->overlap_with(net); },
+                throws_error(ErrorCode::kInvalidArgument, "a second time"));
+    EXPECT_THAT([&] { optimizer->step(); },
+                throws_error(ErrorCode::kInvalidArgument, "there were 0 since the last step()"));
+    backward();
+    backward();
+    EXPECT_THAT([&] { optimizer->step(); },
+                throws_error(ErrorCode::kInvalidArgument, "there were 2 since the last step()"));
+    backward();
+    optimizer->step();
+    optimizer.reset();
+    EXPECT_THAT(backward, throws_error(ErrorCode::kInvalidArgument, "the optimizer"));
+  });
+}
+
+TEST(OverlappedZeroRedundancyOptimizer, AStepHalfMadeIsNotGoneOnFrom) {
+  run_ranks(2, [&](const Group& group) {
+    Net net(make_seeded_net(), group, {.bucket_cap_mb = 1e-6, .first_bucket_cap_mb = 1e-6});
+    ZeroRedundancyOptimizer<torch::optim::SGD> optimizer(
+        group, net.parameters(), torch::optim::SGDOptions(0.1));
+    optimizer.overlap_with(net);
+    bool fails = group->rank() == 1;
+    net.module()->conv->weight.register_hook([&](const at::Tensor& gradient) {
+      if (fails) {
+        throw std::runtime_error("no luck");
+      }
+      return gradient;
+    });
+    const auto backward = [&] {
+      loss_of(net, make_sample(0, group->rank(), 4, torch::kFloat)).backward();
+    };
+    EXPECT_ANY_THROW(backward());
+    fails = false;
+    EXPECT_THAT(backward, throws_error(ErrorCode::kInvalidArgument, "given up with a part"));
+  });
+}
+
+// What a training of five steps writes to stderr.
+template <class Inner, class Options>
+std::string warnings_of(const Options& options, bool is_made_anew, bool is_overlapped = false) {
+  ::testing::internal::CaptureStderr();
+  run_ranks(2, [&](const Group& group) {
+    Net net(make_seeded_net(), group, {.bucket_cap_mb = 1e-6, .first_bucket_cap_mb = 1e-6});
+    const auto make = [&] {
+      return std::make_unique<ZeroRedundancyOptimizer<Inner>>(group, net.parameters(), options);
+    };
+    auto optimizer = make();
+    if (is_overlapped) {
+      optimizer->overlap_with(net);
+    }
+    for (int step = 0; step < 5; ++step) {
+      if (is_made_anew) {
+        optimizer = make();
+      }
+      train_step(net, *optimizer, group->rank(), step);
+    }
+  });
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(ZeroRedundancyOptimizer, WarnsOfAnOptimizerThatIsMadeInTheLoop) {
+  using namespace torch::optim;
+  const auto is_said = HasSubstr("make the optimizer once, before the loop");
+  EXPECT_THAT(warnings_of<Adam>(AdamOptions(0.01), true), is_said);
+  EXPECT_THAT(warnings_of<SGD>(SGDOptions(0.01), true), is_said);
+  EXPECT_THAT(warnings_of<Adam>(AdamOptions(0.01), false), Not(is_said));
+  EXPECT_THAT(warnings_of<SGD>(SGDOptions(0.01), false), Not(is_said)) << "which has no state";
+  EXPECT_THAT(warnings_of<SGD>(SGDOptions(0.01), false, true), Not(is_said));
 }
 
 TEST(ZeroRedundancyOptimizer, WhatIsMissingIsSaid) {

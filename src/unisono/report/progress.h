@@ -70,6 +70,9 @@ class Progress {
   /// In a program without a process group.
   explicit Progress(const ProgressOptions& options);
 
+  /// In a program whose ranks are known otherwise.
+  Progress(int rank, int world_size, const ProgressOptions& options);
+
   /// As finish().
   ~Progress();
 
@@ -103,8 +106,6 @@ class Progress {
 
  private:
   class Reporter;
-
-  Progress(int rank, int world_size, const ProgressOptions& options);
 
   std::unique_ptr<Reporter> reporter_;  // of ranks that report
   std::int64_t n_steps_;

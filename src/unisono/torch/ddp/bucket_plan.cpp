@@ -50,7 +50,8 @@ std::vector<std::size_t> reverse_order(std::size_t n_parameters) {
 
 BucketPlan plan_buckets(std::span<const GradientSpec> gradients,
                         std::span<const std::size_t> order,
-                        const BucketCaps& caps) {
+                        const BucketCaps& caps,
+                        std::int64_t n_votes) {
   check_order(order, gradients.size());
   std::vector<OpenBucket> closed;
   std::map<DType, OpenBucket> open;
@@ -78,6 +79,11 @@ BucketPlan plan_buckets(std::span<const GradientSpec> gradients,
   BucketPlan plan;
   for (OpenBucket& bucket : closed) {
     plan.buckets.push_back(std::move(bucket.layout));
+  }
+  if (n_votes > 0) {
+    BucketLayout& first = plan.buckets.front();
+    plan.votes_offset = aligned(first.n_elems, first.dtype);
+    first.n_elems = plan.votes_offset + n_votes;
   }
   BucketLayout& last = plan.buckets.back();
   plan.marks_offset = aligned(last.n_elems, last.dtype);

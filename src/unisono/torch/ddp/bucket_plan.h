@@ -38,17 +38,20 @@ struct BucketPlan {
   std::vector<BucketLayout> buckets;
   /// Where the last bucket's kMarkElems begin that carry no gradient (see pass_marks.h).
   std::int64_t marks_offset = 0;
+  /// Where the first bucket's elements for votes begin (see sample_votes.h), if there are any.
+  std::int64_t votes_offset = 0;
 };
 
 /// Numbers 0 .. n_parameters - 1 from the last to the first: backward's order in most models.
 [[nodiscard]] std::vector<std::size_t> reverse_order(std::size_t n_parameters);
 
 /// Cuts the gradients, taken in `order`, into buckets of one dtype each. Buckets are sorted by
-/// their first gradient's place in `order`.
+/// their first gradient's place in `order`. The first has room for `n_votes`.
 ///
 /// Throws Error(kInternal) unless `order` holds each parameter once and there is one at least.
 [[nodiscard]] BucketPlan plan_buckets(std::span<const GradientSpec> gradients,
                                       std::span<const std::size_t> order,
-                                      const BucketCaps& caps);
+                                      const BucketCaps& caps,
+                                      std::int64_t n_votes = 0);
 
 }  // namespace unisono::ddp

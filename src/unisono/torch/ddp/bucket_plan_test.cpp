@@ -78,6 +78,23 @@ TEST(BucketPlan, EachTypeHasItsOwnBucketsInOrderOfTheirFirstGradient) {
   EXPECT_THAT(parameters_of(plan.buckets[1]), ElementsAre(0, 2));
 }
 
+TEST(BucketPlan, VotesLieInTheFirstBucketBeforeMarks) {
+  for (const std::int64_t cap : {64, 1 << 20}) {
+    const auto gradients = floats({3, 100});
+    const BucketPlan plan =
+        plan_buckets(gradients, reverse_order(2), {.first_bytes = cap, .bytes = cap}, 5);
+    const BucketLayout& first = plan.buckets.front();
+    const BucketSlot& before = first.slots.back();
+    EXPECT_GE(plan.votes_offset, before.offset + gradients[before.parameter].n_elems);
+    EXPECT_EQ(plan.votes_offset * 4 % 64, 0);
+    if (plan.buckets.size() == 1) {
+      EXPECT_GE(plan.marks_offset, plan.votes_offset + 5);
+    } else {
+      EXPECT_EQ(first.n_elems, plan.votes_offset + 5);
+    }
+  }
+}
+
 TEST(BucketPlan, AnOrderThatIsNoPermutationIsABug) {
   const auto gradients = floats({1, 1});
   const std::vector<std::vector<std::size_t>> orders{{0, 0}, {0}, {0, 2}, {}};

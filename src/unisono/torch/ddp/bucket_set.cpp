@@ -27,7 +27,8 @@ namespace {
 BucketPlan plan_for(std::span<const NamedTensor> parameters,
                     const std::vector<bool>& is_sparse,
                     std::span<const std::size_t> order,
-                    const BucketCaps& caps) {
+                    const BucketCaps& caps,
+                    std::int64_t n_votes) {
   std::vector<GradientSpec> gradients;
   gradients.reserve(parameters.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -35,7 +36,7 @@ BucketPlan plan_for(std::span<const NamedTensor> parameters,
     gradients.push_back(
         {.n_elems = is_sparse[i] ? 0 : tensor.numel(), .dtype = dtype_of(tensor.scalar_type())});
   }
-  return plan_buckets(gradients, order, caps);
+  return plan_buckets(gradients, order, caps, n_votes);
 }
 
 // A hook that throws on one rank leaves the others waiting for its operations.
@@ -56,12 +57,13 @@ BucketSet::BucketSet(ProcessGroup& group,
                      std::span<const NamedTensor> parameters,
                      const std::vector<bool>& is_sparse,
                      std::span<const std::size_t> order,
-                     const BucketCaps& caps)
+                     const BucketCaps& caps,
+                     std::int64_t n_votes)
     : group_(group),
       parameters_(parameters),
       bucket_of_(parameters.size()),
       slot_of_(parameters.size()) {
-  const BucketPlan plan = plan_for(parameters, is_sparse, order, caps);
+  const BucketPlan plan = plan_for(parameters, is_sparse, order, caps, n_votes);
   for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket) {
     const BucketLayout& layout = plan.buckets[bucket];
     buckets_.emplace_back(group, layout, parameters, is_sparse, bucket);
@@ -72,6 +74,7 @@ BucketSet::BucketSet(ProcessGroup& group,
   }
   marks_offset_ = plan.marks_offset;
   marks_ = buckets_.back().elements(plan.marks_offset, kMarkElems);
+  votes_ = buckets_.front().elements(plan.votes_offset, n_votes);
 }
 
 void BucketSet::deposit(std::size_t parameter) const {
@@ -146,7 +149,7 @@ void BucketSet::multiply(double factor) const {
   }
 }
 
-void BucketSet::divide(int divisor) const {
+void BucketSet::divide(std::int64_t divisor) const {
   for (std::size_t parameter = 0; parameter < parameters_.size(); ++parameter) {
     view(parameter).div_(divisor);
   }

@@ -23,12 +23,13 @@ namespace unisono::ddp {
 class BucketSet {
  public:
   /// `parameters` must outlive the set. Those that are sparse by `is_sparse` have their place in
-  /// the order, but no room in a bucket.
+  /// the order, but no room in a bucket. The first bucket has room for `n_votes`.
   BucketSet(ProcessGroup& group,
             std::span<const NamedTensor> parameters,
             const std::vector<bool>& is_sparse,
             std::span<const std::size_t> order,
-            const BucketCaps& caps);
+            const BucketCaps& caps,
+            std::int64_t n_votes = 0);
 
   [[nodiscard]] std::size_t size() const { return buckets_.size(); }
 
@@ -49,6 +50,17 @@ class BucketSet {
               const CommHook& hook,
               const ReduceBucketOptions& options);
 
+  /// All of a bucket's elements, those that carry no gradient among them.
+  [[nodiscard]] at::Tensor elements(std::size_t bucket) const {
+    return buckets_[bucket].elements(0, buckets_[bucket].n_elems());
+  }
+
+  /// The first bucket's elements for votes.
+  [[nodiscard]] const at::Tensor& votes() const { return votes_; }
+
+  /// Waits for the first bucket alone; throws its operation's error.
+  void wait_for_first() const { buckets_.front().wait(); }
+
   /// Waits for all buckets, and does what hooks left to be done; throws an operation's error.
   void wait();
 
@@ -56,7 +68,7 @@ class BucketSet {
   void multiply(double factor) const;
 
   /// Divides all gradients.
-  void divide(int divisor) const;
+  void divide(std::int64_t divisor) const;
 
   /// After wait(): the worst of all ranks'.
   [[nodiscard]] PassStatus status() const { return read_status(marks_); }
@@ -78,6 +90,7 @@ class BucketSet {
   std::vector<std::size_t> slot_of_;
   std::int64_t marks_offset_ = 0;
   at::Tensor marks_;
+  at::Tensor votes_;
   Work marks_work_;  // with a hook; else the marks go with the last bucket
   std::vector<BucketWork> of_hook_;
 };

@@ -141,6 +141,34 @@ class DistributedDataParallel {
     replica_.run_shards(std::forward<RunShard>(run_shard));
   }
 
+  /// One step with the option weigh_samples: calls `run_passes()`, which makes the forward and
+  /// backward passes of this rank's `n_samples` samples. Gradients are dropped before, and
+  /// afterwards the mean over all ranks' samples, where the loss is the mean over those of its rank
+  /// (of several passes, the last averages their sum; make the others under no_sync()).
+  ///
+  /// A rank that has no samples, as its data are at an end, says 0: it makes no passes, and gets
+  /// the same gradients. Returns false, on all ranks in the same call, when no rank has any:
+  /// nothing is to be done then.
+  ///
+  ///     while (model.run_step(batch.size(), [&] {  // 0 once there is none
+  ///       torch::nll_loss(model(batch.images), batch.labels).backward();
+  ///     })) {
+  ///       optimizer.step();
+  ///       batch = loader.next();
+  ///     }
+  ///
+  /// A collective operation, which adds no other: ranks say their numbers in the first bucket. The
+  /// step that finds no samples sends that bucket alone. All ranks have the same parameters,
+  /// buffers and optimizers at any time, where these do not depend on anything else.
+  ///
+  /// Throws Error(kInvalidArgument) when `run_passes` makes no synchronized backward pass, or two,
+  /// RefusedCall without weigh_samples and for an n_samples that can't be, and what `run_passes`
+  /// throws: on the other ranks the step throws kMismatch, and the job can go on with the next.
+  template <class RunPasses>
+  bool run_step(std::int64_t n_samples, RunPasses&& run_passes) {
+    return replica_.run_step(n_samples, std::forward<RunPasses>(run_passes));
+  }
+
   /// This rank's shards, in order.
   [[nodiscard]] std::vector<int> shards() const {
     std::vector<int> shards;

@@ -8,21 +8,25 @@
 #include <string>
 #include <vector>
 
-#include "unisono/base/buffer.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/comm/work.h"
 #include "unisono/report/step_timer.h"
 #include "unisono/torch/ddp/bucket_plan.h"
 #include "unisono/torch/ddp/bucket_set.h"
 #include "unisono/torch/ddp/comm_hook.h"
+#include "unisono/torch/ddp/drift_watch.h"
+#include "unisono/torch/ddp/finite_watch.h"
 #include "unisono/torch/ddp/gradient_hooks.h"
+#include "unisono/torch/ddp/gradient_order.h"
 #include "unisono/torch/ddp/local_steps.h"
 #include "unisono/torch/ddp/logical_ranks/shard_gradients.h"
 #include "unisono/torch/ddp/non_finite.h"
 #include "unisono/torch/ddp/parameter_drift.h"
-#include "unisono/torch/ddp/parameter_samples.h"
 #include "unisono/torch/ddp/pass_marks.h"
 #include "unisono/torch/ddp/pass_progress.h"
+#include "unisono/torch/ddp/sample_votes.h"
+#include "unisono/torch/ddp/sparse_reducer.h"
+#include "unisono/torch/ddp/used_parameters.h"
+#include "unisono/torch/ddp/weighted_step.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::ddp {
@@ -32,7 +36,8 @@ struct ReducerOptions {
   bool find_unused_parameters = false;
   std::optional<std::chrono::milliseconds> timeout = {};
   NonFiniteGradients non_finite = NonFiniteGradients::kAllow;
-  int n_shards = 0;                  ///< With logical ranks; else 0.
+  int n_shards = 0;  ///< With logical ranks; else 0.
+  bool weighs_samples = false;
   std::vector<bool> is_sparse = {};  ///< Of each parameter: whether its gradients may be sparse.
   ParameterDrift drift = ParameterDrift::kWarn;
 };
@@ -83,11 +88,30 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// After its backward pass. Throws Error(kInvalidArgument) unless that was one.
   void end_shard();
 
-  /// The other ranks, which may wait for this one's last shard, throw kMismatch.
-  void give_up_shards();
+  // With weights, a step has passes of which one is synchronized.
+
+  /// Drops all gradients. To be called after before_forward().
+  void begin_step(std::int64_t n_samples);
+
+  /// A forward pass in training mode.
+  void note_changed_buffers() { weighted_->note_changed_buffers(); }
+
+  /// Takes part in the other ranks' step without samples, and gets its gradients; where no rank has
+  /// any, all buckets but the first are left out.
+  void shadow_step();
+
+  /// After the passes. Throws Error(kInvalidArgument) unless one was synchronized.
+  void end_step() { weighted_->end(); }
+
+  /// What the ranks said of the last step, the same on all ranks; none before the first.
+  [[nodiscard]] const std::optional<SampleVotes>& votes();
+
+  /// Ends the step, or the shard, here. The other ranks, which may wait for this one, throw
+  /// kMismatch.
+  void give_up_step();
 
   /// While paused, the ranks' parameters are not compared; the same on every rank.
-  void pause_comparison(bool is_paused) { is_comparison_paused_ = is_paused; }
+  void pause_comparison(bool is_paused) { drift_.pause(is_paused); }
 
   /// What averages are multiplied by.
   void set_gradient_factor(double factor) { gradient_factor_ = factor; }
@@ -99,7 +123,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   [[nodiscard]] std::size_t n_buckets() const { return buckets_->size(); }
 
   /// Passes whose gradients were dropped, as they were not finite.
-  [[nodiscard]] std::int64_t n_skipped() const { return n_skipped_; }
+  [[nodiscard]] std::int64_t n_skipped() const { return finite_.n_skipped(); }
 
   /// Where the time of steps goes. Backward passes and what they wait for are added here, forward
   /// passes and what is waited for before them by the caller.
@@ -109,55 +133,49 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   class PassEnd;
 
   [[nodiscard]] bool is_sparse(std::size_t parameter) const {
-    return options_.is_sparse[parameter];
+    return sparse_.is_sparse()[parameter];
   }
 
   void deposit(std::size_t parameter);
-  void check_finite(std::size_t parameter, const at::Tensor& gradient);
   void begin_pass(bool is_synchronized);
   void synchronize_pass();
   void on_gradient(std::size_t parameter);
   void on_second_gradient(std::size_t parameter);
-  [[nodiscard]] PassStatus pass_status() const;
-  [[nodiscard]] PassMarks marks_of(PassStatus status);
   void launch(std::size_t bucket, PassStatus status);
   void launch_full_buckets();
   void launch_rest(PassStatus status);
-  void launch_used();
-  void reduce_used();
   void wait_for_sums();
   void finish_pass();
-  void finish_synchronized_pass();
+  void finish_synchronized_pass(bool is_shadow);
   void reduce_sparse(bool is_shadow);
-  void report_drift();
   void drop_gradients();
+  void drop_non_finite();
+  void begin_shadow();
   void point_at_views();
   void give_up_pass() noexcept;
   void await_given_up_pass();
-  void rebuild_buckets();
+  [[nodiscard]] std::unique_ptr<BucketSet> make_buckets();
 
   std::shared_ptr<ProcessGroup> group_;
   std::vector<NamedTensor> parameters_;
   ReducerOptions options_;
   CommHook hook_;  // None: buckets are averaged by an all_reduce.
   bool has_begun_ = false;
-  bool compares_parameters_;
-  bool is_comparison_paused_ = false;
-  ParameterSamples samples_;
+  FiniteWatch finite_;
+  DriftWatch drift_;
+  SparseReducer sparse_;
+  UsedParameters used_;
   double gradient_factor_ = 1;
   std::optional<ShardGradients> shards_;
+  std::optional<WeightedStep> weighted_;
   LocalSteps local_steps_;
-  std::string non_finite_;  // the pass's first parameter that is, on this rank
   std::int64_t n_passes_ = 0;
-  std::int64_t n_skipped_ = 0;
   std::int64_t n_gradient_bytes_ = 0;  // of all parameters
   StepTimer timer_;
   StepTimer::Time backward_begin_ = {};  // of the last pass
-  bool is_step_reduced_ = false;         // with logical ranks
-  std::vector<std::size_t> order_;       // of the parameters in the buckets
+  bool is_step_reduced_ = false;         // with logical ranks or weights
+  GradientOrder order_;
   std::unique_ptr<BucketSet> buckets_;
-  Buffer used_;  // u8 per parameter, with find_unused_parameters: does any rank use it?
-  Work used_work_;
 
   std::optional<PassProgress> progress_;  // while a backward pass runs
   bool is_synchronized_ = false;
@@ -165,8 +183,6 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   bool is_given_up_ = false;  // the last pass was, and its operations may be in flight
 
   bool is_synchronized_by_default_ = true;
-  bool is_rebuilt_ = false;
-  std::vector<std::size_t> seen_order_;  // of the first pass, until the buckets are rebuilt
   std::string unreached_names_;
   GradientHooks hooks_;
 };

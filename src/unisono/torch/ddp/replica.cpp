@@ -16,9 +16,7 @@
 
 #include <c10/core/GradMode.h>
 
-#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/report/step_report.h"
 #include "unisono/report/step_timer.h"
@@ -26,9 +24,9 @@
 #include "unisono/torch/ddp/bucket_plan.h"
 #include "unisono/torch/ddp/check_devices.h"
 #include "unisono/torch/ddp/comm_hook.h"
-#include "unisono/torch/ddp/join.h"
 #include "unisono/torch/ddp/logical_ranks/logical_step.h"
 #include "unisono/torch/ddp/logical_ranks/shard_range.h"
+#include "unisono/torch/ddp/model_properties.h"
 #include "unisono/torch/ddp/reducer.h"
 #include "unisono/torch/ddp/uneven_inputs.h"
 #include "unisono/torch/ddp/wrapped_tensors.h"
@@ -36,74 +34,12 @@
 #include "unisono/torch/tensor/coalesced_broadcast.h"
 #include "unisono/torch/tensor/consistency.h"
 #include "unisono/torch/tensor/named_tensor.h"
-#include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::ddp {
 namespace {
 
 [[noreturn]] void reject(const std::string& message) {
   throw Error(ErrorCode::kInvalidArgument, "DistributedDataParallel: " + message);
-}
-
-void check_tensor(const std::string& what, const NamedTensor& named) {
-  const at::Tensor& tensor = named.tensor;
-  if (tensor.layout() != at::kStrided || !tensor.device().is_cpu()) {
-    reject(what + " '" + named.name + "' is " +
-           (tensor.device().is_cpu() ? "sparse" : "on " + tensor.device().str()) +
-           "; only dense tensors in CPU memory can be wrapped");
-  }
-}
-
-bool holds(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor) {
-  return std::ranges::any_of(tensors,
-                             [&](const at::Tensor& other) { return other.is_same(tensor); });
-}
-
-Property property_of(const std::string& what, const NamedTensor& named) {
-  check_tensor(what, named);
-  std::ostringstream value;
-  value << describe(named.tensor);
-  if (!named.tensor.is_contiguous()) {
-    value << " with strides " << named.tensor.strides();
-  }
-  if (what == "parameter" && !named.tensor.requires_grad()) {
-    value << " without gradient";
-  }
-  return {.what = what + " '" + named.name + "'", .value = value.str()};
-}
-
-template <class T>
-Property option_property(const std::string& name, T value) {
-  std::ostringstream text;
-  text << std::boolalpha << value;
-  return {.what = "option " + name, .value = text.str()};
-}
-
-std::vector<Property> properties_of(const std::vector<NamedTensor>& parameters,
-                                    const std::vector<NamedTensor>& buffers,
-                                    const std::vector<at::Tensor>& sparse,
-                                    const DistributedDataParallelOptions& options) {
-  std::vector<Property> properties{
-      option_property("bucket_cap_mb", options.bucket_cap_mb),
-      option_property("first_bucket_cap_mb", options.first_bucket_cap_mb),
-      option_property("broadcast_buffers", options.broadcast_buffers),
-      option_property("find_unused_parameters", options.find_unused_parameters),
-      option_property("non_finite_gradients", static_cast<int>(options.non_finite_gradients)),
-      option_property("logical_ranks", options.logical_ranks),
-      option_property("shard_seed", options.shard_seed),
-      option_property("shard_buffers", static_cast<int>(options.shard_buffers)),
-      option_property("parameter_drift", static_cast<int>(options.parameter_drift)),
-  };
-  for (const NamedTensor& parameter : parameters) {
-    properties.push_back(property_of("parameter", parameter));
-    if (holds(sparse, parameter.tensor)) {
-      properties.back().value += " with sparse gradient";
-    }
-  }
-  for (const NamedTensor& buffer : buffers) {
-    properties.push_back(property_of("buffer", buffer));
-  }
-  return properties;
 }
 
 std::int64_t cap_bytes(const char* name, double mebibytes) {
@@ -124,6 +60,7 @@ ReducerOptions reducer_options(const DistributedDataParallelOptions& options) {
           .timeout = options.timeout,
           .non_finite = options.non_finite_gradients,
           .n_shards = options.logical_ranks,
+          .weighs_samples = options.weigh_samples,
           .drift = options.parameter_drift};
 }
 
@@ -142,11 +79,15 @@ std::vector<bool> find_sparse(const std::vector<NamedTensor>& parameters,
   return is_sparse;
 }
 
-void check_logical_ranks(const ProcessGroup& group, int logical_ranks) {
+void check_kind_of_steps(const ProcessGroup& group, const DistributedDataParallelOptions& options) {
+  const int logical_ranks = options.logical_ranks;
   if (logical_ranks < 0 || (logical_ranks > 0 && logical_ranks < group.world_size())) {
     reject("logical_ranks is " + std::to_string(logical_ranks) + ", but the group has " +
            std::to_string(group.world_size()) +
            " ranks; each needs a shard, so there must be at least as many (or 0: none)");
+  }
+  if (logical_ranks > 0 && options.weigh_samples) {
+    reject("logical_ranks and weigh_samples are both set; the mean over shards has no weights");
   }
 }
 
@@ -172,7 +113,7 @@ Replica::Replica(std::shared_ptr<ProcessGroup> group,
   if (group_ == nullptr) {
     reject("the process group is null");
   }
-  check_logical_ranks(*group_, options_.logical_ranks);
+  check_kind_of_steps(*group_, options_);
   check_devices(options_.device_ids, options_.output_device, parameters);
   ReducerOptions for_reducer = reducer_options(options_);
   check_agreement(*group_,
@@ -226,7 +167,21 @@ void Replica::before_forward(bool is_training) {
   const Part part{
       .is_active = true, .is_synchronized = is_synchronized_, .is_training = is_training};
   const StepTimer::Time begin = std::chrono::steady_clock::now();
-  if (!join_) {
+  if (options_.weigh_samples && !has_gradients) {
+    take_votes();
+  }
+  if (is_in_step_) {
+    if (is_training) {
+      reducer_->note_changed_buffers();
+    }
+  } else if (options_.weigh_samples) {
+    if (has_gradients) {
+      throw group_->refuse("DistributedDataParallel",
+                           "with weigh_samples forward passes that have gradients are made in "
+                           "run_step() only");
+    }
+    prepare_pass(part, root_);
+  } else if (!join_) {
     explain_uneven_inputs([&] { prepare_pass(part, 0); });
   } else if (has_gradients) {
     announce(part);
@@ -272,77 +227,6 @@ void Replica::set_shard_step(std::int64_t step) {
 
 void Replica::run_shards(const std::function<void(int)>& run_shard) {
   logical().run(*reducer_, [this](bool is_on) { set_synchronized(is_on); }, run_shard);
-}
-
-void Replica::begin_join(const JoinOptions& options) {
-  if (join_) {
-    throw group_->refuse("DistributedDataParallel", "join() is called within join()");
-  }
-  if (logical_) {
-    throw group_->refuse("DistributedDataParallel",
-                         "with logical_ranks each step has all shards, so there is no join()");
-  }
-  join_.emplace(Join{.options = options});
-  reducer_->pause_comparison(true);  // a rank without batches stays behind
-}
-
-Replica::Part Replica::announce(const Part& mine) {
-  constexpr unsigned kActive = 1;
-  constexpr unsigned kSynchronized = 2;
-  constexpr unsigned kTraining = 4;
-  std::vector<std::uint8_t> parts(static_cast<std::size_t>(group_->world_size()), 0);
-  parts[static_cast<std::size_t>(group_->rank())] = static_cast<std::uint8_t>(
-      (mine.is_active ? kActive : 0) | (mine.is_synchronized ? kSynchronized : 0) |
-      (mine.is_training ? kTraining : 0));
-  group_->all_reduce(as_buffer(std::span<std::uint8_t>(parts)),
-                     {.op = kMax, .timeout = options_.timeout, .label = "join: who has a batch"});
-  const auto first = std::ranges::find_if(parts, [](std::uint8_t part) { return part != 0; });
-  if (first == parts.end()) {
-    return {};
-  }
-  join_->root = static_cast<int>(first - parts.begin());
-  const auto done = std::ranges::find(parts, 0);
-  if (join_->options.throw_on_early_termination && done != parts.end()) {
-    throw Error(ErrorCode::kMismatch,
-                "[rank " + std::to_string(group_->rank()) + "] DistributedDataParallel: rank " +
-                    std::to_string(done - parts.begin()) + " has no batches left, and rank " +
-                    std::to_string(join_->root) + " has; join() was told to throw then");
-  }
-  const auto n_active =
-      static_cast<double>(parts.size()) - static_cast<double>(std::ranges::count(parts, 0));
-  reducer_->set_gradient_factor(join_->options.divide_by_initial_world_size
-                                    ? 1
-                                    : static_cast<double>(parts.size()) / n_active);
-  return {.is_active = true,
-          .is_synchronized = (*first & kSynchronized) != 0,
-          .is_training = (*first & kTraining) != 0};
-}
-
-bool Replica::shadow_pass() {
-  const StepTimer::Time begin = std::chrono::steady_clock::now();
-  const Part part = announce({});
-  if (part.is_active) {
-    prepare_pass(part, join_->root);
-    reducer_->timer().begin(begin);
-    reducer_->timer().add_exposed(std::chrono::steady_clock::now() - begin);
-    if (part.is_synchronized) {
-      reducer_->shadow_pass();
-    }
-  }
-  return part.is_active;
-}
-
-void Replica::end_join() noexcept {
-  reducer_->set_gradient_factor(1);
-  reducer_->pause_comparison(false);
-  join_.reset();
-}
-
-int Replica::take_final_values() {
-  CoalescedBroadcast(wrapped_.parameters(), "parameters")
-      .run(*group_, options_.timeout, join_->root);
-  buffers_.run(*group_, options_.timeout, join_->root);
-  return join_->root;
 }
 
 void Replica::after_forward(std::span<at::Tensor* const> outputs) {

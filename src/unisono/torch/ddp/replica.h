@@ -48,6 +48,9 @@ struct DistributedDataParallelOptions {
   /// What is done about gradients with an infinity or NaN, before they reach a parameter; the
   /// message names ranks and parameters. Costs a pass over the gradients' memory.
   NonFiniteGradients non_finite_gradients = NonFiniteGradients::kAllow;
+  /// Gradients are means over all ranks' samples, of which each rank says how many it has: steps
+  /// are made by run_step(), and ranks may have different numbers of samples and of batches.
+  bool weigh_samples = false;
   /// V shards make up each global batch, on however many ranks, up to V: training then comes to the
   /// same bits (see for_each_shard()). 0: each rank's batch is a shard.
   int logical_ranks = 0;
@@ -115,6 +118,10 @@ class Replica {
 
   void set_shard_step(std::int64_t step);
 
+  /// A step with weights: `run_passes` makes this rank's passes, unless it has no samples. Returns
+  /// whether any rank has.
+  bool run_step(std::int64_t n_samples, const std::function<void()>& run_passes);
+
   /// From now on passes are announced, so that ranks without batches can take part.
   void begin_join(const JoinOptions& options);
 
@@ -154,6 +161,9 @@ class Replica {
 
   // Returns what the ranks that are active do, together.
   Part announce(const Part& mine);
+  void take_votes();
+  void check_step(std::int64_t n_samples) const;
+  void run_own_passes(const std::function<void()>& run_passes);
   void prepare_pass(const Part& part, int root);
   void refuse(const std::optional<std::string>& change) const;
   [[nodiscard]] LogicalStep& logical() const;
@@ -168,6 +178,10 @@ class Replica {
   bool may_buffers_differ_ = false;
   std::optional<StepTimer::Time> forward_begin_;  // of a pass that has gradients
   std::optional<Join> join_;
+  // With weigh_samples:
+  bool is_in_step_ = false;  // of this rank's own passes
+  bool are_votes_taken_ = false;
+  int root_ = 0;  // the lowest rank that had samples in the last step
 };
 
 }  // namespace ddp

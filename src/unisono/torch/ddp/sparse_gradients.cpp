@@ -103,7 +103,8 @@ Rows gather_rows(ProcessGroup& group,
 
 at::Tensor mean_of(const Rows& all,
                    const std::vector<std::int64_t>& counts,
-                   const at::Tensor& parameter) {
+                   const at::Tensor& parameter,
+                   double divisor) {
   // 16-bit numbers are rounded once, at the end.
   const at::ScalarType type = parameter.scalar_type();
   const at::ScalarType wide = type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
@@ -116,7 +117,7 @@ at::Tensor mean_of(const Rows& all,
     begin += count;
   }
   const at::Tensor sum = sum_of(of_ranks);
-  const at::Tensor mean = sum.values().div(static_cast<double>(counts.size())).to(type);
+  const at::Tensor mean = sum.values().div(divisor).to(type);
   return at::sparse_coo_tensor(sum.indices(), mean, parameter.sizes())._coalesced_(true);
 }
 
@@ -161,6 +162,7 @@ at::Tensor values_of(const at::Tensor& gradient) {
 std::vector<at::Tensor> average_sparse(ProcessGroup& group,
                                        const std::vector<NamedTensor>& parameters,
                                        const std::vector<at::Tensor>& gradients,
+                                       double divisor,
                                        Timeout timeout) {
   std::vector<Rows> mine;
   std::vector<std::int64_t> my_counts;
@@ -176,7 +178,7 @@ std::vector<at::Tensor> average_sparse(ProcessGroup& group,
       counts.push_back(all_counts[at]);
     }
     const Rows all = gather_rows(group, mine[i], counts, parameters[i].name, timeout);
-    means.push_back(mean_of(all, counts, parameters[i].tensor));
+    means.push_back(mean_of(all, counts, parameters[i].tensor, divisor));
   }
   return means;
 }

@@ -26,13 +26,15 @@ void check_sparse_gradient(const NamedTensor& parameter);
 /// tell whether it is finite. Undefined of an undefined gradient.
 [[nodiscard]] at::Tensor values_of(const at::Tensor& gradient);
 
-/// The mean over the ranks of each parameter's gradient, sparse, with the rows that any rank has;
-/// the elements are those that an all_reduce of the dense gradients comes to. `gradients` are
-/// sparse, dense, or undefined: no rows. A collective operation, of all ranks' rows.
+/// The sum over the ranks of each parameter's gradient, by `divisor`, sparse, with the rows that
+/// any rank has; the elements are those that an all_reduce of the dense gradients comes to.
+/// `gradients` are sparse, dense, or undefined: no rows. A collective operation, of all ranks'
+/// rows.
 [[nodiscard]] std::vector<at::Tensor> average_sparse(
     ProcessGroup& group,
     const std::vector<NamedTensor>& parameters,
     const std::vector<at::Tensor>& gradients,
+    double divisor,
     std::optional<std::chrono::milliseconds> timeout);
 
 }  // namespace unisono::ddp

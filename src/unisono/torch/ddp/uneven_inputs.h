@@ -17,7 +17,7 @@ void explain_uneven_inputs(const Action& action) {
     }
     throw Error(error.code(),
                 std::string(error.what()) +
-                    "; if that rank had fewer batches than this one, train under "
+                    "; if that rank had fewer batches than this one, train by run_step(), or under "
                     "DistributedDataParallel's join()");
   }
 }

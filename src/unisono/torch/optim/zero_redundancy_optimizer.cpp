@@ -67,6 +67,7 @@ ParameterShares::ParameterShares(std::shared_ptr<ProcessGroup> group,
     std::vector<NamedTensor> of_rank;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (owners[i] == rank) {
+        owners_.emplace(parameters[i].unsafeGetTensorImpl(), rank);
         of_rank.push_back({.name = "parameter " + std::to_string(i), .tensor = parameters[i]});
       }
       if (owners[i] == rank && rank == group_->rank()) {

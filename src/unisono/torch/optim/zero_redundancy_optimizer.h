@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -12,9 +15,12 @@
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
 
+#include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/checkpoint/module_state.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/ddp/comm_hook.h"
+#include "unisono/torch/optim/overlapped_steps.h"
 #include "unisono/torch/tensor/coalesced_broadcast.h"
 
 namespace unisono::optim {
@@ -41,6 +47,11 @@ class ParameterShares {
   /// A collective operation: each rank's parameters to all.
   void share_values();
 
+  /// The rank that steps each parameter, by the parameter's tensor.
+  [[nodiscard]] const std::map<const void*, int>& owners() const { return owners_; }
+
+  [[nodiscard]] const std::shared_ptr<ProcessGroup>& group() const { return group_; }
+
   /// Of a whole state, what belongs to this rank's parameters and to the groups.
   [[nodiscard]] TensorState own_part(const TensorState& state,
                                      const ::torch::nn::Module& module) const;
@@ -50,6 +61,7 @@ class ParameterShares {
 
   std::shared_ptr<ProcessGroup> group_;
   std::vector<at::Tensor> own_;
+  std::map<const void*, int> owners_;
   std::vector<CoalescedBroadcast> of_ranks_;
 };
 
@@ -67,7 +79,7 @@ class ParameterShares {
 /// on this object; options of groups are those of param_groups().
 ///
 /// A step is a collective operation that sends the values of all parameters once, and so can't be
-/// called under join().
+/// called under join(). With overlap_with() backward makes it.
 template <class Inner>
 class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
   static_assert(!std::is_same_v<Inner, ::torch::optim::LBFGS>,
@@ -88,14 +100,58 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
       : ZeroRedundancyOptimizer(
             std::move(group), {::torch::optim::OptimizerParamGroup(parameters)}, defaults) {}
 
+  ~ZeroRedundancyOptimizer() override {
+    if (overlapped_) {
+      overlapped_->stop();
+    }
+  }
+
+  ZeroRedundancyOptimizer(const ZeroRedundancyOptimizer&) = delete;
+  ZeroRedundancyOptimizer& operator=(const ZeroRedundancyOptimizer&) = delete;
+  ZeroRedundancyOptimizer(ZeroRedundancyOptimizer&&) = delete;
+  ZeroRedundancyOptimizer& operator=(ZeroRedundancyOptimizer&&) = delete;
+
+  /// From now on the backward passes of `model`, a DistributedDataParallel of the same group whose
+  /// parameters these are, make the steps: each rank steps a parameter when its bucket is averaged,
+  /// and sends the values while backward computes the rest. Before the first backward pass, on
+  /// every rank. step() then makes none: it checks that one synchronized backward pass has. The
+  /// parameters have the same bits.
+  ///
+  /// Gradients can't be changed between backward() and step() (clipping, GradScaler), each pass
+  /// must reach all parameters, and a backward pass that throws leaves a step half made, after
+  /// which the next one refuses to go on. Learning rates are those that this object has in
+  /// backward().
+  ///
+  /// Throws RefusedCall when the model has a communication hook, or has made a pass;
+  /// Error(kInvalidArgument) for a second call.
+  template <class Model>
+  void overlap_with(Model& model) {
+    if (overlapped_) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "ZeroRedundancyOptimizer: overlap_with() is called a second time");
+    }
+    auto overlapped = std::make_shared<OverlappedSteps>(
+        shares_.group(), shares_.owners(), [this](const std::vector<at::Tensor>& parameters) {
+          step_some(parameters);
+        });
+    model.register_comm_hook(overlapped, [](OverlappedSteps& steps, const GradBucket& bucket) {
+      return steps.reduce(bucket);
+    });
+    overlapped_ = std::move(overlapped);
+  }
+
   at::Tensor step(LossClosure closure = nullptr) override {
     at::Tensor loss;
     if (closure) {
       const at::AutoGradMode with_gradients(true);
       loss = closure();
     }
+    if (overlapped_) {
+      overlapped_->end_step();
+      return loss;
+    }
     take_options();
-    shares_.note_step(inner_.state().empty());
+    note_step();
     inner_.step();
     shares_.share_values();
     return loss;
@@ -139,6 +195,30 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
     take_options();
   }
 
+  // Inner steps what its groups hold, so for a while they hold no more.
+  void step_some(const std::vector<at::Tensor>& parameters) {
+    take_options();
+    note_step();
+    std::vector<std::vector<at::Tensor>> whole;
+    for (auto& group : inner_.param_groups()) {
+      whole.push_back(std::exchange(group.params(), {}));
+      std::ranges::copy_if(
+          whole.back(), std::back_inserter(group.params()), [&](const at::Tensor& own) {
+            return std::ranges::any_of(
+                parameters, [&](const at::Tensor& parameter) { return parameter.is_same(own); });
+          });
+    }
+    inner_.step();
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      inner_.param_groups()[i].params() = std::move(whole[i]);
+    }
+  }
+
+  // Inner's state does not tell: some keep none.
+  void note_step() {
+    shares_.note_step(!std::exchange(has_stepped_, true) && inner_.state().empty());
+  }
+
   // A scheduler may have set this object's.
   void take_options() {
     for (std::size_t i = 0; i < param_groups().size(); ++i) {
@@ -148,6 +228,8 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
 
   ParameterShares shares_;
   Inner inner_;
+  bool has_stepped_ = false;
+  std::shared_ptr<OverlappedSteps> overlapped_;  // shared with the model's hook
 };
 
 }  // namespace unisono::optim

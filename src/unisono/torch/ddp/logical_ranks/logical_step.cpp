@@ -45,7 +45,7 @@ void LogicalStep::run(Reducer& reducer,
     }
   } catch (...) {
     buffers_.reset();
-    reducer.give_up_shards();
+    reducer.give_up_step();
     set_synchronized(true);
     throw;
   }

@@ -15,26 +15,10 @@
 #include "unisono/torch/ddp/comm_hooks/gradient_views.h"
 #include "unisono/torch/ddp/logical_ranks/reduce_shards.h"
 #include "unisono/torch/ddp/logical_ranks/shard_range.h"
+#include "unisono/torch/ddp/wide_types.h"
 #include "unisono/torch/tensor/named_tensor.h"
-#include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::ddp {
-namespace {
-
-void check_types(const std::vector<NamedTensor>& parameters) {
-  for (const NamedTensor& parameter : parameters) {
-    const at::ScalarType type = parameter.tensor.scalar_type();
-    if (type != at::kFloat && type != at::kDouble) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "DistributedDataParallel: parameter '" + parameter.name + "' is " +
-                      describe(parameter.tensor) +
-                      "; with logical_ranks parameters must be f32 or f64, whose sums have the "
-                      "same bits wherever a shard runs; compute in 16 bits under Autocast");
-    }
-  }
-}
-
-}  // namespace
 
 ShardGradients::ShardGradients(const ProcessGroup& group,
                                const std::vector<NamedTensor>& parameters,
@@ -44,7 +28,8 @@ ShardGradients::ShardGradients(const ProcessGroup& group,
       own_(shards_of(group.rank(), group.world_size(), n_shards)),
       parameters_(parameters),
       sums_(n_shards) {
-  check_types(parameters);
+  check_wide_types(
+      parameters, "logical_ranks", "whose sums have the same bits wherever a shard runs");
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     indices_.emplace(parameters[i].tensor.unsafeGetTensorImpl(), i);
   }

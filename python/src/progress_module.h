@@ -1,0 +1,10 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace unisono::python {
+
+/// Adds what Progress is made of to the module.
+void define_progress(pybind11::module_& module);
+
+}  // namespace unisono::python

@@ -1,0 +1,98 @@
+// A replica under join().
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/report/step_timer.h"
+#include "unisono/torch/ddp/join.h"
+#include "unisono/torch/ddp/reducer.h"
+#include "unisono/torch/ddp/replica.h"
+#include "unisono/torch/tensor/coalesced_broadcast.h"
+
+namespace unisono::ddp {
+
+void Replica::begin_join(const JoinOptions& options) {
+  if (join_) {
+    throw group_->refuse("DistributedDataParallel", "join() is called within join()");
+  }
+  if (logical_) {
+    throw group_->refuse("DistributedDataParallel",
+                         "with logical_ranks each step has all shards, so there is no join()");
+  }
+  if (options_.weigh_samples) {
+    throw group_->refuse("DistributedDataParallel",
+                         "with weigh_samples there is no join(): a rank without batches calls "
+                         "run_step(0, ...), until that returns false");
+  }
+  join_.emplace(Join{.options = options});
+  reducer_->pause_comparison(true);  // a rank without batches stays behind
+}
+
+Replica::Part Replica::announce(const Part& mine) {
+  constexpr unsigned kActive = 1;
+  constexpr unsigned kSynchronized = 2;
+  constexpr unsigned kTraining = 4;
+  std::vector<std::uint8_t> parts(static_cast<std::size_t>(group_->world_size()), 0);
+  parts[static_cast<std::size_t>(group_->rank())] = static_cast<std::uint8_t>(
+      (mine.is_active ? kActive : 0) | (mine.is_synchronized ? kSynchronized : 0) |
+      (mine.is_training ? kTraining : 0));
+  group_->all_reduce(as_buffer(std::span<std::uint8_t>(parts)),
+                     {.op = kMax, .timeout = options_.timeout, .label = "join: who has a batch"});
+  const auto first = std::ranges::find_if(parts, [](std::uint8_t part) { return part != 0; });
+  if (first == parts.end()) {
+    return {};
+  }
+  join_->root = static_cast<int>(first - parts.begin());
+  const auto done = std::ranges::find(parts, 0);
+  if (join_->options.throw_on_early_termination && done != parts.end()) {
+    throw Error(ErrorCode::kMismatch,
+                "[rank " + std::to_string(group_->rank()) + "] DistributedDataParallel: rank " +
+                    std::to_string(done - parts.begin()) + " has no batches left, and rank " +
+                    std::to_string(join_->root) + " has; join() was told to throw then");
+  }
+  const auto n_active =
+      static_cast<double>(parts.size()) - static_cast<double>(std::ranges::count(parts, 0));
+  reducer_->set_gradient_factor(join_->options.divide_by_initial_world_size
+                                    ? 1
+                                    : static_cast<double>(parts.size()) / n_active);
+  return {.is_active = true,
+          .is_synchronized = (*first & kSynchronized) != 0,
+          .is_training = (*first & kTraining) != 0};
+}
+
+bool Replica::shadow_pass() {
+  const StepTimer::Time begin = std::chrono::steady_clock::now();
+  const Part part = announce({});
+  if (part.is_active) {
+    prepare_pass(part, join_->root);
+    reducer_->timer().begin(begin);
+    reducer_->timer().add_exposed(std::chrono::steady_clock::now() - begin);
+    if (part.is_synchronized) {
+      reducer_->shadow_pass();
+    }
+  }
+  return part.is_active;
+}
+
+void Replica::end_join() noexcept {
+  reducer_->set_gradient_factor(1);
+  reducer_->pause_comparison(false);
+  join_.reset();
+}
+
+int Replica::take_final_values() {
+  CoalescedBroadcast(wrapped_.parameters(), "parameters")
+      .run(*group_, options_.timeout, join_->root);
+  buffers_.run(*group_, options_.timeout, join_->root);
+  return join_->root;
+}
+
+}  // namespace unisono::ddp
