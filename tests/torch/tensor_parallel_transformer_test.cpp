@@ -13,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/transformerlayer.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/sgd.h>
@@ -272,6 +273,9 @@ TEST_P(DividedTransformersOnWorlds, NormsMayComeFirst) {
     sum_partial_gradients(*divided);
     expect_close(y, expected);
     expect_close(gather_gradients(*divided), gradients);
+    if (!sequence_parallel()) {
+      expect_close(torch::nn::Sequential(divided)->forward(input), expected);
+    }
   });
 }
 
@@ -339,10 +343,10 @@ TEST(DividedTransformers, SayWhatDoesNotFit) {
                  HasSubstr("must be [sequence, batch, embedding]"),
                  [&] { layer(torch::ones({4, 8})); });
     expect_error(ErrorCode::kInvalidArgument, HasSubstr("the mask of attention is f32[3, 4]"), [&] {
-      layer(torch::ones({4, 2, 8}), {.attention = torch::ones({3, 4})});
+      layer(torch::ones({4, 2, 8}), AttentionMasks{.attention = torch::ones({3, 4})});
     });
     expect_error(ErrorCode::kInvalidArgument, HasSubstr("it must be bool[2, 4]"), [&] {
-      layer(torch::ones({4, 2, 8}), {.padding = torch::ones({4, 2}, torch::kBool)});
+      layer(torch::ones({4, 2, 8}), AttentionMasks{.padding = torch::ones({4, 2}, torch::kBool)});
     });
     DividedTransformer model = make_divided(group, /*sequence_parallel=*/true);
     expect_error(ErrorCode::kInvalidArgument, HasSubstr("pad it to a multiple"), [&] {

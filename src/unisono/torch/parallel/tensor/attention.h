@@ -6,6 +6,8 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
+#include <torch/nn/modules/common.h>
+#include <torch/nn/modules/container/any_value.h>
 #include <torch/nn/pimpl.h>
 
 #include "unisono/comm/process_group.h"
@@ -55,6 +57,9 @@ class ParallelSelfAttentionImpl : public torch::nn::Module, public ParallelLayer
   at::Tensor in_proj_weight;  ///< [3 * embed_dim / ranks, embed_dim]: queries, keys, values.
   at::Tensor in_proj_bias;    ///< [3 * embed_dim / ranks]; undefined without.
   RowParallelLinear out_proj{nullptr};
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(AttentionMasks())})
 
  private:
   void check(const at::Tensor& input, const AttentionMasks& masks) const;

@@ -6,6 +6,8 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
+#include <torch/nn/modules/common.h>
+#include <torch/nn/modules/container/any_value.h>
 #include <torch/nn/pimpl.h>
 
 #include "unisono/comm/process_group.h"
@@ -54,6 +56,9 @@ class ParallelTransformerEncoderLayerImpl : public torch::nn::Module, public Par
   RowParallelLinear linear2{nullptr};
   ParallelLayerNorm norm1{nullptr};
   ParallelLayerNorm norm2{nullptr};
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(AttentionMasks())})
 
  private:
   [[nodiscard]] at::Tensor feed_forward(const at::Tensor& input, std::uint64_t seed);
