@@ -1,6 +1,7 @@
 #include "divided_models.h"
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -40,6 +41,11 @@ Text make_text(int step, std::int64_t batch) {
           .targets = ids.flip(0).add(step).remainder(kVocabulary).view({kLength, batch})};
 }
 
+at::Tensor hiding_mask(const at::Tensor& is_hidden) {
+  return torch::zeros(is_hidden.sizes(), torch::kDouble)
+      .masked_fill_(is_hidden, -std::numeric_limits<double>::infinity());
+}
+
 WholeTransformerImpl::WholeTransformerImpl() {
   const auto options = torch::nn::TransformerEncoderLayerOptions(kModelSize, kHeads)
                            .dim_feedforward(kFeedForward)
@@ -51,7 +57,7 @@ WholeTransformerImpl::WholeTransformerImpl() {
 }
 
 at::Tensor WholeTransformerImpl::forward(const at::Tensor& ids) {
-  const at::Tensor mask = torch::ones({ids.size(0), ids.size(0)}, torch::kBool).triu(1);
+  const at::Tensor mask = hiding_mask(torch::ones({ids.size(0), ids.size(0)}, torch::kBool).triu(1));
   return head(second(first(embedding(ids), mask), mask));
 }
 

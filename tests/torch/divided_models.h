@@ -34,6 +34,9 @@ struct Text {
 
 [[nodiscard]] Text make_text(int step, std::int64_t batch);
 
+/// For torch::nn's attention: what hides the positions. (It adds a mask of bools as numbers.)
+[[nodiscard]] at::Tensor hiding_mask(const at::Tensor& is_hidden);
+
 /// A transformer of torch::nn's layers, without dropout.
 struct WholeTransformerImpl : torch::nn::Module {
   WholeTransformerImpl();

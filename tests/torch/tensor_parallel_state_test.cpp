@@ -102,13 +102,14 @@ TEST(DividedState, WhatTwoRanksSaveGoesOnOnAnyNumber) {
     training.step(0);
     training.step(1);
     training.save(folder.path());
-    const TensorState whole = gather_state(placed_tensors(*training.model));
+    TensorState whole = gather_state(placed_tensors(*training.model));
+    for (auto& [name, tensor] : whole) {
+      tensor = tensor.clone();
+    }
     training.step(2);
     const TensorState whole_next = gather_state(placed_tensors(*training.model));
     if (group->rank() == 0) {
-      for (const auto& [name, tensor] : whole) {
-        saved.emplace(name, tensor.clone());
-      }
+      saved = whole;
       next = whole_next;
     }
   });

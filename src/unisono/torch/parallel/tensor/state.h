@@ -46,7 +46,8 @@ namespace unisono::parallel {
                                      const std::vector<PlacedTensor>& tensors,
                                      const std::string& prefix = "");
 
-/// The whole tensors, on every rank: for save_state(), one file. A collective operation.
+/// The whole tensors, on every rank: for save_state(), one file. Those that are not divided share
+/// the model's memory. A collective operation.
 [[nodiscard]] TensorState gather_state(const std::vector<PlacedTensor>& tensors);
 
 /// This rank's parts of whole tensors, which every rank has: of load_state(), say, or of the state
