@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares a model on one rank with its parts on several, one after the other or side by side.
 
-Each round starts the program once, which measures all in turns; figures are medians over the rounds.
+Each round starts the program once, which measures all in turns; figures are medians of the rounds'.
 """
 
 import argparse

@@ -127,8 +127,7 @@ double difference(const at::Tensor& actual, const at::Tensor& expected) {
 
 // `first` is the place of the gradients among those of the whole.
 double difference(const Results& actual, const Results& expected, std::size_t first = 0) {
-  double largest =
-      actual.output.defined() ? difference(actual.output, expected.output) : 0;
+  double largest = actual.output.defined() ? difference(actual.output, expected.output) : 0;
   for (std::size_t i = 0; i < actual.gradients.size(); ++i) {
     largest = std::max(largest, difference(actual.gradients[i], expected.gradients[first + i]));
   }

@@ -57,7 +57,8 @@ WholeTransformerImpl::WholeTransformerImpl() {
 }
 
 at::Tensor WholeTransformerImpl::forward(const at::Tensor& ids) {
-  const at::Tensor mask = hiding_mask(torch::ones({ids.size(0), ids.size(0)}, torch::kBool).triu(1));
+  const at::Tensor mask =
+      hiding_mask(torch::ones({ids.size(0), ids.size(0)}, torch::kBool).triu(1));
   return head(second(first(embedding(ids), mask), mask));
 }
 

@@ -211,13 +211,13 @@ TEST_P(DividedTransformersOnWorlds, AttentionMasksAreTorchs) {
                                       AttentionMasks{.attention = hidden, .padding = padding}}) {
     const bool is_numbers = !masks.attention.defined() || masks.attention.is_floating_point();
     const at::Tensor whole_input = input.clone().set_requires_grad(true);
-    const at::Tensor expected = std::get<0>(whole(whole_input,
-                                                  whole_input,
-                                                  whole_input,
-                                                  masks.padding,
-                                                  /*need_weights=*/false,
-                                                  is_numbers ? masks.attention
-                                                             : hiding_mask(masks.attention)));
+    const at::Tensor expected =
+        std::get<0>(whole(whole_input,
+                          whole_input,
+                          whole_input,
+                          masks.padding,
+                          /*need_weights=*/false,
+                          is_numbers ? masks.attention : hiding_mask(masks.attention)));
     whole->zero_grad();
     (expected * factors).sum().backward();
     const TensorState gradients = gradients_of(*whole);
