@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -13,24 +12,17 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/custom_class.h>
 
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/tensor/collectives.h"
+#include "unisono/torch/tensor/saved_group.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::nn {
 namespace {
 
 namespace autograd = ::torch::autograd;
-
-// What autograd can save of the group.
-struct SavedGroup : ::torch::CustomClassHolder {
-  explicit SavedGroup(std::shared_ptr<ProcessGroup> to_save) : group(std::move(to_save)) {}
-
-  std::shared_ptr<ProcessGroup> group;  // shared with the module
-};
 
 // All dimensions but the channels'.
 std::vector<std::int64_t> batch_dimensions(const at::Tensor& tensor) {

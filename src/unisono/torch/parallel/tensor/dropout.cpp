@@ -1,0 +1,70 @@
+#include "unisono/torch/parallel/tensor/dropout.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Generator.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+
+#include "unisono/base/error.h"
+#include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/data/random.h"
+#include "unisono/torch/tensor/tensor.h"
+
+namespace unisono::parallel {
+
+std::uint64_t shared_seed(ProcessGroup& group) {
+  const at::Tensor seed = at::empty({1}, at::TensorOptions(at::kLong));
+  if (group.rank() == 0) {
+    seed.random_();
+  }
+  if (group.world_size() > 1) {
+    broadcast(group, seed, {.label = "seed of dropout"});
+  }
+  return static_cast<std::uint64_t>(seed.item<std::int64_t>());
+}
+
+at::Tensor drop_in_slices(const at::Tensor& tensor,
+                          double p,
+                          std::int64_t dim,
+                          std::int64_t first_slice,
+                          std::uint64_t seed) {
+  if (p <= 0) {
+    return tensor;
+  }
+  if (p >= 1) {
+    return tensor * at::zeros_like(tensor);
+  }
+  const std::int64_t n_slices = tensor.size(dim);
+  std::vector<std::int64_t> sizes{n_slices};
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+    if (i != dim) {
+      sizes.push_back(tensor.size(i));
+    }
+  }
+  const at::Tensor factors = at::empty(sizes, tensor.options().requires_grad(false));
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>();
+  for (std::int64_t i = 0; i < n_slices; ++i) {
+    generator.set_current_seed(
+        Random::of_sample(static_cast<std::int64_t>(seed), 0, first_slice + i).next());
+    factors.select(0, i).bernoulli_(1 - p, generator);
+  }
+  factors.div_(1 - p);
+  return tensor * factors.movedim(0, dim);
+}
+
+void check_probability(const char* layer, double p) {
+  if (!(p >= 0 && p <= 1)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                std::string(layer) + ": a dropout of " + std::to_string(p) +
+                    "; it must be a probability, from 0 to 1");
+  }
+}
+
+}  // namespace unisono::parallel
