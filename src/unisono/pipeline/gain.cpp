@@ -47,10 +47,10 @@ std::map<Action, double> times_of(const Schedule& schedule, const Timeline& meas
     }
   }
   if (times.size() != n_expected || times.empty()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("gain: {} of the schedule's {} actions were measured",
-                            times.size(),
-                            n_expected));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "gain: {} of the schedule's {} actions were measured", times.size(), n_expected));
   }
   return times;
 }
@@ -68,7 +68,8 @@ std::vector<StageCost> costs_of(const Schedule& schedule,
   }
   for (const auto& [action, time] : times) {
     StageCost& cost = costs[as_index(action.stage)];
-    (action.kind == ActionKind::kForward ? cost.forward : cost.backward) += time / schedule.n_chunks;
+    (action.kind == ActionKind::kForward ? cost.forward : cost.backward) +=
+        time / schedule.n_chunks;
     cost.share += serial > 0 ? time / serial : 0;
   }
   return costs;
@@ -116,9 +117,9 @@ std::vector<std::string> find_reasons(const Gain& gain,
         100.0 / n_ranks));
   }
   if (gain.step - gain.ideal > kMuchWaiting * gain.step) {
-    reasons.push_back(fmt::format(
-        "{:.0f} % of the step is waiting for messages or for cores that others use.",
-        100 * (gain.step - gain.ideal) / gain.step));
+    reasons.push_back(
+        fmt::format("{:.0f} % of the step is waiting for messages or for cores that others use.",
+                    100 * (gain.step - gain.ideal) / gain.step));
   }
   if (gain.serial > kMuchMore * gain.alone) {
     reasons.push_back(fmt::format(
@@ -143,8 +144,7 @@ Gain gain_of(const Schedule& schedule,
   for (const auto& [action, time] : times) {
     gain.serial += time;
   }
-  const Timeline ideal =
-      simulate(schedule, [&](const Action& action) { return times.at(action); });
+  const Timeline ideal = simulate(schedule, [&](const Action& action) { return times.at(action); });
   gain.stages = costs_of(schedule, times, gain.serial);
   gain.step = step_time(measured);
   gain.alone = circumstances.whole_batch.value_or(gain.serial);
@@ -174,11 +174,12 @@ std::string describe(const Gain& gain, const std::string& unit) {
   text += fmt::format("bubble {:.1f} %, without waiting for messages {:.1f} %\n",
                       100 * gain.bubble,
                       100 * gain.ideal_bubble);
-  text += fmt::format("step {:.3f} {unit}; without a pipeline {:.3f} {unit}: {:.2f} times as fast\n",
-                      gain.step,
-                      gain.alone,
-                      gain.factor(),
-                      fmt::arg("unit", unit));
+  text +=
+      fmt::format("step {:.3f} {unit}; without a pipeline {:.3f} {unit}: {:.2f} times as fast\n",
+                  gain.step,
+                  gain.alone,
+                  gain.factor(),
+                  fmt::arg("unit", unit));
   if (gain.factor() >= kWorthIt) {
     text += "Pipelining wins on this machine";
   } else if (gain.best_factor() >= kWorthIt) {

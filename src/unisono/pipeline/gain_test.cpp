@@ -26,8 +26,7 @@ Timeline step_of(const Schedule& schedule,
 
 TEST(Gain, StagesThatAreAlikeAndManyChunksWin) {
   const Schedule schedule = one_f_one_b(2, 8);
-  const Gain gain =
-      gain_of(schedule, step_of(schedule, {{1, 1, 1}, {1, 1, 1}}), {.n_devices = 2});
+  const Gain gain = gain_of(schedule, step_of(schedule, {{1, 1, 1}, {1, 1, 1}}), {.n_devices = 2});
   EXPECT_EQ(gain.serial, 48);
   EXPECT_EQ(gain.step, 27);
   EXPECT_EQ(gain.ideal, 27);
@@ -39,8 +38,7 @@ TEST(Gain, StagesThatAreAlikeAndManyChunksWin) {
 
 TEST(Gain, TheTableHasTheMeanOfTheChunksInEachStage) {
   const Schedule schedule = one_f_one_b(2, 4);
-  const Gain gain =
-      gain_of(schedule, step_of(schedule, {{1, 1, 1}, {2, 3, 4}}), {.n_devices = 2});
+  const Gain gain = gain_of(schedule, step_of(schedule, {{1, 1, 1}, {2, 3, 4}}), {.n_devices = 2});
   ASSERT_EQ(gain.stages.size(), 2U);
   EXPECT_DOUBLE_EQ(gain.stages[1].forward, 2);
   EXPECT_DOUBLE_EQ(gain.stages[1].backward, 7);
@@ -58,8 +56,7 @@ TEST(Gain, RanksThatShareACoreCantWin) {
 
 TEST(Gain, OneChunkCantWin) {
   const Schedule schedule = fill_drain(2, 1);
-  const Gain gain =
-      gain_of(schedule, step_of(schedule, {{1, 1, 1}, {1, 1, 1}}), {.n_devices = 2});
+  const Gain gain = gain_of(schedule, step_of(schedule, {{1, 1, 1}, {1, 1, 1}}), {.n_devices = 2});
   EXPECT_EQ(gain.factor(), 1);
   EXPECT_THAT(gain.reasons, ElementsAre(HasSubstr("With one chunk")));
   EXPECT_THAT(describe(gain, "ms"), HasSubstr("Pipelining can't win here"));
@@ -67,8 +64,7 @@ TEST(Gain, OneChunkCantWin) {
 
 TEST(Gain, AnUnequalCutIsNamedWithItsRank) {
   const Schedule schedule = one_f_one_b(2, 8);
-  const Gain gain =
-      gain_of(schedule, step_of(schedule, {{1, 1, 1}, {3, 3, 3}}), {.n_devices = 2});
+  const Gain gain = gain_of(schedule, step_of(schedule, {{1, 1, 1}, {3, 3, 3}}), {.n_devices = 2});
   EXPECT_THAT(gain.reasons, Contains(HasSubstr("Rank 1 has 75 % of the work")));
 }
 
@@ -109,7 +105,8 @@ TEST(Gain, StepsOfAnotherScheduleAreRefused) {
     return "";
   };
   EXPECT_THAT(refused(one_f_one_b(2, 5), 2), HasSubstr("16 of the schedule's 20 actions"));
-  EXPECT_THAT(refused(one_f_one_b(2, 3), 2), HasSubstr("no forward of chunk 3 in stage 0 on rank 0"));
+  EXPECT_THAT(refused(one_f_one_b(2, 3), 2),
+              HasSubstr("no forward of chunk 3 in stage 0 on rank 0"));
   EXPECT_THAT(refused(one_f_one_b(1, 4), 2), HasSubstr("on rank 1"));
   EXPECT_THAT(refused(one_f_one_b(2, 4), 0), HasSubstr("0 devices"));
 }
