@@ -54,6 +54,11 @@ class StagePart {
   /// their chunks in the same order.
   [[nodiscard]] bool has_collectives() const { return has_collectives_; }
 
+  /// Whether its first layer works in place, as a pass has seen; true before the first one.
+  [[nodiscard]] bool may_change_inputs() const { return may_change_inputs_; }
+
+  void note_inputs(bool are_changed) const { may_change_inputs_ = are_changed; }
+
   /// Whether any parameter is trained.
   [[nodiscard]] bool is_trained() const;
 
@@ -73,6 +78,7 @@ class StagePart {
   std::vector<NamedTensor> parameters_;
   std::vector<NamedTensor> buffers_;
   bool has_collectives_ = false;
+  mutable bool may_change_inputs_ = true;
 };
 
 }  // namespace unisono::parallel

@@ -63,15 +63,35 @@ StagePass::StagePass(const StagePart& stage, Delivery inputs, Options options)
     inputs_.tensors.clear();
     return;
   }
-  for (const at::Tensor& input : inputs_.tensors) {
-    versions_.push_back(static_cast<std::uint32_t>(input._version()));
-  }
   const c10::NoGradGuard nothing_kept;
-  Tensors outputs = stage_.forward(inputs_.tensors, options_.random);
+  Tensors outputs = forward_keeping_inputs();
   if (options_.loss) {
     (void)compute_loss(outputs);
   }
   keep_outputs(outputs);
+}
+
+// Inputs that the stage works on in place are copied first; the others are not.
+Tensors StagePass::forward_keeping_inputs() {
+  const auto versions_of = [](const Tensors& tensors) {
+    std::vector<std::uint64_t> versions;
+    for (const at::Tensor& tensor : tensors) {
+      versions.push_back(tensor._version());
+    }
+    return versions;
+  };
+  versions_ = versions_of(inputs_.tensors);
+  if (!stage_.may_change_inputs()) {
+    return stage_.forward(inputs_.tensors, options_.random);
+  }
+  Tensors copies;
+  for (const at::Tensor& input : inputs_.tensors) {
+    copies.push_back(input.clone());
+  }
+  const std::vector<std::uint64_t> before = versions_of(copies);
+  Tensors outputs = stage_.forward(copies, options_.random);
+  stage_.note_inputs(versions_of(copies) != before);
+  return outputs;
 }
 
 void StagePass::keep_outputs(const Tensors& outputs) {
@@ -120,7 +140,7 @@ void StagePass::run_with_graph() {
 
 void StagePass::run_again() {
   for (std::size_t i = 0; i < inputs_.tensors.size(); ++i) {
-    if (static_cast<std::uint32_t>(inputs_.tensors[i]._version()) != versions_[i]) {
+    if (inputs_.tensors[i]._version() != versions_[i]) {
       throw Error(ErrorCode::kInvalidArgument,
                   "its input " + std::to_string(i) + ", " + describe(inputs_.tensors[i]) +
                       ", was changed in place, so it can't be computed again; let the stage begin "

@@ -56,6 +56,7 @@ class StagePass {
     Tensors gradients;
   };
 
+  Tensors forward_keeping_inputs();
   void run_with_graph();
   void run_again();
   void keep_outputs(const Tensors& outputs);
@@ -65,7 +66,7 @@ class StagePass {
   const StagePart& stage_;
   Delivery inputs_;
   Options options_;
-  std::vector<std::uint32_t> versions_;  // Of the inputs of a pass that is to run again.
+  std::vector<std::uint64_t> versions_;  // Of the inputs of a pass that is to run again.
   c10::intrusive_ptr<InputGradients> end_;
   Tensors graph_outputs_;  // With a graph; the loss, of the last stage.
   Delivery outputs_;
