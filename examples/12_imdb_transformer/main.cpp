@@ -17,7 +17,6 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <c10/core/GradMode.h>
-#include <torch/nn/functional/loss.h>
 #include <torch/serialize.h>
 #include <torch/utils.h>
 
@@ -51,8 +50,7 @@ double backward(Model& model, const imdb::Batch& batch, int n_chunks) {
   double sum = 0;
   const auto run = [&](std::size_t chunk) {
     const double share = double(labels[chunk].size(0)) / double(batch.labels.size(0));
-    const torch::Tensor loss =
-        torch::nn::functional::cross_entropy(model(tokens[chunk]), labels[chunk]) * share;
+    const torch::Tensor loss = imdb::loss_of(model(tokens[chunk]), labels[chunk]) * share;
     loss.backward();
     sum += loss.item<double>();
   };

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <ATen/Functions.h>
+#include <torch/nn/functional/loss.h>
 #include <torch/nn/init.h>
 #include <torch/utils.h>
 
@@ -83,6 +84,10 @@ torch::Tensor DecoderImpl::forward(const torch::Tensor& x) {
   const torch::Tensor marks = marks_of(x);
   const torch::Tensor mean = (norm(features_of(x)) * marks).sum(1) / marks.sum(1);
   return scores(dropout(mean));
+}
+
+torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& labels) {
+  return torch::nn::functional::cross_entropy(scores, labels);
 }
 
 torch::nn::Sequential make_net(const Options& options, std::int64_t ntokens) {

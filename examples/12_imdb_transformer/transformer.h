@@ -54,6 +54,9 @@ TORCH_MODULE(Encoder);
 TORCH_MODULE(Layer);
 TORCH_MODULE(Decoder);
 
+/// The mean cross entropy of a batch's scores.
+torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& labels);
+
 /// Encoder, layers, decoder: equal on all ranks.
 torch::nn::Sequential make_net(const Options& options, std::int64_t ntokens);
 
