@@ -2,6 +2,8 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/nn/activation_checkpoint.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
+#include "unisono/torch/parallel/thread_ranks.h"
 
 #include "canonical.h"
 #include "pipelines.h"
@@ -210,6 +213,23 @@ TEST(Pipeline, ATimelineShowsWhatRanksDidAtTheSameTime) {
     EXPECT_GT(model.last_step().busy_ms, 0);
     EXPECT_GE(model.last_step().step_ms, model.last_step().busy_ms);
   });
+}
+
+TEST(Pipeline, RunsInThreadsOfOneProcess) {
+  const Expected expected = expect_of(4);
+  parallel::run_in_threads(3, [&](const std::shared_ptr<ProcessGroup>& group) {
+    Pipeline model(group, make_chain(), PipelineOptions{.chunks = 4});
+    (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
+    EXPECT_EQ(difference(gradients_of(model.named_parameters()), expected.gradients), "");
+  });
+  const auto fail = [](const std::shared_ptr<ProcessGroup>& group) {
+    if (group->rank() == 1) {
+      throw std::runtime_error("the milk is sour");
+    }
+    group->barrier();
+  };
+  EXPECT_THAT([&] { parallel::run_in_threads(2, fail); },
+              ::testing::ThrowsMessage<std::runtime_error>("the milk is sour"));
 }
 
 TEST(Pipeline, NormalizationHasTheSameMeansInEveryCheckpointMode) {
