@@ -16,8 +16,8 @@
 namespace unisono::testing {
 namespace {
 
-using ::testing::HasSubstr;
 using parallel::Mesh;
+using ::testing::HasSubstr;
 
 TEST(Mesh, TheLastDimensionRunsFastest) {
   run_ranks(6, [](const std::shared_ptr<ProcessGroup>& group) {

@@ -22,14 +22,14 @@
 namespace unisono::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::HasSubstr;
 using parallel::Mesh;
 using parallel::Pipeline;
 using parallel::PipelineOptions;
 using parallel::Stage;
 using parallel::Tensors;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
 using Body = std::function<void(const std::shared_ptr<ProcessGroup>&)>;
 
@@ -51,9 +51,11 @@ std::vector<std::string> errors_of(int world_size, const Body& body) {
 // A stage that does what it is told, with a number that counts its calls.
 Stage stage_that(std::function<torch::Tensor(const torch::Tensor&, int)> act) {
   torch::nn::Linear layer(6, 6);
-  return {.module = layer.ptr(),
-          .forward = [layer, act = std::move(act), n_calls = 0](const Tensors& in) mutable
-              -> Tensors { return {act(layer(in.at(0)), n_calls++)}; }};
+  return {
+      .module = layer.ptr(),
+      .forward = [layer, act = std::move(act), n_calls = 0](const Tensors& in) mutable -> Tensors {
+        return {act(layer(in.at(0)), n_calls++)};
+      }};
 }
 
 Stage plain_stage() {
@@ -122,8 +124,7 @@ TEST(PipelineFailures, ABatchThatChunksDoNotDivideIsNamedOnEveryRank) {
                           Pipeline model(group, make_chain(), PipelineOptions{.chunks = 3});
                           (void)step(model, 8);
                         }),
-              Each(AllOf(HasSubstr("[rank"),
-                         HasSubstr("can't be cut into 3 equal chunks"))));
+              Each(AllOf(HasSubstr("[rank"), HasSubstr("can't be cut into 3 equal chunks"))));
   EXPECT_THAT(errors_of(2,
                         [](const auto& group) {
                           Pipeline model(group, make_chain(), PipelineOptions{.chunks = 2});
@@ -135,10 +136,10 @@ TEST(PipelineFailures, ABatchThatChunksDoNotDivideIsNamedOnEveryRank) {
 TEST(PipelineFailures, AMissingInputIsNamedOnEveryRank) {
   EXPECT_THAT(errors_of(2,
                         [](const auto& group) {
-                          Pipeline model(group,
-                                         make_chain(),
-                                         PipelineOptions{.chunks = 2,
-                                                         .inputs = {{.input = 1, .stage = 1}}});
+                          Pipeline model(
+                              group,
+                              make_chain(),
+                              PipelineOptions{.chunks = 2, .inputs = {{.input = 1, .stage = 1}}});
                           (void)step(model);
                         }),
               Each(HasSubstr("[rank 1/2] Pipeline: input 1 of the batch is missing")));
@@ -200,11 +201,10 @@ TEST(PipelineFailures, WhatIsRefusedAtConstructionLeavesTheGroupOpen) {
   expect_refused(with({.layer_costs = {1, 2}}), "`layer_costs` has 2 costs");
   expect_refused(with({.skips = {{.from = 1, .output = 0, .to = 0}}}), "it has to go forward");
   expect_refused(with({.inputs = {{.input = 0, .stage = 2}}}), "is to go to stage 2 of 2");
-  expect_refused(with({.tied = {{.stage = 0,
-                                 .name = "0.weight",
-                                 .other_stage = 1,
-                                 .other_name = "nine.weight"}}}),
-                 "no parameter 'nine.weight'");
+  expect_refused(
+      with({.tied =
+                {{.stage = 0, .name = "0.weight", .other_stage = 1, .other_name = "nine.weight"}}}),
+      "no parameter 'nine.weight'");
   expect_refused(
       [](const auto& group) {
         const Pipeline model(group,
@@ -226,19 +226,17 @@ TEST(PipelineFailures, WhatIsRefusedAtConstructionLeavesTheGroupOpen) {
 }
 
 TEST(PipelineFailures, UnequalReplicasAreNamedOnEveryRank) {
-  EXPECT_THAT(errors_of(4,
-                        [](const auto& world) {
-                          const Mesh mesh(world, {{"data", 2}, {"pipe", 2}});
-                          torch::nn::Sequential model(
-                              torch::nn::Linear(6, 6),
-                              torch::nn::Linear(
-                                  torch::nn::LinearOptions(6, 3).bias(world->rank() != 3)));
-                          const Pipeline pipeline(
-                              mesh.group("pipe"),
-                              model,
-                              PipelineOptions{.data_group = mesh.group("data")});
-                        }),
-              Each(AllOf(HasSubstr("replicas differ"), HasSubstr("1.bias"))));
+  EXPECT_THAT(
+      errors_of(4,
+                [](const auto& world) {
+                  const Mesh mesh(world, {{"data", 2}, {"pipe", 2}});
+                  torch::nn::Sequential model(
+                      torch::nn::Linear(6, 6),
+                      torch::nn::Linear(torch::nn::LinearOptions(6, 3).bias(world->rank() != 3)));
+                  const Pipeline pipeline(
+                      mesh.group("pipe"), model, PipelineOptions{.data_group = mesh.group("data")});
+                }),
+      Each(AllOf(HasSubstr("replicas differ"), HasSubstr("1.bias"))));
 }
 
 TEST(PipelineFailures, AStageThatThrowsInOneReplicaIsNamedInAll) {
@@ -253,10 +251,10 @@ TEST(PipelineFailures, AStageThatThrowsInOneReplicaIsNamedInAll) {
                             }
                             return x;
                           });
-                          Pipeline model(mesh.group("pipe"),
-                                         stages,
-                                         PipelineOptions{.chunks = 4,
-                                                         .data_group = mesh.group("data")});
+                          Pipeline model(
+                              mesh.group("pipe"),
+                              stages,
+                              PipelineOptions{.chunks = 4, .data_group = mesh.group("data")});
                           (void)step(model);
                         }),
               Each(AllOf(HasSubstr("forward of chunk 1 in stage 1: the milk is sour"),

@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "unisono/comm/process_group.h"
 #include "unisono/base/error.h"
+#include "unisono/comm/process_group.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 #include "unisono/torch/tensor/collectives.h"
 
@@ -65,15 +65,14 @@ std::vector<Stage> make_branching() {
                        [](auto& layer, const Tensors& in) -> Tensors {
                          return {layer(in[0] + in[2]) * in[1].unsqueeze(1)};
                        }),
-          linear_stage(
-              4, 3, 1.4, [](auto& layer, const Tensors& in) -> Tensors {
-                return {layer(torch::sin(in[0])) + in[1].narrow(1, 0, 3) * in[2], in[1].sum(1)};
-              })};
+          linear_stage(4, 3, 1.4, [](auto& layer, const Tensors& in) -> Tensors {
+            return {layer(torch::sin(in[0])) + in[1].narrow(1, 0, 3) * in[2], in[1].sum(1)};
+          })};
 }
 
-const PipelineOptions kBranching{.skips = {{.from = 0, .output = 1, .to = 2},
-                                           {.from = 0, .output = 3, .to = 3}},
-                                 .inputs = {{.input = 1, .stage = 3}}};
+const PipelineOptions kBranching{
+    .skips = {{.from = 0, .output = 1, .to = 2}, {.from = 0, .output = 3, .to = 3}},
+    .inputs = {{.input = 1, .stage = 3}}};
 
 Tensors run_branching(const std::vector<Stage>& stages, const Tensors& batch) {
   const Tensors a = stages[0].forward({batch[0]});
@@ -83,8 +82,7 @@ Tensors run_branching(const std::vector<Stage>& stages, const Tensors& batch) {
 }
 
 torch::Tensor loss_of_both(const Tensors& outputs, const Tensors& targets) {
-  return loss_of_classes(outputs[0], targets[0]) +
-         torch::mse_loss(outputs[1], targets[1]);
+  return loss_of_classes(outputs[0], targets[0]) + torch::mse_loss(outputs[1], targets[1]);
 }
 
 Tensors branching_batch(std::int64_t n) {
@@ -107,8 +105,7 @@ Named branching_gradients(std::int64_t n, int n_chunks) {
   Named gradients;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     for (const auto& parameter : stages[stage].module->named_parameters()) {
-      gradients["stage" + std::to_string(stage) + "." + parameter.key()] =
-          parameter.value().grad();
+      gradients["stage" + std::to_string(stage) + "." + parameter.key()] = parameter.value().grad();
     }
   }
   return gradients;
@@ -179,11 +176,8 @@ TEST(PipelineModels, AStageIsMadeOnItsOwnRankOnlyAndBatchesAreLookedAtWhereTheyA
 // The last layer has the weights of the first one.
 torch::nn::Sequential make_tied() {
   torch::nn::Linear first(torch::nn::LinearOptions(6, 6).bias(false));
-  torch::nn::Sequential model(first,
-                              torch::nn::Tanh(),
-                              torch::nn::Linear(6, 6),
-                              torch::nn::Tanh(),
-                              first);
+  torch::nn::Sequential model(
+      first, torch::nn::Tanh(), torch::nn::Linear(6, 6), torch::nn::Tanh(), first);
   fill(*model);
   return model;
 }
@@ -270,9 +264,7 @@ TEST(PipelineModels, FrozenStagesAndThoseWithoutParametersPassThrough) {
     for (const std::string& schedule : all_schedules()) {
       for (const auto mode : {nn::CheckpointMode::kNever, nn::CheckpointMode::kAlways}) {
         Pipeline model(
-            group,
-            make(),
-            PipelineOptions{.schedule = schedule, .chunks = 4, .checkpoint = mode});
+            group, make(), PipelineOptions{.schedule = schedule, .chunks = 4, .checkpoint = mode});
         (void)model.train_step(make_batch(8), make_targets(8), loss_of_classes);
         EXPECT_EQ(difference(gradients_of(model.named_parameters()), gradients_of(whole)), "")
             << schedule;
@@ -283,7 +275,9 @@ TEST(PipelineModels, FrozenStagesAndThoseWithoutParametersPassThrough) {
 
 // A layer that uses its weight twice, and one that does not use its own.
 struct OddImpl : torch::nn::Module {
-  OddImpl() : w(register_parameter("w", torch::ones({6}))), u(register_parameter("u", torch::ones({6}))) {}
+  OddImpl()
+      : w(register_parameter("w", torch::ones({6}))),
+        u(register_parameter("u", torch::ones({6}))) {}
 
   torch::Tensor forward(const torch::Tensor& x) { return torch::tanh(x * w) * w; }
 

@@ -74,10 +74,10 @@ void train_hybrid(const std::shared_ptr<ProcessGroup>& world,
                   const std::string& schedule,
                   const Named& expected) {
   const Mesh mesh(world, {{"data", n_replicas}, {"pipe", world->world_size() / n_replicas}});
-  Pipeline model(mesh.group("pipe"),
-                 make_chain(),
-                 PipelineOptions{
-                     .schedule = schedule, .chunks = 4, .data_group = mesh.group("data")});
+  Pipeline model(
+      mesh.group("pipe"),
+      make_chain(),
+      PipelineOptions{.schedule = schedule, .chunks = 4, .data_group = mesh.group("data")});
   torch::optim::SGD optimizer(model.parameters(), kRate);
   const torch::Tensor batch = make_batch(4 * kShard);
   const torch::Tensor targets = make_targets(4 * kShard);
@@ -114,13 +114,13 @@ TEST(PipelineReplicas, HaveTheGradientsOfTheWholeBatchInDoublePrecision) {
   const double loss = run_chunks(whole, batch, targets, 1);
   run_ranks(4, [&](const std::shared_ptr<ProcessGroup>& world) {
     const Mesh mesh(world, {{"data", 2}, {"pipe", 2}});
-    Pipeline model(mesh.group("pipe"),
-                   make_chain(torch::kFloat64),
-                   PipelineOptions{
-                       .schedule = "zb_h1", .chunks = 4, .data_group = mesh.group("data")});
+    Pipeline model(
+        mesh.group("pipe"),
+        make_chain(torch::kFloat64),
+        PipelineOptions{.schedule = "zb_h1", .chunks = 4, .data_group = mesh.group("data")});
     const int shard = mesh.coordinate("data");
-    const torch::Tensor mean = model.train_step(
-        batch.chunk(2)[shard], targets.chunk(2)[shard], loss_of_classes);
+    const torch::Tensor mean =
+        model.train_step(batch.chunk(2)[shard], targets.chunk(2)[shard], loss_of_classes);
     EXPECT_NEAR(mean.item<double>(), loss, 1e-12);
     EXPECT_LT(relative_difference(gradients_of(model.named_parameters()), gradients_of(whole)),
               1e-9);
@@ -135,7 +135,8 @@ TEST(PipelineReplicas, StartWithTheValuesOfTheFirst) {
       (*own)[0]->parameters()[0].fill_(9);
     }
     const Mesh mesh(world, {{"data", 2}, {"pipe", 1}});
-    const Pipeline model(mesh.group("pipe"), own, PipelineOptions{.data_group = mesh.group("data")});
+    const Pipeline model(
+        mesh.group("pipe"), own, PipelineOptions{.data_group = mesh.group("data")});
     EXPECT_EQ(difference(values_of(model.named_parameters()), values_of(make_chain())), "");
   });
 }

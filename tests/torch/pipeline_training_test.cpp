@@ -2,6 +2,8 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/nn/activation_checkpoint.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
+#include "unisono/torch/parallel/thread_ranks.h"
 
 #include "canonical.h"
 #include "pipelines.h"
@@ -54,8 +57,7 @@ TEST_P(PipelineOfRanks, HasTheBitsOfOneProcessInEveryScheduleModeAndNumberOfChun
       for (const int chunks : {1, 2, 4, 8}) {
         for (const auto mode :
              {CheckpointMode::kNever, CheckpointMode::kAlways, CheckpointMode::kExceptLast}) {
-          const PipelineOptions options{
-              .schedule = schedule, .chunks = chunks, .checkpoint = mode};
+          const PipelineOptions options{.schedule = schedule, .chunks = chunks, .checkpoint = mode};
           Pipeline model(group, make_chain(), options);
           const torch::Tensor loss =
               model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
@@ -75,9 +77,8 @@ TEST(Pipeline, HasTheGradientsOfTheWholeBatchInDoublePrecision) {
   const Expected whole = expect_of(1, torch::kFloat64);
   run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
     for (const std::string& schedule : all_schedules()) {
-      Pipeline model(group,
-                     make_chain(torch::kFloat64),
-                     PipelineOptions{.schedule = schedule, .chunks = 4});
+      Pipeline model(
+          group, make_chain(torch::kFloat64), PipelineOptions{.schedule = schedule, .chunks = 4});
       (void)model.train_step(
           make_batch(kBatch, torch::kFloat64), make_targets(kBatch), loss_of_classes);
       EXPECT_LT(relative_difference(gradients_of(model.named_parameters()), whole.gradients), 1e-9)
@@ -214,11 +215,27 @@ TEST(Pipeline, ATimelineShowsWhatRanksDidAtTheSameTime) {
   });
 }
 
+TEST(Pipeline, RunsInThreadsOfOneProcess) {
+  const Expected expected = expect_of(4);
+  parallel::run_in_threads(3, [&](const std::shared_ptr<ProcessGroup>& group) {
+    Pipeline model(group, make_chain(), PipelineOptions{.chunks = 4});
+    (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
+    EXPECT_EQ(difference(gradients_of(model.named_parameters()), expected.gradients), "");
+  });
+  const auto fail = [](const std::shared_ptr<ProcessGroup>& group) {
+    if (group->rank() == 1) {
+      throw std::runtime_error("the milk is sour");
+    }
+    group->barrier();
+  };
+  EXPECT_THAT([&] { parallel::run_in_threads(2, fail); },
+              ::testing::ThrowsMessage<std::runtime_error>("the milk is sour"));
+}
+
 TEST(Pipeline, NormalizationHasTheSameMeansInEveryCheckpointMode) {
   const auto make = [] {
-    torch::nn::Sequential model(torch::nn::Linear(6, 8),
-                                torch::nn::BatchNorm1d(8),
-                                torch::nn::Linear(8, 3));
+    torch::nn::Sequential model(
+        torch::nn::Linear(6, 8), torch::nn::BatchNorm1d(8), torch::nn::Linear(8, 3));
     fill(*model);
     return model;
   };
@@ -231,9 +248,8 @@ TEST(Pipeline, NormalizationHasTheSameMeansInEveryCheckpointMode) {
   run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
     for (const auto* const schedule : {"fill_drain", "1f1b", "zb_h1"}) {
       for (const auto mode : {CheckpointMode::kNever, CheckpointMode::kAlways}) {
-        Pipeline model(group,
-                       make(),
-                       PipelineOptions{.schedule = schedule, .chunks = 2, .checkpoint = mode});
+        Pipeline model(
+            group, make(), PipelineOptions{.schedule = schedule, .chunks = 2, .checkpoint = mode});
         (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
         Named own;
         for (const NamedTensor& buffer : model.named_buffers()) {
@@ -253,12 +269,11 @@ TEST(Pipeline, CheckpointsTakeLessMemory) {
     std::map<CheckpointMode, std::int64_t> peaks;
     for (const auto mode :
          {CheckpointMode::kNever, CheckpointMode::kAlways, CheckpointMode::kExceptLast}) {
-      Pipeline model(group,
-                     make_chain(),
-                     PipelineOptions{.schedule = "fill_drain",
-                                     .chunks = 8,
-                                     .checkpoint = mode,
-                                     .measures_memory = true});
+      Pipeline model(
+          group,
+          make_chain(),
+          PipelineOptions{
+              .schedule = "fill_drain", .chunks = 8, .checkpoint = mode, .measures_memory = true});
       (void)model.train_step(make_batch(kRows), make_targets(kRows), loss_of_classes);
       peaks[mode] = model.last_step().peak_activation_bytes;
     }

@@ -1,8 +1,6 @@
 #include "unisono/torch/parallel/pipeline/pipeline_impl.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +26,7 @@
 #include "unisono/pipeline/as_index.h"
 #include "unisono/pipeline/timeline.h"
 #include "unisono/torch/parallel/pipeline/allocation_meter.h"
+#include "unisono/torch/parallel/pipeline/gather_timeline.h"
 #include "unisono/torch/parallel/pipeline/step_run.h"
 #include "unisono/torch/parallel/pipeline/tied.h"
 #include "unisono/torch/tensor/random_state.h"
@@ -41,12 +40,6 @@ namespace {
 
 [[noreturn]] void reject(const std::string& problem) {
   throw Error(ErrorCode::kInvalidArgument, problem);
-}
-
-double now_ms() {
-  return std::chrono::duration<double, std::milli>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 // As many chunks as there are, which differ in size by one at most; undefined where none is left.
@@ -211,7 +204,7 @@ at::Tensor Pipeline::Impl::train_step(const Tensors& inputs,
 }
 
 double Pipeline::Impl::train(StepRun& run) {
-  last_begin_ms_ = now_ms();
+  last_begin_ms_ = steady_now_ms();
   gradients_->begin();
   run.run();
   if (replicas_) {
@@ -246,7 +239,7 @@ double Pipeline::Impl::share_loss(double loss) {
 
 void Pipeline::Impl::note_step(StepRun& run, std::int64_t peak_bytes) {
   last_step_ = {.spans = std::move(run.spans()),
-                .step_ms = now_ms() - last_begin_ms_,
+                .step_ms = steady_now_ms() - last_begin_ms_,
                 .peak_activation_bytes = peak_bytes};
   for (const pipeline::Span& span : last_step_.spans) {
     last_step_.busy_ms += span.end - span.start;
@@ -324,52 +317,10 @@ double Pipeline::Impl::clip_grad_norm(double max_norm) {
 
 pipeline::Timeline Pipeline::Impl::timeline() {
   return guard("Pipeline::timeline", [&] {
-    constexpr std::size_t kNumbers = 5;
-    ProcessGroup& group = *plan_.group;
-    double origin = 0;
-    if (group.local_world_size() != group.world_size()) {
-      group.barrier({.timeout = options_.timeout});
-      origin = now_ms();
-    }
-    std::size_t most = 0;
-    for (const auto& order : plan_.schedule.orders) {
-      most = std::max(most, order.size());
-    }
-    std::vector<double> own(most * kNumbers, -1.0);
-    for (std::size_t i = 0; i < last_step_.spans.size(); ++i) {
-      const pipeline::Span& span = last_step_.spans[i];
-      const double begin = last_begin_ms_ - origin;
-      const std::array<double, kNumbers> numbers{static_cast<double>(span.action.kind),
-                                                 static_cast<double>(span.action.stage),
-                                                 static_cast<double>(span.action.chunk),
-                                                 begin + span.start,
-                                                 begin + span.end};
-      std::ranges::copy(numbers, own.begin() + static_cast<std::ptrdiff_t>(i * kNumbers));
-    }
-    std::vector<double> all(own.size() * as_index(group.world_size()));
-    group.all_gather(as_buffer(std::span(own)),
-                     as_buffer(std::span(all)),
-                     {.timeout = options_.timeout, .label = "timeline"});
-    pipeline::Timeline timeline;
-    for (int rank = 0; rank < group.world_size(); ++rank) {
-      std::vector<pipeline::Span>& spans = timeline.ranks.emplace_back();
-      const double* numbers = &all[as_index(rank) * own.size()];
-      for (std::size_t i = 0; i < most && numbers[0] >= 0; ++i, numbers += kNumbers) {
-        spans.push_back({.action = {.kind = static_cast<pipeline::ActionKind>(numbers[0]),
-                                    .stage = static_cast<int>(numbers[1]),
-                                    .chunk = static_cast<int>(numbers[2])},
-                         .start = numbers[3],
-                         .end = numbers[4]});
-      }
-    }
-    const double start = pipeline::start_time(timeline);
-    for (std::vector<pipeline::Span>& spans : timeline.ranks) {
-      for (pipeline::Span& span : spans) {
-        span.start -= start;
-        span.end -= start;
-      }
-    }
-    return timeline;
+    return gather_timeline(*plan_.group,
+                           plan_.schedule,
+                           {.spans = last_step_.spans, .begin_ms = last_begin_ms_},
+                           options_.timeout);
   });
 }
 

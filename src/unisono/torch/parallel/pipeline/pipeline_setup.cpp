@@ -143,7 +143,7 @@ Pipeline::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       problem = thrown.what();
     }
     check_agreement(*plan_.group,
-                    {{.what = "the problem with replicas", .value = problem}},
+                    {{.what = "the problem", .value = problem.empty() ? "none" : problem}},
                     kDiffer,
                     options_.timeout);
     if (!problem.empty()) {
@@ -155,7 +155,8 @@ Pipeline::Impl::Impl(std::shared_ptr<ProcessGroup> group,
 
 // A rank that could not make its part says so here, where others wait for it.
 void Pipeline::Impl::check_alike(const std::string& problem) const {
-  std::vector<Property> properties{{.what = "the problem", .value = problem}};
+  std::vector<Property> properties{
+      {.what = "the problem", .value = problem.empty() ? "none" : problem}};
   if (problem.empty()) {
     std::ranges::move(properties_of(plan_, ties_, options_), std::back_inserter(properties));
   }

@@ -84,7 +84,7 @@ StagePart::StagePart(int number, const torch::nn::Sequential& model, int begin, 
     : number_(number) {
   const auto children = model->named_children();
   for (int i = begin; i < end; ++i) {
-    const auto any = model->begin() + i;
+    auto any = model.ptr()->begin() + i;
     const bool is_first = i == 0;
     add({.number = i,
          .module = any->ptr(),

@@ -74,7 +74,7 @@ StagePass::StagePass(const StagePart& stage, Delivery inputs, Options options)
 // Inputs that the stage works on in place are copied first; the others are not.
 Tensors StagePass::forward_keeping_inputs() {
   const auto versions_of = [](const Tensors& tensors) {
-    std::vector<std::uint64_t> versions;
+    std::vector<std::int64_t> versions;
     for (const at::Tensor& tensor : tensors) {
       versions.push_back(tensor._version());
     }
@@ -88,7 +88,7 @@ Tensors StagePass::forward_keeping_inputs() {
   for (const at::Tensor& input : inputs_.tensors) {
     copies.push_back(input.clone());
   }
-  const std::vector<std::uint64_t> before = versions_of(copies);
+  const std::vector<std::int64_t> before = versions_of(copies);
   Tensors outputs = stage_.forward(copies, options_.random);
   stage_.note_inputs(versions_of(copies) != before);
   return outputs;

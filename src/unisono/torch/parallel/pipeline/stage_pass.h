@@ -66,7 +66,7 @@ class StagePass {
   const StagePart& stage_;
   Delivery inputs_;
   Options options_;
-  std::vector<std::uint64_t> versions_;  // Of the inputs of a pass that is to run again.
+  std::vector<std::int64_t> versions_;  // Of the inputs of a pass that is to run again.
   c10::intrusive_ptr<InputGradients> end_;
   Tensors graph_outputs_;  // With a graph; the loss, of the last stage.
   Delivery outputs_;
