@@ -56,5 +56,6 @@ void write_checkpoints(const std::filesystem::path& root);
 
 /// Those of pipeline/: pipeline_seeds.cpp.
 void write_schedules(const std::filesystem::path& root);
+void write_pipeline_messages(const std::filesystem::path& root);
 
 }  // namespace unisono::fuzz

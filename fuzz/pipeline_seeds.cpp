@@ -1,8 +1,11 @@
 // The seeds of the targets of pipeline/.
 #include <filesystem>
+#include <vector>
 
+#include "unisono/base/dtype.h"
 #include "unisono/pipeline/csv.h"
 #include "unisono/pipeline/generators.h"
+#include "unisono/pipeline/message.h"
 
 #include "corpus.h"
 
@@ -19,6 +22,18 @@ void write_schedules(const std::filesystem::path& root) {
       bytes_of("0F0,(0F1;0B0)OVERLAP_F_B, ,0B1,0REDUCE_GRAD\n,1UNSHARD,1F0,1B0,1F1,1I1,1W1"));
   corpus.add("transfers", bytes_of("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n"));
   corpus.add("circle", bytes_of("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n"));
+}
+
+void write_pipeline_messages(const std::filesystem::path& root) {
+  const Corpus corpus(root, "pipeline_message");
+  const pipeline::SentTensor tensor{.needs_gradient = true, .sizes = {4, 128, 64}};
+  corpus.add("one", pipeline::encode({.tensors = {tensor}}));
+  corpus.add("none", pipeline::encode({.has_chunk = false}));
+  corpus.add("mixed",
+             pipeline::encode({.tensors = {{.is_defined = false},
+                                           {.dtype = DType::kInt64, .sizes = {}},
+                                           {.dtype = DType::kBFloat16, .sizes = {0, 3}}}}));
+  corpus.add("long", pipeline::encode({.tensors = std::vector(12, tensor)}));
 }
 
 }  // namespace unisono::fuzz

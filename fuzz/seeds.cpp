@@ -399,6 +399,7 @@ int main(int argc, char** argv) {
     unisono::fuzz::write_media(argv[1]);
     unisono::fuzz::write_checkpoints(argv[1]);
     unisono::fuzz::write_schedules(argv[1]);
+    unisono::fuzz::write_pipeline_messages(argv[1]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "fuzz_seeds: %s\n", error.what());
     return 1;

@@ -1,0 +1,153 @@
+#include "unisono/torch/parallel/mesh/mesh.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/comm/process_group.h"
+
+namespace unisono::parallel {
+namespace {
+
+[[noreturn]] void reject(const std::string& problem) {
+  throw Error(ErrorCode::kInvalidArgument, "Mesh: " + problem);
+}
+
+// "data 2 x pipe 3".
+std::string describe(const std::vector<MeshDimension>& dimensions) {
+  std::string text;
+  for (const MeshDimension& dimension : dimensions) {
+    text += (text.empty() ? "" : " x ") + dimension.name + " " + std::to_string(dimension.size);
+  }
+  return text;
+}
+
+void check(const std::vector<MeshDimension>& dimensions, int world_size) {
+  if (dimensions.empty()) {
+    reject("there are no dimensions");
+  }
+  std::int64_t n_places = 1;
+  for (const MeshDimension& dimension : dimensions) {
+    if (dimension.name.empty()) {
+      reject("a dimension of " + describe(dimensions) + " has no name");
+    }
+    const auto has_name = [&](const MeshDimension& other) { return other.name == dimension.name; };
+    if (std::ranges::count_if(dimensions, has_name) > 1) {
+      reject("there are two dimensions \"" + dimension.name + "\"");
+    }
+    if (dimension.size < 1) {
+      reject("dimension \"" + dimension.name + "\" has size " + std::to_string(dimension.size) +
+             "; the least is 1");
+    }
+    // So the product can't overflow.
+    n_places = std::min<std::int64_t>(n_places * dimension.size, std::int64_t{1} << 31);
+  }
+  if (n_places != world_size) {
+    reject(describe(dimensions) + " has " + std::to_string(n_places) +
+           " places, but the group has " + std::to_string(world_size) + " ranks");
+  }
+}
+
+std::vector<int> coordinates_of(int rank, const std::vector<MeshDimension>& dimensions) {
+  std::vector<int> coordinates(dimensions.size());
+  for (std::size_t i = dimensions.size(); i-- > 0;) {
+    coordinates[i] = rank % dimensions[i].size;
+    rank /= dimensions[i].size;
+  }
+  return coordinates;
+}
+
+// Ranks between two neighbours of a line.
+int stride_of(std::size_t place, const std::vector<MeshDimension>& dimensions) {
+  int stride = 1;
+  for (std::size_t i = place + 1; i < dimensions.size(); ++i) {
+    stride *= dimensions[i].size;
+  }
+  return stride;
+}
+
+}  // namespace
+
+Mesh::Mesh(std::shared_ptr<ProcessGroup> group,
+           std::vector<MeshDimension> dimensions,
+           const GroupOptions& options)
+    : world_(std::move(group)), dimensions_(std::move(dimensions)) {
+  if (world_ == nullptr) {
+    reject("the process group is null");
+  }
+  check(dimensions_, world_->world_size());
+  coordinates_ = coordinates_of(world_->rank(), dimensions_);
+  std::vector<std::vector<int>> lists;
+  for (std::size_t place = 0; place < dimensions_.size(); ++place) {
+    const int stride = stride_of(place, dimensions_);
+    for (int first = 0; first < world_->world_size(); ++first) {
+      if (coordinates_of(first, dimensions_)[place] != 0) {
+        continue;
+      }
+      std::vector<int>& list = lists.emplace_back();
+      for (int i = 0; i < dimensions_[place].size; ++i) {
+        list.push_back(first + i * stride);
+      }
+    }
+  }
+  // In the order of the dimensions, as the lists are; a rank is in one list of each.
+  for (std::shared_ptr<ProcessGroup>& line : world_->new_groups(lists, options)) {
+    if (line != nullptr) {
+      lines_.push_back(std::move(line));
+    }
+  }
+  UNISONO_CHECK(lines_.size() == dimensions_.size(), "a rank is in one line of each dimension");
+}
+
+std::size_t Mesh::find(const std::string& dimension) const {
+  std::string names;
+  for (std::size_t place = 0; place < dimensions_.size(); ++place) {
+    if (dimensions_[place].name == dimension) {
+      return place;
+    }
+    names += (names.empty() ? "" : ", ") + dimensions_[place].name;
+  }
+  reject("there is no dimension \"" + dimension + "\"; there are " + names);
+}
+
+const std::shared_ptr<ProcessGroup>& Mesh::group(const std::string& dimension) const {
+  return lines_[find(dimension)];
+}
+
+int Mesh::size(const std::string& dimension) const {
+  return dimensions_[find(dimension)].size;
+}
+
+int Mesh::coordinate(const std::string& dimension) const {
+  return coordinates_[find(dimension)];
+}
+
+int Mesh::rank_at(const std::vector<int>& coordinates) const {
+  if (coordinates.size() != dimensions_.size()) {
+    reject(std::to_string(coordinates.size()) + " coordinates in " +
+           std::to_string(dimensions_.size()) + " dimensions");
+  }
+  int rank = 0;
+  for (std::size_t place = 0; place < dimensions_.size(); ++place) {
+    const MeshDimension& dimension = dimensions_[place];
+    if (coordinates[place] < 0 || coordinates[place] >= dimension.size) {
+      reject("coordinate " + std::to_string(coordinates[place]) + " in dimension \"" +
+             dimension.name + "\", which has size " + std::to_string(dimension.size));
+    }
+    rank = rank * dimension.size + coordinates[place];
+  }
+  return rank;
+}
+
+void Mesh::abort(const std::string& reason) const {
+  for (const std::shared_ptr<ProcessGroup>& line : lines_) {
+    line->abort(reason);
+  }
+}
+
+}  // namespace unisono::parallel

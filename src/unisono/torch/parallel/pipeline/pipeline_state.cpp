@@ -1,0 +1,143 @@
+// What a rank has of the model: parameters and buffers under their names in the whole of it.
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include "unisono/base/error.h"
+#include "unisono/torch/parallel/pipeline/pipeline_impl.h"
+#include "unisono/torch/parallel/pipeline/stage_gradients.h"
+#include "unisono/torch/parallel/pipeline/stage_part.h"
+#include "unisono/torch/tensor/named_tensor.h"
+#include "unisono/torch/tensor/tensor.h"
+
+namespace unisono::parallel {
+namespace {
+
+// Each tensor once, also where stages share it.
+void append(const std::vector<NamedTensor>& from, std::vector<NamedTensor>& into) {
+  for (const NamedTensor& named : from) {
+    if (std::ranges::none_of(
+            into, [&](const NamedTensor& other) { return other.tensor.is_same(named.tensor); })) {
+      into.push_back(named);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<NamedTensor> Pipeline::Impl::named_parameters() const {
+  std::vector<NamedTensor> all;
+  for (const auto& [stage, part] : plan_.parts) {
+    append(part.parameters(), all);
+  }
+  return all;
+}
+
+std::vector<NamedTensor> Pipeline::Impl::named_buffers() const {
+  std::vector<NamedTensor> all;
+  for (const auto& [stage, part] : plan_.parts) {
+    append(part.buffers(), all);
+  }
+  return all;
+}
+
+std::string Pipeline::Impl::saved_name(const PlacedParameter& place) const {
+  for (const Tie& tie : ties_) {
+    if (std::ranges::find(tie, place) != tie.end()) {
+      return tie.front().name;
+    }
+  }
+  return place.name;
+}
+
+TensorState Pipeline::Impl::state() const {
+  TensorState state;
+  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+    if (!state.emplace(name, tensor.detach()).second) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "Pipeline: two tensors are named '" + name + "'; give the stages prefixes of their own");
+    }
+  };
+  for (const auto& [stage, part] : plan_.parts) {
+    for (const NamedTensor& parameter : part.parameters()) {
+      if (is_first_of_tie({.stage = stage, .name = parameter.name})) {
+        add(parameter.name, parameter.tensor);
+      }
+    }
+  }
+  for (const NamedTensor& buffer : named_buffers()) {
+    add(buffer.name, buffer.tensor);
+  }
+  return state;
+}
+
+void Pipeline::Impl::load_state(const TensorState& state) {
+  std::vector<std::pair<at::Tensor, at::Tensor>> values;
+  const auto find = [&](const std::string& name, const at::Tensor& tensor) {
+    const auto found = state.find(name);
+    if (found == state.end()) {
+      throw Error(ErrorCode::kInvalidArgument, "Pipeline: the state has no '" + name + "'");
+    }
+    if (found->second.sizes() != tensor.sizes() ||
+        found->second.scalar_type() != tensor.scalar_type()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "Pipeline: '" + name + "' is " + describe(found->second) + " in the state, but " +
+                      describe(tensor) + " in the model");
+    }
+    values.emplace_back(tensor, found->second);
+  };
+  for (const auto& [stage, part] : plan_.parts) {
+    for (const NamedTensor& parameter : part.parameters()) {
+      find(saved_name({.stage = stage, .name = parameter.name}), parameter.tensor);
+    }
+    for (const NamedTensor& buffer : part.buffers()) {
+      find(buffer.name, buffer.tensor);
+    }
+  }
+  const c10::NoGradGuard no_grad;
+  for (const auto& [tensor, value] : values) {
+    tensor.copy_(value);
+  }
+}
+
+void Pipeline::Impl::train(bool on) const {
+  for (const auto& [stage, part] : plan_.parts) {
+    part.train(on);
+  }
+}
+
+void Pipeline::Impl::zero_grad(bool set_to_none) const {
+  for (const NamedTensor& parameter : named_parameters()) {
+    at::Tensor& gradient = parameter.tensor.mutable_grad();
+    if (set_to_none) {
+      gradient.reset();
+    } else if (gradient.defined()) {
+      gradient.detach_();
+      gradient.zero_();
+    }
+  }
+}
+
+bool Pipeline::Impl::is_first_of_tie(const PlacedParameter& place) const {
+  return std::ranges::none_of(ties_, [&](const Tie& tie) {
+    return std::find(tie.begin() + 1, tie.end(), place) != tie.end();
+  });
+}
+
+std::vector<at::Tensor> Pipeline::Impl::own_gradients() const {
+  std::vector<at::Tensor> gradients;
+  for (const NamedTensor& parameter : named_parameters()) {
+    if (parameter.tensor.grad().defined()) {
+      gradients.push_back(parameter.tensor.grad());
+    }
+  }
+  return gradients;
+}
+
+}  // namespace unisono::parallel

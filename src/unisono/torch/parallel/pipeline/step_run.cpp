@@ -1,0 +1,329 @@
+#include "unisono/torch/parallel/pipeline/step_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/util/Exception.h>
+
+#include "unisono/base/error.h"
+#include "unisono/pipeline/as_index.h"
+#include "unisono/pipeline/next_action.h"
+#include "unisono/pipeline/schedule.h"
+#include "unisono/torch/parallel/pipeline/inbox.h"
+#include "unisono/torch/parallel/pipeline/routes.h"
+#include "unisono/torch/parallel/pipeline/stage_pass.h"
+#include "unisono/torch/parallel/pipeline/transfers.h"
+#include "unisono/torch/tensor/tensor.h"
+
+namespace unisono::parallel {
+
+using pipeline::Action;
+using pipeline::ActionKind;
+using pipeline::as_index;
+
+namespace {
+
+// How many of the actions that are next have their messages received ahead. Those of more would
+// be reported as late while nobody is.
+constexpr std::size_t kAhead = 8;
+
+std::string name_of(const Route& route, bool is_gradient, int chunk) {
+  return is_gradient ? "gradients of chunk " + std::to_string(chunk) + " from stage " +
+                           std::to_string(route.to) + " to stage " + std::to_string(route.from)
+                     : "outputs of chunk " + std::to_string(chunk) + " from stage " +
+                           std::to_string(route.from) + " to stage " + std::to_string(route.to);
+}
+
+pipeline::RankProgress forwards_alone(pipeline::RankProgress progress) {
+  std::erase_if(progress.remaining,
+                [](const Action& action) { return action.kind != ActionKind::kForward; });
+  progress.max_activations = std::numeric_limits<int>::max();
+  return progress;
+}
+
+}  // namespace
+
+StepRun::StepRun(const StepPlan& plan, const Options& options)
+    : plan_(plan),
+      options_(options),
+      transfers_(*plan.group,
+                 2 * plan.routes.size() * as_index(plan.schedule.n_chunks) + options.n_extra_places,
+                 plan.timeout),
+      progress_(pipeline::start(plan.schedule, plan.group->rank())),
+      is_expected_(extra_place(), false),
+      losses_(as_index(plan.schedule.n_chunks), 0.0),
+      outputs_(as_index(plan.schedule.n_chunks)) {
+  for (int stage = 0; stage < plan.schedule.n_stages(); ++stage) {
+    into_.push_back(routes_into(stage, plan.routes));
+    out_of_.push_back(routes_out_of(stage, plan.routes));
+  }
+  if (!options.loss) {
+    progress_ = forwards_alone(std::move(progress_));
+  }
+}
+
+std::size_t StepRun::extra_place() const {
+  return 2 * plan_.routes.size() * as_index(plan_.schedule.n_chunks);
+}
+
+std::size_t StepRun::place_of(const Arrival& arrival) const {
+  return (2 * as_index(arrival.route) + (arrival.is_gradient ? 1 : 0)) *
+             as_index(plan_.schedule.n_chunks) +
+         as_index(arrival.chunk);
+}
+
+std::vector<StepRun::Arrival> StepRun::arrivals_of(const Action& action) const {
+  std::vector<Arrival> arrivals;
+  if (action.kind == ActionKind::kBackwardWeight) {
+    return arrivals;
+  }
+  const bool is_gradient = action.kind != ActionKind::kForward;
+  for (const int route : (is_gradient ? out_of_ : into_)[as_index(action.stage)]) {
+    arrivals.push_back({.route = route, .is_gradient = is_gradient, .chunk = action.chunk});
+  }
+  return arrivals;
+}
+
+int StepRun::rank_of(int stage) const {
+  return plan_.schedule.rank_of_stage[as_index(stage)];
+}
+
+std::optional<std::size_t> StepRun::find_next() {
+  const auto has_arrived = [&](const Action& action) {
+    return std::ranges::all_of(arrivals_of(action), [&](const Arrival& arrival) {
+      return transfers_.inbox().has(place_of(arrival));
+    });
+  };
+  if (plan_.is_by_arrival) {
+    return next_action(progress_, has_arrived);
+  }
+  return has_arrived(progress_.remaining.front()) ? std::optional<std::size_t>(0) : std::nullopt;
+}
+
+void StepRun::expect_next() {
+  const std::size_t n = std::min(kAhead, progress_.remaining.size());
+  for (std::size_t i = 0; i < n; ++i) {
+    for (const Arrival& arrival : arrivals_of(progress_.remaining[i])) {
+      const Route& route = plan_.routes[as_index(arrival.route)];
+      const int from = rank_of(arrival.is_gradient ? route.to : route.from);
+      const std::size_t place = place_of(arrival);
+      if (from != plan_.group->rank() && !is_expected_[place]) {
+        is_expected_[place] = true;
+        transfers_.receive(
+            from, {.place = place, .text = name_of(route, arrival.is_gradient, arrival.chunk)});
+      }
+    }
+  }
+}
+
+void StepRun::run() {
+  expect_next();
+  while (!progress_.remaining.empty()) {
+    transfers_.inbox().throw_if_failed();
+    const std::optional<std::size_t> place = find_next();
+    if (!place) {
+      transfers_.inbox().wait();
+      continue;
+    }
+    const Action action = take(progress_, *place);
+    expect_next();
+    perform(action);
+    transfers_.let_go_of_sent();
+  }
+  transfers_.finish();
+}
+
+void StepRun::perform(const Action& action) {
+  const auto now = [this] {
+    return std::chrono::duration<double, std::milli>(Clock::now() - begin_).count();
+  };
+  const double start = now();
+  if (action.kind == ActionKind::kForward) {
+    forward(action);
+  } else {
+    backward(action);
+  }
+  spans_.push_back({.action = action, .start = start, .end = now()});
+}
+
+// What the stage throws, with its place.
+template <class Work>
+auto StepRun::compute(const Action& action, const Work& work) {
+  const std::string where = describe(action) + ": ";
+  try {
+    return work();
+  } catch (const Error& error) {
+    throw Error(error.code(), where + error.what());
+  } catch (const c10::Error& error) {
+    throw Error(ErrorCode::kInvalidArgument, where + error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    throw Error(ErrorCode::kInvalidArgument, where + error.what());
+  }
+}
+
+std::optional<Delivery> StepRun::take_inputs(const Action& action, Pass& pass) {
+  Delivery inputs;
+  for (const Arrival& arrival : arrivals_of(action)) {
+    Delivery delivery = transfers_.inbox().take(place_of(arrival));
+    inputs.has_chunk = inputs.has_chunk && delivery.has_chunk;
+    pass.n_inputs.push_back(delivery.tensors.size());
+    for (std::size_t i = 0; i < delivery.tensors.size(); ++i) {
+      inputs.tensors.push_back(std::move(delivery.tensors[i]));
+      inputs.needs_gradient.push_back(delivery.needs_gradient[i] && options_.loss != nullptr);
+    }
+  }
+  for (const int input : plan_.batch_inputs[as_index(action.stage)]) {
+    const at::Tensor& chunk = options_.inputs[as_index(input)][as_index(action.chunk)];
+    inputs.has_chunk = inputs.has_chunk && chunk.defined();
+    inputs.tensors.push_back(chunk);
+    inputs.needs_gradient.push_back(false);
+  }
+  return inputs.has_chunk ? std::optional(std::move(inputs)) : std::nullopt;
+}
+
+void StepRun::forward(const Action& action) {
+  Pass& pass = passes_[{action.stage, action.chunk}];
+  std::optional<Delivery> inputs = take_inputs(action, pass);
+  const bool is_last = action.stage == plan_.last_stage();
+  Delivery outputs{.has_chunk = false};
+  if (inputs) {
+    StagePass::Options options{.random = options_.random(action.chunk),
+                               .is_checkpointed = options_.is_checkpointed(action.chunk)};
+    if (is_last && options_.loss) {
+      options.loss = [this, chunk = action.chunk](const Tensors& of_chunk) {
+        return options_.loss(of_chunk, chunk);
+      };
+    }
+    pass.pass = compute(action, [&] {
+      return std::make_unique<StagePass>(
+          plan_.parts.at(action.stage), std::move(*inputs), std::move(options));
+    });
+    outputs = pass.pass->take_outputs();
+    pass.n_outputs = static_cast<int>(outputs.tensors.size());
+  }
+  if (!is_last) {
+    send_outputs(action, outputs);
+  } else {
+    losses_[as_index(action.chunk)] = pass.pass ? pass.pass->loss() : 0;
+    if (options_.keeps_outputs) {
+      outputs_[as_index(action.chunk)] = std::move(outputs);
+    }
+  }
+  if (!options_.loss) {
+    passes_.erase({action.stage, action.chunk});
+  }
+}
+
+void StepRun::send_outputs(const Action& action, const Delivery& outputs) {
+  const int n_outputs = static_cast<int>(outputs.tensors.size());
+  for (const int place : out_of_[as_index(action.stage)]) {
+    const Route& route = plan_.routes[as_index(place)];
+    Delivery delivery{.has_chunk = outputs.has_chunk};
+    if (outputs.has_chunk) {
+      const std::vector<int> on_route =
+          compute(action, [&] { return outputs_on(route, plan_.routes, n_outputs); });
+      for (const int output : on_route) {
+        delivery.tensors.push_back(outputs.tensors[as_index(output)]);
+        delivery.needs_gradient.push_back(outputs.needs_gradient[as_index(output)]);
+      }
+    }
+    hand_over({.route = place, .is_gradient = false, .chunk = action.chunk},
+              route.to,
+              std::move(delivery));
+  }
+}
+
+void StepRun::hand_over(const Arrival& arrival, int to_stage, Delivery delivery) {
+  const std::size_t place = place_of(arrival);
+  if (rank_of(to_stage) == plan_.group->rank()) {
+    transfers_.inbox().put(place, std::move(delivery));
+    return;
+  }
+  const Route& route = plan_.routes[as_index(arrival.route)];
+  transfers_.send(rank_of(to_stage),
+                  {.place = place, .text = name_of(route, arrival.is_gradient, arrival.chunk)},
+                  delivery);
+}
+
+Tensors StepRun::take_gradients(const Action& action) {
+  const Pass& pass = passes_.at({action.stage, action.chunk});
+  if (action.stage == plan_.last_stage()) {
+    return {pass.pass->gradient_of_loss(1.0 / plan_.schedule.n_chunks)};
+  }
+  Tensors gradients(as_index(pass.n_outputs));
+  for (const Arrival& arrival : arrivals_of(action)) {
+    Delivery delivery = transfers_.inbox().take(place_of(arrival));
+    const Route& route = plan_.routes[as_index(arrival.route)];
+    const std::vector<int> on_route = outputs_on(route, plan_.routes, pass.n_outputs);
+    if (delivery.tensors.size() != on_route.size()) {
+      throw Error(ErrorCode::kMismatch,
+                  describe(action) + ": stage " + std::to_string(route.to) + " has sent " +
+                      std::to_string(delivery.tensors.size()) + " gradients for " +
+                      std::to_string(on_route.size()) + " outputs");
+    }
+    for (std::size_t i = 0; i < on_route.size(); ++i) {
+      gradients[as_index(on_route[i])] = std::move(delivery.tensors[i]);
+    }
+  }
+  return gradients;
+}
+
+void StepRun::backward(const Action& action) {
+  StagePass& pass = *passes_.at({action.stage, action.chunk}).pass;
+  const bool is_end = action.kind != ActionKind::kBackwardInput;
+  if (action.kind == ActionKind::kBackwardWeight) {
+    options_.before_backward(action.stage);
+    compute(action, [&] { pass.backward_weights(); });
+    options_.after_backward(action.stage);
+  } else {
+    const Tensors gradients = take_gradients(action);
+    if (is_end) {
+      options_.before_backward(action.stage);
+      compute(action, [&] { pass.backward(gradients); });
+      options_.after_backward(action.stage);
+    } else {
+      compute(action, [&] { pass.backward_inputs(gradients); });
+    }
+    send_gradients(action, pass.input_gradients());
+  }
+  if (is_end) {
+    passes_.erase({action.stage, action.chunk});
+    if (++n_backward_[action.stage] == plan_.schedule.n_chunks) {
+      options_.on_gradients(action.stage);
+    }
+  }
+}
+
+// Of the routes to the stage, in the order of its inputs; those of the batch come last.
+void StepRun::send_gradients(const Action& action, const Tensors& gradients) {
+  std::size_t n_sent = 0;
+  const std::vector<std::size_t>& counts = passes_.at({action.stage, action.chunk}).n_inputs;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const int place = into_[as_index(action.stage)][i];
+    Delivery delivery;
+    for (std::size_t n = 0; n < counts[i]; ++n) {
+      delivery.tensors.push_back(gradients[n_sent++]);
+      delivery.needs_gradient.push_back(false);
+    }
+    hand_over({.route = place, .is_gradient = true, .chunk = action.chunk},
+              plan_.routes[as_index(place)].from,
+              std::move(delivery));
+  }
+}
+
+double StepRun::loss() const {
+  double sum = 0;
+  for (const double loss : losses_) {
+    sum += loss;
+  }
+  return sum / static_cast<double>(losses_.size());
+}
+
+}  // namespace unisono::parallel

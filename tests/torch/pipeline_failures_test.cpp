@@ -1,0 +1,265 @@
+// What goes wrong on one rank is one message on all of them, and nobody waits for a timeout.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "unisono/base/error.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/parallel/mesh/mesh.h"
+#include "unisono/torch/parallel/pipeline/pipeline.h"
+
+#include "pipelines.h"
+#include "rank_threads.h"
+
+namespace unisono::testing {
+namespace {
+
+using parallel::Mesh;
+using parallel::Pipeline;
+using parallel::PipelineOptions;
+using parallel::Stage;
+using parallel::Tensors;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+using Body = std::function<void(const std::shared_ptr<ProcessGroup>&)>;
+
+// Each rank's error, "" for none. All must come long before any timeout.
+std::vector<std::string> errors_of(int world_size, const Body& body) {
+  std::vector<std::string> errors(static_cast<std::size_t>(world_size));
+  const auto begin = std::chrono::steady_clock::now();
+  run_ranks(world_size, [&](const std::shared_ptr<ProcessGroup>& group) {
+    try {
+      body(group);
+    } catch (const Error& error) {
+      errors[static_cast<std::size_t>(group->rank())] = error.what();
+    }
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  return errors;
+}
+
+// A stage that does what it is told, with a number that counts its calls.
+Stage stage_that(std::function<torch::Tensor(const torch::Tensor&, int)> act) {
+  torch::nn::Linear layer(6, 6);
+  return {
+      .module = layer.ptr(),
+      .forward = [layer, act = std::move(act), n_calls = 0](const Tensors& in) mutable -> Tensors {
+        return {act(layer(in.at(0)), n_calls++)};
+      }};
+}
+
+Stage plain_stage() {
+  return stage_that([](const torch::Tensor& x, int) { return x; });
+}
+
+torch::Tensor step(Pipeline& model, std::int64_t n = 8) {
+  return model.train_step(make_batch(n), make_targets(n), loss_of_classes);
+}
+
+class FailingBackward : public torch::autograd::Function<FailingBackward> {
+ public:
+  static torch::Tensor forward(torch::autograd::AutogradContext* /*context*/,
+                               const torch::Tensor& x) {
+    return x.clone();
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/,
+                                                 const torch::autograd::variable_list& /*of*/) {
+    throw std::runtime_error("no way back");
+  }
+};
+
+TEST(PipelineFailures, AStageThatThrowsIsNamedOnEveryRank) {
+  for (const auto* const schedule : {"fill_drain", "1f1b", "zb_h1"}) {
+    for (const int failing : {0, 1, 2}) {
+      const std::vector<std::string> errors = errors_of(3, [&](const auto& group) {
+        std::vector<Stage> stages{plain_stage(), plain_stage(), plain_stage()};
+        stages[static_cast<std::size_t>(failing)] =
+            stage_that([](const torch::Tensor& x, int n_calls) {
+              if (n_calls == 2) {
+                throw std::runtime_error("the milk is sour");
+              }
+              return x;
+            });
+        Pipeline model(group, stages, PipelineOptions{.schedule = schedule, .chunks = 4});
+        (void)step(model);
+      });
+      EXPECT_THAT(errors,
+                  Each(AllOf(HasSubstr("[rank " + std::to_string(failing) +
+                                       "/3] Pipeline: forward of chunk 2 in stage " +
+                                       std::to_string(failing)),
+                             HasSubstr("the milk is sour"))))
+          << schedule;
+    }
+  }
+}
+
+TEST(PipelineFailures, ABackwardThatThrowsIsNamedOnEveryRank) {
+  for (const auto* const schedule : {"1f1b", "zb_h1"}) {
+    const std::vector<std::string> errors = errors_of(3, [&](const auto& group) {
+      std::vector<Stage> stages{plain_stage(), plain_stage(), plain_stage()};
+      stages[1] = stage_that([](const torch::Tensor& x, int n_calls) {
+        return n_calls == 1 ? FailingBackward::apply(x) : x;
+      });
+      Pipeline model(group, stages, PipelineOptions{.schedule = schedule, .chunks = 4});
+      (void)step(model);
+    });
+    EXPECT_THAT(errors, Each(AllOf(HasSubstr("of chunk 1 in stage 1"), HasSubstr("no way back"))));
+  }
+}
+
+TEST(PipelineFailures, ABatchThatChunksDoNotDivideIsNamedOnEveryRank) {
+  EXPECT_THAT(errors_of(2,
+                        [](const auto& group) {
+                          Pipeline model(group, make_chain(), PipelineOptions{.chunks = 3});
+                          (void)step(model, 8);
+                        }),
+              Each(AllOf(HasSubstr("[rank"), HasSubstr("can't be cut into 3 equal chunks"))));
+  EXPECT_THAT(errors_of(2,
+                        [](const auto& group) {
+                          Pipeline model(group, make_chain(), PipelineOptions{.chunks = 2});
+                          (void)model.train_step(make_batch(8), make_targets(7), loss_of_classes);
+                        }),
+              Each(HasSubstr("[rank 1/2] Pipeline: target 0, i64[7], for the loss in stage 1")));
+}
+
+TEST(PipelineFailures, AMissingInputIsNamedOnEveryRank) {
+  EXPECT_THAT(errors_of(2,
+                        [](const auto& group) {
+                          Pipeline model(
+                              group,
+                              make_chain(),
+                              PipelineOptions{.chunks = 2, .inputs = {{.input = 1, .stage = 1}}});
+                          (void)step(model);
+                        }),
+              Each(HasSubstr("[rank 1/2] Pipeline: input 1 of the batch is missing")));
+}
+
+TEST(PipelineFailures, OtherShapesThanAnnouncedAreNamedOnEveryRank) {
+  EXPECT_THAT(errors_of(2,
+                        [](const auto& group) {
+                          std::vector<Stage> stages{plain_stage(), plain_stage()};
+                          stages[0] = stage_that([](const torch::Tensor& x, int n_calls) {
+                            return n_calls == 1 ? x.narrow(1, 0, 5) : x;
+                          });
+                          stages[0].output_sizes = {{-1, 6}};
+                          Pipeline model(group, stages, PipelineOptions{.chunks = 4});
+                          (void)step(model);
+                        }),
+              Each(HasSubstr("[rank 0/2] Pipeline: forward of chunk 1 in stage 0: returned "
+                             "f32[2, 5] as output 0, but announced [-1, 6]")));
+}
+
+TEST(PipelineFailures, ALossThatIsNoNumberIsNamedOnEveryRank) {
+  EXPECT_THAT(errors_of(2,
+                        [](const auto& group) {
+                          Pipeline model(group, make_chain(), PipelineOptions{.chunks = 2});
+                          (void)model.train_step(
+                              make_batch(8),
+                              make_targets(8),
+                              [](const torch::Tensor& output, const torch::Tensor& /*target*/) {
+                                return output;
+                              });
+                        }),
+              Each(HasSubstr("chunk 0 in stage 1: the loss function returned f32[4, 3]")));
+}
+
+// What is wrong at construction on all or some ranks leaves the group as it was.
+void expect_refused(const std::function<void(const std::shared_ptr<ProcessGroup>&)>& construct,
+                    const std::string& problem) {
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    try {
+      construct(group);
+      ADD_FAILURE() << "no error on rank " << group->rank();
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(problem));
+    }
+    Pipeline model(group, make_chain(), PipelineOptions{.chunks = 2});
+    EXPECT_GT(step(model).item<double>(), 0);
+  });
+}
+
+TEST(PipelineFailures, WhatIsRefusedAtConstructionLeavesTheGroupOpen) {
+  const auto with = [](const PipelineOptions& options) {
+    return [options](const auto& group) { const Pipeline model(group, make_chain(), options); };
+  };
+  expect_refused(with({.schedule = "interleaved_1f1b", .stages_per_rank = 7}),
+                 "the model has 12 layers, and the schedule 14 stages");
+  expect_refused(with({.schedule = "2f2b"}), "no schedule \"2f2b\"; there are fill_drain");
+  expect_refused(with({.chunks = 0}), "0 chunks");
+  expect_refused(with({.layers = {5, 6}}), "`layers` has 11 layers in 2 stages");
+  expect_refused(with({.layer_costs = {1, 2}}), "`layer_costs` has 2 costs");
+  expect_refused(with({.skips = {{.from = 1, .output = 0, .to = 0}}}), "it has to go forward");
+  expect_refused(with({.inputs = {{.input = 0, .stage = 2}}}), "is to go to stage 2 of 2");
+  expect_refused(
+      with({.tied =
+                {{.stage = 0, .name = "0.weight", .other_stage = 1, .other_name = "nine.weight"}}}),
+      "no parameter 'nine.weight'");
+  expect_refused(
+      [](const auto& group) {
+        const Pipeline model(group,
+                             make_chain(),
+                             PipelineOptions{.schedule = group->rank() == 0 ? "1f1b" : "zb_h1"});
+      },
+      "option schedule is 1f1b on rank 0 and zb_h1 on rank 1");
+  expect_refused(
+      [](const auto& group) {
+        const parallel::MakeStage make_stage = [](int stage) -> Stage {
+          if (stage == 1) {
+            throw std::runtime_error("no room for it");
+          }
+          return plain_stage();
+        };
+        const Pipeline model(group, make_stage, PipelineOptions{});
+      },
+      "no room for it");
+}
+
+TEST(PipelineFailures, UnequalReplicasAreNamedOnEveryRank) {
+  EXPECT_THAT(
+      errors_of(4,
+                [](const auto& world) {
+                  const Mesh mesh(world, {{"data", 2}, {"pipe", 2}});
+                  torch::nn::Sequential model(
+                      torch::nn::Linear(6, 6),
+                      torch::nn::Linear(torch::nn::LinearOptions(6, 3).bias(world->rank() != 3)));
+                  const Pipeline pipeline(
+                      mesh.group("pipe"), model, PipelineOptions{.data_group = mesh.group("data")});
+                }),
+      Each(AllOf(HasSubstr("replicas differ"), HasSubstr("1.bias"))));
+}
+
+TEST(PipelineFailures, AStageThatThrowsInOneReplicaIsNamedInAll) {
+  EXPECT_THAT(errors_of(4,
+                        [](const auto& world) {
+                          const Mesh mesh(world, {{"data", 2}, {"pipe", 2}});
+                          const bool fails = mesh.coordinate("data") == 1;
+                          std::vector<Stage> stages{plain_stage(), plain_stage()};
+                          stages[1] = stage_that([fails](const torch::Tensor& x, int n_calls) {
+                            if (fails && n_calls == 1) {
+                              throw std::runtime_error("the milk is sour");
+                            }
+                            return x;
+                          });
+                          Pipeline model(
+                              mesh.group("pipe"),
+                              stages,
+                              PipelineOptions{.chunks = 4, .data_group = mesh.group("data")});
+                          (void)step(model);
+                        }),
+              Each(AllOf(HasSubstr("forward of chunk 1 in stage 1: the milk is sour"),
+                         HasSubstr("in replica 1"))));
+}
+
+}  // namespace
+}  // namespace unisono::testing

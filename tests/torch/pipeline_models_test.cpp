@@ -1,0 +1,325 @@
+// Models that are more than a chain: skip connections, several inputs, shapes that change, tied
+// weights.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "unisono/base/error.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/parallel/pipeline/pipeline.h"
+#include "unisono/torch/tensor/collectives.h"
+
+#include "pipelines.h"
+#include "rank_threads.h"
+
+namespace unisono::testing {
+namespace {
+
+using parallel::Pipeline;
+using parallel::PipelineOptions;
+using parallel::Stage;
+using parallel::Tensors;
+
+// A stage of a linear layer and whatever is made of its output.
+Stage linear_stage(std::int64_t n_in,
+                   std::int64_t n_out,
+                   double phase,
+                   std::function<Tensors(torch::nn::Linear&, const Tensors&)> forward) {
+  torch::nn::Linear layer(n_in, n_out);
+  const torch::NoGradGuard no_grad;
+  layer->weight.copy_(torch::sin(torch::arange(n_in * n_out) * 0.9 + phase).view({n_out, n_in}));
+  layer->bias.copy_(torch::cos(torch::arange(n_out) * 0.8 + phase));
+  return {.module = layer.ptr(),
+          .forward = [layer, forward = std::move(forward)](const Tensors& inputs) mutable {
+            return forward(layer, inputs);
+          }};
+}
+
+// Two outputs of stage 0 skip, one of them to the next stage but one and one to the last stage,
+// whole numbers go with floats, stage 3 also gets the batch's second input.
+std::vector<Stage> make_branching() {
+  return {linear_stage(6,
+                       5,
+                       0.1,
+                       [](auto& layer, const Tensors& in) -> Tensors {
+                         const torch::Tensor x = torch::tanh(layer(in[0]));
+                         return {x, x * 2, in[0].sum(1).round().to(torch::kInt64), x.sigmoid()};
+                       }),
+          linear_stage(5,
+                       5,
+                       0.5,
+                       [](auto& layer, const Tensors& in) -> Tensors {
+                         // What has no gradient of its own goes on.
+                         return {torch::tanh(layer(in[0])), in[1]};
+                       }),
+          linear_stage(5,
+                       4,
+                       0.9,
+                       [](auto& layer, const Tensors& in) -> Tensors {
+                         return {layer(in[0] + in[2]) * in[1].unsqueeze(1)};
+                       }),
+          linear_stage(4, 3, 1.4, [](auto& layer, const Tensors& in) -> Tensors {
+            return {layer(torch::sin(in[0])) + in[1].narrow(1, 0, 3) * in[2], in[1].sum(1)};
+          })};
+}
+
+const PipelineOptions kBranching{
+    .skips = {{.from = 0, .output = 1, .to = 2}, {.from = 0, .output = 3, .to = 3}},
+    .inputs = {{.input = 1, .stage = 3}}};
+
+Tensors run_branching(const std::vector<Stage>& stages, const Tensors& batch) {
+  const Tensors a = stages[0].forward({batch[0]});
+  const Tensors b = stages[1].forward({a[0], a[2]});
+  const Tensors c = stages[2].forward({b[0], b[1], a[1]});
+  return stages[3].forward({c[0], a[3], batch[1]});
+}
+
+torch::Tensor loss_of_both(const Tensors& outputs, const Tensors& targets) {
+  return loss_of_classes(outputs[0], targets[0]) + torch::mse_loss(outputs[1], targets[1]);
+}
+
+Tensors branching_batch(std::int64_t n) {
+  return {make_batch(n), torch::linspace(0.5, 2, n).unsqueeze(1)};
+}
+
+Tensors branching_targets(std::int64_t n) {
+  return {make_targets(n), torch::linspace(-1, 1, n)};
+}
+
+Named branching_gradients(std::int64_t n, int n_chunks) {
+  const std::vector<Stage> stages = make_branching();
+  const Tensors batch = branching_batch(n);
+  const Tensors targets = branching_targets(n);
+  for (int chunk = 0; chunk < n_chunks; ++chunk) {
+    const auto part = [&](const torch::Tensor& tensor) { return tensor.chunk(n_chunks)[chunk]; };
+    const Tensors outputs = run_branching(stages, {part(batch[0]), part(batch[1])});
+    (loss_of_both(outputs, {part(targets[0]), part(targets[1])}) / n_chunks).backward();
+  }
+  Named gradients;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    for (const auto& parameter : stages[stage].module->named_parameters()) {
+      gradients["stage" + std::to_string(stage) + "." + parameter.key()] = parameter.value().grad();
+    }
+  }
+  return gradients;
+}
+
+TEST(PipelineModels, SkipConnectionsAndInputsOfLaterStagesWorkInEverySchedule) {
+  const std::map<std::int64_t, Named> expected{{8, branching_gradients(8, 4)},
+                                               {12, branching_gradients(12, 4)}};
+  for (const int world_size : {1, 2, 4}) {
+    run_ranks(world_size, [&](const std::shared_ptr<ProcessGroup>& group) {
+      for (const std::string& schedule : all_schedules()) {
+        for (const auto mode : {nn::CheckpointMode::kNever, nn::CheckpointMode::kAlways}) {
+          PipelineOptions options = kBranching;
+          options.schedule = schedule;
+          options.stages_per_rank = 4 / world_size;
+          options.chunks = 4;
+          options.checkpoint = mode;
+          std::unique_ptr<Pipeline> model;
+          try {
+            model = std::make_unique<Pipeline>(group, make_branching(), options);
+          } catch (const Error& error) {
+            // Some schedules have one or two stages on a rank.
+            ASSERT_THAT(error.what(), ::testing::HasSubstr("there are 4 stages, but"));
+            continue;
+          }
+          // The sizes change from batch to batch.
+          for (const std::int64_t n : {8, 12}) {
+            model->zero_grad();
+            (void)model->train_step(branching_batch(n), branching_targets(n), loss_of_both);
+            ASSERT_EQ(difference(gradients_of(model->named_parameters()), expected.at(n)), "")
+                << schedule << " of " << world_size << " ranks, batch of " << n;
+          }
+          const Tensors outputs = model->forward(branching_batch(3));
+          if (!outputs.empty()) {
+            const Tensors whole = run_branching(make_branching(), branching_batch(3));
+            EXPECT_TRUE(torch::allclose(outputs[0], whole[0]));
+            EXPECT_TRUE(torch::allclose(outputs[1], whole[1]));
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(PipelineModels, AStageIsMadeOnItsOwnRankOnlyAndBatchesAreLookedAtWhereTheyAreNeeded) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    std::vector<int> made;
+    PipelineOptions options = kBranching;
+    options.schedule = "interleaved_1f1b";
+    options.chunks = 2;
+    const parallel::MakeStage make_stage = [&](int stage) {
+      made.push_back(stage);
+      return make_branching()[static_cast<std::size_t>(stage)];
+    };
+    Pipeline model(group, make_stage, options);
+    EXPECT_EQ(made, group->rank() == 0 ? (std::vector<int>{0, 2}) : (std::vector<int>{1, 3}));
+    Tensors batch = branching_batch(4);
+    Tensors targets = branching_targets(4);
+    batch[group->rank() == 0 ? 1 : 0] = torch::Tensor();
+    if (group->rank() == 0) {
+      targets.clear();
+    }
+    (void)model.train_step(batch, targets, loss_of_both);
+    EXPECT_EQ(difference(gradients_of(model.named_parameters()), branching_gradients(4, 2)), "");
+  });
+}
+
+// The last layer has the weights of the first one.
+torch::nn::Sequential make_tied() {
+  torch::nn::Linear first(torch::nn::LinearOptions(6, 6).bias(false));
+  torch::nn::Sequential model(
+      first, torch::nn::Tanh(), torch::nn::Linear(6, 6), torch::nn::Tanh(), first);
+  fill(*model);
+  return model;
+}
+
+double train_tied(Pipeline& model) {
+  const torch::Tensor loss = model.train_step(make_batch(8), make_targets(8), loss_of_classes);
+  return loss.item<double>();
+}
+
+TEST(PipelineModels, TiedWeightsHaveTheSumOfTheirStagesGradientsWhoeverHasThem) {
+  torch::nn::Sequential whole = make_tied();
+  whole->to(torch::kFloat64);
+  (void)run_chunks(whole, make_batch(8, torch::kFloat64), make_targets(8), 4);
+  const Named in_double = gradients_of(whole);
+  Named expected;
+  run_ranks(1, [&](const std::shared_ptr<ProcessGroup>& group) {
+    const PipelineOptions options{
+        .schedule = "interleaved_1f1b", .chunks = 4, .stages_per_rank = 4};
+    Pipeline model(group, make_tied(), options);
+    (void)train_tied(model);
+    expected = gradients_of(model.named_parameters());
+  });
+  EXPECT_FALSE(expected.contains("4.weight"));
+  EXPECT_LT(relative_difference(expected, in_double), 1e-5);
+  expected["4.weight"] = expected.at("0.weight");
+  run_ranks(4, [&](const std::shared_ptr<ProcessGroup>& group) {
+    for (const auto* const schedule : {"fill_drain", "1f1b", "zb_h1"}) {
+      Pipeline model(group, make_tied(), PipelineOptions{.schedule = schedule, .chunks = 4});
+      (void)train_tied(model);
+      EXPECT_EQ(difference(gradients_of(model.named_parameters()), expected), "") << schedule;
+      EXPECT_EQ(model.state().contains("4.weight"), false);
+    }
+  });
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    // Both are on rank 0.
+    Pipeline model(group, make_tied(), PipelineOptions{.schedule = "v_half", .chunks = 4});
+    (void)train_tied(model);
+    EXPECT_EQ(difference(gradients_of(model.named_parameters()), expected), "");
+  });
+}
+
+TEST(PipelineModels, TiedWeightsOfStagesThatAreMadeApartStartAlikeAndStayAlike) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    const auto pass = [](auto& layer, const Tensors& in) -> Tensors { return {layer(in[0])}; };
+    const std::vector<Stage> stages{linear_stage(6, 6, group->rank(), pass),
+                                    linear_stage(6, 6, 7.0 + group->rank(), pass)};
+    Pipeline model(group,
+                   stages,
+                   PipelineOptions{.chunks = 2,
+                                   .tied = {{.stage = 0,
+                                             .name = "stage0.weight",
+                                             .other_stage = 1,
+                                             .other_name = "stage1.weight"}}});
+    torch::optim::SGD optimizer(model.parameters(), 0.1);
+    for (int step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      (void)train_tied(model);
+      optimizer.step();
+      const torch::Tensor own = model.parameters()[0].detach().clone();
+      const torch::Tensor other = torch::empty_like(own);
+      const Work sent = send_async(*group, own, 1 - group->rank());
+      (void)recv(*group, other, 1 - group->rank());
+      sent.wait();
+      EXPECT_TRUE(torch::equal(own, other)) << step;
+    }
+  });
+}
+
+TEST(PipelineModels, FrozenStagesAndThoseWithoutParametersPassThrough) {
+  const auto make = [] {
+    torch::nn::Sequential model(torch::nn::Linear(6, 5),
+                                torch::nn::Tanh(),
+                                torch::nn::Linear(5, 4),
+                                torch::nn::Linear(4, 3));
+    fill(*model);
+    for (auto& parameter : (*model)[0]->parameters()) {
+      parameter.set_requires_grad(false);
+    }
+    return model;
+  };
+  torch::nn::Sequential whole = make();
+  (void)run_chunks(whole, make_batch(8), make_targets(8), 4);
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    for (const std::string& schedule : all_schedules()) {
+      for (const auto mode : {nn::CheckpointMode::kNever, nn::CheckpointMode::kAlways}) {
+        Pipeline model(
+            group, make(), PipelineOptions{.schedule = schedule, .chunks = 4, .checkpoint = mode});
+        (void)model.train_step(make_batch(8), make_targets(8), loss_of_classes);
+        EXPECT_EQ(difference(gradients_of(model.named_parameters()), gradients_of(whole)), "")
+            << schedule;
+      }
+    }
+  });
+}
+
+// A layer that uses its weight twice, and one that does not use its own.
+struct OddImpl : torch::nn::Module {
+  OddImpl()
+      : w(register_parameter("w", torch::ones({6}))),
+        u(register_parameter("u", torch::ones({6}))) {}
+
+  torch::Tensor forward(const torch::Tensor& x) { return torch::tanh(x * w) * w; }
+
+  torch::Tensor w;
+  torch::Tensor u;
+};
+
+TORCH_MODULE(Odd);
+
+TEST(PipelineModels, WeightsThatAreUsedTwiceOrNeverAreAsInOneProcess) {
+  const auto make = [] {
+    torch::nn::Sequential model(
+        torch::nn::Linear(6, 6), Odd(), torch::nn::Linear(6, 6), Odd(), torch::nn::Linear(6, 3));
+    fill(*model);
+    return model;
+  };
+  torch::nn::Sequential whole = make();
+  (void)run_chunks(whole, make_batch(8), make_targets(8), 4);
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    for (const auto* const schedule : {"1f1b", "zb_h1", "v_zb"}) {
+      Pipeline model(group, make(), PipelineOptions{.schedule = schedule, .chunks = 4});
+      (void)model.train_step(make_batch(8), make_targets(8), loss_of_classes);
+      EXPECT_EQ(difference(gradients_of(model.named_parameters()), gradients_of(whole)), "")
+          << schedule;
+    }
+  });
+}
+
+TEST(PipelineModels, ClippingIsByTheNormOfAllStages) {
+  torch::nn::Sequential whole = make_tied();
+  (void)run_chunks(whole, make_batch(8), make_targets(8), 4);
+  std::vector<torch::Tensor> once = whole->parameters();
+  once.pop_back();  // The tied one.
+  const double norm = torch::nn::utils::clip_grad_norm_(once, 0.05);
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    Pipeline model(group, make_tied(), PipelineOptions{.chunks = 4});
+    (void)train_tied(model);
+    EXPECT_NEAR(model.clip_grad_norm(0.05), norm, 1e-5 * norm);
+    EXPECT_LT(relative_difference(gradients_of(model.named_parameters()), gradients_of(whole)),
+              1e-4);
+  });
+}
+
+}  // namespace
+}  // namespace unisono::testing

@@ -1,0 +1,287 @@
+// Pipelines against one process that takes the same chunks one after the other.
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/nn/activation_checkpoint.h"
+#include "unisono/torch/parallel/pipeline/pipeline.h"
+#include "unisono/torch/parallel/thread_ranks.h"
+
+#include "canonical.h"
+#include "pipelines.h"
+#include "rank_threads.h"
+
+namespace unisono::testing {
+namespace {
+
+using nn::CheckpointMode;
+using parallel::Pipeline;
+using parallel::PipelineOptions;
+
+constexpr std::int64_t kBatch = 8;
+
+struct Expected {
+  double loss;
+  Named gradients;
+};
+
+Expected expect_of(int n_chunks, torch::Dtype dtype = torch::kFloat32) {
+  torch::nn::Sequential model = make_chain(dtype);
+  const double loss = run_chunks(model, make_batch(kBatch, dtype), make_targets(kBatch), n_chunks);
+  return {.loss = loss, .gradients = gradients_of(model)};
+}
+
+std::string name_of(const PipelineOptions& options) {
+  return options.schedule + ", " + std::to_string(options.chunks) + " chunks, checkpoint mode " +
+         std::to_string(static_cast<int>(options.checkpoint));
+}
+
+class PipelineOfRanks : public ::testing::TestWithParam<int> {};
+
+TEST_P(PipelineOfRanks, HasTheBitsOfOneProcessInEveryScheduleModeAndNumberOfChunks) {
+  std::map<int, Expected> expected;
+  for (const int chunks : {1, 2, 4, 8}) {
+    expected[chunks] = expect_of(chunks);
+  }
+  run_ranks(GetParam(), [&](const std::shared_ptr<ProcessGroup>& group) {
+    for (const std::string& schedule : all_schedules()) {
+      for (const int chunks : {1, 2, 4, 8}) {
+        for (const auto mode :
+             {CheckpointMode::kNever, CheckpointMode::kAlways, CheckpointMode::kExceptLast}) {
+          const PipelineOptions options{.schedule = schedule, .chunks = chunks, .checkpoint = mode};
+          Pipeline model(group, make_chain(), options);
+          const torch::Tensor loss =
+              model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
+          ASSERT_EQ(loss.item<double>(), expected[chunks].loss) << name_of(options);
+          ASSERT_EQ(difference(gradients_of(model.named_parameters()), expected[chunks].gradients),
+                    "")
+              << name_of(options);
+        }
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, PipelineOfRanks, ::testing::Values(1, 2, 3, 5));
+
+TEST(Pipeline, HasTheGradientsOfTheWholeBatchInDoublePrecision) {
+  const Expected whole = expect_of(1, torch::kFloat64);
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    for (const std::string& schedule : all_schedules()) {
+      Pipeline model(
+          group, make_chain(torch::kFloat64), PipelineOptions{.schedule = schedule, .chunks = 4});
+      (void)model.train_step(
+          make_batch(kBatch, torch::kFloat64), make_targets(kBatch), loss_of_classes);
+      EXPECT_LT(relative_difference(gradients_of(model.named_parameters()), whole.gradients), 1e-9)
+          << schedule;
+    }
+  });
+}
+
+TEST(Pipeline, EachRankHasItsOwnLayersOnly) {
+  run_ranks(3, [](const std::shared_ptr<ProcessGroup>& group) {
+    Pipeline model(group, make_chain(), PipelineOptions{.layers = {1, 3, 8}});
+    const std::vector<std::vector<std::string>> names{
+        {"0.weight", "0.bias"},
+        {"2.weight", "2.bias", "3.weight", "3.bias"},
+        {"6.weight", "8.weight", "8.bias", "11.weight", "11.bias"}};
+    std::vector<std::string> own;
+    for (const NamedTensor& parameter : model.named_parameters()) {
+      own.push_back(parameter.name);
+    }
+    EXPECT_EQ(own, names[static_cast<std::size_t>(group->rank())]);
+  });
+}
+
+TEST(Pipeline, GradientsAddUpOverStepsAsThoseOfBackwardDo) {
+  torch::nn::Sequential whole = make_chain();
+  for (int step = 0; step < 2; ++step) {
+    (void)run_chunks(whole, make_batch(kBatch), make_targets(kBatch), 2);
+  }
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    Pipeline model(group, make_chain(), PipelineOptions{.schedule = "zb_h1", .chunks = 2});
+    for (int step = 0; step < 2; ++step) {
+      (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
+    }
+    EXPECT_EQ(difference(gradients_of(model.named_parameters()), gradients_of(whole)), "");
+    model.zero_grad();
+    for (const torch::Tensor& parameter : model.parameters()) {
+      EXPECT_FALSE(parameter.grad().defined());
+    }
+  });
+}
+
+Named gradients_with_dropout(int world_size, const PipelineOptions& options) {
+  Named all;
+  std::mutex mutex;
+  run_ranks(world_size, [&](const std::shared_ptr<ProcessGroup>& group) {
+    Pipeline model(group, make_chain(torch::kFloat32, 0.4), options);
+    model.set_step(3);
+    (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
+    const std::lock_guard lock(mutex);
+    for (const auto& [name, gradient] : gradients_of(model.named_parameters())) {
+      all[name] = gradient;
+    }
+  });
+  return all;
+}
+
+TEST(Pipeline, DropoutDependsOnNeitherScheduleNorPartsNorCheckpoints) {
+  const Named expected = gradients_with_dropout(1, {.schedule = "fill_drain", .chunks = 4});
+  for (const int world_size : {1, 2, 4}) {
+    for (const auto* const schedule : {"1f1b", "zb_h1", "v_half"}) {
+      for (const auto mode : {CheckpointMode::kNever, CheckpointMode::kAlways}) {
+        const PipelineOptions options{.schedule = schedule, .chunks = 4, .checkpoint = mode};
+        EXPECT_EQ(difference(gradients_with_dropout(world_size, options), expected), "")
+            << world_size << " ranks, " << name_of(options);
+      }
+    }
+  }
+  const Named other = gradients_with_dropout(1, {.chunks = 4, .seed = 1});
+  EXPECT_NE(difference(other, expected), "");
+}
+
+TEST(Pipeline, TheProgramsOwnRandomNumbersGoOnAsIfThereWereNoStep) {
+  run_ranks(1, [](const std::shared_ptr<ProcessGroup>& group) {
+    Pipeline model(group, make_chain(torch::kFloat32, 0.4), {});
+    torch::manual_seed(7);
+    const torch::Tensor expected = torch::rand({3});
+    torch::manual_seed(7);
+    (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
+    EXPECT_TRUE(torch::equal(torch::rand({3}), expected));
+  });
+}
+
+TEST(Pipeline, ForwardIsTheWholeModelsForBatchesOfAnySize) {
+  torch::nn::Sequential whole = make_chain();
+  const torch::NoGradGuard no_grad;
+  for (const std::string& schedule : all_schedules()) {
+    run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+      Pipeline model(group,
+                     make_chain(),
+                     PipelineOptions{.schedule = schedule, .chunks = 4, .gathers_outputs = true});
+      model.eval();
+      for (const std::int64_t n : {8, 1, 3, 7}) {
+        const torch::Tensor output = model.forward(make_batch(n));
+        ASSERT_TRUE(output.defined()) << schedule << " of " << n;
+        EXPECT_TRUE(torch::allclose(output, whole->forward(make_batch(n)))) << schedule << " " << n;
+        EXPECT_FALSE(output.requires_grad());
+      }
+    });
+  }
+}
+
+TEST(Pipeline, OutputsAreOnTheLastStagesRankUnlessTheyAreGathered) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    for (const auto* const schedule : {"1f1b", "v_half"}) {
+      Pipeline model(group,
+                     make_chain(),
+                     PipelineOptions{.schedule = schedule, .chunks = 2, .keeps_outputs = true});
+      const bool is_last = group->rank() == model.last_rank();
+      EXPECT_EQ(is_last, group->rank() == (std::string(schedule) == "1f1b" ? 1 : 0));
+      EXPECT_EQ(model.forward(make_batch(4)).defined(), is_last);
+      (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
+      ASSERT_EQ(model.outputs().size(), is_last ? 1U : 0U);
+      if (is_last) {
+        EXPECT_EQ(model.outputs()[0].sizes(), (std::vector<std::int64_t>{kBatch, 3}));
+      }
+    }
+  });
+}
+
+TEST(Pipeline, ATimelineShowsWhatRanksDidAtTheSameTime) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    Pipeline model(group, make_chain(), PipelineOptions{.chunks = 4});
+    (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
+    const pipeline::Timeline timeline = model.timeline();
+    ASSERT_EQ(timeline.ranks.size(), 2U);
+    for (const auto& spans : timeline.ranks) {
+      EXPECT_EQ(spans.size(), 8U);
+    }
+    // What a chunk does on rank 1 begins after its forward on rank 0 has ended.
+    EXPECT_GE(timeline.ranks[1][0].start, timeline.ranks[0][0].end);
+    EXPECT_EQ(model.last_step().spans.size(), 8U);
+    EXPECT_GT(model.last_step().busy_ms, 0);
+    EXPECT_GE(model.last_step().step_ms, model.last_step().busy_ms);
+  });
+}
+
+TEST(Pipeline, RunsInThreadsOfOneProcess) {
+  const Expected expected = expect_of(4);
+  parallel::run_in_threads(3, [&](const std::shared_ptr<ProcessGroup>& group) {
+    Pipeline model(group, make_chain(), PipelineOptions{.chunks = 4});
+    (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
+    EXPECT_EQ(difference(gradients_of(model.named_parameters()), expected.gradients), "");
+  });
+  const auto fail = [](const std::shared_ptr<ProcessGroup>& group) {
+    if (group->rank() == 1) {
+      throw std::runtime_error("the milk is sour");
+    }
+    group->barrier();
+  };
+  EXPECT_THAT([&] { parallel::run_in_threads(2, fail); },
+              ::testing::ThrowsMessage<std::runtime_error>("the milk is sour"));
+}
+
+TEST(Pipeline, NormalizationHasTheSameMeansInEveryCheckpointMode) {
+  const auto make = [] {
+    torch::nn::Sequential model(
+        torch::nn::Linear(6, 8), torch::nn::BatchNorm1d(8), torch::nn::Linear(8, 3));
+    fill(*model);
+    return model;
+  };
+  torch::nn::Sequential whole = make();
+  (void)run_chunks(whole, make_batch(kBatch), make_targets(kBatch), 2);
+  Named buffers;
+  for (const auto& buffer : whole->named_buffers()) {
+    buffers[buffer.key()] = buffer.value();
+  }
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    for (const auto* const schedule : {"fill_drain", "1f1b", "zb_h1"}) {
+      for (const auto mode : {CheckpointMode::kNever, CheckpointMode::kAlways}) {
+        Pipeline model(
+            group, make(), PipelineOptions{.schedule = schedule, .chunks = 2, .checkpoint = mode});
+        (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
+        Named own;
+        for (const NamedTensor& buffer : model.named_buffers()) {
+          own[buffer.name] = buffer.tensor;
+        }
+        EXPECT_EQ(difference(own, buffers), "") << schedule;
+        EXPECT_EQ(difference(gradients_of(model.named_parameters()), gradients_of(whole)), "")
+            << schedule;
+      }
+    }
+  });
+}
+
+TEST(Pipeline, CheckpointsTakeLessMemory) {
+  constexpr std::int64_t kRows = 512;
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    std::map<CheckpointMode, std::int64_t> peaks;
+    for (const auto mode :
+         {CheckpointMode::kNever, CheckpointMode::kAlways, CheckpointMode::kExceptLast}) {
+      Pipeline model(
+          group,
+          make_chain(),
+          PipelineOptions{
+              .schedule = "fill_drain", .chunks = 8, .checkpoint = mode, .measures_memory = true});
+      (void)model.train_step(make_batch(kRows), make_targets(kRows), loss_of_classes);
+      peaks[mode] = model.last_step().peak_activation_bytes;
+    }
+    EXPECT_LT(peaks[CheckpointMode::kAlways], peaks[CheckpointMode::kNever] * 2 / 3);
+    EXPECT_LT(peaks[CheckpointMode::kExceptLast], peaks[CheckpointMode::kNever] * 2 / 3);
+    EXPECT_GT(peaks[CheckpointMode::kAlways], 0);
+  });
+}
+
+}  // namespace
+}  // namespace unisono::testing
