@@ -114,10 +114,10 @@ HWY_AFTER_NAMESPACE();
 
 #include <span>
 
+#include "unisono/kernels/dispatch.h"
+
 namespace unisono::kernels {
 namespace {
-
-HWY_EXPORT(choose_fold);
 
 std::uint32_t zlib_crc32(std::uint32_t seed, const std::uint8_t* bytes, std::size_t n_bytes) {
   return static_cast<std::uint32_t>(::crc32_z(seed, bytes, n_bytes));
@@ -126,7 +126,7 @@ std::uint32_t zlib_crc32(std::uint32_t seed, const std::uint8_t* bytes, std::siz
 }  // namespace
 
 std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t seed) {
-  static const Fold kFold = HWY_DYNAMIC_DISPATCH(choose_fold)();
+  static const Fold kFold = UNISONO_DISPATCH(choose_fold)();
   const auto* const begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
   std::size_t n_folded = 0;
   if (kFold != nullptr && bytes.size() >= kStepBytes) {
