@@ -90,7 +90,7 @@ const PlacedTensor* parameter_of(const std::string& state_name,
 
 }  // namespace
 
-StateParts parts_to_save(const ProcessGroup& group,
+StateParts parts_to_save(ProcessGroup& group,
                          const std::vector<PlacedTensor>& tensors,
                          const TensorState& common) {
   TensorState alike = common;

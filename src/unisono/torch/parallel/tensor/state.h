@@ -31,7 +31,7 @@ namespace unisono::parallel {
 /// A collective operation: tensors of several blocks are put together, one after the other.
 ///
 /// Throws Error(kInvalidArgument) for tensors of different groups, and as unisono::parts_to_save().
-[[nodiscard]] StateParts parts_to_save(const ProcessGroup& group,
+[[nodiscard]] StateParts parts_to_save(ProcessGroup& group,
                                        const std::vector<PlacedTensor>& tensors,
                                        const TensorState& common = {});
 
