@@ -35,9 +35,8 @@ class Parse(unittest.TestCase):
 
     def test_forgives_the_unfinished_line_of_a_killed_training_only(self):
         text = line(1, loss=1)
-        self.assertEqual(
-            plot_loss.parse(text + line(2, loss=2)[:-1], "file", "loss"), {0: [(1, 1.0)]}
-        )
+        unfinished = line(2, loss=2)[:-1]
+        self.assertEqual(plot_loss.parse(text + unfinished, "file", "loss"), {0: [(1, 1.0)]})
         for bad in ("{}\n", "[1]\n", "no json\n", '{"rank": 0, "step": "x", "values": {}}\n'):
             with self.assertRaisesRegex(plot_loss.PlotError, r"^file:2: no line of "):
                 plot_loss.parse(text + bad + text, "file", "loss")
