@@ -38,17 +38,15 @@ class Point:
 def parse(text: str, name: str, value: str) -> dict[int, list[tuple[int, float]]]:
     """By rank: step and value, in order of steps. What is written twice counts the second time, as
     after a training that went on from a checkpoint; what is not finite is left out."""
-    lines = text.splitlines(keepends=True)
     found: dict[int, dict[int, float]] = {}
-    for number, line in enumerate(lines, 1):
+    # What stands behind the last end of a line is left out: a process was killed while it wrote.
+    for number, line in enumerate(text.split("\n")[:-1], 1):
         try:
             record = json.loads(line)
             rank, step, values = int(record["rank"]), int(record["step"]), record["values"]
             if value in values and math.isfinite(float(values[value])):
                 found.setdefault(rank, {})[step] = float(values[value])
         except (ValueError, TypeError, KeyError) as error:
-            if number == len(lines) and not line.endswith("\n"):
-                break  # of a process that was killed
             raise PlotError(f"{name}:{number}: no line of unisono::Progress: {error}") from None
     if not found:
         raise PlotError(f'{name}: no line has a finite value "{value}"')

@@ -35,10 +35,15 @@ class Parse(unittest.TestCase):
 
     def test_forgives_the_unfinished_line_of_a_killed_training_only(self):
         text = line(1, loss=1)
-        self.assertEqual(plot_loss.parse(text + text[:20], "file", "loss"), {0: [(1, 1.0)]})
+        unfinished = line(2, loss=2)[:-1]
+        self.assertEqual(plot_loss.parse(text + unfinished, "file", "loss"), {0: [(1, 1.0)]})
         for bad in ("{}\n", "[1]\n", "no json\n", '{"rank": 0, "step": "x", "values": {}}\n'):
             with self.assertRaisesRegex(plot_loss.PlotError, r"^file:2: no line of "):
                 plot_loss.parse(text + bad + text, "file", "loss")
+
+    def test_ends_lines_at_line_feeds_alone(self):
+        text = '{"rank": 0, "title": "a\u2028b", "step": 1, "values": {"loss": 1}}\n'
+        self.assertEqual(plot_loss.parse(text, "file", "loss"), {0: [(1, 1.0)]})
 
     def test_names_a_value_that_no_line_has(self):
         with self.assertRaisesRegex(plot_loss.PlotError, 'file: .*"accuracy"'):
