@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -170,14 +171,30 @@ TEST(DdpConstruction, DifferentBuffersAndOptionsAreNamed) {
        })) {
     EXPECT_THAT(message, HasSubstr("buffer '0.running_mean' is f32[3] on rank 0 and f32[4]"));
   }
-  for (const std::string& message : mismatches(
-           2,
-           [](int) { return two_layers(4); },
-           [](int rank) {
-             return DistributedDataParallelOptions{.find_unused_parameters = rank == 1};
-           })) {
-    EXPECT_THAT(message,
-                HasSubstr("option find_unused_parameters is false on rank 0 and true on rank 1"));
+}
+
+TEST(DdpConstruction, EachOptionThatDiffersIsNamed) {
+  const std::vector<std::pair<DistributedDataParallelOptions, std::string>> options{
+      {{.bucket_cap_mb = 2}, "bucket_cap_mb is 25 on rank 0 and 2 on rank 1"},
+      {{.first_bucket_cap_mb = 2}, "first_bucket_cap_mb is 1 on rank 0 and 2 on rank 1"},
+      {{.broadcast_buffers = false}, "broadcast_buffers is true on rank 0 and false on rank 1"},
+      {{.find_unused_parameters = true},
+       "find_unused_parameters is false on rank 0 and true on rank 1"},
+      {{.non_finite_gradients = NonFiniteGradients::kSkip},
+       "non_finite_gradients is 0 on rank 0 and 2 on rank 1"},
+      {{.weigh_samples = true}, "weigh_samples is false on rank 0 and true on rank 1"},
+      {{.logical_ranks = 2}, "logical_ranks is 0 on rank 0 and 2 on rank 1"},
+      {{.shard_seed = 7}, "shard_seed is 0 on rank 0 and 7 on rank 1"},
+      {{.shard_buffers = ShardBuffers::kMean}, "shard_buffers is 0 on rank 0 and 1 on rank 1"},
+      {{.parameter_drift = ParameterDrift::kThrow},
+       "parameter_drift is 1 on rank 0 and 2 on rank 1"}};
+  for (const auto& [other, expected] : options) {
+    for (const std::string& message : mismatches(
+             2,
+             [](int) { return two_layers(4); },
+             [&](int rank) { return rank == 1 ? other : DistributedDataParallelOptions(); })) {
+      EXPECT_THAT(message, HasSubstr("option " + expected));
+    }
   }
 }
 
@@ -256,12 +273,17 @@ TEST(DdpConstruction, ASharedParameterCountsOnce) {
   run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
     const torch::nn::Linear layer(3, 3);
     DistributedDataParallel model(torch::nn::Sequential(layer, layer), group);
-    const at::Tensor input = torch::full({1, 3}, group->rank() + 1.0);
-    model(input).sum().backward();
-    const at::Tensor gradient = layer->weight.grad().clone();
-    const at::Tensor root = gradient.clone();
-    broadcast(*group, root);
-    EXPECT_TRUE(is_bit_equal({gradient}, {root}));
+    // What each rank's input alone gives, by a copy.
+    at::Tensor sum = torch::zeros({3, 3});
+    for (const double input : {1.0, 2.0}) {
+      const at::Tensor weight = layer->weight.detach().clone().requires_grad_();
+      const at::Tensor bias = layer->bias.detach();
+      const at::Tensor once = torch::linear(torch::full({1, 3}, input), weight, bias);
+      torch::linear(once, weight, bias).sum().backward();
+      sum += weight.grad();
+    }
+    model(torch::full({1, 3}, group->rank() + 1.0)).sum().backward();
+    EXPECT_TRUE(layer->weight.grad().allclose(sum / 2));
   });
 }
 

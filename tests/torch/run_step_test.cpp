@@ -195,6 +195,26 @@ TEST(RunStep, BuffersAreThoseOfARankThatHadSamples) {
   });
 }
 
+// Of them the ranks without samples know nothing.
+TEST(RunStep, ForwardPassesOfAnyNumberAndKindAreTheRanksOwn) {
+  run_ranks(2, [](const Group& group) {
+    DistributedDataParallel<Norm> model(Norm(), group, {.weigh_samples = true});
+    const at::Tensor x = torch::arange(8.0).view({4, 2});
+    for (int step = 0; step < 4; ++step) {
+      model.train(step == 0);
+      EXPECT_TRUE(model.run_step(group->rank(), [&] {
+        {
+          const torch::NoGradGuard no_grad;
+          (void)model(x);
+        }
+        (void)model(x);
+        model(x).sum().backward();
+      }));
+    }
+    EXPECT_EQ(model.module()->norm->num_batches_tracked.item<std::int64_t>(), 3);
+  });
+}
+
 struct LookUpImpl : torch::nn::Module {
   LookUpImpl()
       : table(register_module(

@@ -167,20 +167,8 @@ void Replica::before_forward(bool is_training) {
   const Part part{
       .is_active = true, .is_synchronized = is_synchronized_, .is_training = is_training};
   const StepTimer::Time begin = std::chrono::steady_clock::now();
-  if (options_.weigh_samples && !has_gradients) {
-    take_votes();
-  }
-  if (is_in_step_) {
-    if (is_training) {
-      reducer_->note_changed_buffers();
-    }
-  } else if (options_.weigh_samples) {
-    if (has_gradients) {
-      throw group_->refuse("DistributedDataParallel",
-                           "with weigh_samples forward passes that have gradients are made in "
-                           "run_step() only");
-    }
-    prepare_pass(part, root_);
+  if (options_.weigh_samples) {
+    before_weighted_forward(part);
   } else if (!join_) {
     explain_uneven_inputs([&] { prepare_pass(part, 0); });
   } else if (has_gradients) {

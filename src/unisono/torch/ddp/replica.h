@@ -161,6 +161,7 @@ class Replica {
 
   // Returns what the ranks that are active do, together.
   Part announce(const Part& mine);
+  void before_weighted_forward(const Part& part);
   void take_votes();
   void check_step(std::int64_t n_samples) const;
   void run_own_passes(const std::function<void()>& run_passes);

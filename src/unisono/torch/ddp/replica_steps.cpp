@@ -26,6 +26,23 @@ void Replica::take_votes() {
   }
 }
 
+// In a step there are no operations: ranks without samples make none of its forward passes.
+void Replica::before_weighted_forward(const Part& part) {
+  if (is_in_step_) {
+    if (part.is_training) {
+      reducer_->note_changed_buffers();
+    }
+    return;
+  }
+  if (c10::GradMode::is_enabled()) {
+    throw group_->refuse(
+        "DistributedDataParallel",
+        "with weigh_samples forward passes that have gradients are made in run_step() only");
+  }
+  take_votes();
+  prepare_pass(part, root_);
+}
+
 void Replica::check_step(std::int64_t n_samples) const {
   constexpr const char* kCall = "DistributedDataParallel.run_step()";
   if (!options_.weigh_samples) {
