@@ -66,7 +66,7 @@ test: test-deps build ## Build all and run the tests, but not the slow ones
 test-all: test-deps build ## Build all and run every test
 	@$(CTEST) $(TEST_ARGS)
 
-bench: bench-deps build ## Measure: collectives beside MPI, Gloo and iperf3, a training step beside Gloo
+bench: bench-deps build ## Measure: collectives beside MPI, Gloo and iperf3, training steps and pipelines beside Gloo
 	@cmake --preset release
 	@cmake --build --preset release --target bench
 
