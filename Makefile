@@ -66,7 +66,7 @@ test: test-deps build ## Build all and run the tests, but not the slow ones
 test-all: test-deps build ## Build all and run every test
 	@$(CTEST) $(TEST_ARGS)
 
-bench: bench-deps test-deps build ## Measure collectives beside MPI and Gloo; steps, checkpoints, loaders beside PyTorch's
+bench: bench-deps test-deps build ## Measure collectives beside MPI and Gloo; steps, pipelines, checkpoints, loaders beside PyTorch's
 	@cmake --preset release
 	@cmake --build --preset release --target bench
 

@@ -127,7 +127,7 @@ void run(const imdb::HybridOptions& options) {
     // Each part of the first replica is a file; any number of parts reads them.
     const auto parts = unisono::parts_to_save(*mesh.group("pipe"), {}, model.state());
     unisono::checkpoint::save_checkpoint(
-        *mesh.group("pipe"), options.model_path, model.step(), parts.parts);
+        *mesh.group("pipe"), options.model_path, model.step(), parts.parts, {}, parts.common);
   }
   group->barrier();
   unisono::destroy_process_group();

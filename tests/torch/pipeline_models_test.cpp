@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/pipeline/known_schedules.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 #include "unisono/torch/tensor/collectives.h"
 
@@ -111,6 +111,14 @@ Named branching_gradients(std::int64_t n, int n_chunks) {
   return gradients;
 }
 
+int n_stages_of(const PipelineOptions& options, int n_ranks) {
+  return pipeline::find_schedule(options.schedule)
+      .make({.n_ranks = n_ranks,
+             .n_chunks = options.chunks,
+             .stages_per_rank = options.stages_per_rank})
+      .n_stages();
+}
+
 TEST(PipelineModels, SkipConnectionsAndInputsOfLaterStagesWorkInEverySchedule) {
   const std::map<std::int64_t, Named> expected{{8, branching_gradients(8, 4)},
                                                {12, branching_gradients(12, 4)}};
@@ -123,22 +131,18 @@ TEST(PipelineModels, SkipConnectionsAndInputsOfLaterStagesWorkInEverySchedule) {
           options.stages_per_rank = 4 / world_size;
           options.chunks = 4;
           options.checkpoint = mode;
-          std::unique_ptr<Pipeline> model;
-          try {
-            model = std::make_unique<Pipeline>(group, make_branching(), options);
-          } catch (const Error& error) {
-            // Some schedules have one or two stages on a rank.
-            ASSERT_THAT(error.what(), ::testing::HasSubstr("there are 4 stages, but"));
-            continue;
+          if (n_stages_of(options, world_size) != 4) {
+            continue;  // One or two stages on a rank.
           }
+          Pipeline model(group, make_branching(), options);
           // The sizes change from batch to batch.
           for (const std::int64_t n : {8, 12}) {
-            model->zero_grad();
-            (void)model->train_step(branching_batch(n), branching_targets(n), loss_of_both);
-            ASSERT_EQ(difference(gradients_of(model->named_parameters()), expected.at(n)), "")
+            model.zero_grad();
+            (void)model.train_step(branching_batch(n), branching_targets(n), loss_of_both);
+            ASSERT_EQ(difference(gradients_of(model.named_parameters()), expected.at(n)), "")
                 << schedule << " of " << world_size << " ranks, batch of " << n;
           }
-          const Tensors outputs = model->forward(branching_batch(3));
+          const Tensors outputs = model.forward(branching_batch(3));
           if (!outputs.empty()) {
             const Tensors whole = run_branching(make_branching(), branching_batch(3));
             EXPECT_TRUE(torch::allclose(outputs[0], whole[0]));

@@ -264,7 +264,7 @@ TEST(Pipeline, NormalizationHasTheSameMeansInEveryCheckpointMode) {
 }
 
 TEST(Pipeline, CheckpointsTakeLessMemory) {
-  constexpr std::int64_t kRows = 512;
+  constexpr std::int64_t kRows = 8192;
   run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
     std::map<CheckpointMode, std::int64_t> peaks;
     for (const auto mode :

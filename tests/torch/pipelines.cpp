@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <torch/torch.h>
 
 #include "unisono/pipeline/known_schedules.h"
@@ -69,6 +70,7 @@ double run_chunks(torch::nn::Sequential& model,
                   const torch::Tensor& batch,
                   const torch::Tensor& targets,
                   int n_chunks) {
+  at::set_num_threads(1);  // As ranks have: sums over a batch are cut by the number of threads.
   double sum = 0;
   const std::vector<torch::Tensor> inputs = batch.chunk(n_chunks);
   const std::vector<torch::Tensor> of_targets = targets.chunk(n_chunks);

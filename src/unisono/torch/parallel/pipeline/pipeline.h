@@ -27,7 +27,8 @@ struct PipelineStep {
   std::vector<pipeline::Span> spans;  ///< In ms since the step's begin.
   double step_ms = 0;
   double busy_ms = 0;  ///< Of it, in stages.
-  /// What the step had allocated and not yet freed, at most; 0 unless `measures_memory` is set.
+  /// What its thread had allocated for tensors and not yet freed, at most: all but what it has
+  /// received. 0 unless `measures_memory` is set.
   std::int64_t peak_activation_bytes = 0;
 };
 
