@@ -203,6 +203,10 @@ Measurement measure_ranks(const std::shared_ptr<unisono::ProcessGroup>& group,
       group->barrier();
       time_block(step, times.synchronized);
     }
+    if (times.pss_mib == 0) {
+      // As training is: steps without synchronization have gradients of their own beside.
+      times.pss_mib = pss_mib();
+    }
     if (without) {
       group->barrier();
       const auto guard = training.model().no_sync();
@@ -214,7 +218,6 @@ Measurement measure_ranks(const std::shared_ptr<unisono::ProcessGroup>& group,
     }
   }
   times.n_parameters = static_cast<int>(training.model().parameters().size());
-  times.pss_mib = pss_mib();
   group->all_reduce(unisono::as_buffer(std::span(&times.pss_mib, 1)));
   for (std::vector<double>* const part :
        {&times.synchronized, &times.unsynchronized, &times.plain}) {
