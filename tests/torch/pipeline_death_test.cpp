@@ -14,7 +14,6 @@
 namespace unisono::testing {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int kWorldSize = 3;
@@ -38,9 +37,7 @@ TEST(PipelineProcesses, ARankThatIsKilledInAStepIsNamedByAllOthersAtOnce) {
         EXPECT_EQ(result.exit_code, 128 + SIGKILL);
       } else {
         EXPECT_EQ(result.exit_code, 1);
-        EXPECT_THAT(
-            result.err,
-            AllOf(HasSubstr("rank " + std::to_string(dying) + " (pid "), HasSubstr(" of chunk ")));
+        EXPECT_THAT(result.err, HasSubstr("rank " + std::to_string(dying) + " (pid "));
       }
     }
   }

@@ -102,6 +102,22 @@ TEST(Pipeline, EachRankHasItsOwnLayersOnly) {
   });
 }
 
+TEST(Pipeline, LayersOfOtherRanksGoWithTheModelTheyWereIn) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    torch::nn::Sequential whole = make_chain();
+    std::vector<std::weak_ptr<torch::nn::Module>> layers;
+    for (const auto& layer : whole->children()) {
+      layers.emplace_back(layer);
+    }
+    const Pipeline model(group, whole, {});
+    whole = torch::nn::Sequential(nullptr);
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const bool is_own = (i < layers.size() / 2) == (group->rank() == 0);
+      EXPECT_EQ(layers[i].expired(), !is_own) << i;
+    }
+  });
+}
+
 TEST(Pipeline, GradientsAddUpOverStepsAsThoseOfBackwardDo) {
   torch::nn::Sequential whole = make_chain();
   for (int step = 0; step < 2; ++step) {
