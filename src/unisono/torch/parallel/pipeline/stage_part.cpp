@@ -84,17 +84,18 @@ StagePart::StagePart(int number, const torch::nn::Sequential& model, int begin, 
     : number_(number) {
   const auto children = model->named_children();
   for (int i = begin; i < end; ++i) {
-    auto any = model.ptr()->begin() + i;
+    // A copy, which shares the layer: the others can go when the caller lets go of the model.
+    const torch::nn::AnyModule layer = *(model->begin() + i);
     const bool is_first = i == 0;
     add({.number = i,
-         .module = any->ptr(),
-         .forward =
-             [keeps_alive = model.ptr(), any, is_first](const Tensors& inputs) mutable -> Tensors {
+         .module = layer.ptr(),
+         .forward = [any = torch::nn::AnyModule(layer),
+                     is_first](const Tensors& inputs) mutable -> Tensors {
            if (is_first && inputs.size() == 2) {
-             return {any->forward<at::Tensor>(inputs[0], inputs[1])};
+             return {any.forward<at::Tensor>(inputs[0], inputs[1])};
            }
            if (is_first && inputs.size() == 3) {
-             return {any->forward<at::Tensor>(inputs[0], inputs[1], inputs[2])};
+             return {any.forward<at::Tensor>(inputs[0], inputs[1], inputs[2])};
            }
            if (inputs.size() != 1) {
              throw Error(ErrorCode::kInvalidArgument,
@@ -102,7 +103,7 @@ StagePart::StagePart(int number, const torch::nn::Sequential& model, int begin, 
                          "and gets " +
                              std::to_string(inputs.size()));
            }
-           return {any->forward<at::Tensor>(inputs[0])};
+           return {any.forward<at::Tensor>(inputs[0])};
          },
          .prefix = children[static_cast<std::size_t>(i)].key() + "."});
   }
