@@ -1,4 +1,4 @@
-"""Expects the grid of examples/13_imdb_hybrid to measure small layouts of the program itself.
+"""Expects the grid of examples/12_imdb_hybrid to measure small layouts of the program itself.
 
 python small_grid.py UNISONO IMDB_HYBRID
 """
@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "13_imdb_hybrid"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "12_imdb_hybrid"))
 
 import table
 from cells import Cell

@@ -1,4 +1,4 @@
-"""Expects the grid of examples/13_imdb_hybrid to measure what can be, once, and to draw it.
+"""Expects the grid of examples/12_imdb_hybrid to measure what can be, once, and to draw it.
 
 The program that it measures is a script here; Slurm's commands are, too.
 """
@@ -14,7 +14,7 @@ import unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "13_imdb_hybrid"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "12_imdb_hybrid"))
 
 import figure
 import table

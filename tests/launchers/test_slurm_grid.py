@@ -1,4 +1,4 @@
-"""Expects the grid of examples/13_imdb_hybrid to run as a job of a real Slurm.
+"""Expects the grid of examples/12_imdb_hybrid to run as a job of a real Slurm.
 
 python test_slurm_grid.py IMDB_HYBRID UNISONO
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from slurm_cluster import SlurmCluster
 from support import DEPLOY, PROGRAM, RUN_TIMEOUT_S, LauncherTest, main
 
-GRID = DEPLOY.parent / "examples" / "13_imdb_hybrid" / "grid.py"
+GRID = DEPLOY.parent / "examples" / "12_imdb_hybrid" / "grid.py"
 MODEL = ["--generated", "--limit", "40", "--max-length", "16", "--d_model", "16", "--n_head", "2"]
 
 

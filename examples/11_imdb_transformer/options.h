@@ -8,7 +8,7 @@
 
 namespace imdb {
 
-/// What both programs on reviews have: this one and that of 13_imdb_hybrid.
+/// What both programs on reviews have: this one and that of 12_imdb_hybrid.
 struct Options {
   std::string data = "../shared/data";
   bool is_generated = false;  // made-up reviews instead

@@ -1,4 +1,4 @@
-// The transformer of 12_imdb_transformer, data and model parallel at once, as IDRIS's course has
+// The transformer of 11_imdb_transformer, data and model parallel at once, as IDRIS's course has
 // it: each replica is divided among --parts ranks, and its batches go through them in --chunks.
 //
 //     unisono run -n 4 imdb_hybrid --data FOLDER --parts 2 --chunks 4
