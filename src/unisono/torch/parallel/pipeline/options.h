@@ -68,6 +68,7 @@ struct PipelineOptions {
   /// train_step() keeps the last stage's outputs for outputs().
   bool keeps_outputs = false;
   /// Whether a rank does what has arrived when the next action of the schedule can't be done yet.
+  /// Not where stages have layers that are divided among ranks: these must all do the same.
   bool is_by_arrival = true;
   /// Whether last_step() has the peak of memory, which costs every allocation some 100 ns.
   bool measures_memory = false;
