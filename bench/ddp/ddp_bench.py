@@ -200,18 +200,14 @@ def held_processes(options, model):
     processes = [subprocess.Popen(command, **pipes) for _ in range(2)]
     try:
         for process in processes:
-            json.loads(process.stdout.readline())
-        return sum(pss_mib(process.pid) for process in processes)
+            process.stdout.readline()
+        for process in processes:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        return sum(json.loads(process.stdout.readline())["pss_mib"] for process in processes)
     finally:
         for process in processes:
             process.communicate(timeout=RUN_TIMEOUT_S)
-
-
-def pss_mib(pid):
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
-    sys.exit(f"ddp_bench: /proc/{pid}/smaps_rollup has no Pss")
 
 
 def cost_in_memory(options, model):

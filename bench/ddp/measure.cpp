@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -164,6 +165,11 @@ Measurement measure_steps(Kind& training, const Options& options) {
   }
   drop_warm_up(times.synchronized, options.steps);
   times.n_parameters = training.n_parameters();
+  if (options.is_held) {
+    std::puts("trained");
+    std::fflush(stdout);
+    (void)std::getchar();
+  }
   times.pss_mib = pss_mib();
   return times;
 }

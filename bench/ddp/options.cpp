@@ -40,7 +40,10 @@ ParsedOptions parse_options(int argc, char** argv) {
          "--accumulate", options.accumulate, "Alone, with the gradients of so many batches a step")
       ->check(CLI::Range(1, 4096))
       ->needs(alone);
-  app.add_flag("--hold", options.is_held, "Alone, and stay until standard input ends")
+  app.add_flag("--hold",
+               options.is_held,
+               "Alone: say when trained, look at memory after a line of standard input, stay until "
+               "its end")
       ->needs(alone);
   app.add_flag("--beside-plain",
                options.beside_plain,

@@ -12,7 +12,9 @@ struct Options {
   bool is_alone = false;  ///< One process without a process group.
   int replicas = 0;       ///< Alone, with DataParallel on so many threads; 0: without.
   int accumulate = 1;     ///< Alone, so many batches make a step.
-  bool is_held = false;   ///< Alone, ends when standard input does.
+  /// Alone: says "trained", and looks at its memory when standard input has a character; ends when
+  /// that ends.
+  bool is_held = false;
   bool beside_plain = false;
   std::string zero =
       "no";               ///< Divided between the ranks: "no", "step", or "overlap" with backward.
