@@ -26,7 +26,7 @@ MessageInfo many_tensors(std::size_t n) {
 }
 
 TEST(PipelineMessage, IsReadAsItWasWritten) {
-  for (const std::size_t n : {0, 1, 3, 40, 5000}) {
+  for (const std::size_t n : {0U, 1U, 3U, 40U, 5000U}) {
     const std::vector<std::byte> bytes = encode(many_tensors(n));
     const auto first = std::span(bytes).first(kFirstPart);
     EXPECT_EQ(description_size(first), bytes.size()) << n;
