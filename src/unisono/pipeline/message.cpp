@@ -49,7 +49,8 @@ std::optional<SentTensor> get_tensor(ByteReader& reader) {
   const auto flags = reader.get<std::uint8_t>();
   const auto dtype = reader.get<std::uint8_t>();
   const auto n_dims = reader.get<std::uint8_t>();
-  if (!n_dims || *flags > (kDefined | kNeedsGradient) || *dtype >= kDTypeCount) {
+  if (!flags || !dtype || !n_dims || *flags > (kDefined | kNeedsGradient) ||
+      *dtype >= kDTypeCount) {
     return std::nullopt;
   }
   SentTensor tensor{.is_defined = (*flags & kDefined) != 0,
@@ -95,7 +96,7 @@ std::optional<std::size_t> description_size(std::span<const std::byte> first_par
   ByteReader reader(first_part);
   const auto magic = reader.get<std::uint32_t>();
   const auto size = reader.get<std::uint32_t>();
-  if (!size || *magic != kMagic || *size > kMaxDescription) {
+  if (!magic || !size || *magic != kMagic || *size > kMaxDescription) {
     return std::nullopt;
   }
   return std::max<std::size_t>(*size, kFirstPart);
@@ -109,7 +110,7 @@ std::optional<MessageInfo> decode(std::span<const std::byte> description) {
   ByteReader reader(description.subspan(8));
   const auto has_chunk = reader.get<std::uint8_t>();
   const auto n_tensors = reader.get<std::uint16_t>();
-  if (!n_tensors || *has_chunk > 1) {
+  if (!has_chunk || !n_tensors || *has_chunk > 1) {
     return std::nullopt;
   }
   MessageInfo info{.has_chunk = *has_chunk == 1};
