@@ -52,12 +52,15 @@ class DdpBench(unittest.TestCase):
         command = [PROGRAM, "--model", "many", "--steps", "5", "--alone", *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, input="")
         self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return done.stdout
 
     def test_one_process_in_threads_or_with_batches_added_up(self):
         for arguments in (["--data-parallel", 2], ["--accumulate", 2], ["--hold"]):
-            result = self.alone(*arguments)
-            batches = 1 if "--hold" in arguments else 2
+            held = "--hold" in arguments
+            said = self.alone(*arguments)
+            self.assertEqual(said.startswith("trained\n"), held)
+            result = json.loads(said.removeprefix("trained\n"))
+            batches = 1 if held else 2
             seconds = 64 * batches / result["samples_per_s"]
             self.assertAlmostEqual(seconds, result["step_ms_median"] / 1e3, places=5)
             self.assertEqual((result["ranks"], result["parameters"]), (1, 2000))
