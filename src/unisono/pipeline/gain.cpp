@@ -75,6 +75,16 @@ std::vector<StageCost> costs_of(const Schedule& schedule,
   return costs;
 }
 
+// Every chunk of a stage the same, as plans have it.
+double planned_step(const Schedule& schedule, const std::map<Action, double>& times) {
+  std::map<std::pair<int, ActionKind>, double> means;
+  for (const auto& [action, time] : times) {
+    means[{action.stage, action.kind}] += time / schedule.n_chunks;
+  }
+  return step_time(simulate(
+      schedule, [&](const Action& action) { return means.at({action.stage, action.kind}); }));
+}
+
 // Of all computation, what the rank with the most of it has.
 std::pair<int, double> largest_share(const Gain& gain, int n_ranks) {
   std::vector<double> shares(as_index(n_ranks));
@@ -150,6 +160,7 @@ Gain gain_of(const Schedule& schedule,
   gain.alone = circumstances.whole_batch.value_or(gain.serial);
   // Ranks that take turns are no faster than as many as there are devices.
   gain.ideal = std::max(step_time(ideal), gain.serial / circumstances.n_devices);
+  gain.planned = planned_step(schedule, times);
   gain.bubble = bubble(measured);
   gain.ideal_bubble = bubble(ideal);
   gain.reasons = find_reasons(gain, schedule, circumstances);
@@ -180,6 +191,10 @@ std::string describe(const Gain& gain, const std::string& unit) {
                   gain.alone,
                   gain.factor(),
                   fmt::arg("unit", unit));
+  text += fmt::format("planned by the stages' times {:.3f} {}: off by {:+.1f} %\n",
+                      gain.planned,
+                      unit,
+                      100 * gain.off_plan());
   if (gain.factor() >= kWorthIt) {
     text += "Pipelining wins on this machine";
   } else if (gain.best_factor() >= kWorthIt) {

@@ -33,6 +33,8 @@ struct Gain {
   double serial = 0;  ///< The same actions one after the other.
   double alone = 0;   ///< What the step competes with: the whole batch's time, if known; `serial`.
   double ideal = 0;   ///< The same actions, if they waited for nothing but each other.
+  /// What `unisono plan pipeline` says of the step by what the chunks take on average.
+  double planned = 0;
   double bubble = 0;  ///< As measured, 0 to 1; `ideal_bubble` is that of the ideal step.
   double ideal_bubble = 0;
   std::vector<std::string> reasons;  ///< A sentence each: what keeps it from being faster.
@@ -41,6 +43,9 @@ struct Gain {
   [[nodiscard]] double factor() const { return alone / step; }
 
   [[nodiscard]] double best_factor() const { return alone / ideal; }
+
+  /// How much longer the step took than planned: 0.1 is a tenth.
+  [[nodiscard]] double off_plan() const { return step / planned - 1; }
 };
 
 /// Looks into a step that was measured. It is one of `schedule`: all its actions, on its ranks.

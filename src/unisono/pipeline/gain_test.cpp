@@ -33,7 +33,26 @@ TEST(Gain, StagesThatAreAlikeAndManyChunksWin) {
   EXPECT_DOUBLE_EQ(gain.bubble, 1.0 / 9);
   EXPECT_DOUBLE_EQ(gain.factor(), 48.0 / 27);
   EXPECT_THAT(gain.reasons, IsEmpty());
-  EXPECT_THAT(describe(gain, "ms"), HasSubstr("1.78 times as fast\nPipelining wins"));
+  EXPECT_THAT(
+      describe(gain, "ms"),
+      HasSubstr("1.78 times as fast\nplanned by the stages' times 27.000 ms: off by +0.0 %\n"
+                "Pipelining wins"));
+}
+
+TEST(Gain, SaysHowFarTheStepIsOffItsPlan) {
+  const Schedule schedule = one_f_one_b(2, 8);
+  Timeline late = step_of(schedule, {{1, 1, 1}, {1, 1, 1}});
+  for (Span& span : late.ranks[0]) {
+    span.start += 2.7;
+    span.end += 2.7;
+  }
+  late.ranks[0].front().start = 0;
+  late.ranks[0].front().end = 1;
+  const Gain gain = gain_of(schedule, late, {.n_devices = 2});
+  EXPECT_DOUBLE_EQ(gain.planned, 27);
+  EXPECT_DOUBLE_EQ(gain.step, 29.7);
+  EXPECT_THAT(describe(gain, "ms"),
+              HasSubstr("planned by the stages' times 27.000 ms: off by +10.0 %"));
 }
 
 TEST(Gain, TheTableHasTheMeanOfTheChunksInEachStage) {
