@@ -1,6 +1,7 @@
 """What the scripts of the benchmarks share: where a result was measured, and tables."""
 
 import datetime
+import json
 import os
 import platform
 import subprocess
@@ -63,6 +64,15 @@ def output_of(bench, command, timeout_s, **variables):
     if done.returncode != 0:
         sys.exit(f"{bench}: {' '.join(command)} ended with status {done.returncode}")
     return done.stdout
+
+
+def json_of(bench, command, timeout_s, **variables):
+    """The JSON that the program prints; ends `bench` where it fails, or prints something else."""
+    text = output_of(bench, command, timeout_s, **variables)
+    try:
+        return json.loads(text)
+    except ValueError:
+        sys.exit(f"{bench}: {' '.join(command)} printed {text!r}, not JSON")
 
 
 def print_table(columns, rows):

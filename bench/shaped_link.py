@@ -71,12 +71,12 @@ def lay_cable():
         cable.cut()
 
 
-def run_ranks(cable, command, port=29500):
+def run_ranks(cable, command):
     """Runs the command as rank 0 and as rank 1, each on a node of its own."""
     job = {
         "WORLD_SIZE": "2",
         "MASTER_ADDR": ADDRESSES[0],
-        "MASTER_PORT": str(port),
+        "MASTER_PORT": "29500",
         "UNISONO_SECRET": os.urandom(16).hex(),
         "OMP_NUM_THREADS": "1",
     }

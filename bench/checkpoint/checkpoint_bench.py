@@ -7,7 +7,6 @@ loaded is in the page cache, and goes into tensors that are there.
 """
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -17,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchlib import check_modules, describe_machine, has_gloo, output_of, print_table
+from benchlib import check_modules, describe_machine, has_gloo, json_of, print_table
 
 SOURCE = Path(__file__).resolve().parent
 RUN_TIMEOUT_S = 180
@@ -88,8 +87,8 @@ def run(options, what, folder, times):
     if program == "torch":
         with tempfile.TemporaryDirectory() as meeting:
             command += ["--rendezvous", f"{meeting}/store"]
-            return json.loads(output_of("checkpoint_bench", command, RUN_TIMEOUT_S))
-    return json.loads(output_of("checkpoint_bench", command, RUN_TIMEOUT_S))
+            return json_of("checkpoint_bench", command, RUN_TIMEOUT_S)
+    return json_of("checkpoint_bench", command, RUN_TIMEOUT_S)
 
 
 def run_rounds(options):

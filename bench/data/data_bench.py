@@ -8,7 +8,6 @@ round. The Python side is Pillow and torch alone, without torchvision.
 
 import argparse
 import gzip
-import json
 import os
 import re
 import statistics
@@ -19,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchlib import check_modules, describe_machine, output_of, print_table
+from benchlib import check_modules, describe_machine, json_of, output_of, print_table
 
 SOURCE = Path(__file__).resolve().parent
 UNISONO, TORCH = "Unisono", "PyTorch"
@@ -66,7 +65,7 @@ def run_unisono(options, how, folder):
 
 def run_torch(options, dataset, how, folder):
     command = [options.torch_python, str(SOURCE / "torch_loader.py"), dataset, folder, *how]
-    results = json.loads(output_of("data_bench", command, RUN_TIMEOUT_S))
+    results = json_of("data_bench", command, RUN_TIMEOUT_S)
     return {int(workers): speed for workers, speed in results.items()}
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchlib import describe_machine, has_gloo, output_of, print_table
+from benchlib import describe_machine, has_gloo, json_of, print_table
 
 SOURCE = Path(__file__).resolve().parent
 MODELS = {
@@ -96,11 +96,7 @@ def commands(options, model, steps, rendezvous):
 
 def run(command):
     # A second thread is for the operators of PyTorch's DataParallel, which asks for it itself.
-    text = output_of("ddp_bench", command, RUN_TIMEOUT_S)
-    try:
-        return json.loads(text)
-    except ValueError:
-        sys.exit(f"ddp_bench: {' '.join(command)} printed {text!r}, not JSON")
+    return json_of("ddp_bench", command, RUN_TIMEOUT_S)
 
 
 def run_rounds(options):

@@ -6,7 +6,6 @@ holds medians over the rounds; ratios are taken within a round.
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchlib import describe_machine, has_gloo, output_of, print_table
+from benchlib import describe_machine, has_gloo, json_of, print_table
 
 SOURCE = Path(__file__).resolve().parent
 RANKS = 2
@@ -78,11 +77,7 @@ def commands(options, folder):
 
 
 def run(command):
-    text = output_of("pipeline_bench", command, RUN_TIMEOUT_S)
-    try:
-        return json.loads(text)
-    except ValueError:
-        sys.exit(f"pipeline_bench: {' '.join(command)} printed {text!r}, not JSON")
+    return json_of("pipeline_bench", command, RUN_TIMEOUT_S)
 
 
 def run_rounds(options):

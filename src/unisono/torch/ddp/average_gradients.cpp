@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -17,31 +15,10 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/bucket_memory.h"
 #include "unisono/torch/ddp/local_steps.h"
-#include "unisono/torch/tensor/tensor.h"
+#include "unisono/torch/tensor/coalesced_all_reduce.h"
 
 namespace unisono {
 namespace {
-
-void average(ProcessGroup& group,
-             const std::vector<at::Tensor>& gradients,
-             const AllReduceOptions& options) {
-  std::int64_t count = 0;
-  for (const at::Tensor& gradient : gradients) {
-    count += gradient.numel();
-  }
-  const at::Tensor flat = allocate_tensor(group, {count}, gradients.front().scalar_type());
-  std::vector<at::Tensor> parts;
-  std::int64_t offset = 0;
-  for (const at::Tensor& gradient : gradients) {
-    parts.push_back(flat.narrow(0, offset, gradient.numel()).view(gradient.sizes()));
-    parts.back().copy_(gradient);
-    offset += gradient.numel();
-  }
-  all_reduce(group, flat, options);
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    gradients[i].copy_(parts[i]);
-  }
-}
 
 void average_all(const char* what,
                  ProcessGroup& group,
@@ -62,7 +39,7 @@ void average_all(const char* what,
   }
   const c10::NoGradGuard no_grad;
   for (const auto& [type, of_type] : by_type) {
-    average(group, of_type, options);
+    coalesced_all_reduce(group, of_type, options);
   }
 }
 

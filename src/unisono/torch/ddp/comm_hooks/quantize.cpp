@@ -147,13 +147,14 @@ class QuantizePass {
   void finish() {
     std::vector<float> part(kPiece);
     const std::vector<ddp::ElementRange> ranges = ddp::gradient_ranges(bucket_);
+    std::span<const ddp::ElementRange> left(ranges);
     for (std::int64_t rank = 0; rank < group_.world_size(); ++rank) {
       for_each_piece(state_.type_,
                      n_elems(rank),
                      place_of(sent_, rank),
                      [&](std::int64_t first, std::int64_t n, const std::byte* bytes) {
                        decode(state_.type_, bytes, n, part.data());
-                       put(ranges, rank * chunk_elems_ + first, std::span(part).first(n));
+                       put(left, rank * chunk_elems_ + first, std::span(part).first(n));
                      });
     }
     state_.errors_.keep(bucket_, error_.to(bucket_.buffer().scalar_type()));
@@ -180,12 +181,19 @@ class QuantizePass {
     });
   }
 
-  // What of `floats`, which are the bucket's elements from `first` on, are gradients.
-  void put(std::span<const ddp::ElementRange> ranges,
+  // What of `floats`, which are the bucket's elements from `first` on, are gradients: those of
+  // `left`, which lie in this order. Those that end before are dropped from it.
+  void put(std::span<const ddp::ElementRange>& left,
            std::int64_t first,
            std::span<const float> floats) const {
+    while (!left.empty() && left.front().first + left.front().count <= first) {
+      left = left.subspan(1);
+    }
     const std::int64_t end = first + std::ssize(floats);
-    for (const ddp::ElementRange& range : ranges) {
+    for (const ddp::ElementRange& range : left) {
+      if (range.first >= end) {
+        break;
+      }
       const std::int64_t lo = std::max(range.first, first);
       const std::int64_t n = std::min(range.first + range.count, end) - lo;
       if (n > 0) {

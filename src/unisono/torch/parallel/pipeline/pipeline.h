@@ -107,7 +107,9 @@ class Pipeline {
   void zero_grad(bool set_to_none = true);
 
   /// Scales all gradients such that their norm, of all stages together, is `max_norm` at most.
-  /// Returns the norm before. A collective operation.
+  /// Returns the norm before. A collective operation. Where stages have layers that are divided
+  /// among ranks, this counts a rank's parts for the whole: call parallel::clip_grad_norm() of
+  /// parallel/tensor/gradients.h, with the pipeline's group as ClipOptions::others.
   double clip_grad_norm(double max_norm);
 
   [[nodiscard]] const pipeline::Schedule& schedule() const;

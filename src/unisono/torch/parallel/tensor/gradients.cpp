@@ -1,7 +1,6 @@
 #include "unisono/torch/parallel/tensor/gradients.h"
 
 #include <cmath>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -9,7 +8,6 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <c10/core/GradMode.h>
@@ -18,6 +16,7 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/parallel/tensor/placement.h"
+#include "unisono/torch/tensor/coalesced_all_reduce.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::parallel {
@@ -41,21 +40,6 @@ std::vector<PlacedTensor> with_gradients(const ::torch::nn::Module& module, cons
     parameters.push_back(std::move(parameter));
   }
   return parameters;
-}
-
-void sum_over(ProcessGroup& group, const std::vector<at::Tensor>& gradients) {
-  std::vector<at::Tensor> flat;
-  for (const at::Tensor& gradient : gradients) {
-    flat.push_back(gradient.reshape({-1}));
-  }
-  const at::Tensor sums = at::cat(flat);
-  all_reduce(group, sums, {.label = "partial gradients"});
-  std::int64_t offset = 0;
-  for (const at::Tensor& gradient : gradients) {
-    const at::Tensor sum = sums.narrow(0, offset, gradient.numel()).view(gradient.sizes());
-    gradient.copy_(sum);
-    offset += gradient.numel();
-  }
 }
 
 // What adds up of a norm, of one tensor or of several: the sum of powers, or the maximum.
@@ -115,7 +99,7 @@ void sum_partial_gradients(const ::torch::nn::Module& module) {
   const c10::NoGradGuard no_grad;
   for (const auto& [group, by_type] : by_group) {
     for (const auto& [type, gradients] : by_type) {
-      sum_over(*group, gradients);
+      coalesced_all_reduce(*group, gradients, {.label = "partial gradients"});
     }
   }
 }
