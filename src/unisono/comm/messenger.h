@@ -166,6 +166,7 @@ class Messenger {
   // messenger_leaving.cpp
   void abort_streams(const Error& reason) noexcept UNISONO_REQUIRES(mutex_);
   void adopt_delivered(std::chrono::milliseconds linger) noexcept UNISONO_REQUIRES(mutex_);
+  void close_door() noexcept UNISONO_REQUIRES(mutex_);
   void give_up_receives() UNISONO_REQUIRES(mutex_);
 
   // messenger_waiting.cpp

@@ -54,6 +54,15 @@ void Messenger::adopt_delivered(std::chrono::milliseconds linger) noexcept {
   }
 }
 
+// Whoever comes later would take the end of a connection without a goodbye for a death.
+void Messenger::close_door() noexcept {
+  try {
+    parts_.mesh.close_door();
+  } catch (const std::exception&) {
+    return;  // Out of memory: the ends of the connections have to say it.
+  }
+}
+
 void Messenger::give_up_receives() {
   for (engine::Message* const message : messages_.give_up_receives()) {
     auto& request = static_cast<MessageRequest&>(*message);
@@ -105,6 +114,7 @@ void Messenger::finish() {
 void Messenger::leave() noexcept {
   const MutexLock lock(mutex_);
   adopt_delivered(kLinger);
+  close_door();
   const auto streams = parts_.mesh.streams();
   for (tcp::PacketStream* const stream : streams) {
     if (!has_aborted_) {

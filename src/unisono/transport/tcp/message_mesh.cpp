@@ -263,7 +263,8 @@ void MessageMesh::deliver(int rank, Fd socket) {
   {
     const MutexLock lock(mutex_);
     const bool is_mine_better = member(rank).job_rank < mine_.rank && dialed_.contains(rank);
-    if (is_mine_better || connected_.contains(rank) || delivered_.contains(rank)) {
+    if (is_door_closed_ || is_mine_better || connected_.contains(rank) ||
+        delivered_.contains(rank)) {
       return;  // Closes it.
     }
     if (!welcome(socket.get())) {
@@ -317,6 +318,15 @@ std::vector<PacketStream*> MessageMesh::streams() const {
     streams.push_back(stream.get());
   }
   return streams;
+}
+
+void MessageMesh::close_door() {
+  {
+    const MutexLock lock(mutex_);
+    is_door_closed_ = true;
+  }
+  std::vector<int> opened;
+  take_delivered(opened);
 }
 
 void MessageMesh::close() {

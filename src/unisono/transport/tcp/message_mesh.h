@@ -84,6 +84,10 @@ class MessageMesh {
   /// Waits until nothing is being opened any more, at most until the deadline.
   void finish_dials(Deadline deadline) UNISONO_EXCLUDES(mutex_);
 
+  /// Takes up the last that was delivered: from now on connections are ended without a welcome, so
+  /// that whoever opened them sees that this rank leaves.
+  void close_door() UNISONO_EXCLUDES(mutex_);
+
   /// Ends all connections. Nobody delivers any more.
   void close() UNISONO_EXCLUDES(mutex_);
 
@@ -125,6 +129,7 @@ class MessageMesh {
   std::map<int, Dial> dials_;
   Mutex mutex_;
   std::map<int, Fd> delivered_ UNISONO_GUARDED_BY(mutex_);
+  bool is_door_closed_ UNISONO_GUARDED_BY(mutex_) = false;
   // The ranks to which this one is opening a connection, or has one.
   std::set<int> dialed_ UNISONO_GUARDED_BY(mutex_);
   std::set<int> connected_ UNISONO_GUARDED_BY(mutex_);
