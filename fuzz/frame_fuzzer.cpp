@@ -33,8 +33,8 @@ void read_frame(std::span<const std::byte> bytes) {
   }
   if (frame->kind == tcp::FrameKind::kAbort) {
     (void)tcp::decode_abort(*frame, payload.first(frame->n_bytes));
-  } else if (frame->kind == tcp::FrameKind::kStanding) {
-    (void)tcp::decode_standing(*frame, payload.first(frame->n_bytes));
+  } else if (frame->kind == tcp::FrameKind::kRankProgress) {
+    (void)tcp::decode_rank_progress(*frame, payload.first(frame->n_bytes));
   } else if (frame->kind == tcp::FrameKind::kWait) {
     (void)comm::decode_wait(payload.first(frame->n_bytes));
   }

@@ -8,8 +8,8 @@
 
 #include "unisono/base/error.h"
 #include "unisono/net/hello.h"
-#include "unisono/rendezvous/roster_check.h"
-#include "unisono/rendezvous/roster_codec.h"
+#include "unisono/rendezvous/roster/roster_check.h"
+#include "unisono/rendezvous/roster/roster_codec.h"
 
 #include "expect.h"
 #include "input.h"

@@ -21,8 +21,8 @@
 #include "unisono/launch/nodes/messages.h"
 #include "unisono/launch/process/protocol.h"
 #include "unisono/net/hello.h"
-#include "unisono/rendezvous/place_note.h"
-#include "unisono/rendezvous/roster_codec.h"
+#include "unisono/rendezvous/key_value_space/master_record.h"
+#include "unisono/rendezvous/roster/roster_codec.h"
 #include "unisono/store/change.h"
 #include "unisono/store/log_format.h"
 #include "unisono/store/messages.h"
@@ -106,7 +106,7 @@ void write_packets(const std::filesystem::path& root) {
     corpus.add(name, join({numbers({255}), bytes}));
     all = join({all, bytes});
   }
-  const Bytes bye = tcp::encode_bye(0);
+  const Bytes bye = tcp::encode_leave(0);
   const Bytes abort = tcp::encode_abort(0, Error(ErrorCode::kMismatch, "ranks disagree"));
   corpus.add("all", join({numbers({255}), all, bye}));
   corpus.add("in_parts", join({numbers({7}), all, bye}));
@@ -122,15 +122,15 @@ void write_frames(const std::filesystem::path& root) {
   const Corpus frame(root, "frame");
   frame.add("data", data_frame(0, {}));
   frame.add("abort", abort);
-  frame.add("bye", tcp::encode_bye(0));
+  frame.add("bye", tcp::encode_leave(0));
   frame.add("packet", every_packet().front().bytes);
   frame.add("standing",
-            tcp::encode_standing({.sequence = operation_tag().sequence,
-                                  .descriptor = operation_tag().descriptor,
-                                  .has_finished = true,
-                                  .refused = "why",
-                                  .waits = "for whom",
-                                  .elsewhere = "also"}));
+            tcp::encode_rank_progress({.sequence = operation_tag().sequence,
+                                       .descriptor = operation_tag().descriptor,
+                                       .has_finished = true,
+                                       .refused = "why",
+                                       .waits = "for whom",
+                                       .elsewhere = "also"}));
   frame.add("ask", tcp::encode_ask());
   frame.add("wait",
             comm::encode_wait({.id = {.group = 1, .is_message = true, .sequence = 7},
@@ -144,7 +144,7 @@ void write_frames(const std::filesystem::path& root) {
   connection.add("two_receives", join({numbers({2, 12, 3}), first, second}));
   connection.add("cut", join({numbers({1, 12}), Bytes(first.begin(), first.end() - 5)}));
   connection.add("abort_behind_data", join({numbers({2, 12, 3}), first, abort}));
-  connection.add("bye", join({numbers({1, 12}), tcp::encode_bye(0)}));
+  connection.add("bye", join({numbers({1, 12}), tcp::encode_leave(0)}));
   connection.add("nothing_posted", join({numbers({0}), first}));
 }
 
@@ -328,13 +328,13 @@ void write_rosters(const std::filesystem::path& root) {
              join({entry(0, net::kProtocolVersion), entry(1, net::kProtocolVersion, "1.2.4")}));
 }
 
-void write_key_space(const std::filesystem::path& root) {
-  const Corpus corpus(root, "key_space");
-  const std::string note = rendezvous::encode_note(
+void write_key_value_space(const std::filesystem::path& root) {
+  const Corpus corpus(root, "key_value_space");
+  const std::string note = rendezvous::encode_record(
       {.secret = "00112233445566778899aabbccddeeff", .address = "10.0.0.2", .port = 41234});
   corpus.add("note", bytes_of(note));
-  corpus.add("note_secret", bytes_of(rendezvous::encode_note({.secret = "00ff"})));
-  corpus.add("note_place", bytes_of(rendezvous::encode_note({.address = "fd77::1", .port = 1})));
+  corpus.add("note_secret", bytes_of(rendezvous::encode_record({.secret = "00ff"})));
+  corpus.add("note_place", bytes_of(rendezvous::encode_record({.address = "fd77::1", .port = 1})));
   corpus.add("answer", bytes_of("cmd=get_result rc=0 msg=success value=" + note));
   corpus.add("refusal", bytes_of("cmd=get_result rc=-1 msg=key_a_not_found"));
 }
@@ -392,7 +392,7 @@ int main(int argc, char** argv) {
     unisono::fuzz::write_store(argv[1]);
     unisono::fuzz::write_store_log(argv[1]);
     unisono::fuzz::write_rosters(argv[1]);
-    unisono::fuzz::write_key_space(argv[1]);
+    unisono::fuzz::write_key_value_space(argv[1]);
     unisono::fuzz::write_launch(argv[1]);
     unisono::fuzz::write_wait_records(argv[1]);
     unisono::fuzz::write_data(argv[1]);

@@ -217,7 +217,9 @@ class Layers:
             if own_folder or any(included in target.public_headers for target in libraries):
                 return ""
             return f"{header} is private: it is not among the HEADERS of its library"
-        if not libraries and included.is_relative_to(path.parent):
+        if not libraries and any(
+            included.is_relative_to(target.folder) for target in self.owners_of(path)
+        ):
             return ""
         wanted = (
             " or ".join(sorted(f"unisono::{target.name}" for target in libraries)) or "a library"

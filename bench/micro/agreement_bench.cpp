@@ -11,7 +11,7 @@
 #include "unisono/comm/agreement.h"
 #include "unisono/comm/options.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/control_block.h"
 
 namespace {
 
@@ -37,15 +37,15 @@ transport::Descriptor all_gather_of(std::span<const Buffer> blocks) {
 // Shows what `make_descriptor` says on the first of the node's cards, and compares all others.
 template <class MakeDescriptor>
 void check(benchmark::State& state, MakeDescriptor make_descriptor) {
-  std::vector<shm::Card> cards(static_cast<std::size_t>(state.range(0)));
-  for (shm::Card& card : cards) {
+  std::vector<shm::OperationHeader> cards(static_cast<std::size_t>(state.range(0)));
+  for (shm::OperationHeader& card : cards) {
     card.set_descriptor(make_descriptor());
   }
   for (auto _ : state) {
     const transport::Descriptor mine = make_descriptor();
     cards.front().set_descriptor(mine);
     bool agree = true;
-    for (const shm::Card& card : std::span(cards).subspan(1)) {
+    for (const shm::OperationHeader& card : std::span(cards).subspan(1)) {
       agree = agree && card.has_descriptor(mine);
     }
     benchmark::DoNotOptimize(agree);

@@ -59,7 +59,7 @@ std::shared_ptr<unisono::SoundCrops> load(const Options& args, const char* list,
 }
 
 // Where the workers meet: at the port, or where spawn() has them meet.
-unisono::InitOptions meeting(int rank, const Options& args) {
+unisono::InitOptions session(int rank, const Options& args) {
   if (args.port == 0) {
     return {};
   }
@@ -85,7 +85,7 @@ double test_accuracy(unisono::ProcessGroup& group, Model& model, const Options& 
 }
 
 void main_worker(int rank, const Options& args) {
-  const auto group = unisono::init_process_group(meeting(rank, args));
+  const auto group = unisono::init_process_group(session(rank, args));
   const auto sounds = load(args, "train_list.txt", true);
   torch::manual_seed(1);
   torch::nn::Sequential net = make_speaker_net();

@@ -9,8 +9,8 @@
 #include "arguments.h"
 #include "backend.h"
 #include "errors.h"
+#include "exit_guard.h"
 #include "staging.h"
-#include "way_back.h"
 #include "work.h"
 
 namespace unisono::python {
@@ -28,7 +28,7 @@ class UnderWay {
   UnderWay& operator=(UnderWay&&) = delete;
 
  private:
-  WayBack way_back_;
+  ExitGuard way_back_;
   std::atomic<int>& count_;
 };
 

@@ -14,7 +14,7 @@
 
 #include "c10d_store.h"
 #include "core_store.h"
-#include "meeting_time.h"
+#include "rendezvous_generation.h"
 
 namespace unisono::python {
 
@@ -53,7 +53,7 @@ std::shared_ptr<ProcessGroup> connect(const GroupPlan& plan) {
     store::PrefixStore part(keys_of_this_time(*store, name, plan.rank), store);
     return plan.parent->new_group(plan.parent_ranks, part, {.timeout = plan.timeout});
   }
-  const MeetingTime time = find_time(*store, "world", plan.rank);
+  const RendezvousGeneration time = find_generation(*store, "world", plan.rank);
   const StoreAccess part = in_part(access, time.prefix);
   options.rank = plan.rank;
   options.world_size = plan.world_size;

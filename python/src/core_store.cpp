@@ -17,7 +17,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/meet.h"
+#include "unisono/rendezvous/connect_store.h"
 #include "unisono/store/prefix_store.h"
 #include "unisono/store/store.h"
 #include "unisono/store/tcp_host.h"
@@ -58,20 +58,20 @@ Deadline deadline_of(milliseconds timeout) {
 
 }  // namespace
 
-StoreAccess access_of(rendezvous::Meeting meeting) {
-  const std::shared_ptr<store::TcpStoreHost> host = std::move(meeting.host);
+StoreAccess access_of(rendezvous::StoreSession session) {
+  const std::shared_ptr<store::TcpStoreHost> host = std::move(session.host);
   const auto keep = [host](std::shared_ptr<store::Store> store) {
     const auto both = std::make_shared<Kept>(Kept{.host = host, .store = std::move(store)});
     return std::shared_ptr<store::Store>(both, both->store.get());
   };
-  return {.store = keep(std::move(meeting.store)),
-          .connect_again = [keep, connect_again = std::move(meeting.connect_again)](
+  return {.store = keep(std::move(session.store)),
+          .connect_again = [keep, connect_again = std::move(session.connect_again)](
                                milliseconds timeout) { return keep(connect_again(timeout)); },
-          .secret = std::move(meeting.secret),
-          .local_ip = std::move(meeting.local_ip),
-          .fd = meeting.store_fd,
-          .host = std::move(meeting.assignment.master_addr),
-          .port = meeting.assignment.master_port};
+          .secret = std::move(session.secret),
+          .local_ip = std::move(session.local_ip),
+          .fd = session.store_fd,
+          .host = std::move(session.launch_info.master_addr),
+          .port = session.launch_info.master_port};
 }
 
 StoreAccess in_part(const StoreAccess& access, const std::string& prefix) {

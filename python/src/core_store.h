@@ -12,7 +12,7 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "unisono/rendezvous/meet.h"
+#include "unisono/rendezvous/connect_store.h"
 #include "unisono/store/store.h"
 
 namespace unisono::python {
@@ -30,7 +30,7 @@ struct StoreAccess {
 
 /// The one that a meeting has found. A server in this process lives as long as somebody here has
 /// the way to its store.
-[[nodiscard]] StoreAccess access_of(rendezvous::Meeting meeting);
+[[nodiscard]] StoreAccess access_of(rendezvous::StoreSession session);
 
 /// The same for the keys below `prefix`.
 [[nodiscard]] StoreAccess in_part(const StoreAccess& access, const std::string& prefix);

@@ -5,7 +5,7 @@
 
 #include "unisono/base/error.h"
 
-#include "way_back.h"
+#include "exit_guard.h"
 
 namespace unisono::python {
 
@@ -35,7 +35,7 @@ decltype(auto) with_translated_errors(Function&& function) {
 
 template <class Function>
 decltype(auto) with_store_errors(Function&& function) {
-  const WayBack way_back;
+  const ExitGuard way_back;
   try {
     return function();
   } catch (const Error& error) {

@@ -10,26 +10,26 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
-#include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/exchange_roster.h"
-#include "unisono/rendezvous/find_place.h"
-#include "unisono/rendezvous/meet.h"
-#include "unisono/rendezvous/node_id.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/connect_store.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/resolve_rendezvous.h"
+#include "unisono/rendezvous/roster/exchange_roster.h"
+#include "unisono/rendezvous/roster/node_id.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/store/prefix_store.h"
 
 #include "core_store.h"
-#include "meeting_time.h"
+#include "rendezvous_generation.h"
 
 namespace unisono::python {
 namespace {
 
 constexpr const char* kTimes = "unisono";
 
-rendezvous::Member describe_self(const rendezvous::Assignment& assignment) {
+rendezvous::Member describe_self(const rendezvous::LaunchInfo& launch_info) {
   // Nobody connects to anybody by this roster, so all give the same address.
-  return {.rank = assignment.rank,
-          .world_size = assignment.world_size,
+  return {.rank = launch_info.rank,
+          .world_size = launch_info.world_size,
           .host = rendezvous::host_name(),
           .pid = ::getpid(),
           .node = "",
@@ -38,21 +38,21 @@ rendezvous::Member describe_self(const rendezvous::Assignment& assignment) {
           .endpoint = ""};
 }
 
-void exchange_roster(const rendezvous::Meeting& meeting,
-                     const MeetingTime& time,
-                     const rendezvous::Place& place) {
-  const rendezvous::Assignment& assignment = place.gathered.assignment;
-  const std::string name = "rank " + std::to_string(assignment.rank);
-  store::PrefixStore part(time.prefix, meeting.store);
+void exchange_roster(const rendezvous::StoreSession& session,
+                     const RendezvousGeneration& time,
+                     const rendezvous::RendezvousInfo& info) {
+  const rendezvous::LaunchInfo& launch_info = info.discovered.launch_info;
+  const std::string name = "rank " + std::to_string(launch_info.rank);
+  store::PrefixStore part(time.prefix, session.store);
   try {
     (void)rendezvous::exchange_roster(part,
-                                      describe_self(assignment),
-                                      place.deadline,
-                                      {.place = rendezvous::describe_place(meeting.assignment),
-                                       .from_variables = meeting.assignment.from_variables,
-                                       .whole_store = meeting.store.get(),
-                                       .stall = place.config.stall,
-                                       .logger = Logger(name, place.config.log_level)});
+                                      describe_self(launch_info),
+                                      info.deadline,
+                                      {.place = rendezvous::describe_place(session.launch_info),
+                                       .from_variables = session.launch_info.from_variables,
+                                       .whole_store = session.store.get(),
+                                       .stall = info.config.stall,
+                                       .logger = Logger(name, info.config.log_level)});
   } catch (const Error& error) {
     throw Error(explained(error, time));
   }
@@ -62,28 +62,30 @@ void exchange_roster(const rendezvous::Meeting& meeting,
 std::atomic<bool> has_met{false};
 
 // Whether the store is one that rank 0 was about to end.
-bool was_an_earlier_store(const rendezvous::Place& place, const MeetingTime& time, ErrorCode code) {
+bool was_an_earlier_store(const rendezvous::RendezvousInfo& info,
+                          const RendezvousGeneration& time,
+                          ErrorCode code) {
   return code == ErrorCode::kPeerLost && (time.is_known || has_met) &&
-         place.gathered.assignment.rank != 0 && !place.gathered.assignment.uses_agent_store &&
-         !place.deadline.has_passed();
+         info.discovered.launch_info.rank != 0 && !info.discovered.launch_info.uses_agent_store &&
+         !info.deadline.has_passed();
 }
 
 // The prefix of the ranks' keys; nothing where they meet elsewhere.
-std::optional<std::string> meet_others(rendezvous::Meeting& meeting,
-                                       const rendezvous::Place& place) {
-  MeetingTime time;
+std::optional<std::string> meet_others(rendezvous::StoreSession& session,
+                                       const rendezvous::RendezvousInfo& info) {
+  RendezvousGeneration time;
   try {
-    const int rank = place.gathered.assignment.rank;
-    time = meeting.is_second_rank_0 ? first_time(kTimes, rank)
-                                    : find_time(*meeting.store, kTimes, rank);
-    exchange_roster(meeting, time, place);
+    const int rank = info.discovered.launch_info.rank;
+    time = session.is_second_rank_0 ? first_generation(kTimes, rank)
+                                    : find_generation(*session.store, kTimes, rank);
+    exchange_roster(session, time, info);
     return time.prefix;
   } catch (const Error& error) {
-    if (was_an_earlier_store(place, time, error.code())) {
+    if (was_an_earlier_store(info, time, error.code())) {
       return std::nullopt;
     }
     if (error.code() != ErrorCode::kInterrupted) {
-      rendezvous::leave_after_failure(meeting);
+      rendezvous::leave_after_failure(session);
     }
     throw;
   }
@@ -91,21 +93,21 @@ std::optional<std::string> meet_others(rendezvous::Meeting& meeting,
 
 }  // namespace
 
-RankMeeting meet_ranks(const rendezvous::PlaceRequest& request) {
-  rendezvous::PlaceRequest ours = request;
-  ours.keys.part = first_time(kTimes, 0).prefix;
-  const rendezvous::Place place = rendezvous::find_place(ours);
-  const rendezvous::Assignment& assignment = place.gathered.assignment;
+RankMeeting meet_ranks(const rendezvous::RendezvousRequest& request) {
+  rendezvous::RendezvousRequest ours = request;
+  ours.keys.part = first_generation(kTimes, 0).prefix;
+  const rendezvous::RendezvousInfo info = rendezvous::resolve_rendezvous(ours);
+  const rendezvous::LaunchInfo& launch_info = info.discovered.launch_info;
   while (true) {
-    rendezvous::Meeting meeting =
-        rendezvous::meet(place.config, assignment, place.deadline, ours.keys);
-    if (const std::optional<std::string> prefix = meet_others(meeting, place)) {
+    rendezvous::StoreSession session =
+        rendezvous::connect_store(info.config, launch_info, info.deadline, ours.keys);
+    if (const std::optional<std::string> prefix = meet_others(session, info)) {
       has_met = true;
       return {.store = c10::make_intrusive<CoreStore>(
-                  in_part(access_of(std::move(meeting)), *prefix), place.timeout),
-              .rank = assignment.rank,
-              .world_size = assignment.world_size,
-              .presence = place.gathered.presence};
+                  in_part(access_of(std::move(session)), *prefix), info.timeout),
+              .rank = launch_info.rank,
+              .world_size = launch_info.world_size,
+              .presence = info.discovered.presence};
     }
   }
 }

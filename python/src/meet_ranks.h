@@ -5,7 +5,7 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "unisono/rendezvous/find_place.h"
+#include "unisono/rendezvous/resolve_rendezvous.h"
 
 #include "core_store.h"
 
@@ -22,7 +22,7 @@ struct RankMeeting {
 /// Finds the place by a method of the core's, and waits for all ranks. The store's keys are of this
 /// time alone: where ranks meet again at the same place, they meet in others.
 ///
-/// Throws Error as find_place(), meet() and exchange_roster() do.
-[[nodiscard]] RankMeeting meet_ranks(const rendezvous::PlaceRequest& request);
+/// Throws Error as resolve_rendezvous(), connect_store() and exchange_roster() do.
+[[nodiscard]] RankMeeting meet_ranks(const rendezvous::RendezvousRequest& request);
 
 }  // namespace unisono::python

@@ -13,6 +13,7 @@
 #include "backend.h"
 #include "checkpoint_module.h"
 #include "connect.h"
+#include "exit_guard.h"
 #include "interrupt.h"
 #include "options.h"
 #include "progress_module.h"
@@ -21,7 +22,6 @@
 #include "store_module.h"
 #include "symmetric.h"
 #include "tensor_files_module.h"
-#include "way_back.h"
 
 namespace unisono::python {
 namespace {

@@ -10,7 +10,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/meet.h"
+#include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/rendezvous/serve_store.h"
 #include "unisono/store/store.h"
@@ -87,30 +87,30 @@ StoreAccess open_store(const StoreOptions& options) {
   const Deadline deadline = Deadline::after(options.timeout);
   const Config config = read_config(process_environment());
   const bool tls = options.tls.value_or(config.tls);
-  rendezvous::Meeting meeting;
-  meeting.secret = options.secret ? *options.secret : rendezvous::find_secret(config, options.host);
-  if (meeting.secret.empty() && options.tls.value_or(false)) {
+  rendezvous::StoreSession session;
+  session.secret = options.secret ? *options.secret : rendezvous::find_secret(config, options.host);
+  if (session.secret.empty() && options.tls.value_or(false)) {
     refuse("TLS needs a secret, which its key is made of");
   }
-  meeting.assignment.master_addr = options.host;
-  meeting.assignment.master_port = static_cast<std::uint16_t>(options.port);
+  session.launch_info.master_addr = options.host;
+  session.launch_info.master_port = static_cast<std::uint16_t>(options.port);
   if (options.is_master) {
-    meeting.host = std::make_unique<store::TcpStoreHost>(store::TcpServerOptions{
+    session.host = std::make_unique<store::TcpStoreHost>(store::TcpServerOptions{
         .address = rendezvous::listen_address(
-            options.host, meeting.assignment.master_port, !meeting.secret.empty()),
-        .secret = meeting.secret,
+            options.host, session.launch_info.master_port, !session.secret.empty()),
+        .secret = session.secret,
         .tls = tls,
         .logger = Logger("store", config.log_level)});
-    meeting.assignment.master_port = meeting.host->address().port();
+    session.launch_info.master_port = session.host->address().port();
   }
   const store::TcpStoreOptions client{.host = options.host,
-                                      .port = meeting.assignment.master_port,
-                                      .secret = meeting.secret,
+                                      .port = session.launch_info.master_port,
+                                      .secret = session.secret,
                                       .tls = tls};
   const std::shared_ptr<store::TcpStore> store = connect(client, deadline);
-  meeting.local_ip = store->local_address().ip();
-  meeting.store = store;
-  meeting.connect_again = [client](std::chrono::milliseconds timeout) {
+  session.local_ip = store->local_address().ip();
+  session.store = store;
+  session.connect_again = [client](std::chrono::milliseconds timeout) {
     store::TcpStoreOptions again = client;
     again.if_refused = net::IfRefused::kGiveUp;
     return connect(again, Deadline::after(timeout));
@@ -118,7 +118,7 @@ StoreAccess open_store(const StoreOptions& options) {
   if (options.world_size && options.wait_for_workers) {
     meet_workers(*store, options, deadline);
   }
-  return access_of(std::move(meeting));
+  return access_of(std::move(session));
 }
 
 }  // namespace unisono::python

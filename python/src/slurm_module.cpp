@@ -4,7 +4,7 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/slurm_job.h"
+#include "unisono/rendezvous/launchers/slurm_job.h"
 
 namespace unisono::python {
 

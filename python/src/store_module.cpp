@@ -13,8 +13,8 @@
 
 #include "unisono/base/config.h"
 #include "unisono/rendezvous/agent_store.h"
-#include "unisono/rendezvous/find_assignment.h"
-#include "unisono/rendezvous/find_place.h"
+#include "unisono/rendezvous/find_launch_info.h"
+#include "unisono/rendezvous/resolve_rendezvous.h"
 
 #include "core_store.h"
 #include "errors.h"

@@ -30,7 +30,7 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/store/hash_store.h"
 #include "unisono/transport/tcp/frame.h"
 

@@ -20,7 +20,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/net/address.h"
 #include "unisono/net/port_reservation.h"
-#include "unisono/rendezvous/gather.h"
+#include "unisono/rendezvous/methods/discovery.h"
 #include "unisono/store/hash_store.h"
 
 #include "support/ranks.h"
@@ -249,10 +249,10 @@ TEST(InitMethods, ASchemeOfTheProgramsOwnSaysWhereRanksMeet) {
   rendezvous::register_init_method("zoo", [&](const rendezvous::GatherRequest& request) {
     EXPECT_EQ(request.method.host, "elephants");
     return rendezvous::Gathered{
-        .assignment = {.master_addr = "127.0.0.1",
-                       .master_port = port.port(),
-                       .rank = request.given.rank,
-                       .world_size = request.method.number("ranks", 1).value_or(0)},
+        .launch_info = {.master_addr = "127.0.0.1",
+                        .master_port = port.port(),
+                        .rank = request.given.rank,
+                        .world_size = request.method.number("ranks", 1).value_or(0)},
         .presence = nullptr};
   });
   std::vector<InitOptions> starts(3, meeting_at("zoo://elephants?ranks=3"));

@@ -14,7 +14,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/control_block.h"
 
 #include "blocks.h"
 #include "reference.h"

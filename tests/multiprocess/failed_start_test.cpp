@@ -15,8 +15,8 @@
 #include "unisono/base/fd.h"
 #include "unisono/net/address.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/exchange_roster.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/exchange_roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/store/tcp_store.h"
 
 #include "multiprocess/job.h"

@@ -65,7 +65,7 @@ bool is_turned_away(const Fd& socket) {
   return false;
 }
 
-TEST(Strangers, AtTheDataPortAndTheStoresDoNoHarm) {
+TEST(UnauthenticatedConnections, AtTheDataPortAndTheStoresDoNoHarm) {
   Job job({.world_size = 3, .mode = {"stream", "private"}, .nodes = {"a", "a", "b"}});
   job.start_all();
   std::vector<Fd> visitors;
@@ -95,7 +95,7 @@ TEST(Strangers, AtTheDataPortAndTheStoresDoNoHarm) {
   }
 }
 
-TEST(Strangers, AtTheStoresPortDoNotBreakTheMeeting) {
+TEST(UnauthenticatedConnections, AtTheStoresPortDoNotBreakTheMeeting) {
   Job job({.world_size = 2, .nodes = {"a", "b"}, .variables = {{"UNISONO_STALL_SECONDS", "0.3"}}});
   job.start(0);
   if (!job.processes().wait_for_output(0, "for rank 1 (1 of 2 joined)")) {

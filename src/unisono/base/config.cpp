@@ -119,7 +119,7 @@ bool set_figure(std::string_view name, double value, LinkCosts& links) {
   constexpr double kMicro = 1e-6;
   constexpr double kNano = 1e-9;
   if (name == "meeting") {
-    links.meeting = value * kMicro;
+    links.session = value * kMicro;
   } else if (name == "local_bandwidth") {
     links.local_byte = kNano / value;
   } else if (name == "latency") {

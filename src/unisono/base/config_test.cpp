@@ -88,7 +88,7 @@ TEST(Config, LinksHaveFiguresOfTheirOwn) {
   EXPECT_DOUBLE_EQ(config.links->latency, 17e-6);
   EXPECT_DOUBLE_EQ(config.links->message, 2.5e-6);
   EXPECT_DOUBLE_EQ(config.links->remote_byte, 0.8e-9);
-  EXPECT_DOUBLE_EQ(config.links->meeting, 1e-6);
+  EXPECT_DOUBLE_EQ(config.links->session, 1e-6);
   EXPECT_DOUBLE_EQ(config.links->local_byte, 0.2e-9);
   const Config some = read_config(fake({{"UNISONO_LINKS", "latency=17"}}));
   ASSERT_TRUE(some.links);

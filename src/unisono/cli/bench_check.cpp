@@ -10,7 +10,7 @@
 #include "unisono/cli/bench_pattern.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::cli::bench {
 namespace {

@@ -26,10 +26,10 @@
 #include "unisono/cli/bench_parse.h"
 #include "unisono/cli/commands.h"
 #include "unisono/cli/parse.h"
-#include "unisono/engine/native/algorithm_choice.h"
+#include "unisono/engine/native/collectives/algorithm_choice.h"
 #include "unisono/kernels/compress.h"
 #include "unisono/launch/run.h"
-#include "unisono/rendezvous/find_assignment.h"
+#include "unisono/rendezvous/find_launch_info.h"
 
 namespace unisono::cli {
 namespace {
@@ -150,7 +150,7 @@ int count_ranks(const BenchArguments& arguments, const Environment& environment,
   if (!is_in_job) {
     return launch::parse_worker_count(n_ranks);
   }
-  const int world_size = rendezvous::find_assignment(environment).world_size;
+  const int world_size = rendezvous::find_launch_info(environment).world_size;
   if (!arguments.n_ranks.empty() && launch::parse_worker_count(n_ranks) != world_size) {
     throw invalid(
         fmt::format("-n {}, but this is a rank of a job of {}", arguments.n_ranks, world_size));

@@ -26,9 +26,9 @@
 #include "unisono/cli/parse.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/rendezvous/find_assignment.h"
-#include "unisono/rendezvous/node_id.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/find_launch_info.h"
+#include "unisono/rendezvous/roster/node_id.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::cli::bench {
 namespace {
@@ -227,8 +227,8 @@ Environment with_debug_log(const Environment& base) {
 }
 
 Environment pretend_nodes(const Environment& base, int n_nodes) {
-  const rendezvous::Assignment assignment = rendezvous::find_assignment(base);
-  const int node = assignment.rank * n_nodes / assignment.world_size;
+  const rendezvous::LaunchInfo launch_info = rendezvous::find_launch_info(base);
+  const int node = launch_info.rank * n_nodes / launch_info.world_size;
   // Behind the name of the real node, so that ranks of two machines never count as one node.
   const std::string name = fmt::format("{}/bench{}", rendezvous::node_id(read_config(base)), node);
   return [base, name](const char* variable) -> std::optional<std::string> {
@@ -242,7 +242,7 @@ int run_in_job(const BenchOptions& options) {
     environment = pretend_nodes(environment, options.n_pretend_nodes);
   }
   std::optional<Output> output;
-  if (rendezvous::find_assignment(environment).rank == 0) {
+  if (rendezvous::find_launch_info(environment).rank == 0) {
     output.emplace(options.json_path);
     // It is the one that says what was chosen, and why.
     environment = options.is_verbose ? with_debug_log(environment) : environment;

@@ -21,7 +21,7 @@
 #include "unisono/cli/doctor/examine_launcher.h"
 #include "unisono/cli/doctor/report.h"
 #include "unisono/cli/parse.h"
-#include "unisono/rendezvous/node_id.h"
+#include "unisono/rendezvous/roster/node_id.h"
 
 namespace unisono::cli {
 namespace {
@@ -43,7 +43,7 @@ int print(const doctor::Report& report, bool shows_all, bool is_json) {
 
 // A process that nobody started as a rank is rank 0 of its own; one started badly may have none.
 std::vector<int> ranks_here(const doctor::Place& place) {
-  const int rank = place.assignment ? place.assignment->rank : 0;
+  const int rank = place.launch_info ? place.launch_info->rank : 0;
   return rank < 0 ? std::vector<int>() : std::vector<int>{rank};
 }
 

@@ -21,7 +21,7 @@
 #include "unisono/base/error.h"
 #include "unisono/launch/run.h"
 #include "unisono/net/loopback.h"
-#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/launch_info.h"
 
 namespace unisono::cli {
 namespace {

@@ -30,7 +30,7 @@
 #include "unisono/net/event_loop.h"
 #include "unisono/net/loopback.h"
 #include "unisono/net/network.h"
-#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/store/store.h"
 #include "unisono/store/tcp_server.h"

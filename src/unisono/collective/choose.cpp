@@ -46,10 +46,10 @@ Cost cost_of_one_shot(const Topology& topology, const LinkCosts& links) {
   const Shape shape = shape_of(topology);
   const double read_bytes = shape.local_size - 1;
   if (topology.n_nodes() == 1) {
-    return {.fixed = links.meeting, .per_byte = read_bytes * links.local_byte};
+    return {.fixed = links.session, .per_byte = read_bytes * links.local_byte};
   }
   const double n_messages = (shape.n_nodes - 1) * shape.n_subtrees;
-  return {.fixed = 2 * links.meeting + time_of_messages(2 * n_messages, links),
+  return {.fixed = 2 * links.session + time_of_messages(2 * n_messages, links),
           .per_byte =
               (read_bytes + shape.local_size) * links.local_byte + n_messages * links.remote_byte};
 }
@@ -57,12 +57,12 @@ Cost cost_of_one_shot(const Topology& topology, const LinkCosts& links) {
 Cost cost_of_two_shot(const Topology& topology, const LinkCosts& links) {
   const Shape shape = shape_of(topology);
   if (topology.n_nodes() == 1) {
-    return {.fixed = 2 * links.meeting, .per_byte = 2 * links.local_byte};
+    return {.fixed = 2 * links.session, .per_byte = 2 * links.local_byte};
   }
   const double n_partials = (shape.n_nodes - 1 + shape.n_chunks_elsewhere) * shape.n_subtrees;
   const double n_results = shape.n_nodes - 1 + shape.n_chunks_elsewhere;
   const double share = (shape.n_nodes - 1) / shape.n_nodes;
-  return {.fixed = 3 * links.meeting + time_of_messages(n_partials, links) +
+  return {.fixed = 3 * links.session + time_of_messages(n_partials, links) +
                    time_of_messages(n_results, links),
           .per_byte = 2 * links.local_byte + (shape.n_subtrees + 1) * share * links.remote_byte};
 }
@@ -102,7 +102,7 @@ class StepLoad {
     const double remote = std::max(*std::max_element(node_out_.begin(), node_out_.end()),
                                    *std::max_element(node_in_.begin(), node_in_.end()));
     const bool has_peers = topology_.n_nodes() < topology_.world_size();
-    return {.fixed = (has_peers ? links.meeting : 0) + time_of_messages(n_messages_, links),
+    return {.fixed = (has_peers ? links.session : 0) + time_of_messages(n_messages_, links),
             .per_byte = remote * links.remote_byte + n_local_ * links.local_byte};
   }
 
@@ -121,7 +121,7 @@ Cost cost_of_steps(Algorithm algorithm, const Topology& topology, const LinkCost
     plans.push_back(step_plan(algorithm, rank, topology.world_size()));
   }
   // Buffers are copied in and out once.
-  Cost total{.fixed = links.meeting, .per_byte = 2 * links.local_byte};
+  Cost total{.fixed = links.session, .per_byte = 2 * links.local_byte};
   for (const auto phase : {&StepPlan::combining, &StepPlan::spreading}) {
     for (std::size_t step = 0; step < (plans.front().*phase).size(); ++step) {
       StepLoad load(topology, plans.front().n_chunks);

@@ -48,7 +48,7 @@ TEST(Chooser, TakesLeastTrafficForManyBytes) {
 }
 
 TEST(Chooser, SwitchesInsideANodeWhereReadingAllCostsAsMuchAsAMeeting) {
-  const LinkCosts links{.meeting = 1e-6, .local_byte = 1e-10};
+  const LinkCosts links{.session = 1e-6, .local_byte = 1e-10};
   // One-shot on 8 ranks reads 5 bytes more for each of the buffer: 1 us is 2000 bytes.
   EXPECT_EQ(chosen(1, 8, 1990, links), Algorithm::kOneShot);
   EXPECT_EQ(chosen(1, 8, 2010, links), Algorithm::kTwoShot);
@@ -120,7 +120,7 @@ TEST(Chooser, AsksForNoMeasurementWhereItDecidesNothing) {
   for (const int local : {1, 2, 3}) {
     const Topology topology(0, nodes(1, local));
     EXPECT_FALSE(Chooser::depends_on_links(topology));
-    for (const LinkCosts& links : {LinkCosts{.meeting = 1e-9}, LinkCosts{.meeting = 1e-3}}) {
+    for (const LinkCosts& links : {LinkCosts{.session = 1e-9}, LinkCosts{.session = 1e-3}}) {
       EXPECT_EQ(chosen(1, local, kSlot, links), Algorithm::kOneShot);
     }
   }

@@ -24,7 +24,7 @@
 #include "unisono/comm/wait_cycle.h"
 #include "unisono/comm/wait_inquiry.h"
 #include "unisono/net/address.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::comm {
 namespace {

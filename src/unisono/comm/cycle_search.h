@@ -15,7 +15,7 @@
 #include "unisono/comm/group_registry.h"
 #include "unisono/comm/rank_wait.h"
 #include "unisono/comm/wait_inquiry.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::comm {
 

@@ -14,7 +14,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/comm/side_store.h"
+#include "unisono/comm/diagnostics_store.h"
 #include "unisono/store/store.h"
 #include "unisono/transport/relayed_error.h"
 
@@ -50,7 +50,7 @@ std::optional<Reason> decode(std::string_view line) {
 
 }  // namespace
 
-FailureLog::FailureLog(SideStore& store, const std::string& prefix, int rank)
+FailureLog::FailureLog(DiagnosticsStore& store, const std::string& prefix, int rank)
     : store_(store), key_(prefix + "/failures"), rank_(rank) {}
 
 bool FailureLog::publish(const Error& error, bool will_read) noexcept {

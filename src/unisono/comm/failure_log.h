@@ -7,7 +7,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/comm/side_store.h"
+#include "unisono/comm/diagnostics_store.h"
 
 namespace unisono::comm {
 
@@ -22,7 +22,7 @@ struct Reason {
 class FailureLog {
  public:
   /// `store` outlives it.
-  FailureLog(SideStore& store, const std::string& prefix, int rank);
+  FailureLog(DiagnosticsStore& store, const std::string& prefix, int rank);
 
   /// Writes this rank's reason down, and whether it is to read those of others. False when the
   /// store is gone.
@@ -50,7 +50,7 @@ class FailureLog {
   // There once the rank has read, or is not to.
   [[nodiscard]] std::string read_key_of(const std::string& rank) const;
 
-  SideStore& store_;
+  DiagnosticsStore& store_;
   std::string key_;
   int rank_;
 };

@@ -18,14 +18,14 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/fnv.h"
+#include "unisono/comm/abort_notification.h"
+#include "unisono/comm/diagnostics_store.h"
 #include "unisono/comm/failure_log.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/group_registry.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
-#include "unisono/comm/notice.h"
-#include "unisono/comm/side_store.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/tcp/frame.h"
 
@@ -61,7 +61,7 @@ void tell_unmade(Job& job, const GroupSetup& setup, const Error& error) noexcept
   if (topology_of(setup.roster).n_nodes() == 1) {
     return;
   }
-  SideStore store([&job] { return job.meeting().connect_again(kSideStoreTimeout); });
+  DiagnosticsStore store([&job] { return job.session().connect_again(kDiagnosticsStoreTimeout); });
   if (!FailureLog(store, job.store_prefix(setup.number), setup.roster.rank).publish(error, false)) {
     notify_other_nodes(job, setup, error);
   }
@@ -112,7 +112,8 @@ Expectation::~Expectation() {
   }
 }
 
-Boards::Boards(Job& job, const Links& parent, std::span<const RankList> lists) : job_(job) {
+ControlBlocks::ControlBlocks(Job& job, const Links& parent, std::span<const RankList> lists)
+    : job_(job) {
   for (const RankList& list : lists) {
     offsets_.push_back(-1);
     if (has(list, parent.topology().rank())) {
@@ -126,7 +127,7 @@ Boards::Boards(Job& job, const Links& parent, std::span<const RankList> lists) :
   }
 }
 
-void Boards::check() const {
+void ControlBlocks::check() const {
   if (problem_) {
     throw Error(*problem_);
   }
@@ -140,7 +141,7 @@ void check_offset(std::int64_t offset, int rank, const Links& parent) {
   }
 }
 
-Boards::~Boards() {
+ControlBlocks::~ControlBlocks() {
   for (const std::int64_t offset : offsets_) {
     if (!is_kept_ && offset >= 0) {
       job_.memory()->release(offset);

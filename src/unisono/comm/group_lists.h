@@ -45,20 +45,21 @@ class Expectation {
   std::vector<std::uint32_t> numbers_;
 };
 
-/// The offset of a board that a rank has no room for: it comes to the meeting all the same, so that
-/// all hear of it.
+/// The offset of a control block that a rank has no room for: it comes to the meeting all the same,
+/// so that all hear of it.
 inline constexpr std::int64_t kNoRoom = -2;
 
-/// Memory for the boards of those groups that this rank is in; given back unless it is kept.
-class Boards {
+/// Memory for the control blocks of those groups that this rank is in; given back unless it is
+/// kept.
+class ControlBlocks {
  public:
-  Boards(Job& job, const Links& parent, std::span<const RankList> lists);
-  ~Boards();
+  ControlBlocks(Job& job, const Links& parent, std::span<const RankList> lists);
+  ~ControlBlocks();
 
-  Boards(const Boards&) = delete;
-  Boards& operator=(const Boards&) = delete;
-  Boards(Boards&&) = delete;
-  Boards& operator=(Boards&&) = delete;
+  ControlBlocks(const ControlBlocks&) = delete;
+  ControlBlocks& operator=(const ControlBlocks&) = delete;
+  ControlBlocks(ControlBlocks&&) = delete;
+  ControlBlocks& operator=(ControlBlocks&&) = delete;
 
   /// Where each is in this rank's arena; -1 for groups without this rank, or kNoRoom.
   [[nodiscard]] const std::vector<std::int64_t>& offsets() const { return offsets_; }
@@ -76,7 +77,8 @@ class Boards {
   bool is_kept_ = false;
 };
 
-/// Throws Error(kSystem) if `offset` says that `rank` of the parent has no room for a board.
+/// Throws Error(kSystem) if `offset` says that `rank` of the parent has no room for a control
+/// block.
 void check_offset(std::int64_t offset, int rank, const Links& parent);
 
 /// Tells the others of `list`, of which this rank is one, why it can't make the group of this
@@ -84,7 +86,7 @@ void check_offset(std::int64_t offset, int rank, const Links& parent);
 void tell_unmade(Group& parent, const RankList& list, std::uint32_t number, const Error& error);
 
 /// The group of `list`, of which this rank is one, under a number that was expected; `offset_of`
-/// says where a rank of this node has its board.
+/// says where a rank of this node has its control block.
 [[nodiscard]] std::unique_ptr<Group> make_group(
     Group& parent,
     const RankList& list,

@@ -19,8 +19,8 @@
 #include "unisono/comm/leave_at_exit.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/engine/backends.h"
-#include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/find_place.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/resolve_rendezvous.h"
 
 namespace unisono {
 namespace {
@@ -64,7 +64,7 @@ engine::Backend find_backend(const std::string& name) {
 }
 
 // Ranks that bring a store know the rest.
-rendezvous::Place place_in_store(const InitOptions& options) {
+rendezvous::RendezvousInfo place_in_store(const InitOptions& options) {
   if (options.init_method != InitOptions().init_method) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("init_process_group: there are both a store and init_method \"{}\"; "
@@ -79,47 +79,48 @@ rendezvous::Place place_in_store(const InitOptions& options) {
                     options.rank,
                     options.world_size));
   }
-  rendezvous::Place place;
-  place.config = read_config(options.environment);
-  place.timeout = rendezvous::choose_timeout(options.timeout, place.config);
-  place.deadline = Deadline::after(place.timeout);
-  place.gathered.assignment.rank = options.rank;
-  place.gathered.assignment.world_size = options.world_size;
-  return place;
+  rendezvous::RendezvousInfo info;
+  info.config = read_config(options.environment);
+  info.timeout = rendezvous::choose_timeout(options.timeout, info.config);
+  info.deadline = Deadline::after(info.timeout);
+  info.discovered.launch_info.rank = options.rank;
+  info.discovered.launch_info.world_size = options.world_size;
+  return info;
 }
 
-rendezvous::Place find_place(const InitOptions& options) {
+rendezvous::RendezvousInfo resolve_rendezvous(const InitOptions& options) {
   if (options.store != nullptr) {
     return place_in_store(options);
   }
-  return rendezvous::find_place({.init_method = options.init_method,
-                                 .given = {.rank = options.rank, .world_size = options.world_size},
-                                 .timeout = options.timeout,
-                                 .environment = options.environment});
+  return rendezvous::resolve_rendezvous(
+      {.init_method = options.init_method,
+       .given = {.rank = options.rank, .world_size = options.world_size},
+       .timeout = options.timeout,
+       .environment = options.environment});
 }
 
 // Where the launcher looks for the waits of this rank; empty for a job whose ranks have other
 // numbers than the launcher has given.
 std::string find_wait_file(const Environment& environment,
-                           const rendezvous::Assignment& assignment) {
-  const bool is_launchers = environment("RANK") == std::to_string(assignment.rank) &&
-                            environment("WORLD_SIZE") == std::to_string(assignment.world_size);
+                           const rendezvous::LaunchInfo& launch_info) {
+  const bool is_launchers = environment("RANK") == std::to_string(launch_info.rank) &&
+                            environment("WORLD_SIZE") == std::to_string(launch_info.world_size);
   return is_launchers ? environment(kWaitFileVariable).value_or("") : "";
 }
 
 std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t generation) {
   engine::Backend backend = find_backend(options.backend);
-  // `place.gathered` lives until the ranks have met.
-  const rendezvous::Place place = find_place(options);
-  if (place.config.reports_crashes) {
-    install_crash_reports(fmt::format("rank {}", place.gathered.assignment.rank));
+  // `info.discovered` lives until the ranks have met.
+  const rendezvous::RendezvousInfo info = resolve_rendezvous(options);
+  if (info.config.reports_crashes) {
+    install_crash_reports(fmt::format("rank {}", info.discovered.launch_info.rank));
   }
-  const rendezvous::Assignment& assignment = place.gathered.assignment;
+  const rendezvous::LaunchInfo& launch_info = info.discovered.launch_info;
   auto job = std::make_shared<comm::Job>(
-      comm::JobOptions{.config = place.config,
-                       .assignment = assignment,
-                       .timeout = place.timeout,
-                       .deadline = place.deadline,
+      comm::JobOptions{.config = info.config,
+                       .launch_info = launch_info,
+                       .timeout = info.timeout,
+                       .deadline = info.deadline,
                        .generation = generation,
                        .backend = std::move(backend),
                        .store = {.store = options.store,
@@ -127,7 +128,7 @@ std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t g
                                  .secret = options.store_secret,
                                  .local_ip = options.store_local_ip,
                                  .fd = options.store_fd},
-                       .wait_file = find_wait_file(options.environment, assignment)});
+                       .wait_file = find_wait_file(options.environment, launch_info)});
   auto world = job->make_world();
   return std::make_shared<ProcessGroup>(
       std::make_unique<comm::Group>(std::move(job), std::move(world)));

@@ -24,20 +24,20 @@
 #include "unisono/comm/links.h"
 #include "unisono/comm/long_waits.h"
 #include "unisono/comm/shared_core.h"
-#include "unisono/comm/stack_show.h"
+#include "unisono/comm/stack_dump.h"
 #include "unisono/comm/watcher.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/native/symmetric_memory.h"
+#include "unisono/engine/native/memory/symmetric_memory.h"
 #include "unisono/net/address.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/net/unix_socket.h"
+#include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/data_listener.h"
-#include "unisono/rendezvous/meet.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/relayed_error.h"
 #include "unisono/transport/shm/arena.h"
-#include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/node.h"
 #include "unisono/transport/tcp/frame.h"
 
@@ -76,25 +76,25 @@ Job::Job(const JobOptions& options)
       checks_buffers_(options.config.checks_buffers),
       log_level_(options.config.log_level),
       backend_(options.backend),
-      meeting_(meet(options)),
+      session_(connect_store(options)),
       endpoint_(random_endpoint_name()),
       node_listener_(net::listen_unix_abstract(endpoint_)),
       data_listener_(
           prepare(options,
-                  meeting_,
-                  [&] { return rendezvous::listen_for_data(options.config, meeting_); })),
-      memory_(prepare(options, meeting_, [&] { return make_memory(options.config); })),
+                  session_,
+                  [&] { return rendezvous::listen_for_data(options.config, session_); })),
+      memory_(prepare(options, session_, [&] { return make_memory(options.config); })),
       roster_(exchange_roster(
           options,
-          meeting_,
+          session_,
           describe_self(options, endpoint_, net::local_address(data_listener_.get())))),
-      peers_(meet_node(roster_, meeting_, memory_->arena(), node_listener_, options.deadline)),
+      peers_(meet_node(roster_, session_, memory_->arena(), node_listener_, options.deadline)),
       numbers_(roster_.rank, roster_.world_size()),
       long_waits_(LongWaits::open(options.wait_file, logger())),
-      cycles_(roster_, meeting_.secret, groups_, logger()),
-      stacks_(std::make_unique<StackShow>(logger())),
+      cycles_(roster_, session_.secret, groups_, logger()),
+      stacks_(std::make_unique<StackDump>(logger())),
       watcher_(std::make_unique<Watcher>(WatcherParts{.roster = roster_,
-                                                      .meeting = meeting_,
+                                                      .session = session_,
                                                       .data_listener = data_listener_.get(),
                                                       .peers = peers_,
                                                       .groups = groups_,
@@ -119,7 +119,7 @@ std::unique_ptr<engine::Engine> Job::make_engine(const rendezvous::Roster& roste
 }
 
 Logger Job::logger() const {
-  return Logger(fmt::format("rank {}", meeting_.assignment.rank), log_level_);
+  return Logger(fmt::format("rank {}", session_.launch_info.rank), log_level_);
 }
 
 std::shared_ptr<const shm::Arena> Job::arena_of(int job_rank) const {
@@ -147,8 +147,8 @@ std::shared_ptr<Links> Job::make_world() {
                        .timeout = timeout_,
                        .offsets = std::vector<std::int64_t>(static_cast<std::size_t>(n_local))});
   } catch (const Error& error) {
-    publish_failed_start(roster_, meeting_, error);
-    leave_failed_start(meeting_);
+    publish_failed_start(roster_, session_, error);
+    leave_failed_start(session_);
     throw;
   }
 }
@@ -238,18 +238,18 @@ std::int64_t Job::reserve_board(int local_world_size) {
   return memory_->reserve(Links::n_arena_bytes(local_world_size));
 }
 
-void Job::retire_board(RetiredBoard board) noexcept {
+void Job::retire_control_block(RetiredControlBlock control_block) noexcept {
   const MutexLock lock(mutex_);
-  retired_.push_back(board);
+  retired_.push_back(control_block);
   free_boards();
 }
 
 void Job::free_boards() {
-  std::erase_if(retired_, [this](const RetiredBoard& board) {
-    const bool have_all_left =
-        shm::Board::have_all_left(*memory_->arena(), board.offset, board.local_world_size);
+  std::erase_if(retired_, [this](const RetiredControlBlock& control_block) {
+    const bool have_all_left = shm::ControlBlock::have_all_left(
+        *memory_->arena(), control_block.offset, control_block.local_world_size);
     if (have_all_left) {
-      memory_->release(board.offset);
+      memory_->release(control_block.offset);
     }
     return have_all_left;
   });
@@ -273,11 +273,11 @@ void Job::leave(bool may_be_asked) noexcept {
   cycles_.finish();
   watcher_.reset();
   // The caller may hold the group for long, and a next one may need the port.
-  meeting_.store.reset();
-  if (meeting_.host != nullptr && may_be_asked) {
-    meeting_.host->wait_until_left(Deadline::after(kLeaveTimeout));
+  session_.store.reset();
+  if (session_.host != nullptr && may_be_asked) {
+    session_.host->wait_until_left(Deadline::after(kLeaveTimeout));
   }
-  meeting_.host.reset();
+  session_.host.reset();
   data_listener_.reset();
   if (long_waits_ != nullptr) {
     long_waits_->close();

@@ -26,22 +26,22 @@
 #include "unisono/comm/long_waits.h"
 #include "unisono/comm/only_caller.h"
 #include "unisono/comm/rank_wait.h"
-#include "unisono/comm/stack_show.h"
+#include "unisono/comm/stack_dump.h"
 #include "unisono/comm/watcher.h"
 #include "unisono/comm/work_waits.h"
 #include "unisono/engine/backends.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/native/symmetric_memory.h"
-#include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/meet.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/engine/native/memory/symmetric_memory.h"
+#include "unisono/rendezvous/connect_store.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/node.h"
 
 namespace unisono::comm {
 
-/// This rank's part of a group's board, which peers may look at after this rank has left.
-struct RetiredBoard {
+/// This rank's part of a group's control block, which peers may look at after this rank has left.
+struct RetiredControlBlock {
   std::int64_t offset;
   int local_world_size;
 };
@@ -62,7 +62,7 @@ class Job {
 
   [[nodiscard]] const rendezvous::Roster& roster() const { return roster_; }
 
-  [[nodiscard]] const rendezvous::Meeting& meeting() const { return meeting_; }
+  [[nodiscard]] const rendezvous::StoreSession& session() const { return session_; }
 
   [[nodiscard]] const std::shared_ptr<engine::SymmetricMemory>& memory() const { return memory_; }
 
@@ -103,7 +103,7 @@ class Job {
   void ask_for_stacks(int job_rank) const noexcept;
 
   /// Shows where this rank's threads are.
-  [[nodiscard]] StackShow& stacks() { return *stacks_; }
+  [[nodiscard]] StackDump& stacks() { return *stacks_; }
 
   /// Who makes the calls of this rank's groups.
   [[nodiscard]] OnlyCaller& callers() { return callers_; }
@@ -123,11 +123,11 @@ class Job {
   /// for reasons of the same kind, may have done so in all its groups.
   [[nodiscard]] bool is_news(const Error& failure) UNISONO_EXCLUDES(mutex_);
 
-  /// Memory for a group's board, zeroed.
+  /// Memory for a group's control block, zeroed.
   [[nodiscard]] std::int64_t reserve_board(int local_world_size) UNISONO_EXCLUDES(mutex_);
 
-  /// Gives it back once all ranks have left the board.
-  void retire_board(RetiredBoard board) noexcept UNISONO_EXCLUDES(mutex_);
+  /// Gives it back once all ranks have left the control block.
+  void retire_control_block(RetiredControlBlock control_block) noexcept UNISONO_EXCLUDES(mutex_);
 
   /// The group's part of the job is over. With the last one the job ends. `may_be_asked`: others
   /// may still look into the store, for the reason of a failure, or as they start.
@@ -147,7 +147,7 @@ class Job {
   bool checks_buffers_;
   LogLevel log_level_;
   engine::Backend backend_;
-  rendezvous::Meeting meeting_;
+  rendezvous::StoreSession session_;
   std::string endpoint_;
   Fd node_listener_;
   Fd data_listener_;
@@ -160,13 +160,13 @@ class Job {
   std::unique_ptr<LongWaits> long_waits_;
   GroupRegistry groups_;
   CycleSearch cycles_;
-  std::unique_ptr<StackShow> stacks_;
+  std::unique_ptr<StackDump> stacks_;
   std::unique_ptr<Watcher> watcher_;
 
   mutable Mutex mutex_;
   int n_groups_ UNISONO_GUARDED_BY(mutex_) = 0;
   bool may_be_asked_ UNISONO_GUARDED_BY(mutex_) = false;
-  std::vector<RetiredBoard> retired_ UNISONO_GUARDED_BY(mutex_);
+  std::vector<RetiredControlBlock> retired_ UNISONO_GUARDED_BY(mutex_);
   std::set<std::pair<ErrorCode, std::string>> known_failures_ UNISONO_GUARDED_BY(mutex_);
 };
 

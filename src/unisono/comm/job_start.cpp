@@ -18,16 +18,16 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
+#include "unisono/comm/diagnostics_store.h"
 #include "unisono/comm/failure_log.h"
-#include "unisono/comm/side_store.h"
 #include "unisono/net/address.h"
 #include "unisono/net/io.h"
-#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/connect_to_store.h"
-#include "unisono/rendezvous/exchange_roster.h"
-#include "unisono/rendezvous/meet.h"
-#include "unisono/rendezvous/node_id.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/roster/exchange_roster.h"
+#include "unisono/rendezvous/roster/node_id.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/relayed_error.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/asymmetric_fence.h"
@@ -41,19 +41,19 @@ namespace {
 constexpr std::chrono::seconds kTimeToRead{1};
 
 Logger rank_logger(const JobOptions& options) {
-  return Logger(fmt::format("rank {}", options.assignment.rank), options.config.log_level);
+  return Logger(fmt::format("rank {}", options.launch_info.rank), options.config.log_level);
 }
 
 // Where a process has had a group before, rank 0 may still have been about to end that one's store.
 bool was_an_earlier_store(const JobOptions& options, const Error& error) {
   return error.code() == ErrorCode::kPeerLost && options.generation > 0 &&
-         options.assignment.rank != 0 && !options.assignment.uses_agent_store &&
+         options.launch_info.rank != 0 && !options.launch_info.uses_agent_store &&
          !options.deadline.has_passed();
 }
 
 // Nothing where the program brings a store.
-std::string place_of(const rendezvous::Assignment& assignment) {
-  return assignment.master_addr.empty() ? "" : rendezvous::describe_place(assignment);
+std::string place_of(const rendezvous::LaunchInfo& launch_info) {
+  return launch_info.master_addr.empty() ? "" : rendezvous::describe_place(launch_info);
 }
 
 std::vector<shm::NodeEndpoint> node_endpoints(const rendezvous::Roster& roster) {
@@ -73,15 +73,15 @@ std::vector<shm::NodeEndpoint> node_endpoints(const rendezvous::Roster& roster) 
 // it.
 Error explain(const Error& error,
               const rendezvous::Roster& roster,
-              const rendezvous::Meeting& meeting) {
+              const rendezvous::StoreSession& session) {
   if (error.code() != ErrorCode::kPeerLost) {
     return error;
   }
-  SideStore store([&] { return meeting.connect_again(kSideStoreTimeout); });
+  DiagnosticsStore store([&] { return session.connect_again(kDiagnosticsStoreTimeout); });
   const FailureLog log(store, store_prefix(roster.job, 0), roster.rank);
   const std::optional<Reason> reason = log.find_first();
   if (!reason || reason->rank >= roster.world_size()) {
-    return with_lost_host(error, roster, meeting, store);
+    return with_lost_host(error, roster, session, store);
   }
   const rendezvous::Member& first = roster.members[static_cast<std::size_t>(reason->rank)];
   const Error known = transport::relayed(rendezvous::describe(first), reason->error);
@@ -106,8 +106,8 @@ void tell(const std::vector<shm::NodePeer>& peers, const Error& error) {
 rendezvous::Member describe_self(const JobOptions& options,
                                  const std::string& endpoint,
                                  const net::Address& data_address) {
-  return {.rank = options.assignment.rank,
-          .world_size = options.assignment.world_size,
+  return {.rank = options.launch_info.rank,
+          .world_size = options.launch_info.world_size,
           .host = rendezvous::host_name(),
           .pid = ::getpid(),
           .node = rendezvous::node_id(options.config),
@@ -116,16 +116,18 @@ rendezvous::Member describe_self(const JobOptions& options,
           .endpoint = endpoint};
 }
 
-rendezvous::Meeting meet(const JobOptions& options) {
+rendezvous::StoreSession connect_store(const JobOptions& options) {
   // Before the store's thread and the watcher's start, which make it slow.
   shm::join_asymmetric_fences_early();
   if (options.store.store != nullptr) {
-    return rendezvous::meet_in(options.store, options.config, options.assignment);
+    return rendezvous::use_store(options.store, options.config, options.launch_info);
   }
   while (true) {
     try {
-      return rendezvous::meet(
-          options.config, options.assignment, options.deadline, {.generation = options.generation});
+      return rendezvous::connect_store(options.config,
+                                       options.launch_info,
+                                       options.deadline,
+                                       {.generation = options.generation});
     } catch (const Error& error) {
       if (!was_an_earlier_store(options, error)) {
         throw;
@@ -135,34 +137,34 @@ rendezvous::Meeting meet(const JobOptions& options) {
 }
 
 rendezvous::Roster exchange_roster(const JobOptions& options,
-                                   rendezvous::Meeting& meeting,
+                                   rendezvous::StoreSession& session,
                                    const rendezvous::Member& self) {
   while (true) {
     try {
-      return rendezvous::exchange_roster(*meeting.store,
+      return rendezvous::exchange_roster(*session.store,
                                          self,
                                          options.deadline,
                                          {.generation = options.generation,
-                                          .place = place_of(meeting.assignment),
-                                          .from_variables = meeting.assignment.from_variables,
+                                          .place = place_of(session.launch_info),
+                                          .from_variables = session.launch_info.from_variables,
                                           .stall = options.config.stall,
                                           .logger = rank_logger(options)});
     } catch (const Error& error) {
-      rendezvous::leave_after_failure(meeting);
+      rendezvous::leave_after_failure(session);
       if (!was_an_earlier_store(options, error)) {
         const bool is_given = options.store.store != nullptr;
-        if (error.code() == ErrorCode::kPeerLost && !is_given && meeting.host == nullptr) {
-          throw rendezvous::lost_store(meeting.assignment, error);
+        if (error.code() == ErrorCode::kPeerLost && !is_given && session.host == nullptr) {
+          throw rendezvous::lost_store(session.launch_info, error);
         }
         throw;
       }
     }
-    meeting = meet(options);
+    session = connect_store(options);
   }
 }
 
 std::vector<shm::NodePeer> meet_node(const rendezvous::Roster& roster,
-                                     rendezvous::Meeting& meeting,
+                                     rendezvous::StoreSession& session,
                                      const std::shared_ptr<const shm::Arena>& arena,
                                      Fd& listener,
                                      Deadline deadline) {
@@ -172,26 +174,26 @@ std::vector<shm::NodePeer> meet_node(const rendezvous::Roster& roster,
                     .arena = arena,
                     .listener = listener.get(),
                     .job = roster.job,
-                    .secret = meeting.secret},
+                    .secret = session.secret},
                    node_endpoints(roster),
                    deadline,
                    met);
     return met;
   } catch (const Error& error) {
-    const Error reason = explain(error, roster, meeting);
-    publish_failed_start(roster, meeting, reason);
+    const Error reason = explain(error, roster, session);
+    publish_failed_start(roster, session, reason);
     tell(met, with_prefix(reason, roster));
     listener.reset();  // Others see at once that this rank does not come.
-    leave_failed_start(meeting);
+    leave_failed_start(session);
     throw Error(reason);
   }
 }
 
 void publish_failed_start(const rendezvous::Roster& roster,
-                          const rendezvous::Meeting& meeting,
+                          const rendezvous::StoreSession& session,
                           const Error& error) noexcept {
   try {
-    SideStore store([&] { return meeting.connect_again(kSideStoreTimeout); });
+    DiagnosticsStore store([&] { return session.connect_again(kDiagnosticsStoreTimeout); });
     FailureLog log(store, store_prefix(roster.job, 0), roster.rank);
     (void)log.publish(with_prefix(error, roster), false);
   } catch (const std::exception&) {
@@ -199,10 +201,10 @@ void publish_failed_start(const rendezvous::Roster& roster,
   }
 }
 
-void leave_failed_start(rendezvous::Meeting& meeting) {
-  meeting.store.reset();
-  if (meeting.host != nullptr) {
-    meeting.host->wait_until_left(Deadline::after(kTimeToRead));
+void leave_failed_start(rendezvous::StoreSession& session) {
+  session.store.reset();
+  if (session.host != nullptr) {
+    session.host->wait_until_left(Deadline::after(kTimeToRead));
   }
 }
 

@@ -15,10 +15,10 @@
 #include "unisono/base/log.h"
 #include "unisono/engine/backends.h"
 #include "unisono/net/address.h"
-#include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/exchange_roster.h"
-#include "unisono/rendezvous/meet.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/connect_store.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/roster/exchange_roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/node.h"
 
@@ -27,7 +27,7 @@ namespace unisono::comm {
 /// How a rank starts its job.
 struct JobOptions {
   Config config;
-  rendezvous::Assignment assignment;
+  rendezvous::LaunchInfo launch_info;
   std::chrono::milliseconds timeout;  ///< Of operations that are given none.
   Deadline deadline;                  ///< For the rendezvous.
   std::uint64_t generation = 0;
@@ -37,7 +37,7 @@ struct JobOptions {
 };
 
 /// Meets the others at the store: the first step.
-[[nodiscard]] rendezvous::Meeting meet(const JobOptions& options);
+[[nodiscard]] rendezvous::StoreSession connect_store(const JobOptions& options);
 
 [[nodiscard]] rendezvous::Member describe_self(const JobOptions& options,
                                                const std::string& endpoint,
@@ -45,17 +45,17 @@ struct JobOptions {
 
 /// Makes what a rank needs before it joins: where it can't have it, the others hear why.
 template <class Make>
-auto prepare(const JobOptions& options, rendezvous::Meeting& meeting, const Make& make)
+auto prepare(const JobOptions& options, rendezvous::StoreSession& session, const Make& make)
     -> decltype(make()) {
   try {
     return make();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInterrupted) {
-      rendezvous::fail_roster(*meeting.store,
+      rendezvous::fail_roster(*session.store,
                               describe_self(options, "", net::Address::loopback(0)),
                               fmt::format("failed: {}", error.what()),
                               {.generation = options.generation});
-      rendezvous::leave_after_failure(meeting);
+      rendezvous::leave_after_failure(session);
     }
     throw;
   }
@@ -63,13 +63,13 @@ auto prepare(const JobOptions& options, rendezvous::Meeting& meeting, const Make
 
 /// Joins: throws as rendezvous::exchange_roster() does.
 [[nodiscard]] rendezvous::Roster exchange_roster(const JobOptions& options,
-                                                 rendezvous::Meeting& meeting,
+                                                 rendezvous::StoreSession& session,
                                                  const rendezvous::Member& self);
 
 /// Meets the ranks of this node, which have joined. Throws as shm::meet_node() does, for the
 /// first reason that a rank had, tells the others, and closes the listener.
 [[nodiscard]] std::vector<shm::NodePeer> meet_node(const rendezvous::Roster& roster,
-                                                   rendezvous::Meeting& meeting,
+                                                   rendezvous::StoreSession& session,
                                                    const std::shared_ptr<const shm::Arena>& arena,
                                                    Fd& listener,
                                                    Deadline deadline);
@@ -77,11 +77,11 @@ auto prepare(const JobOptions& options, rendezvous::Meeting& meeting, const Make
 /// Writes down why this rank has no group though it has joined, for those that have not met it:
 /// they find nobody where they look for it, and then look into the store.
 void publish_failed_start(const rendezvous::Roster& roster,
-                          const rendezvous::Meeting& meeting,
+                          const rendezvous::StoreSession& session,
                           const Error& error) noexcept;
 
 /// Leaves the meeting after that: where this rank serves the store, they have a second to read it.
-void leave_failed_start(rendezvous::Meeting& meeting);
+void leave_failed_start(rendezvous::StoreSession& session);
 
 /// What the keys of a group's ranks in the job's store begin with.
 [[nodiscard]] std::string store_prefix(const std::string& job, std::uint32_t group);

@@ -22,17 +22,17 @@
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/base/thread.h"
-#include "unisono/comm/inquirer.h"
+#include "unisono/comm/abort_notification.h"
 #include "unisono/comm/job.h"
-#include "unisono/comm/notice.h"
 #include "unisono/comm/rank_wait.h"
 #include "unisono/comm/refused_call.h"
+#include "unisono/comm/status_client.h"
 #include "unisono/engine/native/native_engine.h"
 #include "unisono/net/address.h"
-#include "unisono/rendezvous/meet.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/connect_store.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/relayed_error.h"
-#include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/tcp/frame.h"
 #include "unisono/transport/tcp/mesh.h"
 
@@ -51,10 +51,10 @@ constexpr std::chrono::milliseconds kWatcherTimeout{100};
 // However many waits ask for it.
 constexpr std::chrono::milliseconds kBetweenListenings{500};
 
-shm::Board make_board(const Job& job,
-                      const collective::Topology& topology,
-                      const GroupSetup& setup) {
-  std::vector<shm::Board::Seat> seats;
+shm::ControlBlock make_control_block(const Job& job,
+                                     const collective::Topology& topology,
+                                     const GroupSetup& setup) {
+  std::vector<shm::ControlBlock::Member> seats;
   for (std::size_t index = 0; index < setup.offsets.size(); ++index) {
     const int rank = topology.local_ranks()[index];
     const int job_rank = setup.roster.members[static_cast<std::size_t>(rank)].rank;
@@ -66,21 +66,21 @@ shm::Board make_board(const Job& job,
 
 constexpr std::int64_t kPage = 4096;
 
-// Where the mailbox begins in a group's part of an arena.
-std::int64_t mailbox_offset(int local_world_size) {
-  return (shm::Board::n_bytes(local_world_size) + kPage - 1) / kPage * kPage;
+// Where the endpoint begins in a group's part of an arena.
+std::int64_t endpoint_offset(int local_world_size) {
+  return (shm::ControlBlock::n_bytes(local_world_size) + kPage - 1) / kPage * kPage;
 }
 
-shm::Mailbox make_mailbox(const Job& job,
-                          const collective::Topology& topology,
-                          const GroupSetup& setup) {
-  std::vector<shm::MailboxMember> members;
+shm::Endpoint make_endpoint(const Job& job,
+                            const collective::Topology& topology,
+                            const GroupSetup& setup) {
+  std::vector<shm::EndpointMember> members;
   for (std::size_t index = 0; index < setup.offsets.size(); ++index) {
     const int rank = topology.local_ranks()[index];
     const rendezvous::Member& member = setup.roster.members[static_cast<std::size_t>(rank)];
     members.push_back(
         {.arena = job.arena_of(member.rank),
-         .offset_bytes = setup.offsets[index] + mailbox_offset(topology.local_world_size()),
+         .offset_bytes = setup.offsets[index] + endpoint_offset(topology.local_world_size()),
          .pid = static_cast<pid_t>(member.pid),
          .name = rendezvous::describe(member),
          .bell = fmt::format("{}-messages-{}", member.endpoint, setup.number)});
@@ -103,11 +103,11 @@ std::string prefix_of(const Job& job, const GroupSetup& setup) {
   return fmt::format("[rank {}/{}{}]", world.rank, world.world_size(), place);
 }
 
-std::vector<shm::ProcessMemory> processes_of(const shm::Mailbox& mailbox,
+std::vector<shm::ProcessMemory> processes_of(const shm::Endpoint& endpoint,
                                              const collective::Topology& topology) {
   std::vector<shm::ProcessMemory> processes;
   for (int peer = 0; peer < topology.local_world_size(); ++peer) {
-    processes.push_back(mailbox.process_memory(peer));
+    processes.push_back(endpoint.process_memory(peer));
   }
   return processes;
 }
@@ -158,7 +158,7 @@ collective::Topology topology_of(const rendezvous::Roster& roster) {
 }
 
 std::int64_t Links::n_arena_bytes(int local_world_size) {
-  return mailbox_offset(local_world_size) + shm::Mailbox::n_bytes(local_world_size);
+  return endpoint_offset(local_world_size) + shm::Endpoint::n_bytes(local_world_size);
 }
 
 Links::Links(Job& job, GroupSetup setup)
@@ -166,23 +166,23 @@ Links::Links(Job& job, GroupSetup setup)
       setup_(std::move(setup)),
       topology_(topology_of(setup_.roster)),
       has_cores_(has_core_for_each_rank_here(setup_.roster)),
-      board_(make_board(job, topology_, setup_)),
+      control_block_(make_control_block(job, topology_, setup_)),
       mesh_(mesh_members(setup_.roster),
-            job.meeting().secret,
+            job.session().secret,
             {.job = setup_.roster.job,
              .purpose = tcp::kDataPurpose,
              .rank = setup_.roster.self().rank,
              .group = setup_.number},
             topology_.n_nodes() > 1),
-      mailbox_(make_mailbox(job, topology_, setup_)),
+      endpoint_(make_endpoint(job, topology_, setup_)),
       message_mesh_(mesh_members(setup_.roster),
-                    job.meeting().secret,
+                    job.session().secret,
                     {.job = setup_.roster.job,
                      .purpose = tcp::kMessagePurpose,
                      .rank = setup_.roster.self().rank,
                      .group = setup_.number},
                     topology_.n_nodes() > 1),
-      inquirer_(
+      status_client_(
           mesh_members(setup_.roster),
           [this](int rank) { return topology_.node_of(rank) == topology_.node(); },
           [this](int rank, const transport::Departure& departure) {
@@ -190,10 +190,12 @@ Links::Links(Job& job, GroupSetup setup)
             wake();
           },
           [this](int rank, const Error& reason) { note_reason(rank, reason); },
-          [this](int rank, const transport::Standing& standing) { note_standing(rank, standing); },
-          job.meeting().secret,
+          [this](int rank, const transport::RankProgress& rank_progress) {
+            note_rank_progress(rank, rank_progress);
+          },
+          job.session().secret,
           {.job = setup_.roster.job,
-           .purpose = kInquiryPurpose,
+           .purpose = kStatusPurpose,
            .rank = setup_.roster.self().rank,
            .group = setup_.number},
           prefix_of(job, setup_),
@@ -201,9 +203,12 @@ Links::Links(Job& job, GroupSetup setup)
       ranks_(setup_.roster,
              prefix_of(job, setup_),
              job.logger(),
-             {.look = [this](int rank) { return board_.standing(topology_.local_rank_of(rank)); },
+             {.look =
+                  [this](int rank) {
+                    return control_block_.rank_progress(topology_.local_rank_of(rank));
+                  },
               .ask = [this](int rank) { ask(rank); },
-              .hear = [this](std::span<const int> ranks) { return inquirer_.hear(ranks); },
+              .hear = [this](std::span<const int> ranks) { return status_client_.hear(ranks); },
               .is_news = [&job](const Error& failure) { return job.is_news(failure); },
               .note_late = [this](std::uint64_t sequence,
                                   std::span<const int> late) { note_late(sequence, late); },
@@ -219,32 +224,33 @@ Links::Links(Job& job, GroupSetup setup)
                   [this](std::uint64_t sequence) {
                     hide_wait({.group = setup_.number, .sequence = sequence});
                   }}),
-      side_store_([&job] { return job.meeting().connect_again(kSideStoreTimeout); }),
-      failures_(side_store_, job.store_prefix(setup_.number), setup_.roster.rank),
-      whereabouts_(
-          side_store_,
-          job.store_prefix(setup_.number),
-          setup_.roster.rank,
-          [this](int rank, const Error& reason) { send_notice(job_, setup_, rank, reason); }),
+      diagnostics_store_([&job] { return job.session().connect_again(kDiagnosticsStoreTimeout); }),
+      failures_(diagnostics_store_, job.store_prefix(setup_.number), setup_.roster.rank),
+      call_history_(diagnostics_store_,
+                    job.store_prefix(setup_.number),
+                    setup_.roster.rank,
+                    [this](int rank, const Error& reason) {
+                      send_abort_notification(job_, setup_, rank, reason);
+                    }),
       engine_(job.make_engine(setup_.roster,
                               std::make_unique<engine::NativeEngine>(engine::NativeParts{
                                   .topology = topology_,
-                                  .board = board_,
+                                  .control_block = control_block_,
                                   .mesh = mesh_,
                                   .memory = job.memory(),
                                   .failure = failure_,
-                                  .processes = processes_of(mailbox_, topology_),
+                                  .processes = processes_of(endpoint_, topology_),
                                   .has_cores = has_cores_,
                                   .single_copy = job.single_copy(),
                                   .links = job.links(),
                                   .ranks = ranks_,
-                                  .whereabouts = whereabouts_,
+                                  .call_history = call_history_,
                                   .listen = [this] { listen(); },
                                   .stall = job.stall()}))),
-      messenger_(std::make_unique<Messenger>(MessengerParts{
+      point_to_point_(std::make_unique<PointToPointProgress>(PointToPointParts{
           .group = setup_.number,
           .topology = topology_,
-          .mailbox = mailbox_,
+          .endpoint = endpoint_,
           .mesh = message_mesh_,
           .ranks = ranks_,
           .failure = failure_,
@@ -254,7 +260,7 @@ Links::Links(Job& job, GroupSetup setup)
           .checks_buffers = job.checks_buffers(),
           .explain = [this](const Error& error) { return explain(error); },
           .listen = [this] { listen(); },
-          .show_waits = [this](const std::string& text) { board_.note_waits(text); },
+          .show_waits = [this](const std::string& text) { control_block_.note_waits(text); },
           .look_for_cycle = [this](const WaitId& wait) { job_.cycles().look(wait); },
           .show_wait = [this](const WaitId& id,
                               const engine::ShownWait& wait) { show_wait(id, wait); },
@@ -264,13 +270,13 @@ Links::Links(Job& job, GroupSetup setup)
 }
 
 void Links::wake() const {
-  board_.wake();
+  control_block_.wake();
   mesh_.wake();
-  messenger_->wake();
+  point_to_point_->wake();
 }
 
 void Links::ask(int rank) noexcept {
-  inquirer_.ask(rank);
+  status_client_.ask(rank);
   const bool is_on_node = topology_.node_of(rank) == topology_.node();
   if (is_on_node && ranks_.logger().is_enabled(LogLevel::kDebug)) {
     job_.ask_for_stacks(setup_.roster.members[static_cast<std::size_t>(rank)].rank);
@@ -284,8 +290,8 @@ void Links::note_caller() {
 }
 
 RefusedCall Links::refuse(const std::string& call, const std::string& problem) {
-  board_.note_refused(n_calls_.load(std::memory_order_relaxed),
-                      fmt::format("{}: {}", call, problem));
+  control_block_.note_refused(n_calls_.load(std::memory_order_relaxed),
+                              fmt::format("{}: {}", call, problem));
   return {fmt::format("{} {}", ranks_.prefix(), call), problem};
 }
 
@@ -296,7 +302,7 @@ void Links::fail(const Error& error) noexcept {
   }
   publish(error, false);
   engine_->abort(error);
-  messenger_->abort(error);
+  point_to_point_->abort(error);
   job_.tell_peers(setup_.roster, [&] { return tcp::encode_abort(setup_.number, error); });
   // Who passes on what another said need not tell whom that one tells.
   const bool is_own = transport::root_cause(error.what()) == error.what();
@@ -337,7 +343,7 @@ Error Links::explain(const Error& error) noexcept {
     return error;
   }
   const std::string others = failures_.read_others(error.what(), deadline);
-  if (job_.meeting().host != nullptr) {
+  if (job_.session().host != nullptr) {
     failures_.wait_for_readers(kExplainTimeout);
   }
   if (!others.empty()) {
@@ -347,7 +353,7 @@ Error Links::explain(const Error& error) noexcept {
   if (error.code() == ErrorCode::kPeerLost && failure_.wait_until_set(deadline)) {
     return known_cause_of(error);
   }
-  return with_lost_host(error, job_.roster(), job_.meeting(), side_store_);
+  return with_lost_host(error, job_.roster(), job_.session(), diagnostics_store_);
 }
 
 Error Links::known_cause_of(const Error& error) const {
@@ -380,7 +386,7 @@ bool Links::has_heard_reason() noexcept {
 }
 
 void Links::leave() noexcept {
-  messenger_->finish();
+  point_to_point_->finish();
   const bool has_failed = failure_.is_set();
   if (has_failed) {
     const Error error = failure_.error();
@@ -391,20 +397,21 @@ void Links::leave() noexcept {
     fail(error);
   }
   engine_->leave();
-  messenger_->leave();
+  point_to_point_->leave();
   if (!has_failed) {
-    job_.tell_peers(setup_.roster, [&] { return tcp::encode_bye(setup_.number); });
+    job_.tell_peers(setup_.roster, [&] { return tcp::encode_leave(setup_.number); });
   }
   MetRanks met = met_ranks();
   mesh_.close();
   message_mesh_.close();
-  side_store_.give_up();
-  inquirer_.finish();
-  board_.leave();
+  diagnostics_store_.give_up();
+  status_client_.finish();
+  control_block_.leave();
   // Where a rank failed, another may wake up late and still write there.
   if (setup_.number != 0 && !has_failed) {
-    job_.retire_board({.offset = setup_.offsets[static_cast<std::size_t>(board_.local_rank())],
-                       .local_world_size = board_.local_world_size()});
+    job_.retire_control_block(
+        {.offset = setup_.offsets[static_cast<std::size_t>(control_block_.local_rank())],
+         .local_world_size = control_block_.local_world_size()});
   }
   const bool has_all = setup_.number != 0 || have_all_started_.load(std::memory_order_relaxed);
   job_.end_group(setup_.number, std::move(met), has_failed || !has_all);

@@ -16,24 +16,24 @@
 #include "unisono/base/fd.h"
 #include "unisono/base/mutex.h"
 #include "unisono/collective/topology.h"
+#include "unisono/comm/diagnostics_store.h"
 #include "unisono/comm/failure_log.h"
 #include "unisono/comm/group_numbers.h"
-#include "unisono/comm/inquirer.h"
-#include "unisono/comm/messenger.h"
 #include "unisono/comm/only_caller.h"
+#include "unisono/comm/point_to_point_progress.h"
 #include "unisono/comm/rank_wait.h"
 #include "unisono/comm/refused_call.h"
-#include "unisono/comm/side_store.h"
-#include "unisono/comm/stored_whereabouts.h"
+#include "unisono/comm/status_client.h"
+#include "unisono/comm/stored_call_history.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/native/rank_status.h"
 #include "unisono/net/hello.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/failure.h"
-#include "unisono/transport/shm/board.h"
-#include "unisono/transport/shm/mailbox.h"
+#include "unisono/transport/shm/control_block.h"
+#include "unisono/transport/shm/endpoint.h"
 #include "unisono/transport/tcp/mesh.h"
 #include "unisono/transport/tcp/message_mesh.h"
 #include "unisono/transport/traffic.h"
@@ -73,7 +73,7 @@ struct MetRanks {
 /// tells may come from any.
 class Links {
  public:
-  /// Bytes of a group's part of a rank's arena: its board, and its mailbox behind that.
+  /// Bytes of a group's part of a rank's arena: its control block, and its endpoint behind that.
   [[nodiscard]] static std::int64_t n_arena_bytes(int local_world_size);
 
   /// The job outlives it.
@@ -101,7 +101,7 @@ class Links {
 
   [[nodiscard]] engine::Engine& engine() { return *engine_; }
 
-  [[nodiscard]] Messenger& messenger() { return *messenger_; }
+  [[nodiscard]] PointToPointProgress& point_to_point() { return *point_to_point_; }
 
   /// Notes the number of the last operation that was called, by this thread.
   void note_call(std::uint64_t sequence) {
@@ -167,8 +167,8 @@ class Links {
   /// The message is the rank's name and `what` it did.
   void note_failure(int job_rank, ErrorCode code, const std::string& what);
   /// This rank can't keep the visitor's connection: which ends the group, if it was to stay.
-  void note_shortage(const net::HelloInfo& visitor, const Error& shortage);
-  void deliver(const net::HelloInfo& visitor, Fd socket);
+  void note_shortage(const net::HelloInfo& peer, const Error& shortage);
+  void deliver(const net::HelloInfo& peer, Fd socket);
 
  private:
   // Makes waits look again. Any thread.
@@ -177,7 +177,7 @@ class Links {
 
   // What another rank said of why it gave up.
   void note_reason(int rank, const Error& reason);
-  void note_standing(int rank, const transport::Standing& theirs);
+  void note_rank_progress(int rank, const transport::RankProgress& theirs);
   void pass_on(int job_rank, const Error& reason);
 
   // Of an error that other ranks know more of: what they say, unless that is the same.
@@ -220,18 +220,18 @@ class Links {
   GroupSetup setup_;
   collective::Topology topology_;
   bool has_cores_;  // For each of the node's ranks.
-  shm::Board board_;
+  shm::ControlBlock control_block_;
   tcp::Mesh mesh_;
-  shm::Mailbox mailbox_;
+  shm::Endpoint endpoint_;
   tcp::MessageMesh message_mesh_;
-  Inquirer inquirer_;
+  StatusClient status_client_;
   engine::RankStatus ranks_;
   transport::Failure failure_;
-  SideStore side_store_;
+  DiagnosticsStore diagnostics_store_;
   FailureLog failures_;
-  StoredWhereabouts whereabouts_;
+  StoredCallHistory call_history_;
   std::unique_ptr<engine::Engine> engine_;
-  std::unique_ptr<Messenger> messenger_;
+  std::unique_ptr<PointToPointProgress> point_to_point_;
   // Relaxed: they order nothing else.
   std::atomic<std::uint64_t> n_calls_ = 0;
   std::atomic<bool> have_all_started_ = false;

@@ -18,11 +18,11 @@
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
 #include "unisono/comm/long_waits.h"
-#include "unisono/comm/messenger.h"
+#include "unisono/comm/point_to_point_progress.h"
 #include "unisono/comm/rank_wait.h"
 #include "unisono/comm/wait_inquiry.h"
 #include "unisono/engine/native/rank_status.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
 
 namespace unisono::comm {
@@ -41,21 +41,22 @@ void Links::note_late(std::uint64_t sequence, std::span<const int> late_ranks) {
 }
 
 std::optional<Links::OperationWait> Links::find_operation_wait() const {
-  const std::optional<transport::Standing> standing = board_.own_standing();
-  if (!standing || standing->has_finished || failure_.is_set()) {
+  const std::optional<transport::RankProgress> rank_progress = control_block_.own_standing();
+  if (!rank_progress || rank_progress->has_finished || failure_.is_set()) {
     return std::nullopt;
   }
   const MutexLock lock(late_mutex_);
-  if (late_.sequence != standing->sequence || late_.sequence == 0) {
+  if (late_.sequence != rank_progress->sequence || late_.sequence == 0) {
     return std::nullopt;
   }
   return OperationWait{
-      .wait = {.id = {.group = setup_.number, .sequence = standing->sequence},
+      .wait = {.id = {.group = setup_.number, .sequence = rank_progress->sequence},
                .rank = setup_.roster.self().rank,
                .late = late_.ranks,
                .text = fmt::format(
                    "{} of {}",
-                   transport::describe(standing->descriptor, standing->sequence, {}, job_ranks()),
+                   transport::describe(
+                       rank_progress->descriptor, rank_progress->sequence, {}, job_ranks()),
                    describe_group(setup_, job_.numbers()))},
       .thread = late_.thread};
 }
@@ -79,7 +80,7 @@ std::optional<RankWait> Links::wait_of(const std::optional<WaitingReceive>& rece
 
 std::optional<RankWait> Links::find_wait(const WaitId& id) const {
   if (id.is_message) {
-    return wait_of(messenger_->find_receive(id));
+    return wait_of(point_to_point_->find_receive(id));
   }
   // Operations have their turn one after the other.
   const std::optional<OperationWait> operation = find_operation_wait();
@@ -89,8 +90,9 @@ std::optional<RankWait> Links::find_wait(const WaitId& id) const {
 
 std::optional<RankWait> Links::find_wait_of(std::uint64_t thread) const {
   const std::optional<OperationWait> operation = find_operation_wait();
-  return operation && operation->thread == thread ? std::optional(operation->wait)
-                                                  : wait_of(messenger_->find_receive_of(thread));
+  return operation && operation->thread == thread
+             ? std::optional(operation->wait)
+             : wait_of(point_to_point_->find_receive_of(thread));
 }
 
 std::optional<RankWait> Links::find_stuck_wait(const RankWait& waiter) const {
@@ -103,7 +105,7 @@ std::optional<RankWait> Links::find_stuck_wait(const RankWait& waiter) const {
     const auto late = std::find_if(waiter.late.begin(),
                                    waiter.late.end(),
                                    [self](const LateRank& one) { return one.rank == self; });
-    if (late == waiter.late.end() || messenger_->n_sent(peer) != late->n_arrived) {
+    if (late == waiter.late.end() || point_to_point_->n_sent(peer) != late->n_arrived) {
       return std::nullopt;  // Something is on its way.
     }
   } else if (n_calls_.load(std::memory_order_relaxed) >= waiter.id.sequence) {

@@ -13,22 +13,22 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/comm/abort_notification.h"
 #include "unisono/comm/group_numbers.h"
-#include "unisono/comm/inquirer.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
-#include "unisono/comm/notice.h"
 #include "unisono/comm/rank_wait.h"
+#include "unisono/comm/status_client.h"
 #include "unisono/comm/wait_inquiry.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/mismatch.h"
 #include "unisono/transport/relayed_error.h"
-#include "unisono/transport/tcp/farewell.h"
 #include "unisono/transport/tcp/frame.h"
+#include "unisono/transport/tcp/leave_frames.h"
 #include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::comm {
@@ -104,8 +104,8 @@ void Links::note_reason(int rank, const Error& reason) {
 
 // A rank that needed nothing from this one may have ended its part of what it took for the same
 // operation, and be elsewhere since.
-void Links::note_standing(int rank, const transport::Standing& theirs) {
-  const std::optional<transport::Standing> mine = board_.own_standing();
+void Links::note_rank_progress(int rank, const transport::RankProgress& theirs) {
+  const std::optional<transport::RankProgress> mine = control_block_.own_standing();
   if (mine && !mine->has_finished && mine->sequence > 0 && theirs.sequence == mine->sequence &&
       theirs.descriptor != mine->descriptor) {
     const Error error = transport::mismatch({.who = ranks_.describe(rank),
@@ -147,10 +147,9 @@ void Links::note_failure(int job_rank, ErrorCode code, const std::string& what) 
   }
 }
 
-void Links::note_shortage(const net::HelloInfo& visitor, const Error& shortage) {
-  const int rank = rank_of(visitor.rank);
-  const bool is_to_stay =
-      visitor.purpose == tcp::kDataPurpose || visitor.purpose == tcp::kMessagePurpose;
+void Links::note_shortage(const net::HelloInfo& peer, const Error& shortage) {
+  const int rank = rank_of(peer.rank);
+  const bool is_to_stay = peer.purpose == tcp::kDataPurpose || peer.purpose == tcp::kMessagePurpose;
   if (rank >= 0 && is_to_stay) {
     failure_.set({shortage.code(),
                   fmt::format("{} can't keep the connection of {}: {}",
@@ -161,17 +160,17 @@ void Links::note_shortage(const net::HelloInfo& visitor, const Error& shortage) 
 }
 
 std::string Links::describe_activity() const {
-  const std::optional<transport::Standing> standing = board_.own_standing();
-  if (!standing) {
+  const std::optional<transport::RankProgress> rank_progress = control_block_.own_standing();
+  if (!rank_progress) {
     return "";
   }
-  std::string text = standing->waits;
-  if (standing->sequence > 0 && !standing->has_finished) {
-    text +=
-        fmt::format("{}{} {}",
-                    text.empty() ? "" : ", and ",
-                    failure_.is_set() ? "gave up in" : "is in",
-                    transport::describe(standing->descriptor, standing->sequence, {}, job_ranks()));
+  std::string text = rank_progress->waits;
+  if (rank_progress->sequence > 0 && !rank_progress->has_finished) {
+    text += fmt::format(
+        "{}{} {}",
+        text.empty() ? "" : ", and ",
+        failure_.is_set() ? "gave up in" : "is in",
+        transport::describe(rank_progress->descriptor, rank_progress->sequence, {}, job_ranks()));
   }
   return text.empty() ? "" : fmt::format("{} of {}", text, describe_group(setup_, job_.numbers()));
 }
@@ -197,34 +196,35 @@ void Links::answer_wait(int fd) const {
   }
 }
 
-void Links::deliver(const net::HelloInfo& visitor, Fd socket) {
-  if (visitor.purpose == kInquiryPurpose) {
+void Links::deliver(const net::HelloInfo& peer, Fd socket) {
+  if (peer.purpose == kStatusPurpose) {
     if (failure_.is_set()) {
       tcp::send_abort(socket.get(), setup_.number, failure_.error());
-    } else if (std::optional<transport::Standing> standing = board_.own_standing()) {
-      standing->elsewhere = describe_elsewhere();
-      (void)net::write_some(socket.get(), tcp::encode_standing(*standing));
+    } else if (std::optional<transport::RankProgress> rank_progress =
+                   control_block_.own_standing()) {
+      rank_progress->elsewhere = describe_elsewhere();
+      (void)net::write_some(socket.get(), tcp::encode_rank_progress(*rank_progress));
     }
-    job_.stacks().show(visitor.rank);
+    job_.stacks().show(peer.rank);
     return;
   }
-  if (visitor.purpose == kWaitPurpose) {
+  if (peer.purpose == kWaitPurpose) {
     answer_wait(socket.get());
     return;
   }
-  if (visitor.purpose == kVerdictPurpose || visitor.purpose == kVerdictEndPurpose) {
-    if (const std::optional<Error> verdict = read_notice(socket.get())) {
-      hear_verdict(visitor.purpose, *verdict);
+  if (peer.purpose == kVerdictPurpose || peer.purpose == kVerdictEndPurpose) {
+    if (const std::optional<Error> verdict = read_abort_notification(socket.get())) {
+      hear_verdict(peer.purpose, *verdict);
     }
     return;
   }
-  if (visitor.purpose == kNoticePurpose) {
-    if (const std::optional<Error> reason = read_notice(socket.get())) {
-      pass_on(visitor.rank, *reason);
+  if (peer.purpose == kAbortPurpose) {
+    if (const std::optional<Error> reason = read_abort_notification(socket.get())) {
+      pass_on(peer.rank, *reason);
     }
     return;
   }
-  const bool is_for_messages = visitor.purpose == tcp::kMessagePurpose;
+  const bool is_for_messages = peer.purpose == tcp::kMessagePurpose;
   if (failure_.is_set()) {
     if (is_for_messages) {
       tcp::MessageMesh::welcome(socket.get());
@@ -233,7 +233,7 @@ void Links::deliver(const net::HelloInfo& visitor, Fd socket) {
     tcp::send_abort(socket.get(), setup_.number, failure_.error());
     return;
   }
-  const int rank = rank_of(visitor.rank);
+  const int rank = rank_of(peer.rank);
   if (rank >= 0 && is_for_messages) {
     message_mesh_.deliver(rank, std::move(socket));
   } else if (rank >= 0) {

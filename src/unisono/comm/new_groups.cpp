@@ -55,14 +55,14 @@ std::vector<std::uint32_t> assign_numbers(const GroupNumbers& own,
   return numbers;
 }
 
-// Where each rank has its boards. With others this may end well though it fails here.
+// Where each rank has its control blocks. With others this may end well though it fails here.
 std::vector<std::int64_t> gather_boards(Group& parent,
-                                        const Boards& boards,
+                                        const ControlBlocks& control_blocks,
                                         std::span<const RankList> lists,
                                         const std::vector<std::uint32_t>& numbers,
                                         const Timeout& timeout) {
   try {
-    return gather_all(parent, boards.offsets(), "the boards of new groups", timeout);
+    return gather_all(parent, control_blocks.offsets(), "the boards of new groups", timeout);
   } catch (const Error& error) {
     for (std::size_t index = 0; index < lists.size(); ++index) {
       if (has(lists[index], parent.links().topology().rank())) {
@@ -73,8 +73,8 @@ std::vector<std::int64_t> gather_boards(Group& parent,
   }
 }
 
-// Makes the groups with these numbers. Those who tell of one know its board, and so come after this
-// rank has begun to expect it.
+// Makes the groups with these numbers. Those who tell of one know its control block, and so come
+// after this rank has begun to expect it.
 std::vector<std::unique_ptr<Group>> make(Group& parent,
                                          std::span<const RankList> lists,
                                          const std::vector<std::uint32_t>& numbers,
@@ -90,16 +90,17 @@ std::vector<std::unique_ptr<Group>> make(Group& parent,
     }
   }
   const Expectation expectation(job.groups(), std::move(own_numbers));
-  Boards boards(job, links, lists);
-  const std::vector<std::int64_t> offsets = gather_boards(parent, boards, lists, numbers, timeout);
-  boards.check();
+  ControlBlocks control_blocks(job, links, lists);
+  const std::vector<std::int64_t> offsets =
+      gather_boards(parent, control_blocks, lists, numbers, timeout);
+  control_blocks.check();
   std::size_t at = 0;
   for (int member = 0; member < links.topology().world_size(); ++member) {
     for (std::size_t index = 0; index < n_lists; ++index) {
       check_offset(offsets[at++], member, links);
     }
   }
-  boards.keep();
+  control_blocks.keep();
   std::vector<std::unique_ptr<Group>> groups(n_lists);
   for (std::size_t index = 0; index < n_lists; ++index) {
     if (!has(lists[index], rank)) {

@@ -17,10 +17,10 @@
 #include "unisono/base/process.h"
 #include "unisono/comm/group_registry.h"
 #include "unisono/comm/links.h"
-#include "unisono/comm/stack_show.h"
+#include "unisono/comm/stack_dump.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/io.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/shm/node.h"
 #include "unisono/transport/tcp/frame.h"
 
@@ -28,7 +28,7 @@ namespace unisono::comm {
 namespace {
 
 bool is_for_watchers(tcp::FrameKind kind) {
-  return kind == tcp::FrameKind::kAbort || kind == tcp::FrameKind::kBye ||
+  return kind == tcp::FrameKind::kAbort || kind == tcp::FrameKind::kLeave ||
          kind == tcp::FrameKind::kAsk;
 }
 
@@ -38,7 +38,7 @@ PeerWatch::PeerWatch(net::EventLoop& loop,
                      const shm::NodePeer& peer,
                      const rendezvous::Member& member,
                      GroupRegistry& groups,
-                     StackShow& stacks)
+                     StackDump& stacks)
     : loop_(loop), peer_(peer), groups_(groups), stacks_(stacks) {
   loop_.add(peer_.socket.get(), EPOLLIN, [this](std::uint32_t) { read_socket(); });
   // A child that the peer made by clone() may hold the socket open beyond its death; its process
@@ -89,7 +89,7 @@ void PeerWatch::handle_frames() {
       return;
     }
     const auto number = static_cast<std::uint32_t>(frame->sequence);
-    if (frame->kind == tcp::FrameKind::kBye) {
+    if (frame->kind == tcp::FrameKind::kLeave) {
       groups_.notify(number, [rank = peer_.rank](Links& links) { links.note_departure(rank); });
     } else if (frame->kind == tcp::FrameKind::kAsk) {
       stacks_.show(peer_.rank);

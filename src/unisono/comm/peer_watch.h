@@ -5,9 +5,9 @@
 
 #include "unisono/base/fd.h"
 #include "unisono/comm/group_registry.h"
-#include "unisono/comm/stack_show.h"
+#include "unisono/comm/stack_dump.h"
 #include "unisono/net/event_loop.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/shm/node.h"
 
 namespace unisono::comm {
@@ -20,7 +20,7 @@ class PeerWatch {
             const shm::NodePeer& peer,
             const rendezvous::Member& member,
             GroupRegistry& groups,
-            StackShow& stacks);
+            StackDump& stacks);
 
  private:
   void read_socket();
@@ -31,7 +31,7 @@ class PeerWatch {
   net::EventLoop& loop_;
   const shm::NodePeer& peer_;
   GroupRegistry& groups_;
-  StackShow& stacks_;
+  StackDump& stacks_;
   Fd process_;
   bool is_watching_ = true;
   std::vector<std::byte> received_;

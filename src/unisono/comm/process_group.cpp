@@ -10,15 +10,15 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/comm/call.h"
+#include "unisono/comm/create_group_via_store.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
-#include "unisono/comm/new_group_in.h"
 #include "unisono/comm/new_groups.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/work.h"
-#include "unisono/engine/native/symmetric_memory.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/engine/native/memory/symmetric_memory.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono {
 
@@ -267,7 +267,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks
 std::shared_ptr<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
                                                       store::Store& store,
                                                       const GroupOptions& options) {
-  return std::make_shared<ProcessGroup>(comm::new_group_in(
+  return std::make_shared<ProcessGroup>(comm::create_group_via_store(
       store, *group_, std::vector<int>(ranks.begin(), ranks.end()), options.timeout));
 }
 

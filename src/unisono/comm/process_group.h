@@ -15,7 +15,7 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/refused_call.h"
 #include "unisono/comm/work.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/traffic.h"
 
 namespace unisono {
@@ -268,7 +268,7 @@ struct InitOptions {
   /// How ranks meet.
   ///
   /// "env://": MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK; what is not set of them
-  /// comes from srun, mpirun or Kubeflow (rendezvous::find_assignment()).
+  /// comes from srun, mpirun or Kubeflow (rendezvous::find_launch_info()).
   ///
   /// "tcp://HOST:PORT?rank=R&world_size=N": rank 0 serves the store there.
   ///

@@ -12,19 +12,19 @@
 #include "unisono/comm/call.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/links.h"
-#include "unisono/comm/message_request.h"
-#include "unisono/comm/messenger.h"
+#include "unisono/comm/message_operation.h"
 #include "unisono/comm/options.h"
+#include "unisono/comm/point_to_point_progress.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
-#include "unisono/engine/native/message.h"
+#include "unisono/engine/native/point_to_point/message.h"
 
 namespace unisono {
 namespace {
 
 using comm::lend;
 using comm::MessageCall;
-using comm::MessageRequest;
+using comm::MessageOperation;
 using std::chrono::milliseconds;
 
 static_assert(kAnySource == engine::kAnyRank);
@@ -54,19 +54,19 @@ milliseconds check(const MessageCall& call,
 // Returns where a receive came from.
 int run(comm::Links& links, const MessageCall& call, const std::optional<milliseconds>& timeout) {
   const milliseconds limit = check(call, links, timeout);
-  if (call.is_send && links.messenger().send_at_once(call)) {
+  if (call.is_send && links.point_to_point().send_at_once(call)) {
     return kAnySource;
   }
-  MessageRequest request(call, limit);
-  return links.messenger().run(request);
+  MessageOperation request(call, limit);
+  return links.point_to_point().run(request);
 }
 
 Work submit(comm::Links& links,
             const MessageCall& call,
             const std::optional<milliseconds>& timeout) {
-  comm::Messenger::Requests requests;
-  requests.push_back(std::make_unique<MessageRequest>(call, check(call, links, timeout)));
-  return links.messenger().submit(std::move(requests)).front();
+  comm::PointToPointProgress::Requests requests;
+  requests.push_back(std::make_unique<MessageOperation>(call, check(call, links, timeout)));
+  return links.point_to_point().submit(std::move(requests)).front();
 }
 
 MessageCall send_call(const Buffer& buffer, int to, const SendOptions& options) {
@@ -99,7 +99,7 @@ Work ProcessGroup::recv_async(const Buffer& buffer, int from, const RecvOptions&
 
 std::vector<Work> ProcessGroup::batch(std::span<const PointToPointOperation> operations) {
   comm::Links& links = group_->links();
-  comm::Messenger::Requests requests;
+  comm::PointToPointProgress::Requests requests;
   requests.reserve(operations.size());
   for (const PointToPointOperation& operation : operations) {
     const MessageCall call{.is_send = operation.kind == PointToPointOperation::Kind::kSend,
@@ -108,9 +108,9 @@ std::vector<Work> ProcessGroup::batch(std::span<const PointToPointOperation> ope
                            .buffer = operation.buffer,
                            .label = operation.label};
     requests.push_back(
-        std::make_unique<MessageRequest>(call, check(call, links, operation.timeout)));
+        std::make_unique<MessageOperation>(call, check(call, links, operation.timeout)));
   }
-  return links.messenger().submit(std::move(requests));
+  return links.point_to_point().submit(std::move(requests));
 }
 
 }  // namespace unisono

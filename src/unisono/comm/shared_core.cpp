@@ -14,7 +14,7 @@
 
 #include "unisono/base/cores.h"
 #include "unisono/base/log.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::comm {
 namespace {

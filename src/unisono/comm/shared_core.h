@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "unisono/base/log.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::comm {
 

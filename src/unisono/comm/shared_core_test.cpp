@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::comm {
 namespace {

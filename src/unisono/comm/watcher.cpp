@@ -17,13 +17,13 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/thread.h"
-#include "unisono/comm/inquirer.h"
 #include "unisono/comm/links.h"
+#include "unisono/comm/status_client.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/shm/node.h"
-#include "unisono/transport/tcp/farewell.h"
+#include "unisono/transport/tcp/leave_frames.h"
 #include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::comm {
@@ -31,21 +31,21 @@ namespace {
 
 // The socket goes to the group that it is for. An inquiry for one that this rank has left has its
 // answer here.
-Doorkeeper::Deliver deliver_to(GroupRegistry& groups) {
-  return [&groups](const net::HelloInfo& visitor, Fd socket, const std::optional<Error>& shortage) {
-    if (visitor.purpose == kInquiryPurpose) {
-      const transport::Departure departure = groups.find_departure(visitor.group, visitor.rank);
+Acceptor::Deliver deliver_to(GroupRegistry& groups) {
+  return [&groups](const net::HelloInfo& peer, Fd socket, const std::optional<Error>& shortage) {
+    if (peer.purpose == kStatusPurpose) {
+      const transport::Departure departure = groups.find_departure(peer.group, peer.rank);
       if (departure.from_operations || departure.from_messages) {
-        tcp::send_bye(socket.get(), visitor.group, departure);
+        tcp::send_leave(socket.get(), peer.group, departure);
         return;
       }
     }
     auto shared = std::make_shared<Fd>(std::move(socket));
-    groups.notify(visitor.group, [visitor, shared, shortage](Links& links) {
+    groups.notify(peer.group, [peer, shared, shortage](Links& links) {
       if (shortage) {
-        links.note_shortage(visitor, *shortage);
+        links.note_shortage(peer, *shortage);
       }
-      links.deliver(visitor, std::move(*shared));
+      links.deliver(peer, std::move(*shared));
     });
   };
 }
@@ -75,14 +75,13 @@ Error error_of_a_blind(const rendezvous::Roster& roster) {
 Watcher::Watcher(const WatcherParts& parts)
     : groups_(parts.groups),
       blind_(error_of_a_blind(parts.roster)),
-      doorkeeper_(
-          loop_,
-          parts.data_listener,
-          {.job = parts.roster.job, .purpose = tcp::kDataPurpose, .rank = parts.roster.rank},
-          parts.meeting.secret,
-          parts.roster.world_size(),
-          parts.logger,
-          deliver_to(parts.groups)) {
+      acceptor_(loop_,
+                parts.data_listener,
+                {.job = parts.roster.job, .purpose = tcp::kDataPurpose, .rank = parts.roster.rank},
+                parts.session.secret,
+                parts.roster.world_size(),
+                parts.logger,
+                deliver_to(parts.groups)) {
   for (const shm::NodePeer& peer : parts.peers) {
     const auto& member = parts.roster.members[static_cast<std::size_t>(peer.rank)];
     watches_.push_back(
@@ -92,7 +91,7 @@ Watcher::Watcher(const WatcherParts& parts)
     listen_later();
   }
   // One of rank 0 ends when rank 0 leaves; that it died is seen otherwise.
-  if (parts.meeting.store_fd >= 0) {
+  if (parts.session.store_fd >= 0) {
     watch_store(parts);
   }
   thread_ = start_thread(
@@ -123,7 +122,7 @@ void Watcher::give_up(const std::exception& problem) noexcept {
 }
 
 void Watcher::watch_store(const WatcherParts& parts) {
-  const int fd = parts.meeting.store_fd;
+  const int fd = parts.session.store_fd;
   const std::string message = fmt::format(
       "the job's store at {} is gone; the job goes on, but ranks of other nodes can't say there "
       "any "
@@ -138,7 +137,7 @@ void Watcher::watch_store(const WatcherParts& parts) {
 // Nobody else reads what other nodes say to a rank that computes.
 void Watcher::listen_later() {
   (void)loop_.add_timer(Deadline::after(kListening), [this] {
-    groups_.notify_present([](Links& links) { links.messenger().listen(); });
+    groups_.notify_present([](Links& links) { links.point_to_point().listen(); });
     listen_later();
   });
 }

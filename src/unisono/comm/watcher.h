@@ -8,13 +8,13 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
-#include "unisono/comm/doorkeeper.h"
+#include "unisono/comm/acceptor.h"
 #include "unisono/comm/group_registry.h"
 #include "unisono/comm/peer_watch.h"
-#include "unisono/comm/stack_show.h"
+#include "unisono/comm/stack_dump.h"
 #include "unisono/net/event_loop.h"
-#include "unisono/rendezvous/meet.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/connect_store.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/shm/node.h"
 
 namespace unisono::comm {
@@ -22,11 +22,11 @@ namespace unisono::comm {
 /// What a Watcher works with. The references outlive it.
 struct WatcherParts {
   const rendezvous::Roster& roster;
-  const rendezvous::Meeting& meeting;
+  const rendezvous::StoreSession& session;
   int data_listener;
   const std::vector<shm::NodePeer>& peers;
   GroupRegistry& groups;
-  StackShow& stacks;
+  StackDump& stacks;
   Logger logger;
 };
 
@@ -53,7 +53,7 @@ class Watcher {
   net::EventLoop loop_;
   GroupRegistry& groups_;
   Error blind_;  // Made while there is memory.
-  Doorkeeper doorkeeper_;
+  Acceptor acceptor_;
   std::vector<std::unique_ptr<PeerWatch>> watches_;
   std::thread thread_;
 };

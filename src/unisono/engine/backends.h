@@ -9,7 +9,7 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/engine/engine.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::engine {
 

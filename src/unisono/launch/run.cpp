@@ -38,11 +38,11 @@
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/loopback.h"
-#include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/find_assignment.h"
-#include "unisono/rendezvous/find_place.h"
-#include "unisono/rendezvous/gather.h"
-#include "unisono/rendezvous/node_id.h"
+#include "unisono/rendezvous/find_launch_info.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/methods/discovery.h"
+#include "unisono/rendezvous/resolve_rendezvous.h"
+#include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/store/tcp_server.h"
 
@@ -135,21 +135,21 @@ store::TcpServerOptions store_options(const RunOptions& options,
 }
 
 // The nodes of a launcher that has started several of us, each on one of them.
-NodesOptions nodes_of(const rendezvous::Assignment& assignment) {
-  return {.min_nodes = assignment.world_size,
-          .max_nodes = assignment.world_size,
-          .node_rank = assignment.rank,
-          .host = rendezvous::meeting_host(assignment),
-          .port = assignment.master_port};
+NodesOptions nodes_of(const rendezvous::LaunchInfo& launch_info) {
+  return {.min_nodes = launch_info.world_size,
+          .max_nodes = launch_info.world_size,
+          .node_rank = launch_info.rank,
+          .host = rendezvous::meeting_host(launch_info),
+          .port = launch_info.master_port};
 }
 
 // Open MPI's mpirun binds each process, here the launcher and so all its ranks, to one core.
 void warn_of_binding(const RunOptions& options,
-                     const rendezvous::Assignment& assignment,
+                     const rendezvous::LaunchInfo& launch_info,
                      const Logger& logger) {
   const int n_cores = available_cores();
   const auto n_online = ::sysconf(_SC_NPROCESSORS_ONLN);
-  if (assignment.launcher.empty()) {
+  if (launch_info.launcher.empty()) {
     const std::vector<int> cores = cores_of(0);
     if (cores.size() == 1 && options.n_workers > 1 && n_online > 1) {
       logger.warning(fmt::format(
@@ -165,7 +165,7 @@ void warn_of_binding(const RunOptions& options,
     logger.warning(
         fmt::format("{} lets this launcher use {} of {} cores, for {} ranks: have it bind nothing "
                     "(mpirun --bind-to none, srun --cpu-bind=none or --cpus-per-task={})",
-                    assignment.launcher,
+                    launch_info.launcher,
                     n_cores,
                     n_online,
                     options.n_workers,
@@ -189,14 +189,14 @@ int run(RunOptions options, hosts::Uplink* uplink) {
     logger.info("the ranks' output is in " + options.log_dir +
                 " (--log-dir chooses another folder)");
   }
-  rendezvous::Gathered gathered;
+  rendezvous::Discovered discovered;
   if (!options.nodes && !options.is_one_node && rendezvous::has_launcher_of_several(environment)) {
-    gathered = rendezvous::find_place({.environment = environment}).gathered;
-    options.nodes = nodes_of(gathered.assignment);
+    discovered = rendezvous::resolve_rendezvous({.environment = environment}).discovered;
+    options.nodes = nodes_of(discovered.launch_info);
   }
   JobLayout job = make_layout(options, program, config, environment);
   if (options.bind_to.value_or(BindTo::kNone) == BindTo::kNone) {
-    warn_of_binding(options, gathered.assignment, logger);
+    warn_of_binding(options, discovered.launch_info, logger);
   } else {
     bind_ranks(*options.bind_to, job, logger);
   }
@@ -207,9 +207,9 @@ int run(RunOptions options, hosts::Uplink* uplink) {
     LocalGenerations generations(loop, job, store_options(options, program, job, config));
     return Agent(loop, options, program, guardian, generations, uplink).run();
   }
-  const std::string secret = gathered.assignment.launcher.empty()
+  const std::string secret = discovered.launch_info.launcher.empty()
                                  ? rendezvous::find_secret(config, options.nodes->host)
-                                 : rendezvous::find_secret(config, gathered.assignment);
+                                 : rendezvous::find_secret(config, discovered.launch_info);
   job.host = uplink == nullptr ? rendezvous::host_name() : uplink->label();
   job.master_addr = options.nodes->host;
   job.secret = rendezvous::is_secret_given(config) ? "" : secret;

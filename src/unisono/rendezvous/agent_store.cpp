@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "unisono/base/config.h"
-#include "unisono/rendezvous/launcher_process.h"
+#include "unisono/rendezvous/launchers/launcher_process.h"
 
 namespace unisono::rendezvous {
 namespace {

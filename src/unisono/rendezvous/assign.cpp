@@ -4,14 +4,14 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/find_assignment.h"
-#include "unisono/rendezvous/init_method.h"
-#include "unisono/rendezvous/tcp_method.h"
+#include "unisono/rendezvous/find_launch_info.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/methods/init_method.h"
+#include "unisono/rendezvous/methods/tcp_method.h"
 
 namespace unisono::rendezvous {
 
-Assignment assign(const InitMethod& method,
+LaunchInfo assign(const InitMethod& method,
                   const Environment& environment,
                   int rank,
                   int world_size) {
@@ -24,7 +24,7 @@ Assignment assign(const InitMethod& method,
                             "world_size are options of the program or environment variables",
                             method.text));
   }
-  return find_assignment(environment, rank, world_size);
+  return find_launch_info(environment, rank, world_size);
 }
 
 }  // namespace unisono::rendezvous

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/init_method.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/methods/init_method.h"
 #include "unisono/rendezvous/testing/fake_environment.h"
 
 namespace unisono::rendezvous {
@@ -16,7 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-Assignment assign_by(const std::string& text) {
+LaunchInfo assign_by(const std::string& text) {
   return assign(parse_init_method(text),
                 fake({{"MASTER_ADDR", "node-a"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}}));
 }
@@ -24,7 +24,7 @@ Assignment assign_by(const std::string& text) {
 TEST(Assign, EachSchemeHasItsSource) {
   EXPECT_EQ(assign_by("env://").master_addr, "node-a");
   EXPECT_EQ(assign_by("env://").rank, 1);
-  const Assignment tcp = assign_by("tcp://node-b:1234?rank=3&world_size=4");
+  const LaunchInfo tcp = assign_by("tcp://node-b:1234?rank=3&world_size=4");
   EXPECT_EQ(tcp.master_addr, "node-b");
   EXPECT_EQ(tcp.rank, 3);
 }

@@ -18,8 +18,8 @@
 #include "unisono/net/interfaces.h"
 #include "unisono/net/port_holder.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/launched_job.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/launchers/launched_job.h"
 #include "unisono/store/tcp_store.h"
 
 namespace unisono::rendezvous {
@@ -49,10 +49,10 @@ std::string describe_foreign_host(const std::string& host) {
 }
 
 // Who listens at the store's port: empty where it is on another machine, or /proc does not tell.
-std::string find_server(const Assignment& assignment) {
+std::string find_server(const LaunchInfo& launch_info) {
   try {
-    return leads_here(assignment.master_addr, net::interfaces())
-               ? net::find_port_holder(assignment.master_port)
+    return leads_here(launch_info.master_addr, net::interfaces())
+               ? net::find_port_holder(launch_info.master_port)
                : "";
   } catch (const Error&) {
     return "";
@@ -60,15 +60,15 @@ std::string find_server(const Assignment& assignment) {
 }
 
 // For who is connected to somebody that says nothing.
-std::string advice_on_silence(const Assignment& assignment) {
-  const std::string server = find_server(assignment);
+std::string advice_on_silence(const LaunchInfo& launch_info) {
+  const std::string server = find_server(launch_info);
   return fmt::format(
       "; {}: if that is not {}, end it or give the job another port; if it is, it is "
       "stopped or too busy",
       server.empty() ? fmt::format("\"ss -tlnp sport = {}\" on its machine names who listens there",
-                                   assignment.master_port)
+                                   launch_info.master_port)
                      : server + " listens there",
-      assignment.uses_agent_store ? "the launcher" : "rank 0");
+      launch_info.uses_agent_store ? "the launcher" : "rank 0");
 }
 
 // A name may come later than its users, but who has mistyped it is to hear of it soon.
@@ -84,11 +84,12 @@ bool leads_nowhere(const std::string& host) {
 
 // True where the machine says that nobody listens there. What of its addresses can't be reached
 // from here, as without IPv6, says nothing.
-bool is_refused(const Assignment& assignment) {
+bool is_refused(const LaunchInfo& launch_info) {
   constexpr std::chrono::seconds kPatience{1};
   bool is_refused = false;
   const Deadline deadline = Deadline::after(kPatience);
-  for (const net::Address& address : net::resolve(assignment.master_addr, assignment.master_port)) {
+  for (const net::Address& address :
+       net::resolve(launch_info.master_addr, launch_info.master_port)) {
     const int obstacle = net::find_obstacle(address, deadline);
     if (obstacle == 0) {
       return false;
@@ -99,12 +100,12 @@ bool is_refused(const Assignment& assignment) {
 }
 
 // A process that ends closes its connections before it stops to listen, and may do so slowly.
-bool has_ended(const Assignment& assignment) {
+bool has_ended(const LaunchInfo& launch_info) {
   constexpr std::chrono::milliseconds kPatience{300};
   constexpr std::chrono::milliseconds kBetweenLooks{20};
   try {
     const Deadline deadline = Deadline::after(kPatience);
-    while (!is_refused(assignment)) {
+    while (!is_refused(launch_info)) {
       if (deadline.has_passed()) {
         return false;
       }
@@ -124,7 +125,7 @@ bool is_refusal(ErrorCode code) {
          code == ErrorCode::kIncompatible || code == ErrorCode::kCorruptData;
 }
 
-std::string advice_for(const Assignment& assignment, ErrorCode code) {
+std::string advice_for(const LaunchInfo& launch_info, ErrorCode code) {
   if (code == ErrorCode::kUnauthenticated) {
     return "; give all ranks the same secret, or, where another job meets there, another port";
   }
@@ -132,30 +133,30 @@ std::string advice_for(const Assignment& assignment, ErrorCode code) {
              ? fmt::format(
                    "; something else may listen there: \"ss -tlnp sport = {}\" on its "
                    "machine names it",
-                   assignment.master_port)
+                   launch_info.master_port)
              : "";
 }
 
 // What is to be said when the other side does not let this rank in, or is no store.
-Error not_let_in(const Assignment& assignment, const Error& reason) {
-  if (reason.code() == ErrorCode::kPeerLost && has_ended(assignment)) {
-    return lost_store(assignment, reason);
+Error not_let_in(const LaunchInfo& launch_info, const Error& reason) {
+  if (reason.code() == ErrorCode::kPeerLost && has_ended(launch_info)) {
+    return lost_store(launch_info, reason);
   }
   return {reason.code(),
           fmt::format("rendezvous: rank {} was not let into the store at {}: {}{}",
-                      assignment.rank,
-                      describe_place(assignment),
+                      launch_info.rank,
+                      describe_place(launch_info),
                       reason.what(),
-                      advice_for(assignment, reason.code()))};
+                      advice_for(launch_info, reason.code()))};
 }
 
 // Before anything is written there.
-void check_job(const Assignment& assignment, const store::TcpStore& store) {
-  if (const std::string other = describe_other_job(assignment, store); !other.empty()) {
+void check_job(const LaunchInfo& launch_info, const store::TcpStore& store) {
+  if (const std::string other = describe_other_job(launch_info, store); !other.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("rendezvous: rank {} can't meet the others at {}: {}",
-                            assignment.rank,
-                            describe_place(assignment),
+                            launch_info.rank,
+                            describe_place(launch_info),
                             other));
   }
 }
@@ -163,37 +164,37 @@ void check_job(const Assignment& assignment, const store::TcpStore& store) {
 }  // namespace
 
 store::TcpStoreOptions store_options(const Config& config,
-                                     const Assignment& assignment,
+                                     const LaunchInfo& launch_info,
                                      const std::string& secret) {
-  return {.host = assignment.master_addr,
-          .port = assignment.master_port,
+  return {.host = launch_info.master_addr,
+          .port = launch_info.master_port,
           .secret = secret,
           .tls = config.tls,
-          .rank = assignment.rank};
+          .rank = launch_info.rank};
 }
 
 std::shared_ptr<store::TcpStore> connect_to_store(const Config& config,
-                                                  const Assignment& assignment,
+                                                  const LaunchInfo& launch_info,
                                                   const std::string& secret,
                                                   Deadline deadline) {
-  const Logger logger(fmt::format("rank {}", assignment.rank), config.log_level);
+  const Logger logger(fmt::format("rank {}", launch_info.rank), config.log_level);
   const auto start = Deadline::Clock::now();
-  auto patience = leads_nowhere(assignment.master_addr) ? std::min(config.stall, kPatienceForAName)
-                                                        : config.stall;
+  auto patience = leads_nowhere(launch_info.master_addr) ? std::min(config.stall, kPatienceForAName)
+                                                         : config.stall;
   for (;; patience = std::max(config.stall, patience * 2)) {
     const Deadline next = earlier(deadline, Deadline::at(start + patience));
     std::string reason;
     try {
       auto store =
-          std::make_shared<store::TcpStore>(store_options(config, assignment, secret), next);
-      check_job(assignment, *store);
-      logger.debug("rendezvous: has reached the store at " + describe_place(assignment));
+          std::make_shared<store::TcpStore>(store_options(config, launch_info, secret), next);
+      check_job(launch_info, *store);
+      logger.debug("rendezvous: has reached the store at " + describe_place(launch_info));
       return store;
-    } catch (const store::SilentServer& error) {
-      reason = error.what() + advice_on_silence(assignment);
+    } catch (const store::ServerUnresponsiveError& error) {
+      reason = error.what() + advice_on_silence(launch_info);
     } catch (const Error& error) {
       if (is_refusal(error.code())) {
-        throw not_let_in(assignment, error);
+        throw not_let_in(launch_info, error);
       }
       if (error.code() != ErrorCode::kTimeout) {
         throw;
@@ -201,14 +202,14 @@ std::shared_ptr<store::TcpStore> connect_to_store(const Config& config,
       reason = error.what();
     }
     const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
-    const std::string message =
-        fmt::format("rendezvous: rank {} has tried for {:.1f} s to reach the store at {}{}: {}{}",
-                    assignment.rank,
-                    spent.count(),
-                    describe_place(assignment),
-                    assignment.uses_agent_store ? "" : ", which rank 0 serves",
-                    reason,
-                    serves_store(assignment) ? describe_foreign_host(assignment.master_addr) : "");
+    const std::string message = fmt::format(
+        "rendezvous: rank {} has tried for {:.1f} s to reach the store at {}{}: {}{}",
+        launch_info.rank,
+        spent.count(),
+        describe_place(launch_info),
+        launch_info.uses_agent_store ? "" : ", which rank 0 serves",
+        reason,
+        serves_store(launch_info) ? describe_foreign_host(launch_info.master_addr) : "");
     if (deadline.has_passed()) {
       throw Error(ErrorCode::kTimeout, message);
     }
@@ -216,32 +217,32 @@ std::shared_ptr<store::TcpStore> connect_to_store(const Config& config,
   }
 }
 
-Error lost_store(const Assignment& assignment, const Error& reason) {
-  if (dynamic_cast<const store::LastWords*>(&reason) != nullptr) {
+Error lost_store(const LaunchInfo& launch_info, const Error& reason) {
+  if (dynamic_cast<const store::ServerClosedError*>(&reason) != nullptr) {
     return {ErrorCode::kPeerLost,
             fmt::format("rendezvous: rank {} was turned out of the store at {}: {}",
-                        assignment.rank,
-                        describe_place(assignment),
+                        launch_info.rank,
+                        describe_place(launch_info),
                         reason.what())};
   }
-  const char* server = assignment.uses_agent_store ? "the launcher" : "rank 0";
+  const char* server = launch_info.uses_agent_store ? "the launcher" : "rank 0";
   return {ErrorCode::kPeerLost,
           fmt::format("rendezvous: rank {} has lost the store at {}: {}, which serves it, has "
                       "ended; see what {} wrote ({})",
-                      assignment.rank,
-                      describe_place(assignment),
+                      launch_info.rank,
+                      describe_place(launch_info),
                       server,
                       server,
                       reason.what())};
 }
 
-std::string describe_other_job(const Assignment& assignment, const store::TcpStore& store) {
-  return are_different_jobs(assignment.job, store.job())
+std::string describe_other_job(const LaunchInfo& launch_info, const store::TcpStore& store) {
+  return are_different_jobs(launch_info.job, store.job())
              ? fmt::format(
                    "another job meets there, {}, and this one is {}; give them different "
                    "MASTER_PORTs",
                    store.job(),
-                   assignment.job)
+                   launch_info.job)
              : "";
 }
 

@@ -20,7 +20,7 @@
 #include "unisono/net/address.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/testing/two_rank_job.h"
 #include "unisono/store/tcp_host.h"
 
@@ -34,11 +34,11 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 std::string message_of(const Config& config,
-                       const Assignment& assignment,
+                       const LaunchInfo& launch_info,
                        ErrorCode code,
                        Deadline deadline = Deadline::after(milliseconds(50))) {
   try {
-    (void)connect_to_store(config, assignment, config.secret, deadline);
+    (void)connect_to_store(config, launch_info, config.secret, deadline);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), code) << error.what();
     return error.what();
@@ -49,7 +49,7 @@ std::string message_of(const Config& config,
 TEST(ConnectToStore, Rank0SaysWhereItsOwnAddressIsNone) {
   const ReservedPort port;
   for (const int rank : {0, 1}) {
-    Assignment env = assignment(rank, port.number());
+    LaunchInfo env = launch_info(rank, port.number());
     env.master_addr = "192.0.2.77";
     const std::string message = message_of(config_with("secret"), env, ErrorCode::kTimeout);
     const std::string hint = "192.0.2.77 is none of this machine's addresses: ";
@@ -60,7 +60,7 @@ TEST(ConnectToStore, Rank0SaysWhereItsOwnAddressIsNone) {
 TEST(ConnectToStore, AMasterThatNeverComesIsATimeoutWithAddressAndReason) {
   const ReservedPort port;
   const std::string message =
-      message_of(config_with(), assignment(1, port.number()), ErrorCode::kTimeout);
+      message_of(config_with(), launch_info(1, port.number()), ErrorCode::kTimeout);
   EXPECT_THAT(message, HasSubstr("rank 1 has tried for 0."));
   EXPECT_THAT(message,
               HasSubstr("MASTER_ADDR=127.0.0.1, MASTER_PORT=" + std::to_string(port.number())));
@@ -68,7 +68,7 @@ TEST(ConnectToStore, AMasterThatNeverComesIsATimeoutWithAddressAndReason) {
 }
 
 TEST(ConnectToStore, AWrongHostIsATimeoutThatNamesIt) {
-  Assignment env = assignment(1, 29500);
+  LaunchInfo env = launch_info(1, 29500);
   env.master_addr = "no-such-host.invalid";
   EXPECT_THAT(message_of(config_with("secret"), env, ErrorCode::kTimeout),
               HasSubstr("\"no-such-host.invalid\" (for port 29500) has no address"));
@@ -79,7 +79,7 @@ TEST(ConnectToStore, ANameThatLeadsNowhereIsNamedAfterASecond) {
   Config config = config_with("secret");
   config.stall = std::chrono::hours(1);
   config.log_level = LogLevel::kInfo;
-  Assignment env = assignment(1, 29500);
+  LaunchInfo env = launch_info(1, 29500);
   env.master_addr = "no-such-host.invalid";
   ::testing::internal::CaptureStderr();
   (void)message_of(config, env, ErrorCode::kTimeout, Deadline::after(seconds(3)));
@@ -96,7 +96,7 @@ TEST(ConnectToStore, AStoreThatEndsBeforeItLetsARankInIsLost) {
     const Fd connection = net::accept_connection(listener.get()).fd;
     listener.reset();
   });
-  EXPECT_THAT(message_of(config_with("secret"), assignment(1, port), ErrorCode::kPeerLost, soon()),
+  EXPECT_THAT(message_of(config_with("secret"), launch_info(1, port), ErrorCode::kPeerLost, soon()),
               HasSubstr("rank 1 has lost the store at MASTER_ADDR=127.0.0.1, MASTER_PORT=" +
                         std::to_string(port) + ": rank 0, which serves it, has ended"));
   server.join();
@@ -105,7 +105,7 @@ TEST(ConnectToStore, AStoreThatEndsBeforeItLetsARankInIsLost) {
 TEST(ConnectToStore, AStoreThatTurnsARankOutHasNotEnded) {
   const store::TcpStoreHost server(
       {.address = net::Address::loopback(0), .secret = "secret", .limits = {.max_connections = 0}});
-  const rendezvous::Assignment rank_1 = assignment(1, server.address().port());
+  const rendezvous::LaunchInfo rank_1 = launch_info(1, server.address().port());
   const auto store = connect_to_store(config_with("secret"), rank_1, "secret", soon());
   try {
     (void)store->num_keys();
@@ -123,7 +123,7 @@ TEST(ConnectToStore, WhoIsNotLetInSaysWhere) {
   const store::TcpStoreHost server({.address = net::Address::loopback(0), .secret = "secret"});
   const std::uint16_t port = server.address().port();
   const std::string message =
-      message_of(config_with(), assignment(1, port), ErrorCode::kPeerLost, soon());
+      message_of(config_with(), launch_info(1, port), ErrorCode::kPeerLost, soon());
   EXPECT_THAT(message,
               HasSubstr("rank 1 was not let into the store at MASTER_ADDR=127.0.0.1, MASTER_PORT=" +
                         std::to_string(port)));
@@ -134,7 +134,7 @@ TEST(ConnectToStore, AnotherSecretIsUnauthenticatedAtOnce) {
   const store::TcpStoreHost server({.address = net::Address::loopback(0), .secret = "secret"});
   EXPECT_THAT(
       message_of(config_with("guess"),
-                 assignment(1, server.address().port()),
+                 launch_info(1, server.address().port()),
                  ErrorCode::kUnauthenticated,
                  soon()),
       AllOf(HasSubstr("rank 1 was not let into the store at MASTER_ADDR=127.0.0.1, MASTER_PORT="),
@@ -153,7 +153,7 @@ TEST(ConnectToStore, WhatIsNoStoreIsNamedWithThePlace) {
     net::write_all(connection.get(), std::as_bytes(std::span(words)), soon(), "mail");
   });
   EXPECT_THAT(
-      message_of(config_with("secret"), assignment(1, port), ErrorCode::kCorruptData, soon()),
+      message_of(config_with("secret"), launch_info(1, port), ErrorCode::kCorruptData, soon()),
       AllOf(HasSubstr("rank 1 was not let into the store at MASTER_ADDR=127.0.0.1"),
             HasSubstr("something else may listen there")));
   server.join();
@@ -170,7 +170,7 @@ TEST(ConnectToStore, WhoAcceptsAndSaysNothingIsNamedWithWhatToDo) {
     config.log_level = LogLevel::kInfo;
     ::testing::internal::CaptureStderr();
     const std::string last = message_of(
-        config, assignment(1, port), ErrorCode::kTimeout, Deadline::after(milliseconds(500)));
+        config, launch_info(1, port), ErrorCode::kTimeout, Deadline::after(milliseconds(500)));
     const std::string first = ::testing::internal::GetCapturedStderr();
     for (const std::string& message : {first, last}) {
       EXPECT_THAT(
@@ -190,7 +190,7 @@ TEST(ConnectToStore, ItSaysThatItStillWaits) {
   config.stall = milliseconds(1);
   config.log_level = LogLevel::kInfo;
   ::testing::internal::CaptureStderr();
-  (void)message_of(config, assignment(1, port.number()), ErrorCode::kTimeout);
+  (void)message_of(config, launch_info(1, port.number()), ErrorCode::kTimeout);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("[unisono rank 1] warning: rendezvous: rank 1 has tried"));
 }

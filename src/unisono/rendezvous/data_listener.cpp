@@ -11,16 +11,16 @@
 #include "unisono/net/interfaces.h"
 #include "unisono/net/port_reservation.h"
 #include "unisono/net/socket.h"
+#include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/interface_choice.h"
-#include "unisono/rendezvous/meet.h"
 
 namespace unisono::rendezvous {
 
-Fd listen_for_data(const Config& config, const Meeting& meeting) {
-  std::optional<net::Address> address = net::Address::parse(meeting.local_ip, 0);
+Fd listen_for_data(const Config& config, const StoreSession& session) {
+  std::optional<net::Address> address = net::Address::parse(session.local_ip, 0);
   UNISONO_CHECK(address.has_value(),
-                fmt::format("the store was reached from \"{}\"", meeting.local_ip));
-  if (!config.interface.empty() && !meeting.secret.empty()) {
+                fmt::format("the store was reached from \"{}\"", session.local_ip));
+  if (!config.interface.empty() && !session.secret.empty()) {
     address = choose_data_interface(config.interface, net::interfaces(), *address).address;
   }
   return config.ports ? net::listen_tcp(*address, *config.ports) : net::listen_tcp(*address);

@@ -3,7 +3,7 @@
 #include "unisono/base/config.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/port_reservation.h"
-#include "unisono/rendezvous/meet.h"
+#include "unisono/rendezvous/connect_store.h"
 
 namespace unisono::rendezvous {
 
@@ -11,7 +11,7 @@ namespace unisono::rendezvous {
 /// settings want. A job without a secret stays on loopback.
 ///
 /// Throws Error: kInvalidArgument when there is no such interface, kSystem when no port is free.
-[[nodiscard]] Fd listen_for_data(const Config& config, const Meeting& meeting);
+[[nodiscard]] Fd listen_for_data(const Config& config, const StoreSession& session);
 
 /// Keeps a port on all addresses of the family, AF_INET or AF_INET6, for a store that this process
 /// may have to serve; in the same ports.

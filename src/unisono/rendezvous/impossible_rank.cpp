@@ -11,16 +11,16 @@
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
 #include "unisono/rendezvous/assign.h"
-#include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/connect_to_store.h"
-#include "unisono/rendezvous/exchange_roster.h"
-#include "unisono/rendezvous/find_place.h"
-#include "unisono/rendezvous/init_method.h"
-#include "unisono/rendezvous/node_id.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/launchers/variable_reader.h"
+#include "unisono/rendezvous/methods/init_method.h"
+#include "unisono/rendezvous/resolve_rendezvous.h"
+#include "unisono/rendezvous/roster/exchange_roster.h"
+#include "unisono/rendezvous/roster/node_id.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/rendezvous/serve_store.h"
-#include "unisono/rendezvous/variable_reader.h"
 #include "unisono/store/tcp_store.h"
 
 namespace unisono::rendezvous {
@@ -29,7 +29,7 @@ namespace {
 constexpr std::chrono::seconds kPatience{2};
 
 // -1 where it is no number, or not known.
-int given_rank(const InitMethod& method, const PlaceRequest& request) {
+int given_rank(const InitMethod& method, const RendezvousRequest& request) {
   if (request.given.rank >= 0) {
     return request.given.rank;
   }
@@ -41,13 +41,13 @@ int given_rank(const InitMethod& method, const PlaceRequest& request) {
 }  // namespace
 
 void tell_of_impossible_rank(const InitMethod& method,
-                             const PlaceRequest& request,
+                             const RendezvousRequest& request,
                              const Config& config,
                              const std::string& problem) noexcept {
   try {
     const Deadline deadline = Deadline::after(kPatience);
     // Throws where something else is wrong, too.
-    Assignment place = assign(method, request.environment, 0, request.given.world_size);
+    LaunchInfo place = assign(method, request.environment, 0, request.given.world_size);
     place.rank = given_rank(method, request);
     place.master_addr = meeting_host(place);
     if (place.rank < place.world_size) {

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "unisono/base/config.h"
-#include "unisono/rendezvous/find_place.h"
-#include "unisono/rendezvous/init_method.h"
+#include "unisono/rendezvous/methods/init_method.h"
+#include "unisono/rendezvous/resolve_rendezvous.h"
 
 namespace unisono::rendezvous {
 
@@ -12,7 +12,7 @@ namespace unisono::rendezvous {
 /// does not take part. Does nothing unless that is its rank alone, which is not below the world
 /// size, and gives up when their store is not there within 2 seconds.
 void tell_of_impossible_rank(const InitMethod& method,
-                             const PlaceRequest& request,
+                             const RendezvousRequest& request,
                              const Config& config,
                              const std::string& problem) noexcept;
 

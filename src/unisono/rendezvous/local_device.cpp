@@ -11,8 +11,8 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/launcher.h"
-#include "unisono/rendezvous/variable_reader.h"
+#include "unisono/rendezvous/launchers/launcher.h"
+#include "unisono/rendezvous/launchers/variable_reader.h"
 
 namespace unisono::rendezvous {
 namespace {

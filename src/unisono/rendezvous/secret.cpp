@@ -19,7 +19,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/address.h"
-#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/launch_info.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -107,7 +107,7 @@ std::string why_needed(const std::string& host) {
 }
 
 // `what` is how the user gave the address.
-std::string find(const Config& config, const Assignment& assignment, const std::string& what) {
+std::string find(const Config& config, const LaunchInfo& launch_info, const std::string& what) {
   if (!config.secret.empty()) {
     return config.secret;
   }
@@ -119,16 +119,16 @@ std::string find(const Config& config, const Assignment& assignment, const std::
     }
     return *secret;
   }
-  if (!assignment.secret.empty()) {
-    return assignment.secret;
+  if (!launch_info.secret.empty()) {
+    return launch_info.secret;
   }
   if (!config.home.empty()) {
     if (const auto secret = read_secret_file(config.home + "/.unisono/secret", true)) {
       return *secret;
     }
   }
-  if (const std::string why = why_needed(assignment.master_addr); !why.empty()) {
-    const std::string& reason = assignment.key_space.problem;
+  if (const std::string why = why_needed(launch_info.master_addr); !why.empty()) {
+    const std::string& reason = launch_info.key_value_space.problem;
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("{} {}, and the job has no secret: put one into "
                             "~/.unisono/secret, a file of mode 0600, "
@@ -149,15 +149,15 @@ bool is_secret_given(const Config& config) {
 }
 
 std::string find_secret(const Config& config, const std::string& host) {
-  return find(config, Assignment{.master_addr = host}, fmt::format("\"{}\"", host));
+  return find(config, LaunchInfo{.master_addr = host}, fmt::format("\"{}\"", host));
 }
 
-std::string find_secret(const Config& config, const Assignment& assignment) {
-  const std::string& source = assignment.place_source;
+std::string find_secret(const Config& config, const LaunchInfo& launch_info) {
+  const std::string& source = launch_info.place_source;
   return find(config,
-              assignment,
-              source.empty() ? fmt::format("MASTER_ADDR=\"{}\"", assignment.master_addr)
-                             : fmt::format("\"{}\" ({})", assignment.master_addr, source));
+              launch_info,
+              source.empty() ? fmt::format("MASTER_ADDR=\"{}\"", launch_info.master_addr)
+                             : fmt::format("\"{}\" ({})", launch_info.master_addr, source));
 }
 
 }  // namespace unisono::rendezvous

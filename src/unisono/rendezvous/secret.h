@@ -6,7 +6,7 @@
 
 namespace unisono::rendezvous {
 
-struct Assignment;
+struct LaunchInfo;
 
 /// The job's secret: the configuration's own, or the contents of its file, or of
 /// ~/.unisono/secret. Empty, when there is none of these and the ranks meet on loopback.
@@ -17,7 +17,7 @@ struct Assignment;
 
 /// The same for a rank. What it was told in the launcher's key space comes before
 /// ~/.unisono/secret.
-[[nodiscard]] std::string find_secret(const Config& config, const Assignment& assignment);
+[[nodiscard]] std::string find_secret(const Config& config, const LaunchInfo& launch_info);
 
 /// True where the user has set one: UNISONO_SECRET or UNISONO_SECRET_FILE.
 [[nodiscard]] bool is_secret_given(const Config& config);

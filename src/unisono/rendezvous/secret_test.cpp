@@ -11,7 +11,7 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/launch_info.h"
 
 #include "support/temporary_folder.h"
 
@@ -73,14 +73,15 @@ TEST_F(SecretFile, WhatRankZeroToldComesBeforeTheHomeFolder) {
   Config config;
   config.home = folder_.path();
   (void)folder_.write(".unisono/secret", "at home\n", 0600);
-  const Assignment told{.master_addr = "10.0.0.1", .secret = "told"};
+  const LaunchInfo told{.master_addr = "10.0.0.1", .secret = "told"};
   EXPECT_EQ(find_secret(config, told), "told");
   config.secret_file = folder_.write("named", "named", 0600);
   EXPECT_EQ(find_secret(config, told), "named");
   config.secret = "given";
   EXPECT_EQ(find_secret(config, told), "given");
   try {
-    (void)find_secret({}, {.master_addr = "10.0.0.1", .key_space = {.problem = "no PMI here"}});
+    (void)find_secret({},
+                      {.master_addr = "10.0.0.1", .key_value_space = {.problem = "no PMI here"}});
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("does); no PMI here"));
@@ -159,7 +160,7 @@ TEST(Secret, NoneIsNeededOnLoopbackOnly) {
     }
   }
   try {
-    (void)find_secret(Config{}, Assignment{.master_addr = "10.0.0.1"});
+    (void)find_secret(Config{}, LaunchInfo{.master_addr = "10.0.0.1"});
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("MASTER_ADDR=\"10.0.0.1\" can be reached"));

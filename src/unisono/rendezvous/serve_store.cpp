@@ -19,10 +19,10 @@
 #include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/assignment.h"
 #include "unisono/rendezvous/connect_to_store.h"
-#include "unisono/rendezvous/exchange_roster.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/roster/exchange_roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/store/prefix_store.h"
 #include "unisono/store/store.h"
 #include "unisono/store/tcp_host.h"
@@ -38,29 +38,29 @@ bool is_always_loopback(const std::string& host) {
   return host == "localhost" || (numeric && numeric->is_loopback());
 }
 
-net::Address store_address(const Assignment& assignment, bool has_secret) {
+net::Address store_address(const LaunchInfo& launch_info, bool has_secret) {
   const net::Address address =
-      listen_address(assignment.master_addr, assignment.master_port, has_secret);
-  const bool on_all = assignment.has_many_addresses && !address.is_loopback();
+      listen_address(launch_info.master_addr, launch_info.master_port, has_secret);
+  const bool on_all = launch_info.has_many_addresses && !address.is_loopback();
   return on_all ? net::Address::any(address.family(), address.port()) : address;
 }
 
 std::unique_ptr<store::TcpStoreHost> start_server(const Config& config,
-                                                  const Assignment& assignment,
+                                                  const LaunchInfo& launch_info,
                                                   const std::string& secret) {
   return std::make_unique<store::TcpStoreHost>(
-      store::TcpServerOptions{.address = store_address(assignment, !secret.empty()),
+      store::TcpServerOptions{.address = store_address(launch_info, !secret.empty()),
                               .secret = secret,
-                              .job = assignment.job,
+                              .job = launch_info.job,
                               .tls = config.tls,
                               .notes_turned_away = true,
                               .logger = Logger("store", config.log_level)});
 }
 
-Error cannot_serve(const Assignment& assignment, const std::string& reason) {
+Error cannot_serve(const LaunchInfo& launch_info, const std::string& reason) {
   return {ErrorCode::kSystem,
           fmt::format("rendezvous: rank 0 can't serve the store at {}: {}",
-                      describe_place(assignment),
+                      describe_place(launch_info),
                       reason)};
 }
 
@@ -70,17 +70,17 @@ constexpr std::chrono::seconds kPatienceForATwin{2};
 // The store at the port that is in use, if a rank 0 of such a job is there: the one that serves it.
 // Null where whoever it was has ended; else throws what is there.
 std::shared_ptr<store::TcpStore> find_store_of_twin(store::TcpStoreOptions options,
-                                                    const Assignment& assignment,
+                                                    const LaunchInfo& launch_info,
                                                     Deadline end,
-                                                    const MeetingKeys& keys,
+                                                    const RosterKeys& keys,
                                                     const net::PortInUse& in_use) {
   std::string holder = "another job may use the port";
   options.if_refused = net::IfRefused::kGiveUp;
   try {
     auto store = std::make_shared<store::TcpStore>(options, end);
     Member self;
-    self.world_size = assignment.world_size;
-    if (const std::string other = describe_other_job(assignment, *store); !other.empty()) {
+    self.world_size = launch_info.world_size;
+    if (const std::string other = describe_other_job(launch_info, *store); !other.empty()) {
       holder = other;
     } else if (wait_for_twin(*part_of(store, keys), self, end, {.generation = keys.generation})) {
       return store;
@@ -94,16 +94,16 @@ std::shared_ptr<store::TcpStore> find_store_of_twin(store::TcpStoreOptions optio
       return nullptr;
     }
   }
-  throw cannot_serve(assignment, fmt::format("{}; {}", in_use.what(), holder));
+  throw cannot_serve(launch_info, fmt::format("{}; {}", in_use.what(), holder));
 }
 
 // Nothing where the store is served now.
 std::optional<net::PortInUse> try_to_serve(const Config& config,
-                                           const Assignment& assignment,
+                                           const LaunchInfo& launch_info,
                                            const std::string& secret,
                                            ServedStore& served) {
   try {
-    served.host = start_server(config, assignment, secret);
+    served.host = start_server(config, launch_info, secret);
     return std::nullopt;
   } catch (const net::PortInUse& in_use) {
     return in_use;
@@ -112,14 +112,13 @@ std::optional<net::PortInUse> try_to_serve(const Config& config,
     if (error.code() != ErrorCode::kSystem) {
       throw;
     }
-    throw cannot_serve(assignment, error.what());
+    throw cannot_serve(launch_info, error.what());
   }
 }
 
 }  // namespace
 
-std::shared_ptr<store::Store> part_of(std::shared_ptr<store::Store> store,
-                                      const MeetingKeys& keys) {
+std::shared_ptr<store::Store> part_of(std::shared_ptr<store::Store> store, const RosterKeys& keys) {
   return keys.part.empty() ? std::move(store)
                            : std::make_shared<store::PrefixStore>(keys.part, std::move(store));
 }
@@ -147,21 +146,21 @@ net::Address listen_address(const std::string& host, std::uint16_t port, bool ha
 }
 
 ServedStore serve_store(const Config& config,
-                        const Assignment& assignment,
+                        const LaunchInfo& launch_info,
                         const std::string& secret,
                         Deadline deadline,
-                        const MeetingKeys& keys) {
+                        const RosterKeys& keys) {
   constexpr std::chrono::milliseconds kPause{50};
   const Deadline end = earlier(deadline, Deadline::after(kPatienceForATwin));
   ServedStore served;
   std::optional<net::PortInUse> first;
   while (const std::optional<net::PortInUse> in_use =
-             try_to_serve(config, assignment, secret, served)) {
+             try_to_serve(config, launch_info, secret, served)) {
     if (!first) {
       first = in_use;  // The last one may name who has ended since.
     }
     served.of_twin = find_store_of_twin(
-        store_options(config, assignment, secret), assignment, end, keys, *first);
+        store_options(config, launch_info, secret), launch_info, end, keys, *first);
     if (served.of_twin != nullptr) {
       break;
     }

@@ -7,21 +7,21 @@
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
 #include "unisono/net/address.h"
-#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/launch_info.h"
 #include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_store.h"
 
 namespace unisono::rendezvous {
 
 /// Where in the store the ranks are to meet.
-struct MeetingKeys {
+struct RosterKeys {
   std::string part = {};         ///< The prefix of that part, as in PrefixStore; empty: all of it.
   std::uint64_t generation = 0;  ///< As in ExchangeOptions.
 };
 
 /// That part of the store; the store itself where it is all of it.
 [[nodiscard]] std::shared_ptr<store::Store> part_of(std::shared_ptr<store::Store> store,
-                                                    const MeetingKeys& keys);
+                                                    const RosterKeys& keys);
 
 /// Where a store is served that others know as `host`: at just that address if it is one of this
 /// machine, else on all of the machine's, as for a service's address, a translated one, or a name
@@ -42,9 +42,9 @@ struct ServedStore {
 ///
 /// Throws Error: kSystem when something else has the port for 2 seconds, or may not be listened on.
 [[nodiscard]] ServedStore serve_store(const Config& config,
-                                      const Assignment& assignment,
+                                      const LaunchInfo& launch_info,
                                       const std::string& secret,
                                       Deadline deadline,
-                                      const MeetingKeys& keys);
+                                      const RosterKeys& keys);
 
 }  // namespace unisono::rendezvous

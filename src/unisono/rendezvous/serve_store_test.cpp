@@ -21,8 +21,8 @@
 #include "unisono/net/address.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/connect_to_store.h"
-#include "unisono/rendezvous/exchange_roster.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/exchange_roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/rendezvous/testing/two_rank_job.h"
 #include "unisono/store/prefix_store.h"
 #include "unisono/store/store.h"
@@ -37,16 +37,16 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 ServedStore serve(const Config& config,
-                  const Assignment& assignment,
-                  const MeetingKeys& keys = {},
+                  const LaunchInfo& launch_info,
+                  const RosterKeys& keys = {},
                   Deadline deadline = soon()) {
-  return serve_store(config, assignment, config.secret, deadline, keys);
+  return serve_store(config, launch_info, config.secret, deadline, keys);
 }
 
 // What a rank 0 that comes to the meeting at this port hears.
 std::string refusal_of(const Config& config, std::uint16_t port) {
   try {
-    (void)serve(config, assignment(0, port), {}, Deadline::after(milliseconds(50)));
+    (void)serve(config, launch_info(0, port), {}, Deadline::after(milliseconds(50)));
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kSystem) << error.what();
     return error.what();
@@ -105,7 +105,7 @@ TEST(ServeStore, APortInUseIsSaidToBeAnotherJobsWithThePlace) {
 TEST(ServeStore, ASecondJobAtThePortFailsAlone) {
   const ReservedPort port;
   const Config config = config_with();
-  const Assignment rank_0 = assignment(0, port.number());
+  const LaunchInfo rank_0 = launch_info(0, port.number());
   const ServedStore first = serve(config, rank_0);
   EXPECT_NE(first.host, nullptr);
   EXPECT_EQ(first.of_twin, nullptr);
@@ -114,7 +114,7 @@ TEST(ServeStore, ASecondJobAtThePortFailsAlone) {
   const ServedStore twin = serve(config, rank_0);
   EXPECT_EQ(twin.host, nullptr);
   EXPECT_NE(twin.of_twin, nullptr);
-  Assignment other = rank_0;
+  LaunchInfo other = rank_0;
   other.world_size = 3;
   EXPECT_THAT([&] { (void)serve(config, other); },
               ThrowsMessage<Error>(AllOf(HasSubstr("is in use by process "),
@@ -125,12 +125,12 @@ TEST(ServeStore, ASecondJobAtThePortFailsAlone) {
 TEST(ServeStore, ASecondRank0IsLookedForWhereTheRanksMeet) {
   const ReservedPort port;
   const Config config = config_with();
-  const Assignment rank_0 = assignment(0, port.number());
+  const LaunchInfo rank_0 = launch_info(0, port.number());
   const ServedStore first = serve(config, rank_0);
   store::PrefixStore part("part", connect_to_store(config, rank_0, "", soon()));
   join(part);
   EXPECT_NE(serve(config, rank_0, {.part = "part"}).of_twin, nullptr);
-  for (const MeetingKeys& keys : {MeetingKeys{}, {.part = "part", .generation = 1}}) {
+  for (const RosterKeys& keys : {RosterKeys{}, {.part = "part", .generation = 1}}) {
     EXPECT_THROW((void)serve(config, rank_0, keys, Deadline::after(milliseconds(50))), Error);
   }
 }
@@ -150,7 +150,7 @@ TEST(ServeStore, ItIsServedAtTheMastersAddressIfThisMachineHasIt) {
   }
   EXPECT_EQ(listen_address(ip, 29500, true), net::Address::parse(ip, 29500));
   const ReservedPort port;
-  Assignment env = assignment(0, port.number());
+  LaunchInfo env = launch_info(0, port.number());
   env.master_addr = ip;
   const ServedStore served = serve(config_with("secret"), env);
   EXPECT_EQ(served.host->address().ip(), ip);
@@ -172,7 +172,7 @@ TEST(ServeStore, AtANameThatLeadsNowhereYetItIsServedAtBothFamilies) {
 // Others may come by another of its addresses.
 TEST(ServeStore, ItIsServedAtAllAddressesWhereThereAreMany) {
   const ReservedPort port;
-  Assignment env = assignment(0, port.number());
+  LaunchInfo env = launch_info(0, port.number());
   env.has_many_addresses = true;
   EXPECT_TRUE(serve(config_with("secret"), env).host->address().is_loopback());
   env.master_addr = outer_ip();
@@ -189,7 +189,7 @@ TEST(ServeStore, APortThatBecomesFreeIsServed) {
     std::this_thread::sleep_for(milliseconds(100));  // Rank 0 has found the port in use by then.
     other.reset();
   });
-  const ServedStore served = serve(config_with(), assignment(0, port));
+  const ServedStore served = serve(config_with(), launch_info(0, port));
   ends.join();
   EXPECT_NE(served.host, nullptr);
   EXPECT_EQ(served.of_twin, nullptr);

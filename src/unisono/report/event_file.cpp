@@ -16,7 +16,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
-#include "unisono/rendezvous/node_id.h"
+#include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/report/append_file.h"
 #include "unisono/report/event_record.h"
 #include "unisono/report/named_value.h"

@@ -17,7 +17,7 @@
 #include "unisono/store/map_store.h"
 #include "unisono/store/polling_watch.h"
 #include "unisono/store/sizes.h"
-#include "unisono/store/turn.h"
+#include "unisono/store/timed_mutex.h"
 #include "unisono/store/watch.h"
 
 namespace unisono::store {
@@ -32,7 +32,7 @@ constexpr std::chrono::nanoseconds kLeastTimeForAccess = std::chrono::millisecon
 FileStore::FileStore(const FileStoreOptions& options, Deadline deadline)
     : MapStore("store " + options.path, options.limits, options.io_timeout),
       io_timeout_(options.io_timeout),
-      turn_(std::make_unique<Turn>()),
+      connection_mutex_(std::make_unique<TimedMutex>()),
       log_(std::make_unique<FileLog>(options.path, options.limits, deadline)) {}
 
 FileStore::~FileStore() = default;
@@ -44,16 +44,16 @@ std::unique_ptr<Watch> FileStore::watch(const std::string& key, WatchCallback on
 
 void FileStore::remove() {
   const Deadline deadline = Deadline::after(io_timeout_);
-  const TurnHolder turn(*turn_, deadline, name());
-  const FileLog::Lock lock = log_->lock(LockableFile::Mode::kExclusive, deadline);
+  const TimedLock lock(*connection_mutex_, deadline, name());
+  const FileLog::Lock file_lock = log_->lock(LockableFile::Mode::kExclusive, deadline);
   log_->remove();
   closed_because_ = "its file was removed";
 }
 
 bool FileStore::leave() {
   const Deadline deadline = Deadline::after(io_timeout_);
-  const TurnHolder turn(*turn_, deadline, name());
-  const FileLog::Lock lock = log_->lock(LockableFile::Mode::kExclusive, deadline);
+  const TimedLock lock(*connection_mutex_, deadline, name());
+  const FileLog::Lock file_lock = log_->lock(LockableFile::Mode::kExclusive, deadline);
   closed_because_ = "this process left it";
   // Under the lock: of two that leave at the same time the second deletes the file.
   log_->claims().release_claims();
@@ -65,12 +65,12 @@ bool FileStore::leave() {
 }
 
 bool FileStore::claim(std::uint32_t number) {
-  const TurnHolder turn(*turn_, Deadline::after(io_timeout_), name());
+  const TimedLock lock(*connection_mutex_, Deadline::after(io_timeout_), name());
   return log_->claims().claim(number);
 }
 
 bool FileStore::is_claimed(std::uint32_t number) {
-  const TurnHolder turn(*turn_, Deadline::after(io_timeout_), name());
+  const TimedLock lock(*connection_mutex_, Deadline::after(io_timeout_), name());
   return log_->claims().is_claimed(number);
 }
 
@@ -94,7 +94,7 @@ std::optional<bool> FileStore::attempt_alone(const Call& call,
   // The last look is at the deadline itself, and others may be at the file just then.
   const Deadline access_deadline =
       Deadline::after(std::max(call.deadline.remaining(), kLeastTimeForAccess));
-  const TurnHolder turn(*turn_, access_deadline, name());
+  const TimedLock lock(*connection_mutex_, access_deadline, name());
   if (!closed_because_.empty()) {
     throw Error(ErrorCode::kClosed, name() + " was closed after: " + closed_because_);
   }
@@ -121,7 +121,7 @@ bool FileStore::attempt_locked(const Call& call,
   {
     using Mode = LockableFile::Mode;
     const Mode mode = access == Access::kLook ? Mode::kShared : Mode::kExclusive;
-    const FileLog::Lock lock = log_->lock(mode, deadline);
+    const FileLog::Lock file_lock = log_->lock(mode, deadline);
     log_->read_new(map_);
     bool is_done = false;
     Change change;

@@ -15,7 +15,7 @@
 namespace unisono::store {
 
 class FileLog;
-class Turn;
+class TimedMutex;
 
 struct FileStoreOptions {
   std::string path;  ///< On a file system with fcntl() locks that all ranks share, e.g. NFS.
@@ -86,8 +86,8 @@ class FileStore final : public MapStore {
                                     const Attempt& attempt);
 
   std::chrono::milliseconds io_timeout_;
-  std::unique_ptr<Turn> turn_;
-  // These belong to who has the turn.
+  std::unique_ptr<TimedMutex> connection_mutex_;
+  // These belong to who holds the mutex.
   std::unique_ptr<FileLog> log_;
   StoreMap map_;
   std::string closed_because_;

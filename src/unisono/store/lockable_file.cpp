@@ -14,17 +14,17 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/store/turn.h"
+#include "unisono/store/timed_mutex.h"
 
 namespace unisono::store {
 namespace {
 
 // A process that closes any descriptor of a file loses its own locks on it, and its threads do not
-// exclude each other. So there is one turn for all files whose locks belong to the process: it
+// exclude each other. So there is one mutex for all files whose locks belong to the process: it
 // covers the time of a lock, and the closing.
-Turn& turn_of_the_process() {
-  static Turn turn;
-  return turn;
+TimedMutex& mutex_of_the_process() {
+  static TimedMutex mutex;
+  return mutex;
 }
 
 }  // namespace
@@ -35,9 +35,9 @@ LockableFile::~LockableFile() {
   if (owner_ == LockOwner::kDescriptor) {
     return;
   }
-  (void)turn_of_the_process().take(Deadline::never());
+  (void)mutex_of_the_process().try_lock_until(Deadline::never());
   fd_.reset();
-  turn_of_the_process().give_back();
+  mutex_of_the_process().unlock();
 }
 
 // Of bytes, most of which are beyond the file's end.
@@ -77,7 +77,7 @@ bool LockableFile::lock(Mode mode, Deadline deadline) {
 void LockableFile::unlock() noexcept {
   (void)set_lock(F_UNLCK, Range::contents());
   if (owner_ == LockOwner::kProcess) {
-    turn_of_the_process().give_back();
+    mutex_of_the_process().unlock();
   }
 }
 
@@ -90,12 +90,12 @@ int LockableFile::try_lock(Mode mode) {
     }
     owner_ = LockOwner::kProcess;
   }
-  if (!turn_of_the_process().take(Deadline::after(std::chrono::milliseconds(0)))) {
+  if (!mutex_of_the_process().try_lock_until(Deadline::after(std::chrono::milliseconds(0)))) {
     return EAGAIN;
   }
   const int error_number = set_lock(type, Range::contents());
   if (error_number != 0) {
-    turn_of_the_process().give_back();
+    mutex_of_the_process().unlock();
   }
   return error_number;
 }

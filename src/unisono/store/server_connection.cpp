@@ -20,10 +20,10 @@
 #include "unisono/net/socket_owner.h"
 #include "unisono/net/tls.h"
 #include "unisono/store/protocol.h"
+#include "unisono/store/rejected_connections.h"
 #include "unisono/store/replies.h"
 #include "unisono/store/store_map.h"
 #include "unisono/store/tcp_server.h"
-#include "unisono/store/turned_away.h"
 
 namespace unisono::store {
 namespace {
@@ -43,14 +43,15 @@ bool admits_plain(int fd, const PlainClients& allowed) {
   }
 }
 
-Visitor visitor_by(std::byte first) {
+ClientKind kind_by(std::byte first) {
   if (first == net::kHelloByte) {
-    return Visitor::kHello;
+    return ClientKind::kHello;
   }
   if (first == net::kTlsByte) {
-    return Visitor::kTls;
+    return ClientKind::kTls;
   }
-  return first == static_cast<std::byte>(Opcode::kValidate) ? Visitor::kPlain : Visitor::kOther;
+  return first == static_cast<std::byte>(Opcode::kValidate) ? ClientKind::kPlain
+                                                            : ClientKind::kOther;
 }
 
 }  // namespace
@@ -90,7 +91,7 @@ void ServerConnection::receive(std::span<const std::byte> bytes, std::span<std::
 // A client's first byte tells whether it speaks TLS.
 void ServerConnection::begin(std::byte first) {
   has_begun_ = true;
-  visitor_ = visitor_by(first);
+  client_kind_ = kind_by(first);
   if (options_.tls && first == net::kTlsByte) {
     tls_ = std::make_unique<net::Tls>(net::Tls::Side::kServer, options_.secret);
   } else if (options_.tls && first == net::kHelloByte) {

@@ -8,10 +8,10 @@
 
 #include "unisono/base/fd.h"
 #include "unisono/net/tls.h"
+#include "unisono/store/rejected_connections.h"
 #include "unisono/store/session.h"
 #include "unisono/store/store_map.h"
 #include "unisono/store/tcp_server.h"
-#include "unisono/store/turned_away.h"
 
 namespace unisono::store {
 
@@ -36,7 +36,7 @@ class ServerConnection {
   [[nodiscard]] bool has_begun() const { return has_begun_; }
 
   /// By its first byte; kOther before that.
-  [[nodiscard]] Visitor visitor() const { return visitor_; }
+  [[nodiscard]] ClientKind client_kind() const { return client_kind_; }
 
   [[nodiscard]] Session& session() { return session_; }
 
@@ -55,7 +55,7 @@ class ServerConnection {
   Fd fd_;
   std::string peer_;
   bool has_begun_ = false;
-  Visitor visitor_ = Visitor::kOther;
+  ClientKind client_kind_ = ClientKind::kOther;
   std::string problem_;
   std::unique_ptr<net::Tls> tls_;
   std::vector<std::byte> sealed_;  // By TLS; replies that are not in it come behind.

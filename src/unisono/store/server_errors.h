@@ -7,15 +7,16 @@
 namespace unisono::store {
 
 /// The Error(kTimeout) of a server that accepts connections and says nothing.
-class SilentServer final : public Error {
+class ServerUnresponsiveError final : public Error {
  public:
-  explicit SilentServer(const std::string& message) : Error(ErrorCode::kTimeout, message) {}
+  explicit ServerUnresponsiveError(const std::string& message)
+      : Error(ErrorCode::kTimeout, message) {}
 };
 
 /// The Error(kPeerLost) of a server that has said why it ends the connection.
-class LastWords final : public Error {
+class ServerClosedError final : public Error {
  public:
-  explicit LastWords(const std::string& message) : Error(ErrorCode::kPeerLost, message) {}
+  explicit ServerClosedError(const std::string& message) : Error(ErrorCode::kPeerLost, message) {}
 };
 
 }  // namespace unisono::store

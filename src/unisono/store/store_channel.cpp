@@ -83,14 +83,14 @@ void StoreChannel::begin_reply(Deadline deadline) {
   if (kind == ReplyKind::kRefusal) {
     throw Refusal(fmt::format("{}: {}", peer_, reason));
   }
-  throw LastWords(fmt::format("{} ended the connection: {}", peer_, reason));
+  throw ServerClosedError(fmt::format("{} ended the connection: {}", peer_, reason));
 }
 
 void StoreChannel::hear_last_words() {
   constexpr std::chrono::milliseconds kPatience{50};
   try {
     begin_reply(Deadline::after(kPatience));
-  } catch (const LastWords&) {
+  } catch (const ServerClosedError&) {
     throw;
   } catch (const Error&) {
     return;  // There are none.

@@ -11,12 +11,12 @@
 #include "unisono/base/bytes.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/store/introduction.h"
+#include "unisono/store/handshake.h"
 #include "unisono/store/messages.h"
 #include "unisono/store/protocol.h"
 #include "unisono/store/refusals.h"
 #include "unisono/store/store_channel.h"
-#include "unisono/store/turn.h"
+#include "unisono/store/timed_mutex.h"
 
 namespace unisono::store {
 namespace {
@@ -39,16 +39,16 @@ void expect_wait_reply(const StoreChannel& channel, std::uint8_t reply, WaitRepl
 }  // namespace
 
 StoreConnection::StoreConnection(const TcpStoreOptions& options, Deadline deadline)
-    : StoreConnection(introduce(options, deadline), options.io_timeout) {}
+    : StoreConnection(shake_hands(options, deadline), options.io_timeout) {}
 
-StoreConnection::StoreConnection(Introduced introduced, std::chrono::milliseconds io_timeout)
+StoreConnection::StoreConnection(Handshake handshake, std::chrono::milliseconds io_timeout)
     : io_timeout_(io_timeout),
-      is_plain_(introduced.is_plain),
-      job_(std::move(introduced.job)),
-      channel_(std::move(introduced.channel)) {}
+      is_plain_(handshake.is_plain),
+      job_(std::move(handshake.job)),
+      channel_(std::move(handshake.channel)) {}
 
 void StoreConnection::use(Deadline deadline, const Body& body) {
-  const TurnHolder turn(turn_, deadline, channel_.peer());
+  const TimedLock lock(connection_mutex_, deadline, channel_.peer());
   if (!closed_because_.empty()) {
     throw Error(ErrorCode::kClosed, "the connection was closed after: " + closed_because_);
   }

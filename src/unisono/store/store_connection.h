@@ -8,10 +8,10 @@
 
 #include "unisono/base/bytes.h"
 #include "unisono/base/deadline.h"
-#include "unisono/store/introduction.h"
+#include "unisono/store/handshake.h"
 #include "unisono/store/store_channel.h"
 #include "unisono/store/tcp_store.h"
-#include "unisono/store/turn.h"
+#include "unisono/store/timed_mutex.h"
 
 namespace unisono::store {
 
@@ -53,7 +53,7 @@ class StoreConnection {
   [[nodiscard]] int fd() const { return channel_.fd(); }
 
  private:
-  StoreConnection(Introduced introduced, std::chrono::milliseconds io_timeout);
+  StoreConnection(Handshake handshake, std::chrono::milliseconds io_timeout);
 
   void use(Deadline deadline, const Body& body);
   void send(StoreChannel& channel, const ByteWriter& message);
@@ -68,8 +68,8 @@ class StoreConnection {
   std::chrono::milliseconds io_timeout_;
   bool is_plain_;
   std::string job_;
-  Turn turn_;
-  // These belong to who has the turn.
+  TimedMutex connection_mutex_;
+  // These belong to who holds the mutex.
   StoreChannel channel_;
   std::string closed_because_;
 };

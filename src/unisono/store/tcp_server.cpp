@@ -27,14 +27,14 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
-#include "unisono/net/strangers.h"
 #include "unisono/net/tls.h"
+#include "unisono/net/unauthenticated_connections.h"
 #include "unisono/store/protocol.h"
+#include "unisono/store/rejected_connections.h"
 #include "unisono/store/replies.h"
 #include "unisono/store/server_connection.h"
 #include "unisono/store/session.h"
 #include "unisono/store/store_map.h"
-#include "unisono/store/turned_away.h"
 
 namespace unisono::store {
 namespace {
@@ -107,8 +107,9 @@ class TcpStoreServer::Impl {
   }
 
   void accept() {
-    if (strangers_.is_full() && !make_room()) {
-      pause_accepting(fmt::format("{} clients have not introduced themselves", strangers_.size()));
+    if (unauthenticated_.is_full() && !make_room()) {
+      pause_accepting(
+          fmt::format("{} clients have not introduced themselves", unauthenticated_.size()));
       return;
     }
     net::Accepted accepted = net::accept_connection(listener_.get());
@@ -125,9 +126,10 @@ class TcpStoreServer::Impl {
 
   // Where somebody has had the time that any client needs.
   bool make_room() {
-    while (const std::optional<ClientId> oldest = strangers_.overdue(Deadline::Clock::now())) {
+    while (const std::optional<ClientId> oldest =
+               unauthenticated_.overdue(Deadline::Clock::now())) {
       hear(*oldest);  // The loop may not have come to what it said.
-      const bool is_overdue = strangers_.overdue(Deadline::Clock::now()) == oldest;
+      const bool is_overdue = unauthenticated_.overdue(Deadline::Clock::now()) == oldest;
       const auto found = connections_.find(*oldest);
       if (found != connections_.end() && is_overdue) {
         drop_with_reason(
@@ -146,7 +148,8 @@ class TcpStoreServer::Impl {
     warn(fmt::format(
         "store {}: can't take a connection: {}; trying again", address_.to_string(), reason));
     loop_.remove(listener_.get());
-    const Deadline when = earlier(Deadline::after(kPause), Deadline::at(strangers_.next_due()));
+    const Deadline when =
+        earlier(Deadline::after(kPause), Deadline::at(unauthenticated_.next_due()));
     accept_timer_ = loop_.add_timer(when, [this] {
       accept_timer_ = 0;
       watch_listener();
@@ -172,7 +175,7 @@ class TcpStoreServer::Impl {
           tell_others();
         });
     connections_.emplace(id, std::move(connection));
-    strangers_.add(id, Deadline::Clock::now());
+    unauthenticated_.add(id, Deadline::Clock::now());
   }
 
   void on_event(ClientId id, std::uint32_t events) {
@@ -214,7 +217,7 @@ class TcpStoreServer::Impl {
       return;
     }
     if (!connection.session().is_admitted()) {
-      strangers_.note_word(id);
+      unauthenticated_.note_word(id);
       turn_away_if_full(connection.session());
     }
     connection.receive(std::span(buffer_).first(result.n_bytes), unsealed_);
@@ -225,7 +228,7 @@ class TcpStoreServer::Impl {
   // own, take no client's place.
   void turn_away_if_full(Session& session) {
     const std::size_t most = options_.limits.max_connections;
-    const bool is_full = connections_.size() - strangers_.size() >= most;
+    const bool is_full = connections_.size() - unauthenticated_.size() >= most;
     session.turn_away(
         is_full ? fmt::format("all {} connections that this store takes are in use", most) : "");
   }
@@ -235,9 +238,10 @@ class TcpStoreServer::Impl {
     if (connection.has_begun() && !connection.session().is_admitted()) {
       const std::string reason = "it ended the connection before it was let in";
       log_dropped(connection, reason);
-      note_turned_away(connection.visitor() == Visitor::kOther ? Visitor::kOther : Visitor::kLeft,
-                       connection.peer(),
-                       reason);
+      note_turned_away(
+          connection.client_kind() == ClientKind::kOther ? ClientKind::kOther : ClientKind::kLeft,
+          connection.peer(),
+          reason);
       drop(id);
     } else {
       drop(id);
@@ -255,7 +259,7 @@ class TcpStoreServer::Impl {
 
   // Sends what the session has to say, and drops it when it is to end.
   void settle(Connection& connection, ClientId id) {
-    if (connection.session().is_admitted() && strangers_.remove(id)) {
+    if (connection.session().is_admitted() && unauthenticated_.remove(id)) {
       loop_.cancel_timer(connection.admission_timer);
     }
     const bool is_alive = flush(connection);
@@ -278,10 +282,10 @@ class TcpStoreServer::Impl {
     return true;
   }
 
-  void note_turned_away(Visitor visitor, const std::string& peer, const std::string& reason) {
+  void note_turned_away(ClientKind client, const std::string& peer, const std::string& reason) {
     if (options_.notes_turned_away) {
-      turned_away_.add(visitor, peer, reason);
-      map_.set(std::string(kKeyPrefix) + kTurnedAwayKey, turned_away_.describe());
+      rejected_.add(client, peer, reason);
+      map_.set(std::string(kKeyPrefix) + kTurnedAwayKey, rejected_.describe());
     }
   }
 
@@ -303,7 +307,7 @@ class TcpStoreServer::Impl {
   void drop_with_reason(const Connection& connection, ClientId id, const std::string& reason) {
     log_dropped(connection, reason);
     if (!connection.session().is_admitted()) {
-      note_turned_away(connection.visitor(), connection.peer(), reason);
+      note_turned_away(connection.client_kind(), connection.peer(), reason);
     }
     // Lets the last words out before a close that may reset the connection.
     ::shutdown(connection.fd(), SHUT_WR);
@@ -314,7 +318,7 @@ class TcpStoreServer::Impl {
     const auto found = connections_.find(id);
     loop_.remove(found->second->fd());
     loop_.cancel_timer(found->second->admission_timer);
-    strangers_.remove(id);
+    unauthenticated_.remove(id);
     connections_.erase(found);
   }
 
@@ -329,8 +333,8 @@ class TcpStoreServer::Impl {
   StoreMap map_;
   ClientId next_id_ = 1;
   std::unordered_map<ClientId, std::unique_ptr<Connection>> connections_;
-  net::Strangers strangers_;  // Not let in yet.
-  TurnedAway turned_away_;
+  net::UnauthenticatedConnections unauthenticated_;  // Not let in yet.
+  RejectedConnections rejected_;
   LimitedLogger log_{options_.logger, kMostWarnings, options_.log_period};
   net::EventLoop::TimerId log_timer_ = 0;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kReadBytes);

@@ -24,8 +24,8 @@
 #include "unisono/store/sizes.h"
 #include "unisono/store/store_channel.h"
 #include "unisono/store/store_connection.h"
+#include "unisono/store/timed_mutex.h"
 #include "unisono/store/timeouts.h"
-#include "unisono/store/turn.h"
 #include "unisono/store/watch.h"
 #include "unisono/store/watch_connection.h"
 
@@ -41,7 +41,7 @@ std::span<const std::string> as_span(const std::string& key) {
 TcpStore::TcpStore(const TcpStoreOptions& options, Deadline deadline)
     : options_(options),
       connection_(std::make_unique<StoreConnection>(options, deadline)),
-      watch_turn_(std::make_unique<Turn>()) {}
+      watch_mutex_(std::make_unique<TimedMutex>()) {}
 
 TcpStore::~TcpStore() = default;
 
@@ -257,7 +257,7 @@ std::unique_ptr<Watch> TcpStore::watch(const std::string& key, WatchCallback on_
   if (connection_->is_plain()) {
     return std::make_unique<PollingWatch>(*this, key, std::move(on_change));
   }
-  const TurnHolder turn(*watch_turn_, connection_->io_deadline(), connection_->peer());
+  const TimedLock lock(*watch_mutex_, connection_->io_deadline(), connection_->peer());
   if (watches_ == nullptr) {
     watches_ = std::make_unique<WatchConnection>(options_);
   }

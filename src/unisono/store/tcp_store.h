@@ -21,7 +21,7 @@
 namespace unisono::store {
 
 class StoreConnection;
-class Turn;
+class TimedMutex;
 class WatchConnection;
 
 struct TcpStoreOptions {
@@ -46,10 +46,10 @@ class TcpStore final : public Store {
  public:
   /// Connects, trying again while nobody listens there yet.
   ///
-  /// Throws Error: kTimeout with the address and the last reason, as SilentServer where somebody
-  /// accepts connections there; kUnauthenticated, kIncompatible;
-  /// kPeerLost when what listens there hangs up, being no store of this job, and at once when
-  /// nobody listens and nobody is to come.
+  /// Throws Error: kTimeout with the address and the last reason, as ServerUnresponsiveError where
+  /// somebody accepts connections there; kUnauthenticated, kIncompatible; kPeerLost when what
+  /// listens there hangs up, being no store of this job, and at once when nobody listens and nobody
+  /// is to come.
   TcpStore(const TcpStoreOptions& options, Deadline deadline);
 
   ~TcpStore() override;
@@ -100,8 +100,8 @@ class TcpStore final : public Store {
 
   TcpStoreOptions options_;
   std::unique_ptr<StoreConnection> connection_;
-  std::unique_ptr<Turn> watch_turn_;
-  // From the first watch on; belongs to who has the turn.
+  std::unique_ptr<TimedMutex> watch_mutex_;
+  // From the first watch on; belongs to who holds the mutex.
   std::unique_ptr<WatchConnection> watches_;
 };
 

@@ -29,7 +29,7 @@
 #include "unisono/store/tcp_host.h"
 #include "unisono/store/testing/stores.h"
 #include "unisono/store/testing/tcp.h"
-#include "unisono/store/turn.h"
+#include "unisono/store/timed_mutex.h"
 
 namespace unisono::store {
 namespace {
@@ -146,10 +146,10 @@ TEST_P(TcpStoreTest, AnInterruptedWaitLeavesTheStoreUsable) {
 }
 
 TEST(TcpStore, WhoWaitsForHisTurnIsInterrupted) {
-  Turn turn;
-  const TurnHolder other(turn, soon(), "the test");
+  TimedMutex mutex;
+  const TimedLock lock(mutex, soon(), "the test");
   const Interruptions interruptions;
-  expect_interruption([&] { (void)turn.take(soon()); });
+  expect_interruption([&] { (void)mutex.try_lock_until(soon()); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Secrets,

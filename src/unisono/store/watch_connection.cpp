@@ -14,7 +14,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
-#include "unisono/store/introduction.h"
+#include "unisono/store/handshake.h"
 #include "unisono/store/messages.h"
 #include "unisono/store/protocol.h"
 #include "unisono/store/refusals.h"
@@ -52,7 +52,7 @@ class WatchConnection::KeyWatch final : public Watch {
 
 WatchConnection::WatchConnection(const TcpStoreOptions& options)
     : io_timeout_(options.io_timeout),
-      channel_(introduce(options, Deadline::after(options.io_timeout)).channel) {
+      channel_(shake_hands(options, Deadline::after(options.io_timeout)).channel) {
   thread_ = start_thread("unisono-watch", "can't watch a store's keys", [this] { read(); });
 }
 
@@ -65,7 +65,7 @@ std::unique_ptr<Watch> WatchConnection::watch(const std::string& key, WatchCallb
   std::unique_ptr<Watch> watch;
   std::uint64_t number = 0;
   {
-    const TurnHolder turn(turn_, Deadline::after(io_timeout_), channel_.peer());
+    const TimedLock lock(connection_mutex_, Deadline::after(io_timeout_), channel_.peer());
     watch = std::make_unique<KeyWatch>(*this, key, dispatcher_.watch(key, std::move(on_change)));
     channel_.send(begin(Opcode::kWatch, key).bytes(), Deadline::after(io_timeout_));
     number = ++n_asked_;
@@ -94,7 +94,7 @@ void WatchConnection::wait_for_answer(std::uint64_t number) {
 // Another thread may have begun to watch the same key.
 void WatchConnection::unwatch(const std::string& key) noexcept {
   try {
-    const TurnHolder turn(turn_, Deadline::after(io_timeout_), channel_.peer());
+    const TimedLock lock(connection_mutex_, Deadline::after(io_timeout_), channel_.peer());
     if (!dispatcher_.is_watched(key)) {
       channel_.send(begin(Opcode::kUnwatch, key).bytes(), Deadline::after(io_timeout_));
     }

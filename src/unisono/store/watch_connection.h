@@ -10,7 +10,7 @@
 #include "unisono/base/mutex.h"
 #include "unisono/store/store_channel.h"
 #include "unisono/store/tcp_store.h"
-#include "unisono/store/turn.h"
+#include "unisono/store/timed_mutex.h"
 #include "unisono/store/watch.h"
 #include "unisono/store/watch_dispatcher.h"
 
@@ -42,10 +42,10 @@ class WatchConnection {
   void read_notice();
 
   std::chrono::milliseconds io_timeout_;
-  StoreChannel channel_;  // Requests are sent by who has the turn; the thread reads.
+  StoreChannel channel_;  // Requests are sent by who holds the mutex; the thread reads.
   WatchDispatcher dispatcher_;
-  Turn turn_;
-  std::uint64_t n_asked_ = 0;  // Belongs to who has the turn.
+  TimedMutex connection_mutex_;
+  std::uint64_t n_asked_ = 0;  // Belongs to who holds the mutex.
   Mutex mutex_;
   Condition answered_;
   std::uint64_t n_answered_ UNISONO_GUARDED_BY(mutex_) = 0;

@@ -122,22 +122,22 @@ std::string describe(const Descriptor& descriptor,
   return text + ")";
 }
 
-std::string describe(const Standing& standing, JobRanks job_ranks) {
+std::string describe(const RankProgress& rank_progress, JobRanks job_ranks) {
   std::string before;
-  for (const std::string* const text : {&standing.waits, &standing.elsewhere}) {
+  for (const std::string* const text : {&rank_progress.waits, &rank_progress.elsewhere}) {
     before += text->empty() ? "" : *text + ", and ";
   }
   const auto describe_last = [&] {
-    return describe(standing.descriptor, standing.sequence, {}, job_ranks);
+    return describe(rank_progress.descriptor, rank_progress.sequence, {}, job_ranks);
   };
-  if (standing.sequence > 0 && !standing.has_finished) {
+  if (rank_progress.sequence > 0 && !rank_progress.has_finished) {
     return fmt::format("{}is in {}", before, describe_last());
   }
   const std::string refused =
-      standing.refused.empty()
+      rank_progress.refused.empty()
           ? ""
-          : fmt::format(", and refused a call for wrong arguments: \"{}\"", standing.refused);
-  if (standing.sequence == 0) {
+          : fmt::format(", and refused a call for wrong arguments: \"{}\"", rank_progress.refused);
+  if (rank_progress.sequence == 0) {
     return fmt::format("{}has called no collective operation of this group yet{}", before, refused);
   }
   return fmt::format("{}has finished {} and called no collective operation of this group since{}",

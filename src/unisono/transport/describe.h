@@ -28,6 +28,6 @@ using JobRanks = std::span<const int>;
 /// What a rank does, in a phrase that follows its name: "has finished barrier #3 and called no
 /// collective operation of this group since", "is in barrier #3". Messages that it waits for, and
 /// what it does in other groups, stand before that; a call that it refused since, after it.
-[[nodiscard]] std::string describe(const Standing& standing, JobRanks job_ranks = {});
+[[nodiscard]] std::string describe(const RankProgress& rank_progress, JobRanks job_ranks = {});
 
 }  // namespace unisono::transport

@@ -92,27 +92,27 @@ TEST(Describe, AMismatchShowsBlocksThatDifferOnlyBehindTheFirst) {
 }
 
 TEST(Describe, AStandingKnowsOfCollectiveOperationsOfOneGroup) {
-  EXPECT_EQ(describe(Standing{}), "has called no collective operation of this group yet");
+  EXPECT_EQ(describe(RankProgress{}), "has called no collective operation of this group yet");
   const Descriptor barrier{.kind = OperationKind::kBarrier};
-  EXPECT_EQ(describe(Standing{.sequence = 3, .descriptor = barrier}), "is in barrier #3");
-  EXPECT_EQ(describe(Standing{.sequence = 3, .descriptor = barrier, .has_finished = true}),
+  EXPECT_EQ(describe(RankProgress{.sequence = 3, .descriptor = barrier}), "is in barrier #3");
+  EXPECT_EQ(describe(RankProgress{.sequence = 3, .descriptor = barrier, .has_finished = true}),
             "has finished barrier #3 and called no collective operation of this group since");
-  EXPECT_EQ(describe(Standing{.refused = "send: no"}),
+  EXPECT_EQ(describe(RankProgress{.refused = "send: no"}),
             "has called no collective operation of this group yet, and refused a call for wrong "
             "arguments: \"send: no\"");
 }
 
 TEST(Describe, AStandingSaysFirstWhichMessageIsWaitedFor) {
-  EXPECT_EQ(describe(Standing{.waits = "waits in recv (f32[8], from rank 1, tag 3)"}),
+  EXPECT_EQ(describe(RankProgress{.waits = "waits in recv (f32[8], from rank 1, tag 3)"}),
             "waits in recv (f32[8], from rank 1, tag 3), and has called no collective operation of "
             "this group yet");
 }
 
 TEST(Describe, AStandingSaysWhatTheRankDoesInOtherGroups) {
-  EXPECT_EQ(describe(Standing{.sequence = 3,
-                              .descriptor = {.kind = OperationKind::kBarrier},
-                              .waits = "waits in recv (f32[8], from rank 1, tag 3)",
-                              .elsewhere = "is in barrier #7 of group 2 (ranks 0, 1)"}),
+  EXPECT_EQ(describe(RankProgress{.sequence = 3,
+                                  .descriptor = {.kind = OperationKind::kBarrier},
+                                  .waits = "waits in recv (f32[8], from rank 1, tag 3)",
+                                  .elsewhere = "is in barrier #7 of group 2 (ranks 0, 1)"}),
             "waits in recv (f32[8], from rank 1, tag 3), and is in barrier #7 of group 2 (ranks 0, "
             "1), and is in barrier #3");
 }

@@ -123,7 +123,7 @@ struct Departure {
 inline constexpr std::size_t kMaxNoteBytes = 512;
 
 /// Where a rank is in its group's operations.
-struct Standing {
+struct RankProgress {
   std::uint64_t sequence = 0;  ///< Of the operation that it began last; 0: none yet.
   Descriptor descriptor = {};
   bool has_finished = false;

@@ -21,7 +21,7 @@
 #include "unisono/cli/doctor/examine_system.h"
 #include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
-#include "unisono/rendezvous/node_id.h"
+#include "unisono/rendezvous/roster/node_id.h"
 
 namespace unisono::cli::doctor {
 namespace {
@@ -54,7 +54,7 @@ Here examine_here(const Environment& environment, const std::filesystem::path& r
   Here here{.place = std::move(place), .examination = {}};
   const Config config = readable_config(environment);
   const std::vector<net::Interface> interfaces = net::interfaces();
-  const int world_size = here.place.assignment ? here.place.assignment->world_size : 1;
+  const int world_size = here.place.launch_info ? here.place.launch_info->world_size : 1;
 
   Findings& own = here.examination.of_process;
   append(own, std::move(findings));

@@ -19,7 +19,7 @@
 #include "unisono/cli/doctor/measure_link.h"
 #include "unisono/comm/objects.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::cli::doctor {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "unisono/base/config.h"
 #include "unisono/cli/doctor/report.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::cli::doctor {
 

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/cli/doctor/codec.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::cli::doctor {
 namespace {

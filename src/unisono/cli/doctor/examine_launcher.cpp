@@ -11,11 +11,11 @@
 #include "unisono/cli/doctor/read_in_part.h"
 #include "unisono/cli/doctor/system_files.h"
 #include "unisono/net/host_port.h"
-#include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/find_assignment.h"
-#include "unisono/rendezvous/key_space_access.h"
-#include "unisono/rendezvous/launcher_variables.h"
-#include "unisono/rendezvous/slurm_job.h"
+#include "unisono/rendezvous/find_launch_info.h"
+#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/launchers/launcher_variables.h"
+#include "unisono/rendezvous/launchers/slurm_job.h"
 
 namespace unisono::cli::doctor {
 namespace {
@@ -33,31 +33,31 @@ Finding problem_of(const Error& error) {
 }
 
 std::string describe_starter(const Environment& environment,
-                             const rendezvous::Assignment& assignment) {
-  if (!assignment.launcher.empty()) {
-    return assignment.launcher;
+                             const rendezvous::LaunchInfo& launch_info) {
+  if (!launch_info.launcher.empty()) {
+    return launch_info.launcher;
   }
   const std::string launcher = rendezvous::elastic_launcher(environment);
   return launcher.empty() ? "RANK, WORLD_SIZE and MASTER_ADDR" : launcher;
 }
 
-Finding describe(const Environment& environment, const rendezvous::Assignment& assignment) {
+Finding describe(const Environment& environment, const rendezvous::LaunchInfo& launch_info) {
   std::string text = fmt::format("started by {}: rank {} of {}",
-                                 describe_starter(environment, assignment),
-                                 assignment.rank,
-                                 assignment.world_size);
-  if (assignment.local_rank >= 0) {
-    text += fmt::format(", local rank {}", assignment.local_rank);
+                                 describe_starter(environment, launch_info),
+                                 launch_info.rank,
+                                 launch_info.world_size);
+  if (launch_info.local_rank >= 0) {
+    text += fmt::format(", local rank {}", launch_info.local_rank);
   }
-  if (assignment.master_addr.empty()) {
+  if (launch_info.master_addr.empty()) {
     text += fmt::format("; the ranks meet where rank 0 tells them in the launcher's key space ({})",
-                        to_string(assignment.key_space.kind));
+                        to_string(launch_info.key_value_space.kind));
     return {.state = State::kOk, .topic = kTopic, .text = text};
   }
   text += fmt::format(
       "; the ranks meet at {}, {}",
-      net::join_host_port(rendezvous::meeting_host(assignment), assignment.master_port),
-      assignment.uses_agent_store ? "which the launcher serves" : "which rank 0 serves");
+      net::join_host_port(rendezvous::meeting_host(launch_info), launch_info.master_port),
+      launch_info.uses_agent_store ? "which the launcher serves" : "which rank 0 serves");
   return {.state = State::kOk, .topic = kTopic, .text = text};
 }
 
@@ -78,34 +78,34 @@ std::optional<std::int64_t> number(const Environment& environment, const char* n
   return parse_whole(environment(name).value_or(""));
 }
 
-int local_world_size(const Environment& environment, const rendezvous::Assignment& assignment) {
+int local_world_size(const Environment& environment, const rendezvous::LaunchInfo& launch_info) {
   for (const char* const name :
        {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}) {
     const std::optional<std::int64_t> size = number(environment, name);
-    if (size && *size > 0 && *size <= assignment.world_size) {
+    if (size && *size > 0 && *size <= launch_info.world_size) {
       return static_cast<int>(*size);
     }
   }
-  if (assignment.launcher == "Slurm") {
+  if (launch_info.launcher == "Slurm") {
     try {
       return rendezvous::slurm_job(environment).ntasks_per_node;
     } catch (const Error&) {
       return 1;  // describe_slurm() says what is wrong.
     }
   }
-  return assignment.is_on_one_node ? assignment.world_size : 1;
+  return launch_info.is_on_one_node ? launch_info.world_size : 1;
 }
 
 Findings examine_local_ranks(const Environment& environment,
-                             const rendezvous::Assignment& assignment) {
+                             const rendezvous::LaunchInfo& launch_info) {
   const auto size = number(environment, "LOCAL_WORLD_SIZE");
-  if (!size || *size <= assignment.world_size) {
+  if (!size || *size <= launch_info.world_size) {
     return {};
   }
   return {{.state = State::kProblem,
            .topic = kTopic,
            .text = fmt::format(
-               "LOCAL_WORLD_SIZE={} is more than WORLD_SIZE={}", *size, assignment.world_size),
+               "LOCAL_WORLD_SIZE={} is more than WORLD_SIZE={}", *size, launch_info.world_size),
            .advice = "LOCAL_RANK counts the ranks of a node from 0, LOCAL_WORLD_SIZE is how many "
                      "they are; let one launcher set all of them, or unset both"}};
 }
@@ -166,23 +166,23 @@ LauncherExamination examine_launcher(const Environment& environment) {
       append(result.findings, describe_slurm(environment));
       return result;
     }
-    const rendezvous::Assignment assignment = rendezvous::find_assignment(environment);
-    result.place.assignment = assignment;
-    result.findings = {describe(environment, assignment)};
-    result.place.local_world_size = local_world_size(environment, assignment);
-    append(result.findings, examine_local_ranks(environment, assignment));
-    if (!assignment.master_addr.empty()) {
+    const rendezvous::LaunchInfo launch_info = rendezvous::find_launch_info(environment);
+    result.place.launch_info = launch_info;
+    result.findings = {describe(environment, launch_info)};
+    result.place.local_world_size = local_world_size(environment, launch_info);
+    append(result.findings, examine_local_ranks(environment, launch_info));
+    if (!launch_info.master_addr.empty()) {
       append(result.findings, name_missing_variables(environment));
     }
   } catch (const Error& error) {
     result.place.is_in_job = true;
     result.place.is_sound = false;
-    result.place.assignment = read_in_part(environment);
+    result.place.launch_info = read_in_part(environment);
     result.findings = {problem_of(error)};
-    if (result.place.assignment->rank >= 0) {
-      append(result.findings, examine_local_ranks(environment, *result.place.assignment));
+    if (result.place.launch_info->rank >= 0) {
+      append(result.findings, examine_local_ranks(environment, *result.place.launch_info));
     }
-    result.place.local_world_size = local_world_size(environment, *result.place.assignment);
+    result.place.local_world_size = local_world_size(environment, *result.place.launch_info);
   }
   append(result.findings, describe_slurm(environment));
   return result;

@@ -4,20 +4,20 @@
 
 #include "unisono/base/config.h"
 #include "unisono/cli/doctor/finding.h"
-#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/launch_info.h"
 
 namespace unisono::cli::doctor {
 
 /// This process's place in the job that its environment describes, as far as that can be found.
 struct Place {
   bool is_in_job = false;  ///< Somebody started it as a rank, well or badly.
-  std::optional<rendezvous::Assignment> assignment = {};
+  std::optional<rendezvous::LaunchInfo> launch_info = {};
   bool is_sound = true;  ///< Else the assignment is what read_in_part() could read.
   int local_world_size = 1;
 
   /// There are others to meet.
   [[nodiscard]] bool has_peers() const {
-    return is_in_job && is_sound && assignment && assignment->world_size > 1;
+    return is_in_job && is_sound && launch_info && launch_info->world_size > 1;
   }
 };
 

@@ -105,8 +105,8 @@ TEST(ExamineLauncher, WrongVariablesAreAProblemWithWhatToDo) {
   EXPECT_THAT(found.findings[0].text,
               AllOf(HasSubstr("RANK=7 is not below WORLD_SIZE=4"), HasSubstr("seven")));
   EXPECT_THAT(found.findings[0].advice, HasSubstr("unisono run -n N program"));
-  ASSERT_TRUE(found.place.assignment.has_value());
-  EXPECT_EQ(found.place.assignment->master_addr, "10.0.0.1");
+  ASSERT_TRUE(found.place.launch_info.has_value());
+  EXPECT_EQ(found.place.launch_info->master_addr, "10.0.0.1");
 }
 
 TEST(ExamineLauncher, LocalRanksMustFit) {

@@ -19,9 +19,9 @@
 #include "unisono/net/port_holder.h"
 #include "unisono/net/port_reservation.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/agree.h"
-#include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/key_space_access.h"
+#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
+#include "unisono/rendezvous/key_value_space/publish_master_address.h"
+#include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/secret.h"
 
 namespace unisono::cli::doctor {
@@ -129,9 +129,9 @@ Finding report_missing_loopback(const std::string& name,
 }
 
 Finding examine_address(const Environment& environment,
-                        const rendezvous::Assignment& assignment,
+                        const rendezvous::LaunchInfo& launch_info,
                         const MeetingSources& sources) {
-  const std::string host = rendezvous::meeting_host(assignment);
+  const std::string host = rendezvous::meeting_host(launch_info);
   const std::string name =
       environment("MASTER_ADDR") ? "MASTER_ADDR=" + host : "the meeting place " + host;
   std::vector<net::Address> addresses;
@@ -149,21 +149,21 @@ Finding examine_address(const Environment& environment,
       });
   const auto local_size = parse_whole(environment("LOCAL_WORLD_SIZE").value_or(""));
   const bool has_other_nodes =
-      local_size && *local_size < assignment.world_size && !assignment.is_on_one_node;
+      local_size && *local_size < launch_info.world_size && !launch_info.is_on_one_node;
   if (is_loopback && has_other_nodes && (host == "localhost" || host == addresses.front().ip())) {
     return {.state = State::kProblem,
             .topic = "meeting place",
             .text = fmt::format("{} leads every node to itself, and of {} ranks only "
                                 "{} are on this one",
                                 name,
-                                assignment.world_size,
+                                launch_info.world_size,
                                 *local_size),
             .advice = "set MASTER_ADDR on every node to an address of rank 0's node"};
   }
   if (is_loopback && !has_any(sources.interfaces, addresses)) {
     return report_missing_loopback(name, addresses, sources.interfaces);
   }
-  if (assignment.rank == 0 && !assignment.uses_agent_store && !is_any_own(addresses, sources)) {
+  if (launch_info.rank == 0 && !launch_info.uses_agent_store && !is_any_own(addresses, sources)) {
     return {.state = State::kWarning,
             .topic = "meeting place",
             .text = fmt::format("{} ({}) is no address of this machine, and rank 0, "
@@ -180,15 +180,15 @@ Finding examine_address(const Environment& environment,
 }
 
 // Whether the store is served on this machine, as far as can be told.
-bool may_be_served_here(const rendezvous::Assignment& assignment, const MeetingSources& sources) {
-  if (assignment.uses_agent_store || assignment.rank > 0) {
+bool may_be_served_here(const rendezvous::LaunchInfo& launch_info, const MeetingSources& sources) {
+  if (launch_info.uses_agent_store || launch_info.rank > 0) {
     return false;
   }
-  if (assignment.rank == 0 || assignment.master_addr.empty()) {
+  if (launch_info.rank == 0 || launch_info.master_addr.empty()) {
     return true;
   }
   try {
-    return is_any_own(sources.resolve(assignment.master_addr), sources);
+    return is_any_own(sources.resolve(launch_info.master_addr), sources);
   } catch (const Error&) {
     return true;
   }
@@ -222,21 +222,21 @@ Findings examine_meeting(const Environment& environment,
   if (!place.is_in_job) {
     return {examine_port_of_a_job_to_come(environment, sources)};
   }
-  if (!place.assignment) {
+  if (!place.launch_info) {
     return {};
   }
-  const rendezvous::Assignment& assignment = *place.assignment;
-  if (assignment.master_addr.empty() && place.is_sound) {
+  const rendezvous::LaunchInfo& launch_info = *place.launch_info;
+  if (launch_info.master_addr.empty() && place.is_sound) {
     return {};  // Rank 0 looks for an address and a free port by itself.
   }
   Findings findings;
-  if (!assignment.master_addr.empty()) {
-    findings.push_back(examine_address(environment, assignment, sources));
+  if (!launch_info.master_addr.empty()) {
+    findings.push_back(examine_address(environment, launch_info, sources));
   }
-  if (assignment.master_port != 0 && may_be_served_here(assignment, sources)) {
-    findings.push_back(examine_own_port(assignment.master_port,
-                                        sources.look_at_port(assignment.master_port),
-                                        assignment.rank == 0));
+  if (launch_info.master_port != 0 && may_be_served_here(launch_info, sources)) {
+    findings.push_back(examine_own_port(launch_info.master_port,
+                                        sources.look_at_port(launch_info.master_port),
+                                        launch_info.rank == 0));
   }
   return findings;
 }
@@ -244,18 +244,18 @@ Findings examine_meeting(const Environment& environment,
 Finding examine_secret(const Config& config, const Place& place) {
   Finding finding{.state = State::kOk, .topic = "secret", .text = ""};
   const bool has_own = !config.secret.empty();
-  if (place.assignment && rendezvous::needs_key_space(config, *place.assignment) &&
+  if (place.launch_info && rendezvous::needs_key_value_space(config, *place.launch_info) &&
       !rendezvous::is_secret_given(config)) {
     finding.text = fmt::format("from the launcher's key space ({}), where rank 0 puts one",
-                               to_string(place.assignment->key_space.kind));
+                               to_string(place.launch_info->key_value_space.kind));
     return finding;
   }
-  rendezvous::Assignment assignment = place.assignment.value_or(rendezvous::Assignment{});
-  if (assignment.master_addr.empty() || assignment.is_on_one_node) {
-    assignment.master_addr = net::loopback_host();
+  rendezvous::LaunchInfo launch_info = place.launch_info.value_or(rendezvous::LaunchInfo{});
+  if (launch_info.master_addr.empty() || launch_info.is_on_one_node) {
+    launch_info.master_addr = net::loopback_host();
   }
   try {
-    const std::string secret = rendezvous::find_secret(config, assignment);
+    const std::string secret = rendezvous::find_secret(config, launch_info);
     constexpr std::size_t kLeastBytes = 16;
     if (secret.empty() && config.tls) {
       finding.state = place.is_in_job ? State::kProblem : State::kWarning;

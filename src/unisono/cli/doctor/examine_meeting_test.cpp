@@ -15,8 +15,8 @@
 #include "unisono/cli/doctor/finding.h"
 #include "unisono/net/address.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/assignment.h"
-#include "unisono/rendezvous/key_space_access.h"
+#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
+#include "unisono/rendezvous/launch_info.h"
 
 #include "support/ranks.h"
 #include "support/temporary_folder.h"
@@ -64,8 +64,8 @@ MeetingSources sources() {
 
 Place place(const std::string& master_addr, int rank = 0) {
   return {.is_in_job = true,
-          .assignment =
-              rendezvous::Assignment{
+          .launch_info =
+              rendezvous::LaunchInfo{
                   .master_addr = master_addr, .master_port = 29511, .rank = rank, .world_size = 4},
           .local_world_size = 2};
 }
@@ -79,7 +79,7 @@ TEST(ExamineMeeting, AHeldPortIsRankZerosProblem) {
   EXPECT_THAT(examine_meeting(fake_environment({}), place("alpha", 1), sources()),
               ElementsAre(Field(&Finding::state, State::kOk)));
   Place served = place("alpha");
-  served.assignment->uses_agent_store = true;
+  served.launch_info->uses_agent_store = true;
   EXPECT_THAT(examine_meeting(fake_environment({}), served, sources()),
               ElementsAre(Field(&Finding::state, State::kOk)));
 }
@@ -144,7 +144,7 @@ TEST(ExamineMeeting, AddressAndPortAreExaminedWhoeverThisRankIs) {
   const auto of_unknown_rank = [](const std::string& master_addr) {
     Place unsound = place(master_addr, -1);
     unsound.is_sound = false;
-    unsound.assignment->world_size = 1;
+    unsound.launch_info->world_size = 1;
     return unsound;
   };
   const Findings unknown =
@@ -161,7 +161,7 @@ TEST(ExamineMeeting, AddressAndPortAreExaminedWhoeverThisRankIs) {
   EXPECT_THAT(examine_meeting(fake_environment({}), of_unknown_rank(""), sources()),
               ElementsAre(unknown[1]));
   Place without_port = of_unknown_rank("alpha");
-  without_port.assignment->master_port = 0;
+  without_port.launch_info->master_port = 0;
   EXPECT_THAT(examine_meeting(fake_environment({}), without_port, sources()),
               ElementsAre(Field(&Finding::state, State::kOk)));
 }
@@ -232,11 +232,13 @@ TEST(ExamineSecret, IsMissedWhereTlsNeedsItsKey) {
 }
 
 TEST(ExamineSecret, ComesFromTheKeySpaceUnlessItIsGiven) {
-  const auto on_nodes = [](const std::string& address, const rendezvous::KeySpaceAccess& space) {
-    return Place{.is_in_job = true,
-                 .assignment = rendezvous::Assignment{.master_addr = address, .key_space = space}};
+  const auto on_nodes = [](const std::string& address,
+                           const rendezvous::KeyValueSpaceAccess& space) {
+    return Place{
+        .is_in_job = true,
+        .launch_info = rendezvous::LaunchInfo{.master_addr = address, .key_value_space = space}};
   };
-  const Place nodes = on_nodes("", {.kind = rendezvous::KeySpaceKind::kPmix});
+  const Place nodes = on_nodes("", {.kind = rendezvous::KeyValueSpaceKind::kPmix});
   const Finding told = examine_secret({}, nodes);
   EXPECT_EQ(told.state, State::kOk);
   EXPECT_THAT(told.text, HasSubstr("from the launcher's key space (PMIx)"));

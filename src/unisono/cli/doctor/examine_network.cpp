@@ -105,8 +105,8 @@ Route find_route(const Place& place) {
   constexpr std::uint16_t kAnyPort = 9;
   Route route;
   std::string host = anywhere;
-  if (place.assignment && !place.assignment->master_addr.empty()) {
-    host = rendezvous::meeting_host(*place.assignment);
+  if (place.launch_info && !place.launch_info->master_addr.empty()) {
+    host = rendezvous::meeting_host(*place.launch_info);
     route.to = host;
   }
   try {

@@ -20,7 +20,7 @@
 #include "unisono/net/address.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::cli::doctor {
 namespace {

@@ -8,7 +8,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/cli/doctor/finding.h"
 #include "unisono/cli/doctor/report.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::cli::doctor {
 

@@ -15,7 +15,7 @@
 #include "unisono/cli/doctor/finding.h"
 #include "unisono/net/address.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::cli::doctor {
 namespace {

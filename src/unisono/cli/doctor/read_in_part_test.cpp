@@ -5,17 +5,17 @@
 
 #include <gtest/gtest.h>
 
-#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/launch_info.h"
 
 #include "support/ranks.h"
 
 namespace unisono::cli::doctor {
 namespace {
 
-using rendezvous::Assignment;
+using rendezvous::LaunchInfo;
 using Variables = std::map<std::string, std::string>;
 
-Assignment read(const Variables& changes) {
+LaunchInfo read(const Variables& changes) {
   Variables variables = changes;
   variables.merge(Variables{{"RANK", "1"},
                             {"WORLD_SIZE", "4"},
@@ -30,7 +30,7 @@ TEST(ReadInPart, WrongFiguresHideNoPlace) {
                                  Variables{{"WORLD_SIZE", "x"}},
                                  Variables{{"RANK", "5"}},
                                  Variables{{"RANK", "-1"}, {"LOCAL_RANK", "y"}}}) {
-    const Assignment found = read(wrong);
+    const LaunchInfo found = read(wrong);
     EXPECT_EQ(found.rank, -1);
     EXPECT_EQ(found.world_size, 1);
     EXPECT_EQ(found.master_addr, "10.0.0.1");
@@ -40,19 +40,19 @@ TEST(ReadInPart, WrongFiguresHideNoPlace) {
 }
 
 TEST(ReadInPart, AWrongPlaceHidesNoFigures) {
-  const Assignment without_address = read({{"MASTER_ADDR", ""}, {"LOCAL_RANK", "y"}});
+  const LaunchInfo without_address = read({{"MASTER_ADDR", ""}, {"LOCAL_RANK", "y"}});
   EXPECT_EQ(without_address.rank, 1);
   EXPECT_EQ(without_address.world_size, 4);
   EXPECT_EQ(without_address.master_addr, "");
   EXPECT_EQ(without_address.master_port, 29511);
-  const Assignment without_port = read({{"MASTER_PORT", "65536"}, {"WORLD_SIZE", "4x"}});
+  const LaunchInfo without_port = read({{"MASTER_PORT", "65536"}, {"WORLD_SIZE", "4x"}});
   EXPECT_EQ(without_port.rank, -1);
   EXPECT_EQ(without_port.master_addr, "10.0.0.1");
   EXPECT_EQ(without_port.master_port, 0);
 }
 
 TEST(ReadInPart, NothingGoodIsNothingRead) {
-  const Assignment found =
+  const LaunchInfo found =
       read({{"RANK", ""}, {"WORLD_SIZE", ""}, {"MASTER_ADDR", "a b"}, {"MASTER_PORT", "p"}});
   EXPECT_EQ(found.rank, -1);
   EXPECT_EQ(found.world_size, 1);
@@ -67,7 +67,7 @@ TEST(ReadInPart, ALaunchersVariablesAreReadInPart) {
                         {"SLURM_NTASKS", "4"},
                         {"SLURM_PROCID", "two"},
                         {"SLURM_LOCALID", "0"}};
-  const Assignment found = read_in_part(test::fake_environment(slurm));
+  const LaunchInfo found = read_in_part(test::fake_environment(slurm));
   EXPECT_EQ(found.rank, -1);
   EXPECT_EQ(found.master_addr, "n1");
   EXPECT_GT(found.master_port, 61000);

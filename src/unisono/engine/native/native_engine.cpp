@@ -24,22 +24,22 @@
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/collective/step_plan.h"
 #include "unisono/collective/topology.h"
-#include "unisono/engine/native/algorithm_choice.h"
-#include "unisono/engine/native/coalescing.h"
-#include "unisono/engine/native/data_movement.h"
+#include "unisono/engine/native/collectives/algorithm_choice.h"
+#include "unisono/engine/native/collectives/coalescing.h"
+#include "unisono/engine/native/collectives/data_movement.h"
+#include "unisono/engine/native/collectives/reductions.h"
+#include "unisono/engine/native/collectives/step_reduction.h"
 #include "unisono/engine/native/operation_context.h"
-#include "unisono/engine/native/reductions.h"
-#include "unisono/engine/native/step_reduction.h"
 #include "unisono/engine/operation.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/mismatch.h"
-#include "unisono/transport/patience.h"
 #include "unisono/transport/relayed_error.h"
-#include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/mesh.h"
+#include "unisono/transport/wait_monitor.h"
 
 namespace unisono::engine {
 namespace {
@@ -63,20 +63,20 @@ shm::WaitMode user_wait_mode(bool has_cores) {
 }
 
 // Says who waits for whom in which operation.
-class OperationReporter final : public transport::WaitReporter {
+class OperationReporter final : public transport::WaitObserver {
  public:
   OperationReporter(const Operation& operation,
                     const collective::Topology& topology,
                     const RankStatus& ranks,
                     const tcp::Mesh& mesh,
-                    Whereabouts& whereabouts,
+                    CallHistory& call_history,
                     const std::function<void()>& listen,
                     std::span<const CallRecord> calls)
       : operation_(operation),
         topology_(topology),
         ranks_(ranks),
         mesh_(mesh),
-        whereabouts_(whereabouts),
+        call_history_(call_history),
         listen_(listen),
         calls_(calls) {}
 
@@ -95,7 +95,7 @@ class OperationReporter final : public transport::WaitReporter {
 
   void listen() const override { listen_(); }
 
-  // On this node the cards say what each called.
+  // On this node the headers say what each called.
   void look_into(std::span<const int> late_ranks) const override {
     ranks_.note_late(operation_.sequence, late_ranks);
     if (topology_.n_nodes() == 1) {
@@ -104,15 +104,15 @@ class OperationReporter final : public transport::WaitReporter {
     for (tcp::Connection* const connection : mesh_.open_connections()) {
       connection->look_for_abort();
     }
-    whereabouts_.tell(calls_);
+    call_history_.tell(calls_);
     for (const int rank : late_ranks) {
       if (topology_.node_of(rank) == topology_.node()) {
         continue;
       }
-      for (const CallRecord& call : whereabouts_.ask(rank)) {
+      for (const CallRecord& call : call_history_.ask(rank)) {
         if (call.sequence == operation_.sequence && call.descriptor != operation_.descriptor) {
           // It may wait for another rank, which knows nothing of it.
-          whereabouts_.warn(rank, complete(mismatch(rank, call)));
+          call_history_.warn(rank, complete(mismatch(rank, call)));
           throw mismatch(rank, call);
         }
       }
@@ -157,7 +157,7 @@ class OperationReporter final : public transport::WaitReporter {
   const collective::Topology& topology_;
   const RankStatus& ranks_;
   const tcp::Mesh& mesh_;
-  Whereabouts& whereabouts_;
+  CallHistory& call_history_;
   const std::function<void()>& listen_;
   std::span<const CallRecord> calls_;
 };
@@ -171,7 +171,7 @@ NativeEngine::NativeEngine(NativeParts parts)
       peers_(
           parts_.processes,
           {.is_forced = parts_.single_copy == SingleCopy::kAlways, .has_cores = parts_.has_cores},
-          parts_.board,
+          parts_.control_block,
           parts_.ranks),
       user_mode_(user_wait_mode(parts_.has_cores)),
       progress_mode_{.n_spins = 1, .n_yields = 20} {}
@@ -250,10 +250,10 @@ void NativeEngine::carry_out(const Operation& operation,
                                    parts_.topology,
                                    parts_.ranks,
                                    parts_.mesh,
-                                   parts_.whereabouts,
+                                   parts_.call_history,
                                    parts_.listen,
                                    calls_);
-  transport::Patience patience(limit, parts_.stall, parts_.failure, reporter);
+  transport::WaitMonitor wait_monitor(limit, parts_.stall, parts_.failure, reporter);
   const tcp::OperationTag tag{.sequence = operation.sequence,
                               .descriptor = operation.descriptor,
                               .blocks = agreed_blocks(called)};
@@ -263,11 +263,11 @@ void NativeEngine::carry_out(const Operation& operation,
                            .called = called,
                            .topology = parts_.topology,
                            .ranks = parts_.ranks,
-                           .board = parts_.board,
-                           .exchange = tcp::Exchange(parts_.mesh, tag, patience),
+                           .control_block = parts_.control_block,
+                           .exchange = tcp::Exchange(parts_.mesh, tag, wait_monitor),
                            .mode = caller == Caller::kUser ? user_mode_ : progress_mode_,
                            .has_cores = parts_.has_cores,
-                           .patience = patience,
+                           .wait_monitor = wait_monitor,
                            .peers = peers_,
                            .scratch = scratch_,
                            .inputs = inputs_,
@@ -275,17 +275,17 @@ void NativeEngine::carry_out(const Operation& operation,
                            .memory = memory};
   try {
     run(context);
-    parts_.board.note_finished(operation.sequence);
+    parts_.control_block.note_finished(operation.sequence);
   } catch (const Error& error) {
-    parts_.board.give_up();
+    parts_.control_block.give_up();
     if (parts_.topology.n_nodes() > 1) {
       // Somebody may wait for what this rank has not called, and come to ask.
-      parts_.whereabouts.tell(calls_);
+      parts_.call_history.tell(calls_);
     }
     // What another thread knew first is the cause.
     throw reporter.complete(parts_.failure.is_set() ? parts_.failure.error() : error);
   } catch (const std::exception& error) {
-    parts_.board.give_up();
+    parts_.control_block.give_up();
     throw reporter.complete({ErrorCode::kInternal, error.what()});  // Out of memory, say.
   }
 }

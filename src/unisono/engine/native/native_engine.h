@@ -15,17 +15,17 @@
 #include "unisono/base/link_costs.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/native/algorithm_choice.h"
-#include "unisono/engine/native/coalescing.h"
+#include "unisono/engine/native/call_history.h"
+#include "unisono/engine/native/collectives/algorithm_choice.h"
+#include "unisono/engine/native/collectives/coalescing.h"
+#include "unisono/engine/native/collectives/reduce_plans.h"
+#include "unisono/engine/native/memory/peer_memory.h"
+#include "unisono/engine/native/memory/symmetric_memory.h"
 #include "unisono/engine/native/operation_context.h"
-#include "unisono/engine/native/peer_memory.h"
 #include "unisono/engine/native/rank_status.h"
-#include "unisono/engine/native/reduce_plans.h"
-#include "unisono/engine/native/symmetric_memory.h"
-#include "unisono/engine/native/whereabouts.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/transport/failure.h"
-#include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/process_memory.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/mesh.h"
@@ -35,7 +35,7 @@ namespace unisono::engine {
 /// What a NativeEngine works with. The references outlive it.
 struct NativeParts {
   const collective::Topology& topology;
-  shm::Board& board;
+  shm::ControlBlock& control_block;
   tcp::Mesh& mesh;
   std::shared_ptr<SymmetricMemory> memory;
   const transport::Failure& failure;
@@ -45,7 +45,7 @@ struct NativeParts {
   SingleCopy single_copy;
   std::optional<LinkCosts> links;  ///< What they cost, if it need not be measured.
   const RankStatus& ranks;
-  Whereabouts& whereabouts;
+  CallHistory& call_history;
   /// Sets `failure` if another rank is known to have given up. For a rank that waits.
   std::function<void()> listen;
   std::chrono::milliseconds stall;

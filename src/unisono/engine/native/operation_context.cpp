@@ -13,7 +13,7 @@
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/mismatch.h"
 #include "unisono/transport/shm/arena.h"
-#include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/tcp/exchange.h"
 
 namespace unisono::engine {
@@ -25,7 +25,7 @@ constexpr std::size_t kMostSharedCounts =
 }  // namespace
 
 shm::Placement OperationContext::place_in_arena() const {
-  const shm::Arena& arena = board.arena(self());
+  const shm::Arena& arena = control_block.arena(self());
   return {.in_offset = arena.offset_of(in_bytes(), operation.in.n_bytes()).value_or(-1),
           .out_offset = arena.offset_of(out_bytes(), operation.out.n_bytes()).value_or(-1),
           .in_address = 0,
@@ -42,40 +42,41 @@ void OperationContext::enter_with_buffers() {
 }
 
 void OperationContext::enter_with(const shm::Placement& placement) {
-  board.my_card(operation.sequence).placement = placement;
+  control_block.my_card(operation.sequence).placement = placement;
   show_card_and_wait();
 }
 
 void OperationContext::enter_with(std::span<const std::byte> payload) {
-  std::copy(payload.begin(), payload.end(), board.my_card(operation.sequence).payload.begin());
+  std::copy(
+      payload.begin(), payload.end(), control_block.my_card(operation.sequence).payload.begin());
   show_card_and_wait();
 }
 
 void OperationContext::show_card_and_wait() {
-  board.my_card(operation.sequence).set_descriptor(operation.descriptor);
-  board.enter(operation.sequence, mode, patience);
+  control_block.my_card(operation.sequence).set_descriptor(operation.descriptor);
+  control_block.enter(operation.sequence, mode, wait_monitor);
   check_cards();
 }
 
-// Not with this rank's own card: its line is on the way to the peers, and waiting for it would take
-// as long as a quarter of a meeting.
+// Not with this rank's own header: its line is on the way to the peers, and waiting for it would
+// take as long as a quarter of a meeting.
 void OperationContext::check_cards() {
   for (int peer = 0; peer < n_local(); ++peer) {
-    if (peer != self() && !card(peer).has_descriptor(operation.descriptor)) [[unlikely]] {
+    if (peer != self() && !header(peer).has_descriptor(operation.descriptor)) [[unlikely]] {
       throw mismatch();
     }
   }
 }
 
-// All ranks of the node see the same cards, so all come to the same words, save that one which
+// All ranks of the node see the same headers, so all come to the same words, save that one which
 // could not wait for the others knows no sizes.
 Error OperationContext::mismatch() {
-  const transport::Descriptor first = card(0).descriptor();
+  const transport::Descriptor first = header(0).descriptor();
   int peer = 1;
-  while (peer + 1 < n_local() && card(peer).has_descriptor(first)) {
+  while (peer + 1 < n_local() && header(peer).has_descriptor(first)) {
     ++peer;
   }
-  const transport::Descriptor other = card(peer).descriptor();
+  const transport::Descriptor other = header(peer).descriptor();
   const bool has_counts = transport::may_differ_in_blocks(first, other) && share_counts();
   const auto known = [&](int local_rank, const transport::Descriptor& descriptor) {
     return transport::KnownCall{
@@ -93,7 +94,7 @@ Error OperationContext::mismatch() {
 bool OperationContext::share_counts() {
   const std::vector<std::int64_t> counts = transport::counts_of(agreed_blocks(called));
   const std::size_t n = std::min(counts.size(), kMostSharedCounts);
-  std::byte* const slot = board.slot(self(), operation.sequence);
+  std::byte* const slot = control_block.slot(self(), operation.sequence);
   const auto n_shared = static_cast<std::int64_t>(n);
   std::memcpy(slot, &n_shared, sizeof(n_shared));
   if (n > 0) {
@@ -111,7 +112,7 @@ bool OperationContext::share_counts() {
 }
 
 std::vector<std::int64_t> OperationContext::shared_counts(int local_rank) const {
-  const std::byte* const slot = board.slot(local_rank, operation.sequence);
+  const std::byte* const slot = control_block.slot(local_rank, operation.sequence);
   std::int64_t n_shared = 0;
   std::memcpy(&n_shared, slot, sizeof(n_shared));
   std::vector<std::int64_t> counts(
@@ -142,16 +143,16 @@ void OperationContext::meet_other_nodes() {
 }
 
 void OperationContext::meet_every_rank() {
-  board.my_card(operation.sequence).set_descriptor(operation.descriptor);
-  board.show_card(operation.sequence);
+  control_block.my_card(operation.sequence).set_descriptor(operation.descriptor);
+  control_block.show_card(operation.sequence);
   std::vector<int> remote_ranks;
   for (int rank = 0; rank < topology.world_size(); ++rank) {
     if (topology.node_of(rank) != topology.node()) {
       remote_ranks.push_back(rank);
     }
   }
-  exchange.meet(remote_ranks, [this] { return board.find_absent(operation.sequence); });
-  board.wait_for_cards(operation.sequence, mode, patience);
+  exchange.meet(remote_ranks, [this] { return control_block.find_absent(operation.sequence); });
+  control_block.wait_for_headers(operation.sequence, mode, wait_monitor);
   check_cards();
 }
 

@@ -9,14 +9,14 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/collective/topology.h"
-#include "unisono/engine/native/peer_memory.h"
+#include "unisono/engine/native/memory/peer_memory.h"
 #include "unisono/engine/native/rank_status.h"
 #include "unisono/engine/operation.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/kernels/reduce_tree.h"
-#include "unisono/transport/patience.h"
-#include "unisono/transport/shm/board.h"
+#include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/tcp/exchange.h"
+#include "unisono/transport/wait_monitor.h"
 
 namespace unisono::engine {
 
@@ -26,11 +26,11 @@ struct OperationContext {
   const Operation& called;  ///< As the rank called it, before it was coalesced.
   const collective::Topology& topology;
   const RankStatus& ranks;
-  shm::Board& board;
+  shm::ControlBlock& control_block;
   tcp::Exchange exchange;
   shm::WaitMode mode;
   bool has_cores;  ///< The node has a core for each of its ranks.
-  transport::Patience& patience;
+  transport::WaitMonitor& wait_monitor;
   PeerMemory& peers;
   // Of the engine, so that small operations allocate nothing.
   std::vector<std::byte>& scratch;
@@ -39,24 +39,24 @@ struct OperationContext {
   /// For what small operations note down until they end.
   std::pmr::memory_resource& memory;
 
-  /// Shows this rank's card, waits for those of the node's ranks, and checks that all called the
+  /// Shows this rank's header, waits for those of the node's ranks, and checks that all called the
   /// same.
   void enter() { show_card_and_wait(); }
 
-  /// The same, after it has written into the card where `in` and `out` are.
+  /// The same, after it has written into the header where `in` and `out` are.
   void enter_with_buffers();
 
   /// Where they are in this rank's arena, if they lie there.
   [[nodiscard]] shm::Placement place_in_arena() const;
 
-  /// Enters with a card that shows `placement`.
+  /// Enters with a header that shows `placement`.
   void enter_with(const shm::Placement& placement);
 
-  /// The same, with up to shm::kInlineBytes that the node's ranks find in the card.
+  /// The same, with up to shm::kInlineBytes that the node's ranks find in the header.
   void enter_with(std::span<const std::byte> payload);
 
   /// Waits until every rank of the node has called it as often as this one.
-  void sync() { board.sync(mode, patience); }
+  void sync() { control_block.sync(mode, wait_monitor); }
 
   /// An empty message from the lowest rank of each node to those of all others, then sync().
   void meet_other_nodes();
@@ -65,21 +65,21 @@ struct OperationContext {
   /// come, so each knows all who have not.
   void meet_every_rank();
 
-  [[nodiscard]] int n_local() const { return board.local_world_size(); }
+  [[nodiscard]] int n_local() const { return control_block.local_world_size(); }
 
   /// What this rank shows on its node, one rank reads.
   [[nodiscard]] bool has_one_peer() const { return n_local() == 2; }
 
   /// This rank's index among those of its node.
-  [[nodiscard]] int self() const { return board.local_rank(); }
+  [[nodiscard]] int self() const { return control_block.local_rank(); }
 
   /// The group's rank with this index on this node.
   [[nodiscard]] int rank_at(int local_rank) const {
     return topology.local_ranks()[static_cast<std::size_t>(local_rank)];
   }
 
-  [[nodiscard]] const shm::Card& card(int local_rank) const {
-    return board.card(local_rank, operation.sequence);
+  [[nodiscard]] const shm::OperationHeader& header(int local_rank) const {
+    return control_block.header(local_rank, operation.sequence);
   }
 
   [[nodiscard]] std::int64_t element_bytes() const {

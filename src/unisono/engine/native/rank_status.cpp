@@ -21,7 +21,7 @@
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/process_state.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 
@@ -103,9 +103,9 @@ std::string RankStatus::describe_each(std::span<const int> ranks,
     if (!is_on_node(rank)) {
       clause = answer;
     } else if (sources_.look != nullptr) {
-      transport::Standing standing = sources_.look(rank);
-      standing.elsewhere = answer;
-      clause = transport::describe(standing, job_ranks_);
+      transport::RankProgress rank_progress = sources_.look(rank);
+      rank_progress.elsewhere = answer;
+      clause = transport::describe(rank_progress, job_ranks_);
     }
     ends_a_clause = !clause.empty();
     text += ends_a_clause ? ", which " + clause : "";

@@ -15,7 +15,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
-#include "unisono/rendezvous/roster.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 
@@ -31,7 +31,7 @@ struct ShownWait {
 /// How a RankStatus learns what ranks do. Called by any thread.
 struct RankSources {
   /// Where a rank of this node is in the group's operations.
-  std::function<transport::Standing(int rank)> look;
+  std::function<transport::RankProgress(int rank)> look;
   /// Asks a rank what it does. Does not wait: the answer goes to the log.
   std::function<void(int rank)> ask;
   /// Asks ranks what they do, for 0.1 s at most. Of those of other nodes that it has asked: a

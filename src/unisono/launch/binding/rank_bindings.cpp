@@ -15,7 +15,7 @@
 #include "unisono/launch/binding/report_bindings.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/rank_ranges.h"
-#include "unisono/rendezvous/node_id.h"
+#include "unisono/rendezvous/roster/node_id.h"
 
 namespace unisono::launch {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/launch/run.h"
-#include "unisono/rendezvous/nodelist.h"
+#include "unisono/rendezvous/launchers/nodelist.h"
 
 namespace unisono::launch::hosts {
 namespace {

@@ -24,7 +24,7 @@
 #include "unisono/launch/run.h"
 #include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
-#include "unisono/rendezvous/node_id.h"
+#include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/rendezvous/secret.h"
 
 namespace unisono::launch::hosts {

@@ -71,12 +71,12 @@ void Coordinator::accept_all() {
     if (!accepted.fd.is_open()) {
       return;
     }
-    const std::optional<NodeId> overdue = strangers_.overdue(Clock::now());
-    if (strangers_.is_full() && overdue) {
-      strangers_.remove(*overdue);
+    const std::optional<NodeId> overdue = unauthenticated_.overdue(Clock::now());
+    if (unauthenticated_.is_full() && overdue) {
+      unauthenticated_.remove(*overdue);
       connections_.erase(*overdue);
     }
-    if (!strangers_.is_full()) {
+    if (!unauthenticated_.is_full()) {
       admit(std::move(accepted.fd));
     }
   }
@@ -84,7 +84,7 @@ void Coordinator::accept_all() {
 
 void Coordinator::admit(Fd socket) {
   const NodeId id = next_id_++;
-  strangers_.add(id, Clock::now());
+  unauthenticated_.add(id, Clock::now());
   connections_.emplace(
       id,
       std::make_unique<NodeConnection>(
@@ -99,14 +99,14 @@ void Coordinator::admit(Fd socket) {
 }
 
 void Coordinator::on_message(NodeId id, const Message& message) {
-  strangers_.remove(id);
+  unauthenticated_.remove(id);
   rendezvous_.take(id, message, Clock::now());
   carry_out();
 }
 
 void Coordinator::on_lost(NodeId id, const std::string& why) {
   const auto found = connections_.find(id);
-  if (strangers_.remove(id)) {
+  if (unauthenticated_.remove(id)) {
     options_.logger.warning(
         fmt::format("turned away a connection from {}: {}", found->second->peer(), why));
   }

@@ -14,7 +14,7 @@
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/port_reservation.h"
-#include "unisono/net/strangers.h"
+#include "unisono/net/unauthenticated_connections.h"
 #include "unisono/store/tcp_server.h"
 
 namespace unisono::launch::nodes {
@@ -69,7 +69,7 @@ class Coordinator {
   NodeRendezvous rendezvous_;
   std::map<NodeId, std::unique_ptr<NodeConnection>> connections_;
   std::vector<std::unique_ptr<NodeConnection>> lost_;  // Until none of them is at work.
-  net::Strangers strangers_;
+  net::UnauthenticatedConnections unauthenticated_;
   NodeId next_id_ = 1;
   net::EventLoop::TimerId timer_ = 0;
   net::EventLoop::TimerId accept_timer_ = 0;

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/find_assignment.h"
+#include "unisono/rendezvous/find_launch_info.h"
 #include "unisono/rendezvous/testing/fake_environment.h"
 
 namespace unisono::rendezvous {
@@ -35,10 +35,10 @@ inline const FakeVariables kTrainer{{"PET_NODE_RANK", "1"},
                                     {"PET_MASTER_ADDR", "mnist-node-0-0.mnist"},
                                     {"PET_MASTER_PORT", "29400"}};
 
-/// What find_assignment() says of them that is wrong; "no error" where nothing is.
+/// What find_launch_info() says of them that is wrong; "no error" where nothing is.
 inline std::string message_of(const FakeVariables& variables, int rank = -1, int world_size = -1) {
   try {
-    (void)find_assignment(fake(variables), rank, world_size);
+    (void)find_launch_info(fake(variables), rank, world_size);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     return error.what();

@@ -15,7 +15,7 @@
 #include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/assignment.h"
+#include "unisono/rendezvous/launch_info.h"
 
 namespace unisono::rendezvous {
 
@@ -33,7 +33,7 @@ inline Config config_with(const std::string& secret = "") {
   return config;
 }
 
-inline Assignment assignment(int rank, std::uint16_t port) {
+inline LaunchInfo launch_info(int rank, std::uint16_t port) {
   return {.master_addr = "127.0.0.1", .master_port = port, .rank = rank, .world_size = 2};
 }
 

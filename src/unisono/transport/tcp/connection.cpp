@@ -23,12 +23,12 @@
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/mismatch.h"
 #include "unisono/transport/relayed_error.h"
-#include "unisono/transport/tcp/farewell.h"
+#include "unisono/transport/tcp/leave_frames.h"
 
 namespace unisono::tcp {
 namespace {
 
-// Enough for another rank, or the whereabouts in the store, to name the call that differs.
+// Enough for another rank, or the call history in the store, to name the call that differs.
 constexpr std::chrono::seconds kTimeToExplain{1};
 
 // Then ranks agree on no sizes, and a frame has in the detail what its sender takes in turn.
@@ -257,7 +257,7 @@ Error Connection::not_taken() const {
 
 void Connection::take_header() {
   frame_ = decode(header_);
-  if (!frame_ || frame_->kind > FrameKind::kBye) {
+  if (!frame_ || frame_->kind > FrameKind::kLeave) {
     throw Error(ErrorCode::kCorruptData, fmt::format("{} sent bytes that are no frame", name_));
   }
   control_.assign(frame_->kind == FrameKind::kAbort ? frame_->n_bytes : 0, std::byte{0});
@@ -333,7 +333,7 @@ Error Connection::mismatch(const Frame& frame) const {
 }
 
 void Connection::finish_control_frame(const Frame& frame) {
-  if (frame.kind == FrameKind::kBye) {
+  if (frame.kind == FrameKind::kLeave) {
     throw Error(ErrorCode::kPeerLost,
                 fmt::format("{} left the group, but this operation still needs it", name_));
   }
@@ -349,7 +349,7 @@ void Connection::abort(const Error& reason) noexcept {
 }
 
 void Connection::say_goodbye() noexcept {
-  send_bye(socket_.get(), group_);
+  send_leave(socket_.get(), group_);
 }
 
 void Connection::linger(Deadline deadline) noexcept {

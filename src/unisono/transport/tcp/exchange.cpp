@@ -11,8 +11,8 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
-#include "unisono/transport/patience.h"
 #include "unisono/transport/tcp/liveness.h"
+#include "unisono/transport/wait_monitor.h"
 
 namespace unisono::tcp {
 namespace {
@@ -33,7 +33,7 @@ Connection& Exchange::connection(int rank) {
   if (known != connections_.end()) {
     return **known;
   }
-  Connection& opened = mesh_.connection(rank, patience_);
+  Connection& opened = mesh_.connection(rank, wait_monitor_);
   opened.begin(tag_);
   connections_.push_back(&opened);
   // Who only sends, call after call, reads nothing else that would say that the peer has failed.
@@ -101,7 +101,7 @@ void Exchange::move_all() {
       }
     }
     if (has_moved) {
-      patience_.note_progress();
+      wait_monitor_.note_progress();
       n_idle = 0;
     } else if (++n_idle < kLooksBeforeSleep) {
       ::sched_yield();
@@ -114,7 +114,7 @@ void Exchange::move_all() {
 // Also hears of ranks whose part is done, and that have given up since: for those that this one
 // waits for they would not come either.
 void Exchange::wait() {
-  patience_.check([this] { return late_ranks(); });
+  wait_monitor_.check([this] { return late_ranks(); });
   std::vector<pollfd> polls{{.fd = mesh_.wakeup_fd(), .events = POLLIN, .revents = 0}};
   for (Connection* const connection : connections_) {
     if (is_busy(connection)) {
@@ -124,7 +124,7 @@ void Exchange::wait() {
       polls.push_back({.fd = connection->fd(), .events = static_cast<short>(events), .revents = 0});
     }
   }
-  Deadline next_look = earlier(patience_.next_check(), Deadline::after(kLivenessLook));
+  Deadline next_look = earlier(wait_monitor_.next_check(), Deadline::after(kLivenessLook));
   for (const Awaited& awaited : awaited_) {
     polls.push_back(awaited.opening->poll());
     next_look = earlier(next_look, awaited.opening->next_step());

@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "unisono/transport/patience.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/mesh.h"
 #include "unisono/transport/tcp/opening.h"
+#include "unisono/transport/wait_monitor.h"
 
 namespace unisono::tcp {
 
@@ -33,8 +33,8 @@ struct Incoming {
 class Exchange {
  public:
   /// Throws what Mesh::connection() throws.
-  Exchange(Mesh& mesh, const OperationTag& tag, transport::Patience& patience)
-      : mesh_(mesh), tag_(tag), patience_(patience) {}
+  Exchange(Mesh& mesh, const OperationTag& tag, transport::WaitMonitor& wait_monitor)
+      : mesh_(mesh), tag_(tag), wait_monitor_(wait_monitor) {}
 
   /// Sends and receives all of it, at the same time.
   ///
@@ -66,7 +66,7 @@ class Exchange {
 
   Mesh& mesh_;
   OperationTag tag_;
-  transport::Patience& patience_;
+  transport::WaitMonitor& wait_monitor_;
   std::vector<Connection*> connections_;
   std::vector<Awaited> awaited_;
   const AlsoLate* also_late_ = nullptr;

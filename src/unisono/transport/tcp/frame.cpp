@@ -32,9 +32,9 @@ std::uint64_t limit_of(FrameKind kind) {
     case FrameKind::kAbort:
     case FrameKind::kWait:
       return kMaxAbortBytes;
-    case FrameKind::kStanding:
+    case FrameKind::kRankProgress:
       return 3 * transport::kMaxNoteBytes;
-    case FrameKind::kBye:
+    case FrameKind::kLeave:
     case FrameKind::kAsk:
       break;
   }
@@ -50,8 +50,8 @@ std::vector<std::byte> with_text(Frame frame, std::string_view text) {
   return bytes;
 }
 
-// Of a kStanding frame: the first bit says whether the operation is done, then come the sizes of
-// two texts; the third has the rest of the payload.
+// Of a kRankProgress frame: the first bit says whether the operation is done, then come the sizes
+// of two texts; the third has the rest of the payload.
 constexpr std::uint32_t kRefusedUnit = 2;
 constexpr std::uint32_t kWaitsUnit = 2048;
 static_assert(kRefusedUnit * transport::kMaxNoteBytes < kWaitsUnit);
@@ -64,7 +64,7 @@ std::uint32_t n_waits_bytes(const Frame& frame) {
   return frame.step / kWaitsUnit;
 }
 
-// Of a kBye frame.
+// Of a kLeave frame.
 constexpr std::uint32_t kOperationsOnTheirWay = 1;
 constexpr std::uint32_t kMessagesOnTheirWay = 2;
 
@@ -108,7 +108,7 @@ std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> bytes) {
     return std::nullopt;
   }
   frame.kind = static_cast<FrameKind>(kind);
-  if (frame.kind == FrameKind::kStanding &&
+  if (frame.kind == FrameKind::kRankProgress &&
       std::uint64_t{n_refused_bytes(frame)} + n_waits_bytes(frame) > frame.n_bytes) {
     return std::nullopt;
   }
@@ -122,21 +122,22 @@ std::vector<std::byte> encode_abort(std::uint32_t group, const Error& error) {
                    utf8_prefix(error.what(), kMaxAbortBytes));
 }
 
-std::vector<std::byte> encode_standing(const transport::Standing& standing) {
-  const std::string_view refused = utf8_prefix(standing.refused, transport::kMaxNoteBytes);
-  const std::string_view waits = utf8_prefix(standing.waits, transport::kMaxNoteBytes);
-  const std::string_view elsewhere = utf8_prefix(standing.elsewhere, transport::kMaxNoteBytes);
+std::vector<std::byte> encode_rank_progress(const transport::RankProgress& rank_progress) {
+  const std::string_view refused = utf8_prefix(rank_progress.refused, transport::kMaxNoteBytes);
+  const std::string_view waits = utf8_prefix(rank_progress.waits, transport::kMaxNoteBytes);
+  const std::string_view elsewhere = utf8_prefix(rank_progress.elsewhere, transport::kMaxNoteBytes);
   const auto n_refused = static_cast<std::uint32_t>(refused.size());
   const auto n_waits = static_cast<std::uint32_t>(waits.size());
-  return with_text(
-      {.kind = FrameKind::kStanding,
-       .step = kWaitsUnit * n_waits + kRefusedUnit * n_refused + (standing.has_finished ? 1U : 0U),
-       .sequence = standing.sequence,
-       .descriptor = standing.descriptor},
-      fmt::format("{}{}{}", refused, waits, elsewhere));
+  return with_text({.kind = FrameKind::kRankProgress,
+                    .step = kWaitsUnit * n_waits + kRefusedUnit * n_refused +
+                            (rank_progress.has_finished ? 1U : 0U),
+                    .sequence = rank_progress.sequence,
+                    .descriptor = rank_progress.descriptor},
+                   fmt::format("{}{}{}", refused, waits, elsewhere));
 }
 
-transport::Standing decode_standing(const Frame& frame, std::span<const std::byte> payload) {
+transport::RankProgress decode_rank_progress(const Frame& frame,
+                                             std::span<const std::byte> payload) {
   return {.sequence = frame.sequence,
           .descriptor = frame.descriptor,
           .has_finished = frame.step % 2 != 0,
@@ -150,10 +151,10 @@ std::vector<std::byte> encode_ask() {
   return {header.begin(), header.end()};
 }
 
-std::vector<std::byte> encode_bye(std::uint32_t group, const transport::Departure& departure) {
+std::vector<std::byte> encode_leave(std::uint32_t group, const transport::Departure& departure) {
   const std::uint32_t step = (departure.from_operations ? 0 : kOperationsOnTheirWay) |
                              (departure.from_messages ? 0 : kMessagesOnTheirWay);
-  const FrameBytes header = encode({.kind = FrameKind::kBye, .step = step, .sequence = group});
+  const FrameBytes header = encode({.kind = FrameKind::kLeave, .step = step, .sequence = group});
   return {header.begin(), header.end()};
 }
 

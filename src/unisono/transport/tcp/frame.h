@@ -15,25 +15,25 @@ namespace unisono::tcp {
 
 /// The values travel: append only.
 enum class FrameKind : std::uint8_t {
-  kData = 1,      ///< Bytes of an operation.
-  kAbort = 2,     ///< The sender's group failed; the payload says why.
-  kBye = 3,       ///< The sender leaves in good order; nothing follows.
-  kPacket = 4,    ///< A packet of point-to-point messages; the payload begins with its fields.
-  kStanding = 5,  ///< Where the sender is in its group's operations; the payload is its texts.
-  kAsk = 6,       ///< The sender waits for this rank, which may say what it does.
-  kWait = 7       ///< In what a rank waits; the payload is comm::RankWait.
+  kData = 1,          ///< Bytes of an operation.
+  kAbort = 2,         ///< The sender's group failed; the payload says why.
+  kLeave = 3,         ///< The sender leaves in good order; nothing follows.
+  kPacket = 4,        ///< A packet of point-to-point messages; the payload begins with its fields.
+  kRankProgress = 5,  ///< Where the sender is in its group's operations; the payload is its texts.
+  kAsk = 6,           ///< The sender waits for this rank, which may say what it does.
+  kWait = 7           ///< In what a rank waits; the payload is comm::RankWait.
 };
 
 /// What stands before each payload on a connection between nodes.
 struct Frame {
   FrameKind kind = FrameKind::kData;
   /// kData: which transfer of the operation between this pair, from 0. kAbort: the ErrorCode.
-  /// kPacket: bytes of the label, which follows the fields. kStanding: 1 if the operation is done,
-  /// 2 times the bytes of what was refused, and 2048 times those of what is waited for; what the
-  /// sender does elsewhere follows these two. kBye: 1 if what operations need may still be on its
-  /// way by another connection, and 2 if messages may.
+  /// kPacket: bytes of the label, which follows the fields. kRankProgress: 1 if the operation is
+  /// done, 2 times the bytes of what was refused, and 2048 times those of what is waited for; what
+  /// the sender does elsewhere follows these two. kLeave: 1 if what operations need may still be on
+  /// its way by another connection, and 2 if messages may.
   std::uint32_t step = 0;
-  /// kData, kStanding: the operation's number in its group. Else the group's number.
+  /// kData, kRankProgress: the operation's number in its group. Else the group's number.
   std::uint64_t sequence = 0;
   transport::Descriptor descriptor = {};
   std::uint64_t n_bytes = 0;  ///< Of the payload.
@@ -53,21 +53,22 @@ using FrameBytes = std::array<std::byte, kFrameBytes>;
 /// A whole kAbort frame with the error.
 [[nodiscard]] std::vector<std::byte> encode_abort(std::uint32_t group, const Error& error);
 
-/// A whole kStanding frame.
-[[nodiscard]] std::vector<std::byte> encode_standing(const transport::Standing& standing);
+/// A whole kRankProgress frame.
+[[nodiscard]] std::vector<std::byte> encode_rank_progress(
+    const transport::RankProgress& rank_progress);
 
-/// What a kStanding frame says.
-[[nodiscard]] transport::Standing decode_standing(const Frame& frame,
-                                                  std::span<const std::byte> payload);
+/// What a kRankProgress frame says.
+[[nodiscard]] transport::RankProgress decode_rank_progress(const Frame& frame,
+                                                           std::span<const std::byte> payload);
 
 /// A whole kAsk frame.
 [[nodiscard]] std::vector<std::byte> encode_ask();
 
-/// A whole kBye frame.
-[[nodiscard]] std::vector<std::byte> encode_bye(std::uint32_t group,
-                                                const transport::Departure& departure = {});
+/// A whole kLeave frame.
+[[nodiscard]] std::vector<std::byte> encode_leave(std::uint32_t group,
+                                                  const transport::Departure& departure = {});
 
-/// What a kBye frame says.
+/// What a kLeave frame says.
 [[nodiscard]] transport::Departure decode_departure(const Frame& frame);
 
 /// The error of a kAbort frame.

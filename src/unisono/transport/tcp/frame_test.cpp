@@ -55,27 +55,28 @@ TEST(Frame, PayloadsOverTheLimitAreRefused) {
   frame.kind = FrameKind::kAbort;
   frame.n_bytes = kMaxAbortBytes + 1;
   EXPECT_FALSE(decode(encode(frame)).has_value());
-  frame.kind = FrameKind::kBye;
+  frame.kind = FrameKind::kLeave;
   frame.n_bytes = 1;
   EXPECT_FALSE(decode(encode(frame)).has_value());
 }
 
 TEST(Frame, AStandingIsReadAsItWasWritten) {
-  const transport::Standing standing{.sequence = 7,
-                                     .descriptor = sample().descriptor,
-                                     .has_finished = true,
-                                     .refused = "why",
-                                     .waits = "for whom",
-                                     .elsewhere = "also"};
-  const std::vector<std::byte> bytes = encode_standing(standing);
+  const transport::RankProgress rank_progress{.sequence = 7,
+                                              .descriptor = sample().descriptor,
+                                              .has_finished = true,
+                                              .refused = "why",
+                                              .waits = "for whom",
+                                              .elsewhere = "also"};
+  const std::vector<std::byte> bytes = encode_rank_progress(rank_progress);
   ASSERT_EQ(bytes.size(), kFrameBytes + 15);
   const auto frame = decode(std::span(bytes).first<kFrameBytes>());
   ASSERT_TRUE(frame.has_value());
-  EXPECT_EQ(frame->kind, FrameKind::kStanding);
+  EXPECT_EQ(frame->kind, FrameKind::kRankProgress);
   EXPECT_EQ(frame->n_bytes, 15U);
-  const transport::Standing read = decode_standing(*frame, std::span(bytes).subspan(kFrameBytes));
+  const transport::RankProgress read =
+      decode_rank_progress(*frame, std::span(bytes).subspan(kFrameBytes));
   EXPECT_EQ(read.sequence, 7U);
-  EXPECT_EQ(read.descriptor, standing.descriptor);
+  EXPECT_EQ(read.descriptor, rank_progress.descriptor);
   EXPECT_TRUE(read.has_finished);
   EXPECT_EQ(read.refused, "why");
   EXPECT_EQ(read.waits, "for whom");
@@ -83,7 +84,7 @@ TEST(Frame, AStandingIsReadAsItWasWritten) {
 }
 
 TEST(Frame, AStandingWhoseTextsAreShorterThanItSaysIsNoFrame) {
-  std::vector<std::byte> bytes = encode_standing({.refused = "why", .waits = "whom"});
+  std::vector<std::byte> bytes = encode_rank_progress({.refused = "why", .waits = "whom"});
   bytes[kFrameBytes - 12] = std::byte{6};  // Of the payload.
   EXPECT_FALSE(decode(std::span(bytes).first<kFrameBytes>()).has_value());
 }
@@ -96,10 +97,10 @@ TEST(Frame, TextsThatAreTooLongAreCutBetweenCharacters) {
   EXPECT_EQ(payload_of(encode_abort(0, Error(ErrorCode::kClosed, reason))), kMaxAbortBytes - 1);
   const std::size_t n_refused = transport::kMaxNoteBytes - 1;
   const std::string refused = std::string(n_refused, 'x') + "\u20ac";
-  const std::vector<std::byte> standing =
-      encode_standing({.refused = refused, .waits = refused, .elsewhere = refused});
-  EXPECT_EQ(payload_of(standing), 3 * n_refused);
-  EXPECT_TRUE(decode(std::span(standing).first<kFrameBytes>()).has_value());
+  const std::vector<std::byte> rank_progress =
+      encode_rank_progress({.refused = refused, .waits = refused, .elsewhere = refused});
+  EXPECT_EQ(payload_of(rank_progress), 3 * n_refused);
+  EXPECT_TRUE(decode(std::span(rank_progress).first<kFrameBytes>()).has_value());
 }
 
 }  // namespace

@@ -18,8 +18,8 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/socket.h"
 #include "unisono/transport/describe.h"
-#include "unisono/transport/patience.h"
 #include "unisono/transport/tcp/liveness.h"
+#include "unisono/transport/wait_monitor.h"
 
 namespace unisono::tcp {
 
@@ -69,22 +69,22 @@ Connection* Mesh::find(int rank) const {
   return found == connections_.end() ? nullptr : found->second.get();
 }
 
-Connection& Mesh::connection(int rank, transport::Patience& patience) {
+Connection& Mesh::connection(int rank, transport::WaitMonitor& wait_monitor) {
   if (Connection* const known = find(rank)) {
     return *known;
   }
   const std::unique_ptr<Opening> opening = begin_opening(rank);
   while (true) {
     if (Fd socket = opening->progress(); socket.is_open()) {
-      patience.note_progress();
+      wait_monitor.note_progress();
       return adopt(rank, std::move(socket));
     }
-    patience.check([rank] { return std::vector<int>{rank}; });
+    wait_monitor.check([rank] { return std::vector<int>{rank}; });
     // A stopped rank's kernel takes the connection, and the rank says nothing: this one stays awake
     // to the group's failure.
     std::array<pollfd, 2> polls{opening->poll(),
                                 {.fd = wakeup_fd(), .events = POLLIN, .revents = 0}};
-    const Deadline next_step = earlier(patience.next_check(), opening->next_step());
+    const Deadline next_step = earlier(wait_monitor.next_check(), opening->next_step());
     (void)::poll(polls.data(), polls.size(), next_step.poll_timeout_ms());
     if (polls[1].revents != 0) {
       clear_wakeups();

@@ -13,10 +13,10 @@
 #include "unisono/net/address.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/wakeup.h"
-#include "unisono/transport/patience.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/opening.h"
 #include "unisono/transport/traffic.h"
+#include "unisono/transport/wait_monitor.h"
 
 namespace unisono::tcp {
 
@@ -55,7 +55,7 @@ class Mesh {
 
   /// The connection to `rank`, made now if there is none. Throws what `patience` and
   /// Opening::progress() throw.
-  [[nodiscard]] Connection& connection(int rank, transport::Patience& patience);
+  [[nodiscard]] Connection& connection(int rank, transport::WaitMonitor& wait_monitor);
 
   /// The connection to `rank`; null if there is none.
   [[nodiscard]] Connection* find(int rank) const;

@@ -24,8 +24,8 @@
 #include "unisono/net/socket.h"
 #include "unisono/transport/packet.h"
 #include "unisono/transport/relayed_error.h"
-#include "unisono/transport/tcp/farewell.h"
 #include "unisono/transport/tcp/frame.h"
+#include "unisono/transport/tcp/leave_frames.h"
 
 namespace unisono::tcp {
 namespace {
@@ -206,7 +206,7 @@ void PacketStream::abort(const Error& reason) noexcept {
 
 void PacketStream::say_goodbye() noexcept {
   if (can_begin_frame()) {
-    send_bye(socket_.get(), 0);
+    send_leave(socket_.get(), 0);
   }
 }
 

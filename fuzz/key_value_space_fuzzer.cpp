@@ -1,0 +1,35 @@
+// What the launcher answers, and what rank 0 leaves with it.
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "unisono/rendezvous/key_value_space/master_record.h"
+#include "unisono/rendezvous/key_value_space/pmi_message.h"
+
+#include "expect.h"
+
+namespace unisono::fuzz {
+namespace {
+
+void read(std::string_view text) {
+  if (const std::optional<rendezvous::PmiMessage> answer = rendezvous::parse_pmi(text)) {
+    expect(answer->contains("cmd"), "an answer has its cmd");
+    for (const auto& [name, value] : *answer) {
+      expect(text.find(name + "=" + value) != std::string_view::npos, "a word is in the answer");
+    }
+  }
+  if (const std::optional<rendezvous::MasterRecord> note = rendezvous::decode_record(text)) {
+    const std::string again = rendezvous::encode_record(*note);
+    expect(rendezvous::decode_record(again) == note, "a note is read as it was written");
+  }
+}
+
+}  // namespace
+}  // namespace unisono::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  unisono::fuzz::read({reinterpret_cast<const char*>(data), size});
+  return 0;
+}

@@ -1,0 +1,216 @@
+#include "unisono/comm/message_operation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/engine/native/point_to_point/message.h"
+#include "unisono/transport/describe.h"
+#include "unisono/transport/wait_monitor.h"
+
+namespace unisono::comm {
+namespace {
+
+// Of a long list the first ones are shown.
+constexpr std::size_t kMostRequests = 3;
+constexpr std::size_t kMostTags = 8;
+constexpr std::size_t kMostRanks = 16;
+
+// "recv (...), send (...) and 4 more".
+class RequestList {
+ public:
+  explicit RequestList(transport::JobRanks job_ranks) : job_ranks_(job_ranks) {}
+
+  void add(const MessageOperation& request) {
+    if (++n_ <= kMostRequests) {
+      text_ += fmt::format("{}{}", text_.empty() ? "" : ", ", describe(request, job_ranks_));
+    }
+  }
+
+  [[nodiscard]] bool is_empty() const { return n_ == 0; }
+
+  [[nodiscard]] std::string text() const {
+    return n_ <= kMostRequests ? text_ : fmt::format("{} and {} more", text_, n_ - kMostRequests);
+  }
+
+ private:
+  transport::JobRanks job_ranks_;
+  std::size_t n_ = 0;
+  std::string text_;
+};
+
+}  // namespace
+
+transport::WaitMonitor& MessageOperation::wait_monitor(const MessageWaiting& waiting) {
+  if (!wait_monitor_) {
+    waiting_ = &waiting;
+    wait_monitor_.emplace(TimeLimit(timeout_),
+                          waiting.stall,
+                          waiting.failure,
+                          static_cast<const transport::WaitObserver&>(*this));
+  }
+  return *wait_monitor_;
+}
+
+Deadline MessageOperation::next_check(const MessageWaiting& waiting) {
+  return wait_monitor(waiting).next_check();
+}
+
+void MessageOperation::check(const MessageWaiting& waiting) {
+  bool is_first = true;
+  if (std::exchange(n_seen_bytes_, n_moved_bytes) != n_moved_bytes) {
+    wait_monitor(waiting).note_progress();
+  }
+  try {
+    wait_monitor(waiting).check([&] {
+      if (!is_first) {
+        waiting.look_again();
+      }
+      is_first = false;
+      return has_ended ? std::vector<int>{} : std::vector<int>{peer};
+    });
+  } catch (const Error& problem) {
+    if (waiting.failure.is_set()) {
+      throw;
+    }
+    throw Error(problem.code(),
+                fmt::format("{}: {}", describe(*this, waiting.ranks.job_ranks()), problem.what()));
+  }
+}
+
+std::string MessageOperation::describe_late() const {
+  return peer == engine::kAnyRank ? "a message from any rank"
+                                  : waiting_->ranks.describe_late(std::span(&peer, 1));
+}
+
+std::string MessageOperation::describe_overdue() const {
+  return peer == engine::kAnyRank ? describe_late()
+                                  : waiting_->ranks.describe_overdue(std::span(&peer, 1));
+}
+
+std::string MessageOperation::describe_unexpected() const {
+  const std::vector<int> tags = is_send ? std::vector<int>() : waiting_->find_unexpected_tags(peer);
+  if (tags.empty()) {
+    return "";
+  }
+  const auto shown = std::span(tags).first(std::min(tags.size(), kMostTags));
+  return fmt::format("; {} messages with tag {}{}, which nobody receives",
+                     peer == engine::kAnyRank ? "there are" : "it has sent",
+                     fmt::join(shown, ", "),
+                     shown.size() < tags.size() ? ", ..." : "");
+}
+
+Error MessageOperation::timed_out(std::span<const int> /*late_ranks*/) const {
+  return {ErrorCode::kTimeout,
+          fmt::format("timed out waiting for {}{}", describe_overdue(), describe_unexpected())};
+}
+
+bool MessageOperation::has_departed(int rank) const {
+  return waiting_->has_left(rank) || waiting_->ranks.has_departed_from_messages(rank);
+}
+
+std::optional<Error> MessageOperation::departed(std::span<const int> /*late_ranks*/) const {
+  if (peer != engine::kAnyRank) {
+    if (!has_departed(peer)) {
+      return std::nullopt;
+    }
+    return Error(ErrorCode::kPeerLost, waiting_->ranks.describe_departed(peer));
+  }
+  if (waiting_->world_size == 1) {
+    return std::nullopt;  // It may send to itself.
+  }
+  std::vector<std::string> others;
+  for (int rank = 0; rank < waiting_->world_size; ++rank) {
+    if (rank != waiting_->rank) {
+      if (!has_departed(rank)) {
+        return std::nullopt;
+      }
+      others.push_back(waiting_->ranks.describe(rank));
+    }
+  }
+  const auto shown = std::span(others).first(std::min(others.size(), kMostRanks));
+  return Error(ErrorCode::kPeerLost,
+               fmt::format("all other ranks left the group: {}{}",
+                           fmt::join(shown, ", "),
+                           shown.size() < others.size() ? ", ..." : ""));
+}
+
+// Who has a connection with the rank that is waited for hears of its end; a rank that waits for
+// anybody may have none with those that ended.
+void MessageOperation::look_into(std::span<const int> /*late_ranks*/) const {
+  has_waited_long_ = true;
+  if (peer != engine::kAnyRank || waiting_->world_size == 1) {
+    return;
+  }
+  std::vector<int> gone;
+  for (int rank = 0; rank < waiting_->world_size; ++rank) {
+    const bool is_other = rank != waiting_->rank && !has_departed(rank);
+    if (is_other && !waiting_->is_unreachable(rank)) {
+      were_all_gone_ = false;
+      return;
+    }
+    if (is_other) {
+      gone.push_back(rank);
+    }
+  }
+  if (std::exchange(were_all_gone_, true)) {
+    throw Error(ErrorCode::kPeerLost,
+                fmt::format("no rank is left that could send: nobody listens any more for {}",
+                            waiting_->ranks.describe_late(gone)));
+  }
+}
+
+// One that nobody waits for keeps nobody.
+void MessageOperation::show(Deadline::Clock::time_point since,
+                            std::span<const int> late_ranks) const {
+  if (!is_attended && !waiting_->is_waited_for(id)) {
+    waiting_->hide_wait(id);
+    return;
+  }
+  const bool is_from_any = peer == engine::kAnyRank;
+  waiting_->show_wait(id,
+                      {.since = is_attended ? since : Deadline::Clock::now(),
+                       .late_ranks = is_from_any ? std::span<const int>() : late_ranks,
+                       .operation = describe(*this, waiting_->ranks.job_ranks())});
+}
+
+void MessageOperation::stalled(std::chrono::milliseconds waited,
+                               std::span<const int> /*late_ranks*/) const {
+  const bool is_from_any = peer == engine::kAnyRank;
+  waiting_->ranks.report_stall(describe(*this, waiting_->ranks.job_ranks()),
+                               waited,
+                               describe_late() + describe_unexpected(),
+                               std::span(&peer, is_from_any ? 0 : 1));
+  if (is_unanswered_receive()) {
+    waiting_->look_for_cycle(id);
+  }
+}
+
+std::string describe_long_waits(std::span<MessageOperation* const> requests,
+                                transport::JobRanks job_ranks) {
+  RequestList calls(job_ranks);
+  RequestList begun(job_ranks);
+  for (const MessageOperation* const request : requests) {
+    if (request->has_waited_long()) {
+      (request->is_attended ? calls : begun).add(*request);
+    }
+  }
+  if (begun.is_empty()) {
+    return calls.is_empty() ? "" : fmt::format("waits in {}", calls.text());
+  }
+  const std::string in_call =
+      calls.is_empty() ? "" : fmt::format("waits in {}, and ", calls.text());
+  return fmt::format("{}has {} under way", in_call, begun.text());
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,141 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/comm/rank_wait.h"
+#include "unisono/comm/work_state.h"
+#include "unisono/engine/native/point_to_point/message.h"
+#include "unisono/engine/native/rank_status.h"
+#include "unisono/transport/describe.h"
+#include "unisono/transport/failure.h"
+#include "unisono/transport/wait_monitor.h"
+
+namespace unisono::comm {
+
+/// What a send or receive waits with. The references outlive it.
+struct MessageWaiting {
+  const engine::RankStatus& ranks;
+  const transport::Failure& failure;
+  int rank;
+  int world_size;
+  std::chrono::milliseconds stall;
+  /// Whether a rank of another node has said that it leaves.
+  std::function<bool(int rank)> has_left;
+  /// Takes up what has come in the meantime.
+  std::function<void()> look_again;
+  /// Whether nobody listens for a rank of another node any more, with which there is no connection.
+  std::function<bool(int rank)> is_unreachable;
+  /// Sets `failure` if another rank is known to have given up.
+  std::function<void()> listen;
+  /// The tags of the messages that have come from a rank, or any, and that nobody receives.
+  std::function<std::vector<int>(int rank)> find_unexpected_tags;
+  /// Has somebody look whether a receive waits in vain. Does not wait.
+  std::function<void(const WaitId&)> look_for_cycle;
+  /// Whether a thread does nothing else until an asynchronous one has ended.
+  std::function<bool(const WaitId&)> is_waited_for;
+  /// Has the launcher see that a send or receive waits long, until hide_wait().
+  std::function<void(const WaitId&, const engine::ShownWait&)> show_wait;
+  std::function<void(const WaitId&)> hide_wait;
+};
+
+/// What a caller asks for.
+struct MessageCall {
+  bool is_send;
+  int peer;
+  int tag;
+  const Buffer& buffer;
+  const std::string& label;
+};
+
+/// A send or receive with what its caller is told: how long it may wait, and who is late.
+class MessageOperation final : public engine::Message, private transport::WaitObserver {
+ public:
+  MessageOperation(const MessageCall& call, std::chrono::milliseconds timeout)
+      : engine::Message{.is_send = call.is_send,
+                        .peer = call.peer,
+                        .tag = call.tag,
+                        .buffer = call.buffer,
+                        .label = call.label},
+        timeout_(timeout) {}
+
+  /// When check() is to be called next, at the latest. Time begins with the first call of the two.
+  [[nodiscard]] Deadline next_check(const MessageWaiting& waiting);
+
+  /// Throws the request's error when it can't go on: its time is up, or its peer has left. Reports
+  /// a stall if one is due.
+  void check(const MessageWaiting& waiting);
+
+  /// Whether it has waited for so long that the rank says so.
+  [[nodiscard]] bool has_waited_long() const { return has_waited_long_; }
+
+  /// It waits for a rank, or any, and of its message nothing has come.
+  [[nodiscard]] bool is_unanswered_receive() const {
+    return !is_send && source == engine::kAnyRank && !has_ended;
+  }
+
+  /// Whether the rank may still send something: it has not left, and somebody listens for it.
+  [[nodiscard]] bool may_send(int rank) const {
+    return !has_departed(rank) && !waiting_->is_unreachable(rank);
+  }
+
+  WaitId id;
+
+  /// The thread that does nothing else until it has ended; 0 for an asynchronous one.
+  std::uint64_t thread = 0;
+
+  /// For an asynchronous one; null when a thread waits in the call.
+  std::shared_ptr<WorkState> state;
+
+  /// Why it failed.
+  std::optional<Error> error;
+
+  /// Its place among those that have not ended.
+  std::optional<std::size_t> place;
+
+ private:
+  [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override;
+  [[nodiscard]] std::optional<Error> departed(std::span<const int> late_ranks) const override;
+
+  void listen() const override { waiting_->listen(); }
+
+  void look_into(std::span<const int> late_ranks) const override;
+
+  void show(Deadline::Clock::time_point since, std::span<const int> late_ranks) const override;
+
+  void hide() const noexcept override { waiting_->hide_wait(id); }
+
+  void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const override;
+
+  transport::WaitMonitor& wait_monitor(const MessageWaiting& waiting);
+  [[nodiscard]] std::string describe_late() const;
+  [[nodiscard]] std::string describe_overdue() const;
+  [[nodiscard]] std::string describe_unexpected() const;
+  [[nodiscard]] bool has_departed(int rank) const;
+
+  std::chrono::milliseconds timeout_;
+  const MessageWaiting* waiting_ = nullptr;
+  std::optional<transport::WaitMonitor> wait_monitor_;
+  // A connection may be on its way when its rank leaves, so it takes two looks to find all gone.
+  mutable bool were_all_gone_ = false;
+  mutable bool has_waited_long_ = false;
+  std::int64_t n_seen_bytes_ = 0;  // That had moved at the last check.
+};
+
+/// Those of `requests` that have waited long, of a group with these ranks, in a phrase that follows
+/// their rank's name: "waits in recv (f32[4], from rank 1, tag 3)"; asynchronous ones are "under
+/// way". "" if there are none.
+[[nodiscard]] std::string describe_long_waits(std::span<MessageOperation* const> requests,
+                                              transport::JobRanks job_ranks);
+
+}  // namespace unisono::comm

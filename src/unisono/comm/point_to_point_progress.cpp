@@ -1,0 +1,408 @@
+#include "unisono/comm/point_to_point_progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
+#include "unisono/base/thread.h"
+#include "unisono/comm/buffer_check.h"
+#include "unisono/comm/guarded_receive.h"
+#include "unisono/comm/message_operation.h"
+#include "unisono/comm/rank_wait.h"
+#include "unisono/comm/work.h"
+#include "unisono/comm/work_state.h"
+#include "unisono/engine/native/point_to_point/message.h"
+#include "unisono/transport/relayed_error.h"
+
+namespace unisono::comm {
+namespace {
+
+// Of each rank. What comes unasked for waits in memory.
+constexpr int kPacketsPerListening = 16;
+
+}  // namespace
+
+PointToPointProgress::PointToPointProgress(const PointToPointParts& parts)
+    : parts_(parts),
+      waiting_{
+          .ranks = parts.ranks,
+          .failure = parts.failure,
+          .rank = parts.topology.rank(),
+          .world_size = parts.topology.world_size(),
+          .stall = parts.stall,
+          .has_left = [this](int rank) UNISONO_REQUIRES(mutex_) { return matcher_.has_left(rank); },
+          .look_again = [this]() UNISONO_REQUIRES(mutex_) { take_all(); },
+          .is_unreachable = [this](int rank)
+                                UNISONO_REQUIRES(mutex_) { return is_unreachable(rank); },
+          .listen = parts.listen,
+          .find_unexpected_tags = [this](int rank) UNISONO_REQUIRES(
+                                      mutex_) { return matcher_.find_unexpected_tags(rank); },
+          .look_for_cycle = parts.look_for_cycle,
+          .is_waited_for =
+              [waits = parts.work_waits](const WaitId& work) { return waits->is_waited_for(work); },
+          .show_wait = parts.show_wait,
+          .hide_wait = parts.hide_wait},
+      out_of_memory_(ErrorCode::kInternal, parts.ranks.prefix() + " is out of memory"),
+      matcher_(
+          {.topology = parts.topology,
+           .endpoint = parts.endpoint,
+           .mesh = parts.mesh,
+           .ranks = parts.ranks,
+           // Only one of two ranks on one core can copy at a time.
+           .prefers_single_copy = parts.single_copy == SingleCopy::kAlways || !parts.has_cores}) {}
+
+PointToPointProgress::~PointToPointProgress() {
+  finish();
+}
+
+bool PointToPointProgress::is_unreachable(int rank) {
+  const collective::Topology& topology = parts_.topology;
+  return topology.node_of(rank) != topology.node() && parts_.mesh.is_unreachable(rank);
+}
+
+// What a rank has sent before it left may be more than one look takes. Others may go on sending.
+void PointToPointProgress::take_all() {
+  constexpr int kMostLooks = 1000;
+  for (int n = 0; n < kMostLooks && advance(); ++n) {
+  }
+}
+
+bool PointToPointProgress::send_at_once(const MessageCall& call) {
+  throw_if_closed();
+  const MutexLock lock(mutex_);
+  throw_if_stopping();
+  return guard([&]() UNISONO_REQUIRES(mutex_) {
+    return matcher_.send_at_once(call.peer, call.tag, call.buffer, call.label);
+  });
+}
+
+int PointToPointProgress::run(MessageOperation& request) {
+  throw_if_closed();
+  request.is_attended = true;
+  request.thread = this_thread_number();
+  const engine::Arrival arrival = spin_for(request);
+  if (arrival == engine::Arrival::kReceived) {
+    return request.source;
+  }
+  bool has_ended = false;
+  Mode mode{};
+  {
+    const MutexLock lock(mutex_);
+    throw_if_stopping();
+    request.id = next_id();
+    post(request);
+    has_ended = request.has_ended && finished_.empty();
+    if (!has_ended) {
+      begin_spinning();
+      mode = mode_of(request);
+      if (arrival == engine::Arrival::kNotYet) {
+        mode.n_spins = 0;
+      }
+    }
+  }
+  if (!has_ended) {
+    drive([&] { return request.has_ended; }, mode);
+  }
+  if (request.error) [[unlikely]] {
+    throw Error(*request.error);
+  }
+  return request.source;
+}
+
+std::vector<Work> PointToPointProgress::submit(Requests requests) {
+  throw_if_closed();
+  std::vector<Work> works;
+  Requests finished;
+  std::optional<Error> error;
+  {
+    const MutexLock lock(mutex_);
+    throw_if_stopping();
+    const bool have_begun = guard([&]() UNISONO_REQUIRES(mutex_) {
+      // First of all: without the thread no message must begin.
+      start_progress();
+      for (std::unique_ptr<MessageOperation>& request : requests) {
+        works.push_back(begin(std::move(request)));
+      }
+      return true;
+    });
+    error = have_begun ? std::nullopt : error_;
+    finished.swap(finished_);
+    if (n_async_ > 0) {
+      wake_watch();
+      changed_.notify_all();
+    }
+  }
+  if (error) [[unlikely]] {
+    settle_failure();
+  }
+  complete(finished);
+  if (error) [[unlikely]] {
+    throw Error(*error);
+  }
+  return works;
+}
+
+Work PointToPointProgress::begin(std::unique_ptr<MessageOperation> request) {
+  request->id = next_id();
+  request->state = std::make_shared<WorkState>(request->id, parts_.work_waits);
+  if (parts_.checks_buffers) {
+    check_buffer(*request);
+  }
+  Work work(request->state);
+  // finish_request() owns it again.
+  post(*request.release());
+  return work;
+}
+
+// From here on, until somebody waits.
+void PointToPointProgress::check_buffer(MessageOperation& request) const {
+  if (request.is_send) {
+    request.state->set_check(unchanged_check(request.buffer, name_of(request)));
+    return;
+  }
+  const auto guard = std::make_shared<GuardedReceive>(request.buffer, name_of(request));
+  request.buffer = guard->landing();
+  request.state->set_check([guard] { guard->deliver(); });
+}
+
+// Also tells the other ranks of a failure that was found between two operations.
+void PointToPointProgress::throw_if_closed() {
+  if (parts_.failure.is_set()) [[unlikely]] {
+    tell_();
+    throw Error(
+        ErrorCode::kClosed,
+        fmt::format("the process group is closed since: {}", parts_.failure.error().what()));
+  }
+}
+
+void PointToPointProgress::throw_if_stopping() const {
+  if (is_stopping_) {
+    throw Error(ErrorCode::kClosed, "the process group was destroyed");
+  }
+}
+
+void PointToPointProgress::post(MessageOperation& request) {
+  guard([&]() UNISONO_REQUIRES(mutex_) {
+    matcher_.post(request);
+    return true;
+  });
+  if (!request.has_ended) {
+    enroll(request);
+    (void)guard([&]() UNISONO_REQUIRES(mutex_) { return matcher_.progress(n_networked_ > 0); });
+  }
+  take_ended();
+}
+
+// Moves what can be moved. Returns whether anything was.
+bool PointToPointProgress::advance() {
+  if (parts_.failure.is_set()) [[unlikely]] {
+    end_all();
+    return true;
+  }
+  const bool has_moved =
+      guard([&]() UNISONO_REQUIRES(mutex_) { return matcher_.progress(n_networked_ > 0); });
+  take_ended();
+  return has_moved;
+}
+
+void PointToPointProgress::take_ended() {
+  if (matcher_.ended().empty()) {
+    return;
+  }
+  for (engine::Message* const message : matcher_.ended()) {
+    finish_request(static_cast<MessageOperation&>(*message));
+  }
+  matcher_.clear_ended();
+  show_waits();
+}
+
+void PointToPointProgress::enroll(MessageOperation& request) {
+  request.place = requests_.size();
+  requests_.push_back(&request);
+  n_async_ += request.state != nullptr ? 1 : 0;
+  n_networked_ += needs_network(request) ? 1 : 0;
+}
+
+void PointToPointProgress::finish_request(MessageOperation& request) {
+  if (request.place) {
+    have_waits_changed_ = have_waits_changed_ || request.has_waited_long();
+    MessageOperation* const last = requests_.back();
+    requests_[*request.place] = last;
+    last->place = request.place;
+    requests_.pop_back();
+    n_async_ -= request.state != nullptr ? 1 : 0;
+    n_networked_ -= needs_network(request) ? 1 : 0;
+  }
+  if (request.state != nullptr) {
+    finished_.emplace_back(&request);
+  }
+  if (is_stopping_ && requests_.empty()) {
+    changed_.notify_all();
+  }
+}
+
+std::string PointToPointProgress::name_of(const MessageOperation& request) const {
+  return fmt::format("{} {}", parts_.ranks.prefix(), describe(request, parts_.ranks.job_ranks()));
+}
+
+void PointToPointProgress::note(ErrorCode code, const char* problem) noexcept {
+  if (error_) {
+    return;
+  }
+  try {
+    error_.emplace(code, fmt::format("{} {}", parts_.ranks.prefix(), problem));
+  } catch (const std::exception&) {
+    error_ = out_of_memory_;
+  }
+}
+
+// The group has failed, and with it all that is under way.
+void PointToPointProgress::end_all() {
+  const Error error = parts_.failure.error();
+  abort_streams(error);
+  matcher_.abandon();
+  error_ = error;
+  while (!requests_.empty()) {
+    MessageOperation& request = *requests_.back();
+    fail_request(request, error_of(request, error));
+  }
+  show_waits();
+}
+
+// The group's, with the call that it ends, where it does not begin with that.
+Error PointToPointProgress::error_of(const MessageOperation& request,
+                                     const Error& failure) const noexcept {
+  try {
+    return transport::with_call(
+        parts_.ranks.prefix(), describe(request, parts_.ranks.job_ranks()), failure);
+  } catch (const std::exception&) {
+    return failure;  // Out of memory, say.
+  }
+}
+
+void PointToPointProgress::fail_request(MessageOperation& request, const Error& error) {
+  request.error = error;
+  request.has_ended = true;
+  finish_request(request);
+}
+
+void PointToPointProgress::check_requests() {
+  // From the back, as checks may end some: then the last takes its place.
+  for (std::size_t i = requests_.size(); i-- > 0;) {
+    if (i < requests_.size() && !error_) {
+      MessageOperation& request = *requests_[i];
+      const bool had_waited_long = request.has_waited_long();
+      (void)guard([&]() UNISONO_REQUIRES(mutex_) {
+        request.check(waiting_);
+        return true;
+      });
+      have_waits_changed_ = have_waits_changed_ || request.has_waited_long() != had_waited_long;
+    }
+  }
+  show_waits();
+}
+
+void PointToPointProgress::show_waits() {
+  if (std::exchange(have_waits_changed_, false)) [[unlikely]] {
+    parts_.show_waits(describe_long_waits(requests_, parts_.ranks.job_ranks()));
+  }
+}
+
+WaitId PointToPointProgress::next_id() {
+  return {.group = parts_.group, .is_message = true, .sequence = ++n_messages_};
+}
+
+template <class IsIt>
+std::optional<WaitingReceive> PointToPointProgress::find_receive_where(IsIt is_it) {
+  const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const auto* request) {
+    return request->is_unanswered_receive() && is_it(*request);
+  });
+  if (found == requests_.end()) {
+    return std::nullopt;
+  }
+  const MessageOperation& request = **found;
+  WaitingReceive receive{.id = request.id,
+                         .is_for_any = request.peer == engine::kAnyRank,
+                         .senders = {},
+                         .gone = {},
+                         .text = describe(request, parts_.ranks.job_ranks())};
+  for (int rank = 0; rank < waiting_.world_size; ++rank) {
+    const bool is_other = receive.is_for_any && rank != waiting_.rank;
+    if (rank == request.peer || (is_other && request.may_send(rank))) {
+      receive.senders.push_back({.rank = rank, .n_arrived = matcher_.n_arrived(rank)});
+    } else if (is_other) {
+      receive.gone.push_back(rank);
+    }
+  }
+  return receive;
+}
+
+std::optional<WaitingReceive> PointToPointProgress::find_receive_of(std::uint64_t thread) {
+  const MutexLock lock(mutex_);
+  return find_receive_where([thread](const auto& request) { return request.thread == thread; });
+}
+
+std::optional<WaitingReceive> PointToPointProgress::find_receive(const WaitId& id) {
+  const MutexLock lock(mutex_);
+  return find_receive_where([&id](const auto& request) { return request.id == id; });
+}
+
+std::uint64_t PointToPointProgress::n_sent(int rank) {
+  const MutexLock lock(mutex_);
+  return matcher_.n_sent(rank);
+}
+
+void PointToPointProgress::wake() const noexcept {
+  parts_.endpoint.wake();
+  parts_.mesh.wake();
+}
+
+void PointToPointProgress::on_failure(std::function<void()> tell) {
+  const MutexLock lock(mutex_);
+  tell_ = std::move(tell);
+}
+
+void PointToPointProgress::listen() noexcept {
+  std::optional<Error> error;
+  {
+    const MutexLock lock(mutex_);
+    if (is_stopping_ || !tell_) {
+      return;
+    }
+    is_listening_ = true;
+    // Else somebody else looks, or there is nothing to hear any more.
+    const bool must_look = n_networked_ == 0 && !is_settling_ && !parts_.failure.is_set();
+    for (int n = 0; must_look && n < kPacketsPerListening; ++n) {
+      const bool has_moved =
+          guard([&]() UNISONO_REQUIRES(mutex_) { return matcher_.progress_between_nodes(); });
+      if (!has_moved) {
+        break;
+      }
+    }
+    error = must_look ? error_ : std::nullopt;
+  }
+  if (error) {
+    (void)parts_.failure.set(*error);
+  }
+  if (parts_.failure.is_set()) {
+    tell_();
+  }
+  {
+    const MutexLock lock(mutex_);
+    is_listening_ = false;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,257 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "unisono/base/config.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
+#include "unisono/base/spin.h"
+#include "unisono/collective/topology.h"
+#include "unisono/comm/message_operation.h"
+#include "unisono/comm/rank_wait.h"
+#include "unisono/comm/work.h"
+#include "unisono/comm/work_waits.h"
+#include "unisono/engine/native/point_to_point/message.h"
+#include "unisono/engine/native/point_to_point/message_matcher.h"
+#include "unisono/engine/native/rank_status.h"
+#include "unisono/transport/failure.h"
+#include "unisono/transport/shm/endpoint.h"
+#include "unisono/transport/tcp/message_mesh.h"
+
+namespace unisono::comm {
+
+/// What a PointToPointProgress works with. The references outlive it.
+struct PointToPointParts {
+  std::uint32_t group;  ///< The group's number.
+  const collective::Topology& topology;
+  shm::Endpoint& endpoint;
+  tcp::MessageMesh& mesh;
+  const engine::RankStatus& ranks;
+  transport::Failure& failure;
+  std::chrono::milliseconds stall;
+  bool has_cores;  ///< The node has a core for each of its ranks.
+  SingleCopy single_copy;
+  /// Whether waits look whether buffers were written to before them.
+  bool checks_buffers;
+  /// Adds to an error what other ranks say of it. Any thread.
+  std::function<Error(const Error&)> explain;
+  /// Sets `failure` if another rank is known to have given up. Any thread.
+  std::function<void()> listen;
+  /// Tells who asks what this rank has waited for since long; "" for nothing. Any thread.
+  std::function<void(const std::string&)> show_waits;
+  /// Has somebody look whether this receive waits in vain. Does not wait. Any thread.
+  std::function<void(const WaitId&)> look_for_cycle;
+  /// As MessageWaiting has them. Any thread.
+  std::function<void(const WaitId&, const engine::ShownWait&)> show_wait;
+  std::function<void(const WaitId&)> hide_wait;
+  std::shared_ptr<WorkWaits> work_waits;
+};
+
+/// A receive of whose message nothing has come.
+struct WaitingReceive {
+  struct Sender {
+    int rank;
+    std::uint64_t n_arrived;  ///< Messages from it, ever.
+  };
+
+  WaitId id;
+  bool is_for_any = false;
+  std::vector<Sender> senders;  ///< The peer, or the other ranks that may still send.
+  std::vector<int> gone;        ///< is_for_any: those that can't.
+  std::string text = {};
+};
+
+/// Runs a group's messages beside its other operations. Thread-safe.
+///
+/// Whoever waits drives: threads in run() and, for asynchronous messages, the progress thread,
+/// which starts with the first of them. They look in turn, each for all; of those that have looked
+/// in vain one sleeps where peers can wake it, and wakes the others when it has to.
+class PointToPointProgress {
+ public:
+  explicit PointToPointProgress(const PointToPointParts& parts);
+
+  /// As finish().
+  ~PointToPointProgress();
+
+  PointToPointProgress(const PointToPointProgress&) = delete;
+  PointToPointProgress& operator=(const PointToPointProgress&) = delete;
+  PointToPointProgress(PointToPointProgress&&) = delete;
+  PointToPointProgress& operator=(PointToPointProgress&&) = delete;
+
+  /// `tell` is called, by any thread and without a lock, when messages have set the group's
+  /// failure: it makes it known to the other ranks.
+  void on_failure(std::function<void()> tell) UNISONO_EXCLUDES(mutex_);
+
+  using Requests = std::vector<std::unique_ptr<MessageOperation>>;
+
+  /// Sends the message if that takes no wait; false else: it is to be run then.
+  [[nodiscard]] bool send_at_once(const MessageCall& call) UNISONO_EXCLUDES(mutex_);
+
+  /// Runs the message and returns when it has ended: for a receive, the rank that it came from.
+  /// Throws its error.
+  int run(MessageOperation& request) UNISONO_EXCLUDES(mutex_);
+
+  /// Begins all of the messages before it goes on with any. Where the progress thread can't start
+  /// the group fails.
+  [[nodiscard]] std::vector<Work> submit(Requests requests) UNISONO_EXCLUDES(mutex_);
+
+  /// The receive that `thread` waits in. If it is from any rank, looks who of other nodes still
+  /// listens.
+  [[nodiscard]] std::optional<WaitingReceive> find_receive_of(std::uint64_t thread)
+      UNISONO_EXCLUDES(mutex_);
+
+  [[nodiscard]] std::optional<WaitingReceive> find_receive(const WaitId& id)
+      UNISONO_EXCLUDES(mutex_);
+
+  /// How many messages this rank has called to `rank`, ever.
+  [[nodiscard]] std::uint64_t n_sent(int rank) UNISONO_EXCLUDES(mutex_);
+
+  /// Makes waits look again. Any thread.
+  void wake() const noexcept;
+
+  /// Hears what ranks of other nodes have said while this rank waited for none of them: that their
+  /// group failed, say, over a message that this rank has sent long since. And tells them where
+  /// this rank's has, while it made no call. For the watcher, now and then.
+  void listen() noexcept UNISONO_EXCLUDES(mutex_);
+
+  /// Tells the ranks of other nodes that this rank's group failed, and why.
+  void abort(const Error& reason) noexcept UNISONO_EXCLUDES(mutex_);
+
+  /// Takes no more messages, and waits for those in flight until the deadline: returns whether all
+  /// have ended. Receives for which nothing has come a second after the first call fail with
+  /// kClosed: nobody may be left who sends.
+  bool drain(Deadline deadline) UNISONO_EXCLUDES(mutex_);
+
+  /// Waits for all, and ends the progress thread.
+  void finish() UNISONO_EXCLUDES(mutex_);
+
+  /// After finish(): tells the ranks of other nodes that this one leaves in good order, unless it
+  /// has aborted.
+  void leave() noexcept UNISONO_EXCLUDES(mutex_);
+
+ private:
+  void throw_if_closed() UNISONO_EXCLUDES(mutex_);
+  void throw_if_stopping() const UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] Work begin(std::unique_ptr<MessageOperation> request) UNISONO_REQUIRES(mutex_);
+  void post(MessageOperation& request) UNISONO_REQUIRES(mutex_);
+  bool advance() UNISONO_REQUIRES(mutex_);
+  void check_buffer(MessageOperation& request) const;
+  [[nodiscard]] std::string name_of(const MessageOperation& request) const;
+  void take_ended() UNISONO_REQUIRES(mutex_);
+  template <class Step>
+  bool guard(Step step) UNISONO_REQUIRES(mutex_);
+  void enroll(MessageOperation& request) UNISONO_REQUIRES(mutex_);
+  void finish_request(MessageOperation& request) UNISONO_REQUIRES(mutex_);
+  void end_all() UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] Error error_of(const MessageOperation& request,
+                               const Error& failure) const noexcept;
+  void fail_request(MessageOperation& request, const Error& error) UNISONO_REQUIRES(mutex_);
+  void note(ErrorCode code, const char* problem) noexcept UNISONO_REQUIRES(mutex_);
+  void check_requests() UNISONO_REQUIRES(mutex_);
+  void show_waits() UNISONO_REQUIRES(mutex_);
+  template <class IsIt>
+  [[nodiscard]] std::optional<WaitingReceive> find_receive_where(IsIt is_it)
+      UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] WaitId next_id() UNISONO_REQUIRES(mutex_);
+
+  // messenger_leaving.cpp
+  void abort_streams(const Error& reason) noexcept UNISONO_REQUIRES(mutex_);
+  void adopt_delivered(std::chrono::milliseconds linger) noexcept UNISONO_REQUIRES(mutex_);
+  void close_door() noexcept UNISONO_REQUIRES(mutex_);
+  void give_up_receives() UNISONO_REQUIRES(mutex_);
+
+  // messenger_waiting.cpp
+  /// Asked with the lock held.
+  using IsDone = std::function<bool()>;
+
+  // How a wait begins. The sleep comes after it.
+  struct Mode {
+    int n_spins;               // Looks in a tight loop.
+    int n_yields;              // Looks with a sched_yield in between.
+    bool is_adaptive = false;  // How it ends changes how much later ones spin.
+  };
+
+  void drive(const IsDone& is_done, Mode mode) UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] engine::Arrival spin_for(MessageOperation& request) UNISONO_EXCLUDES(mutex_);
+  bool look(const IsDone& is_done, int n_spins) UNISONO_EXCLUDES(mutex_);
+  bool sleep(const IsDone& is_done, bool is_newcomer) UNISONO_EXCLUDES(mutex_);
+  void watch() UNISONO_REQUIRES(mutex_);
+  void sleep_until(Deadline deadline, std::uint32_t rings) UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] Deadline next_check() UNISONO_REQUIRES(mutex_);
+  void begin_spinning() UNISONO_REQUIRES(mutex_);
+  void end_spinning() UNISONO_REQUIRES(mutex_);
+  void wake_watch() UNISONO_REQUIRES(mutex_);
+  void start_progress() UNISONO_REQUIRES(mutex_);
+  void take_all() UNISONO_REQUIRES(mutex_);
+  void make_progress() UNISONO_EXCLUDES(mutex_);
+  void settle_failure() UNISONO_EXCLUDES(mutex_);
+  void complete(const Requests& finished) const;
+  [[nodiscard]] Mode mode_of(const MessageOperation& request) const UNISONO_REQUIRES(mutex_);
+  void adapt_spinning(bool was_spin, int n_yields) UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] bool is_unreachable(int rank) UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] bool needs_network(const MessageOperation& request) const;
+
+  PointToPointParts parts_;
+  MessageWaiting waiting_;
+  Error out_of_memory_;         // Made while there is some.
+  std::function<void()> tell_;  // Set before the first call; the watcher may be earlier.
+
+  Mutex mutex_;
+  Condition changed_;
+  engine::MessageMatcher matcher_ UNISONO_GUARDED_BY(mutex_);
+  // Those that have not ended.
+  std::vector<MessageOperation*> requests_ UNISONO_GUARDED_BY(mutex_);
+  std::size_t n_async_ UNISONO_GUARDED_BY(mutex_) = 0;
+  std::size_t n_networked_ UNISONO_GUARDED_BY(mutex_) = 0;
+  // One of them has waited long since, or no longer waits.
+  bool have_waits_changed_ UNISONO_GUARDED_BY(mutex_) = false;
+  // Ended asynchronous ones whose handles have not been told.
+  Requests finished_ UNISONO_GUARDED_BY(mutex_);
+  // What ended the messages, until it is the group's failure.
+  std::optional<Error> error_ UNISONO_GUARDED_BY(mutex_);
+  bool is_settling_ UNISONO_GUARDED_BY(mutex_) = false;
+  bool has_aborted_ UNISONO_GUARDED_BY(mutex_) = false;
+  bool is_stopping_ UNISONO_GUARDED_BY(mutex_) = false;
+  // Since it is: when receives are given up; never, once they are.
+  Deadline giving_up_ UNISONO_GUARDED_BY(mutex_) = Deadline::never();
+  bool is_listening_ UNISONO_GUARDED_BY(mutex_) = false;
+  std::uint64_t n_messages_ UNISONO_GUARDED_BY(mutex_) = 0;
+  // A thread sleeps for all, or is about to; in poll(2) if `is_polling_`.
+  bool is_watched_ UNISONO_GUARDED_BY(mutex_) = false;
+  bool is_polling_ UNISONO_GUARDED_BY(mutex_) = false;
+  // Threads that look without a pause, so that nobody needs to wake the sleeper.
+  int n_spinning_ UNISONO_GUARDED_BY(mutex_) = 0;
+  // When they have ended.
+  bool must_wake_watch_ UNISONO_GUARDED_BY(mutex_) = false;
+  SpinLimit spin_limit_ UNISONO_GUARDED_BY(mutex_);
+  std::thread progress_thread_ UNISONO_GUARDED_BY(mutex_);
+};
+
+// Unless the messages have failed; notes how they do.
+template <class Step>
+bool PointToPointProgress::guard(Step step) {
+  if (error_) [[unlikely]] {
+    return false;
+  }
+  try {
+    return step();
+  } catch (const Error& error) {
+    note(error.code(), error.what());
+  } catch (const std::exception& error) {
+    // Out of memory, say: this rank can't take part any more, and the others must know.
+    note(ErrorCode::kInternal, error.what());
+  }
+  return false;
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,329 @@
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
+#include "unisono/base/spin.h"
+#include "unisono/base/thread.h"
+#include "unisono/comm/message_operation.h"
+#include "unisono/comm/point_to_point_progress.h"
+#include "unisono/comm/work_state.h"
+#include "unisono/engine/native/point_to_point/message.h"
+
+namespace unisono::comm {
+namespace {
+
+// Looks with a yield before a wait goes to sleep, some 500 ns each; a spin takes some 50 ns.
+constexpr int kYields = 200;
+
+// Others that want the lock wait for less than a microsecond.
+constexpr int kSpinsPerLock = 16;
+
+// Where a look costs a system call, or a thread runs beside the rank's computation.
+constexpr int kFewYields = 20;
+
+}  // namespace
+
+bool PointToPointProgress::needs_network(const MessageOperation& request) const {
+  const collective::Topology& topology = parts_.topology;
+  return topology.n_nodes() > 1 &&
+         (request.peer == engine::kAnyRank || topology.node_of(request.peer) != topology.node());
+}
+
+PointToPointProgress::Mode PointToPointProgress::mode_of(const MessageOperation& request) const {
+  if (needs_network(request)) {
+    return {.n_spins = 1, .n_yields = kFewYields};
+  }
+  if (!parts_.has_cores) {
+    return {.n_spins = 1, .n_yields = kYields};
+  }
+  return {.n_spins = spin_limit_.n_spins(), .n_yields = kYields, .is_adaptive = true};
+}
+
+// From a wait that ended before it slept.
+void PointToPointProgress::adapt_spinning(bool was_spin, int n_yields) {
+  const MutexLock lock(mutex_);
+  if (was_spin) {
+    spin_limit_.note_spun();
+  } else {
+    spin_limit_.note_yielded(n_yields);
+  }
+}
+
+// For the receive of one who waits while no other message is under way: what comes need not be
+// posted, nor looked for elsewhere, for as long as this thread spins.
+engine::Arrival PointToPointProgress::spin_for(MessageOperation& request) {
+  using engine::Arrival;
+  if (request.is_send) {
+    return Arrival::kInvolved;
+  }
+  auto arrival = Arrival::kNotYet;
+  int n_spins = kSpinsPerLock;
+  for (int n = 0; n < n_spins && arrival == Arrival::kNotYet; n += kSpinsPerLock) {
+    const MutexLock lock(mutex_);
+    if (!requests_.empty() || is_stopping_ || parts_.failure.is_set()) {
+      return Arrival::kInvolved;
+    }
+    n_spins = mode_of(request).n_spins;
+    const int n_looks = std::min(n_spins, kSpinsPerLock);
+    for (int look = 0; look < n_looks && arrival == Arrival::kNotYet; ++look) {
+      if (n + look > 0) {
+        pause_briefly();
+      }
+      const bool is_sound = guard([&]() UNISONO_REQUIRES(mutex_) {
+        arrival = matcher_.receive_at_once(request);
+        return true;
+      });
+      arrival = is_sound ? arrival : Arrival::kInvolved;
+    }
+    if (arrival == Arrival::kReceived && n > 0) {
+      spin_limit_.note_spun();
+    }
+  }
+  return arrival;
+}
+
+// After begin_spinning(): until `is_done`.
+void PointToPointProgress::drive(const IsDone& is_done, Mode mode) {
+  bool is_over = false;
+  for (int n = 0; n < mode.n_spins && !is_over; n += kSpinsPerLock) {
+    is_over = look(is_done, std::min(mode.n_spins, kSpinsPerLock));
+  }
+  const bool was_spin = is_over;
+  int n_yields = 0;
+  while (n_yields < mode.n_yields && !is_over) {
+    is_over = look(is_done, 1);
+    if (!is_over) {
+      ::sched_yield();
+      ++n_yields;
+    }
+  }
+  // At the limit there is nothing to learn from a spin, and most waits end by the first.
+  if (is_over && mode.is_adaptive && !(was_spin && mode.n_spins == SpinLimit::kMost)) {
+    adapt_spinning(was_spin, n_yields);
+  }
+  if (!is_over) {
+    Requests finished;
+    {
+      const MutexLock lock(mutex_);
+      end_spinning();
+      finished.swap(finished_);
+    }
+    complete(finished);
+  }
+  for (bool is_newcomer = true; !is_over; is_newcomer = false) {
+    is_over = sleep(is_done, is_newcomer);
+  }
+}
+
+// Looks up to `n_spins` times. True, and the spinning is over, once `is_done`.
+bool PointToPointProgress::look(const IsDone& is_done, int n_spins) {
+  Requests finished;
+  bool is_over = false;
+  bool has_failed = false;
+  {
+    const MutexLock lock(mutex_);
+    for (int n = 0; n < n_spins && !is_over && finished_.empty() && !has_failed; ++n) {
+      if (n > 0) {
+        pause_briefly();
+      }
+      (void)advance();
+      is_over = is_done();
+      has_failed = error_.has_value() || parts_.failure.is_set();
+    }
+    if (is_over) {
+      end_spinning();
+    }
+    finished.swap(finished_);
+  }
+  if (has_failed) [[unlikely]] {
+    settle_failure();
+  }
+  complete(finished);
+  return is_over;
+}
+
+// Sleeps once, for all if nobody else does. Who does must know what a newcomer waits for.
+bool PointToPointProgress::sleep(const IsDone& is_done, bool is_newcomer) {
+  Requests finished;
+  bool is_over = false;
+  bool has_failed = false;
+  {
+    const MutexLock lock(mutex_);
+    if (!is_done()) {
+      if (is_watched_) {
+        if (is_newcomer) {
+          wake_watch();
+        }
+        changed_.wait(mutex_);
+      } else {
+        is_watched_ = true;
+        watch();
+        is_watched_ = false;
+        // Those whose messages have ended, and who sleeps next.
+        changed_.notify_all();
+      }
+    }
+    is_over = is_done();
+    has_failed = error_.has_value() || parts_.failure.is_set();
+    finished.swap(finished_);
+  }
+  if (has_failed) [[unlikely]] {
+    settle_failure();
+  }
+  complete(finished);
+  return is_over;
+}
+
+// Announces a sleep, looks once more, and sleeps if there was nothing.
+void PointToPointProgress::watch() {
+  is_polling_ = n_networked_ > 0;
+  const std::size_t n_before = requests_.size();
+  const std::uint32_t rings = parts_.endpoint.prepare(is_polling_);
+  if (is_polling_) {
+    parts_.mesh.clear_wakeups();
+  }
+  bool has_moved = advance();
+  if (!has_moved) {
+    check_requests();
+    has_moved = requests_.size() != n_before;
+  }
+  // A failure or message that comes after this look rings.
+  const bool must_return_credit = error_.has_value() && !parts_.failure.is_set() && !is_settling_;
+  if (!has_moved && !must_return_credit) {
+    sleep_until(next_check(), rings);
+  }
+  parts_.endpoint.stay();
+  (void)advance();
+}
+
+void PointToPointProgress::sleep_until(Deadline deadline, std::uint32_t rings) {
+  if (!is_polling_) {
+    mutex_.unlock();
+    parts_.endpoint.sleep(rings, deadline);
+    mutex_.lock();
+    return;
+  }
+  std::vector<pollfd> polls;
+  parts_.mesh.add_polls(polls);
+  polls.push_back({.fd = parts_.endpoint.bell_fd(), .events = POLLIN, .revents = 0});
+  deadline = earlier(deadline, parts_.mesh.next_try());
+  mutex_.unlock();
+  (void)::poll(polls.data(), polls.size(), deadline.poll_timeout_ms());
+  mutex_.lock();
+}
+
+Deadline PointToPointProgress::next_check() {
+  Deadline next = Deadline::never();
+  for (MessageOperation* const request : requests_) {
+    next = earlier(next, request->next_check(waiting_));
+  }
+  return next;
+}
+
+// A thread that looks all the time makes up for one that sleeps: peers need not wake that.
+void PointToPointProgress::begin_spinning() {
+  if (n_spinning_++ == 0 && is_watched_) {
+    parts_.endpoint.stay();
+  }
+}
+
+void PointToPointProgress::end_spinning() {
+  if (--n_spinning_ > 0 || !is_watched_) {
+    return;
+  }
+  (void)parts_.endpoint.prepare(is_polling_);
+  (void)advance();
+  changed_.notify_all();
+  if (std::exchange(must_wake_watch_, false)) {
+    wake();
+  }
+}
+
+// There is a new message, for which the sleeper may have to wake earlier, or look at another
+// connection.
+void PointToPointProgress::wake_watch() {
+  if (!is_watched_) {
+    return;
+  }
+  if (n_spinning_ > 0) {
+    must_wake_watch_ = true;
+  } else {
+    wake();
+  }
+}
+
+void PointToPointProgress::start_progress() {
+  if (progress_thread_.joinable()) {
+    return;
+  }
+  progress_thread_ = start_thread("unisono-message",
+                                  "can't start the progress thread of its messages",
+                                  [this] { make_progress(); });
+}
+
+void PointToPointProgress::make_progress() {
+  while (true) {
+    {
+      const MutexLock lock(mutex_);
+      while (n_async_ == 0 && !is_stopping_) {
+        changed_.wait(mutex_);
+      }
+      if (n_async_ == 0) {
+        return;
+      }
+      begin_spinning();
+    }
+    drive([this]() UNISONO_REQUIRES(mutex_) { return n_async_ == 0; },
+          {.n_spins = 0, .n_yields = kFewYields});
+  }
+}
+
+// The first thread that comes here makes the messages' error the group's, unless that has failed
+// already; and tells the other ranks before any caller hears of it and may end the process.
+void PointToPointProgress::settle_failure() {
+  std::optional<Error> error;
+  {
+    const MutexLock lock(mutex_);
+    if (std::exchange(is_settling_, true)) {
+      return;
+    }
+    error = error_;
+  }
+  Requests finished;
+  if (error && !parts_.failure.is_set()) {
+    // Wakes all waits, which then end.
+    (void)parts_.failure.set(parts_.explain(*error));
+    const MutexLock lock(mutex_);
+    (void)advance();
+    changed_.notify_all();
+    finished.swap(finished_);
+  }
+  tell_();
+  complete(finished);
+}
+
+void PointToPointProgress::complete(const Requests& finished) const {
+  for (const std::unique_ptr<MessageOperation>& request : finished) {
+    const std::shared_ptr<WorkState> state = std::move(request->state);
+    state->set_source(request->source);
+    // An error of its own, whose text no other thread shares.
+    const std::optional<Error>& error = request->error;
+    std::exception_ptr exception =
+        error ? std::make_exception_ptr(Error(error->code(), error->what())) : nullptr;
+    // The buffers are the caller's again before it hears of the end.
+    request->buffer = {};
+    state->complete(std::move(exception));
+  }
+}
+
+}  // namespace unisono::comm

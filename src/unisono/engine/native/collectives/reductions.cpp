@@ -1,0 +1,238 @@
+#include "unisono/engine/native/collectives/reductions.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "unisono/base/algorithm.h"
+#include "unisono/base/buffer.h"
+#include "unisono/collective/reduce_plan.h"
+#include "unisono/engine/native/collectives/algorithm_choice.h"
+#include "unisono/engine/native/collectives/node_chunk.h"
+#include "unisono/engine/native/collectives/reading_reduction.h"
+#include "unisono/engine/native/collectives/reduction_windows.h"
+#include "unisono/engine/native/collectives/symmetric_reduction.h"
+#include "unisono/engine/native/collectives/window_reduction.h"
+#include "unisono/engine/native/operation_context.h"
+#include "unisono/kernels/compress.h"
+#include "unisono/kernels/reduce.h"
+#include "unisono/kernels/reduce_tree.h"
+#include "unisono/transport/shm/cache_line.h"
+#include "unisono/transport/shm/control_block.h"
+
+namespace unisono::engine {
+namespace {
+
+using collective::Receivers;
+using collective::ReducePlan;
+
+constexpr shm::Placement kNowhere{
+    .in_offset = -1, .out_offset = -1, .in_address = 0, .out_address = 0};
+
+// With less, a copy takes less than a second meeting, which takes longer where ranks share a core.
+constexpr std::int64_t kLeastReached = 1 << 10;
+constexpr std::int64_t kLeastReachedOnSharedCore = 4 << 10;
+
+void copy_into_slot(OperationContext& context) {
+  std::byte* slot = context.control_block.slot(context.self(), context.operation.sequence);
+  const std::span<const Buffer> parts = context.operation.ins.empty()
+                                            ? std::span(&context.operation.in, 1)
+                                            : std::span(context.operation.ins);
+  for (const Buffer& part : parts) {
+    slot = std::copy_n(static_cast<const std::byte*>(part.data), part.n_bytes(), slot);
+  }
+}
+
+// To this rank's own result, where the caller has it.
+const std::byte* own_contribution(const OperationContext& context) {
+  const std::vector<Buffer>& blocks = context.operation.ins;
+  const auto rank = static_cast<std::size_t>(context.topology.rank());
+  return blocks.empty() ? context.in_bytes() : static_cast<const std::byte*>(blocks[rank].data);
+}
+
+// Whether a contribution is so large that ranks had better reach for each other's than copy it, if
+// they can. All ranks come to the same.
+bool may_be_reached(const OperationContext& context) {
+  return contribution_bytes(context.operation) >= kLeastReached &&
+         context.operation.descriptor.algorithm != Algorithm::kOneShot;
+}
+
+// Ranks that others can reach copy nothing, unless there is a rank that others can't reach. Returns
+// whether all can be reached.
+bool enter_with_slot_or_buffers(OperationContext& context, Receivers receivers) {
+  const bool is_worth_it =
+      context.has_cores || contribution_bytes(context.operation) >= kLeastReachedOnSharedCore;
+  const shm::Placement placement = is_worth_it ? context.place_in_arena() : kNowhere;
+  const bool is_own_reachable = is_reachable(context, receivers, context.self(), placement);
+  if (!is_own_reachable) {
+    copy_into_slot(context);
+  }
+  context.enter_with(is_own_reachable ? placement : kNowhere);
+  int n_reachable = is_own_reachable ? 1 : 0;
+  for (int peer = 0; peer < context.n_local(); ++peer) {
+    const bool is_other = peer != context.self();
+    n_reachable +=
+        is_other && is_reachable(context, receivers, peer, context.header(peer).placement) ? 1 : 0;
+  }
+  if (n_reachable == context.n_local()) {
+    return true;
+  }
+  if (n_reachable > 0) {
+    if (is_own_reachable) {
+      copy_into_slot(context);
+    }
+    context.sync();
+  }
+  return false;
+}
+
+// Segments of staged windows are sized so that they are in the cache still when they are read.
+std::unique_ptr<ReductionWindows> make_windows(OperationContext& context,
+                                               const ReducePlan& plan,
+                                               std::int64_t window_bytes) {
+  const std::int64_t window_elements = window_bytes / context.element_bytes();
+  if (plan.receivers.kind != Receivers::Kind::kOwner) {
+    return std::make_unique<VectorWindows>(context, plan, window_elements);
+  }
+  const std::int64_t grain = context.elements_per_line();
+  const std::int64_t share = window_elements / plan.n_chunks / grain * grain;
+  return std::make_unique<BlockWindows>(context, plan, std::max(share, grain));
+}
+
+// In step k a rank takes window k - 2 out, puts its part of window k in the same place for its
+// peers to read, and reduces its chunk of window k - 1; so one meeting per step is enough, and two
+// buffers.
+void reduce_pipelined(OperationContext& context,
+                      const ReducePlan& plan,
+                      const ReductionWindows& windows) {
+  const std::int64_t n_windows = windows.n_windows();
+  for (std::int64_t step = 0; step < n_windows + 2; ++step) {
+    if (step >= 2) {
+      windows.copy_out(step - 2);
+    }
+    if (step < n_windows) {
+      windows.copy_in(step);
+    }
+    if (step >= 1 && step <= n_windows) {
+      const Window window = windows.staged(step - 1);
+      WindowReduction(context, plan, window).run();
+      windows.hand_back(step - 1);
+    }
+    if (step < n_windows + 1) {
+      context.sync();
+    }
+  }
+}
+
+// The size of a window must not depend on how the buffers lie in memory: that differs by node.
+void reduce_between_nodes(OperationContext& context,
+                          const ReducePlan& plan,
+                          kernels::Compression compression) {
+  const auto windows = make_windows(context, plan, shm::kStagingBytes);
+  const bool is_in_place = is_symmetric(context, plan.receivers);
+  for (std::int64_t index = 0; index < windows->n_windows(); ++index) {
+    if (is_in_place) {
+      const Window window = windows->symmetric(index);
+      WindowReduction(context, plan, window, compression).run();
+      continue;
+    }
+    windows->copy_in(index);
+    context.sync();
+    const Window window = windows->staged(index);
+    WindowReduction(context, plan, window, compression).run();
+    context.sync();
+    windows->copy_out(index);
+  }
+  context.sync();
+}
+
+}  // namespace
+
+void reduce_in_slots(OperationContext& context,
+                     const ReducePlan& plan,
+                     kernels::ReduceSteps steps) {
+  const std::int64_t n_bytes = context.operation.in.n_bytes();
+  const bool is_inline = n_bytes <= shm::kInlineBytes && context.operation.ins.empty();
+  if (is_inline) {
+    context.enter_with({context.in_bytes(), static_cast<std::size_t>(n_bytes)});
+  } else if (!may_be_reached(context)) {
+    copy_into_slot(context);
+    context.enter();
+  } else if (enter_with_slot_or_buffers(context, plan.receivers)) {
+    reduce_symmetric(context, plan.receivers, steps);
+    return;
+  }
+  const bool is_scattered = plan.receivers.kind == Receivers::Kind::kOwner;
+  const int rank = context.topology.rank();
+  if (!plan.receivers.include(rank, is_scattered ? rank : 0)) {
+    return;
+  }
+  const std::int64_t offset =
+      is_scattered
+          ? node_chunk(context, plan.receivers.kind, context.self()).begin * context.element_bytes()
+          : 0;
+  context.inputs.clear();
+  for (int peer = 0; peer < context.n_local(); ++peer) {
+    // What this rank gave is on the way to its peers.
+    const std::byte* const data =
+        peer == context.self() ? own_contribution(context)
+        : is_inline            ? context.header(peer).payload.data()
+                    : context.control_block.slot(peer, context.operation.sequence) + offset;
+    context.inputs.push_back({.data = data, .is_partial = false});
+  }
+  void* const output = context.out_bytes();
+  kernels::reduce(context.reduce_task(context.inputs, steps, std::span(&output, 1)),
+                  context.operation.out.count);
+  if (context.has_one_peer() && !is_inline) {
+    shm::hand_back(
+        context.control_block.slot(1 - context.self(), context.operation.sequence) + offset,
+        static_cast<std::size_t>(context.operation.out.n_bytes()));
+  }
+}
+
+void reduce_one_shot(OperationContext& context, const ReducePlan& plan) {
+  copy_into_slot(context);
+  context.enter();
+  const std::int64_t count = context.count();
+  Window window{.chunks = {{.in_begin = 0, .out_begin = 0, .count = count}}, .in = {}, .out = {}};
+  for (int peer = 0; peer < context.n_local(); ++peer) {
+    const bool is_self = peer == context.self();
+    window.in.push_back(context.control_block.slot(peer, context.operation.sequence));
+    window.out.push_back(is_self ? context.out_bytes()
+                                 : context.control_block.staging_out(peer, 0));
+  }
+  WindowReduction(context, plan, window).run();
+  context.sync();
+  const bool is_receiver = plan.receivers.include(context.topology.rank(), 0);
+  if (is_receiver && plan.chunks.empty()) {
+    std::copy_n(context.control_block.staging_out(context.self(), 0),
+                context.operation.out.n_bytes(),
+                context.out_bytes());
+  }
+}
+
+void reduce_two_shot(OperationContext& context,
+                     const ReducePlan& plan,
+                     kernels::ReduceSteps steps,
+                     kernels::Compression compression) {
+  context.enter_with_buffers();
+  if (context.topology.n_nodes() > 1) {
+    reduce_between_nodes(context, plan, compression);
+    return;
+  }
+  if (is_symmetric(context, plan.receivers)) {
+    reduce_symmetric(context, plan.receivers, steps);
+    return;
+  }
+  if (can_reduce_by_reading(context, plan)) {
+    reduce_by_reading(context, plan, steps);
+    return;
+  }
+  reduce_pipelined(context, plan, *make_windows(context, plan, shm::kSegmentBytes));
+  context.peers.learn();
+}
+
+}  // namespace unisono::engine

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "unisono/engine/native/rank_status.h"
+#include "unisono/transport/shm/control_block.h"
+#include "unisono/transport/shm/process_memory.h"
+
+namespace unisono::engine {
+
+/// Whether one copy out of another process (process_vm_readv) takes less time than two by way of
+/// shared memory. Measured when it is first asked for, which takes a millisecond.
+[[nodiscard]] bool is_single_copy_faster();
+
+/// The private memory of the node's other ranks, to be read in one copy where the system allows it
+/// and that is faster than two copies by way of a staging buffer. One thread at a time.
+class PeerMemory {
+ public:
+  struct Wishes {
+    bool is_forced;  ///< It need not be faster.
+    bool has_cores;  ///< The node has a core for each of its ranks.
+  };
+
+  /// `processes` by local rank. The references outlive it.
+  PeerMemory(std::vector<shm::ProcessMemory> processes,
+             const Wishes& wishes,
+             shm::ControlBlock& control_block,
+             const RankStatus& ranks);
+
+  [[nodiscard]] bool is_forced() const { return wishes_.is_forced; }
+
+  /// Whether all ranks of the node have found that they can and had better. They may come to know
+  /// it at different times, so who offers memory in this way says so.
+  [[nodiscard]] bool is_shared();
+
+  /// The same, and each rank has a core of its own: else reductions gain nothing.
+  [[nodiscard]] bool is_shared_for_reductions() {
+    return (wishes_.has_cores || wishes_.is_forced) && is_shared();
+  }
+
+  /// After an operation in which memory was staged: finds out whether this rank can read its
+  /// peers', and whether that is faster; tells them. Does nothing the second time.
+  void learn();
+
+  /// Fills `into` from an address of a rank. Throws Error(kSystem), or kPeerLost if its process is
+  /// gone.
+  void read(int local_rank, std::uint64_t address, std::span<std::byte> into) const;
+
+ private:
+  [[nodiscard]] bool can_read_all();
+
+  std::vector<shm::ProcessMemory> processes_;
+  shm::ControlBlock& control_block_;
+  const RankStatus& ranks_;
+  Wishes wishes_;
+  bool has_learnt_ = false;
+  bool is_shared_ = false;
+};
+
+}  // namespace unisono::engine

@@ -1,0 +1,112 @@
+#include "unisono/engine/native/point_to_point/message_matcher.h"
+
+#include <cstddef>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "unisono/engine/native/point_to_point/message.h"
+#include "unisono/engine/native/point_to_point/message_peer.h"
+#include "unisono/transport/packet_channel.h"
+#include "unisono/transport/tcp/packet_stream.h"
+
+namespace unisono::engine {
+
+MessageMatcher::MessageMatcher(MessageParts parts)
+    : parts_(parts), arena_(parts.endpoint.arena(parts.topology.local_rank())) {
+  const collective::Topology& topology = parts_.topology;
+  for (int rank = 0; rank < topology.world_size(); ++rank) {
+    peers_.push_back({.rank = rank});
+  }
+  for (const int rank : topology.local_ranks()) {
+    const int local_rank = topology.local_rank_of(rank);
+    MessagePeer& peer = peers_[static_cast<std::size_t>(rank)];
+    rings_.push_back(parts_.endpoint.channel(local_rank));
+    peer.channel = rings_.back().get();
+    peer.arena = &parts_.endpoint.arena(local_rank);
+    peer.process = std::make_unique<shm::ProcessMemory>(parts_.endpoint.process_memory(local_rank));
+    on_node_.push_back(&peer);
+  }
+}
+
+void MessageMatcher::post(Message& message) {
+  if (message.is_send) {
+    post_send(message);
+  } else {
+    post_receive(message);
+  }
+}
+
+bool MessageMatcher::progress(bool with_network) {
+  bool has_moved = with_network && parts_.topology.n_nodes() > 1 && progress_between_nodes();
+  for (MessagePeer* const peer : on_node_) {
+    has_moved = flush(*peer) || has_moved;
+    has_moved = read(*peer) || has_moved;
+  }
+  return move_copies() || has_moved;
+}
+
+bool MessageMatcher::progress_between_nodes() {
+  bool has_moved = false;
+  for (const int rank : parts_.mesh.progress()) {
+    connect(rank);
+    has_moved = true;
+  }
+  for (MessagePeer* const peer : connected_) {
+    has_moved = flush(*peer) || has_moved;
+    has_moved = read(*peer) || has_moved;
+  }
+  return has_moved;
+}
+
+void MessageMatcher::connect(int rank) {
+  MessagePeer& peer = peers_[static_cast<std::size_t>(rank)];
+  peer.channel = parts_.mesh.find(rank);
+  connected_.push_back(&peer);
+}
+
+bool MessageMatcher::has_left(int rank) const {
+  const tcp::PacketStream* const stream = parts_.mesh.find(rank);
+  return stream != nullptr && stream->has_left();
+}
+
+std::vector<int> MessageMatcher::find_unexpected_tags(int rank) const {
+  std::set<int> tags;
+  for (const MessagePeer& peer : peers_) {
+    if (rank == peer.rank || rank == kAnyRank) {
+      for (const ParkedMessage& unexpected : peer.unexpected) {
+        tags.insert(unexpected.packet.tag);
+      }
+    }
+  }
+  return {tags.begin(), tags.end()};
+}
+
+void MessageMatcher::end_part(Message& message) {
+  if (--message.n_parts == 0) {
+    message.has_ended = true;
+    ended_.push_back(&message);
+  }
+}
+
+std::vector<Message*> MessageMatcher::give_up_receives() {
+  std::vector<Message*> receives(posted_.begin(), posted_.end());
+  posted_.clear();
+  return receives;
+}
+
+void MessageMatcher::abandon() {
+  parts_.endpoint.withdraw();
+  for (MessagePeer& peer : peers_) {
+    peer.outgoing.clear();
+    peer.announced.clear();
+    peer.receiving.clear();
+    peer.unexpected.clear();
+    peer.taker = nullptr;
+  }
+  posted_.clear();
+  copies_.clear();
+  ended_.clear();
+}
+
+}  // namespace unisono::engine

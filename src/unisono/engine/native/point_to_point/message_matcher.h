@@ -1,0 +1,171 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
+#include "unisono/collective/topology.h"
+#include "unisono/engine/native/point_to_point/message.h"
+#include "unisono/engine/native/point_to_point/message_peer.h"
+#include "unisono/engine/native/rank_status.h"
+#include "unisono/transport/packet.h"
+#include "unisono/transport/packet_channel.h"
+#include "unisono/transport/shm/endpoint.h"
+#include "unisono/transport/tcp/message_mesh.h"
+
+namespace unisono::engine {
+
+/// What Messages works with. The references outlive it.
+struct MessageParts {
+  const collective::Topology& topology;
+  shm::Endpoint& endpoint;
+  tcp::MessageMesh& mesh;
+  const RankStatus& ranks;
+  /// Whether a peer's private memory is read in one copy even where two take less time.
+  bool prefers_single_copy;
+};
+
+/// What MessageMatcher::receive_at_once() found.
+enum class Arrival : std::uint8_t { kReceived, kNotYet, kInvolved };
+
+/// Matches the messages between this rank and the others, and moves them. Never blocks. One thread
+/// at a time. Its errors end all of it: abandon() then.
+///
+/// A message goes to the first receive, in the order of their posts, that takes its source and has
+/// its tag. Small ones go with their data, large ones are announced, and move when their receive is
+/// there: read or written where they lie if the ranks share memory or one may read the other's and
+/// that is faster, else in segments.
+class MessageMatcher {
+ public:
+  explicit MessageMatcher(MessageParts parts);
+
+  /// Begins a send or receive, and takes it as far as it comes at once. The message and its memory
+  /// stay until it has ended.
+  ///
+  /// Throws Error: kMismatch, and what progress() throws.
+  void post(Message& message);
+
+  /// Sends a small message to a rank of this node that has nothing in its way. False, and nothing
+  /// was sent, else: it is to be posted then.
+  [[nodiscard]] bool send_at_once(int to, int tag, const Buffer& buffer, std::string_view label);
+
+  /// Receives a small message of a rank of this node if it comes next. kInvolved where something is
+  /// before it: the receive is to be posted then. Throws as progress() does.
+  [[nodiscard]] Arrival receive_at_once(Message& message);
+
+  /// Moves what can be moved on this node, and between nodes too with `with_network`. Returns
+  /// whether anything was.
+  ///
+  /// Throws Error: kMismatch when a message does not fit its receive, kPeerLost, kCorruptData, and
+  /// a peer's own error when its group failed.
+  bool progress(bool with_network);
+
+  /// Moves what can be moved between nodes only, with the same errors. Where this rank waits for
+  /// nothing there, no message ends.
+  bool progress_between_nodes();
+
+  /// The messages that have ended since clear_ended().
+  [[nodiscard]] const std::vector<Message*>& ended() const { return ended_; }
+
+  void clear_ended() { ended_.clear(); }
+
+  /// Whether a rank of another node has said that it leaves.
+  [[nodiscard]] bool has_left(int rank) const;
+
+  /// The tags, each once, of the messages that have come from `rank`, or kAnyRank, and that no
+  /// receive takes.
+  [[nodiscard]] std::vector<int> find_unexpected_tags(int rank) const;
+
+  /// How many messages this rank has called to `rank`, and how many have come from it, ever.
+  [[nodiscard]] std::uint64_t n_sent(int rank) const { return peer_of(rank).n_sent; }
+
+  [[nodiscard]] std::uint64_t n_arrived(int rank) const { return peer_of(rank).n_arrived; }
+
+  /// Forgets the receives for which no message has begun, and returns them.
+  [[nodiscard]] std::vector<Message*> give_up_receives();
+
+  /// Forgets all that is under way. Peers of this node that read or write a message's memory, or
+  /// are to, then fail.
+  void abandon();
+
+ private:
+  // A copy between this rank's memory and that of a rank of its node.
+  struct Copy {
+    MessagePeer* peer;
+    Message* message;
+    // One of the two is the message's own memory; with `is_of_process`, `from` is an address of
+    // the peer's process.
+    std::byte* to;
+    const std::byte* from;
+    bool is_of_process;
+    std::int64_t n_bytes;
+    transport::PacketKind end;  // What the peer is told then.
+  };
+
+  // message_sending.cpp
+  [[nodiscard]] bool send_small(MessagePeer& peer,
+                                int tag,
+                                const Buffer& buffer,
+                                std::string_view label);
+  void post_send(Message& message);
+  bool flush(MessagePeer& peer);
+  void finish_packet(MessagePeer& peer, const OutgoingPacket& sent);
+  void queue_segment(MessagePeer& peer, Message& message);
+  void answer_clear(MessagePeer& peer, const transport::Packet& packet);
+  bool move_copies();
+  void copy_step(const Copy& copy, std::size_t n_bytes) const;
+  void check_memory_of(const MessagePeer& peer) const;
+  void return_credit(MessagePeer& peer, std::int64_t n_bytes);
+
+  // message_receiving.cpp
+  void post_receive(Message& message);
+  bool take_unexpected(MessagePeer& peer, Message& message);
+  bool read(MessagePeer& peer);
+  void choose_target(MessagePeer& peer, const transport::Packet& packet);
+  void finish_arrival(MessagePeer& peer, const transport::Packet& packet);
+  [[nodiscard]] Message* match(int source, int tag);
+  void park(MessagePeer& peer);
+  [[nodiscard]] bool reads_announced(const MessagePeer& peer,
+                                     const Message& message,
+                                     const transport::Packet& packet) const;
+  void begin_announced(MessagePeer& peer, Message& message, const transport::Packet& packet);
+  void check_shape(const MessagePeer& peer,
+                   const Message& message,
+                   const transport::Packet& packet,
+                   std::string_view label) const;
+  [[nodiscard]] Message& find_waiting(MessagePeer& peer,
+                                      const std::map<std::uint32_t, Message*>& waiting,
+                                      std::uint32_t number) const;
+  [[nodiscard]] Message& take_waiting(MessagePeer& peer,
+                                      std::map<std::uint32_t, Message*>& waiting,
+                                      std::uint32_t number);
+  [[nodiscard]] Error corrupt(const MessagePeer& peer, std::string_view problem) const;
+
+  [[nodiscard]] const MessagePeer& peer_of(int rank) const {
+    return peers_[static_cast<std::size_t>(rank)];
+  }
+
+  void end_part(Message& message);
+  void connect(int rank);
+
+  MessageParts parts_;
+  const shm::Arena& arena_;  // This rank's own.
+  std::vector<std::unique_ptr<transport::PacketChannel>> rings_;
+  std::vector<MessagePeer> peers_;     // By rank.
+  std::vector<MessagePeer*> on_node_;  // This rank among them.
+  std::vector<MessagePeer*> connected_;
+  std::deque<Message*> posted_;  // Receives without a message.
+  std::deque<Copy> copies_;
+  std::vector<Message*> ended_;
+  // The rank whose unexpected messages are looked at first: behind the one that was served last.
+  // Each look takes a packet of every peer, so none of them waits forever.
+  std::size_t first_ = 0;
+};
+
+}  // namespace unisono::engine

@@ -1,0 +1,231 @@
+#include "unisono/rendezvous/key_value_space/pmi_key_value_space.h"
+
+#include <fmt/format.h>
+#include <sys/poll.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/net/io.h"
+#include "unisono/rendezvous/key_value_space/pmi_message.h"
+#include "unisono/rendezvous/launchers/loaded_mpi.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+constexpr std::size_t kMaxLineBytes = 4096;
+
+// Of a launcher that need not ask others first.
+constexpr std::chrono::seconds kAnswerTimeout{5};
+
+constexpr int kLeaveTimeoutMs = 2000;
+
+bool is_stream(int fd) {
+  int type = 0;
+  socklen_t size = sizeof(type);
+  return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
+}
+
+Error lost(std::string_view what) {
+  return {ErrorCode::kPeerLost, fmt::format("the launcher has closed PMI_FD{}", what)};
+}
+
+std::size_t read_limit(const PmiMessage& message, std::string_view name) {
+  const std::string_view text = value_of(message, name);
+  std::size_t limit = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
+  if (error != std::errc() || end != text.data() + text.size() || limit == 0) {
+    throw Error(ErrorCode::kCorruptData, fmt::format("the launcher's {} is no number", name));
+  }
+  return limit;
+}
+
+// Words end at spaces, lines at newlines; launchers differ in what they make of a "=".
+bool is_word(std::string_view text) {
+  return !text.empty() && text.find_first_of(" \t\r\n=") == std::string_view::npos;
+}
+
+// What is left to do at the end of a process whose MPI was expected to leave. Nothing may be
+// called there that needs what has been destroyed by then.
+struct Farewell {
+  int fd;
+  pid_t process;
+};
+
+Farewell& farewell() {
+  static Farewell instance{};
+  return instance;
+}
+
+void say_farewell() {
+  constexpr std::string_view kCommand = "cmd=finalize\n";
+  const Farewell& due = farewell();
+  if (::getpid() == due.process && mpi_state() == MpiState::kToCome) {
+    (void)::send(due.fd, kCommand.data(), kCommand.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    // A launcher that can't write its answer takes that for a failure of the job.
+    std::array<char, 256> answer{};
+    pollfd wait{.fd = due.fd, .events = POLLIN, .revents = 0};
+    if (::poll(&wait, 1, kLeaveTimeoutMs) == 1) {
+      (void)::recv(due.fd, answer.data(), answer.size(), MSG_DONTWAIT);
+    }
+  }
+}
+
+}  // namespace
+
+PmiKeyValueSpace::PmiKeyValueSpace(int fd, MpiState mpi, Deadline deadline) : fd_(fd), mpi_(mpi) {
+  if (!is_stream(fd)) {
+    throw Error(ErrorCode::kNotFound,
+                fmt::format("PMI_FD={} is no open connection here: a process between the launcher "
+                            "and this one may have closed it",
+                            fd));
+  }
+  if (mpi == MpiState::kFinished) {
+    throw Error(ErrorCode::kNotFound, "MPI_Finalize has given PMI_FD back");
+  }
+  begin(deadline);
+}
+
+void PmiKeyValueSpace::begin(Deadline deadline) {
+  if (mpi_ != MpiState::kRunning) {
+    (void)ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", deadline);
+  }
+  const PmiMessage limits = ask("cmd=get_maxes", "maxes", deadline);
+  max_key_bytes_ = read_limit(limits, "keylen_max");
+  max_text_bytes_ = read_limit(limits, "vallen_max");
+  space_ = value_of(ask("cmd=get_my_kvsname", "my_kvsname", deadline), "kvsname");
+  if (space_.empty()) {
+    throw Error(ErrorCode::kCorruptData, "the launcher gives the key space no name");
+  }
+}
+
+void PmiKeyValueSpace::put(const std::string& key, const std::string& text, Deadline deadline) {
+  UNISONO_CHECK(is_word(key) && is_word(text), "PMI takes words");
+  // The limits count the byte that ends a C string.
+  if (key.size() >= max_key_bytes_ || text.size() >= max_text_bytes_) {
+    throw Error(
+        ErrorCode::kSystem,
+        fmt::format("{} bytes under a key of {} are more than the launcher takes, {} and {}",
+                    text.size(),
+                    key.size(),
+                    max_text_bytes_ - 1,
+                    max_key_bytes_ - 1));
+  }
+  (void)ask(
+      fmt::format("cmd=put kvsname={} key={} value={}", space_, key, text), "put_result", deadline);
+}
+
+bool PmiKeyValueSpace::fence(Deadline deadline) {
+  if (!is_in_fence_) {
+    send("cmd=barrier_in", deadline);
+    is_in_fence_ = true;
+  }
+  if (!net::wait_for(fd_, POLLIN, deadline)) {
+    return false;
+  }
+  (void)receive("barrier_out", Deadline::after(kAnswerTimeout));
+  is_in_fence_ = false;
+  return true;
+}
+
+std::string PmiKeyValueSpace::get(const std::string& key, Deadline deadline) {
+  return std::string(value_of(
+      ask(fmt::format("cmd=get kvsname={} key={}", space_, key), "get_result", deadline), "value"));
+}
+
+void PmiKeyValueSpace::leave() noexcept {
+  try {
+    if (mpi_ == MpiState::kNone) {
+      (void)ask("cmd=finalize", "finalize_ack", Deadline::after(kAnswerTimeout));
+    } else if (mpi_ == MpiState::kToCome) {
+      farewell() = {.fd = fd_, .process = ::getpid()};
+      std::atexit(say_farewell);
+    }
+  } catch (const std::exception&) {
+    return;  // The launcher has gone: so will this process.
+  }
+}
+
+void PmiKeyValueSpace::send(std::string_view command, Deadline deadline) {
+  std::string line(command);
+  line += '\n';
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    if (!net::wait_for(fd_, POLLOUT, deadline)) {
+      throw Error(ErrorCode::kTimeout, "time is up, and the launcher reads nothing from PMI_FD");
+    }
+    const ssize_t n = ::send(fd_, rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n >= 0) {
+      rest.remove_prefix(static_cast<std::size_t>(n));
+    } else if (errno == EPIPE || errno == ECONNRESET) {
+      throw lost("");
+    } else if (errno != EAGAIN && errno != EINTR) {
+      throw system_error("send to PMI_FD", errno);
+    }
+  }
+}
+
+std::string PmiKeyValueSpace::receive_line(Deadline deadline) {
+  while (received_.find('\n') == std::string::npos) {
+    if (received_.size() > kMaxLineBytes) {
+      throw Error(ErrorCode::kCorruptData,
+                  fmt::format("the launcher's answer has more than {} bytes", kMaxLineBytes));
+    }
+    if (!net::wait_for(fd_, POLLIN, deadline)) {
+      throw Error(ErrorCode::kTimeout, "time is up, and the launcher has not answered at PMI_FD");
+    }
+    std::array<char, 1024> bytes{};
+    const ssize_t n = ::recv(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (n > 0) {
+      received_.append(bytes.data(), static_cast<std::size_t>(n));
+    } else if (n == 0 || errno == ECONNRESET) {
+      throw lost(received_.empty() ? "" : " in the middle of an answer");
+    } else if (errno != EAGAIN && errno != EINTR) {
+      throw system_error("recv from PMI_FD", errno);
+    }
+  }
+  const std::size_t end = received_.find('\n');
+  std::string line = received_.substr(0, end);
+  received_.erase(0, end + 1);
+  return line;
+}
+
+// Shows no answer whole: a secret may be in it.
+PmiMessage PmiKeyValueSpace::receive(std::string_view expected, Deadline deadline) {
+  const std::optional<PmiMessage> answer = parse_pmi(receive_line(deadline));
+  if (!answer || value_of(*answer, "cmd") != expected || !received_.empty()) {
+    throw Error(ErrorCode::kCorruptData,
+                fmt::format("the launcher's answer at PMI_FD is not the {} of PMI-1", expected));
+  }
+  const std::string_view code = value_of(*answer, "rc");
+  if (!code.empty() && code != "0") {
+    throw Error(
+        ErrorCode::kSystem,
+        fmt::format(
+            "the launcher's {} at PMI_FD says rc={} {}", expected, code, value_of(*answer, "msg")));
+  }
+  return *answer;
+}
+
+PmiMessage PmiKeyValueSpace::ask(const std::string& command,
+                                 std::string_view expected,
+                                 Deadline deadline) {
+  send(command, deadline);
+  return receive(expected, deadline);
+}
+
+}  // namespace unisono::rendezvous

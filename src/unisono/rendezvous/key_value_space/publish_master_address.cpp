@@ -1,0 +1,236 @@
+#include "unisono/rendezvous/key_value_space/publish_master_address.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "unisono/base/config.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/base/mutex.h"
+#include "unisono/base/random_hex.h"
+#include "unisono/net/address.h"
+#include "unisono/net/interfaces.h"
+#include "unisono/net/port_reservation.h"
+#include "unisono/rendezvous/data_listener.h"
+#include "unisono/rendezvous/interface_choice.h"
+#include "unisono/rendezvous/key_value_space/key_value_space.h"
+#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
+#include "unisono/rendezvous/key_value_space/master_record.h"
+#include "unisono/rendezvous/key_value_space/pmi_key_value_space.h"
+#include "unisono/rendezvous/key_value_space/pmix_key_value_space.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/launchers/loaded_mpi.h"
+#include "unisono/rendezvous/secret.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+constexpr const char* kKey = "unisono-rendezvous";
+constexpr std::size_t kSecretBytes = 32;
+
+// A connection that is not the launcher's after all would answer nothing.
+constexpr std::chrono::seconds kOpenTimeout{20};
+
+std::string describe(const LaunchInfo& launch_info) {
+  return fmt::format("the launcher's key space ({})", to_string(launch_info.key_value_space.kind));
+}
+
+// What this process has found out by the key space, once for all its groups.
+struct Outcome {
+  Mutex mutex;
+  bool is_known UNISONO_GUARDED_BY(mutex) = false;
+  std::optional<MasterRecord> note UNISONO_GUARDED_BY(mutex);
+  std::string problem UNISONO_GUARDED_BY(mutex);  // Why there is no note.
+  std::optional<net::PortReservation> port UNISONO_GUARDED_BY(mutex);
+};
+
+// Never destroyed: other threads may make a group until the very end of the process.
+Outcome& outcome() {
+  static Outcome* const instance = new Outcome;
+  return *instance;
+}
+
+std::unique_ptr<KeyValueSpace> open(const LaunchInfo& launch_info, Deadline deadline) {
+  const MpiState mpi = mpi_state();
+  if (launch_info.key_value_space.kind == KeyValueSpaceKind::kPmix) {
+    return std::make_unique<PmixKeyValueSpace>(mpi);
+  }
+  return std::make_unique<PmiKeyValueSpace>(
+      launch_info.key_value_space.pmi_fd, mpi, earlier(deadline, Deadline::after(kOpenTimeout)));
+}
+
+// What rank 0 has to tell.
+MasterRecord make_note(const Config& config,
+                       const LaunchInfo& launch_info,
+                       const Logger& logger,
+                       std::optional<net::PortReservation>& port) {
+  MasterRecord note;
+  if (!is_secret_given(config)) {
+    note.secret = random_hex(kSecretBytes);
+  }
+  if (launch_info.master_addr.empty()) {
+    const net::Address address =
+        choose_own_address(config.interface, net::interfaces(), net::default_route_address());
+    if (address.is_loopback()) {
+      logger.warning(
+          "rendezvous: rank 0's node has no network, so that other nodes can't reach it; set "
+          "MASTER_ADDR, or UNISONO_INTERFACE, for all ranks");
+    }
+    note.address = address.ip();
+    note.port = launch_info.master_port;
+    if (note.port == 0) {
+      port.emplace(reserve_store_port(config, address.family()));
+      note.port = port->port();
+    }
+  }
+  return note;
+}
+
+Error in_key_space(const LaunchInfo& launch_info, const Error& error) {
+  return {error.code(),
+          fmt::format("rendezvous: rank {} of {}, in {}: {}. Ranks for which UNISONO_SECRET and "
+                      "MASTER_ADDR are set do without it",
+                      launch_info.rank,
+                      launch_info.world_size,
+                      describe(launch_info),
+                      error.what())};
+}
+
+void find_out(const Config& config,
+              const LaunchInfo& launch_info,
+              const Logger& logger,
+              Deadline deadline,
+              Outcome& state) UNISONO_REQUIRES(state.mutex) {
+  state.is_known = true;
+  std::unique_ptr<KeyValueSpace> space;
+  try {
+    space = open(launch_info, deadline);
+  } catch (const Error& error) {
+    state.problem = fmt::format("{} can't be used: {}", describe(launch_info), error.what());
+    return;
+  }
+  try {
+    const MasterRecord own =
+        launch_info.rank == 0 ? make_note(config, launch_info, logger, state.port) : MasterRecord{};
+    state.note = exchange_record(
+        *space, launch_info, own, {.stall = config.stall, .logger = logger}, deadline);
+    space->leave();
+  } catch (const Error& error) {
+    state.problem = fmt::format("{} has failed before: {}", describe(launch_info), error.what());
+    throw in_key_space(launch_info, error);
+  }
+}
+
+LaunchInfo without_note(const LaunchInfo& launch_info,
+                        const std::string& problem,
+                        const Logger& logger) {
+  if (launch_info.master_addr.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("rendezvous: rank {} does not know where the ranks meet: {}. Set "
+                            "MASTER_ADDR for all ranks to the name of rank 0's node, MASTER_PORT "
+                            "to a port that is free there, and UNISONO_SECRET",
+                            launch_info.rank,
+                            problem));
+  }
+  logger.warning("rendezvous: no secret from the launcher: " + problem);
+  LaunchInfo result = launch_info;
+  result.key_value_space.problem = problem;
+  return result;
+}
+
+}  // namespace
+
+bool needs_key_value_space(const Config& config, const LaunchInfo& launch_info) {
+  return launch_info.key_value_space.kind != KeyValueSpaceKind::kNone &&
+         (launch_info.master_addr.empty() || !is_secret_given(config));
+}
+
+MasterRecord exchange_record(KeyValueSpace& space,
+                             const LaunchInfo& launch_info,
+                             const MasterRecord& own,
+                             const Patience& patience,
+                             Deadline deadline) {
+  if (launch_info.rank == 0) {
+    space.put(kKey, encode_record(own), deadline);
+  }
+  const auto start = Deadline::Clock::now();
+  auto stall = patience.stall;
+  while (!space.fence(earlier(deadline, Deadline::at(start + stall)))) {
+    const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
+    const std::string message = fmt::format(
+        "waited {:.1f} s for the other ranks to come to {}; ranks do so which are not told "
+        "UNISONO_SECRET and MASTER_ADDR: tell them to all ranks or to none",
+        spent.count(),
+        describe(launch_info));
+    if (deadline.has_passed()) {
+      throw Error(ErrorCode::kTimeout, message);
+    }
+    patience.logger.warning(fmt::format("rendezvous: rank {} has {}", launch_info.rank, message));
+    stall *= 2;
+  }
+  if (launch_info.rank == 0) {
+    return own;
+  }
+  const std::optional<MasterRecord> note = decode_record(space.get(kKey, deadline));
+  if (!note) {
+    throw Error(ErrorCode::kIncompatible,
+                "what rank 0 has left there is not for this release of Unisono: all ranks need "
+                "the same one");
+  }
+  return *note;
+}
+
+LaunchInfo apply_record(const Config& config,
+                        const LaunchInfo& launch_info,
+                        const MasterRecord& note) {
+  const auto differ = [&](const char* here, const char* what, const char* there) {
+    return Error(ErrorCode::kInvalidArgument,
+                 fmt::format("rendezvous: rank {} has {} {}, and rank 0 has {}: set it for all "
+                             "ranks or for none (mpirun -x NAME or -genvlist NAME passes it on)",
+                             launch_info.rank,
+                             here,
+                             what,
+                             there));
+  };
+  constexpr const char* kSecret = "UNISONO_SECRET or UNISONO_SECRET_FILE";
+  if (is_secret_given(config) != note.secret.empty()) {
+    throw note.secret.empty() ? differ("no", kSecret, "one")
+                              : differ("been given", kSecret, "none");
+  }
+  if (launch_info.master_addr.empty() == note.address.empty()) {
+    throw note.address.empty() ? differ("no", "MASTER_ADDR", "one")
+                               : differ("been given", "MASTER_ADDR", "none");
+  }
+  LaunchInfo result = launch_info;
+  result.secret = note.secret;
+  if (result.master_addr.empty()) {
+    result.master_addr = note.address;
+    result.master_port = note.port;
+  }
+  return result;
+}
+
+LaunchInfo publish_master_address(const Config& config,
+                                  const LaunchInfo& launch_info,
+                                  Deadline deadline) {
+  if (!needs_key_value_space(config, launch_info)) {
+    return launch_info;
+  }
+  const Logger logger(fmt::format("rank {}", launch_info.rank), config.log_level);
+  Outcome& state = outcome();
+  // Held while this process waits for the launcher: a second group needs the answer, too.
+  const MutexLock lock(state.mutex);
+  if (!state.is_known) {
+    find_out(config, launch_info, logger, deadline, state);
+  }
+  return state.note ? apply_record(config, launch_info, *state.note)
+                    : without_note(launch_info, state.problem, logger);
+}
+
+}  // namespace unisono::rendezvous

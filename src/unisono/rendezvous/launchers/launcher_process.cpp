@@ -1,0 +1,63 @@
+#include "unisono/rendezvous/launchers/launcher_process.h"
+
+#include <fmt/format.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "unisono/base/process.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+// What follows `beginning` in an entry of the environment that a process was started with. Another
+// user's can't be read, but a rank's ancestors up to its launcher belong to the rank's user.
+std::optional<std::string> rest_of_entry(pid_t process, const std::string& beginning) {
+  std::ifstream file(fmt::format("/proc/{}/environ", process));
+  for (std::string entry; std::getline(file, entry, '\0');) {
+    if (entry.starts_with(beginning)) {
+      return entry.substr(beginning.size());
+    }
+  }
+  return std::nullopt;
+}
+
+bool was_started_with(pid_t process, const std::string& variable) {
+  return rest_of_entry(process, variable + "=").has_value();
+}
+
+// 0 where it is not to be found.
+pid_t parent_of(pid_t process) {
+  const std::optional<ProcessStat> stat = read_process_stat(fmt::format("/proc/{}", process));
+  return stat ? stat->parent : 0;
+}
+
+}  // namespace
+
+std::optional<pid_t> process_that_set(const char* variable) {
+  pid_t process = ::getppid();
+  while (process > 0 && was_started_with(process, variable)) {
+    process = parent_of(process);
+  }
+  return process > 0 ? std::optional(process) : std::nullopt;
+}
+
+std::optional<std::string> value_at_start(const char* variable,
+                                          const std::vector<std::string>& entries) {
+  std::optional<std::string> value;
+  pid_t process = ::getpid();
+  const auto has = [&process](const std::string& entry) {
+    return rest_of_entry(process, entry) == "";
+  };
+  for (; process > 0 && std::ranges::all_of(entries, has); process = parent_of(process)) {
+    value = rest_of_entry(process, std::string(variable) + "=");
+  }
+  return value;
+}
+
+}  // namespace unisono::rendezvous

@@ -1,0 +1,164 @@
+#include "unisono/rendezvous/launchers/nodelist.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "unisono/base/error.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// Walks over a list from its first character to its last.
+class Parser {
+ public:
+  explicit Parser(std::string_view list) : list_(list) {}
+
+  Names names() {
+    Names names;
+    do {
+      const Names next = name();
+      if (names.size() + next.size() > kMaxNodes) {
+        fail(fmt::format("more than {} names", kMaxNodes));
+      }
+      names.insert(names.end(), next.begin(), next.end());
+    } while (skip(','));
+    return names;
+  }
+
+ private:
+  // Up to a comma outside of brackets, or the end.
+  Names name() {
+    const std::size_t start = position_;
+    Names names{""};
+    while (!is_at_end() && list_[position_] != ',') {
+      if (skip('[')) {
+        names = joined(names, brackets());
+      } else {
+        add_letter(names);
+      }
+    }
+    if (position_ == start) {
+      fail("a name is missing");
+    }
+    return names;
+  }
+
+  void add_letter(Names& names) {
+    const char letter = list_[position_];
+    if (letter == ']') {
+      fail("nothing opens this bracket");
+    }
+    if (letter <= ' ') {
+      fail("a blank");
+    }
+    for (std::string& name : names) {
+      name += letter;
+    }
+    ++position_;
+  }
+
+  // What stands between brackets: numbers and ranges with commas between them.
+  Names brackets() {
+    const std::size_t open = position_ - 1;
+    Names texts;
+    do {
+      add_range(texts);
+    } while (skip(','));
+    if (!skip(']')) {
+      fail_at(
+          is_at_end() ? open : position_,
+          is_at_end() ? "nothing closes this bracket" : "neither number, \"-\", \",\" nor \"]\"");
+    }
+    return texts;
+  }
+
+  void add_range(Names& texts) {
+    const std::size_t start = position_;
+    const std::string_view first = digits();
+    const std::string_view last = skip('-') ? digits() : first;
+    const std::uint64_t from = value(first);
+    const std::uint64_t to = value(last);
+    if (to < from) {
+      fail_at(start, "the range ends before it begins");
+    }
+    if (to - from >= kMaxNodes || texts.size() + (to - from) >= kMaxNodes) {
+      fail_at(start, fmt::format("more than {} names", kMaxNodes));
+    }
+    for (std::uint64_t number = from; number <= to; ++number) {
+      texts.push_back(fmt::format("{:0{}}", number, first.size()));
+    }
+  }
+
+  std::string_view digits() {
+    const std::size_t start = position_;
+    while (!is_at_end() && list_[position_] >= '0' && list_[position_] <= '9') {
+      ++position_;
+    }
+    if (position_ == start) {
+      fail("a number is missing");
+    }
+    return list_.substr(start, position_ - start);
+  }
+
+  [[nodiscard]] std::uint64_t value(std::string_view text) const {
+    // Enough for any machine, and far from where sums overflow.
+    constexpr std::size_t kMaxDigits = 18;
+    std::uint64_t number = 0;
+    if (text.size() > kMaxDigits ||
+        std::from_chars(text.data(), text.data() + text.size(), number).ec != std::errc()) {
+      fail_at(static_cast<std::size_t>(text.data() - list_.data()), "too large a number");
+    }
+    return number;
+  }
+
+  [[nodiscard]] Names joined(const Names& heads, const Names& tails) const {
+    if (heads.size() * tails.size() > kMaxNodes) {
+      fail(fmt::format("more than {} names", kMaxNodes));
+    }
+    Names names;
+    names.reserve(heads.size() * tails.size());
+    for (const std::string& head : heads) {
+      std::transform(tails.begin(), tails.end(), std::back_inserter(names), [&](const auto& tail) {
+        return head + tail;
+      });
+    }
+    return names;
+  }
+
+  bool skip(char letter) {
+    const bool is_there = !is_at_end() && list_[position_] == letter;
+    position_ += is_there ? 1 : 0;
+    return is_there;
+  }
+
+  [[nodiscard]] bool is_at_end() const { return position_ == list_.size(); }
+
+  [[noreturn]] void fail(const std::string& problem) const { fail_at(position_, problem); }
+
+  [[noreturn]] void fail_at(std::size_t position, const std::string& problem) const {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("node list \"{}\", character {}: {}", list_, position + 1, problem));
+  }
+
+  std::string_view list_;
+  std::size_t position_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> expand_nodelist(std::string_view list) {
+  return Parser(list).names();
+}
+
+}  // namespace unisono::rendezvous

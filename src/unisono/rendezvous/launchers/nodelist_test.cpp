@@ -1,0 +1,136 @@
+#include "unisono/rendezvous/launchers/nodelist.h"
+
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/error.h"
+
+#include "support/temporary_folder.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+std::string message_of(const std::string& list) {
+  try {
+    (void)expand_nodelist(list);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "no error";
+}
+
+// What these stand for, `scontrol` says too.
+const std::array kGoodLists{"node[1-3,7],gpu05",
+                            "alpha",
+                            "a,b,a",
+                            "n[9-11]",
+                            "n[09-11]",
+                            "n[098-102]",
+                            "n[8-010]",
+                            "n[001-002,05]",
+                            "n[5]",
+                            "r[1-2]n[01-03]",
+                            "n[1-2][3-4]",
+                            "gpu-a[0-1],gpu-b.cluster[3]",
+                            "x[0-9],y[0-9],z[10-20]"};
+
+TEST(Nodelist, RangesStandForNamesInOrder) {
+  EXPECT_THAT(expand_nodelist("node[1-3,7],gpu05"),
+              ElementsAre("node1", "node2", "node3", "node7", "gpu05"));
+  EXPECT_THAT(expand_nodelist("alpha"), ElementsAre("alpha"));
+  EXPECT_THAT(expand_nodelist("b,a,b"), ElementsAre("b", "a", "b"));
+  EXPECT_THAT(expand_nodelist("n[5]"), ElementsAre("n5"));
+}
+
+TEST(Nodelist, ZerosInFrontAreKept) {
+  EXPECT_THAT(expand_nodelist("n[09-11]"), ElementsAre("n09", "n10", "n11"));
+  EXPECT_THAT(expand_nodelist("n[098-100]"), ElementsAre("n098", "n099", "n100"));
+  EXPECT_THAT(expand_nodelist("n[9-11]"), ElementsAre("n9", "n10", "n11"));
+  EXPECT_THAT(expand_nodelist("n[001,1]"), ElementsAre("n001", "n1"));
+}
+
+TEST(Nodelist, TheLastOfSeveralBracketsCountsFastest) {
+  EXPECT_THAT(expand_nodelist("r[1-2]n[01-03]"),
+              ElementsAre("r1n01", "r1n02", "r1n03", "r2n01", "r2n02", "r2n03"));
+  EXPECT_THAT(expand_nodelist("n[1-2][3-4]-ib"),
+              ElementsAre("n13-ib", "n14-ib", "n23-ib", "n24-ib"));
+}
+
+TEST(Nodelist, AMessageShowsTheListAndThePlace) {
+  EXPECT_EQ(message_of("node[1-3"),
+            "node list \"node[1-3\", character 5: nothing closes this bracket");
+  EXPECT_THAT(message_of("a,n1]"), AllOf(HasSubstr("\"a,n1]\", character 5:"), HasSubstr("opens")));
+  EXPECT_THAT(message_of("n[7-4]"),
+              AllOf(HasSubstr("character 3:"), HasSubstr("before it begins")));
+  EXPECT_THAT(message_of(""), HasSubstr("character 1: a name is missing"));
+  EXPECT_THAT(message_of("a,,b"), HasSubstr("character 3: a name is missing"));
+  EXPECT_THAT(message_of("a,"), HasSubstr("character 3: a name is missing"));
+  EXPECT_THAT(message_of("n[]"), HasSubstr("character 3: a number is missing"));
+  EXPECT_THAT(message_of("n[1,]"), HasSubstr("character 5: a number is missing"));
+  EXPECT_THAT(message_of("n[-3]"), HasSubstr("character 3: a number is missing"));
+  EXPECT_THAT(message_of("n[1-]"), HasSubstr("character 5: a number is missing"));
+  EXPECT_THAT(message_of("n[a-b]"), HasSubstr("character 3: a number is missing"));
+  EXPECT_THAT(message_of("n[1x]"), HasSubstr("character 4: neither"));
+  EXPECT_THAT(message_of("n[1-2[3]]"), HasSubstr("character 6: neither"));
+  EXPECT_THAT(message_of("a b"), HasSubstr("character 2: a blank"));
+}
+
+TEST(Nodelist, AListStandsForSoManyNamesOnly) {
+  EXPECT_THAT(expand_nodelist("n[1-65536]"), SizeIs(kMaxNodes));
+  for (const char* list : {"n[0-65536]",
+                           "n[1-65536],m",
+                           "n[1-65536,7]",
+                           "n[1-256][1-257]",
+                           "n[1-65536][1-65536]",
+                           "n[0-999999999999999999]",
+                           "n[1-256][1-256][1-2]"}) {
+    EXPECT_THAT(message_of(list), HasSubstr("more than 65536 names")) << list;
+  }
+  EXPECT_THAT(message_of("n[18446744073709551615-18446744073709551616]"),
+              HasSubstr("character 3: too large a number"));
+}
+
+// What a command writes to stdout; "" where it fails.
+std::string output_of(const std::string& command) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command.c_str(), "r"),
+                                                             ::pclose);
+  std::string output;
+  std::array<char, 4096> buffer{};
+  while (pipe != nullptr && std::fgets(buffer.data(), buffer.size(), pipe.get()) != nullptr) {
+    output += buffer.data();
+  }
+  return output;
+}
+
+TEST(Nodelist, SlurmSaysTheSame) {
+  if (output_of("command -v scontrol").empty()) {
+    GTEST_SKIP() << "no scontrol here: it is in the package slurm-client";
+  }
+  // It asks no server, but does not start without a file that names one.
+  const test::TemporaryFolder folder;
+  const std::string config =
+      folder.write("slurm.conf", "ClusterName=none\nSlurmctldHost=localhost\n");
+  for (const char* list : kGoodLists) {
+    std::string expected;
+    for (const std::string& name : expand_nodelist(list)) {
+      expected += name + "\n";
+    }
+    EXPECT_EQ(output_of("SLURM_CONF=" + config + " scontrol show hostnames '" + list + "' 2>&1"),
+              expected);
+  }
+}
+
+}  // namespace
+}  // namespace unisono::rendezvous

@@ -1,0 +1,138 @@
+#include "unisono/rendezvous/launchers/slurm_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <exception>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "unisono/base/config.h"
+#include "unisono/base/error.h"
+#include "unisono/rendezvous/launchers/nodelist.h"
+#include "unisono/rendezvous/launchers/variable_reader.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+// A number from 1 at the front of `rest`, which it leaves; nothing if there is none.
+std::optional<int> take_count(std::string_view& rest) {
+  int count = 0;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), count);
+  if (error != std::errc() || count < 1) {
+    return std::nullopt;
+  }
+  rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+  return count;
+}
+
+bool take(std::string_view& rest, std::string_view text) {
+  const bool is_there = rest.starts_with(text);
+  rest.remove_prefix(is_there ? text.size() : 0);
+  return is_there;
+}
+
+// "4" or "4(x2)"; false if it is neither, or too many.
+bool take_counts(std::string_view& rest, std::vector<int>& counts) {
+  const std::optional<int> count = take_count(rest);
+  std::optional<int> times = 1;
+  if (count && take(rest, "(x")) {
+    times = take_count(rest);
+    if (!take(rest, ")")) {
+      return false;
+    }
+  }
+  if (!count || !times || counts.size() + static_cast<std::size_t>(*times) > kMaxNodes) {
+    return false;
+  }
+  counts.insert(counts.end(), static_cast<std::size_t>(*times), *count);
+  return true;
+}
+
+std::vector<int> read_counts(VariableReader& reader, const char* name) {
+  if (!reader.is_set(name)) {
+    return {};
+  }
+  try {
+    return expand_counts(reader.text(name));
+  } catch (const Error& error) {
+    reader.complain(fmt::format("{}: {}", name, error.what()));
+    return {};
+  }
+}
+
+// "0,2-3".
+std::vector<int> read_gpus(VariableReader& reader, const char* name) {
+  std::vector<int> gpus;
+  if (!reader.is_set(name)) {
+    return gpus;
+  }
+  const std::string text = reader.text(name);
+  try {
+    for (const std::string& id : expand_nodelist(fmt::format("[{}]", text))) {
+      gpus.push_back(std::stoi(id));
+    }
+  } catch (const std::exception&) {
+    reader.complain(fmt::format("{}=\"{}\" is no list of GPUs' numbers", name, text));
+  }
+  return gpus;
+}
+
+int shared_out(int n, int among) {
+  return (n + among - 1) / among;
+}
+
+}  // namespace
+
+std::vector<int> expand_counts(const std::string& text) {
+  std::vector<int> counts;
+  std::string_view rest = text;
+  do {
+    if (!take_counts(rest, counts)) {
+      break;
+    }
+    if (rest.empty()) {
+      return counts;
+    }
+  } while (take(rest, ","));
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("\"{}\" is no list of numbers like 4(x2),3; see \"{}\"", text, rest));
+}
+
+SlurmJob slurm_job(const Environment& environment) {
+  VariableReader reader(environment);
+  SlurmJob job;
+  const bool has_step = reader.is_set("SLURM_STEP_NODELIST");
+  job.hostnames = reader.nodes(has_step ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST");
+  job.size = reader.needed_int("SLURM_NTASKS", 1).value_or(1);
+  job.rank = reader.needed_int("SLURM_PROCID", 0).value_or(0);
+  job.local_rank = reader.needed_int("SLURM_LOCALID", 0).value_or(0);
+  job.tasks_of_nodes =
+      read_counts(reader, has_step ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE");
+  const std::vector<int> asked = read_counts(reader, "SLURM_NTASKS_PER_NODE");
+  const auto node = static_cast<std::size_t>(reader.optional_int("SLURM_NODEID", 0).value_or(0));
+  const int even = shared_out(job.size, std::max(1, static_cast<int>(job.hostnames.size())));
+  const int here = node < job.tasks_of_nodes.size() ? job.tasks_of_nodes[node] : even;
+  job.ntasks_per_node = asked.empty() ? here : asked[node < asked.size() ? node : 0];
+  const int cpus = reader.optional_int("SLURM_CPUS_ON_NODE", 1).value_or(here);
+  job.cpus_per_task =
+      reader.optional_int("SLURM_CPUS_PER_TASK", 1).value_or(std::max(1, cpus / here));
+  job.gpu_ids =
+      read_gpus(reader, reader.is_set("SLURM_STEP_GPUS") ? "SLURM_STEP_GPUS" : "SLURM_JOB_GPUS");
+  if (job.rank >= job.size) {
+    reader.complain(
+        fmt::format("SLURM_PROCID={} is not below SLURM_NTASKS={}", job.rank, job.size));
+  }
+  if (!reader.problems().empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("Slurm: {}. srun sets these variables", reader.problems()));
+  }
+  return job;
+}
+
+}  // namespace unisono::rendezvous

@@ -1,0 +1,152 @@
+#include "unisono/rendezvous/launchers/slurm_job.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/error.h"
+#include "unisono/rendezvous/testing/fake_environment.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A task of `srun -N2 --ntasks-per-node=2 -c 3`.
+const FakeVariables kTask{{"SLURM_JOB_ID", "12"},
+                          {"SLURM_STEP_ID", "0"},
+                          {"SLURM_PROCID", "3"},
+                          {"SLURM_NTASKS", "4"},
+                          {"SLURM_LOCALID", "1"},
+                          {"SLURM_NODEID", "1"},
+                          {"SLURM_JOB_NODELIST", "gpu[05-07]"},
+                          {"SLURM_STEP_NODELIST", "gpu[05-06]"},
+                          {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
+                          {"SLURM_NTASKS_PER_NODE", "2"},
+                          {"SLURM_CPUS_PER_TASK", "3"},
+                          {"SLURM_CPUS_ON_NODE", "8"},
+                          {"SLURM_STEP_GPUS", "0,2-3"}};
+
+std::string message_of(const FakeVariables& variables) {
+  try {
+    (void)slurm_job(fake(variables));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string count_message_of(const std::string& text) {
+  try {
+    (void)expand_counts(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(SlurmJob, IsWhatSlurmSays) {
+  const SlurmJob job = slurm_job(fake(kTask));
+  EXPECT_THAT(job.hostnames, ElementsAre("gpu05", "gpu06"));
+  EXPECT_EQ(job.size, 4);
+  EXPECT_EQ(job.rank, 3);
+  EXPECT_EQ(job.local_rank, 1);
+  EXPECT_EQ(job.cpus_per_task, 3);
+  EXPECT_EQ(job.ntasks_per_node, 2);
+  EXPECT_THAT(job.tasks_of_nodes, ElementsAre(2, 2));
+  EXPECT_THAT(job.gpu_ids, ElementsAre(0, 2, 3));
+}
+
+// A step of fewer tasks than the job asked for.
+TEST(SlurmJob, WhatWasAskedForComesFirst) {
+  EXPECT_EQ(slurm_job(fake(changed(kTask, {{"SLURM_NTASKS_PER_NODE", "4"}}))).ntasks_per_node, 4);
+  EXPECT_EQ(slurm_job(fake(changed(kTask, {{"SLURM_NTASKS_PER_NODE", "4,3"}}))).ntasks_per_node, 3);
+}
+
+TEST(SlurmJob, WhatWasNotAskedForIsDerived) {
+  const FakeVariables bare =
+      without(without(kTask, "SLURM_NTASKS_PER_NODE"), "SLURM_CPUS_PER_TASK");
+  EXPECT_EQ(slurm_job(fake(bare)).ntasks_per_node, 2);
+  EXPECT_EQ(slurm_job(fake(bare)).cpus_per_task, 4);
+
+  const FakeVariables uneven = changed(
+      bare, {{"SLURM_NTASKS", "5"}, {"SLURM_STEP_TASKS_PER_NODE", "4,1"}, {"SLURM_PROCID", "4"}});
+  EXPECT_EQ(slurm_job(fake(uneven)).ntasks_per_node, 1);
+  EXPECT_EQ(slurm_job(fake(changed(uneven, {{"SLURM_NODEID", "0"}}))).ntasks_per_node, 4);
+  EXPECT_EQ(slurm_job(fake(uneven)).cpus_per_task, 8);
+
+  const FakeVariables least = without(uneven, "SLURM_STEP_TASKS_PER_NODE");
+  EXPECT_EQ(slurm_job(fake(least)).ntasks_per_node, 3);
+  EXPECT_THAT(slurm_job(fake(least)).tasks_of_nodes, IsEmpty());
+  EXPECT_EQ(slurm_job(fake(without(least, "SLURM_CPUS_ON_NODE"))).cpus_per_task, 1);
+  // More tasks than cores.
+  EXPECT_EQ(slurm_job(fake(changed(least, {{"SLURM_CPUS_ON_NODE", "2"}}))).cpus_per_task, 1);
+  EXPECT_THAT(slurm_job(fake(without(least, "SLURM_STEP_GPUS"))).gpu_ids, IsEmpty());
+}
+
+TEST(SlurmJob, ABatchScriptHasTheJobsNodes) {
+  const SlurmJob job = slurm_job(fake({{"SLURM_JOB_ID", "12"},
+                                       {"SLURM_PROCID", "0"},
+                                       {"SLURM_NTASKS", "4"},
+                                       {"SLURM_LOCALID", "0"},
+                                       {"SLURM_NODEID", "0"},
+                                       {"SLURM_JOB_NODELIST", "gpu[05-07]"},
+                                       {"SLURM_TASKS_PER_NODE", "2,1(x2)"},
+                                       {"SLURM_JOB_GPUS", "1"}}));
+  EXPECT_THAT(job.hostnames, ElementsAre("gpu05", "gpu06", "gpu07"));
+  EXPECT_THAT(job.tasks_of_nodes, ElementsAre(2, 1, 1));
+  EXPECT_THAT(job.gpu_ids, ElementsAre(1));
+}
+
+TEST(SlurmJob, OneMessageNamesAllThatIsWrong) {
+  EXPECT_THAT(message_of({}),
+              AllOf(HasSubstr("SLURM_JOB_NODELIST is not set"),
+                    HasSubstr("SLURM_NTASKS is not set"),
+                    HasSubstr("SLURM_PROCID is not set"),
+                    HasSubstr("SLURM_LOCALID is not set"),
+                    HasSubstr("srun sets")));
+  EXPECT_THAT(message_of(changed(kTask,
+                                 {{"SLURM_NTASKS", "four"},
+                                  {"SLURM_STEP_NODELIST", "gpu[05"},
+                                  {"SLURM_STEP_TASKS_PER_NODE", "2(x"},
+                                  {"SLURM_CPUS_PER_TASK", "0"},
+                                  {"SLURM_STEP_GPUS", "a"}})),
+              AllOf(HasSubstr("SLURM_NTASKS=\"four\""),
+                    HasSubstr("SLURM_STEP_NODELIST: node list \"gpu[05\""),
+                    HasSubstr("SLURM_STEP_TASKS_PER_NODE: \"2(x\""),
+                    HasSubstr("SLURM_CPUS_PER_TASK=\"0\""),
+                    HasSubstr("SLURM_STEP_GPUS=\"a\"")));
+  EXPECT_THAT(message_of(changed(kTask, {{"SLURM_PROCID", "4"}})),
+              HasSubstr("SLURM_PROCID=4 is not below SLURM_NTASKS=4"));
+}
+
+TEST(SlurmJob, CountsAreWrittenInShort) {
+  EXPECT_THAT(expand_counts("2"), ElementsAre(2));
+  EXPECT_THAT(expand_counts("4(x2),3"), ElementsAre(4, 4, 3));
+  EXPECT_THAT(expand_counts("1,16(x3)"), ElementsAre(1, 16, 16, 16));
+  for (const char* text : {"",
+                           "x",
+                           "0",
+                           "-1",
+                           "2(x",
+                           "2(x)",
+                           "2(x0)",
+                           "2(3)",
+                           "2,",
+                           ",2",
+                           "2 ",
+                           "2(x2)3",
+                           "99999999999",
+                           "1(x65536),1",
+                           "1(x2000000000)"}) {
+    EXPECT_THAT(count_message_of(text), HasSubstr("\"" + std::string(text) + "\" is no list"));
+  }
+}
+
+}  // namespace
+}  // namespace unisono::rendezvous

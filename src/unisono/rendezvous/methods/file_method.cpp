@@ -1,0 +1,277 @@
+#include "unisono/rendezvous/methods/file_method.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/config.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/interruption.h"
+#include "unisono/base/log.h"
+#include "unisono/base/release.h"
+#include "unisono/net/address.h"
+#include "unisono/net/hello.h"
+#include "unisono/net/interfaces.h"
+#include "unisono/net/port_reservation.h"
+#include "unisono/rendezvous/data_listener.h"
+#include "unisono/rendezvous/interface_choice.h"
+#include "unisono/rendezvous/methods/discovery.h"
+#include "unisono/rendezvous/methods/entry_list.h"
+#include "unisono/rendezvous/methods/init_method.h"
+#include "unisono/rendezvous/rank_request.h"
+#include "unisono/rendezvous/roster/node_id.h"
+#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/rendezvous/roster/roster_check.h"
+#include "unisono/rendezvous/roster/roster_codec.h"
+#include "unisono/store/file_store.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::uint32_t random_number() {
+  std::random_device device;
+  return device();
+}
+
+// What a process needs until all have met at the store: the file, in which it holds a number, and a
+// port for the store.
+class Presence {
+ public:
+  Presence(const std::string& path, const Config& config, Deadline deadline)
+      : store_({.path = path}, deadline),
+        address_(
+            choose_own_address(config.interface, net::interfaces(), net::default_route_address())),
+        port_(reserve_store_port(config, address_.family())) {
+    do {
+      number_ = random_number();
+    } while (!store_.claim(number_));
+  }
+
+  ~Presence() {
+    try {
+      store_.leave();
+    } catch (const std::exception&) {
+      return;  // Somebody else deleted the file, or the next job does.
+    }
+  }
+
+  Presence(const Presence&) = delete;
+  Presence& operator=(const Presence&) = delete;
+  Presence(Presence&&) = delete;
+  Presence& operator=(Presence&&) = delete;
+
+  [[nodiscard]] store::FileStore& store() { return store_; }
+
+  [[nodiscard]] std::uint32_t number() const { return number_; }
+
+  /// Of its store, if it becomes rank 0.
+  [[nodiscard]] std::string ip() const { return address_.ip(); }
+
+  [[nodiscard]] std::uint16_t port() const { return port_.port(); }
+
+ private:
+  store::FileStore store_;
+  net::Address address_;
+  net::PortReservation port_;
+  std::uint32_t number_ = 0;
+};
+
+// The processes of one group_name in the file. Its keys there:
+//   GROUP/current   the number of the job that one can join
+//   GROUP/NUMBER    that job's entries, appended; each one's nonce is the number it holds
+class FileDiscovery {
+ public:
+  FileDiscovery(const DiscoveryRequest& request, const RankRequest& wanted, Presence& presence)
+      : request_(request),
+        store_(presence.store()),
+        prefix_("rendezvous/" + wanted.group_name + "/"),
+        self_{.version = net::kProtocolVersion,
+              .release = release(),
+              .nonce = presence.number(),
+              .member = {.rank = wanted.rank.value_or(-1),
+                         .world_size = wanted.world_size,
+                         .host = host_name(),
+                         .pid = ::getpid(),
+                         .node = node_id(request.config),
+                         .address = presence.ip(),
+                         .port = presence.port(),
+                         .endpoint = ""}} {}
+
+  // The job's entries, with their ranks, in the order of coming.
+  std::vector<Entry> gather() {
+    while (!join()) {
+      if (request_.deadline.has_passed()) {
+        throw Error(ErrorCode::kTimeout,
+                    fmt::format("rendezvous: at {}: others changed the file all the time",
+                                request_.method.text));
+      }
+    }
+    const Logger logger("rendezvous", request_.config.log_level);
+    const auto start = Deadline::Clock::now();
+    auto patience = request_.config.stall;
+    for (milliseconds pause(1);; pause = std::min(pause * 2, milliseconds(50))) {
+      std::vector<Entry> entries = give_out_ranks(read(key_));
+      if (const std::optional<Error> problem = find_problem(entries)) {
+        throw Error(problem->code(),
+                    fmt::format("{} (init_method \"{}\")", problem->what(), request_.method.text));
+      }
+      if (is_full(entries)) {
+        return entries;
+      }
+      const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
+      if (request_.deadline.has_passed()) {
+        throw Error(ErrorCode::kTimeout, describe(spent));
+      }
+      if (spent > patience) {
+        logger.warning(describe(spent));
+        patience *= 2;
+      }
+      interruptible_sleep_until(earlier(Deadline::after(pause), request_.deadline));
+    }
+  }
+
+ private:
+  // False if others changed something meanwhile, so that it is to be tried again.
+  bool join() {
+    const std::string current = store_.try_get(prefix_ + "current").value_or("");
+    key_ = prefix_ + current;
+    if (current.empty() || is_full(read(key_))) {
+      const std::string next = fmt::format("{:08x}{:08x}", random_number(), random_number());
+      store_.compare_set(prefix_ + "current", current, next);
+      return false;
+    }
+    if (!remove_those_that_have_ended()) {
+      return false;
+    }
+    store_.append(key_, encode_entry(self_));
+    const std::vector<Entry> entries = read(key_);
+    return std::any_of(entries.begin(), entries.end(), [this](const Entry& entry) {
+      return entry.nonce == self_.nonce;
+    });
+  }
+
+  bool remove_those_that_have_ended() {
+    const std::string before = store_.try_get(key_).value_or("");
+    std::string after;
+    for (const Entry& entry : decode(before)) {
+      if (is_there(entry)) {
+        after += encode_entry(entry);
+      }
+    }
+    return after == before || store_.compare_set(key_, before, after) == after;
+  }
+
+  bool is_there(const Entry& entry) {
+    return entry.nonce == self_.nonce || store_.is_claimed(static_cast<std::uint32_t>(entry.nonce));
+  }
+
+  // Those who take part: who came when the job was complete does not.
+  std::vector<Entry> read(const std::string& key) {
+    std::vector<Entry> entries = decode(store_.try_get(key).value_or(""));
+    if (is_full(entries)) {
+      entries.resize(static_cast<std::size_t>(entries.front().member.world_size));
+    }
+    return entries;
+  }
+
+  [[nodiscard]] std::vector<Entry> decode(const std::string& text) const {
+    std::optional<std::vector<Entry>> entries = decode_entries(text);
+    if (!entries) {
+      throw Error(ErrorCode::kCorruptData,
+                  fmt::format("init_method \"{}\": the file holds something else than processes "
+                              "that meet; name one that is not there yet",
+                              request_.method.text));
+    }
+    return *entries;
+  }
+
+  std::string describe(std::chrono::duration<double> spent) {
+    std::vector<std::string> names;
+    for (const Entry& entry : read(key_)) {
+      names.push_back(fmt::format("pid {} on {}{}",
+                                  entry.member.pid,
+                                  entry.member.host,
+                                  is_there(entry) ? "" : " (which has ended)"));
+    }
+    return fmt::format("rendezvous: at {} for {:.1f} s: {} of {} processes are here: {}",
+                       request_.method.text,
+                       spent.count(),
+                       names.size(),
+                       self_.member.world_size,
+                       fmt::join(names, ", "));
+  }
+
+  const DiscoveryRequest& request_;
+  store::FileStore& store_;
+  std::string prefix_;
+  std::string key_;  // Of the job that this process has joined, or tries to.
+  Entry self_;
+};
+
+LaunchInfo assignment_of(const std::vector<Entry>& entries,
+                         const std::string& origin,
+                         std::uint32_t number) {
+  LaunchInfo launch_info;
+  launch_info.origin = origin;
+  launch_info.world_size = static_cast<int>(entries.size());
+  launch_info.is_on_one_node = std::all_of(entries.begin(), entries.end(), [&](const Entry& entry) {
+    return entry.member.node == entries.front().member.node;
+  });
+  for (const Entry& entry : entries) {
+    if (entry.nonce == number) {
+      launch_info.rank = entry.member.rank;
+    }
+    if (entry.member.rank == 0) {
+      launch_info.master_addr = entry.member.address;
+      launch_info.master_port = entry.member.port;
+    }
+  }
+  return launch_info;
+}
+
+std::string path_of(const InitMethod& method) {
+  if (!method.host.empty() || method.port || method.path.size() < 2) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("init_method \"{}\": it needs a whole path behind three slashes, as "
+                            "file:///nfs/jobs/one",
+                            method.text));
+  }
+  return method.path;
+}
+
+}  // namespace
+
+Discovered discover_by_file(const DiscoveryRequest& request) {
+  const RankRequest wanted = read_wanted_place(request.method, request.given);
+  const std::string path = path_of(request.method);
+  while (true) {
+    try {
+      auto presence = std::make_shared<Presence>(path, request.config, request.deadline);
+      const std::vector<Entry> entries = FileDiscovery(request, wanted, *presence).gather();
+      return {.launch_info = assignment_of(entries, request.method.text, presence->number()),
+              .presence = presence};
+    } catch (const Error& error) {
+      // The last process of an earlier job has deleted the file just now.
+      if (error.code() != ErrorCode::kPeerLost || request.deadline.has_passed()) {
+        throw;
+      }
+    }
+  }
+}
+
+}  // namespace unisono::rendezvous

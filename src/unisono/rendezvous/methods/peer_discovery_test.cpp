@@ -1,0 +1,191 @@
+#include "unisono/rendezvous/methods/peer_discovery.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/error.h"
+#include "unisono/rendezvous/methods/announcement.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const PeerDiscovery::Time kStart{};
+
+Announcement process(std::uint64_t id, int world_size = 3, const std::string& group = "job") {
+  return {.group_name = group,
+          .id = id,
+          .world_size = world_size,
+          .pid = static_cast<std::int64_t>(100 + id),
+          .host = "node-a",
+          .store_port = static_cast<std::uint16_t>(5000 + id)};
+}
+
+std::string address_of(std::uint64_t id) {
+  return "10.0.0." + std::to_string(id);
+}
+
+constexpr unsigned kInterface = 5;
+constexpr unsigned kDeadEnd = 4;
+
+PeerDiscovery::Source source_of(std::uint64_t id) {
+  return {.address = address_of(id), .interface = kInterface};
+}
+
+// Everybody hears everybody, as often as it takes for news of news.
+void talk(std::vector<PeerDiscovery>& all,
+          const std::vector<std::uint64_t>& ids,
+          PeerDiscovery::Time now) {
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Announcement said = all[i].announce(now);
+      for (PeerDiscovery& each : all) {
+        each.hear(said, source_of(ids[i]), now);
+      }
+    }
+  }
+}
+
+std::vector<PeerDiscovery> gather(const std::vector<std::uint64_t>& ids, int world_size = 3) {
+  std::vector<PeerDiscovery> all;
+  for (const std::uint64_t id : ids) {
+    all.emplace_back(process(id, world_size));
+  }
+  talk(all, ids, kStart);
+  return all;
+}
+
+TEST(PeerDiscovery, RanksGoByTheIdsAndAllKnowTheMaster) {
+  const std::vector<PeerDiscovery> all = gather({7, 3, 9});
+  const std::vector<int> ranks{1, 0, 2};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::optional<PeerDiscovery::Place> place = all[i].place();
+    ASSERT_TRUE(place.has_value());
+    EXPECT_EQ(place->rank, ranks[i]);
+    EXPECT_EQ(place->master_address, "10.0.0.3");
+    EXPECT_EQ(place->master_port, 5003);
+  }
+}
+
+// Anna and Bert are on one node, with an interface that leads nowhere before the other one. Of each
+// other they have heard through that one alone when all is agreed.
+TEST(PeerDiscovery, TheMastersAddressIsOnTheNetworkThatReachesOtherNodes) {
+  const PeerDiscovery::Source dead_end{.address = "172.17.0.1", .interface = kDeadEnd};
+  const PeerDiscovery::Source here = source_of(1);
+  const PeerDiscovery::Source elsewhere = source_of(3);
+  PeerDiscovery anna(process(1));
+  PeerDiscovery bert(process(2));
+  PeerDiscovery carl(process(3));
+  for (int round = 0; round < 2; ++round) {
+    const Announcement by_anna = anna.announce(kStart);
+    const Announcement by_bert = bert.announce(kStart);
+    const Announcement by_carl = carl.announce(kStart);
+    for (PeerDiscovery* each : {&anna, &bert}) {
+      each->hear(by_anna, dead_end, kStart);
+      each->hear(by_bert, dead_end, kStart);
+      each->hear(by_carl, elsewhere, kStart);
+    }
+    anna.hear(by_anna, here, kStart);
+    bert.hear(by_bert, here, kStart);
+    carl.hear(by_anna, here, kStart);
+    carl.hear(by_bert, here, kStart);
+    carl.hear(by_carl, elsewhere, kStart);
+  }
+  for (const PeerDiscovery* each : {&anna, &bert, &carl}) {
+    EXPECT_EQ(each->place()->master_address, here.address);
+  }
+}
+
+TEST(PeerDiscovery, OfSeveralNetworksThatReachAllTheFirstCounts) {
+  PeerDiscovery anna(process(1, 2));
+  PeerDiscovery bert(process(2, 2));
+  for (int round = 0; round < 2; ++round) {
+    for (const unsigned interface : {9U, 8U}) {
+      const std::string network = "10.0." + std::to_string(interface) + ".";
+      for (PeerDiscovery* each : {&anna, &bert}) {
+        each->hear(
+            anna.announce(kStart), {.address = network + "1", .interface = interface}, kStart);
+        each->hear(
+            bert.announce(kStart), {.address = network + "2", .interface = interface}, kStart);
+      }
+    }
+  }
+  EXPECT_EQ(anna.place()->master_address, "10.0.8.1");
+  EXPECT_EQ(bert.place()->master_address, "10.0.8.1");
+}
+
+TEST(PeerDiscovery, OneProcessIsEnoughForAWorldOfOne) {
+  EXPECT_EQ(gather({7}, 1)[0].place()->rank, 0);
+}
+
+TEST(PeerDiscovery, NobodyIsSureBeforeAllOthersKnowTheSame) {
+  PeerDiscovery anna(process(1));
+  anna.hear(process(1), source_of(1), kStart);
+  anna.hear(process(2), source_of(2), kStart);
+  anna.hear(process(3), source_of(3), kStart);
+  EXPECT_EQ(anna.place(), std::nullopt) << "the others may have heard of somebody else";
+}
+
+TEST(PeerDiscovery, OneTooManyKeepsAllFromAgreeing) {
+  for (const PeerDiscovery& each : gather({1, 2, 3, 4})) {
+    EXPECT_EQ(each.place(), std::nullopt);
+    EXPECT_THAT(each.describe(), HasSubstr("4 of 3 processes are here"));
+  }
+}
+
+TEST(PeerDiscovery, WhoFallsSilentHasGone) {
+  const std::vector<std::uint64_t> ids{1, 2, 3};
+  std::vector<PeerDiscovery> all = gather({1, 2, 3, 4});
+  all.pop_back();
+  talk(all, ids, kStart + seconds(2));
+  EXPECT_EQ(all[0].place(), std::nullopt);
+  talk(all, ids, kStart + seconds(4));
+  EXPECT_EQ(all[0].place()->rank, 0);
+  EXPECT_EQ(all[2].place()->rank, 2);
+}
+
+TEST(PeerDiscovery, OtherGroupsDoNotCount) {
+  PeerDiscovery anna(process(1));
+  anna.hear(process(2, 5, "other"), source_of(2), kStart);
+  EXPECT_THAT(anna.describe(), HasSubstr("1 of 3 processes are here: pid 101 on node-a"));
+}
+
+TEST(PeerDiscovery, DifferentWorldSizesAreNamed) {
+  PeerDiscovery anna(process(1));
+  EXPECT_THAT([&] { anna.hear(process(2, 5), source_of(2), kStart); },
+              ::testing::ThrowsMessage<Error>(AllOf(HasSubstr("3 here (pid 101 on node-a)"),
+                                                    HasSubstr("5 at pid 102 on node-a"))));
+}
+
+TEST(Announcement, ComesThroughForThoseWhoKnowTheSecret) {
+  const Announcement said = process(7);
+  for (const char* secret : {"", "secret"}) {
+    const std::vector<std::byte> bytes = encode(said, secret);
+    EXPECT_EQ(decode_announcement(bytes, secret), said);
+    EXPECT_EQ(decode_announcement(bytes, "guess"), std::nullopt);
+  }
+}
+
+TEST(Announcement, OtherBytesAreNone) {
+  const std::vector<std::byte> bytes = encode(process(7), "secret");
+  for (std::size_t n = 0; n < bytes.size(); ++n) {
+    EXPECT_EQ(decode_announcement(std::span(bytes).first(n), "secret"), std::nullopt);
+    std::vector<std::byte> changed = bytes;
+    changed[n] ^= std::byte{1};
+    EXPECT_EQ(decode_announcement(changed, "secret"), std::nullopt);
+  }
+}
+
+}  // namespace
+}  // namespace unisono::rendezvous

@@ -1,0 +1,63 @@
+#include "unisono/rendezvous/rank_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "unisono/base/error.h"
+#include "unisono/rendezvous/methods/discovery.h"
+#include "unisono/rendezvous/methods/init_method.h"
+
+namespace unisono::rendezvous {
+
+RankRequest read_wanted_place(const InitMethod& method,
+                              const GivenRank& given,
+                              const PlaceRules& rules) {
+  std::string problems = rules.problems;
+  const auto complain = [&problems](const std::string& problem) {
+    problems += (problems.empty() ? "" : "; ") + problem;
+  };
+  const std::optional<int> rank =
+      given.rank >= 0 ? std::optional(given.rank) : method.number("rank", 0);
+  const std::optional<int> world_size =
+      given.world_size >= 0 ? std::optional(given.world_size) : method.number("world_size", 1);
+  if (given.rank < -1) {
+    complain(fmt::format("rank {} is negative", given.rank));
+  } else if (!rank && rules.needs_rank) {
+    complain("there is no rank");
+  }
+  if (given.world_size < -1) {
+    complain(fmt::format("world_size {} is negative", given.world_size));
+  } else if (!world_size) {
+    complain("there is no world_size");
+  } else if (*world_size == 0) {
+    complain("a world_size of 0 leaves no rank");
+  } else if (rank && *rank >= *world_size) {
+    complain(fmt::format("rank {} is not below world_size {}", *rank, *world_size));
+  }
+  for (const auto& [name, value] : method.query) {
+    if (std::find(rules.options.begin(), rules.options.end(), name) == rules.options.end()) {
+      complain(fmt::format("there is no option {}", name));
+    }
+  }
+  if (!problems.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("init_method \"{}\": {}; {}", method.text, problems, rules.advice));
+  }
+  const auto name = method.query.find("group_name");
+  return {.rank = rank,
+          .world_size = world_size.value_or(1),
+          .group_name = name == method.query.end() ? "" : name->second};
+}
+
+RankRequest read_wanted_place(const InitMethod& method, const GivenRank& given) {
+  return read_wanted_place(method,
+                           given,
+                           {.options = {"rank", "world_size", "group_name"},
+                            .advice = "give each process the world size, in InitOptions or as "
+                                      "?world_size=4 behind the method"});
+}
+
+}  // namespace unisono::rendezvous

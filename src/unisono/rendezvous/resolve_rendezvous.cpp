@@ -1,0 +1,129 @@
+#include "unisono/rendezvous/resolve_rendezvous.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "unisono/base/config.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/base/similar_setting.h"
+#include "unisono/net/host_port.h"
+#include "unisono/rendezvous/assign.h"
+#include "unisono/rendezvous/impossible_rank.h"
+#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
+#include "unisono/rendezvous/key_value_space/publish_master_address.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/methods/discovery.h"
+#include "unisono/rendezvous/methods/init_method.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+// One message for all that is wrong, whichever variables it is in.
+std::pair<Config, LaunchInfo> read_environment(const InitMethod& method,
+                                               const RendezvousRequest& request) {
+  std::string problems;
+  const auto note = [&problems](const Error& error) {
+    problems += (problems.empty() ? "" : "; ") + std::string(error.what());
+  };
+  std::pair<Config, LaunchInfo> result;
+  bool has_config = false;
+  try {
+    result.first = read_config(request.environment);
+    has_config = true;
+  } catch (const Error& error) {
+    note(error);
+  }
+  try {
+    result.second =
+        assign(method, request.environment, request.given.rank, request.given.world_size);
+  } catch (const Error& error) {
+    note(error);
+  }
+  if (!problems.empty()) {
+    if (has_config) {
+      tell_of_impossible_rank(method, request, result.first, problems);
+    }
+    throw Error(ErrorCode::kInvalidArgument, problems);
+  }
+  return result;
+}
+
+void log_launcher(const Config& config, const LaunchInfo& launch_info) {
+  if (launch_info.rank == 0 && !launch_info.launcher.empty()) {
+    Logger("rank 0", config.log_level)
+        .info(fmt::format("started by {}: {} ranks meet at {}{}",
+                          launch_info.origin,
+                          launch_info.world_size,
+                          net::join_host_port(launch_info.master_addr, launch_info.master_port),
+                          launch_info.secret.empty()
+                              ? ""
+                              : fmt::format("; their secret is in the launcher's key space ({})",
+                                            to_string(launch_info.key_value_space.kind))));
+  }
+}
+
+// A setting with another name changes nothing, silently.
+void warn_of_misspelled_settings(const Config& config, const LaunchInfo& launch_info) {
+  if (launch_info.rank != 0) {
+    return;
+  }
+  for (const std::string& name : process_variables("UNISONO_")) {
+    if (const std::string similar = similar_setting(name); !similar.empty()) {
+      Logger("rank 0", config.log_level)
+          .warning(fmt::format(
+              "{} is no setting of Unisono, and changes nothing; is {} meant?", name, similar));
+    }
+  }
+}
+
+}  // namespace
+
+std::chrono::milliseconds choose_timeout(std::optional<std::chrono::milliseconds> chosen,
+                                         const Config& config) {
+  const std::chrono::milliseconds timeout = chosen.value_or(config.timeout);
+  if (timeout <= std::chrono::milliseconds::zero()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("init_process_group: the timeout is {} ms", timeout.count()));
+  }
+  return timeout;
+}
+
+RendezvousInfo resolve_rendezvous(const RendezvousRequest& request) {
+  const InitMethod method = parse_init_method(request.init_method);
+  const Discovery discover = find_discovery(method);
+  RendezvousInfo info;
+  if (discover == nullptr) {
+    std::tie(info.config, info.discovered.launch_info) = read_environment(method, request);
+  } else {
+    info.config = read_config(request.environment);
+  }
+  info.timeout = choose_timeout(request.timeout, info.config);
+  info.deadline = Deadline::after(info.timeout);
+  if (discover == nullptr) {
+    info.discovered.launch_info =
+        publish_master_address(info.config, info.discovered.launch_info, info.deadline);
+    log_launcher(info.config, info.discovered.launch_info);
+  } else {
+    info.discovered = discover({.method = method,
+                                .given = request.given,
+                                .config = info.config,
+                                .environment = request.environment,
+                                .deadline = info.deadline});
+  }
+  warn_of_misspelled_settings(info.config, info.discovered.launch_info);
+  if (method.scheme != "env") {
+    // Without the query, which differs from rank to rank.
+    info.discovered.launch_info.place_source =
+        "init_method " + method.text.substr(0, method.text.find('?'));
+  }
+  return info;
+}
+
+}  // namespace unisono::rendezvous

@@ -1,0 +1,234 @@
+#include "unisono/rendezvous/roster/roster_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/net/address.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/rendezvous/roster/roster_codec.h"
+
+namespace unisono::rendezvous {
+namespace {
+
+// A message of a thousand ranks helps nobody.
+constexpr std::size_t kMaxNamed = 8;
+
+using Members = std::vector<const Member*>;
+
+std::string list(const Members& members) {
+  std::string text;
+  for (std::size_t i = 0; i < members.size() && i < kMaxNamed; ++i) {
+    text += (i == 0 ? "" : ", ") + describe(*members[i]);
+  }
+  return members.size() <= kMaxNamed
+             ? text
+             : text + fmt::format(" and {} more", members.size() - kMaxNamed);
+}
+
+// "4 on rank 0 (...), rank 1 (...); 2 on rank 2 (...)"
+template <class Value>
+std::string list_by_value(const std::map<Value, Members>& groups) {
+  std::string text;
+  for (const auto& [value, members] : groups) {
+    text += fmt::format("{}{} on {}", text.empty() ? "" : ", but ", value, list(members));
+  }
+  return text;
+}
+
+// What users are told of, as they have given it.
+struct Words {
+  const char* rank;  ///< Before its number.
+  const char* world_size;
+  const char* with_world_size;  ///< Before its number.
+  const char* address;
+};
+
+Words words_of(const FromVariables& from) {
+  return {.rank = from.rank ? "RANK=" : "rank ",
+          .world_size = from.world_size ? "WORLD_SIZE" : "the world size",
+          .with_world_size = from.world_size ? "WORLD_SIZE=" : "a world size of ",
+          .address = from.address ? "MASTER_ADDR" : "the store's address"};
+}
+
+void add(std::string& problems, const std::string& problem) {
+  problems += (problems.empty() ? "" : "; ") + problem;
+}
+
+std::set<int> ranks_of(const std::vector<Entry>& entries) {
+  std::set<int> ranks;
+  for (const Entry& entry : entries) {
+    ranks.insert(entry.member.rank);
+  }
+  return ranks;
+}
+
+void check_ranks(const std::map<int, Members>& by_rank,
+                 const std::string& place,
+                 const Words& words,
+                 std::string& problems) {
+  for (const auto& [rank, members] : by_rank) {
+    if (members.size() > 1) {
+      // The second job's rank 0 finds that the first one's serves the store.
+      const bool may_be_two_jobs = rank == 0 && !place.empty();
+      add(problems,
+          fmt::format("{}{} was given to {} processes: {}{}",
+                      words.rank,
+                      rank,
+                      members.size(),
+                      list(members),
+                      may_be_two_jobs ? ", or two jobs use " + place : ""));
+    }
+  }
+}
+
+void check_world_sizes(const std::map<int, Members>& by_world_size,
+                       const std::map<int, Members>& by_rank,
+                       std::size_t n_entries,
+                       const Words& words,
+                       std::string& problems) {
+  if (by_world_size.size() > 1) {
+    add(problems, fmt::format("{} differs: {}", words.world_size, list_by_value(by_world_size)));
+    return;
+  }
+  const int world_size = by_world_size.begin()->first;
+  for (const auto& [rank, members] : by_rank) {
+    if (rank < 0 || rank >= world_size) {
+      add(problems,
+          fmt::format(
+              "{} is impossible with {}{}", list(members), words.with_world_size, world_size));
+    }
+  }
+  if (!problems.empty() && n_entries >= static_cast<std::size_t>(world_size)) {
+    std::set<int> present;
+    for (const auto& [rank, members] : by_rank) {
+      present.insert(rank);
+    }
+    for (int rank = 0; rank < world_size; ++rank) {
+      if (!present.contains(rank)) {
+        add(problems, fmt::format("nobody has {}{}", words.rank, rank));
+        break;
+      }
+    }
+  }
+}
+
+// A rank that listens on loopback can't be reached by one that does not.
+void check_addresses(const std::vector<Entry>& entries, const Words& words, std::string& problems) {
+  std::map<bool, Members> by_loopback;
+  for (const Entry& entry : entries) {
+    const auto address = net::Address::parse(entry.member.address, entry.member.port);
+    if (!address) {
+      add(problems,
+          fmt::format(
+              "{} gives \"{}\" as its address", describe(entry.member), entry.member.address));
+      return;
+    }
+    by_loopback[address->is_loopback()].push_back(&entry.member);
+  }
+  if (by_loopback.size() > 1) {
+    add(problems,
+        fmt::format("{} leads to loopback on {}, but not on {}: give all ranks an address that "
+                    "other machines "
+                    "can reach",
+                    words.address,
+                    list(by_loopback[true]),
+                    list(by_loopback[false])));
+  }
+}
+
+// The same as the checks above, without a word of what is wrong: of thousands of entries, which
+// every rank looks at, that takes long.
+bool is_regular(const std::vector<Entry>& entries) {
+  std::vector<bool> is_present(entries.size());
+  std::optional<bool> is_loopback;
+  for (const Entry& entry : entries) {
+    const Member& member = entry.member;
+    const auto rank = static_cast<std::size_t>(member.rank);
+    const auto address = net::Address::parse(member.address, member.port);
+    if (entry.version != entries.front().version || entry.release != entries.front().release ||
+        member.world_size != entries.front().member.world_size || rank >= is_present.size() ||
+        is_present[rank] || !address ||
+        is_loopback.value_or(address->is_loopback()) != address->is_loopback()) {
+      return false;
+    }
+    is_present[rank] = true;
+    is_loopback = address->is_loopback();
+  }
+  return !entries.empty() &&
+         entries.size() == static_cast<std::size_t>(entries.front().member.world_size);
+}
+
+}  // namespace
+
+std::optional<Error> find_problem(const std::vector<Entry>& entries,
+                                  const std::string& place,
+                                  const FromVariables& from_variables) {
+  if (is_regular(entries)) {
+    return std::nullopt;
+  }
+  std::map<int, Members> by_rank;
+  std::map<int, Members> by_world_size;
+  std::map<std::string, Members> by_version;
+  for (const Entry& entry : entries) {
+    by_rank[entry.member.rank].push_back(&entry.member);
+    by_world_size[entry.member.world_size].push_back(&entry.member);
+    by_version[describe_version(entry)].push_back(&entry.member);
+  }
+  if (by_version.size() > 1) {
+    return Error(ErrorCode::kIncompatible,
+                 "rendezvous: the ranks run different releases of unisono: " +
+                     list_by_value(by_version) + "; give all the same one");
+  }
+  const Words words = words_of(from_variables);
+  std::string problems;
+  if (!entries.empty()) {
+    check_ranks(by_rank, place, words, problems);
+    check_world_sizes(by_world_size, by_rank, entries.size(), words, problems);
+    check_addresses(entries, words, problems);
+  }
+  if (problems.empty()) {
+    return std::nullopt;
+  }
+  return Error(ErrorCode::kInvalidArgument, "rendezvous: " + problems);
+}
+
+std::size_t count_missing(const std::vector<Entry>& entries) {
+  int world_size = 0;
+  for (const Entry& entry : entries) {
+    world_size = std::max(world_size, entry.member.world_size);
+  }
+  std::set<int> ranks = ranks_of(entries);
+  std::erase_if(ranks, [&](int rank) { return rank < 0 || rank >= world_size; });
+  return static_cast<std::size_t>(world_size) - ranks.size();
+}
+
+std::string describe_missing(const std::vector<Entry>& entries, int world_size) {
+  const std::set<int> present = ranks_of(entries);
+  const auto n_present = static_cast<std::size_t>(std::count_if(
+      present.begin(), present.end(), [&](int rank) { return rank >= 0 && rank < world_size; }));
+  const std::size_t n_missing = static_cast<std::size_t>(world_size) - n_present;
+  std::string ranks;
+  std::size_t n_named = 0;
+  for (int rank = 0; n_named < std::min(n_missing, kMaxNamed); ++rank) {
+    if (!present.contains(rank)) {
+      ranks += fmt::format("{}{}", n_named == 0 ? "" : ", ", rank);
+      ++n_named;
+    }
+  }
+  if (n_missing > n_named) {
+    ranks += fmt::format(" and {} more", n_missing - n_named);
+  }
+  return (n_missing == 1 ? "rank " : "ranks ") + ranks;
+}
+
+}  // namespace unisono::rendezvous

@@ -1,0 +1,264 @@
+#include "unisono/transport/shm/control_block.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
+#include "unisono/base/spin.h"
+#include "unisono/transport/shm/asymmetric_fence.h"
+#include "unisono/transport/shm/seqlock_text.h"
+#include "unisono/transport/wait_monitor.h"
+
+namespace unisono::shm {
+namespace {
+
+// Between looks of a rank whose peers may not have heard that it sleeps.
+constexpr std::chrono::milliseconds kUnheardSleep{1};
+
+bool shows_header(const ControlBlockMemory& control_block, std::uint64_t sequence) {
+  return control_block.headers[sequence % 2].sequence.load(std::memory_order_acquire) == sequence;
+}
+
+}  // namespace
+
+std::int64_t ControlBlock::n_bytes(int local_world_size) {
+  return static_cast<std::int64_t>(sizeof(ControlBlockMemory) +
+                                   2 * sizeof(Offer) * static_cast<std::size_t>(local_world_size));
+}
+
+ControlBlock::ControlBlock(const std::vector<Member>& members, int local_rank)
+    : local_rank_(local_rank), pid_(::getpid()) {
+  const std::int64_t size = n_bytes(static_cast<int>(members.size()));
+  for (const Member& member : members) {
+    UNISONO_CHECK(member.offset_bytes >= 0 && member.offset_bytes <= member.arena->n_bytes() - size,
+                  "an arena is too small for a group's board");
+    std::byte* const begin = member.arena->data() + member.offset_bytes;
+    members_.push_back({.arena = member.arena,
+                        .control_block = reinterpret_cast<ControlBlockMemory*>(begin),
+                        .offers = reinterpret_cast<Offer*>(begin + sizeof(ControlBlockMemory)),
+                        .rank = member.rank});
+  }
+  if (members_.size() > 1) {
+    join_asymmetric_fences();
+  }
+}
+
+template <class HasArrived>
+void ControlBlock::wait_for_all(HasArrived has_arrived,
+                                WaitMode mode,
+                                transport::WaitMonitor& wait_monitor) {
+  std::size_t next = 0;
+  // Its own line is on the way to the peers: it does not look at it.
+  const auto all_have_arrived = [&] {
+    while (next < members_.size() &&
+           (next == self() || has_arrived(*members_[next].control_block))) {
+      ++next;
+    }
+    return next == members_.size();
+  };
+  const int n_spins = std::min(mode.n_spins, spin_limit_.n_spins());
+  for (int spin = 0; spin < n_spins; ++spin) {
+    if (all_have_arrived()) {
+      if (spin > 0) {
+        spin_limit_.note_spun();
+      }
+      return;
+    }
+    pause_briefly();
+  }
+  for (int yield = 0; yield < mode.n_yields; ++yield) {
+    if (all_have_arrived()) {
+      spin_limit_.note_yielded(yield);
+      return;
+    }
+    ::sched_yield();
+  }
+  const auto late_ranks = [&] {
+    std::vector<int> ranks;
+    for (const MappedMember& peer : members_) {
+      if (!has_arrived(*peer.control_block)) {
+        ranks.push_back(peer.rank);
+      }
+    }
+    return ranks;
+  };
+  Doorbell& doorbell = members_[self()].control_block->doorbell;
+  while (true) {
+    const std::uint32_t rings = doorbell.prepare();
+    const bool is_heard = asymmetric_fence_heavy();
+    if (all_have_arrived()) {
+      doorbell.stay();
+      wait_monitor.note_progress();
+      return;
+    }
+    // A failure that comes after this look rings the doorbell.
+    wait_monitor.check(late_ranks);
+    const Deadline next_look = is_heard ? Deadline::never() : Deadline::after(kUnheardSleep);
+    doorbell.sleep(rings, earlier(wait_monitor.next_check(), next_look));
+  }
+}
+
+void ControlBlock::enter(std::uint64_t sequence,
+                         WaitMode mode,
+                         transport::WaitMonitor& wait_monitor) {
+  show_card(sequence);
+  wait_for_headers(sequence, mode, wait_monitor);
+}
+
+void ControlBlock::show_card(std::uint64_t sequence) {
+  my_card(sequence).sequence.store(sequence, std::memory_order_release);
+  ring_peers();
+}
+
+void ControlBlock::wait_for_headers(std::uint64_t sequence,
+                                    WaitMode mode,
+                                    transport::WaitMonitor& wait_monitor) {
+  wait_for_all(
+      [sequence](const ControlBlockMemory& control_block) {
+        return shows_header(control_block, sequence);
+      },
+      mode,
+      wait_monitor);
+}
+
+std::vector<int> ControlBlock::find_absent(std::uint64_t sequence) const {
+  std::vector<int> ranks;
+  for (const MappedMember& peer : members_) {
+    if (!shows_header(*peer.control_block, sequence)) {
+      ranks.push_back(peer.rank);
+    }
+  }
+  return ranks;
+}
+
+void ControlBlock::sync(WaitMode mode, transport::WaitMonitor& wait_monitor) {
+  const std::uint64_t stage = ++stage_;
+  members_[self()].control_block->stage.store(stage, std::memory_order_release);
+  ring_peers();
+  // What was read of the peers' memory was read before this looks whether they gave up.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  wait_for_all(
+      [stage](const ControlBlockMemory& control_block) {
+        if (control_block.stage.load(std::memory_order_acquire) < stage) {
+          return false;
+        }
+        const std::uint64_t gave_up_at = control_block.gave_up_at.load(std::memory_order_acquire);
+        return gave_up_at == 0 || gave_up_at > stage;
+      },
+      mode,
+      wait_monitor);
+  passed_stage_ = stage;
+}
+
+void ControlBlock::give_up() {
+  members_[self()].control_block->gave_up_at.store(passed_stage_ + 1, std::memory_order_relaxed);
+  // Before anything that the caller writes from now on.
+  std::atomic_thread_fence(std::memory_order_release);
+}
+
+void ControlBlock::note_refused(std::uint64_t sequence, std::string_view text) {
+  write(&ControlBlockMemory::refused, sequence, text);
+}
+
+void ControlBlock::note_waits(std::string_view text) {
+  write(&ControlBlockMemory::waits, 0, text);
+}
+
+void ControlBlock::write(SeqlockText ControlBlockMemory::* note,
+                         std::uint64_t number,
+                         std::string_view text) {
+  // Before the lock: another thread may have held it when the process forked.
+  if (::getpid() != pid_) {
+    return;
+  }
+  const MutexLock lock(mutex_);
+  if (!has_left_) {
+    (members_[self()].control_block->*note).write(number, text);
+  }
+}
+
+transport::RankProgress ControlBlock::rank_progress(int local_rank) const {
+  const ControlBlockMemory& control_block = *member(local_rank).control_block;
+  transport::RankProgress rank_progress;
+  // A rank in the middle of things changes its headers while they are read.
+  constexpr int kTries = 100;
+  for (int n = 0; n < kTries; ++n) {
+    const bool is_second = control_block.headers[1].sequence.load(std::memory_order_acquire) >
+                           control_block.headers[0].sequence.load(std::memory_order_acquire);
+    const OperationHeader& newest = control_block.headers[is_second ? 1 : 0];
+    const OperationHeader& other = control_block.headers[is_second ? 0 : 1];
+    rank_progress.sequence = newest.sequence.load(std::memory_order_acquire);
+    rank_progress.descriptor = newest.descriptor();
+    rank_progress.has_finished =
+        control_block.finished.load(std::memory_order_relaxed) == rank_progress.sequence;
+    // A header is filled in anew only after the other one was shown.
+    if (other.sequence.load(std::memory_order_relaxed) <= rank_progress.sequence) {
+      break;
+    }
+  }
+  std::optional<SeqlockText::Content> refused = control_block.refused.read();
+  if (refused && refused->number == rank_progress.sequence) {
+    rank_progress.refused = std::move(refused->text);
+  }
+  if (std::optional<SeqlockText::Content> waits = control_block.waits.read()) {
+    rank_progress.waits = std::move(waits->text);
+  }
+  return rank_progress;
+}
+
+// Once all have left, the control block may be something else.
+std::optional<transport::RankProgress> ControlBlock::own_standing() const {
+  const MutexLock lock(mutex_);
+  return has_left_ ? std::nullopt : std::optional(rank_progress(local_rank_));
+}
+
+bool ControlBlock::do_all_read_peers() const {
+  return std::all_of(members_.begin(), members_.end(), [](const MappedMember& member) {
+    return member.control_block->reads_peers.load(std::memory_order_relaxed) != 0;
+  });
+}
+
+void ControlBlock::leave() {
+  {
+    // Once all have left, this rank's own part may be another control block's.
+    const MutexLock lock(mutex_);
+    has_left_ = true;
+  }
+  for (const MappedMember& peer : members_) {
+    // Release: what this rank read there, it has read.
+    peer.control_block->n_left.fetch_add(1, std::memory_order_release);
+  }
+}
+
+bool ControlBlock::have_all_left(const Arena& arena,
+                                 std::int64_t offset_bytes,
+                                 int local_world_size) {
+  const auto* const control_block =
+      reinterpret_cast<const ControlBlockMemory*>(arena.data() + offset_bytes);
+  return control_block->n_left.load(std::memory_order_acquire) == local_world_size;
+}
+
+// After a store that they wait for.
+void ControlBlock::ring_peers() const {
+  asymmetric_fence_light();
+  for (std::size_t peer = 0; peer < members_.size(); ++peer) {
+    if (peer != self()) {
+      members_[peer].control_block->doorbell.ring();
+    }
+  }
+}
+
+}  // namespace unisono::shm

@@ -1,0 +1,191 @@
+#include "unisono/transport/shm/control_block.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/transport/failure.h"
+#include "unisono/transport/shm/arena.h"
+#include "unisono/transport/wait_monitor.h"
+
+namespace unisono::shm {
+namespace {
+
+// The only rank of its node.
+class ControlBlockTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::vector<std::byte> bytes() const {
+    return {arena_->data(), arena_->data() + ControlBlock::n_bytes(1)};
+  }
+
+  std::shared_ptr<const Arena> arena_ =
+      std::make_shared<const Arena>(Arena::create(ControlBlock::n_bytes(1)));
+  ControlBlock control_block_{{{.rank = 0, .arena = arena_, .offset_bytes = 0}}, 0};
+};
+
+TEST_F(ControlBlockTest, TellsOfARefusedCall) {
+  control_block_.note_refused(0, "all_reduce: no");
+  EXPECT_EQ(control_block_.rank_progress(0).refused, "all_reduce: no");
+}
+
+TEST_F(ControlBlockTest, TellsWhatMessagesARankWaitsForUntilItNoLongerDoes) {
+  control_block_.note_waits("waits in recv");
+  EXPECT_EQ(control_block_.rank_progress(0).waits, "waits in recv");
+  control_block_.note_waits("");
+  EXPECT_EQ(control_block_.rank_progress(0).waits, "");
+}
+
+TEST_F(ControlBlockTest, IsLeftAloneByACallThatIsRefusedAfterLeave) {
+  control_block_.leave();
+  const std::vector<std::byte> left = bytes();
+  control_block_.note_refused(0, "all_reduce: no");
+  EXPECT_EQ(bytes(), left);
+}
+
+// There the arena is not mapped.
+TEST_F(ControlBlockTest, IsLeftAloneByAChildOfFork) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    control_block_.note_refused(0, "all_reduce: no");
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(control_block_.rank_progress(0).refused, "");
+}
+
+// When a wait is shown, the rank comes that it waits for.
+class ComesWhenShown final : public transport::WaitObserver {
+ public:
+  explicit ComesWhenShown(ControlBlock& late) : late_(late) {}
+
+  [[nodiscard]] Error timed_out(std::span<const int>) const override {
+    return {ErrorCode::kTimeout, "time is up"};
+  }
+
+  [[nodiscard]] std::optional<Error> departed(std::span<const int>) const override {
+    return std::nullopt;
+  }
+
+  void listen() const override {}
+
+  void look_into(std::span<const int>) const override {}
+
+  void stalled(std::chrono::milliseconds, std::span<const int>) const override {}
+
+  void show(Deadline::Clock::time_point /*since*/, std::span<const int> late) const override {
+    EXPECT_EQ(std::vector<int>(late.begin(), late.end()), std::vector<int>{1});
+    is_shown = true;
+    late_.show_card(1);
+  }
+
+  void hide() const noexcept override { is_shown = false; }
+
+  mutable bool is_shown = false;
+
+ private:
+  ControlBlock& late_;
+};
+
+TEST(ControlBlockOfTwo, AWaitIsNotShownAnyMoreWhenAllHaveComeThoughTheOperationGoesOn) {
+  std::vector<ControlBlock::Member> seats;
+  for (const int rank : {0, 1}) {
+    seats.push_back(
+        {.rank = rank,
+         .arena = std::make_shared<const Arena>(Arena::create(ControlBlock::n_bytes(2))),
+         .offset_bytes = 0});
+  }
+  ControlBlock mine(seats, 0);
+  ControlBlock late(seats, 1);
+  const transport::Failure failure;
+  const ComesWhenShown reporter(late);
+  transport::WaitMonitor wait_monitor(
+      TimeLimit(std::chrono::seconds(30)), std::chrono::milliseconds(0), failure, reporter);
+  mine.show_card(1);
+  mine.wait_for_headers(1, {.n_spins = 1, .n_yields = 1}, wait_monitor);
+  EXPECT_FALSE(reporter.is_shown);
+}
+
+// Says nothing but that the time is up.
+class Impatient final : public transport::WaitObserver {
+ public:
+  [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override {
+    return {ErrorCode::kTimeout, "late: " + std::to_string(late_ranks.front())};
+  }
+
+  [[nodiscard]] std::optional<Error> departed(std::span<const int> /*late_ranks*/) const override {
+    return std::nullopt;
+  }
+
+  void listen() const override {}
+
+  void look_into(std::span<const int> /*late_ranks*/) const override {}
+
+  void stalled(std::chrono::milliseconds /*waited*/,
+               std::span<const int> /*late_ranks*/) const override {}
+
+  void show(Deadline::Clock::time_point /*since*/,
+            std::span<const int> /*late_ranks*/) const override {}
+
+  void hide() const noexcept override {}
+};
+
+// Two ranks of a node, one thread for both.
+class TwoControlBlocks : public ::testing::Test {
+ protected:
+  // Empty where the rank got through.
+  std::string sync(ControlBlock& control_block) const {
+    transport::WaitMonitor wait_monitor(
+        TimeLimit(std::chrono::milliseconds(1)), std::chrono::hours(1), failure_, reporter_);
+    try {
+      control_block.sync({.n_spins = 1, .n_yields = 0}, wait_monitor);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  [[nodiscard]] std::vector<ControlBlock::Member> seats() const {
+    return {{.rank = 0, .arena = arenas_[0], .offset_bytes = 0},
+            {.rank = 1, .arena = arenas_[1], .offset_bytes = 0}};
+  }
+
+  std::vector<std::shared_ptr<const Arena>> arenas_{
+      std::make_shared<const Arena>(Arena::create(ControlBlock::n_bytes(2))),
+      std::make_shared<const Arena>(Arena::create(ControlBlock::n_bytes(2)))};
+  ControlBlock first_{seats(), 0};
+  ControlBlock second_{seats(), 1};
+  transport::Failure failure_;
+  Impatient reporter_;
+};
+
+// It may have written to its memory while the other one still read it.
+TEST_F(TwoControlBlocks, ARankThatGaveUpWaitingHasNotComeForThoseThatComeLater) {
+  EXPECT_EQ(sync(first_), "late: 1");
+  first_.give_up();
+  EXPECT_EQ(sync(second_), "late: 0");
+}
+
+TEST_F(TwoControlBlocks, ARankThatGivesUpLaterHasComeForThoseThatAreStillThere) {
+  EXPECT_EQ(sync(first_), "late: 1");
+  EXPECT_EQ(sync(second_), "");
+  second_.give_up();
+  EXPECT_EQ(sync(first_), "late: 1");
+  ControlBlock again{seats(), 0};
+  EXPECT_EQ(sync(again), "") << "the first stage, which the other rank has passed";
+}
+
+}  // namespace
+}  // namespace unisono::shm

@@ -1,0 +1,118 @@
+#include "unisono/transport/wait_monitor.h"
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/interruption.h"
+
+namespace unisono::transport {
+
+namespace {
+
+// Long against what an operation takes, short for who waits for an explanation.
+constexpr std::chrono::milliseconds kFirstLook{200};
+
+// What another rank knows must not be waited for much longer than this.
+constexpr std::chrono::seconds kBetweenListenings{1};
+
+// Others look for the first time at about the same time: what they say is there soon after.
+constexpr std::chrono::milliseconds kSecondLook{100};
+
+}  // namespace
+
+WaitMonitor::WaitMonitor(TimeLimit limit,
+                         std::chrono::milliseconds first_stall,
+                         const Failure& failure,
+                         const WaitObserver& reporter)
+    : limit_(limit),
+      look_(kSecondLook),
+      stall_(first_stall),
+      first_stall_(first_stall),
+      failure_(failure),
+      reporter_(reporter) {}
+
+void WaitMonitor::begin() {
+  if (!has_begun_) {
+    has_begun_ = true;
+    begin_ = Deadline::Clock::now();
+    moved_ = begin_;
+    (void)limit_.deadline();
+    next_look_ = Deadline::at(begin_ + kFirstLook);
+    next_listening_ = next_look_;
+    next_stall_ = Deadline::at(begin_ + stall_);
+    next_interruption_ = next_interruption_check();
+  }
+}
+
+Deadline WaitMonitor::next_check() {
+  begin();
+  return earlier(earlier(earlier(limit_.deadline(), next_stall_), next_interruption_),
+                 earlier(next_look_, next_listening_));
+}
+
+void WaitMonitor::check(const std::function<std::vector<int>()>& late_ranks) {
+  begin();
+  failure_.throw_if_set();
+  if (next_interruption_.has_passed()) {
+    next_interruption_ = next_interruption_check();
+    check_interruption();
+  }
+  std::vector<int> late = late_ranks();
+  if (reporter_.departed(late)) {
+    // It may have done its part and left since.
+    late = late_ranks();
+    if (late.empty()) {
+      hide();
+      return;
+    }
+    if (const std::optional<Error> departure = reporter_.departed(late)) {
+      throw Error(*departure);
+    }
+  }
+  if (late.empty()) {
+    hide();
+    return;
+  }
+  if (next_listening_.has_passed()) {
+    next_listening_ = Deadline::after(kBetweenListenings);
+    reporter_.listen();
+    failure_.throw_if_set();
+  }
+  if (next_look_.has_passed()) {
+    next_look_ = Deadline::after(look_);
+    look_ *= 2;
+    reporter_.look_into(late);
+  }
+  if (limit_.deadline().has_passed()) {
+    throw reporter_.timed_out(late);
+  }
+  if (next_stall_.has_passed()) {
+    const auto waited =
+        std::chrono::duration_cast<std::chrono::milliseconds>(Deadline::Clock::now() - begin_);
+    reporter_.stalled(waited, late);
+    stall_ *= 2;
+    next_stall_ = Deadline::after(stall_ - waited);
+  }
+  show(late);
+}
+
+// What comes between two checks moves the begin to the second one, so that the first need not ask
+// the clock.
+void WaitMonitor::show(std::span<const int> late_ranks) {
+  const Deadline::Clock::time_point now = Deadline::Clock::now();
+  if (std::exchange(has_moved_, false)) {
+    moved_ = now;
+  }
+  if (now - moved_ >= first_stall_) {
+    is_shown_ = true;
+    reporter_.show(moved_, late_ranks);
+  }
+}
+
+}  // namespace unisono::transport

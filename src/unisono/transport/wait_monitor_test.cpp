@@ -1,0 +1,252 @@
+#include "unisono/transport/wait_monitor.h"
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/interruption.h"
+#include "unisono/transport/failure.h"
+
+namespace unisono::transport {
+namespace {
+
+// Whoever is waited for has left.
+class AllLeft final : public WaitObserver {
+ public:
+  [[nodiscard]] Error timed_out(std::span<const int>) const override {
+    return {ErrorCode::kTimeout, "time is up"};
+  }
+
+  [[nodiscard]] std::optional<Error> departed(std::span<const int>) const override {
+    return Error(ErrorCode::kPeerLost, "it left");
+  }
+
+  void listen() const override {}
+
+  void look_into(std::span<const int>) const override {}
+
+  void stalled(std::chrono::milliseconds, std::span<const int>) const override { ++n_reports; }
+
+  mutable int n_reports = 0;
+};
+
+ErrorCode code_of(WaitMonitor& wait_monitor, const std::function<std::vector<int>()>& late_ranks) {
+  try {
+    wait_monitor.check(late_ranks);
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return ErrorCode::kInternal;
+}
+
+TEST(WaitMonitor, ARankThatLeftWithoutItsPartIsAnError) {
+  const Failure failure;
+  const AllLeft reporter;
+  WaitMonitor wait_monitor(
+      TimeLimit(std::chrono::hours(1)), std::chrono::hours(1), failure, reporter);
+  EXPECT_EQ(code_of(wait_monitor, [] { return std::vector<int>{3}; }), ErrorCode::kPeerLost);
+}
+
+TEST(WaitMonitor, ARankThatDidItsPartAndLeftMeanwhileIsNone) {
+  const Failure failure;
+  const AllLeft reporter;
+  // No time left either: but nobody is late any more.
+  WaitMonitor wait_monitor(
+      TimeLimit(std::chrono::seconds(0)), std::chrono::milliseconds(0), failure, reporter);
+  int n_looks = 0;
+  EXPECT_NO_THROW(wait_monitor.check(
+      [&] { return ++n_looks == 1 ? std::vector<int>{3} : std::vector<int>{}; }));
+  EXPECT_EQ(n_looks, 2);
+  EXPECT_EQ(reporter.n_reports, 0);
+}
+
+TEST(WaitMonitor, StallsAreReportedAndTheDeadlineEndsTheWait) {
+  const Failure failure;
+
+  class Here final : public WaitObserver {
+   public:
+    [[nodiscard]] Error timed_out(std::span<const int>) const override {
+      return {ErrorCode::kTimeout, "time is up"};
+    }
+
+    [[nodiscard]] std::optional<Error> departed(std::span<const int>) const override {
+      return std::nullopt;
+    }
+
+    void listen() const override {}
+
+    void look_into(std::span<const int> late_ranks) const override {
+      EXPECT_EQ(late_ranks.front(), 3);
+      ++n_looks;
+    }
+
+    void stalled(std::chrono::milliseconds waited, std::span<const int>) const override {
+      reports.push_back(waited);
+    }
+
+    mutable int n_looks = 0;
+    mutable std::vector<std::chrono::milliseconds> reports;
+  } const reporter;
+
+  const auto late_ranks = [] { return std::vector<int>{3}; };
+  WaitMonitor stalls(
+      TimeLimit(std::chrono::hours(1)), std::chrono::milliseconds(0), failure, reporter);
+  stalls.check(late_ranks);
+  EXPECT_EQ(reporter.reports.size(), 1U);
+  WaitMonitor is_over(TimeLimit(std::chrono::seconds(0)), std::chrono::hours(1), failure, reporter);
+  EXPECT_EQ(code_of(is_over, late_ranks), ErrorCode::kTimeout);
+  EXPECT_EQ(reporter.n_looks, 0) << "it is early yet";
+  WaitMonitor looks(TimeLimit(std::chrono::hours(1)), std::chrono::hours(1), failure, reporter);
+  const Deadline limit = Deadline::after(std::chrono::seconds(30));
+  while (reporter.n_looks == 0 && !limit.has_passed()) {
+    looks.check(late_ranks);
+  }
+  EXPECT_EQ(reporter.n_looks, 1);
+  // Each after twice the time of the one before.
+  reporter.reports.clear();
+  std::chrono::milliseconds due(4);
+  WaitMonitor again(TimeLimit(std::chrono::hours(1)), due, failure, reporter);
+  while (reporter.reports.size() < 5 && !limit.has_passed()) {
+    again.check(late_ranks);
+  }
+  for (const std::chrono::milliseconds waited : reporter.reports) {
+    EXPECT_GE(waited, due);
+    due *= 2;
+  }
+}
+
+// Keeps what is shown of a wait.
+class Shown final : public WaitObserver {
+ public:
+  [[nodiscard]] Error timed_out(std::span<const int>) const override {
+    return {ErrorCode::kTimeout, "time is up"};
+  }
+
+  [[nodiscard]] std::optional<Error> departed(std::span<const int>) const override {
+    return std::nullopt;
+  }
+
+  void listen() const override {}
+
+  void look_into(std::span<const int>) const override {}
+
+  void stalled(std::chrono::milliseconds, std::span<const int>) const override {}
+
+  void show(Deadline::Clock::time_point begin, std::span<const int> late_ranks) const override {
+    since = begin;
+    late = std::vector<int>(late_ranks.begin(), late_ranks.end());
+  }
+
+  void hide() const noexcept override {
+    late.reset();
+    ++n_hidden;
+  }
+
+  mutable std::optional<std::vector<int>> late;
+  mutable Deadline::Clock::time_point since;
+  mutable int n_hidden = 0;
+};
+
+TEST(WaitMonitor, AWaitIsShownWhileItIsLong) {
+  const Failure failure;
+  const Shown reporter;
+  {
+    WaitMonitor wait_monitor(
+        TimeLimit(std::chrono::hours(1)), std::chrono::milliseconds(0), failure, reporter);
+    wait_monitor.check([] { return std::vector<int>{3, 4}; });
+    EXPECT_EQ(reporter.late, (std::vector<int>{3, 4}));
+    wait_monitor.check([] { return std::vector<int>{4}; });
+    EXPECT_EQ(reporter.late, std::vector<int>{4});
+    wait_monitor.check([] { return std::vector<int>{}; });
+    EXPECT_EQ(reporter.late, std::nullopt) << "nobody is waited for";
+    wait_monitor.check([] { return std::vector<int>{4}; });
+    EXPECT_EQ(reporter.n_hidden, 1);
+  }
+  EXPECT_EQ(reporter.n_hidden, 2) << "the operation is over";
+  EXPECT_EQ(reporter.late, std::nullopt);
+  {
+    WaitMonitor is_short(
+        TimeLimit(std::chrono::hours(1)), std::chrono::hours(1), failure, reporter);
+    is_short.check([] { return std::vector<int>{3}; });
+    EXPECT_EQ(reporter.late, std::nullopt);
+  }
+  EXPECT_EQ(reporter.n_hidden, 2) << "it was never shown";
+}
+
+TEST(WaitMonitor, AWaitBeginsAnewWhereSomethingCame) {
+  const Failure failure;
+  const Shown reporter;
+  WaitMonitor wait_monitor(
+      TimeLimit(std::chrono::hours(1)), std::chrono::milliseconds(0), failure, reporter);
+  wait_monitor.check([] { return std::vector<int>{3}; });
+  const auto first = reporter.since;
+  wait_monitor.check([] { return std::vector<int>{3}; });
+  EXPECT_EQ(reporter.since, first);
+  wait_monitor.note_progress();
+  EXPECT_EQ(reporter.late, std::nullopt);
+  const auto moved = Deadline::Clock::now();
+  wait_monitor.check([] { return std::vector<int>{3}; });
+  EXPECT_EQ(reporter.late, std::vector<int>{3});
+  EXPECT_GE(reporter.since, moved);
+}
+
+// What is heard is an error of the group, not of whom the wait is for.
+TEST(WaitMonitor, WhatIsHeardWhileItWaitsEndsTheWait) {
+  Failure failure;
+
+  class Told final : public WaitObserver {
+   public:
+    explicit Told(Failure& failure) : failure_(failure) {}
+
+    [[nodiscard]] Error timed_out(std::span<const int>) const override {
+      return {ErrorCode::kTimeout, "time is up"};
+    }
+
+    [[nodiscard]] std::optional<Error> departed(std::span<const int>) const override {
+      return std::nullopt;
+    }
+
+    void listen() const override { failure_.set({ErrorCode::kMismatch, "another knew"}); }
+
+    void look_into(std::span<const int>) const override {}
+
+    void stalled(std::chrono::milliseconds, std::span<const int>) const override {}
+
+   private:
+    Failure& failure_;
+  } const reporter(failure);
+
+  WaitMonitor wait_monitor(
+      TimeLimit(std::chrono::hours(1)), std::chrono::hours(1), failure, reporter);
+  const Deadline limit = Deadline::after(std::chrono::seconds(30));
+  auto code = ErrorCode::kInternal;
+  while (code == ErrorCode::kInternal && !limit.has_passed()) {
+    std::this_thread::sleep_until(wait_monitor.next_check().time());
+    code = code_of(wait_monitor, [] { return std::vector<int>{3}; });
+  }
+  EXPECT_EQ(code, ErrorCode::kMismatch);
+}
+
+TEST(WaitMonitor, AnInterruptionEndsTheWait) {
+  const Failure failure;
+  const AllLeft reporter;
+  WaitMonitor wait_monitor(
+      TimeLimit(std::chrono::hours(1)), std::chrono::hours(1), failure, reporter);
+  set_interruption_check([] { throw Error(ErrorCode::kInterrupted, "enough"); });
+  const Deadline next = wait_monitor.next_check();
+  EXPECT_LE(next.remaining(), std::chrono::milliseconds(100));
+  while (!next.has_passed()) {
+    std::this_thread::sleep_until(next.time());
+  }
+  EXPECT_EQ(code_of(wait_monitor, [] { return std::vector<int>{3}; }), ErrorCode::kInterrupted);
+  set_interruption_check(nullptr);
+}
+
+}  // namespace
+}  // namespace unisono::transport
