@@ -58,7 +58,7 @@ RankList local_members(const Links& parent, const RankList& list) {
 
 void tell_unmade(Job& job, const GroupSetup& setup, const Error& error) noexcept {
   job.tell_peers(setup.roster, [&] { return tcp::encode_abort(setup.number, error); });
-  if (topology_of(setup.roster).n_nodes() == 1) {
+  if (engine::topology_of(setup.roster).n_nodes() == 1) {
     return;
   }
   DiagnosticsStore store([&job] { return job.session().connect_again(kDiagnosticsStoreTimeout); });

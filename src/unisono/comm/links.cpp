@@ -27,14 +27,12 @@
 #include "unisono/comm/rank_wait.h"
 #include "unisono/comm/refused_call.h"
 #include "unisono/comm/status_client.h"
+#include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/native_engine.h"
-#include "unisono/net/address.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/relayed_error.h"
-#include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/tcp/frame.h"
-#include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::comm {
 namespace {
@@ -51,45 +49,21 @@ constexpr std::chrono::milliseconds kWatcherTimeout{100};
 // However many waits ask for it.
 constexpr std::chrono::milliseconds kBetweenListenings{500};
 
-shm::ControlBlock make_control_block(const Job& job,
-                                     const collective::Topology& topology,
-                                     const GroupSetup& setup) {
-  std::vector<shm::ControlBlock::Member> seats;
+engine::TransportParts transport_parts(const Job& job,
+                                       const collective::Topology& topology,
+                                       const GroupSetup& setup) {
+  std::vector<engine::ArenaPart> arenas;
   for (std::size_t index = 0; index < setup.offsets.size(); ++index) {
-    const int rank = topology.local_ranks()[index];
-    const int job_rank = setup.roster.members[static_cast<std::size_t>(rank)].rank;
-    seats.push_back(
-        {.rank = rank, .arena = job.arena_of(job_rank), .offset_bytes = setup.offsets[index]});
+    const auto rank = static_cast<std::size_t>(topology.local_ranks()[index]);
+    arenas.push_back({.arena = job.arena_of(setup.roster.members[rank].rank),
+                      .offset_bytes = setup.offsets[index]});
   }
-  return {seats, topology.local_rank()};
-}
-
-constexpr std::int64_t kPage = 4096;
-
-// Where the endpoint begins in a group's part of an arena.
-std::int64_t endpoint_offset(int local_world_size) {
-  return (shm::ControlBlock::n_bytes(local_world_size) + kPage - 1) / kPage * kPage;
-}
-
-shm::Endpoint make_endpoint(const Job& job,
-                            const collective::Topology& topology,
-                            const GroupSetup& setup) {
-  std::vector<shm::EndpointMember> members;
-  for (std::size_t index = 0; index < setup.offsets.size(); ++index) {
-    const int rank = topology.local_ranks()[index];
-    const rendezvous::Member& member = setup.roster.members[static_cast<std::size_t>(rank)];
-    members.push_back(
-        {.arena = job.arena_of(member.rank),
-         .offset_bytes = setup.offsets[index] + endpoint_offset(topology.local_world_size()),
-         .pid = static_cast<pid_t>(member.pid),
-         .name = rendezvous::describe(member),
-         .bell = fmt::format("{}-messages-{}", member.endpoint, setup.number)});
-  }
-  const bool has_bell_socket = topology.n_nodes() > 1 && topology.local_world_size() > 1;
-  return {std::move(members),
-          topology.local_rank(),
-          has_bell_socket,
-          job.single_copy() != SingleCopy::kOff};
+  return {.group = setup.number,
+          .roster = setup.roster,
+          .topology = topology,
+          .secret = job.session().secret,
+          .arenas = std::move(arenas),
+          .has_single_copy = job.single_copy() != SingleCopy::kOff};
 }
 
 // How this rank's messages begin: "[rank 5/8]", or "[rank 5/8, 1/2 in group 4.3]".
@@ -101,15 +75,6 @@ std::string prefix_of(const Job& job, const GroupSetup& setup) {
                                                             setup.roster.world_size(),
                                                             job.numbers().name(setup.number));
   return fmt::format("[rank {}/{}{}]", world.rank, world.world_size(), place);
-}
-
-std::vector<shm::ProcessMemory> processes_of(const shm::Endpoint& endpoint,
-                                             const collective::Topology& topology) {
-  std::vector<shm::ProcessMemory> processes;
-  for (int peer = 0; peer < topology.local_world_size(); ++peer) {
-    processes.push_back(endpoint.process_memory(peer));
-  }
-  return processes;
 }
 
 // Whether `error` is `known`, with the operation behind the prefix.
@@ -133,57 +98,14 @@ bool has_core_for_each_rank_here(const rendezvous::Roster& roster) {
 
 }  // namespace
 
-std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster) {
-  std::vector<tcp::MeshMember> members;
-  for (const rendezvous::Member& member : roster.members) {
-    const std::optional<net::Address> address = net::Address::parse(member.address, member.port);
-    if (!address) {
-      throw Error(ErrorCode::kCorruptData,
-                  fmt::format("{} gave \"{}\" as its address, which is none",
-                              rendezvous::describe(member),
-                              member.address));
-    }
-    members.push_back(
-        {.job_rank = member.rank, .address = *address, .name = rendezvous::describe(member)});
-  }
-  return members;
-}
-
-collective::Topology topology_of(const rendezvous::Roster& roster) {
-  std::vector<std::string> nodes;
-  for (const rendezvous::Member& member : roster.members) {
-    nodes.push_back(member.node);
-  }
-  return {roster.rank, nodes};
-}
-
-std::int64_t Links::n_arena_bytes(int local_world_size) {
-  return endpoint_offset(local_world_size) + shm::Endpoint::n_bytes(local_world_size);
-}
-
 Links::Links(Job& job, GroupSetup setup)
     : job_(job),
       setup_(std::move(setup)),
-      topology_(topology_of(setup_.roster)),
+      topology_(engine::topology_of(setup_.roster)),
       has_cores_(has_core_for_each_rank_here(setup_.roster)),
-      control_block_(make_control_block(job, topology_, setup_)),
-      mesh_(mesh_members(setup_.roster),
-            job.session().secret,
-            {.job = setup_.roster.job,
-             .purpose = tcp::kDataPurpose,
-             .rank = setup_.roster.self().rank,
-             .group = setup_.number},
-            topology_.n_nodes() > 1),
-      endpoint_(make_endpoint(job, topology_, setup_)),
-      message_mesh_(mesh_members(setup_.roster),
-                    job.session().secret,
-                    {.job = setup_.roster.job,
-                     .purpose = tcp::kMessagePurpose,
-                     .rank = setup_.roster.self().rank,
-                     .group = setup_.number},
-                    topology_.n_nodes() > 1),
+      transports_(transport_parts(job, topology_, setup_)),
       status_client_(
-          mesh_members(setup_.roster),
+          engine::mesh_members(setup_.roster),
           [this](int rank) { return topology_.node_of(rank) == topology_.node(); },
           [this](int rank, const transport::Departure& departure) {
             ranks_.note_departure(rank, departure);
@@ -203,10 +125,7 @@ Links::Links(Job& job, GroupSetup setup)
       ranks_(setup_.roster,
              prefix_of(job, setup_),
              job.logger(),
-             {.look =
-                  [this](int rank) {
-                    return control_block_.rank_progress(topology_.local_rank_of(rank));
-                  },
+             {.look = [this](int rank) { return transports_.progress_of(rank); },
               .ask = [this](int rank) { ask(rank); },
               .hear = [this](std::span<const int> ranks) { return status_client_.hear(ranks); },
               .is_news = [&job](const Error& failure) { return job.is_news(failure); },
@@ -235,11 +154,11 @@ Links::Links(Job& job, GroupSetup setup)
       engine_(job.make_engine(setup_.roster,
                               std::make_unique<engine::NativeEngine>(engine::NativeParts{
                                   .topology = topology_,
-                                  .control_block = control_block_,
-                                  .mesh = mesh_,
+                                  .control_block = transports_.control_block(),
+                                  .mesh = transports_.mesh(),
                                   .memory = job.memory(),
                                   .failure = failure_,
-                                  .processes = processes_of(endpoint_, topology_),
+                                  .processes = transports_.processes(),
                                   .has_cores = has_cores_,
                                   .single_copy = job.single_copy(),
                                   .links = job.links(),
@@ -250,8 +169,8 @@ Links::Links(Job& job, GroupSetup setup)
       point_to_point_(std::make_unique<PointToPointProgress>(PointToPointParts{
           .group = setup_.number,
           .topology = topology_,
-          .endpoint = endpoint_,
-          .mesh = message_mesh_,
+          .endpoint = transports_.endpoint(),
+          .mesh = transports_.message_mesh(),
           .ranks = ranks_,
           .failure = failure_,
           .stall = job.stall(),
@@ -260,7 +179,7 @@ Links::Links(Job& job, GroupSetup setup)
           .checks_buffers = job.checks_buffers(),
           .explain = [this](const Error& error) { return explain(error); },
           .listen = [this] { listen(); },
-          .show_waits = [this](const std::string& text) { control_block_.note_waits(text); },
+          .show_waits = [this](const std::string& text) { transports_.control_block().note_waits(text); },
           .look_for_cycle = [this](const WaitId& wait) { job_.cycles().look(wait); },
           .show_wait = [this](const WaitId& id,
                               const engine::ShownWait& wait) { show_wait(id, wait); },
@@ -270,9 +189,7 @@ Links::Links(Job& job, GroupSetup setup)
 }
 
 void Links::wake() const {
-  control_block_.wake();
-  mesh_.wake();
-  point_to_point_->wake();
+  transports_.wake();
 }
 
 void Links::ask(int rank) noexcept {
@@ -290,8 +207,8 @@ void Links::note_caller() {
 }
 
 RefusedCall Links::refuse(const std::string& call, const std::string& problem) {
-  control_block_.note_refused(n_calls_.load(std::memory_order_relaxed),
-                              fmt::format("{}: {}", call, problem));
+  transports_.note_refused(n_calls_.load(std::memory_order_relaxed),
+                           fmt::format("{}: {}", call, problem));
   return {fmt::format("{} {}", ranks_.prefix(), call), problem};
 }
 
@@ -401,31 +318,28 @@ void Links::leave() noexcept {
   if (!has_failed) {
     job_.tell_peers(setup_.roster, [&] { return tcp::encode_leave(setup_.number); });
   }
-  MetRanks met = met_ranks();
-  mesh_.close();
-  message_mesh_.close();
+  MetRanks met = close_transports();
   diagnostics_store_.give_up();
   status_client_.finish();
-  control_block_.leave();
+  transports_.leave();
   // Where a rank failed, another may wake up late and still write there.
   if (setup_.number != 0 && !has_failed) {
     job_.retire_control_block(
-        {.offset = setup_.offsets[static_cast<std::size_t>(control_block_.local_rank())],
-         .local_world_size = control_block_.local_world_size()});
+        {.offset = setup_.offsets[static_cast<std::size_t>(topology_.local_rank())],
+         .local_world_size = topology_.local_world_size()});
   }
   const bool has_all = setup_.number != 0 || have_all_started_.load(std::memory_order_relaxed);
   job_.end_group(setup_.number, std::move(met), has_failed || !has_all);
 }
 
-MetRanks Links::met_ranks() const {
+MetRanks Links::close_transports() {
+  const engine::ConnectedRanks connected = transports_.close();
   MetRanks met;
-  for (int rank = 0; rank < topology_.world_size(); ++rank) {
-    if (mesh_.find(rank) != nullptr) {
-      met.by_operations.insert(job_rank_of(rank));
-    }
-    if (message_mesh_.find(rank) != nullptr) {
-      met.by_messages.insert(job_rank_of(rank));
-    }
+  for (const int rank : connected.by_operations) {
+    met.by_operations.insert(job_rank_of(rank));
+  }
+  for (const int rank : connected.by_messages) {
+    met.by_messages.insert(job_rank_of(rank));
   }
   return met;
 }

@@ -26,16 +26,13 @@
 #include "unisono/comm/status_client.h"
 #include "unisono/comm/stored_call_history.h"
 #include "unisono/engine/engine.h"
+#include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/rank_status.h"
 #include "unisono/net/hello.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/failure.h"
-#include "unisono/transport/shm/control_block.h"
-#include "unisono/transport/shm/endpoint.h"
-#include "unisono/transport/tcp/mesh.h"
-#include "unisono/transport/tcp/message_mesh.h"
 #include "unisono/transport/traffic.h"
 
 namespace unisono::comm {
@@ -60,12 +57,6 @@ struct MetRanks {
 /// "group 1.2 (ranks 1, 3)", "the group of all ranks".
 [[nodiscard]] std::string describe_group(const GroupSetup& setup, const GroupNumbers& numbers);
 
-/// The ranks of a group, as its connections know them.
-[[nodiscard]] std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster);
-
-/// On which nodes they are.
-[[nodiscard]] collective::Topology topology_of(const rendezvous::Roster& roster);
-
 /// How the ranks of one group reach each other, and what is known of them; with the engine on it.
 /// Does not move: its parts know each other.
 ///
@@ -73,9 +64,6 @@ struct MetRanks {
 /// tells may come from any.
 class Links {
  public:
-  /// Bytes of a group's part of a rank's arena: its control block, and its endpoint behind that.
-  [[nodiscard]] static std::int64_t n_arena_bytes(int local_world_size);
-
   /// The job outlives it.
   Links(Job& job, GroupSetup setup);
 
@@ -97,7 +85,7 @@ class Links {
 
   [[nodiscard]] const transport::Failure& failure() const { return failure_; }
 
-  [[nodiscard]] std::vector<RankTraffic> traffic() const { return mesh_.traffic().read(); }
+  [[nodiscard]] std::vector<RankTraffic> traffic() const { return transports_.traffic(); }
 
   [[nodiscard]] engine::Engine& engine() { return *engine_; }
 
@@ -186,8 +174,8 @@ class Links {
   // Asks a late rank what it does.
   void ask(int rank) noexcept;
 
-  // The job's ranks with which there is a connection.
-  [[nodiscard]] MetRanks met_ranks() const;
+  // Ends all connections, and returns the job's ranks with which there was one.
+  [[nodiscard]] MetRanks close_transports();
 
   // The operation that is under way, once it has waited for a moment.
   struct OperationWait {
@@ -220,10 +208,7 @@ class Links {
   GroupSetup setup_;
   collective::Topology topology_;
   bool has_cores_;  // For each of the node's ranks.
-  shm::ControlBlock control_block_;
-  tcp::Mesh mesh_;
-  shm::Endpoint endpoint_;
-  tcp::MessageMesh message_mesh_;
+  engine::GroupTransports transports_;
   StatusClient status_client_;
   engine::RankStatus ranks_;
   transport::Failure failure_;

@@ -41,7 +41,7 @@ void Links::note_late(std::uint64_t sequence, std::span<const int> late_ranks) {
 }
 
 std::optional<Links::OperationWait> Links::find_operation_wait() const {
-  const std::optional<transport::RankProgress> rank_progress = control_block_.own_standing();
+  const std::optional<transport::RankProgress> rank_progress = transports_.own_progress();
   if (!rank_progress || rank_progress->has_finished || failure_.is_set()) {
     return std::nullopt;
   }
