@@ -25,6 +25,7 @@
 #include "unisono/comm/group_registry.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
+#include "unisono/engine/native/group_transports.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/tcp/frame.h"

@@ -27,6 +27,7 @@
 #include "unisono/comm/stack_dump.h"
 #include "unisono/comm/watcher.h"
 #include "unisono/engine/engine.h"
+#include "unisono/engine/lent_engine.h"
 #include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/memory/symmetric_memory.h"
 #include "unisono/net/address.h"
@@ -104,12 +105,13 @@ Job::Job(const JobOptions& options)
   warn_of_shared_core(roster_, logger());
 }
 
-std::unique_ptr<engine::Engine> Job::make_engine(const rendezvous::Roster& roster,
-                                                 std::unique_ptr<engine::Engine> native) const {
+std::unique_ptr<engine::Engine> Job::make_own_engine(const rendezvous::Roster& roster,
+                                                     engine::Engine& native) const {
   if (backend_.make == nullptr) {
-    return native;
+    return nullptr;
   }
-  std::unique_ptr<engine::Engine> made = backend_.make(roster, std::move(native));
+  std::unique_ptr<engine::Engine> made =
+      backend_.make(roster, std::make_unique<engine::LentEngine>(native));
   if (made == nullptr) {
     throw Error(
         ErrorCode::kInvalidArgument,

@@ -1,13 +1,14 @@
 #include "unisono/comm/links.h"
 
 #include <fmt/format.h>
-#include <sys/types.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -17,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "unisono/base/cores.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
@@ -86,24 +86,12 @@ bool repeats(const Error& error, const Error& known, const std::string& prefix) 
   return std::string_view(error.what()).ends_with(cause);
 }
 
-bool has_core_for_each_rank_here(const rendezvous::Roster& roster) {
-  std::vector<pid_t> processes;
-  for (const rendezvous::Member& member : roster.members) {
-    if (member.node == roster.self().node) {
-      processes.push_back(static_cast<pid_t>(member.pid));
-    }
-  }
-  return has_core_for_each(processes);
-}
-
 }  // namespace
 
 Links::Links(Job& job, GroupSetup setup)
     : job_(job),
       setup_(std::move(setup)),
       topology_(engine::topology_of(setup_.roster)),
-      has_cores_(has_core_for_each_rank_here(setup_.roster)),
-      transports_(transport_parts(job, topology_, setup_)),
       status_client_(
           engine::mesh_members(setup_.roster),
           [this](int rank) { return topology_.node_of(rank) == topology_.node(); },
@@ -122,27 +110,7 @@ Links::Links(Job& job, GroupSetup setup)
            .group = setup_.number},
           prefix_of(job, setup_),
           job.logger()),
-      ranks_(setup_.roster,
-             prefix_of(job, setup_),
-             job.logger(),
-             {.look = [this](int rank) { return transports_.progress_of(rank); },
-              .ask = [this](int rank) { ask(rank); },
-              .hear = [this](std::span<const int> ranks) { return status_client_.hear(ranks); },
-              .is_news = [&job](const Error& failure) { return job.is_news(failure); },
-              .note_late = [this](std::uint64_t sequence,
-                                  std::span<const int> late) { note_late(sequence, late); },
-              .look_for_cycle =
-                  [this](std::uint64_t sequence) {
-                    job_.cycles().look({.group = setup_.number, .sequence = sequence});
-                  },
-              .show_wait =
-                  [this](std::uint64_t sequence, const engine::ShownWait& wait) {
-                    show_wait({.group = setup_.number, .sequence = sequence}, wait);
-                  },
-              .hide_wait =
-                  [this](std::uint64_t sequence) {
-                    hide_wait({.group = setup_.number, .sequence = sequence});
-                  }}),
+      ranks_(setup_.roster, prefix_of(job, setup_), job.logger(), this),
       diagnostics_store_([&job] { return job.session().connect_again(kDiagnosticsStoreTimeout); }),
       failures_(diagnostics_store_, job.store_prefix(setup_.number), setup_.roster.rank),
       call_history_(diagnostics_store_,
@@ -151,45 +119,53 @@ Links::Links(Job& job, GroupSetup setup)
                     [this](int rank, const Error& reason) {
                       send_abort_notification(job_, setup_, rank, reason);
                     }),
-      engine_(job.make_engine(setup_.roster,
-                              std::make_unique<engine::NativeEngine>(engine::NativeParts{
-                                  .topology = topology_,
-                                  .control_block = transports_.control_block(),
-                                  .mesh = transports_.mesh(),
-                                  .memory = job.memory(),
-                                  .failure = failure_,
-                                  .processes = transports_.processes(),
-                                  .has_cores = has_cores_,
-                                  .single_copy = job.single_copy(),
-                                  .links = job.links(),
-                                  .ranks = ranks_,
-                                  .call_history = call_history_,
-                                  .listen = [this] { listen(); },
-                                  .stall = job.stall()}))),
-      point_to_point_(std::make_unique<PointToPointProgress>(PointToPointParts{
-          .group = setup_.number,
-          .topology = topology_,
-          .endpoint = transports_.endpoint(),
-          .mesh = transports_.message_mesh(),
-          .ranks = ranks_,
-          .failure = failure_,
-          .stall = job.stall(),
-          .has_cores = has_cores_,
-          .single_copy = job.single_copy(),
-          .checks_buffers = job.checks_buffers(),
-          .explain = [this](const Error& error) { return explain(error); },
-          .listen = [this] { listen(); },
-          .show_waits = [this](const std::string& text) { transports_.control_block().note_waits(text); },
-          .look_for_cycle = [this](const WaitId& wait) { job_.cycles().look(wait); },
-          .show_wait = [this](const WaitId& id,
-                              const engine::ShownWait& wait) { show_wait(id, wait); },
-          .hide_wait = [this](const WaitId& id) { hide_wait(id); },
-          .work_waits = job.work_waits()})) {
+      native_(std::make_unique<engine::NativeEngine>(
+          engine::NativeParts{.transports = transport_parts(job, topology_, setup_),
+                              .memory = job.memory(),
+                              .failure = failure_,
+                              .single_copy = job.single_copy(),
+                              .links = job.links(),
+                              .ranks = ranks_,
+                              .health = *this,
+                              .call_history = call_history_,
+                              .stall = job.stall(),
+                              .checks_buffers = job.checks_buffers()})),
+      own_engine_(job.make_own_engine(setup_.roster, *native_)),
+      engine_(own_engine_ != nullptr ? *own_engine_ : *native_) {
   failure_.on_set([this] { wake(); });
 }
 
+// Its thread may know of a rank that left, and wakes the engine then.
+Links::~Links() {
+  status_client_.finish();
+}
+
 void Links::wake() const {
-  transports_.wake();
+  native_->transports().wake();
+}
+
+std::vector<RankTraffic> Links::traffic() const {
+  return native_->transports().traffic();
+}
+
+void Links::on_failed_messages(std::function<void()> tell) {
+  native_->messages().on_failure(std::move(tell));
+}
+
+bool Links::drain_messages(Deadline deadline) {
+  return native_->messages().drain(deadline);
+}
+
+bool Links::is_news(const Error& failure) {
+  return job_.is_news(failure);
+}
+
+transport::RankProgress Links::progress_of(int rank) const {
+  return native_->transports().progress_of(rank);
+}
+
+std::map<int, std::string> Links::hear(std::span<const int> ranks) {
+  return status_client_.hear(ranks);
 }
 
 void Links::ask(int rank) noexcept {
@@ -207,8 +183,8 @@ void Links::note_caller() {
 }
 
 RefusedCall Links::refuse(const std::string& call, const std::string& problem) {
-  transports_.note_refused(n_calls_.load(std::memory_order_relaxed),
-                           fmt::format("{}: {}", call, problem));
+  native_->transports().note_refused(n_calls_.load(std::memory_order_relaxed),
+                                     fmt::format("{}: {}", call, problem));
   return {fmt::format("{} {}", ranks_.prefix(), call), problem};
 }
 
@@ -218,8 +194,8 @@ void Links::fail(const Error& error) noexcept {
     return;
   }
   publish(error, false);
-  engine_->abort(error);
-  point_to_point_->abort(error);
+  engine_.abort(error);
+  native_->messages().abort(error);
   job_.tell_peers(setup_.roster, [&] { return tcp::encode_abort(setup_.number, error); });
   // Who passes on what another said need not tell whom that one tells.
   const bool is_own = transport::root_cause(error.what()) == error.what();
@@ -303,7 +279,7 @@ bool Links::has_heard_reason() noexcept {
 }
 
 void Links::leave() noexcept {
-  point_to_point_->finish();
+  native_->messages().finish();
   const bool has_failed = failure_.is_set();
   if (has_failed) {
     const Error error = failure_.error();
@@ -313,15 +289,15 @@ void Links::leave() noexcept {
     }
     fail(error);
   }
-  engine_->leave();
-  point_to_point_->leave();
+  engine_.leave();
+  native_->messages().leave();
   if (!has_failed) {
     job_.tell_peers(setup_.roster, [&] { return tcp::encode_leave(setup_.number); });
   }
   MetRanks met = close_transports();
   diagnostics_store_.give_up();
   status_client_.finish();
-  transports_.leave();
+  native_->transports().leave();
   // Where a rank failed, another may wake up late and still write there.
   if (setup_.number != 0 && !has_failed) {
     job_.retire_control_block(
@@ -333,7 +309,7 @@ void Links::leave() noexcept {
 }
 
 MetRanks Links::close_transports() {
-  const engine::ConnectedRanks connected = transports_.close();
+  const engine::ConnectedRanks connected = native_->transports().close();
   MetRanks met;
   for (const int rank : connected.by_operations) {
     met.by_operations.insert(job_rank_of(rank));

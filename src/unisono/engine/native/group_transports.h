@@ -40,9 +40,9 @@ struct TransportParts {
   std::uint32_t group;  ///< The group's number.
   const rendezvous::Roster& roster;
   const collective::Topology& topology;
-  std::string secret;            ///< For the hello.
+  std::string secret;             ///< For the hello.
   std::vector<ArenaPart> arenas;  ///< Of this node's ranks, in order of rank in the group.
-  bool has_single_copy;          ///< Whether ranks may read each other's private memory.
+  bool has_single_copy;           ///< Whether ranks may read each other's private memory.
 };
 
 /// The ranks of the group that a rank has had connections with.
