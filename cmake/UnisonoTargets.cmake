@@ -1,5 +1,8 @@
-# unisono_library(NAME [COMPONENT ...] HEADERS ... [PRIVATE_HEADERS ...] SOURCES ... [LINKS ...]
-#                 [PRIVATE_LINKS ...])
+# unisono_library(NAME [COMPONENT ...] HEADERS ... [INTERNAL_HEADERS ...] [PRIVATE_HEADERS ...]
+#                 SOURCES ... [LINKS ...] [PRIVATE_LINKS ...])
+#
+# HEADERS are installed, and include only such. INTERNAL_HEADERS are for the floors above, and
+# PRIVATE_HEADERS for the library itself.
 #
 # One library per folder of src/unisono. LINKS are the floors below that its headers may include: this
 # list is the layer diagram, and tools/check_layers.py holds every #include against it.
@@ -12,14 +15,14 @@ function(unisono_library name)
     ARG
     ""
     "COMPONENT"
-    "HEADERS;PRIVATE_HEADERS;SOURCES;LINKS;PRIVATE_LINKS"
+    "HEADERS;INTERNAL_HEADERS;PRIVATE_HEADERS;SOURCES;LINKS;PRIVATE_LINKS"
     ${ARGN}
   )
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "unisono_library(${name}): unknown argument ${ARG_UNPARSED_ARGUMENTS}")
   endif()
   set(target unisono_${name})
-  add_library(${target} STATIC ${ARG_SOURCES} ${ARG_PRIVATE_HEADERS})
+  add_library(${target} STATIC ${ARG_SOURCES} ${ARG_INTERNAL_HEADERS} ${ARG_PRIVATE_HEADERS})
   add_library(unisono::${name} ALIAS ${target})
   target_sources(
     ${target}
@@ -48,6 +51,17 @@ function(unisono_library name)
     FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   )
   set_property(GLOBAL APPEND PROPERTY UNISONO_INSTALLED_COMPONENTS ${component})
+endfunction()
+
+# unisono_unity(TARGET FILES_PER_UNIT)
+#
+# Compiles that many source files at a time: LibTorch's headers take the compiler longer than most
+# files that include them. Names in the unnamed namespaces of such files must differ.
+function(unisono_unity target files_per_unit)
+  set_target_properties(
+    ${target}
+    PROPERTIES UNITY_BUILD ${UNISONO_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE ${files_per_unit}
+  )
 endfunction()
 
 # unisono_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT seconds])
