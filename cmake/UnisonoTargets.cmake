@@ -64,12 +64,14 @@ function(unisono_unity target files_per_unit)
   )
 endfunction()
 
-# unisono_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT seconds])
+# unisono_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT seconds] [IN_ONE_PROCESS])
 #
-# A GoogleTest program NAME, run by ctest case by case. Its own sources are not optimized: GoogleTest's
-# macros take the optimizer longer than the tests take to run.
+# A GoogleTest program NAME, run by ctest case by case; IN_ONE_PROCESS as one test, which is for programs
+# that take longer to load than most of their cases to run: those with LibTorch, a quarter of a second.
+# Its own sources are not optimized: GoogleTest's macros take the optimizer longer than the tests take to
+# run.
 function(unisono_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "IN_ONE_PROCESS" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
   if(NOT UNISONO_BUILD_TESTS)
     return()
   endif()
@@ -82,6 +84,11 @@ function(unisono_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_compile_options(${name} PRIVATE -O0)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} unisono_options GTest::gmock GTest::gtest_main)
+  if(ARG_IN_ONE_PROCESS)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+    return()
+  endif()
   gtest_discover_tests(
     ${name}
     TEST_PREFIX ${name}.
