@@ -49,8 +49,8 @@ Messenger::Messenger(const MessengerParts& parts)
                .find_parked_tags = [this](int rank) UNISONO_REQUIRES(
                                        mutex_) { return messages_.find_parked_tags(rank); },
                .look_for_cycle = parts.look_for_cycle,
-               .is_waited_for = [waits = parts.work_waits](
-                                    const WaitId& work) { return waits->is_waited_for(work); },
+               .waited_since = [waits = parts.work_waits](
+                                   const WaitId& work) { return waits->waited_since(work); },
                .show_wait = parts.show_wait,
                .hide_wait = parts.hide_wait},
       out_of_memory_(ErrorCode::kInternal, parts.ranks.prefix() + " is out of memory"),

@@ -135,7 +135,13 @@ class Shown final : public WaitReporter {
 
   void look_into(std::span<const int>) const override {}
 
-  void stalled(std::chrono::milliseconds, std::span<const int>) const override {}
+  [[nodiscard]] std::optional<Deadline::Clock::time_point> waited_since() const override {
+    return waits_from;
+  }
+
+  void stalled(std::chrono::milliseconds waited, std::span<const int>) const override {
+    reports.push_back(waited);
+  }
 
   void show(Deadline::Clock::time_point begin, std::span<const int> late_ranks) const override {
     since = begin;
@@ -147,6 +153,8 @@ class Shown final : public WaitReporter {
     ++n_hidden;
   }
 
+  std::optional<Deadline::Clock::time_point> waits_from = Deadline::Clock::time_point::min();
+  mutable std::vector<std::chrono::milliseconds> reports;
   mutable std::optional<std::vector<int>> late;
   mutable Deadline::Clock::time_point since;
   mutable int n_hidden = 0;
@@ -192,6 +200,34 @@ TEST(Patience, AWaitBeginsAnewWhereSomethingCame) {
   patience.check([] { return std::vector<int>{3}; });
   EXPECT_EQ(reporter.late, std::vector<int>{3});
   EXPECT_GE(reporter.since, moved);
+}
+
+TEST(Patience, AStallBeginsWithTheWait) {
+  const Failure failure;
+  Shown reporter;
+  const auto check = [](Patience& patience) { patience.check([] { return std::vector<int>{3}; }); };
+  Patience patience(
+      TimeLimit(std::chrono::hours(1)), std::chrono::milliseconds(20), failure, reporter);
+  reporter.waits_from.reset();
+  check(patience);
+  std::this_thread::sleep_for(std::chrono::milliseconds(40));
+  EXPECT_TRUE(patience.next_check().has_passed());
+  check(patience);
+  EXPECT_TRUE(reporter.reports.empty()) << "nobody waits";
+  EXPECT_EQ(reporter.late, std::nullopt);
+  for (int wait = 1; wait <= 2; ++wait) {
+    const auto begin = Deadline::Clock::now();
+    reporter.waits_from = begin;
+    check(patience);
+    EXPECT_EQ(reporter.reports.size(), wait - 1U) << "it has just begun";
+    EXPECT_EQ(reporter.late, std::nullopt);
+    std::this_thread::sleep_until(patience.next_check().time());
+    check(patience);
+    ASSERT_EQ(reporter.reports.size(), static_cast<std::size_t>(wait));
+    EXPECT_GE(reporter.reports.back(), std::chrono::milliseconds(20));
+    EXPECT_LE(reporter.reports.back(), Deadline::Clock::now() - begin);
+    EXPECT_EQ(reporter.since, begin);
+  }
 }
 
 // What is heard is an error of the group, not of whom the wait is for.
