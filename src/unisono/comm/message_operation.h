@@ -42,8 +42,8 @@ struct MessageWaiting {
   std::function<std::vector<int>(int rank)> find_unexpected_tags;
   /// Has somebody look whether a receive waits in vain. Does not wait.
   std::function<void(const WaitId&)> look_for_cycle;
-  /// Whether a thread does nothing else until an asynchronous one has ended.
-  std::function<bool(const WaitId&)> is_waited_for;
+  /// Since when a thread does nothing else until an asynchronous one has ended; nothing: none does.
+  std::function<std::optional<Deadline::Clock::time_point>(const WaitId&)> waited_since;
   /// Has the launcher see that a send or receive waits long, until hide_wait().
   std::function<void(const WaitId&, const engine::ShownWait&)> show_wait;
   std::function<void(const WaitId&)> hide_wait;
@@ -110,6 +110,10 @@ class MessageOperation final : public engine::Message, private transport::WaitOb
   void listen() const override { waiting_->listen(); }
 
   void look_into(std::span<const int> late_ranks) const override;
+
+  [[nodiscard]] std::optional<Deadline::Clock::time_point> waited_since() const override {
+    return is_attended ? WaitObserver::waited_since() : waiting_->waited_since(id);
+  }
 
   void show(Deadline::Clock::time_point since, std::span<const int> late_ranks) const override;
 

@@ -49,8 +49,8 @@ PointToPointProgress::PointToPointProgress(const PointToPointParts& parts)
           .find_unexpected_tags = [this](int rank) UNISONO_REQUIRES(
                                       mutex_) { return matcher_.find_unexpected_tags(rank); },
           .look_for_cycle = parts.look_for_cycle,
-          .is_waited_for =
-              [waits = parts.work_waits](const WaitId& work) { return waits->is_waited_for(work); },
+          .waited_since =
+              [waits = parts.work_waits](const WaitId& work) { return waits->waited_since(work); },
           .show_wait = parts.show_wait,
           .hide_wait = parts.hide_wait},
       out_of_memory_(ErrorCode::kInternal, parts.ranks.prefix() + " is out of memory"),

@@ -25,7 +25,7 @@ class WorkState {
   /// Ends the operation, with null for success; calls the callbacks on this thread. Once.
   void complete(std::exception_ptr error) UNISONO_EXCLUDES(mutex_);
 
-  /// Until end_wait() this thread does nothing else than wait.
+  /// Until end_wait() this thread does nothing else than wait, for any for which it is called.
   void begin_wait();
   void end_wait();
 
