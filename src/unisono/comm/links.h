@@ -191,7 +191,8 @@ class Links final : public engine::GroupHealth {
   void look_for_cycle(const WaitId& wait) override;
   void show_wait(const WaitId& id, const engine::ShownWait& wait) const override;
   void hide_wait(const WaitId& id) const noexcept override;
-  [[nodiscard]] bool is_waited_for(const WaitId& message) const override;
+  [[nodiscard]] std::optional<Deadline::Clock::time_point> waited_since(
+      const WaitId& message) const override;
 
   // Makes waits look again. Any thread.
   void wake() const;

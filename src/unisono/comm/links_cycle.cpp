@@ -123,8 +123,8 @@ void Links::look_for_cycle(const WaitId& wait) {
   job_.cycles().look(wait);
 }
 
-bool Links::is_waited_for(const WaitId& message) const {
-  return job_.work_waits()->is_waited_for(message);
+std::optional<Deadline::Clock::time_point> Links::waited_since(const WaitId& message) const {
+  return job_.work_waits()->waited_since(message);
 }
 
 void Links::show_wait(const WaitId& id, const engine::ShownWait& wait) const {

@@ -34,7 +34,7 @@ class WorkState final : public engine::MessageHandle {
     complete(std::move(error));
   }
 
-  /// Until end_wait() this thread does nothing else than wait.
+  /// Until end_wait() this thread does nothing else than wait, for any for which it is called.
   void begin_wait();
   void end_wait();
 

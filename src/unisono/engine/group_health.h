@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,8 +61,10 @@ class GroupHealth {
   virtual void show_wait(const WaitId& id, const ShownWait& wait) const = 0;
   virtual void hide_wait(const WaitId& id) const noexcept = 0;
 
-  /// Whether a thread does nothing else until this asynchronous message has ended.
-  [[nodiscard]] virtual bool is_waited_for(const WaitId& message) const = 0;
+  /// Since when a thread does nothing else until this asynchronous message has ended; nothing: none
+  /// does.
+  [[nodiscard]] virtual std::optional<Deadline::Clock::time_point> waited_since(
+      const WaitId& message) const = 0;
 };
 
 }  // namespace unisono::engine

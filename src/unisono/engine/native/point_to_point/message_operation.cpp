@@ -169,16 +169,11 @@ void MessageOperation::look_into(std::span<const int> /*late_ranks*/) const {
   }
 }
 
-// One that nobody waits for keeps nobody.
 void MessageOperation::show(Deadline::Clock::time_point since,
                             std::span<const int> late_ranks) const {
-  if (!is_attended && !waiting_->health.is_waited_for(id)) {
-    waiting_->health.hide_wait(id);
-    return;
-  }
   const bool is_from_any = peer == kAnyRank;
   waiting_->health.show_wait(id,
-                             {.since = is_attended ? since : Deadline::Clock::now(),
+                             {.since = since,
                               .late_ranks = is_from_any ? std::span<const int>() : late_ranks,
                               .operation = describe(*this, waiting_->ranks.job_ranks())});
 }
