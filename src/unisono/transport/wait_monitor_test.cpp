@@ -223,7 +223,7 @@ TEST(WaitMonitor, AStallBeginsWithTheWait) {
     const auto begin = Deadline::Clock::now();
     reporter.waits_from = begin;
     check(wait_monitor);
-    EXPECT_EQ(reporter.reports.size(), wait - 1U) << "it has just begun";
+    EXPECT_EQ(reporter.reports.size(), static_cast<std::size_t>(wait - 1)) << "it has just begun";
     EXPECT_EQ(reporter.late, std::nullopt);
     std::this_thread::sleep_until(wait_monitor.next_check().time());
     check(wait_monitor);
