@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/transport/frame.h"
 #include "unisono/transport/tcp/connection.h"
-#include "unisono/transport/tcp/frame.h"
 
 #include "expect.h"
 #include "input.h"
@@ -45,10 +45,10 @@ bool receive_all(tcp::Connection& connection) {
 void expect_payloads(const std::vector<std::vector<std::byte>>& payloads,
                      std::span<const std::byte> written) {
   for (const std::vector<std::byte>& payload : payloads) {
-    expect(written.size() >= tcp::kFrameBytes + payload.size(), "what came was written");
-    expect(std::ranges::equal(written.subspan(tcp::kFrameBytes, payload.size()), payload),
+    expect(written.size() >= transport::kFrameBytes + payload.size(), "what came was written");
+    expect(std::ranges::equal(written.subspan(transport::kFrameBytes, payload.size()), payload),
            "each payload lands in its own memory");
-    written = written.subspan(tcp::kFrameBytes + payload.size());
+    written = written.subspan(transport::kFrameBytes + payload.size());
   }
 }
 

@@ -6,9 +6,9 @@
 #include <optional>
 #include <span>
 
-#include "unisono/comm/rank_wait.h"
+#include "unisono/health/rank_wait.h"
 #include "unisono/transport/describe.h"
-#include "unisono/transport/tcp/frame.h"
+#include "unisono/transport/frame.h"
 
 #include "expect.h"
 #include "input.h"
@@ -17,26 +17,27 @@ namespace unisono::fuzz {
 namespace {
 
 void read_frame(std::span<const std::byte> bytes) {
-  if (bytes.size() < tcp::kFrameBytes) {
+  if (bytes.size() < transport::kFrameBytes) {
     return;
   }
-  const auto header = bytes.first<tcp::kFrameBytes>();
-  const std::optional<tcp::Frame> frame = tcp::decode(header);
+  const auto header = bytes.first<transport::kFrameBytes>();
+  const std::optional<transport::Frame> frame = transport::decode(header);
   if (!frame) {
     return;
   }
-  expect(std::ranges::equal(tcp::encode(*frame), header), "a frame is encoded as it was read");
+  expect(std::ranges::equal(transport::encode(*frame), header),
+         "a frame is encoded as it was read");
   expect(!transport::describe(frame->descriptor, frame->sequence).empty(), "any frame has words");
-  const auto payload = bytes.subspan(tcp::kFrameBytes);
+  const auto payload = bytes.subspan(transport::kFrameBytes);
   if (payload.size() < frame->n_bytes) {
     return;
   }
-  if (frame->kind == tcp::FrameKind::kAbort) {
-    (void)tcp::decode_abort(*frame, payload.first(frame->n_bytes));
-  } else if (frame->kind == tcp::FrameKind::kRankProgress) {
-    (void)tcp::decode_rank_progress(*frame, payload.first(frame->n_bytes));
-  } else if (frame->kind == tcp::FrameKind::kWait) {
-    (void)comm::decode_wait(payload.first(frame->n_bytes));
+  if (frame->kind == transport::FrameKind::kAbort) {
+    (void)transport::decode_abort(*frame, payload.first(frame->n_bytes));
+  } else if (frame->kind == transport::FrameKind::kRankProgress) {
+    (void)transport::decode_rank_progress(*frame, payload.first(frame->n_bytes));
+  } else if (frame->kind == transport::FrameKind::kWait) {
+    (void)health::decode_wait(payload.first(frame->n_bytes));
   }
 }
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "unisono/net/io.h"
+#include "unisono/transport/frame.h"
 #include "unisono/transport/packet.h"
-#include "unisono/transport/tcp/frame.h"
 #include "unisono/transport/tcp/packet_stream.h"
 
 #include "expect.h"
@@ -24,7 +24,7 @@ inline std::vector<std::byte> packet_bytes(const transport::Packet& packet,
   auto [ours, theirs] = connected_sockets();
   tcp::PacketStream sender("rank 0", std::move(ours));
   expect(sender.send(packet, label, payload), "a socket has room for the packet");
-  std::vector<std::byte> bytes(tcp::kFrameBytes + kFieldBytes + transport::kMaxLabelBytes +
+  std::vector<std::byte> bytes(transport::kFrameBytes + kFieldBytes + transport::kMaxLabelBytes +
                                payload.size());
   bytes.resize(net::read_some(theirs.get(), bytes).n_bytes);
   return bytes;

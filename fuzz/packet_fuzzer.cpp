@@ -16,8 +16,8 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
+#include "unisono/transport/frame.h"
 #include "unisono/transport/packet.h"
-#include "unisono/transport/tcp/frame.h"
 #include "unisono/transport/tcp/packet_stream.h"
 
 #include "expect.h"
@@ -89,7 +89,7 @@ class Reader {
 bool is_used(std::size_t at) {
   constexpr std::size_t kSequence = 12;
   constexpr std::size_t kPayloadBytes = 44;
-  return at < kSequence || (at >= kPayloadBytes && at != tcp::kFrameBytes + 3);
+  return at < kSequence || (at >= kPayloadBytes && at != transport::kFrameBytes + 3);
 }
 
 void expect_written(const Outcome& outcome, std::span<const std::byte> written) {

@@ -16,7 +16,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/base/wait_record.h"
-#include "unisono/comm/rank_wait.h"
+#include "unisono/health/rank_wait.h"
 #include "unisono/launch/hosts/messages.h"
 #include "unisono/launch/nodes/messages.h"
 #include "unisono/launch/process/protocol.h"
@@ -27,8 +27,8 @@
 #include "unisono/store/log_format.h"
 #include "unisono/store/messages.h"
 #include "unisono/store/protocol.h"
+#include "unisono/transport/frame.h"
 #include "unisono/transport/packet.h"
-#include "unisono/transport/tcp/frame.h"
 
 #include "corpus.h"
 #include "operation_tag.h"
@@ -47,11 +47,11 @@ Bytes numbers(std::initializer_list<unsigned> values) {
 
 Bytes data_frame(std::uint32_t step, const Bytes& payload) {
   const tcp::OperationTag tag = operation_tag();
-  const tcp::FrameBytes header = tcp::encode({.kind = tcp::FrameKind::kData,
-                                              .step = step,
-                                              .sequence = tag.sequence,
-                                              .descriptor = tag.descriptor,
-                                              .n_bytes = payload.size()});
+  const transport::FrameBytes header = transport::encode({.kind = transport::FrameKind::kData,
+                                                          .step = step,
+                                                          .sequence = tag.sequence,
+                                                          .descriptor = tag.descriptor,
+                                                          .n_bytes = payload.size()});
   return join({Bytes(header.begin(), header.end()), payload});
 }
 
@@ -106,8 +106,8 @@ void write_packets(const std::filesystem::path& root) {
     corpus.add(name, join({numbers({255}), bytes}));
     all = join({all, bytes});
   }
-  const Bytes bye = tcp::encode_leave(0);
-  const Bytes abort = tcp::encode_abort(0, Error(ErrorCode::kMismatch, "ranks disagree"));
+  const Bytes bye = transport::encode_leave(0);
+  const Bytes abort = transport::encode_abort(0, Error(ErrorCode::kMismatch, "ranks disagree"));
   corpus.add("all", join({numbers({255}), all, bye}));
   corpus.add("in_parts", join({numbers({7}), all, bye}));
   corpus.add("cut", join({numbers({255}), Bytes(all.begin(), all.begin() + 100)}));
@@ -116,35 +116,35 @@ void write_packets(const std::filesystem::path& root) {
 }
 
 void write_frames(const std::filesystem::path& root) {
-  const Bytes abort = tcp::encode_abort(0, Error(ErrorCode::kMismatch, "ranks disagree"));
+  const Bytes abort = transport::encode_abort(0, Error(ErrorCode::kMismatch, "ranks disagree"));
   const Bytes first = data_frame(0, bytes_of("0123456789ab"));
   const Bytes second = data_frame(1, bytes_of("xyz"));
   const Corpus frame(root, "frame");
   frame.add("data", data_frame(0, {}));
   frame.add("abort", abort);
-  frame.add("bye", tcp::encode_leave(0));
+  frame.add("bye", transport::encode_leave(0));
   frame.add("packet", every_packet().front().bytes);
   frame.add("standing",
-            tcp::encode_rank_progress({.sequence = operation_tag().sequence,
-                                       .descriptor = operation_tag().descriptor,
-                                       .has_finished = true,
-                                       .refused = "why",
-                                       .waits = "for whom",
-                                       .elsewhere = "also"}));
-  frame.add("ask", tcp::encode_ask());
+            transport::encode_rank_progress({.sequence = operation_tag().sequence,
+                                             .descriptor = operation_tag().descriptor,
+                                             .has_finished = true,
+                                             .refused = "why",
+                                             .waits = "for whom",
+                                             .elsewhere = "also"}));
+  frame.add("ask", transport::encode_ask());
   frame.add("wait",
-            comm::encode_wait({.id = {.group = 1, .is_message = true, .sequence = 7},
-                               .rank = 2,
-                               .late = {{.rank = 0, .n_arrived = 3}, {.rank = 1}},
-                               .is_for_any = true,
-                               .text = "recv of group 1",
-                               .gone = "rank 3"}));
+            health::encode_wait({.id = {.group = 1, .is_message = true, .sequence = 7},
+                                 .rank = 2,
+                                 .late = {{.rank = 0, .n_arrived = 3}, {.rank = 1}},
+                                 .is_for_any = true,
+                                 .text = "recv of group 1",
+                                 .gone = "rank 3"}));
   const Corpus connection(root, "connection");
   connection.add("one_receive", join({numbers({1, 12}), first}));
   connection.add("two_receives", join({numbers({2, 12, 3}), first, second}));
   connection.add("cut", join({numbers({1, 12}), Bytes(first.begin(), first.end() - 5)}));
   connection.add("abort_behind_data", join({numbers({2, 12, 3}), first, abort}));
-  connection.add("bye", join({numbers({1, 12}), tcp::encode_leave(0)}));
+  connection.add("bye", join({numbers({1, 12}), transport::encode_leave(0)}));
   connection.add("nothing_posted", join({numbers({0}), first}));
 }
 

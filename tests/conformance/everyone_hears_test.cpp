@@ -32,7 +32,7 @@
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/store/hash_store.h"
-#include "unisono/transport/tcp/frame.h"
+#include "unisono/transport/frame.h"
 
 #include "support/ranks.h"
 
@@ -329,12 +329,13 @@ std::string answer_of(const rendezvous::Roster& roster, int rank) {
       "the test's secret",
       {.job = roster.job, .purpose = "inquiry", .rank = roster.rank, .group = 0},
       deadline);
-  tcp::FrameBytes header{};
+  transport::FrameBytes header{};
   net::read_exact(socket.get(), header, deadline, "a rank");
-  const tcp::Frame frame = tcp::decode(header).value();
+  const transport::Frame frame = transport::decode(header).value();
   std::vector<std::byte> text(frame.n_bytes);
   net::read_exact(socket.get(), text, deadline, "a rank");
-  return frame.kind == tcp::FrameKind::kAbort ? tcp::decode_abort(frame, text).what() : "no reason";
+  return frame.kind == transport::FrameKind::kAbort ? transport::decode_abort(frame, text).what()
+                                                    : "no reason";
 }
 
 TEST(WhoGaveUp, SaysWhyToWhoAsksWhatItDoes) {

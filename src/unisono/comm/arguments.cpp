@@ -15,7 +15,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/comm/links.h"
+#include "unisono/comm/membership.h"
 #include "unisono/comm/refused_call.h"
 #include "unisono/engine/operation.h"
 #include "unisono/transport/describe.h"
@@ -83,25 +83,25 @@ std::string ArgumentName::text() const {
   return index == kWhole ? name : fmt::format("{}[{}]", name, index);
 }
 
-Arguments::Arguments(Links& links, const char* operation, const std::string& label)
-    : links_(links),
+Arguments::Arguments(Membership& membership, const char* operation, const std::string& label)
+    : membership_(membership),
       operation_(operation),
       label_(label),
-      rank_(links.topology().rank()),
-      world_size_(links.topology().world_size()) {}
+      rank_(membership.topology().rank()),
+      world_size_(membership.topology().world_size()) {}
 
 RefusedCall Arguments::invalid(const std::string& problem) const {
-  return links_.refuse(label_.empty() ? operation_ : fmt::format("{} of {}", operation_, label_),
-                       problem);
+  return membership_.refuse(
+      label_.empty() ? operation_ : fmt::format("{} of {}", operation_, label_), problem);
 }
 
 std::string Arguments::name_of(int rank) const {
-  return transport::describe_rank(rank, links_.job_ranks());
+  return transport::describe_rank(rank, membership_.job_ranks());
 }
 
 void Arguments::check_operation(const engine::Operation& operation) const {
   try {
-    links_.engine().check(operation);
+    membership_.engine().check(operation);
   } catch (const Error& error) {
     throw invalid(error.what());
   }
@@ -304,7 +304,7 @@ std::chrono::milliseconds Arguments::timeout(
   if (timeout && *timeout <= std::chrono::milliseconds::zero()) {
     throw invalid(fmt::format("the timeout is {} ms", timeout->count()));
   }
-  return timeout.value_or(links_.timeout());
+  return timeout.value_or(membership_.timeout());
 }
 
 }  // namespace unisono::comm

@@ -11,7 +11,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/comm/links.h"
+#include "unisono/comm/membership.h"
 #include "unisono/comm/refused_call.h"
 #include "unisono/engine/operation.h"
 
@@ -35,7 +35,7 @@ struct ArgumentName {
 class Arguments {
  public:
   /// All outlive it.
-  Arguments(Links& links, const char* operation, const std::string& label);
+  Arguments(Membership& membership, const char* operation, const std::string& label);
 
   /// To be thrown: the call is refused.
   [[nodiscard]] RefusedCall invalid(const std::string& problem) const;
@@ -97,7 +97,7 @@ class Arguments {
   // As the caller numbers it, and as the job does.
   [[nodiscard]] std::string name_of(int rank) const;
 
-  Links& links_;
+  Membership& membership_;
   const char* operation_;
   const std::string& label_;
   int rank_;

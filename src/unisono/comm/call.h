@@ -8,7 +8,7 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
-#include "unisono/comm/links.h"
+#include "unisono/comm/membership.h"
 #include "unisono/comm/options.h"
 #include "unisono/engine/operation.h"
 
@@ -34,69 +34,69 @@ using NextCall = std::function<Call()>;
 
 // Each throws Error(kInvalidArgument) that names operation, label, argument and what is wrong.
 
-[[nodiscard]] Call all_reduce_call(Links& links,
+[[nodiscard]] Call all_reduce_call(Membership& membership,
                                    const Buffer& in,
                                    const Buffer& out,
                                    const AllReduceOptions& options);
-[[nodiscard]] Call reduce_call(Links& links,
+[[nodiscard]] Call reduce_call(Membership& membership,
                                const Buffer& in,
                                const Buffer& out,
                                const ReduceOptions& options);
-[[nodiscard]] Call reduce_scatter_call(Links& links,
+[[nodiscard]] Call reduce_scatter_call(Membership& membership,
                                        const Buffer& in,
                                        const Buffer& out,
                                        const ReduceScatterOptions& options);
-[[nodiscard]] Call reduce_scatter_call(Links& links,
+[[nodiscard]] Call reduce_scatter_call(Membership& membership,
                                        std::span<const Buffer> ins,
                                        const Buffer& out,
                                        const ReduceScatterOptions& options);
-[[nodiscard]] Call all_reduce_coalesced_call(Links& links,
+[[nodiscard]] Call all_reduce_coalesced_call(Membership& membership,
                                              std::span<const Buffer> buffers,
                                              const AllReduceOptions& options);
-[[nodiscard]] Call all_gather_coalesced_call(Links& links,
+[[nodiscard]] Call all_gather_coalesced_call(Membership& membership,
                                              std::span<const Buffer> ins,
                                              std::span<const Buffer> outs,
                                              const AllGatherOptions& options);
-[[nodiscard]] Call reduce_scatter_coalesced_call(Links& links,
+[[nodiscard]] Call reduce_scatter_coalesced_call(Membership& membership,
                                                  std::span<const Buffer> ins,
                                                  std::span<const Buffer> outs,
                                                  const ReduceScatterOptions& options);
-[[nodiscard]] Call broadcast_call(Links& links,
+[[nodiscard]] Call broadcast_call(Membership& membership,
                                   const Buffer& buffer,
                                   const BroadcastOptions& options);
-[[nodiscard]] Call all_gather_call(Links& links,
+[[nodiscard]] Call all_gather_call(Membership& membership,
                                    const Buffer& in,
                                    const Buffer& out,
                                    const AllGatherOptions& options);
-[[nodiscard]] Call all_gather_call(Links& links,
+[[nodiscard]] Call all_gather_call(Membership& membership,
                                    const Buffer& in,
                                    std::span<const Buffer> outs,
                                    const AllGatherOptions& options);
-[[nodiscard]] Call gather_call(Links& links,
+[[nodiscard]] Call gather_call(Membership& membership,
                                const Buffer& in,
                                const Buffer& out,
                                const GatherOptions& options);
-[[nodiscard]] Call gather_call(Links& links,
+[[nodiscard]] Call gather_call(Membership& membership,
                                const Buffer& in,
                                std::span<const Buffer> outs,
                                const GatherOptions& options);
-[[nodiscard]] Call scatter_call(Links& links,
+[[nodiscard]] Call scatter_call(Membership& membership,
                                 const Buffer& in,
                                 const Buffer& out,
                                 const ScatterOptions& options);
-[[nodiscard]] Call scatter_call(Links& links,
+[[nodiscard]] Call scatter_call(Membership& membership,
                                 std::span<const Buffer> ins,
                                 const Buffer& out,
                                 const ScatterOptions& options);
-[[nodiscard]] Call all_to_all_call(Links& links,
+[[nodiscard]] Call all_to_all_call(Membership& membership,
                                    const Buffer& in,
                                    const Buffer& out,
                                    const AllToAllOptions& options);
-[[nodiscard]] Call all_to_all_call(Links& links,
+[[nodiscard]] Call all_to_all_call(Membership& membership,
                                    std::span<const Buffer> ins,
                                    std::span<const Buffer> outs,
                                    const AllToAllOptions& options);
-[[nodiscard]] Call barrier_call(Links& links, const BarrierOptions& options);
-[[nodiscard]] Call monitored_barrier_call(Links& links, const BarrierOptions& options);
+[[nodiscard]] Call barrier_call(Membership& membership, const BarrierOptions& options);
+[[nodiscard]] Call monitored_barrier_call(Membership& membership, const BarrierOptions& options);
 
 }  // namespace unisono::comm

@@ -10,7 +10,7 @@
 #include "unisono/comm/agreement.h"
 #include "unisono/comm/arguments.h"
 #include "unisono/comm/call.h"
-#include "unisono/comm/links.h"
+#include "unisono/comm/membership.h"
 #include "unisono/comm/options.h"
 #include "unisono/engine/operation.h"
 #include "unisono/transport/descriptor.h"
@@ -75,8 +75,10 @@ engine::Operation operation_of(
 
 }  // namespace
 
-Call all_reduce_coalesced_call(Links& links, Buffers buffers, const AllReduceOptions& options) {
-  const Arguments arguments(links, "all_reduce_coalesced", options.label);
+Call all_reduce_coalesced_call(Membership& membership,
+                               Buffers buffers,
+                               const AllReduceOptions& options) {
+  const Arguments arguments(membership, "all_reduce_coalesced", options.label);
   check_buffers(arguments, buffers, "buffers", buffers, 1);
   arguments.check_apart({}, buffers, -1, -1);
   engine::Operation operation =
@@ -86,11 +88,11 @@ Call all_reduce_coalesced_call(Links& links, Buffers buffers, const AllReduceOpt
   return {.limit = arguments.limit(options.timeout), .operation = std::move(operation)};
 }
 
-Call all_gather_coalesced_call(Links& links,
+Call all_gather_coalesced_call(Membership& membership,
                                Buffers ins,
                                Buffers outs,
                                const AllGatherOptions& options) {
-  const Arguments arguments(links, "all_gather_coalesced", options.label);
+  const Arguments arguments(membership, "all_gather_coalesced", options.label);
   check_blocks_are_equal(arguments, options.counts);
   check_buffers(arguments, ins, "in", ins, 1);
   check_buffers(arguments, outs, "out", ins, arguments.world_size());
@@ -100,11 +102,11 @@ Call all_gather_coalesced_call(Links& links,
               operation_of(OperationKind::kAllGatherCoalesced, ins, outs, outs, options.label)};
 }
 
-Call reduce_scatter_coalesced_call(Links& links,
+Call reduce_scatter_coalesced_call(Membership& membership,
                                    Buffers ins,
                                    Buffers outs,
                                    const ReduceScatterOptions& options) {
-  const Arguments arguments(links, "reduce_scatter_coalesced", options.label);
+  const Arguments arguments(membership, "reduce_scatter_coalesced", options.label);
   check_blocks_are_equal(arguments, options.counts);
   check_buffers(arguments, outs, "out", outs, 1);
   check_buffers(arguments, ins, "in", outs, arguments.world_size());

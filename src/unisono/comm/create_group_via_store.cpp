@@ -22,7 +22,7 @@
 #include "unisono/comm/group.h"
 #include "unisono/comm/group_lists.h"
 #include "unisono/comm/job.h"
-#include "unisono/comm/links.h"
+#include "unisono/comm/membership.h"
 #include "unisono/store/store.h"
 #include "unisono/transport/describe.h"
 
@@ -86,7 +86,7 @@ class Meeting {
       : store_(store),
         parent_(parent),
         list_(list),
-        rank_(parent.links().topology().rank()),
+        rank_(parent.membership().topology().rank()),
         fingerprint_(fingerprint_of(std::span(&list, 1))) {}
 
   [[nodiscard]] std::uint32_t agree_on_number(Deadline deadline) {
@@ -147,7 +147,7 @@ class Meeting {
       if (deadline.has_passed()) {
         return std::nullopt;
       }
-      parent_.links().listen();
+      parent_.membership().listen();
       parent_.check_open();
       check_interruption();
     }
@@ -166,7 +166,7 @@ class Meeting {
   }
 
   [[nodiscard]] std::string name_of(int rank) const {
-    return transport::describe_rank(rank, parent_.links().job_ranks());
+    return transport::describe_rank(rank, parent_.membership().job_ranks());
   }
 
   [[nodiscard]] Error missing(const std::vector<Entry>& here) const {
@@ -213,28 +213,28 @@ std::unique_ptr<Group> create_group_via_store(store::Store& store,
                                               Group& parent,
                                               const RankList& list,
                                               Timeout timeout) {
-  const Links& links = parent.links();
+  const Membership& membership = parent.membership();
   parent.check_open();
-  check_list(list, links.topology().world_size());
-  if (!has(list, links.topology().rank())) {
+  check_list(list, membership.topology().world_size());
+  if (!has(list, membership.topology().rank())) {
     throw Error(
         ErrorCode::kInvalidArgument,
         fmt::format("new_group: rank {} is not in [{}], whose ranks alone meet in the store",
-                    transport::describe_rank(links.topology().rank(), links.job_ranks()),
+                    transport::describe_rank(membership.topology().rank(), membership.job_ranks()),
                     fmt::join(list, ", ")));
   }
-  const Deadline deadline = Deadline::after(timeout.value_or(links.timeout()));
+  const Deadline deadline = Deadline::after(timeout.value_or(membership.timeout()));
   Meeting meeting(store, parent, list);
   const std::uint32_t number = meeting.agree_on_number(deadline);
   Job& job = *parent.job();
   const Expectation expectation(job.groups(), {number});
-  ControlBlocks control_blocks(job, links, std::span(&list, 1));
+  ControlBlocks control_blocks(job, membership, std::span(&list, 1));
   meeting.join(control_blocks.offsets().front());
   control_blocks.keep();
   const std::vector<Entry> entries = meeting.wait(deadline);
   control_blocks.check();
   for (const Entry& entry : entries) {
-    check_offset(entry.offset, entry.rank, links);
+    check_offset(entry.offset, entry.rank, membership);
   }
   return make_group(
       parent, list, number, timeout, [&entries](int rank) { return offset_of(entries, rank); });

@@ -14,18 +14,18 @@
 #include "unisono/base/interruption.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
-#include "unisono/comm/rank_wait.h"
 #include "unisono/comm/work.h"
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/operation.h"
+#include "unisono/health/rank_wait.h"
 #include "unisono/transport/describe.h"
 
 namespace unisono::comm {
 
-Group::Group(std::shared_ptr<Job> job, std::shared_ptr<Links> links)
-    : job_(std::move(job)), links_(std::move(links)) {
-  links_->on_failed_messages([this] { tell_failure(); });
+Group::Group(std::shared_ptr<Job> job, std::shared_ptr<Membership> membership)
+    : job_(std::move(job)), membership_(std::move(membership)) {
+  membership_->on_failed_messages([this] { tell_failure(); });
 }
 
 Group::~Group() {
@@ -40,10 +40,10 @@ void Group::throw_if_closed() const {
   if (is_stopping_) {
     throw Error(ErrorCode::kClosed, "the process group was destroyed");
   }
-  if (links_->failure().is_set()) [[unlikely]] {
-    throw Error(
-        ErrorCode::kClosed,
-        fmt::format("the process group is closed since: {}", links_->failure().error().what()));
+  if (membership_->failure().is_set()) [[unlikely]] {
+    throw Error(ErrorCode::kClosed,
+                fmt::format("the process group is closed since: {}",
+                            membership_->failure().error().what()));
   }
 }
 
@@ -62,7 +62,7 @@ void Group::tell_failure() {
     }
     is_driven_ = true;
   }
-  links_->fail(links_->failure().error());
+  membership_->fail(membership_->failure().error());
   {
     const MutexLock lock(mutex_);
     is_driven_ = false;
@@ -84,7 +84,7 @@ void Group::await(const std::shared_ptr<WorkState>& state) {
 }
 
 void Group::run_with(Call& call, NextCall* next) {
-  if (links_->failure().is_set()) [[unlikely]] {
+  if (membership_->failure().is_set()) [[unlikely]] {
     tell_failure();
   }
   bool has_to_queue = false;
@@ -124,7 +124,7 @@ void Group::run_with(Call& call, NextCall* next) {
 }
 
 Work Group::submit(Call call, NextCall next) {
-  if (links_->failure().is_set()) [[unlikely]] {
+  if (membership_->failure().is_set()) [[unlikely]] {
     tell_failure();
   }
   return Work(begin([&] {
@@ -142,13 +142,14 @@ std::shared_ptr<WorkState> Group::begin(Start start) {
     return start();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kClosed) {
-      links_->give_up(error);
+      membership_->give_up(error);
       tell_failure();
     }
     throw;
   } catch (const std::exception& problem) {
-    const Error error(ErrorCode::kInternal, fmt::format("{} {}", links_->prefix(), problem.what()));
-    links_->give_up(error);
+    const Error error(ErrorCode::kInternal,
+                      fmt::format("{} {}", membership_->prefix(), problem.what()));
+    membership_->give_up(error);
     tell_failure();
     throw Error(error);
   }
@@ -160,7 +161,7 @@ void Group::number(Call& call, bool has_next) {
   if (has_next) {
     ++n_operations_;
   }
-  links_->note_call(n_operations_);
+  membership_->note_call(n_operations_);
 }
 
 std::shared_ptr<WorkState> Group::enqueue(Call call, NextCall next) {
@@ -169,7 +170,8 @@ std::shared_ptr<WorkState> Group::enqueue(Call call, NextCall next) {
   number(call, next != nullptr);
   (void)call.limit.deadline();
   auto state = std::make_shared<WorkState>(
-      WaitId{.group = links_->number(), .sequence = call.operation.sequence}, job_->work_waits());
+      health::WaitId{.group = membership_->number(), .sequence = call.operation.sequence},
+      job_->work_waits());
   queue_.push_back({std::move(call), std::move(next), state});
   changed_.notify_all();
   return state;
@@ -181,28 +183,28 @@ void Group::start_progress() {
   }
   progress_thread_ =
       start_thread("unisono-group",
-                   links_->prefix() + " can't start the progress thread of its operations",
+                   membership_->prefix() + " can't start the progress thread of its operations",
                    [this] { make_progress(); });
 }
 
 // This rank can't take part any more (it is out of memory, say), and the others must know.
 std::exception_ptr Group::fail(const Error& error) {
-  links_->fail(error);
+  membership_->fail(error);
   return std::make_exception_ptr(error);
 }
 
 std::exception_ptr Group::drive(const Call& call, engine::Caller caller) {
   // Operations behind one that failed end with its error.
-  if (links_->failure().is_set()) [[unlikely]] {
-    links_->fail(links_->failure().error());
-    return std::make_exception_ptr(links_->failure().error());
+  if (membership_->failure().is_set()) [[unlikely]] {
+    membership_->fail(membership_->failure().error());
+    return std::make_exception_ptr(membership_->failure().error());
   }
   try {
-    links_->engine().execute(call.operation, call.limit, caller);
-    links_->note_done(call.operation.descriptor.kind);
+    membership_->engine().execute(call.operation, call.limit, caller);
+    membership_->note_done(call.operation.descriptor.kind);
     return nullptr;
   } catch (const Error& error) {
-    return fail(links_->explain(error));
+    return fail(membership_->explain(error));
   } catch (const std::exception& error) {
     return fail(Error(ErrorCode::kInternal, error.what()));
   }
@@ -217,14 +219,15 @@ std::exception_ptr Group::drive_next(const Call& call,
     following.operation.sequence = done.sequence + 1;
     return drive(following, caller);
   } catch (const std::exception& problem) {
-    if (links_->failure().is_set()) {
-      return fail(links_->failure().error());
+    if (membership_->failure().is_set()) {
+      return fail(membership_->failure().error());
     }
     const std::string name =
-        transport::describe(done.descriptor, done.sequence, {}, links_->job_ranks());
+        transport::describe(done.descriptor, done.sequence, {}, membership_->job_ranks());
     return fail(Error(
         ErrorCode::kInternal,
-        fmt::format("{} after {} of {}: {}", links_->prefix(), name, done.label, problem.what())));
+        fmt::format(
+            "{} after {} of {}: {}", membership_->prefix(), name, done.label, problem.what())));
   }
 }
 
@@ -271,7 +274,7 @@ bool Group::is_drained_by(Deadline deadline) {
       }
     }
   }
-  return links_->drain_messages(deadline);
+  return membership_->drain_messages(deadline);
 }
 
 void Group::drain() {
@@ -311,14 +314,14 @@ void Group::destroy() {
       changed_.wait(mutex_);
     }
   }
-  links_->leave();
+  membership_->leave();
   if (interruption != nullptr) {
     std::rethrow_exception(interruption);
   }
 }
 
 void Group::abort(const std::string& reason) {
-  links_->note_abort(links_->roster().self().rank, Error(ErrorCode::kClosed, reason));
+  membership_->note_abort(membership_->roster().self().rank, Error(ErrorCode::kClosed, reason));
   tell_failure();
 }
 

@@ -12,7 +12,7 @@
 #include "unisono/base/mutex.h"
 #include "unisono/comm/call.h"
 #include "unisono/comm/job.h"
-#include "unisono/comm/links.h"
+#include "unisono/comm/membership.h"
 #include "unisono/comm/work.h"
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/engine.h"
@@ -24,8 +24,8 @@ namespace unisono::comm {
 /// progress thread, which starts with the first call that does not run at once. Thread-safe.
 class Group {
  public:
-  /// The links are of this job.
-  Group(std::shared_ptr<Job> job, std::shared_ptr<Links> links);
+  /// The membership is of this job.
+  Group(std::shared_ptr<Job> job, std::shared_ptr<Membership> membership);
   ~Group();
 
   Group(const Group&) = delete;
@@ -33,9 +33,9 @@ class Group {
   Group(Group&&) = delete;
   Group& operator=(Group&&) = delete;
 
-  [[nodiscard]] const Links& links() const { return *links_; }
+  [[nodiscard]] const Membership& membership() const { return *membership_; }
 
-  [[nodiscard]] Links& links() { return *links_; }
+  [[nodiscard]] Membership& membership() { return *membership_; }
 
   [[nodiscard]] const std::shared_ptr<Job>& job() const { return job_; }
 
@@ -85,8 +85,8 @@ class Group {
   void make_progress() UNISONO_EXCLUDES(mutex_);
   void start_progress() UNISONO_REQUIRES(mutex_);
 
-  std::shared_ptr<Job> job_;      // Shared by its groups.
-  std::shared_ptr<Links> links_;  // The watcher takes part while it tells of something.
+  std::shared_ptr<Job> job_;                // Shared by its groups.
+  std::shared_ptr<Membership> membership_;  // The watcher takes part while it tells of something.
   mutable Mutex mutex_;
   Condition changed_;
   std::deque<Pending> queue_ UNISONO_GUARDED_BY(mutex_);

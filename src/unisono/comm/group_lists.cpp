@@ -18,17 +18,16 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/fnv.h"
-#include "unisono/comm/abort_notification.h"
-#include "unisono/comm/diagnostics_store.h"
-#include "unisono/comm/failure_log.h"
 #include "unisono/comm/group.h"
-#include "unisono/comm/group_registry.h"
 #include "unisono/comm/job.h"
-#include "unisono/comm/links.h"
+#include "unisono/comm/membership.h"
 #include "unisono/engine/native/group_transports.h"
+#include "unisono/health/abort_notification.h"
+#include "unisono/health/diagnostics_store.h"
+#include "unisono/health/failure_log.h"
+#include "unisono/health/group_registry.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
-#include "unisono/transport/tcp/frame.h"
 
 namespace unisono::comm {
 namespace {
@@ -37,7 +36,7 @@ Error invalid(const std::string& problem) {
   return {ErrorCode::kInvalidArgument, "new_group: " + problem};
 }
 
-rendezvous::Roster roster_of(const Links& parent, const RankList& list) {
+rendezvous::Roster roster_of(const Membership& parent, const RankList& list) {
   rendezvous::Roster roster{.rank = 0, .job = parent.roster().job, .members = {}};
   for (std::size_t index = 0; index < list.size(); ++index) {
     roster.members.push_back(parent.roster().members[static_cast<std::size_t>(list[index])]);
@@ -49,7 +48,7 @@ rendezvous::Roster roster_of(const Links& parent, const RankList& list) {
 }
 
 // The members of `list` on this rank's node, in the order of the list.
-RankList local_members(const Links& parent, const RankList& list) {
+RankList local_members(const Membership& parent, const RankList& list) {
   RankList local;
   std::copy_if(list.begin(), list.end(), std::back_inserter(local), [&](int rank) {
     return parent.topology().node_of(rank) == parent.topology().node();
@@ -58,13 +57,16 @@ RankList local_members(const Links& parent, const RankList& list) {
 }
 
 void tell_unmade(Job& job, const GroupSetup& setup, const Error& error) noexcept {
-  job.tell_peers(setup.roster, [&] { return tcp::encode_abort(setup.number, error); });
-  if (engine::topology_of(setup.roster).n_nodes() == 1) {
+  job.node_peers().tell_abort(setup.roster, setup.number, error);
+  if (health::topology_of(setup.roster).n_nodes() == 1) {
     return;
   }
-  DiagnosticsStore store([&job] { return job.session().connect_again(kDiagnosticsStoreTimeout); });
-  if (!FailureLog(store, job.store_prefix(setup.number), setup.roster.rank).publish(error, false)) {
-    notify_other_nodes(job, setup, error);
+  health::DiagnosticsStore store(
+      [&job] { return job.session().connect_again(health::kDiagnosticsStoreTimeout); });
+  if (!health::FailureLog(store, job.store_prefix(setup.number), setup.roster.rank)
+           .publish(error, false)) {
+    health::notify_other_nodes(
+        {.group = setup.number, .roster = setup.roster, .secret = job.session().secret}, error);
   }
 }
 
@@ -100,7 +102,7 @@ bool has(const RankList& list, int rank) {
   return std::find(list.begin(), list.end(), rank) != list.end();
 }
 
-Expectation::Expectation(GroupRegistry& groups, std::vector<std::uint32_t> numbers)
+Expectation::Expectation(health::GroupRegistry& groups, std::vector<std::uint32_t> numbers)
     : groups_(groups), numbers_(std::move(numbers)) {
   for (const std::uint32_t number : numbers_) {
     groups_.expect(number);
@@ -113,13 +115,14 @@ Expectation::~Expectation() {
   }
 }
 
-ControlBlocks::ControlBlocks(Job& job, const Links& parent, std::span<const RankList> lists)
+ControlBlocks::ControlBlocks(Job& job, const Membership& parent, std::span<const RankList> lists)
     : job_(job) {
   for (const RankList& list : lists) {
     offsets_.push_back(-1);
     if (has(list, parent.topology().rank())) {
       try {
-        offsets_.back() = job.reserve_board(static_cast<int>(local_members(parent, list).size()));
+        offsets_.back() =
+            job.memory().reserve_group(static_cast<int>(local_members(parent, list).size()));
       } catch (const Error& error) {
         offsets_.back() = kNoRoom;
         problem_ = error;
@@ -134,7 +137,7 @@ void ControlBlocks::check() const {
   }
 }
 
-void check_offset(std::int64_t offset, int rank, const Links& parent) {
+void check_offset(std::int64_t offset, int rank, const Membership& parent) {
   if (offset == kNoRoom) {
     throw Error(ErrorCode::kSystem,
                 fmt::format("new_group: rank {} has no room for it in its arena",
@@ -145,17 +148,17 @@ void check_offset(std::int64_t offset, int rank, const Links& parent) {
 ControlBlocks::~ControlBlocks() {
   for (const std::int64_t offset : offsets_) {
     if (!is_kept_ && offset >= 0) {
-      job_.memory()->release(offset);
+      job_.memory().own()->release(offset);
     }
   }
 }
 
 void tell_unmade(Group& parent, const RankList& list, std::uint32_t number, const Error& error) {
-  const Links& links = parent.links();
+  const Membership& membership = parent.membership();
   tell_unmade(*parent.job(),
               {.number = number,
-               .roster = roster_of(links, list),
-               .timeout = links.timeout(),
+               .roster = roster_of(membership, list),
+               .timeout = membership.timeout(),
                .offsets = {}},
               error);
 }
@@ -165,12 +168,12 @@ std::unique_ptr<Group> make_group(Group& parent,
                                   std::uint32_t number,
                                   std::optional<std::chrono::milliseconds> timeout,
                                   const std::function<std::int64_t(int rank)>& offset_of) {
-  const Links& links = parent.links();
+  const Membership& membership = parent.membership();
   GroupSetup setup{.number = number,
-                   .roster = roster_of(links, list),
-                   .timeout = timeout.value_or(links.timeout()),
+                   .roster = roster_of(membership, list),
+                   .timeout = timeout.value_or(membership.timeout()),
                    .offsets = {}};
-  for (const int member : local_members(links, list)) {
+  for (const int member : local_members(membership, list)) {
     setup.offsets.push_back(offset_of(member));
   }
   Job& job = *parent.job();

@@ -10,9 +10,9 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/group.h"
-#include "unisono/comm/group_registry.h"
 #include "unisono/comm/job.h"
-#include "unisono/comm/links.h"
+#include "unisono/comm/membership.h"
+#include "unisono/health/group_registry.h"
 
 namespace unisono::comm {
 
@@ -32,7 +32,7 @@ void check_list(const RankList& list, int world_size);
 /// tell of them is kept.
 class Expectation {
  public:
-  Expectation(GroupRegistry& groups, std::vector<std::uint32_t> numbers);
+  Expectation(health::GroupRegistry& groups, std::vector<std::uint32_t> numbers);
   ~Expectation();
 
   Expectation(const Expectation&) = delete;
@@ -41,7 +41,7 @@ class Expectation {
   Expectation& operator=(Expectation&&) = delete;
 
  private:
-  GroupRegistry& groups_;
+  health::GroupRegistry& groups_;
   std::vector<std::uint32_t> numbers_;
 };
 
@@ -53,7 +53,7 @@ inline constexpr std::int64_t kNoRoom = -2;
 /// kept.
 class ControlBlocks {
  public:
-  ControlBlocks(Job& job, const Links& parent, std::span<const RankList> lists);
+  ControlBlocks(Job& job, const Membership& parent, std::span<const RankList> lists);
   ~ControlBlocks();
 
   ControlBlocks(const ControlBlocks&) = delete;
@@ -79,7 +79,7 @@ class ControlBlocks {
 
 /// Throws Error(kSystem) if `offset` says that `rank` of the parent has no room for a control
 /// block.
-void check_offset(std::int64_t offset, int rank, const Links& parent);
+void check_offset(std::int64_t offset, int rank, const Membership& parent);
 
 /// Tells the others of `list`, of which this rank is one, why it can't make the group of this
 /// number with them: they may have made it, and wait there.

@@ -21,26 +21,23 @@
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
-#include "unisono/comm/links.h"
-#include "unisono/comm/long_waits.h"
+#include "unisono/comm/membership.h"
 #include "unisono/comm/shared_core.h"
-#include "unisono/comm/stack_dump.h"
-#include "unisono/comm/watcher.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/lent_engine.h"
-#include "unisono/engine/native/group_transports.h"
-#include "unisono/engine/native/memory/symmetric_memory.h"
+#include "unisono/engine/native/memory/node_memory.h"
+#include "unisono/health/long_waits.h"
+#include "unisono/health/monitored_group.h"
+#include "unisono/health/node_peers.h"
+#include "unisono/health/stack_dump.h"
+#include "unisono/health/watcher.h"
 #include "unisono/net/address.h"
-#include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/net/unix_socket.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/data_listener.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/relayed_error.h"
-#include "unisono/transport/shm/arena.h"
-#include "unisono/transport/shm/node.h"
-#include "unisono/transport/tcp/frame.h"
 
 namespace unisono::comm {
 namespace {
@@ -48,13 +45,6 @@ namespace {
 std::string random_endpoint_name() {
   std::random_device random;
   return fmt::format("unisono-{}-{:08x}{:08x}", ::getpid(), random(), random());
-}
-
-std::shared_ptr<engine::SymmetricMemory> make_memory(const Config& config) {
-  const std::int64_t n_bytes =
-      config.arena_bytes > 0 ? config.arena_bytes : shm::default_arena_bytes();
-  return std::make_shared<engine::SymmetricMemory>(
-      std::make_shared<const shm::Arena>(shm::Arena::create(n_bytes)));
 }
 
 // For ranks that wait and look into the store: each does once a second.
@@ -73,7 +63,7 @@ Job::Job(const JobOptions& options)
     : timeout_(options.timeout),
       stall_(options.config.stall),
       single_copy_(options.config.single_copy),
-      links_(options.config.links),
+      link_costs_(options.config.links),
       checks_buffers_(options.config.checks_buffers),
       log_level_(options.config.log_level),
       backend_(options.backend),
@@ -84,23 +74,25 @@ Job::Job(const JobOptions& options)
           prepare(options,
                   session_,
                   [&] { return rendezvous::listen_for_data(options.config, session_); })),
-      memory_(prepare(options, session_, [&] { return make_memory(options.config); })),
+      memory_(prepare(
+          options, session_, [&] { return engine::NodeMemory(options.config.arena_bytes); })),
       roster_(exchange_roster(
           options,
           session_,
           describe_self(options, endpoint_, net::local_address(data_listener_.get())))),
-      peers_(meet_node(roster_, session_, memory_->arena(), node_listener_, options.deadline)),
+      node_peers_(meet_node(roster_, session_, memory_, node_listener_, options.deadline)),
       numbers_(roster_.rank, roster_.world_size()),
-      long_waits_(LongWaits::open(options.wait_file, logger())),
+      long_waits_(health::LongWaits::open(options.wait_file, logger())),
       cycles_(roster_, session_.secret, groups_, logger()),
-      stacks_(std::make_unique<StackDump>(logger())),
-      watcher_(std::make_unique<Watcher>(WatcherParts{.roster = roster_,
-                                                      .session = session_,
-                                                      .data_listener = data_listener_.get(),
-                                                      .peers = peers_,
-                                                      .groups = groups_,
-                                                      .stacks = *stacks_,
-                                                      .logger = logger()})) {
+      stacks_(std::make_unique<health::StackDump>(logger())),
+      watcher_(std::make_unique<health::Watcher>(
+          health::WatcherParts{.roster = roster_,
+                               .session = session_,
+                               .data_listener = data_listener_.get(),
+                               .peers = node_peers_,
+                               .groups = groups_,
+                               .stacks = *stacks_,
+                               .logger = logger()})) {
   node_listener_.reset();
   warn_of_shared_core(roster_, logger());
 }
@@ -124,25 +116,15 @@ Logger Job::logger() const {
   return Logger(fmt::format("rank {}", session_.launch_info.rank), log_level_);
 }
 
-std::shared_ptr<const shm::Arena> Job::arena_of(int job_rank) const {
-  if (job_rank == roster_.rank) {
-    return memory_->arena();
-  }
-  const auto peer = std::find_if(peers_.begin(), peers_.end(), [&](const shm::NodePeer& candidate) {
-    return candidate.rank == job_rank;
-  });
-  UNISONO_CHECK(peer != peers_.end(), "a rank of another node has no arena here");
-  return peer->arena;
-}
-
 std::string Job::store_prefix(std::uint32_t group) const {
   return comm::store_prefix(roster_.job, group);
 }
 
-std::shared_ptr<Links> Job::make_world() {
+std::shared_ptr<Membership> Job::make_world() {
   // The first thing in every rank's arena, never given back.
   const int n_local = local_world_size(roster_);
-  UNISONO_CHECK(reserve_board(n_local) == 0, "the world's board is not at the begin of the arena");
+  UNISONO_CHECK(memory_.reserve_group(n_local) == 0,
+                "the world's board is not at the begin of the arena");
   try {
     return make_group({.number = 0,
                        .roster = roster_,
@@ -156,10 +138,10 @@ std::shared_ptr<Links> Job::make_world() {
 }
 
 // Where the system has nothing left for a group, says which it was.
-std::shared_ptr<Links> Job::make_links(GroupSetup setup) {
+std::shared_ptr<Membership> Job::make_membership(GroupSetup setup) {
   const std::uint32_t number = setup.number;
   try {
-    return std::make_shared<Links>(*this, std::move(setup));
+    return std::make_shared<Membership>(*this, std::move(setup));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kSystem) {
       throw;
@@ -173,57 +155,26 @@ std::shared_ptr<Links> Job::make_links(GroupSetup setup) {
   }
 }
 
-std::shared_ptr<Links> Job::make_group(GroupSetup setup) {
+std::shared_ptr<Membership> Job::make_group(GroupSetup setup) {
   const std::uint32_t number = setup.number;
-  const std::shared_ptr<Links> links = make_links(std::move(setup));
+  const std::shared_ptr<Membership> membership = make_membership(std::move(setup));
   {
     const MutexLock lock(mutex_);
     ++n_groups_;
   }
-  groups_.add(number, links);
-  return links;
+  groups_.add(number, membership);
+  return membership;
 }
 
-void Job::tell_peers(const rendezvous::Roster& members,
-                     const std::function<std::vector<std::byte>()>& encode_frame) const noexcept {
-  try {
-    const std::vector<std::byte> frame = encode_frame();
-    for (const shm::NodePeer& peer : peers_) {
-      const bool is_member = std::any_of(
-          members.members.begin(), members.members.end(), [&](const rendezvous::Member& member) {
-            return member.rank == peer.rank;
-          });
-      if (is_member) {
-        // A peer that can't take it has hundreds of such frames before it, or is gone.
-        (void)net::write_some(peer.socket.get(), frame);
-      }
-    }
-  } catch (const std::exception&) {
-    // Out of memory while giving up: the closed sockets have to say it.
-    return;
-  }
-}
-
-void Job::ask_for_stacks(int job_rank) const noexcept {
-  try {
-    for (const shm::NodePeer& peer : peers_) {
-      if (peer.rank == job_rank) {
-        (void)net::write_some(peer.socket.get(), tcp::encode_ask());
-      }
-    }
-  } catch (const std::exception&) {
-    return;  // Out of memory, say: the report goes without.
-  }
-}
-
-std::optional<RankWait> Job::find_wait_of(std::uint64_t thread) {
-  std::optional<RankWait> wait;
-  if (const std::optional<WaitId> work = work_waits_->find(thread)) {
-    const std::shared_ptr<Links> links = groups_.find(work->group);
-    wait = links == nullptr ? std::nullopt : links->find_wait(*work);
+std::optional<health::RankWait> Job::find_wait_of(std::uint64_t thread) {
+  std::optional<health::RankWait> wait;
+  if (const std::optional<health::WaitId> work = work_waits_->find(thread)) {
+    const std::shared_ptr<health::MonitoredGroup> group = groups_.find(work->group);
+    wait = group == nullptr ? std::nullopt : group->find_wait(*work);
   } else {
-    groups_.notify_present(
-        [&](const Links& links) { wait = wait ? wait : links.find_wait_of(thread); });
+    groups_.notify_present([&](const health::MonitoredGroup& group) {
+      wait = wait ? wait : group.find_wait_of(thread);
+    });
   }
   return wait && work_waits_->has_callback_besides(wait->id) ? std::nullopt : wait;
 }
@@ -234,31 +185,7 @@ bool Job::is_news(const Error& failure) {
       .second;
 }
 
-std::int64_t Job::reserve_board(int local_world_size) {
-  const MutexLock lock(mutex_);
-  free_boards();
-  return memory_->reserve(engine::GroupTransports::n_arena_bytes(local_world_size));
-}
-
-void Job::retire_control_block(RetiredControlBlock control_block) noexcept {
-  const MutexLock lock(mutex_);
-  retired_.push_back(control_block);
-  free_boards();
-}
-
-void Job::free_boards() {
-  std::erase_if(retired_, [this](const RetiredControlBlock& control_block) {
-    const bool have_all_left = engine::GroupTransports::have_all_left(
-        {.arena = memory_->arena(), .offset_bytes = control_block.offset},
-        control_block.local_world_size);
-    if (have_all_left) {
-      memory_->release(control_block.offset);
-    }
-    return have_all_left;
-  });
-}
-
-void Job::end_group(std::uint32_t number, MetRanks met, bool may_be_asked) noexcept {
+void Job::end_group(std::uint32_t number, health::MetRanks met, bool may_be_asked) noexcept {
   groups_.end(number, std::move(met));
   bool is_last = false;
   {
@@ -285,9 +212,7 @@ void Job::leave(bool may_be_asked) noexcept {
   if (long_waits_ != nullptr) {
     long_waits_->close();
   }
-  for (shm::NodePeer& peer : peers_) {
-    peer.socket.reset();
-  }
+  node_peers_.close();
 }
 
 }  // namespace unisono::comm

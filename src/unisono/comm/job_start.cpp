@@ -1,27 +1,25 @@
 #include "unisono/comm/job_start.h"
 
 #include <fmt/format.h>
-#include <sys/types.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
-#include "unisono/comm/diagnostics_store.h"
-#include "unisono/comm/failure_log.h"
+#include "unisono/engine/native/memory/node_memory.h"
+#include "unisono/health/diagnostics_store.h"
+#include "unisono/health/failure_log.h"
+#include "unisono/health/node_peers.h"
 #include "unisono/net/address.h"
-#include "unisono/net/io.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/connect_to_store.h"
 #include "unisono/rendezvous/launch_info.h"
@@ -29,10 +27,6 @@
 #include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/relayed_error.h"
-#include "unisono/transport/shm/arena.h"
-#include "unisono/transport/shm/asymmetric_fence.h"
-#include "unisono/transport/shm/node.h"
-#include "unisono/transport/tcp/frame.h"
 
 namespace unisono::comm {
 namespace {
@@ -56,19 +50,6 @@ std::string place_of(const rendezvous::LaunchInfo& launch_info) {
   return launch_info.master_addr.empty() ? "" : rendezvous::describe_place(launch_info);
 }
 
-std::vector<shm::NodeEndpoint> node_endpoints(const rendezvous::Roster& roster) {
-  std::vector<shm::NodeEndpoint> endpoints;
-  for (const rendezvous::Member& member : roster.members) {
-    if (member.rank != roster.rank && member.node == roster.self().node) {
-      endpoints.push_back({.rank = member.rank,
-                           .socket = member.endpoint,
-                           .name = rendezvous::describe(member),
-                           .pid = static_cast<pid_t>(member.pid)});
-    }
-  }
-  return endpoints;
-}
-
 // Who is gone may have given up because of another, or because rank 0 has ended and the store with
 // it.
 Error explain(const Error& error,
@@ -77,11 +58,12 @@ Error explain(const Error& error,
   if (error.code() != ErrorCode::kPeerLost) {
     return error;
   }
-  DiagnosticsStore store([&] { return session.connect_again(kDiagnosticsStoreTimeout); });
-  const FailureLog log(store, store_prefix(roster.job, 0), roster.rank);
-  const std::optional<Reason> reason = log.find_first();
+  health::DiagnosticsStore store(
+      [&] { return session.connect_again(health::kDiagnosticsStoreTimeout); });
+  const health::FailureLog log(store, store_prefix(roster.job, 0), roster.rank);
+  const std::optional<health::Reason> reason = log.find_first();
   if (!reason || reason->rank >= roster.world_size()) {
-    return with_lost_host(error, roster, session, store);
+    return health::with_lost_host(error, roster, session, store);
   }
   const rendezvous::Member& first = roster.members[static_cast<std::size_t>(reason->rank)];
   const Error known = transport::relayed(rendezvous::describe(first), reason->error);
@@ -92,13 +74,6 @@ Error explain(const Error& error,
 Error with_prefix(const Error& error, const rendezvous::Roster& roster) {
   return {error.code(),
           fmt::format("[rank {}/{}] {}", roster.rank, roster.world_size(), error.what())};
-}
-
-void tell(const std::vector<shm::NodePeer>& peers, const Error& error) {
-  const std::vector<std::byte> frame = tcp::encode_abort(0, error);
-  for (const shm::NodePeer& peer : peers) {
-    (void)net::write_some(peer.socket.get(), frame);
-  }
 }
 
 }  // namespace
@@ -118,7 +93,7 @@ rendezvous::Member describe_self(const JobOptions& options,
 
 rendezvous::StoreSession connect_store(const JobOptions& options) {
   // Before the store's thread and the watcher's start, which make it slow.
-  shm::join_asymmetric_fences_early();
+  engine::NodeMemory::prepare_process();
   if (options.store.store != nullptr) {
     return rendezvous::use_store(options.store, options.config, options.launch_info);
   }
@@ -163,26 +138,19 @@ rendezvous::Roster exchange_roster(const JobOptions& options,
   }
 }
 
-std::vector<shm::NodePeer> meet_node(const rendezvous::Roster& roster,
-                                     rendezvous::StoreSession& session,
-                                     const std::shared_ptr<const shm::Arena>& arena,
-                                     Fd& listener,
-                                     Deadline deadline) {
-  std::vector<shm::NodePeer> met;
+std::vector<health::NodePeer> meet_node(const rendezvous::Roster& roster,
+                                        rendezvous::StoreSession& session,
+                                        engine::NodeMemory& memory,
+                                        Fd& listener,
+                                        Deadline deadline) {
+  std::vector<health::NodePeer> met;
   try {
-    shm::meet_node({.rank = roster.rank,
-                    .arena = arena,
-                    .listener = listener.get(),
-                    .job = roster.job,
-                    .secret = session.secret},
-                   node_endpoints(roster),
-                   deadline,
-                   met);
+    memory.meet(roster, session.secret, listener.get(), deadline, met);
     return met;
   } catch (const Error& error) {
     const Error reason = explain(error, roster, session);
     publish_failed_start(roster, session, reason);
-    tell(met, with_prefix(reason, roster));
+    health::NodePeers(std::move(met)).tell_abort(roster, 0, with_prefix(reason, roster));
     listener.reset();  // Others see at once that this rank does not come.
     leave_failed_start(session);
     throw Error(reason);
@@ -193,8 +161,9 @@ void publish_failed_start(const rendezvous::Roster& roster,
                           const rendezvous::StoreSession& session,
                           const Error& error) noexcept {
   try {
-    DiagnosticsStore store([&] { return session.connect_again(kDiagnosticsStoreTimeout); });
-    FailureLog log(store, store_prefix(roster.job, 0), roster.rank);
+    health::DiagnosticsStore store(
+        [&] { return session.connect_again(health::kDiagnosticsStoreTimeout); });
+    health::FailureLog log(store, store_prefix(roster.job, 0), roster.rank);
     (void)log.publish(with_prefix(error, roster), false);
   } catch (const std::exception&) {
     return;  // Out of memory, say: the others see that it is gone.

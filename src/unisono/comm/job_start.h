@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,13 +13,13 @@
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
 #include "unisono/engine/backends.h"
+#include "unisono/engine/native/memory/node_memory.h"
+#include "unisono/health/node_peers.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/roster/exchange_roster.h"
 #include "unisono/rendezvous/roster/roster.h"
-#include "unisono/transport/shm/arena.h"
-#include "unisono/transport/shm/node.h"
 
 namespace unisono::comm {
 
@@ -66,13 +65,13 @@ auto prepare(const JobOptions& options, rendezvous::StoreSession& session, const
                                                  rendezvous::StoreSession& session,
                                                  const rendezvous::Member& self);
 
-/// Meets the ranks of this node, which have joined. Throws as shm::meet_node() does, for the
+/// Meets the ranks of this node, which have joined. Throws as NodeMemory::meet() does, for the
 /// first reason that a rank had, tells the others, and closes the listener.
-[[nodiscard]] std::vector<shm::NodePeer> meet_node(const rendezvous::Roster& roster,
-                                                   rendezvous::StoreSession& session,
-                                                   const std::shared_ptr<const shm::Arena>& arena,
-                                                   Fd& listener,
-                                                   Deadline deadline);
+[[nodiscard]] std::vector<health::NodePeer> meet_node(const rendezvous::Roster& roster,
+                                                      rendezvous::StoreSession& session,
+                                                      engine::NodeMemory& memory,
+                                                      Fd& listener,
+                                                      Deadline deadline);
 
 /// Writes down why this rank has no group though it has joined, for those that have not met it:
 /// they find nobody where they look for it, and then look into the store.

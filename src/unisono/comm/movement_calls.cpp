@@ -7,7 +7,7 @@
 #include "unisono/comm/agreement.h"
 #include "unisono/comm/arguments.h"
 #include "unisono/comm/call.h"
-#include "unisono/comm/links.h"
+#include "unisono/comm/membership.h"
 #include "unisono/comm/options.h"
 #include "unisono/engine/operation.h"
 #include "unisono/transport/descriptor.h"
@@ -118,8 +118,8 @@ Call all_to_all_call(const Arguments& arguments,
 
 }  // namespace
 
-Call broadcast_call(Links& links, const Buffer& buffer, const BroadcastOptions& options) {
-  const Arguments arguments(links, "broadcast", options.label);
+Call broadcast_call(Membership& membership, const Buffer& buffer, const BroadcastOptions& options) {
+  const Arguments arguments(membership, "broadcast", options.label);
   arguments.check_buffer(buffer, "the buffer");
   arguments.check_root(options.root);
   return {.limit = arguments.limit(options.timeout),
@@ -132,29 +132,32 @@ Call broadcast_call(Links& links, const Buffer& buffer, const BroadcastOptions& 
                         .label = options.label}};
 }
 
-Call all_gather_call(Links& links,
+Call all_gather_call(Membership& membership,
                      const Buffer& in,
                      const Buffer& out,
                      const AllGatherOptions& options) {
-  const Arguments arguments(links, "all_gather", options.label);
+  const Arguments arguments(membership, "all_gather", options.label);
   arguments.check_buffer(in, "in");
   arguments.check_dtype(out, "out", in.dtype);
   return all_gather_call(arguments, in, arguments.blocks_of(out, "out", options.counts), options);
 }
 
-Call all_gather_call(Links& links,
+Call all_gather_call(Membership& membership,
                      const Buffer& in,
                      std::span<const Buffer> outs,
                      const AllGatherOptions& options) {
-  const Arguments arguments(links, "all_gather", options.label);
+  const Arguments arguments(membership, "all_gather", options.label);
   arguments.check_buffer(in, "in");
   arguments.check_list(outs, "out", in.dtype);
   arguments.check_list_counts(outs, "out", options.counts);
   return all_gather_call(arguments, in, {outs.begin(), outs.end()}, options);
 }
 
-Call gather_call(Links& links, const Buffer& in, const Buffer& out, const GatherOptions& options) {
-  const Arguments arguments(links, "gather", options.label);
+Call gather_call(Membership& membership,
+                 const Buffer& in,
+                 const Buffer& out,
+                 const GatherOptions& options) {
+  const Arguments arguments(membership, "gather", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(in, "in");
   std::vector<Buffer> outs;
@@ -168,11 +171,11 @@ Call gather_call(Links& links, const Buffer& in, const Buffer& out, const Gather
   return gather_call(arguments, in, std::move(outs), sizes, options);
 }
 
-Call gather_call(Links& links,
+Call gather_call(Membership& membership,
                  const Buffer& in,
                  std::span<const Buffer> outs,
                  const GatherOptions& options) {
-  const Arguments arguments(links, "gather", options.label);
+  const Arguments arguments(membership, "gather", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(in, "in");
   if (arguments.rank() == options.root) {
@@ -186,11 +189,11 @@ Call gather_call(Links& links,
   return gather_call(arguments, in, {outs.begin(), outs.end()}, sizes, options);
 }
 
-Call scatter_call(Links& links,
+Call scatter_call(Membership& membership,
                   const Buffer& in,
                   const Buffer& out,
                   const ScatterOptions& options) {
-  const Arguments arguments(links, "scatter", options.label);
+  const Arguments arguments(membership, "scatter", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(out, "out");
   std::vector<Buffer> ins;
@@ -204,11 +207,11 @@ Call scatter_call(Links& links,
   return scatter_call(arguments, std::move(ins), out, sizes, options);
 }
 
-Call scatter_call(Links& links,
+Call scatter_call(Membership& membership,
                   std::span<const Buffer> ins,
                   const Buffer& out,
                   const ScatterOptions& options) {
-  const Arguments arguments(links, "scatter", options.label);
+  const Arguments arguments(membership, "scatter", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(out, "out");
   if (arguments.rank() == options.root) {
@@ -222,11 +225,11 @@ Call scatter_call(Links& links,
   return scatter_call(arguments, {ins.begin(), ins.end()}, out, sizes, options);
 }
 
-Call all_to_all_call(Links& links,
+Call all_to_all_call(Membership& membership,
                      const Buffer& in,
                      const Buffer& out,
                      const AllToAllOptions& options) {
-  const Arguments arguments(links, "all_to_all", options.label);
+  const Arguments arguments(membership, "all_to_all", options.label);
   arguments.check_buffer(in, "in");
   arguments.check_dtype(out, "out", in.dtype);
   if (options.in_counts.empty() != options.out_counts.empty()) {
@@ -243,11 +246,11 @@ Call all_to_all_call(Links& links,
                          options);
 }
 
-Call all_to_all_call(Links& links,
+Call all_to_all_call(Membership& membership,
                      std::span<const Buffer> ins,
                      std::span<const Buffer> outs,
                      const AllToAllOptions& options) {
-  const Arguments arguments(links, "all_to_all", options.label);
+  const Arguments arguments(membership, "all_to_all", options.label);
   const DType dtype = ins.empty() ? DType::kFloat32 : ins.front().dtype;
   arguments.check_list(ins, "in", dtype);
   arguments.check_list(outs, "out", dtype);
@@ -257,14 +260,14 @@ Call all_to_all_call(Links& links,
       arguments, {ins.begin(), ins.end()}, {outs.begin(), outs.end()}, kUneven, options);
 }
 
-Call barrier_call(Links& links, const BarrierOptions& options) {
-  const Arguments arguments(links, "barrier", options.label);
+Call barrier_call(Membership& membership, const BarrierOptions& options) {
+  const Arguments arguments(membership, "barrier", options.label);
   return {.limit = arguments.limit(options.timeout),
           .operation = {.descriptor = {.kind = OperationKind::kBarrier}, .label = options.label}};
 }
 
-Call monitored_barrier_call(Links& links, const BarrierOptions& options) {
-  Call call = barrier_call(links, options);
+Call monitored_barrier_call(Membership& membership, const BarrierOptions& options) {
+  Call call = barrier_call(membership, options);
   call.operation.descriptor.kind = OperationKind::kMonitoredBarrier;
   return call;
 }

@@ -20,7 +20,7 @@
 #include "unisono/comm/group_lists.h"
 #include "unisono/comm/group_numbers.h"
 #include "unisono/comm/job.h"
-#include "unisono/comm/links.h"
+#include "unisono/comm/membership.h"
 #include "unisono/transport/describe.h"
 
 namespace unisono::comm {
@@ -33,9 +33,9 @@ std::vector<std::int64_t> gather_all(Group& group,
                                      std::vector<std::int64_t> mine,
                                      const char* label,
                                      const Timeout& timeout) {
-  std::vector<std::int64_t> all(mine.size() *
-                                static_cast<std::size_t>(group.links().topology().world_size()));
-  group.run(all_gather_call(group.links(),
+  std::vector<std::int64_t> all(
+      mine.size() * static_cast<std::size_t>(group.membership().topology().world_size()));
+  group.run(all_gather_call(group.membership(),
                             as_buffer(std::span(mine)),
                             as_buffer(std::span(all)),
                             {.timeout = timeout, .label = label}));
@@ -65,7 +65,7 @@ std::vector<std::int64_t> gather_boards(Group& parent,
     return gather_all(parent, control_blocks.offsets(), "the boards of new groups", timeout);
   } catch (const Error& error) {
     for (std::size_t index = 0; index < lists.size(); ++index) {
-      if (has(lists[index], parent.links().topology().rank())) {
+      if (has(lists[index], parent.membership().topology().rank())) {
         tell_unmade(parent, lists[index], numbers[index], error);
       }
     }
@@ -79,9 +79,9 @@ std::vector<std::unique_ptr<Group>> make(Group& parent,
                                          std::span<const RankList> lists,
                                          const std::vector<std::uint32_t>& numbers,
                                          const Timeout& timeout) {
-  const Links& links = parent.links();
+  const Membership& membership = parent.membership();
   Job& job = *parent.job();
-  const int rank = links.topology().rank();
+  const int rank = membership.topology().rank();
   const std::size_t n_lists = lists.size();
   std::vector<std::uint32_t> own_numbers;
   for (std::size_t index = 0; index < n_lists; ++index) {
@@ -90,14 +90,14 @@ std::vector<std::unique_ptr<Group>> make(Group& parent,
     }
   }
   const Expectation expectation(job.groups(), std::move(own_numbers));
-  ControlBlocks control_blocks(job, links, lists);
+  ControlBlocks control_blocks(job, membership, lists);
   const std::vector<std::int64_t> offsets =
       gather_boards(parent, control_blocks, lists, numbers, timeout);
   control_blocks.check();
   std::size_t at = 0;
-  for (int member = 0; member < links.topology().world_size(); ++member) {
+  for (int member = 0; member < membership.topology().world_size(); ++member) {
     for (std::size_t index = 0; index < n_lists; ++index) {
-      check_offset(offsets[at++], member, links);
+      check_offset(offsets[at++], member, membership);
     }
   }
   control_blocks.keep();
@@ -120,10 +120,10 @@ std::vector<std::unique_ptr<Group>> new_groups(Group& parent,
                                                std::span<const RankList> lists,
                                                Timeout timeout) {
   for (const RankList& list : lists) {
-    check_list(list, parent.links().topology().world_size());
+    check_list(list, parent.membership().topology().world_size());
   }
   GroupNumbers& numbers = parent.job()->numbers();
-  const int rank = parent.links().topology().rank();
+  const int rank = parent.membership().topology().rank();
   const auto n_first = std::count_if(
       lists.begin(), lists.end(), [rank](const RankList& list) { return list.front() == rank; });
   const std::vector<std::int64_t> all = gather_all(parent,
@@ -133,7 +133,7 @@ std::vector<std::unique_ptr<Group>> new_groups(Group& parent,
                                                    "the lists of new groups",
                                                    timeout);
   std::vector<std::uint32_t> taken;
-  const transport::JobRanks job_ranks = parent.links().job_ranks();
+  const transport::JobRanks job_ranks = parent.membership().job_ranks();
   for (std::size_t at = 0; at < all.size(); at += 3) {
     if (all[at + 1] != all[1] || all[at + 2] != all[2]) {
       throw Error(ErrorCode::kMismatch,

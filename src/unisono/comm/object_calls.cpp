@@ -68,19 +68,19 @@ struct Single {
 
 }  // namespace
 
-ObjectCalls<ObjectList> all_gather_object_calls(Links& links,
+ObjectCalls<ObjectList> all_gather_object_calls(Membership& membership,
                                                 const Buffer& object,
                                                 const ObjectOptions& options) {
-  const auto n_ranks = static_cast<std::size_t>(links.topology().world_size());
+  const auto n_ranks = static_cast<std::size_t>(membership.topology().world_size());
   const auto state =
       std::make_shared<Gathering>(object.count, std::vector<std::int64_t>(n_ranks), ObjectList());
-  return {.sizes = all_gather_call(links,
+  return {.sizes = all_gather_call(membership,
                                    as_buffer(std::span(&state->own_size, 1)),
                                    as_buffer(std::span(state->sizes)),
                                    {.timeout = options.timeout, .label = kSizesLabel}),
           .bytes =
-              [&links, object, options, state] {
-                return all_gather_call(links,
+              [&membership, object, options, state] {
+                return all_gather_call(membership,
                                        object,
                                        make_room(state->objects, state->sizes),
                                        {.timeout = options.timeout, .label = kObjectsLabel});
@@ -88,22 +88,22 @@ ObjectCalls<ObjectList> all_gather_object_calls(Links& links,
           .result = {state, &state->objects}};
 }
 
-ObjectCalls<ObjectList> gather_object_calls(Links& links,
+ObjectCalls<ObjectList> gather_object_calls(Membership& membership,
                                             const Buffer& object,
                                             int root,
                                             const ObjectOptions& options) {
-  const bool is_root = links.topology().rank() == root;
-  const auto n_sizes = static_cast<std::size_t>(is_root ? links.topology().world_size() : 0);
+  const bool is_root = membership.topology().rank() == root;
+  const auto n_sizes = static_cast<std::size_t>(is_root ? membership.topology().world_size() : 0);
   const auto state =
       std::make_shared<Gathering>(object.count, std::vector<std::int64_t>(n_sizes), ObjectList());
-  return {.sizes = gather_call(links,
+  return {.sizes = gather_call(membership,
                                as_buffer(std::span(&state->own_size, 1)),
                                is_root ? as_buffer(std::span(state->sizes)) : Buffer(),
                                {.root = root, .timeout = options.timeout, .label = kSizesLabel}),
           .bytes =
-              [&links, object, root, options, state] {
+              [&membership, object, root, options, state] {
                 return gather_call(
-                    links,
+                    membership,
                     object,
                     make_room(state->objects, state->sizes),
                     {.root = root, .timeout = options.timeout, .label = kObjectsLabel});
@@ -111,55 +111,56 @@ ObjectCalls<ObjectList> gather_object_calls(Links& links,
           .result = {state, &state->objects}};
 }
 
-ObjectCalls<std::string> broadcast_object_calls(Links& links,
+ObjectCalls<std::string> broadcast_object_calls(Membership& membership,
                                                 const Buffer& object,
                                                 int root,
                                                 const ObjectOptions& options) {
-  const bool is_root = links.topology().rank() == root;
+  const bool is_root = membership.topology().rank() == root;
   const auto state = std::make_shared<Single>(std::vector<std::int64_t>(), object.count, "");
   return {.sizes = broadcast_call(
-              links,
+              membership,
               as_buffer(std::span(&state->size, 1)),
               {.root = root, .timeout = options.timeout, .label = "the size of an object"}),
           .bytes =
-              [&links, object, root, is_root, options, state] {
+              [&membership, object, root, is_root, options, state] {
                 make_room(state->object, state->size);
                 if (is_root && state->size > 0) {
                   std::memcpy(state->object.data(), object.data, state->object.size());
                 }
                 return broadcast_call(
-                    links,
+                    membership,
                     room_of(state->object),
                     {.root = root, .timeout = options.timeout, .label = "an object"});
               },
           .result = {state, &state->object}};
 }
 
-ObjectCalls<std::string> scatter_object_calls(Links& links,
+ObjectCalls<std::string> scatter_object_calls(Membership& membership,
                                               const std::vector<Buffer>& objects,
                                               int root,
                                               const ObjectOptions& options) {
-  const bool is_root = links.topology().rank() == root;
-  const int n_ranks = links.topology().world_size();
+  const bool is_root = membership.topology().rank() == root;
+  const int n_ranks = membership.topology().world_size();
   if (is_root && objects.size() != static_cast<std::size_t>(n_ranks)) {
-    throw links.refuse("scatter_object",
-                       fmt::format("there are {} objects, where a world of {} needs one per rank",
-                                   objects.size(),
-                                   n_ranks));
+    throw membership.refuse(
+        "scatter_object",
+        fmt::format("there are {} objects, where a world of {} needs one per rank",
+                    objects.size(),
+                    n_ranks));
   }
   const auto state = std::make_shared<Single>();
   for (const Buffer& object : objects) {
     state->sizes.push_back(object.count);
   }
-  return {.sizes = scatter_call(links,
+  return {.sizes = scatter_call(membership,
                                 is_root ? as_buffer(std::span(state->sizes)) : Buffer(),
                                 as_buffer(std::span(&state->size, 1)),
                                 {.root = root, .timeout = options.timeout, .label = kSizesLabel}),
           .bytes =
-              [&links, objects, root, is_root, options, state] {
+              [&membership, objects, root, is_root, options, state] {
                 make_room(state->object, state->size);
                 return scatter_call(
-                    links,
+                    membership,
                     std::span<const Buffer>(is_root ? objects : std::vector<Buffer>()),
                     room_of(state->object),
                     {.root = root, .timeout = options.timeout, .label = kObjectsLabel});

@@ -50,8 +50,8 @@ ObjectWork<Result> submit(ProcessGroup& group, comm::ObjectCalls<Result> calls) 
           std::move(calls.result)};
 }
 
-comm::Links& links_of(ProcessGroup& group) {
-  return comm::group_of(group).links();
+comm::Membership& membership_of(ProcessGroup& group) {
+  return comm::group_of(group).membership();
 }
 
 }  // namespace
@@ -59,36 +59,39 @@ comm::Links& links_of(ProcessGroup& group) {
 std::vector<std::string> all_gather_object(ProcessGroup& group,
                                            std::string_view object,
                                            const ObjectOptions& options) {
-  return run(group, comm::all_gather_object_calls(links_of(group), view_of(object), options));
+  return run(group, comm::all_gather_object_calls(membership_of(group), view_of(object), options));
 }
 
 ObjectWork<std::vector<std::string>> all_gather_object_async(ProcessGroup& group,
                                                              std::string object,
                                                              const ObjectOptions& options) {
-  return submit(group,
-                comm::all_gather_object_calls(links_of(group), held(std::move(object)), options));
+  return submit(
+      group, comm::all_gather_object_calls(membership_of(group), held(std::move(object)), options));
 }
 
 std::vector<std::string> gather_object(ProcessGroup& group,
                                        std::string_view object,
                                        int root,
                                        const ObjectOptions& options) {
-  return run(group, comm::gather_object_calls(links_of(group), view_of(object), root, options));
+  return run(group,
+             comm::gather_object_calls(membership_of(group), view_of(object), root, options));
 }
 
 ObjectWork<std::vector<std::string>> gather_object_async(ProcessGroup& group,
                                                          std::string object,
                                                          int root,
                                                          const ObjectOptions& options) {
-  return submit(group,
-                comm::gather_object_calls(links_of(group), held(std::move(object)), root, options));
+  return submit(
+      group,
+      comm::gather_object_calls(membership_of(group), held(std::move(object)), root, options));
 }
 
 std::string broadcast_object(ProcessGroup& group,
                              std::string_view object,
                              int root,
                              const ObjectOptions& options) {
-  return run(group, comm::broadcast_object_calls(links_of(group), view_of(object), root, options));
+  return run(group,
+             comm::broadcast_object_calls(membership_of(group), view_of(object), root, options));
 }
 
 ObjectWork<std::string> broadcast_object_async(ProcessGroup& group,
@@ -96,14 +99,16 @@ ObjectWork<std::string> broadcast_object_async(ProcessGroup& group,
                                                int root,
                                                const ObjectOptions& options) {
   return submit(
-      group, comm::broadcast_object_calls(links_of(group), held(std::move(object)), root, options));
+      group,
+      comm::broadcast_object_calls(membership_of(group), held(std::move(object)), root, options));
 }
 
 std::string scatter_object(ProcessGroup& group,
                            const std::vector<std::string>& objects,
                            int root,
                            const ObjectOptions& options) {
-  return run(group, comm::scatter_object_calls(links_of(group), views_of(objects), root, options));
+  return run(group,
+             comm::scatter_object_calls(membership_of(group), views_of(objects), root, options));
 }
 
 ObjectWork<std::string> scatter_object_async(ProcessGroup& group,
@@ -114,7 +119,7 @@ ObjectWork<std::string> scatter_object_async(ProcessGroup& group,
   for (std::string& object : objects) {
     buffers.push_back(held(std::move(object)));
   }
-  return submit(group, comm::scatter_object_calls(links_of(group), buffers, root, options));
+  return submit(group, comm::scatter_object_calls(membership_of(group), buffers, root, options));
 }
 
 }  // namespace unisono

@@ -13,7 +13,7 @@
 #include "unisono/comm/create_group_via_store.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/job.h"
-#include "unisono/comm/links.h"
+#include "unisono/comm/membership.h"
 #include "unisono/comm/new_groups.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/work.h"
@@ -33,43 +33,43 @@ ProcessGroup::ProcessGroup(std::unique_ptr<comm::Group> group) : group_(std::mov
 ProcessGroup::~ProcessGroup() = default;
 
 int ProcessGroup::rank() const {
-  return group_->links().topology().rank();
+  return group_->membership().topology().rank();
 }
 
 int ProcessGroup::world_size() const {
-  return group_->links().topology().world_size();
+  return group_->membership().topology().world_size();
 }
 
 int ProcessGroup::local_rank() const {
-  return group_->links().topology().local_rank();
+  return group_->membership().topology().local_rank();
 }
 
 int ProcessGroup::local_world_size() const {
-  return group_->links().topology().local_world_size();
+  return group_->membership().topology().local_world_size();
 }
 
 const rendezvous::Roster& ProcessGroup::roster() const {
-  return group_->links().roster();
+  return group_->membership().roster();
 }
 
 std::vector<RankTraffic> ProcessGroup::traffic() const {
-  return group_->links().traffic();
+  return group_->membership().traffic();
 }
 
 Algorithm ProcessGroup::last_algorithm() const {
-  return group_->links().engine().last_algorithm();
+  return group_->membership().engine().last_algorithm();
 }
 
 void ProcessGroup::all_reduce(const Buffer& in,
                               const Buffer& out,
                               const AllReduceOptions& options) {
-  group_->run(comm::all_reduce_call(group_->links(), lend(in), lend(out), options));
+  group_->run(comm::all_reduce_call(group_->membership(), lend(in), lend(out), options));
 }
 
 Work ProcessGroup::all_reduce_async(const Buffer& in,
                                     const Buffer& out,
                                     const AllReduceOptions& options) {
-  return group_->submit(comm::all_reduce_call(group_->links(), in, out, options));
+  return group_->submit(comm::all_reduce_call(group_->membership(), in, out, options));
 }
 
 void ProcessGroup::all_reduce(const Buffer& in_out, const AllReduceOptions& options) {
@@ -82,180 +82,181 @@ Work ProcessGroup::all_reduce_async(const Buffer& in_out, const AllReduceOptions
 
 void ProcessGroup::all_reduce_coalesced(std::span<const Buffer> in_out,
                                         const AllReduceOptions& options) {
-  group_->run(comm::all_reduce_coalesced_call(group_->links(), in_out, options));
+  group_->run(comm::all_reduce_coalesced_call(group_->membership(), in_out, options));
 }
 
 Work ProcessGroup::all_reduce_coalesced_async(std::span<const Buffer> in_out,
                                               const AllReduceOptions& options) {
-  return group_->submit(comm::all_reduce_coalesced_call(group_->links(), in_out, options));
+  return group_->submit(comm::all_reduce_coalesced_call(group_->membership(), in_out, options));
 }
 
 void ProcessGroup::reduce_scatter_coalesced(std::span<const Buffer> ins,
                                             std::span<const Buffer> outs,
                                             const ReduceScatterOptions& options) {
-  group_->run(comm::reduce_scatter_coalesced_call(group_->links(), ins, outs, options));
+  group_->run(comm::reduce_scatter_coalesced_call(group_->membership(), ins, outs, options));
 }
 
 Work ProcessGroup::reduce_scatter_coalesced_async(std::span<const Buffer> ins,
                                                   std::span<const Buffer> outs,
                                                   const ReduceScatterOptions& options) {
-  return group_->submit(comm::reduce_scatter_coalesced_call(group_->links(), ins, outs, options));
+  return group_->submit(
+      comm::reduce_scatter_coalesced_call(group_->membership(), ins, outs, options));
 }
 
 void ProcessGroup::all_gather_coalesced(std::span<const Buffer> ins,
                                         std::span<const Buffer> outs,
                                         const AllGatherOptions& options) {
-  group_->run(comm::all_gather_coalesced_call(group_->links(), ins, outs, options));
+  group_->run(comm::all_gather_coalesced_call(group_->membership(), ins, outs, options));
 }
 
 Work ProcessGroup::all_gather_coalesced_async(std::span<const Buffer> ins,
                                               std::span<const Buffer> outs,
                                               const AllGatherOptions& options) {
-  return group_->submit(comm::all_gather_coalesced_call(group_->links(), ins, outs, options));
+  return group_->submit(comm::all_gather_coalesced_call(group_->membership(), ins, outs, options));
 }
 
 void ProcessGroup::reduce(const Buffer& in, const Buffer& out, const ReduceOptions& options) {
-  group_->run(comm::reduce_call(group_->links(), lend(in), lend(out), options));
+  group_->run(comm::reduce_call(group_->membership(), lend(in), lend(out), options));
 }
 
 Work ProcessGroup::reduce_async(const Buffer& in, const Buffer& out, const ReduceOptions& options) {
-  return group_->submit(comm::reduce_call(group_->links(), in, out, options));
+  return group_->submit(comm::reduce_call(group_->membership(), in, out, options));
 }
 
 void ProcessGroup::reduce_scatter(const Buffer& in,
                                   const Buffer& out,
                                   const ReduceScatterOptions& options) {
-  group_->run(comm::reduce_scatter_call(group_->links(), lend(in), lend(out), options));
+  group_->run(comm::reduce_scatter_call(group_->membership(), lend(in), lend(out), options));
 }
 
 Work ProcessGroup::reduce_scatter_async(const Buffer& in,
                                         const Buffer& out,
                                         const ReduceScatterOptions& options) {
-  return group_->submit(comm::reduce_scatter_call(group_->links(), in, out, options));
+  return group_->submit(comm::reduce_scatter_call(group_->membership(), in, out, options));
 }
 
 void ProcessGroup::reduce_scatter(std::span<const Buffer> ins,
                                   const Buffer& out,
                                   const ReduceScatterOptions& options) {
-  group_->run(comm::reduce_scatter_call(group_->links(), ins, lend(out), options));
+  group_->run(comm::reduce_scatter_call(group_->membership(), ins, lend(out), options));
 }
 
 Work ProcessGroup::reduce_scatter_async(std::span<const Buffer> ins,
                                         const Buffer& out,
                                         const ReduceScatterOptions& options) {
-  return group_->submit(comm::reduce_scatter_call(group_->links(), ins, out, options));
+  return group_->submit(comm::reduce_scatter_call(group_->membership(), ins, out, options));
 }
 
 void ProcessGroup::broadcast(const Buffer& buffer, const BroadcastOptions& options) {
-  group_->run(comm::broadcast_call(group_->links(), lend(buffer), options));
+  group_->run(comm::broadcast_call(group_->membership(), lend(buffer), options));
 }
 
 Work ProcessGroup::broadcast_async(const Buffer& buffer, const BroadcastOptions& options) {
-  return group_->submit(comm::broadcast_call(group_->links(), buffer, options));
+  return group_->submit(comm::broadcast_call(group_->membership(), buffer, options));
 }
 
 void ProcessGroup::all_gather(const Buffer& in,
                               const Buffer& out,
                               const AllGatherOptions& options) {
-  group_->run(comm::all_gather_call(group_->links(), lend(in), lend(out), options));
+  group_->run(comm::all_gather_call(group_->membership(), lend(in), lend(out), options));
 }
 
 Work ProcessGroup::all_gather_async(const Buffer& in,
                                     const Buffer& out,
                                     const AllGatherOptions& options) {
-  return group_->submit(comm::all_gather_call(group_->links(), in, out, options));
+  return group_->submit(comm::all_gather_call(group_->membership(), in, out, options));
 }
 
 void ProcessGroup::all_gather(const Buffer& in,
                               std::span<const Buffer> outs,
                               const AllGatherOptions& options) {
-  group_->run(comm::all_gather_call(group_->links(), lend(in), outs, options));
+  group_->run(comm::all_gather_call(group_->membership(), lend(in), outs, options));
 }
 
 Work ProcessGroup::all_gather_async(const Buffer& in,
                                     std::span<const Buffer> outs,
                                     const AllGatherOptions& options) {
-  return group_->submit(comm::all_gather_call(group_->links(), in, outs, options));
+  return group_->submit(comm::all_gather_call(group_->membership(), in, outs, options));
 }
 
 void ProcessGroup::gather(const Buffer& in, const Buffer& out, const GatherOptions& options) {
-  group_->run(comm::gather_call(group_->links(), lend(in), lend(out), options));
+  group_->run(comm::gather_call(group_->membership(), lend(in), lend(out), options));
 }
 
 Work ProcessGroup::gather_async(const Buffer& in, const Buffer& out, const GatherOptions& options) {
-  return group_->submit(comm::gather_call(group_->links(), in, out, options));
+  return group_->submit(comm::gather_call(group_->membership(), in, out, options));
 }
 
 void ProcessGroup::gather(const Buffer& in,
                           std::span<const Buffer> outs,
                           const GatherOptions& options) {
-  group_->run(comm::gather_call(group_->links(), lend(in), outs, options));
+  group_->run(comm::gather_call(group_->membership(), lend(in), outs, options));
 }
 
 Work ProcessGroup::gather_async(const Buffer& in,
                                 std::span<const Buffer> outs,
                                 const GatherOptions& options) {
-  return group_->submit(comm::gather_call(group_->links(), in, outs, options));
+  return group_->submit(comm::gather_call(group_->membership(), in, outs, options));
 }
 
 void ProcessGroup::scatter(const Buffer& in, const Buffer& out, const ScatterOptions& options) {
-  group_->run(comm::scatter_call(group_->links(), lend(in), lend(out), options));
+  group_->run(comm::scatter_call(group_->membership(), lend(in), lend(out), options));
 }
 
 Work ProcessGroup::scatter_async(const Buffer& in,
                                  const Buffer& out,
                                  const ScatterOptions& options) {
-  return group_->submit(comm::scatter_call(group_->links(), in, out, options));
+  return group_->submit(comm::scatter_call(group_->membership(), in, out, options));
 }
 
 void ProcessGroup::scatter(std::span<const Buffer> ins,
                            const Buffer& out,
                            const ScatterOptions& options) {
-  group_->run(comm::scatter_call(group_->links(), ins, lend(out), options));
+  group_->run(comm::scatter_call(group_->membership(), ins, lend(out), options));
 }
 
 Work ProcessGroup::scatter_async(std::span<const Buffer> ins,
                                  const Buffer& out,
                                  const ScatterOptions& options) {
-  return group_->submit(comm::scatter_call(group_->links(), ins, out, options));
+  return group_->submit(comm::scatter_call(group_->membership(), ins, out, options));
 }
 
 void ProcessGroup::all_to_all(const Buffer& in, const Buffer& out, const AllToAllOptions& options) {
-  group_->run(comm::all_to_all_call(group_->links(), lend(in), lend(out), options));
+  group_->run(comm::all_to_all_call(group_->membership(), lend(in), lend(out), options));
 }
 
 Work ProcessGroup::all_to_all_async(const Buffer& in,
                                     const Buffer& out,
                                     const AllToAllOptions& options) {
-  return group_->submit(comm::all_to_all_call(group_->links(), in, out, options));
+  return group_->submit(comm::all_to_all_call(group_->membership(), in, out, options));
 }
 
 void ProcessGroup::all_to_all(std::span<const Buffer> ins,
                               std::span<const Buffer> outs,
                               const AllToAllOptions& options) {
-  group_->run(comm::all_to_all_call(group_->links(), ins, outs, options));
+  group_->run(comm::all_to_all_call(group_->membership(), ins, outs, options));
 }
 
 Work ProcessGroup::all_to_all_async(std::span<const Buffer> ins,
                                     std::span<const Buffer> outs,
                                     const AllToAllOptions& options) {
-  return group_->submit(comm::all_to_all_call(group_->links(), ins, outs, options));
+  return group_->submit(comm::all_to_all_call(group_->membership(), ins, outs, options));
 }
 
 void ProcessGroup::barrier(const BarrierOptions& options) {
-  group_->run(comm::barrier_call(group_->links(), options));
+  group_->run(comm::barrier_call(group_->membership(), options));
 }
 
 Work ProcessGroup::barrier_async(const BarrierOptions& options) {
-  return group_->submit(comm::barrier_call(group_->links(), options));
+  return group_->submit(comm::barrier_call(group_->membership(), options));
 }
 
 void ProcessGroup::monitored_barrier(const BarrierOptions& options) {
-  group_->run(comm::monitored_barrier_call(group_->links(), options));
+  group_->run(comm::monitored_barrier_call(group_->membership(), options));
 }
 
 Work ProcessGroup::monitored_barrier_async(const BarrierOptions& options) {
-  return group_->submit(comm::monitored_barrier_call(group_->links(), options));
+  return group_->submit(comm::monitored_barrier_call(group_->membership(), options));
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
@@ -288,11 +289,11 @@ std::shared_ptr<ProcessGroup> ProcessGroup::split(int colour,
 }
 
 Buffer ProcessGroup::allocate(std::int64_t count, DType dtype) {
-  return group_->links().engine().allocate(count, dtype);
+  return group_->membership().engine().allocate(count, dtype);
 }
 
 bool ProcessGroup::is_symmetric(const Buffer& buffer) const {
-  return group_->job()->memory()->contains(buffer);
+  return group_->job()->memory().own()->contains(buffer);
 }
 
 void ProcessGroup::destroy() {
@@ -304,7 +305,7 @@ void ProcessGroup::abort(const std::string& reason) {
 }
 
 RefusedCall ProcessGroup::refuse(const std::string& call, const std::string& problem) {
-  return group_->links().refuse(call, problem);
+  return group_->membership().refuse(call, problem);
 }
 
 }  // namespace unisono

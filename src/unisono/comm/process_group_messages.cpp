@@ -14,7 +14,7 @@
 #include "unisono/comm/call.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/job.h"
-#include "unisono/comm/links.h"
+#include "unisono/comm/membership.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
@@ -38,10 +38,10 @@ const char* name_of(const MessageCall& call) {
 
 // Returns how long the message may take.
 milliseconds check(const MessageCall& call,
-                   comm::Links& links,
+                   comm::Membership& membership,
                    const std::optional<milliseconds>& timeout) {
-  const comm::Arguments arguments(links, name_of(call), call.label);
-  links.note_caller();
+  const comm::Arguments arguments(membership, name_of(call), call.label);
+  membership.note_caller();
   arguments.check_buffer(call.buffer, "the buffer");
   const int world_size = arguments.world_size();
   const bool is_any = !call.is_send && call.peer == kAnySource;
@@ -56,23 +56,28 @@ milliseconds check(const MessageCall& call,
 
 // What `pass` does. An engine may pass no messages, or not this one.
 template <class Pass>
-auto or_refuse(comm::Links& links, const char* name, const std::string& label, const Pass& pass)
-    -> decltype(pass()) {
+auto or_refuse(comm::Membership& membership,
+               const char* name,
+               const std::string& label,
+               const Pass& pass) -> decltype(pass()) {
   try {
     return pass();
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kInvalidArgument || links.failure().is_set()) {
+    if (error.code() != ErrorCode::kInvalidArgument || membership.failure().is_set()) {
       throw;
     }
-    throw comm::Arguments(links, name, label).invalid(error.what());
+    throw comm::Arguments(membership, name, label).invalid(error.what());
   }
 }
 
 // Returns where a receive came from.
-int run(comm::Links& links, MessageCall call, const std::optional<milliseconds>& timeout) {
-  call.timeout = check(call, links, timeout);
-  return or_refuse(
-      links, name_of(call), call.label, [&] { return links.engine().pass_message(call); });
+int run(comm::Membership& membership,
+        MessageCall call,
+        const std::optional<milliseconds>& timeout) {
+  call.timeout = check(call, membership, timeout);
+  return or_refuse(membership, name_of(call), call.label, [&] {
+    return membership.engine().pass_message(call);
+  });
 }
 
 // The calls were checked. `name` and `label` are for messages.
@@ -83,17 +88,17 @@ std::vector<Work> begin(comm::Group& group,
   std::vector<Work> works;
   works.reserve(calls.size());
   for (MessageCall& call : calls) {
-    const auto state = std::make_shared<WorkState>(comm::WaitId(), group.job()->work_waits());
+    const auto state = std::make_shared<WorkState>(health::WaitId(), group.job()->work_waits());
     call.handle = state;
     works.emplace_back(state);
   }
-  comm::Links& links = group.links();
-  or_refuse(links, name, label, [&] { links.engine().begin_messages(calls); });
+  comm::Membership& membership = group.membership();
+  or_refuse(membership, name, label, [&] { membership.engine().begin_messages(calls); });
   return works;
 }
 
 Work submit(comm::Group& group, MessageCall call, const std::optional<milliseconds>& timeout) {
-  call.timeout = check(call, group.links(), timeout);
+  call.timeout = check(call, group.membership(), timeout);
   return begin(group, name_of(call), call.label, std::span(&call, 1)).front();
 }
 
@@ -110,7 +115,7 @@ MessageCall recv_call(const Buffer& buffer, int from, const RecvOptions& options
 }  // namespace
 
 void ProcessGroup::send(const Buffer& buffer, int to, const SendOptions& options) {
-  (void)run(group_->links(), send_call(lend(buffer), to, options), options.timeout);
+  (void)run(group_->membership(), send_call(lend(buffer), to, options), options.timeout);
 }
 
 Work ProcessGroup::send_async(const Buffer& buffer, int to, const SendOptions& options) {
@@ -118,7 +123,7 @@ Work ProcessGroup::send_async(const Buffer& buffer, int to, const SendOptions& o
 }
 
 int ProcessGroup::recv(const Buffer& buffer, int from, const RecvOptions& options) {
-  return run(group_->links(), recv_call(lend(buffer), from, options), options.timeout);
+  return run(group_->membership(), recv_call(lend(buffer), from, options), options.timeout);
 }
 
 Work ProcessGroup::recv_async(const Buffer& buffer, int from, const RecvOptions& options) {
@@ -135,7 +140,7 @@ std::vector<Work> ProcessGroup::batch(std::span<const PointToPointOperation> ope
                     .tag = operation.tag,
                     .buffer = operation.buffer,
                     .label = operation.label});
-    call.timeout = check(call, group_->links(), operation.timeout);
+    call.timeout = check(call, group_->membership(), operation.timeout);
   }
   return begin(*group_, "batch", "", calls);
 }

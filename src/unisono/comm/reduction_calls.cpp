@@ -7,7 +7,7 @@
 #include "unisono/comm/agreement.h"
 #include "unisono/comm/arguments.h"
 #include "unisono/comm/call.h"
-#include "unisono/comm/links.h"
+#include "unisono/comm/membership.h"
 #include "unisono/comm/options.h"
 #include "unisono/engine/operation.h"
 #include "unisono/transport/descriptor.h"
@@ -49,11 +49,11 @@ Call reduce_scatter_call(const Arguments& arguments,
 
 }  // namespace
 
-Call all_reduce_call(Links& links,
+Call all_reduce_call(Membership& membership,
                      const Buffer& in,
                      const Buffer& out,
                      const AllReduceOptions& options) {
-  const Arguments arguments(links, "all_reduce", options.label);
+  const Arguments arguments(membership, "all_reduce", options.label);
   arguments.check_buffer(in, "in");
   arguments.check_dtype(out, "out", in.dtype);
   arguments.check_count(out, "out", in.count);
@@ -68,8 +68,11 @@ Call all_reduce_call(Links& links,
   return call;
 }
 
-Call reduce_call(Links& links, const Buffer& in, const Buffer& out, const ReduceOptions& options) {
-  const Arguments arguments(links, "reduce", options.label);
+Call reduce_call(Membership& membership,
+                 const Buffer& in,
+                 const Buffer& out,
+                 const ReduceOptions& options) {
+  const Arguments arguments(membership, "reduce", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(in, "in");
   const bool is_root = options.root == arguments.rank();
@@ -89,22 +92,22 @@ Call reduce_call(Links& links, const Buffer& in, const Buffer& out, const Reduce
   return call;
 }
 
-Call reduce_scatter_call(Links& links,
+Call reduce_scatter_call(Membership& membership,
                          const Buffer& in,
                          const Buffer& out,
                          const ReduceScatterOptions& options) {
-  const Arguments arguments(links, "reduce_scatter", options.label);
+  const Arguments arguments(membership, "reduce_scatter", options.label);
   arguments.check_buffer(out, "out");
   arguments.check_dtype(in, "in", out.dtype);
   return reduce_scatter_call(
       arguments, in, arguments.blocks_of(in, "in", options.counts), out, options);
 }
 
-Call reduce_scatter_call(Links& links,
+Call reduce_scatter_call(Membership& membership,
                          std::span<const Buffer> ins,
                          const Buffer& out,
                          const ReduceScatterOptions& options) {
-  const Arguments arguments(links, "reduce_scatter", options.label);
+  const Arguments arguments(membership, "reduce_scatter", options.label);
   arguments.check_buffer(out, "out");
   arguments.check_list(ins, "in", out.dtype);
   arguments.check_list_counts(ins, "in", options.counts);

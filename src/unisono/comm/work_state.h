@@ -10,9 +10,9 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/mutex.h"
-#include "unisono/comm/rank_wait.h"
-#include "unisono/comm/work_waits.h"
 #include "unisono/engine/message_call.h"
+#include "unisono/health/rank_wait.h"
+#include "unisono/health/work_waits.h"
 
 namespace unisono::comm {
 
@@ -21,10 +21,10 @@ class WorkState final : public engine::MessageHandle {
  public:
   /// Of a message the id comes with begin(). `waits` hears which threads wait for it, and whether
   /// it has callbacks.
-  WorkState(const WaitId& id, std::shared_ptr<WorkWaits> waits)
+  WorkState(const health::WaitId& id, std::shared_ptr<health::WorkWaits> waits)
       : id_(id), waits_(std::move(waits)) {}
 
-  void begin(const WaitId& id) override { id_ = id; }
+  void begin(const health::WaitId& id) override { id_ = id; }
 
   /// Ends the operation, with null for success; calls the callbacks on this thread. Once.
   void complete(std::exception_ptr error) UNISONO_EXCLUDES(mutex_);
@@ -63,8 +63,8 @@ class WorkState final : public engine::MessageHandle {
   [[nodiscard]] int source() const { return source_.load(std::memory_order_relaxed); }
 
  private:
-  WaitId id_;  // Constant once others know of it.
-  const std::shared_ptr<WorkWaits> waits_;
+  health::WaitId id_;  // Constant once others know of it.
+  const std::shared_ptr<health::WorkWaits> waits_;
   std::atomic<bool> is_completed_ = false;
   std::atomic<int> source_ = -1;  // Ordered by is_completed_.
   Mutex mutex_;

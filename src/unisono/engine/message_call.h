@@ -7,7 +7,7 @@
 #include <string>
 
 #include "unisono/base/buffer.h"
-#include "unisono/engine/wait_id.h"
+#include "unisono/health/wait_id.h"
 
 namespace unisono::engine {
 
@@ -26,7 +26,7 @@ class MessageHandle {
 
   /// The message begins: which of the rank's waits it is. First of all, before another thread
   /// knows of it.
-  virtual void begin(const WaitId& id) = 0;
+  virtual void begin(const health::WaitId& id) = 0;
 
   /// What is called when somebody first hears that the message has ended well; what it throws, that
   /// one hears.

@@ -14,14 +14,14 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/collective/topology.h"
-#include "unisono/net/address.h"
 #include "unisono/net/hello.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/leave_frames.h"
+#include "unisono/transport/purposes.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/endpoint.h"
 #include "unisono/transport/shm/process_memory.h"
-#include "unisono/transport/tcp/leave_frames.h"
 #include "unisono/transport/tcp/mesh.h"
 #include "unisono/transport/tcp/message_mesh.h"
 
@@ -71,30 +71,6 @@ net::HelloInfo hello_of(const TransportParts& parts, const char* purpose) {
 
 }  // namespace
 
-std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster) {
-  std::vector<tcp::MeshMember> members;
-  for (const rendezvous::Member& member : roster.members) {
-    const std::optional<net::Address> address = net::Address::parse(member.address, member.port);
-    if (!address) {
-      throw Error(ErrorCode::kCorruptData,
-                  fmt::format("{} gave \"{}\" as its address, which is none",
-                              rendezvous::describe(member),
-                              member.address));
-    }
-    members.push_back(
-        {.job_rank = member.rank, .address = *address, .name = rendezvous::describe(member)});
-  }
-  return members;
-}
-
-collective::Topology topology_of(const rendezvous::Roster& roster) {
-  std::vector<std::string> nodes;
-  for (const rendezvous::Member& member : roster.members) {
-    nodes.push_back(member.node);
-  }
-  return {roster.rank, nodes};
-}
-
 std::int64_t GroupTransports::n_arena_bytes(int local_world_size) {
   return endpoint_offset(local_world_size) + shm::Endpoint::n_bytes(local_world_size);
 }
@@ -104,21 +80,21 @@ bool GroupTransports::have_all_left(const ArenaPart& part, int local_world_size)
 }
 
 bool GroupTransports::is_for_transports(std::string_view purpose) {
-  return purpose == tcp::kDataPurpose || purpose == tcp::kMessagePurpose;
+  return purpose == transport::kDataPurpose || purpose == transport::kMessagePurpose;
 }
 
 GroupTransports::GroupTransports(const TransportParts& parts)
     : topology_(parts.topology),
       group_(parts.group),
       control_block_(make_control_block(parts)),
-      mesh_(mesh_members(parts.roster),
+      mesh_(health::addresses_of(parts.roster),
             parts.secret,
-            hello_of(parts, tcp::kDataPurpose),
+            hello_of(parts, transport::kDataPurpose),
             topology_.n_nodes() > 1),
       endpoint_(make_endpoint(parts)),
-      message_mesh_(mesh_members(parts.roster),
+      message_mesh_(health::addresses_of(parts.roster),
                     parts.secret,
-                    hello_of(parts, tcp::kMessagePurpose),
+                    hello_of(parts, transport::kMessagePurpose),
                     topology_.n_nodes() > 1) {}
 
 std::vector<shm::ProcessMemory> GroupTransports::processes() const {
@@ -137,7 +113,7 @@ void GroupTransports::wake() const noexcept {
 }
 
 void GroupTransports::deliver(int rank, std::string_view purpose, Fd socket) {
-  if (purpose == tcp::kMessagePurpose) {
+  if (purpose == transport::kMessagePurpose) {
     message_mesh_.deliver(rank, std::move(socket));
   } else {
     mesh_.deliver(rank, std::move(socket));
@@ -147,10 +123,10 @@ void GroupTransports::deliver(int rank, std::string_view purpose, Fd socket) {
 void GroupTransports::turn_away(std::string_view purpose,
                                 int socket,
                                 const Error& reason) const noexcept {
-  if (purpose == tcp::kMessagePurpose) {
+  if (purpose == transport::kMessagePurpose) {
     (void)tcp::MessageMesh::welcome(socket);
   }
-  tcp::send_abort(socket, group_, reason);
+  transport::send_abort(socket, group_, reason);
 }
 
 transport::RankProgress GroupTransports::progress_of(int rank) const {

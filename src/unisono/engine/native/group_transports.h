@@ -11,6 +11,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/collective/topology.h"
+#include "unisono/health/group_contacts.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/shm/arena.h"
@@ -22,12 +23,6 @@
 #include "unisono/transport/traffic.h"
 
 namespace unisono::engine {
-
-/// The ranks of a group, as its connections know them.
-[[nodiscard]] std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster);
-
-/// On which nodes they are.
-[[nodiscard]] collective::Topology topology_of(const rendezvous::Roster& roster);
 
 /// A group's part of the arena of a rank of this node.
 struct ArenaPart {

@@ -14,9 +14,7 @@
 #include "unisono/base/link_costs.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/group_health.h"
 #include "unisono/engine/message_call.h"
-#include "unisono/engine/native/call_history.h"
 #include "unisono/engine/native/collectives/algorithm_choice.h"
 #include "unisono/engine/native/collectives/coalescing.h"
 #include "unisono/engine/native/collectives/reduce_plans.h"
@@ -25,7 +23,9 @@
 #include "unisono/engine/native/memory/symmetric_memory.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/point_to_point/point_to_point_progress.h"
-#include "unisono/engine/native/rank_status.h"
+#include "unisono/health/call_history.h"
+#include "unisono/health/group_health.h"
+#include "unisono/health/rank_status.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/shm/control_block.h"
@@ -40,9 +40,9 @@ struct NativeParts {
   transport::Failure& failure;
   SingleCopy single_copy;
   std::optional<LinkCosts> links;  ///< What they cost, if it need not be measured.
-  const RankStatus& ranks;
-  GroupHealth& health;
-  CallHistory& call_history;
+  const health::RankStatus& ranks;
+  health::GroupHealth& health;
+  health::CallHistory& call_history;
   std::chrono::milliseconds stall;
   /// Whether waits for messages look whether buffers were written to before them.
   bool checks_buffers;
@@ -103,7 +103,7 @@ class NativeEngine final : public Engine {
   std::vector<kernels::ReduceInput> inputs_;
   std::vector<void*> outputs_;
   // The last calls, oldest first; kept where there are several nodes.
-  std::vector<CallRecord> calls_;
+  std::vector<health::CallRecord> calls_;
   bool has_aborted_ = false;
   PointToPointProgress messages_;
 };

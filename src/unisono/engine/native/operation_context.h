@@ -10,8 +10,8 @@
 #include "unisono/base/dtype.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/native/memory/peer_memory.h"
-#include "unisono/engine/native/rank_status.h"
 #include "unisono/engine/operation.h"
+#include "unisono/health/rank_status.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/kernels/reduce_tree.h"
 #include "unisono/transport/shm/control_block.h"
@@ -25,7 +25,7 @@ struct OperationContext {
   const Operation& operation;
   const Operation& called;  ///< As the rank called it, before it was coalesced.
   const collective::Topology& topology;
-  const RankStatus& ranks;
+  const health::RankStatus& ranks;
   shm::ControlBlock& control_block;
   tcp::Exchange exchange;
   shm::WaitMode mode;

@@ -9,8 +9,8 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/engine/native/call_history.h"
 #include "unisono/engine/operation.h"
+#include "unisono/health/call_history.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/mismatch.h"
 #include "unisono/transport/relayed_error.h"
@@ -45,7 +45,7 @@ void OperationReporter::look_into(std::span<const int> late_ranks) const {
     if (parts_.topology.node_of(rank) == parts_.topology.node()) {
       continue;
     }
-    for (const CallRecord& call : parts_.call_history.ask(rank)) {
+    for (const health::CallRecord& call : parts_.call_history.ask(rank)) {
       if (call.sequence == operation_.sequence && call.descriptor != operation_.descriptor) {
         // It may wait for another rank, which knows nothing of it.
         parts_.call_history.warn(rank, complete(mismatch(rank, call)));
@@ -72,7 +72,7 @@ Error OperationReporter::complete(const Error& error) const {
   return transport::with_call(parts_.ranks.prefix(), describe_operation(), error);
 }
 
-Error OperationReporter::mismatch(int rank, const CallRecord& call) const {
+Error OperationReporter::mismatch(int rank, const health::CallRecord& call) const {
   return transport::mismatch({.who = parts_.ranks.describe(rank),
                               .sequence = call.sequence,
                               .descriptor = call.descriptor},

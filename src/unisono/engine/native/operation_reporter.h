@@ -9,11 +9,11 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/collective/topology.h"
-#include "unisono/engine/group_health.h"
-#include "unisono/engine/native/call_history.h"
-#include "unisono/engine/native/rank_status.h"
 #include "unisono/engine/operation.h"
-#include "unisono/engine/wait_id.h"
+#include "unisono/health/call_history.h"
+#include "unisono/health/group_health.h"
+#include "unisono/health/rank_status.h"
+#include "unisono/health/wait_id.h"
 #include "unisono/transport/tcp/mesh.h"
 #include "unisono/transport/wait_monitor.h"
 
@@ -24,9 +24,9 @@ struct ReporterParts {
   std::uint32_t group;
   const collective::Topology& topology;
   const tcp::Mesh& mesh;
-  const RankStatus& ranks;
-  GroupHealth& health;
-  CallHistory& call_history;
+  const health::RankStatus& ranks;
+  health::GroupHealth& health;
+  health::CallHistory& call_history;
 };
 
 /// Says who waits for whom in which operation.
@@ -35,7 +35,7 @@ class OperationReporter final : public transport::WaitObserver {
   /// `calls` are this rank's last ones, with `operation`.
   OperationReporter(const Operation& operation,
                     const ReporterParts& parts,
-                    std::span<const CallRecord> calls)
+                    std::span<const health::CallRecord> calls)
       : operation_(operation),
         parts_(parts),
         id_{.group = parts.group, .sequence = operation.sequence},
@@ -57,13 +57,13 @@ class OperationReporter final : public transport::WaitObserver {
   [[nodiscard]] Error complete(const Error& error) const;
 
  private:
-  [[nodiscard]] Error mismatch(int rank, const CallRecord& call) const;
+  [[nodiscard]] Error mismatch(int rank, const health::CallRecord& call) const;
   [[nodiscard]] std::string describe_operation() const;
 
   const Operation& operation_;
   const ReporterParts parts_;
-  const WaitId id_;
-  std::span<const CallRecord> calls_;
+  const health::WaitId id_;
+  std::span<const health::CallRecord> calls_;
 };
 
 }  // namespace unisono::engine

@@ -21,9 +21,9 @@
 #include "unisono/net/socket.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/leave_frames.h"
 #include "unisono/transport/mismatch.h"
 #include "unisono/transport/relayed_error.h"
-#include "unisono/transport/tcp/leave_frames.h"
 
 namespace unisono::tcp {
 namespace {
@@ -37,7 +37,7 @@ bool is_of_any_size(const transport::Descriptor& descriptor) {
 }
 
 // What the sender called.
-transport::Descriptor called_by(const Frame& frame) {
+transport::Descriptor called_by(const transport::Frame& frame) {
   transport::Descriptor descriptor = frame.descriptor;
   if (is_of_any_size(descriptor)) {
     descriptor.detail = 0;
@@ -80,16 +80,16 @@ void Connection::begin(const OperationTag& tag) {
 }
 
 void Connection::post_send(std::span<const std::byte> data, std::uint64_t n_bytes_back) {
-  Frame frame{.kind = FrameKind::kData,
-              .step = send_step_++,
-              .sequence = tag_.sequence,
-              .descriptor = tag_.descriptor,
-              .n_bytes = data.size()};
+  transport::Frame frame{.kind = transport::FrameKind::kData,
+                         .step = send_step_++,
+                         .sequence = tag_.sequence,
+                         .descriptor = tag_.descriptor,
+                         .n_bytes = data.size()};
   if (is_of_any_size(frame.descriptor)) {
     frame.descriptor.detail = n_bytes_back;
   }
   n_bytes_given_ = data.size();
-  sends_.push_back({.header = encode(frame), .data = data});
+  sends_.push_back({.header = transport::encode(frame), .data = data});
 }
 
 void Connection::post_receive(std::span<std::byte> data) {
@@ -97,7 +97,7 @@ void Connection::post_receive(std::span<std::byte> data) {
 }
 
 bool Connection::can_receive() const {
-  return !frame_ || is_matched_ || frame_->kind != FrameKind::kData;
+  return !frame_ || is_matched_ || frame_->kind != transport::FrameKind::kData;
 }
 
 bool Connection::progress() {
@@ -110,7 +110,7 @@ bool Connection::progress_sends() {
   bool has_moved = false;
   while (!sends_.empty()) {
     const Send& send = sends_.front();
-    const std::size_t n_header_sent = std::min(n_sent_, kFrameBytes);
+    const std::size_t n_header_sent = std::min(n_sent_, transport::kFrameBytes);
     const std::span<const std::byte> header = std::span(send.header).subspan(n_header_sent);
     const std::span<const std::byte> data = send.data.subspan(n_sent_ - n_header_sent);
     const net::IoResult result = net::write_some(socket_.get(), header, data);
@@ -128,11 +128,11 @@ bool Connection::progress_sends() {
                               name_,
                               describe_end(address_, result.error_number),
                               n_sent_,
-                              kFrameBytes + send.data.size()));
+                              transport::kFrameBytes + send.data.size()));
     }
     has_moved = true;
     n_sent_ += result.n_bytes;
-    if (n_sent_ == kFrameBytes + send.data.size()) {
+    if (n_sent_ == transport::kFrameBytes + send.data.size()) {
       sends_.pop_front();
       n_sent_ = 0;
     }
@@ -151,19 +151,19 @@ bool Connection::progress_receives() {
       }
       has_moved = true;
       n_header_ += n_bytes;
-      if (n_header_ == kFrameBytes) {
+      if (n_header_ == transport::kFrameBytes) {
         take_header();
       }
       continue;
     }
-    if (frame_->kind == FrameKind::kData) {
+    if (frame_->kind == transport::FrameKind::kData) {
       match_data_frame(*frame_);
       if (!is_matched_) {
         return has_moved;  // For an operation that this rank has not come to yet.
       }
     }
     const std::span<std::byte> payload =
-        frame_->kind == FrameKind::kData ? receives_.front() : std::span(control_);
+        frame_->kind == transport::FrameKind::kData ? receives_.front() : std::span(control_);
     if (n_received_ < payload.size()) {
       const std::size_t n_bytes = receive_some(payload.subspan(n_received_));
       if (n_bytes == 0) {
@@ -173,7 +173,7 @@ bool Connection::progress_receives() {
       n_received_ += n_bytes;
     }
     if (n_received_ == payload.size()) {
-      if (frame_->kind == FrameKind::kData) {
+      if (frame_->kind == transport::FrameKind::kData) {
         receives_.pop_front();
         ++receive_step_;
         has_heard_ = true;
@@ -191,7 +191,7 @@ bool Connection::progress_receives() {
 
 bool Connection::may_tell_abort() const {
   return !has_ended_ && !is_sending() && !is_receiving() &&
-         (!frame_ || frame_->kind == FrameKind::kAbort);
+         (!frame_ || frame_->kind == transport::FrameKind::kAbort);
 }
 
 void Connection::look_for_abort() {
@@ -208,7 +208,7 @@ void Connection::look_for_abort() {
     has_ended_ = result.status != net::IoStatus::kDone;
     may_be_untaken_ = may_be_untaken_ && has_ended_;
     (frame_ ? n_received_ : n_header_) += has_ended_ ? 0 : result.n_bytes;
-    if (!frame_ && n_header_ == kFrameBytes) {
+    if (!frame_ && n_header_ == transport::kFrameBytes) {
       take_header();
     }
   }
@@ -256,14 +256,14 @@ Error Connection::not_taken() const {
 }
 
 void Connection::take_header() {
-  frame_ = decode(header_);
-  if (!frame_ || frame_->kind > FrameKind::kLeave) {
+  frame_ = transport::decode(header_);
+  if (!frame_ || frame_->kind > transport::FrameKind::kLeave) {
     throw Error(ErrorCode::kCorruptData, fmt::format("{} sent bytes that are no frame", name_));
   }
-  control_.assign(frame_->kind == FrameKind::kAbort ? frame_->n_bytes : 0, std::byte{0});
+  control_.assign(frame_->kind == transport::FrameKind::kAbort ? frame_->n_bytes : 0, std::byte{0});
 }
 
-void Connection::match_data_frame(const Frame& frame) {
+void Connection::match_data_frame(const transport::Frame& frame) {
   if (is_matched_ || receives_.empty()) {
     if (frame.sequence == tag_.sequence && !is_of_this_operation(frame)) {
       throw mismatch(frame);
@@ -293,13 +293,13 @@ void Connection::match_data_frame(const Frame& frame) {
   is_matched_ = true;
 }
 
-bool Connection::is_of_this_operation(const Frame& frame) const {
+bool Connection::is_of_this_operation(const transport::Frame& frame) const {
   return frame.sequence == tag_.sequence && called_by(frame) == tag_.descriptor;
 }
 
 // Blocks of any size: only now does it show what the peer gives, and what it takes. Both ranks find
 // out by the frame that they need anyway.
-void Connection::check_sizes(const Frame& frame) const {
+void Connection::check_sizes(const transport::Frame& frame) const {
   const std::uint64_t element_bytes = size_of(tag_.descriptor.dtype);
   const std::uint64_t n_bytes_taken = receives_.front().size();
   const bool has_blocks_of_any_size = is_of_any_size(frame.descriptor);
@@ -322,7 +322,7 @@ void Connection::check_sizes(const Frame& frame) const {
   }
 }
 
-Error Connection::mismatch(const Frame& frame) const {
+Error Connection::mismatch(const transport::Frame& frame) const {
   return transport::mismatch(
       {.who = name_, .sequence = frame.sequence, .descriptor = called_by(frame)},
       {.who = "this rank",
@@ -332,24 +332,24 @@ Error Connection::mismatch(const Frame& frame) const {
       job_ranks_);
 }
 
-void Connection::finish_control_frame(const Frame& frame) {
-  if (frame.kind == FrameKind::kLeave) {
+void Connection::finish_control_frame(const transport::Frame& frame) {
+  if (frame.kind == transport::FrameKind::kLeave) {
     throw Error(ErrorCode::kPeerLost,
                 fmt::format("{} left the group, but this operation still needs it", name_));
   }
-  throw transport::relayed(name_, decode_abort(frame, control_));
+  throw transport::relayed(name_, transport::decode_abort(frame, control_));
 }
 
 void Connection::abort(const Error& reason) noexcept {
   // In the middle of a frame no other can begin: the closed connection has to say it all.
   if (n_sent_ == 0) {
-    send_abort(socket_.get(), group_, reason);
+    transport::send_abort(socket_.get(), group_, reason);
   }
   ::shutdown(socket_.get(), SHUT_WR);
 }
 
 void Connection::say_goodbye() noexcept {
-  send_leave(socket_.get(), group_);
+  transport::send_leave(socket_.get(), group_);
 }
 
 void Connection::linger(Deadline deadline) noexcept {

@@ -15,7 +15,7 @@
 #include "unisono/net/answer_watch.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/tcp/frame.h"
+#include "unisono/transport/frame.h"
 #include "unisono/transport/tcp/liveness.h"
 
 namespace unisono::tcp {
@@ -93,7 +93,7 @@ class Connection {
 
  private:
   struct Send {
-    FrameBytes header;
+    transport::FrameBytes header;
     std::span<const std::byte> data;
   };
 
@@ -103,11 +103,11 @@ class Connection {
   [[nodiscard]] Error lost(const std::string& how) const;
   [[nodiscard]] Error not_taken() const;
   void take_header();
-  void match_data_frame(const Frame& frame);
-  [[nodiscard]] bool is_of_this_operation(const Frame& frame) const;
-  void check_sizes(const Frame& frame) const;
-  [[nodiscard]] Error mismatch(const Frame& frame) const;
-  [[noreturn]] void finish_control_frame(const Frame& frame);
+  void match_data_frame(const transport::Frame& frame);
+  [[nodiscard]] bool is_of_this_operation(const transport::Frame& frame) const;
+  void check_sizes(const transport::Frame& frame) const;
+  [[nodiscard]] Error mismatch(const transport::Frame& frame) const;
+  [[noreturn]] void finish_control_frame(const transport::Frame& frame);
 
   int rank_;
   std::string name_;
@@ -124,10 +124,11 @@ class Connection {
   std::uint64_t n_bytes_given_ = 0;  // In the last send that was posted.
 
   std::deque<std::span<std::byte>> receives_;
-  FrameBytes header_{};
+  transport::FrameBytes header_{};
   std::size_t n_header_ = 0;
-  std::optional<Frame> frame_;  // Header is complete; payload is awaited or has no taker yet.
-  bool is_matched_ = false;     // The frame's payload goes to the first of receives_.
+  std::optional<transport::Frame>
+      frame_;                // Header is complete; payload is awaited or has no taker yet.
+  bool is_matched_ = false;  // The frame's payload goes to the first of receives_.
   std::optional<Deadline> explained_until_;  // The frame is of a later operation than is due.
   std::size_t n_received_ = 0;               // Of the frame's payload.
   std::vector<std::byte> control_;           // Payload of a control frame.

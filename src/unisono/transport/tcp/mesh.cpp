@@ -18,44 +18,18 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/socket.h"
 #include "unisono/transport/describe.h"
+#include "unisono/transport/rank_address.h"
 #include "unisono/transport/tcp/liveness.h"
 #include "unisono/transport/wait_monitor.h"
 
 namespace unisono::tcp {
 
-void check_answer(const MeshMember& member, const net::HelloInfo& theirs, const std::string& job) {
-  if (theirs.rank != member.job_rank || theirs.job != job) {
-    throw Error(ErrorCode::kMismatch,
-                fmt::format("{} answered as rank {} of job {}, not as {} of job {}",
-                            member.address.to_string(),
-                            theirs.rank,
-                            theirs.job,
-                            member.name,
-                            job));
-  }
-}
-
-std::vector<int> job_ranks_of(std::span<const MeshMember> members) {
-  std::vector<int> ranks;
-  for (const MeshMember& member : members) {
-    ranks.push_back(member.job_rank);
-  }
-  return ranks;
-}
-
-Error nobody_listens(const MeshMember& member) {
-  return {ErrorCode::kPeerLost,
-          fmt::format("{} has left the group, or is gone: nobody listens at {} any more",
-                      member.name,
-                      member.address.to_string())};
-}
-
-Mesh::Mesh(std::vector<MeshMember> members,
+Mesh::Mesh(std::vector<transport::RankAddress> members,
            std::string secret,
            net::HelloInfo mine,
            bool has_other_nodes)
     : members_(std::move(members)),
-      job_ranks_(transport::where_they_differ(job_ranks_of(members_))),
+      job_ranks_(transport::where_they_differ(transport::job_ranks_of(members_))),
       traffic_(members_.size()),
       secret_(std::move(secret)),
       mine_(std::move(mine)) {
@@ -93,7 +67,7 @@ Connection& Mesh::connection(int rank, transport::WaitMonitor& wait_monitor) {
 }
 
 std::unique_ptr<Opening> Mesh::begin_opening(int rank) {
-  const MeshMember& member = members_[static_cast<std::size_t>(rank)];
+  const transport::RankAddress& member = members_[static_cast<std::size_t>(rank)];
   return is_dialed(rank) ? dial(member, secret_, mine_)
                          : expect(member, [this, rank] { return take_delivered(rank); });
 }

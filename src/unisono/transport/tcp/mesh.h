@@ -13,32 +13,13 @@
 #include "unisono/net/address.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/wakeup.h"
+#include "unisono/transport/rank_address.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/opening.h"
 #include "unisono/transport/traffic.h"
 #include "unisono/transport/wait_monitor.h"
 
 namespace unisono::tcp {
-
-inline constexpr const char* kDataPurpose = "data";
-
-/// A rank as the mesh sees it.
-struct MeshMember {
-  int job_rank;          ///< By which ranks know each other in the hello.
-  net::Address address;  ///< Of its data listener.
-  std::string name;      ///< For messages: "rank 2 (pid 4123 on node-a)".
-};
-
-/// What members[r] is called in the job, by r.
-[[nodiscard]] std::vector<int> job_ranks_of(std::span<const MeshMember> members);
-
-/// Throws Error(kMismatch) unless the other side of a hello with `member`, in this job, is that
-/// rank.
-void check_answer(const MeshMember& member, const net::HelloInfo& theirs, const std::string& job);
-
-/// The error about a rank at whose address nobody listens any more. Whether it has left in good
-/// order only those know who had a connection with it.
-[[nodiscard]] Error nobody_listens(const MeshMember& member);
 
 /// The connections of one group's rank to the ranks of other nodes: one per pair, opened when first
 /// needed, by the rank that is higher in the job. All but deliver() and wake() belongs to the
@@ -48,7 +29,7 @@ class Mesh {
  public:
   /// `members[r]` is rank r. `secret` and `mine` are for the hello. Unless the group has ranks of
   /// other nodes there is nothing to wait for, and no file descriptor is held.
-  Mesh(std::vector<MeshMember> members,
+  Mesh(std::vector<transport::RankAddress> members,
        std::string secret,
        net::HelloInfo mine,
        bool has_other_nodes);
@@ -101,7 +82,7 @@ class Mesh {
   [[nodiscard]] bool is_dialed(int rank) const;
   [[nodiscard]] Fd take_delivered(int rank) UNISONO_EXCLUDES(mutex_);
 
-  std::vector<MeshMember> members_;
+  std::vector<transport::RankAddress> members_;
   std::vector<int> job_ranks_;  // Where they differ; connections look at them.
   transport::TrafficCounters traffic_;
   std::string secret_;

@@ -47,7 +47,7 @@ constexpr int kMaxRefusals = 3;
 
 }  // namespace
 
-MessageMesh::MessageMesh(std::vector<MeshMember> members,
+MessageMesh::MessageMesh(std::vector<transport::RankAddress> members,
                          std::string secret,
                          net::HelloInfo mine,
                          bool has_other_nodes)
@@ -185,7 +185,7 @@ void MessageMesh::finish_connect(int rank, Dial& dial) {
     return;
   }
   if (is_refused) {
-    throw nobody_listens(member(rank));
+    throw transport::nobody_listens(member(rank));
   }
   throw Error(ErrorCode::kPeerLost,
               fmt::format("{} can't be reached at {}: {}",
@@ -209,7 +209,7 @@ bool MessageMesh::exchange_hello(int rank, Dial& dial) {
       return false;
     }
     if (dial.hello->state() == net::Hello::State::kDone) {
-      check_answer(member(rank), dial.hello->theirs(), mine_.job);
+      transport::check_answer(member(rank), dial.hello->theirs(), mine_.job);
       return true;
     }
     const std::size_t n_wanted = std::min(buffer.size(), dial.hello->n_bytes_wanted());

@@ -22,8 +22,6 @@
 namespace unisono::tcp {
 
 /// What the hello of a connection for messages says it is for.
-inline constexpr const char* kMessagePurpose = "messages";
-
 /// The connections of one group's rank for messages to ranks of other nodes: one per pair, opened
 /// by whichever of the two needs it first. Never blocks. All but deliver() and wake() belongs to
 /// one thread at a time.
@@ -34,7 +32,7 @@ class MessageMesh {
  public:
   /// `members[r]` is rank r. `secret` and `mine` are for the hello. Unless the group has ranks of
   /// other nodes there is nothing to wait for, and no file descriptor is held.
-  MessageMesh(std::vector<MeshMember> members,
+  MessageMesh(std::vector<transport::RankAddress> members,
               std::string secret,
               net::HelloInfo mine,
               bool has_other_nodes);
@@ -117,11 +115,11 @@ class MessageMesh {
   void add_dial_polls(std::vector<pollfd>& polls) const;
   void take_delivered(std::vector<int>& opened) UNISONO_EXCLUDES(mutex_);
 
-  [[nodiscard]] const MeshMember& member(int rank) const {
+  [[nodiscard]] const transport::RankAddress& member(int rank) const {
     return members_[static_cast<std::size_t>(rank)];
   }
 
-  std::vector<MeshMember> members_;
+  std::vector<transport::RankAddress> members_;
   std::string secret_;
   net::HelloInfo mine_;
   std::unique_ptr<net::Wakeup> wakeup_;  // Where there are other nodes.

@@ -17,6 +17,7 @@
 #include "unisono/net/address.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
+#include "unisono/transport/purposes.h"
 #include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::tcp {
@@ -31,7 +32,7 @@ TEST(MessageMesh, TakesTheResetOfAListenerThatEndsForARefusal) {
   MessageMesh mesh({{.job_rank = 0, .address = address, .name = "rank 0"},
                     {.job_rank = 1, .address = address, .name = "rank 1"}},
                    "secret",
-                   {.job = "job", .purpose = kMessagePurpose, .rank = 0},
+                   {.job = "job", .purpose = transport::kMessagePurpose, .rank = 0},
                    true);
   mesh.open(1);
   listener.reset();
@@ -57,7 +58,7 @@ TEST(MessageMesh, DoesNotWelcomeWhoeverComesOnceItsDoorIsClosed) {
     MessageMesh mesh({{.job_rank = 0, .address = address, .name = "rank 0"},
                       {.job_rank = 1, .address = address, .name = "rank 1"}},
                      "secret",
-                     {.job = "job", .purpose = kMessagePurpose, .rank = 0},
+                     {.job = "job", .purpose = transport::kMessagePurpose, .rank = 0},
                      true);
     if (is_closed) {
       mesh.close_door();

@@ -23,8 +23,8 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
+#include "unisono/transport/rank_address.h"
 #include "unisono/transport/tcp/liveness.h"
-#include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::tcp {
 namespace {
@@ -68,7 +68,7 @@ class Knock {
 
 class Dial final : public Opening {
  public:
-  Dial(const MeshMember& member, const std::string& secret, const net::HelloInfo& mine)
+  Dial(const transport::RankAddress& member, const std::string& secret, const net::HelloInfo& mine)
       : member_(member),
         job_(mine.job),
         hello_(net::Hello::Side::kClient, secret, mine),
@@ -108,7 +108,7 @@ class Dial final : public Opening {
       }
       // All ranks have listened since before they met: one that refuses does so no more.
       if (*outcome == ECONNREFUSED) {
-        throw nobody_listens(member_);
+        throw transport::nobody_listens(member_);
       }
       if (last_knock_.has_passed()) {
         throw Error(ErrorCode::kPeerLost,
@@ -161,11 +161,11 @@ class Dial final : public Opening {
       throw Error(hello_.error().code(),
                   fmt::format("hello with {}: {}", member_.name, hello_.error().what()));
     }
-    check_answer(member_, hello_.theirs(), job_);
+    transport::check_answer(member_, hello_.theirs(), job_);
     return true;
   }
 
-  const MeshMember& member_;
+  const transport::RankAddress& member_;
   std::string job_;
   net::Hello hello_;
   Knock knock_;
@@ -176,7 +176,7 @@ class Dial final : public Opening {
 
 class Expectation final : public Opening {
  public:
-  Expectation(const MeshMember& member, std::function<Fd()> take_delivered)
+  Expectation(const transport::RankAddress& member, std::function<Fd()> take_delivered)
       : member_(member), take_delivered_(std::move(take_delivered)) {}
 
   [[nodiscard]] Fd progress() override {
@@ -207,7 +207,7 @@ class Expectation final : public Opening {
     const bool is_refused = *outcome == ECONNREFUSED;
     // The second time: its connection may have been on the way here when it left.
     if (is_refused && was_refused_) {
-      throw nobody_listens(member_);
+      throw transport::nobody_listens(member_);
     }
     was_refused_ = is_refused;
     look_.reset();
@@ -226,7 +226,7 @@ class Expectation final : public Opening {
     }
   }
 
-  const MeshMember& member_;
+  const transport::RankAddress& member_;
   std::function<Fd()> take_delivered_;
   Deadline patience_ = Deadline::after(kDescriptorPatience);
   Deadline next_look_ = Deadline::after(kFirstLook);
@@ -237,13 +237,14 @@ class Expectation final : public Opening {
 
 }  // namespace
 
-std::unique_ptr<Opening> dial(const MeshMember& member,
+std::unique_ptr<Opening> dial(const transport::RankAddress& member,
                               const std::string& secret,
                               const net::HelloInfo& mine) {
   return std::make_unique<Dial>(member, secret, mine);
 }
 
-std::unique_ptr<Opening> expect(const MeshMember& member, std::function<Fd()> take_delivered) {
+std::unique_ptr<Opening> expect(const transport::RankAddress& member,
+                                std::function<Fd()> take_delivered) {
   return std::make_unique<Expectation>(member, std::move(take_delivered));
 }
 

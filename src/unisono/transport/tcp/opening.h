@@ -9,10 +9,9 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/hello.h"
+#include "unisono/transport/rank_address.h"
 
 namespace unisono::tcp {
-
-struct MeshMember;
 
 /// A connection to a rank of another node that is being opened. Never blocks.
 class Opening {
@@ -39,13 +38,13 @@ class Opening {
 };
 
 /// Opens it from this side. `member` outlives it; `secret` and `mine` are for the hello.
-[[nodiscard]] std::unique_ptr<Opening> dial(const MeshMember& member,
+[[nodiscard]] std::unique_ptr<Opening> dial(const transport::RankAddress& member,
                                             const std::string& secret,
                                             const net::HelloInfo& mine);
 
 /// Waits until the other side has opened it, and looks now and then whether `member`, which
 /// outlives it, still listens. `take_delivered` returns the socket once it is there.
-[[nodiscard]] std::unique_ptr<Opening> expect(const MeshMember& member,
+[[nodiscard]] std::unique_ptr<Opening> expect(const transport::RankAddress& member,
                                               std::function<Fd()> take_delivered);
 
 }  // namespace unisono::tcp

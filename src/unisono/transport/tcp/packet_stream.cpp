@@ -22,10 +22,10 @@
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
+#include "unisono/transport/frame.h"
+#include "unisono/transport/leave_frames.h"
 #include "unisono/transport/packet.h"
 #include "unisono/transport/relayed_error.h"
-#include "unisono/transport/tcp/frame.h"
-#include "unisono/transport/tcp/leave_frames.h"
 
 namespace unisono::tcp {
 namespace {
@@ -39,9 +39,9 @@ constexpr std::size_t kFieldBytes = 32;
 std::vector<std::byte> encode_head(const Packet& packet, std::string_view label) {
   label = label.substr(0, transport::kMaxLabelBytes);
   ByteWriter writer;
-  writer.put_raw(encode({.kind = FrameKind::kPacket,
-                         .step = static_cast<std::uint32_t>(label.size()),
-                         .n_bytes = kFieldBytes + label.size() + packet.n_bytes}));
+  writer.put_raw(transport::encode({.kind = transport::FrameKind::kPacket,
+                                    .step = static_cast<std::uint32_t>(label.size()),
+                                    .n_bytes = kFieldBytes + label.size() + packet.n_bytes}));
   writer.put(static_cast<std::uint8_t>(packet.kind));
   writer.put(static_cast<std::uint8_t>(packet.dtype));
   writer.put(static_cast<std::uint8_t>(packet.memory));
@@ -110,7 +110,7 @@ const Packet* PacketStream::peek() {
     if (!read_head() || !frame_) {
       return nullptr;
     }
-    if (frame_->kind == FrameKind::kPacket) {
+    if (frame_->kind == transport::FrameKind::kPacket) {
       take_packet_fields(*frame_);
     } else {
       finish_control_frame(*frame_);
@@ -169,18 +169,20 @@ bool PacketStream::read(std::span<std::byte> into, std::size_t& n_read) {
 }
 
 void PacketStream::take_frame_header() {
-  frame_ = decode(header_);
-  const bool is_known =
-      frame_ && frame_->kind != FrameKind::kData && frame_->kind <= FrameKind::kPacket &&
-      (frame_->kind != FrameKind::kPacket || (frame_->step <= transport::kMaxLabelBytes &&
-                                              frame_->n_bytes >= kFieldBytes + frame_->step));
+  frame_ = transport::decode(header_);
+  const bool is_known = frame_ && frame_->kind != transport::FrameKind::kData &&
+                        frame_->kind <= transport::FrameKind::kPacket &&
+                        (frame_->kind != transport::FrameKind::kPacket ||
+                         (frame_->step <= transport::kMaxLabelBytes &&
+                          frame_->n_bytes >= kFieldBytes + frame_->step));
   if (!is_known) {
     throw Error(ErrorCode::kCorruptData, fmt::format("{} sent bytes that are no frame", name_));
   }
-  fields_.resize(frame_->kind == FrameKind::kPacket ? kFieldBytes + frame_->step : frame_->n_bytes);
+  fields_.resize(frame_->kind == transport::FrameKind::kPacket ? kFieldBytes + frame_->step
+                                                               : frame_->n_bytes);
 }
 
-void PacketStream::take_packet_fields(const Frame& frame) {
+void PacketStream::take_packet_fields(const transport::Frame& frame) {
   packet_ = decode_fields(fields_);
   if (!transport::is_plausible(packet_) ||
       frame.n_bytes != kFieldBytes + frame.step + packet_.n_bytes) {
@@ -190,23 +192,23 @@ void PacketStream::take_packet_fields(const Frame& frame) {
   has_packet_ = true;
 }
 
-void PacketStream::finish_control_frame(const Frame& frame) {
-  if (frame.kind == FrameKind::kAbort) {
-    throw transport::relayed(name_, decode_abort(frame, fields_));
+void PacketStream::finish_control_frame(const transport::Frame& frame) {
+  if (frame.kind == transport::FrameKind::kAbort) {
+    throw transport::relayed(name_, transport::decode_abort(frame, fields_));
   }
   has_left_ = true;
 }
 
 void PacketStream::abort(const Error& reason) noexcept {
   if (can_begin_frame()) {
-    send_abort(socket_.get(), 0, reason);
+    transport::send_abort(socket_.get(), 0, reason);
   }
   ::shutdown(socket_.get(), SHUT_WR);
 }
 
 void PacketStream::say_goodbye() noexcept {
   if (can_begin_frame()) {
-    send_leave(socket_.get(), 0);
+    transport::send_leave(socket_.get(), 0);
   }
 }
 

@@ -11,9 +11,9 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/answer_watch.h"
+#include "unisono/transport/frame.h"
 #include "unisono/transport/packet.h"
 #include "unisono/transport/packet_channel.h"
-#include "unisono/transport/tcp/frame.h"
 #include "unisono/transport/tcp/liveness.h"
 
 namespace unisono::tcp {
@@ -56,8 +56,8 @@ class PacketStream final : public transport::PacketChannel {
   [[nodiscard]] bool read(std::span<std::byte> into, std::size_t& n_read);
   [[nodiscard]] bool read_head();
   void take_frame_header();
-  void take_packet_fields(const Frame& frame);
-  void finish_control_frame(const Frame& frame);
+  void take_packet_fields(const transport::Frame& frame);
+  void finish_control_frame(const transport::Frame& frame);
   [[nodiscard]] bool can_begin_frame() const;
 
   std::string name_;
@@ -70,10 +70,10 @@ class PacketStream final : public transport::PacketChannel {
   bool is_blocked_ = false;
   int send_error_ = 0;
 
-  FrameBytes header_{};
+  transport::FrameBytes header_{};
   std::size_t n_header_ = 0;
-  std::optional<Frame> frame_;     // The header is complete.
-  std::vector<std::byte> fields_;  // What follows it, before the payload.
+  std::optional<transport::Frame> frame_;  // The header is complete.
+  std::vector<std::byte> fields_;          // What follows it, before the payload.
   std::size_t n_fields_ = 0;
   bool has_packet_ = false;
   transport::Packet packet_;

@@ -15,8 +15,8 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
+#include "unisono/transport/frame.h"
 #include "unisono/transport/packet.h"
-#include "unisono/transport/tcp/frame.h"
 
 namespace unisono::tcp {
 namespace {
@@ -126,19 +126,20 @@ TEST(PacketStream, RefusesWhatIsNoPacket) {
     ASSERT_EQ(net::write_some(a.get(), bytes).n_bytes, bytes.size());
     expect_error(receiver, ErrorCode::kCorruptData, "rank 1 sent bytes that are no");
   };
-  const auto frame_of = [](const Frame& frame, std::size_t n_more) {
-    const FrameBytes header = encode(frame);
+  const auto frame_of = [](const transport::Frame& frame, std::size_t n_more) {
+    const transport::FrameBytes header = transport::encode(frame);
     std::vector<std::byte> bytes(header.begin(), header.end());
     bytes.resize(bytes.size() + n_more);
     return bytes;
   };
   expect_refused(std::vector<std::byte>(100, std::byte{7}));
-  expect_refused(frame_of({.kind = FrameKind::kData, .n_bytes = 8}, 8));
+  expect_refused(frame_of({.kind = transport::FrameKind::kData, .n_bytes = 8}, 8));
   // Shorter than its fields; with a label longer than it is; of no kind.
-  expect_refused(frame_of({.kind = FrameKind::kPacket, .n_bytes = 31}, 31));
-  expect_refused(frame_of({.kind = FrameKind::kPacket, .step = 20, .n_bytes = 40}, 40));
-  expect_refused(frame_of({.kind = FrameKind::kPacket, .step = 5000, .n_bytes = 6000}, 6000));
-  expect_refused(frame_of({.kind = FrameKind::kPacket, .n_bytes = 32}, 32));
+  expect_refused(frame_of({.kind = transport::FrameKind::kPacket, .n_bytes = 31}, 31));
+  expect_refused(frame_of({.kind = transport::FrameKind::kPacket, .step = 20, .n_bytes = 40}, 40));
+  expect_refused(
+      frame_of({.kind = transport::FrameKind::kPacket, .step = 5000, .n_bytes = 6000}, 6000));
+  expect_refused(frame_of({.kind = transport::FrameKind::kPacket, .n_bytes = 32}, 32));
 }
 
 }  // namespace

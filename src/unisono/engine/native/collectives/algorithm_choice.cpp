@@ -76,7 +76,7 @@ kernels::Compression compression_of(Algorithm algorithm) {
 }
 
 AlgorithmChoice::AlgorithmChoice(const collective::Topology& topology,
-                                 const RankStatus& ranks,
+                                 const health::RankStatus& ranks,
                                  const std::optional<LinkCosts>& links)
     : topology_(topology), ranks_(ranks), given_(links), chooser_(topology, {}, shm::kSlotBytes) {}
 

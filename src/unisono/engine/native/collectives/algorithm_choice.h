@@ -11,8 +11,8 @@
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/native/operation_context.h"
-#include "unisono/engine/native/rank_status.h"
 #include "unisono/engine/operation.h"
+#include "unisono/health/rank_status.h"
 #include "unisono/kernels/compress.h"
 
 namespace unisono::engine {
@@ -33,7 +33,7 @@ class AlgorithmChoice {
  public:
   /// `links`: what links cost, if it is known. The others outlive it.
   AlgorithmChoice(const collective::Topology& topology,
-                  const RankStatus& ranks,
+                  const health::RankStatus& ranks,
                   const std::optional<LinkCosts>& links);
 
   /// Throws Error(kInvalidArgument) if the algorithm that the caller asks for can't carry it out.
@@ -51,7 +51,7 @@ class AlgorithmChoice {
   void explain(const Operation& operation, const collective::Receivers& receivers);
 
   const collective::Topology& topology_;
-  const RankStatus& ranks_;
+  const health::RankStatus& ranks_;
   std::optional<LinkCosts> given_;
   // The same on all ranks, unless nothing depends on it; before that what is usual.
   std::optional<LinkCosts> agreed_;

@@ -70,7 +70,7 @@ bool is_single_copy_faster() {
 PeerMemory::PeerMemory(std::vector<shm::ProcessMemory> processes,
                        const Wishes& wishes,
                        shm::ControlBlock& control_block,
-                       const RankStatus& ranks)
+                       const health::RankStatus& ranks)
     : processes_(std::move(processes)),
       control_block_(control_block),
       ranks_(ranks),

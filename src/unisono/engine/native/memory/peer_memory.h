@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "unisono/engine/native/rank_status.h"
+#include "unisono/health/rank_status.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/process_memory.h"
 
@@ -28,7 +28,7 @@ class PeerMemory {
   PeerMemory(std::vector<shm::ProcessMemory> processes,
              const Wishes& wishes,
              shm::ControlBlock& control_block,
-             const RankStatus& ranks);
+             const health::RankStatus& ranks);
 
   [[nodiscard]] bool is_forced() const { return wishes_.is_forced; }
 
@@ -54,7 +54,7 @@ class PeerMemory {
 
   std::vector<shm::ProcessMemory> processes_;
   shm::ControlBlock& control_block_;
-  const RankStatus& ranks_;
+  const health::RankStatus& ranks_;
   Wishes wishes_;
   bool has_learnt_ = false;
   bool is_shared_ = false;

@@ -13,7 +13,7 @@
 #include "unisono/collective/topology.h"
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_peer.h"
-#include "unisono/engine/native/rank_status.h"
+#include "unisono/health/rank_status.h"
 #include "unisono/transport/packet.h"
 #include "unisono/transport/packet_channel.h"
 #include "unisono/transport/shm/endpoint.h"
@@ -26,7 +26,7 @@ struct MessageParts {
   const collective::Topology& topology;
   shm::Endpoint& endpoint;
   tcp::MessageMesh& mesh;
-  const RankStatus& ranks;
+  const health::RankStatus& ranks;
   /// Whether a peer's private memory is read in one copy even where two take less time.
   bool prefers_single_copy;
 };

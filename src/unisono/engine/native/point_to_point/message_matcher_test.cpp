@@ -19,9 +19,10 @@
 #include "unisono/base/log.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/native/point_to_point/message.h"
-#include "unisono/engine/native/rank_status.h"
+#include "unisono/health/rank_status.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/packet.h"
+#include "unisono/transport/purposes.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/endpoint.h"
 #include "unisono/transport/tcp/message_mesh.h"
@@ -51,7 +52,7 @@ class Rank {
       : roster_(roster_of(rank)),
         topology_(rank, std::vector<std::string>{"n", "n"}),
         endpoint_(std::move(members), rank, false),
-        mesh_({}, "", {.job = "test", .purpose = tcp::kMessagePurpose, .rank = rank}, false),
+        mesh_({}, "", {.job = "test", .purpose = transport::kMessagePurpose, .rank = rank}, false),
         ranks_(roster_, "[rank]", Logger("test")),
         matcher_({.topology = topology_,
                   .endpoint = endpoint_,
@@ -104,7 +105,7 @@ class Rank {
   collective::Topology topology_;
   shm::Endpoint endpoint_;
   tcp::MessageMesh mesh_;
-  RankStatus ranks_;
+  health::RankStatus ranks_;
   MessageMatcher matcher_;
   std::deque<Message> posted_;
 };

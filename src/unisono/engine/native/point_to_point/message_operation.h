@@ -13,11 +13,11 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/engine/group_health.h"
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/native/point_to_point/message.h"
-#include "unisono/engine/native/rank_status.h"
-#include "unisono/engine/wait_id.h"
+#include "unisono/health/group_health.h"
+#include "unisono/health/rank_status.h"
+#include "unisono/health/wait_id.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/wait_monitor.h"
@@ -26,9 +26,9 @@ namespace unisono::engine {
 
 /// What a send or receive waits with. The references outlive it.
 struct MessageWaiting {
-  const RankStatus& ranks;
+  const health::RankStatus& ranks;
   const transport::Failure& failure;
-  GroupHealth& health;
+  health::GroupHealth& health;
   int rank;
   int world_size;
   std::chrono::milliseconds stall;
@@ -74,7 +74,7 @@ class MessageOperation final : public Message, private transport::WaitObserver {
     return !has_departed(rank) && !waiting_->is_unreachable(rank);
   }
 
-  WaitId id;
+  health::WaitId id;
 
   /// The thread that does nothing else until it has ended; 0 for an asynchronous one.
   std::uint64_t thread = 0;

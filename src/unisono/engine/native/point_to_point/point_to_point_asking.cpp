@@ -10,7 +10,7 @@
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
 #include "unisono/engine/native/point_to_point/point_to_point_progress.h"
-#include "unisono/engine/wait_id.h"
+#include "unisono/health/wait_id.h"
 
 namespace unisono::engine {
 namespace {
@@ -50,7 +50,7 @@ std::optional<WaitingReceive> PointToPointProgress::find_receive_of(std::uint64_
   return find_receive_where([thread](const auto& request) { return request.thread == thread; });
 }
 
-std::optional<WaitingReceive> PointToPointProgress::find_receive(const WaitId& id) {
+std::optional<WaitingReceive> PointToPointProgress::find_receive(const health::WaitId& id) {
   const MutexLock lock(mutex_);
   return find_receive_where([&id](const auto& request) { return request.id == id; });
 }

@@ -321,7 +321,7 @@ void PointToPointProgress::show_waits() {
   }
 }
 
-WaitId PointToPointProgress::next_id() {
+health::WaitId PointToPointProgress::next_id() {
   return {.group = parts_.group, .is_message = true, .sequence = ++n_messages_};
 }
 

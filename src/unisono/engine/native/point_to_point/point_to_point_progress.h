@@ -18,14 +18,14 @@
 #include "unisono/base/mutex.h"
 #include "unisono/base/spin.h"
 #include "unisono/collective/topology.h"
-#include "unisono/engine/group_health.h"
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_matcher.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
-#include "unisono/engine/native/rank_status.h"
-#include "unisono/engine/wait_id.h"
+#include "unisono/health/group_health.h"
+#include "unisono/health/rank_status.h"
+#include "unisono/health/wait_id.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/endpoint.h"
@@ -38,9 +38,9 @@ struct PointToPointParts {
   std::uint32_t group;  ///< The group's number.
   const collective::Topology& topology;
   GroupTransports& transports;
-  const RankStatus& ranks;
+  const health::RankStatus& ranks;
   transport::Failure& failure;
-  GroupHealth& health;
+  health::GroupHealth& health;
   std::chrono::milliseconds stall;
   bool has_cores;  ///< The node has a core for each of its ranks.
   SingleCopy single_copy;
@@ -55,7 +55,7 @@ struct WaitingReceive {
     std::uint64_t n_arrived;  ///< Messages from it, ever.
   };
 
-  WaitId id;
+  health::WaitId id;
   bool is_for_any = false;
   std::vector<Sender> senders;  ///< The peer, or the other ranks that may still send.
   std::vector<int> gone;        ///< is_for_any: those that can't.
@@ -96,7 +96,7 @@ class PointToPointProgress {
   [[nodiscard]] std::optional<WaitingReceive> find_receive_of(std::uint64_t thread)
       UNISONO_EXCLUDES(mutex_);
 
-  [[nodiscard]] std::optional<WaitingReceive> find_receive(const WaitId& id)
+  [[nodiscard]] std::optional<WaitingReceive> find_receive(const health::WaitId& id)
       UNISONO_EXCLUDES(mutex_);
 
   /// How many messages this rank has called to `rank`, ever.
@@ -148,7 +148,7 @@ class PointToPointProgress {
   void note(ErrorCode code, const char* problem) noexcept UNISONO_REQUIRES(mutex_);
   void check_requests() UNISONO_REQUIRES(mutex_);
   void show_waits() UNISONO_REQUIRES(mutex_);
-  [[nodiscard]] WaitId next_id() UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] health::WaitId next_id() UNISONO_REQUIRES(mutex_);
 
   // point_to_point_asking.cpp
   template <class IsIt>

@@ -1,0 +1,320 @@
+#include "unisono/comm/membership.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/base/thread.h"
+#include "unisono/comm/job.h"
+#include "unisono/comm/refused_call.h"
+#include "unisono/engine/native/group_transports.h"
+#include "unisono/engine/native/native_engine.h"
+#include "unisono/health/abort_notification.h"
+#include "unisono/health/rank_wait.h"
+#include "unisono/health/status_client.h"
+#include "unisono/rendezvous/connect_store.h"
+#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/relayed_error.h"
+
+namespace unisono::comm {
+namespace {
+
+// What another rank has to say of a failure comes soon after it, or not at all.
+constexpr std::chrono::milliseconds kExplainTimeout{500};
+
+// Ranks that have waited for each other give up at about the same time.
+constexpr std::chrono::milliseconds kTimeoutsApart{100};
+
+// The watcher is a thread of this process.
+constexpr std::chrono::milliseconds kWatcherTimeout{100};
+
+// However many waits ask for it.
+constexpr std::chrono::milliseconds kBetweenListenings{500};
+
+engine::TransportParts transport_parts(Job& job,
+                                       const collective::Topology& topology,
+                                       const GroupSetup& setup) {
+  std::vector<engine::ArenaPart> arenas;
+  for (std::size_t index = 0; index < setup.offsets.size(); ++index) {
+    const auto rank = static_cast<std::size_t>(topology.local_ranks()[index]);
+    arenas.push_back(job.memory().part_of(setup.roster.members[rank].rank, setup.offsets[index]));
+  }
+  return {.group = setup.number,
+          .roster = setup.roster,
+          .topology = topology,
+          .secret = job.session().secret,
+          .arenas = std::move(arenas),
+          .has_single_copy = job.single_copy() != SingleCopy::kOff};
+}
+
+// How this rank's messages begin: "[rank 5/8]", or "[rank 5/8, 1/2 in group 4.3]".
+std::string prefix_of(const Job& job, const GroupSetup& setup) {
+  const rendezvous::Roster& world = job.roster();
+  const std::string place = setup.number == 0 ? ""
+                                              : fmt::format(", {}/{} in group {}",
+                                                            setup.roster.rank,
+                                                            setup.roster.world_size(),
+                                                            job.numbers().name(setup.number));
+  return fmt::format("[rank {}/{}{}]", world.rank, world.world_size(), place);
+}
+
+// Whether `error` is `known`, with the operation behind the prefix.
+bool repeats(const Error& error, const Error& known, const std::string& prefix) {
+  std::string_view cause = known.what();
+  if (cause.starts_with(prefix)) {
+    cause.remove_prefix(prefix.size());
+  }
+  return std::string_view(error.what()).ends_with(cause);
+}
+
+}  // namespace
+
+Membership::Membership(Job& job, GroupSetup setup)
+    : job_(job),
+      setup_(std::move(setup)),
+      topology_(health::topology_of(setup_.roster)),
+      status_client_(
+          contacts(),
+          [this](int rank) { return topology_.node_of(rank) == topology_.node(); },
+          [this](int rank, const transport::Departure& departure) {
+            ranks_.note_departure(rank, departure);
+            wake();
+          },
+          [this](int rank, const Error& reason) { note_reason(rank, reason); },
+          [this](int rank, const transport::RankProgress& rank_progress) {
+            note_rank_progress(rank, rank_progress);
+          },
+          prefix_of(job, setup_),
+          job.logger()),
+      ranks_(setup_.roster, prefix_of(job, setup_), job.logger(), this),
+      diagnostics_store_(
+          [&job] { return job.session().connect_again(health::kDiagnosticsStoreTimeout); }),
+      failures_(diagnostics_store_, job.store_prefix(setup_.number), setup_.roster.rank),
+      call_history_(diagnostics_store_,
+                    job.store_prefix(setup_.number),
+                    setup_.roster.rank,
+                    [this](int rank, const Error& reason) {
+                      health::send_abort_notification(contacts(), rank, reason);
+                    }),
+      native_(std::make_unique<engine::NativeEngine>(
+          engine::NativeParts{.transports = transport_parts(job, topology_, setup_),
+                              .memory = job.memory().own(),
+                              .failure = failure_,
+                              .single_copy = job.single_copy(),
+                              .links = job.link_costs(),
+                              .ranks = ranks_,
+                              .health = *this,
+                              .call_history = call_history_,
+                              .stall = job.stall(),
+                              .checks_buffers = job.checks_buffers()})),
+      own_engine_(job.make_own_engine(setup_.roster, *native_)),
+      engine_(own_engine_ != nullptr ? *own_engine_ : *native_) {
+  failure_.on_set([this] { wake(); });
+}
+
+health::GroupContacts Membership::contacts() const {
+  return {.group = setup_.number, .roster = setup_.roster, .secret = job_.session().secret};
+}
+
+// Its thread may know of a rank that left, and wakes the engine then.
+Membership::~Membership() {
+  status_client_.finish();
+}
+
+void Membership::wake() const {
+  native_->transports().wake();
+}
+
+std::vector<RankTraffic> Membership::traffic() const {
+  return native_->transports().traffic();
+}
+
+void Membership::on_failed_messages(std::function<void()> tell) {
+  native_->messages().on_failure(std::move(tell));
+}
+
+bool Membership::drain_messages(Deadline deadline) {
+  return native_->messages().drain(deadline);
+}
+
+bool Membership::is_news(const Error& failure) {
+  return job_.is_news(failure);
+}
+
+transport::RankProgress Membership::progress_of(int rank) const {
+  return native_->transports().progress_of(rank);
+}
+
+std::map<int, std::string> Membership::hear(std::span<const int> ranks) {
+  return status_client_.hear(ranks);
+}
+
+void Membership::ask(int rank) noexcept {
+  status_client_.ask(rank);
+  const bool is_on_node = topology_.node_of(rank) == topology_.node();
+  if (is_on_node && ranks_.logger().is_enabled(LogLevel::kDebug)) {
+    job_.node_peers().ask_for_stacks(setup_.roster.members[static_cast<std::size_t>(rank)].rank);
+  }
+}
+
+void Membership::note_caller() {
+  const std::uint64_t thread = this_thread_number();
+  callers_.note(thread);
+  job_.callers().note(thread);
+}
+
+RefusedCall Membership::refuse(const std::string& call, const std::string& problem) {
+  native_->transports().note_refused(n_calls_.load(std::memory_order_relaxed),
+                                     fmt::format("{}: {}", call, problem));
+  return {fmt::format("{} {}", ranks_.prefix(), call), problem};
+}
+
+void Membership::fail(const Error& error) noexcept {
+  failure_.set(error);
+  if (std::exchange(has_told_, true)) {
+    return;
+  }
+  publish(error, false);
+  engine_.abort(error);
+  native_->messages().abort(error);
+  job_.node_peers().tell_abort(setup_.roster, setup_.number, error);
+  // Who passes on what another said need not tell whom that one tells.
+  const bool is_own = transport::root_cause(error.what()) == error.what();
+  if (topology_.n_nodes() > 1 && is_own && !is_in_store_) {
+    health::notify_other_nodes(contacts(), error);
+  }
+}
+
+void Membership::give_up(const Error& error) noexcept {
+  failure_.set(error);
+}
+
+void Membership::publish(const Error& error, bool will_read) noexcept {
+  if (topology_.n_nodes() > 1 && !has_published_.exchange(true)) {
+    is_in_store_ = failures_.publish(error, will_read);
+  }
+}
+
+Error Membership::explain(const Error& error) noexcept {
+  if (const std::optional<Error> verdict = find_verdict()) {
+    return repeats(error, *verdict, ranks_.prefix()) ? error : *verdict;
+  }
+  const bool is_timeout = error.code() == ErrorCode::kTimeout;
+  const Deadline deadline = Deadline::after(is_timeout ? kTimeoutsApart : kExplainTimeout);
+  // Who finds a rank of its node gone may have come upon one that gave up because of another: the
+  // watcher hears the reason at the same time.
+  const bool has_local_peers = topology_.local_world_size() > 1;
+  if (error.code() == ErrorCode::kPeerLost && has_local_peers &&
+      failure_.wait_until_set(Deadline::after(kWatcherTimeout))) {
+    return known_cause_of(error);
+  }
+  if (topology_.n_nodes() == 1) {
+    return error;
+  }
+  const bool may_be_anothers = is_timeout || error.code() == ErrorCode::kPeerLost;
+  publish(error, may_be_anothers);
+  if (!may_be_anothers) {
+    return error;
+  }
+  const std::string others = failures_.read_others(error.what(), deadline);
+  if (job_.session().host != nullptr) {
+    failures_.wait_for_readers(kExplainTimeout);
+  }
+  if (!others.empty()) {
+    return {error.code(), fmt::format("{}; other ranks say: {}", error.what(), others)};
+  }
+  // Where the store is gone, too, ranks that saw why tell a rank of each node.
+  if (error.code() == ErrorCode::kPeerLost && failure_.wait_until_set(deadline)) {
+    return known_cause_of(error);
+  }
+  return health::with_lost_host(error, job_.roster(), job_.session(), diagnostics_store_);
+}
+
+Error Membership::known_cause_of(const Error& error) const {
+  const Error known = failure_.error();
+  return repeats(error, known, ranks_.prefix()) ? error : known;
+}
+
+void Membership::listen() noexcept {
+  if (topology_.n_nodes() == 1 || failure_.is_set()) {
+    return;
+  }
+  {
+    const MutexLock lock(listening_mutex_);
+    if (!next_listening_.has_passed()) {
+      return;
+    }
+    next_listening_ = Deadline::after(kBetweenListenings);
+  }
+  (void)has_heard_reason();
+}
+
+bool Membership::has_heard_reason() noexcept {
+  if (topology_.n_nodes() > 1 && !failure_.is_set()) {
+    const std::optional<health::Reason> reason = failures_.find_first();
+    if (reason && reason->rank < topology_.world_size()) {
+      note_reason(reason->rank, reason->error);
+    }
+  }
+  return failure_.is_set();
+}
+
+void Membership::leave() noexcept {
+  native_->messages().finish();
+  const bool has_failed = failure_.is_set();
+  if (has_failed) {
+    const Error error = failure_.error();
+    // Ranks that end without a goodbye are not worth a word to one that needs them no more.
+    if (!has_told_ && error.code() != ErrorCode::kPeerLost) {
+      ranks_.report_unheard(error);
+    }
+    fail(error);
+  }
+  engine_.leave();
+  native_->messages().leave();
+  if (!has_failed) {
+    job_.node_peers().tell_leave(setup_.roster, setup_.number);
+  }
+  health::MetRanks met = close_transports();
+  diagnostics_store_.give_up();
+  status_client_.finish();
+  native_->transports().leave();
+  // Where a rank failed, another may wake up late and still write there.
+  if (setup_.number != 0 && !has_failed) {
+    job_.memory().retire_group(setup_.offsets[static_cast<std::size_t>(topology_.local_rank())],
+                               topology_.local_world_size());
+  }
+  const bool has_all = setup_.number != 0 || have_all_started_.load(std::memory_order_relaxed);
+  job_.end_group(setup_.number, std::move(met), has_failed || !has_all);
+}
+
+health::MetRanks Membership::close_transports() {
+  const engine::ConnectedRanks connected = native_->transports().close();
+  health::MetRanks met;
+  for (const int rank : connected.by_operations) {
+    met.by_operations.insert(job_rank_of(rank));
+  }
+  for (const int rank : connected.by_messages) {
+    met.by_messages.insert(job_rank_of(rank));
+  }
+  return met;
+}
+
+}  // namespace unisono::comm

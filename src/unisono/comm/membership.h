@@ -1,0 +1,250 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/base/mutex.h"
+#include "unisono/collective/topology.h"
+#include "unisono/comm/group_numbers.h"
+#include "unisono/comm/only_caller.h"
+#include "unisono/comm/refused_call.h"
+#include "unisono/engine/engine.h"
+#include "unisono/health/diagnostics_store.h"
+#include "unisono/health/failure_log.h"
+#include "unisono/health/group_contacts.h"
+#include "unisono/health/group_health.h"
+#include "unisono/health/group_registry.h"
+#include "unisono/health/monitored_group.h"
+#include "unisono/health/rank_status.h"
+#include "unisono/health/rank_wait.h"
+#include "unisono/health/status_client.h"
+#include "unisono/health/stored_call_history.h"
+#include "unisono/net/hello.h"
+#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/describe.h"
+#include "unisono/transport/descriptor.h"
+#include "unisono/transport/failure.h"
+#include "unisono/transport/traffic.h"
+
+namespace unisono::engine {
+class NativeEngine;
+struct WaitingReceive;
+}  // namespace unisono::engine
+
+namespace unisono::comm {
+
+class Job;
+
+/// What makes a group of a job's ranks.
+struct GroupSetup {
+  std::uint32_t number = 0;   ///< The same on all its ranks; 0 is the world.
+  rendezvous::Roster roster;  ///< Its members by rank in the group; they keep their job's ranks.
+  std::chrono::milliseconds timeout;
+  /// Where each rank of this node has the group's part of its arena, in order of rank in the group.
+  std::vector<std::int64_t> offsets;
+};
+
+/// "group 1.2 (ranks 1, 3)", "the group of all ranks".
+[[nodiscard]] std::string describe_group(const GroupSetup& setup, const GroupNumbers& numbers);
+
+/// A rank's part in one group: who is in it, how they are, and the engine by which they reach each
+/// other. Does not move: its parts know each other.
+///
+/// fail() and leave() are for the thread that drives the group; explain() and what the watcher
+/// tells may come from any.
+class Membership final : public health::GroupHealth, public health::MonitoredGroup {
+ public:
+  /// The job outlives it.
+  Membership(Job& job, GroupSetup setup);
+
+  ~Membership() override;
+
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+  Membership(Membership&&) = delete;
+  Membership& operator=(Membership&&) = delete;
+
+  [[nodiscard]] Job& job() { return job_; }
+
+  [[nodiscard]] std::uint32_t number() const { return setup_.number; }
+
+  [[nodiscard]] const rendezvous::Roster& roster() const { return setup_.roster; }
+
+  [[nodiscard]] const collective::Topology& topology() const { return topology_; }
+
+  /// What messages of this rank begin with.
+  [[nodiscard]] const std::string& prefix() const { return ranks_.prefix(); }
+
+  /// What its ranks are called in the job, where that differs.
+  [[nodiscard]] transport::JobRanks job_ranks() const { return ranks_.job_ranks(); }
+
+  [[nodiscard]] std::chrono::milliseconds timeout() const { return setup_.timeout; }
+
+  [[nodiscard]] const transport::Failure& failure() const { return failure_; }
+
+  [[nodiscard]] std::vector<RankTraffic> traffic() const;
+
+  /// What carries out the operations, and passes messages.
+  [[nodiscard]] engine::Engine& engine() { return engine_; }
+
+  /// `tell` is called, by any thread and without a lock, when messages have set the group's
+  /// failure: it makes it known to the other ranks.
+  void on_failed_messages(std::function<void()> tell);
+
+  /// Takes no more messages; whether those in flight have ended by the deadline.
+  [[nodiscard]] bool drain_messages(Deadline deadline);
+
+  /// Notes the number of the last operation that was called, by this thread.
+  void note_call(std::uint64_t sequence) {
+    note_caller();
+    n_calls_.store(sequence, std::memory_order_relaxed);
+  }
+
+  /// Notes that this thread makes a call of the group.
+  void note_caller();
+
+  /// An operation of this group has ended well.
+  void note_done(transport::OperationKind kind) {
+    if (transport::needs_all(kind)) {
+      have_all_started_.store(true, std::memory_order_relaxed);
+    }
+  }
+
+  /// The error of a call whose arguments are wrong. Until the next collective operation, whoever
+  /// waits for this rank says that it refused the call. Any thread.
+  [[nodiscard]] RefusedCall refuse(const std::string& call, const std::string& problem);
+
+  /// Ends the group with its first error, and tells the other ranks, once.
+  void fail(const Error& error) noexcept;
+
+  // MonitoredGroup; who drives the group tells the others of what it gives up for.
+  void give_up(const Error& error) noexcept override;
+
+  /// Tells the other nodes' ranks of the error, and returns it with what those say who failed too.
+  [[nodiscard]] Error explain(const Error& error) noexcept override;
+
+  /// For a rank that waits: fails if another rank has written why it gave up. Asks the store,
+  /// twice a second at most however many waits call it. Any thread.
+  void listen() noexcept override UNISONO_EXCLUDES(listening_mutex_);
+
+  [[nodiscard]] bool has_heard_reason() noexcept override;
+
+  /// Tells the other ranks that this one leaves, and hears nothing more.
+  void leave() noexcept;
+
+  // membership_waits.cpp
+  [[nodiscard]] std::optional<health::RankWait> find_wait(const health::WaitId& id) const override;
+  [[nodiscard]] std::optional<health::RankWait> find_wait_of(std::uint64_t thread) const override;
+  [[nodiscard]] std::optional<health::RankWait> find_stuck_wait(
+      const health::RankWait& waiter) const override;
+  void hear_verdict(std::string_view purpose, const Error& verdict) override;
+
+  // membership_events.cpp
+  void note_departure(int job_rank) override;
+  void note_abort(int job_rank, const Error& reason) override;
+  void pass_on(int job_rank, const Error& reason) override;
+  void note_death(int job_rank) override;
+  void note_failure(int job_rank, ErrorCode code, const std::string& what) override;
+  void note_shortage(const net::HelloInfo& peer, const Error& shortage) override;
+  void deliver(const net::HelloInfo& peer, Fd socket) override;
+  void listen_for_messages() noexcept override;
+  [[nodiscard]] std::optional<Error> find_failure() const override;
+  [[nodiscard]] std::optional<transport::RankProgress> own_progress() const override;
+  [[nodiscard]] std::string describe_activity() const override;
+
+ private:
+  // GroupHealth: what the engine asks and tells.
+  [[nodiscard]] bool is_news(const Error& failure) override;
+  [[nodiscard]] transport::RankProgress progress_of(int rank) const override;
+  void ask(int rank) noexcept override;
+  [[nodiscard]] std::map<int, std::string> hear(std::span<const int> ranks) override;
+  void note_late(std::uint64_t sequence, std::span<const int> late_ranks) override
+      UNISONO_EXCLUDES(late_mutex_);
+  void look_for_cycle(const health::WaitId& wait) override;
+  void show_wait(const health::WaitId& id, const health::ShownWait& wait) const override;
+  void hide_wait(const health::WaitId& id) const noexcept override;
+  [[nodiscard]] std::optional<Deadline::Clock::time_point> waited_since(
+      const health::WaitId& message) const override;
+
+  // Makes waits look again. Any thread.
+  void wake() const;
+  void publish(const Error& error, bool will_read) noexcept;
+
+  [[nodiscard]] health::GroupContacts contacts() const;
+
+  // What another rank said of why it gave up.
+  void note_reason(int rank, const Error& reason);
+  void note_rank_progress(int rank, const transport::RankProgress& theirs);
+
+  // Of an error that other ranks know more of: what they say, unless that is the same.
+  [[nodiscard]] Error known_cause_of(const Error& error) const;
+
+  // Ends all connections, and returns the job's ranks with which there was one.
+  [[nodiscard]] health::MetRanks close_transports();
+
+  // The operation that is under way, once it has waited for a moment.
+  struct OperationWait {
+    health::RankWait wait;
+    std::uint64_t thread;  // That executes it.
+  };
+
+  // membership_waits.cpp
+  [[nodiscard]] int job_rank_of(int rank) const;
+  [[nodiscard]] std::optional<OperationWait> find_operation_wait() const;
+  [[nodiscard]] std::optional<health::RankWait> wait_of(
+      const std::optional<engine::WaitingReceive>& receive) const;
+  [[nodiscard]] std::optional<Error> find_verdict() const;
+
+  // membership_events.cpp
+  // Rank in the group, or -1.
+  [[nodiscard]] int rank_of(int job_rank) const;
+
+  Job& job_;
+  GroupSetup setup_;
+  collective::Topology topology_;
+  health::StatusClient status_client_;
+  health::RankStatus ranks_;
+  transport::Failure failure_;
+  health::DiagnosticsStore diagnostics_store_;
+  health::FailureLog failures_;
+  health::StoredCallHistory call_history_;
+  std::unique_ptr<engine::NativeEngine> native_;
+  std::unique_ptr<engine::Engine> own_engine_;  // Of a backend of the program's own, or null.
+  engine::Engine& engine_;                      // One of the two.
+  // Relaxed: they order nothing else.
+  std::atomic<std::uint64_t> n_calls_ = 0;
+  std::atomic<bool> have_all_started_ = false;
+  OnlyCaller callers_;
+
+  // For which of the job's ranks an operation has waited when it was last looked at.
+  struct Late {
+    std::uint64_t sequence = 0;
+    std::vector<health::LateRank> ranks;
+    std::uint64_t thread = 0;
+  };
+
+  mutable Mutex late_mutex_;
+  Late late_ UNISONO_GUARDED_BY(late_mutex_);
+  std::optional<Error> verdict_ UNISONO_GUARDED_BY(late_mutex_);
+  std::atomic<bool> has_published_ = false;
+  std::atomic<bool> is_in_store_ = false;  // The reason, once it was published.
+  bool has_told_ = false;
+  Mutex listening_mutex_;
+  Deadline next_listening_ UNISONO_GUARDED_BY(listening_mutex_) =
+      Deadline::after(std::chrono::seconds(0));
+};
+
+}  // namespace unisono::comm

@@ -1,0 +1,173 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/comm/group_numbers.h"
+#include "unisono/comm/job.h"
+#include "unisono/comm/membership.h"
+#include "unisono/engine/native/group_transports.h"
+#include "unisono/engine/native/native_engine.h"
+#include "unisono/engine/native/point_to_point/point_to_point_progress.h"
+#include "unisono/net/hello.h"
+#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/describe.h"
+#include "unisono/transport/descriptor.h"
+#include "unisono/transport/mismatch.h"
+#include "unisono/transport/relayed_error.h"
+
+namespace unisono::comm {
+namespace {
+
+// Of a large group.
+constexpr std::size_t kMostNamedRanks = 16;
+
+}  // namespace
+
+std::string describe_group(const GroupSetup& setup, const GroupNumbers& numbers) {
+  if (setup.number == 0) {
+    return "the group of all ranks";
+  }
+  std::vector<int> ranks;
+  for (const rendezvous::Member& member : setup.roster.members) {
+    ranks.push_back(member.rank);
+  }
+  const auto shown = std::span(ranks).first(std::min(ranks.size(), kMostNamedRanks));
+  return fmt::format("group {} (ranks {}{})",
+                     numbers.name(setup.number),
+                     fmt::join(shown, ", "),
+                     shown.size() < ranks.size() ? ", ..." : "");
+}
+
+int Membership::rank_of(int job_rank) const {
+  const auto found = std::find_if(
+      setup_.roster.members.begin(),
+      setup_.roster.members.end(),
+      [job_rank](const rendezvous::Member& member) { return member.rank == job_rank; });
+  return found == setup_.roster.members.end()
+             ? -1
+             : static_cast<int>(found - setup_.roster.members.begin());
+}
+
+void Membership::note_departure(int job_rank) {
+  if (const int rank = rank_of(job_rank); rank >= 0) {
+    ranks_.note_departure(rank);
+    wake();
+  }
+}
+
+void Membership::note_abort(int job_rank, const Error& reason) {
+  if (const int rank = rank_of(job_rank); rank >= 0) {
+    note_reason(rank, reason);
+  }
+}
+
+void Membership::note_reason(int rank, const Error& reason) {
+  const Error known = transport::relayed(ranks_.describe(rank), reason);
+  failure_.set(find_verdict().value_or(
+      Error(known.code(), fmt::format("{} {}", ranks_.prefix(), known.what()))));
+}
+
+// A rank that needed nothing from this one may have ended its part of what it took for the same
+// operation, and be elsewhere since.
+void Membership::note_rank_progress(int rank, const transport::RankProgress& theirs) {
+  const std::optional<transport::RankProgress> mine = native_->transports().own_progress();
+  if (mine && !mine->has_finished && mine->sequence > 0 && theirs.sequence == mine->sequence &&
+      theirs.descriptor != mine->descriptor) {
+    const Error error = transport::mismatch({.who = ranks_.describe(rank),
+                                             .sequence = theirs.sequence,
+                                             .descriptor = theirs.descriptor},
+                                            {.who = ranks_.describe(setup_.roster.rank),
+                                             .sequence = mine->sequence,
+                                             .descriptor = mine->descriptor},
+                                            job_ranks());
+    failure_.set({error.code(), fmt::format("{} {}", ranks_.prefix(), error.what())});
+  }
+}
+
+// Only this rank of its node has been sent it.
+void Membership::pass_on(int job_rank, const Error& reason) {
+  const bool is_news = !failure_.is_set();
+  note_abort(job_rank, reason);
+  if (is_news && failure_.is_set()) {
+    job_.node_peers().tell_abort(setup_.roster, setup_.number, failure_.error());
+  }
+}
+
+void Membership::note_death(int job_rank) {
+  const int rank = rank_of(job_rank);
+  if (rank < 0 || ranks_.find_departed(std::span(&rank, 1)) ||
+      ranks_.has_departed_from_messages(rank)) {
+    return;
+  }
+  note_failure(job_rank,
+               ErrorCode::kPeerLost,
+               "is gone: its process ended without leaving the group (killed, or crashed)");
+}
+
+void Membership::note_failure(int job_rank, ErrorCode code, const std::string& what) {
+  if (const int rank = rank_of(job_rank); rank >= 0) {
+    failure_.set(find_verdict().value_or(
+        Error(code, fmt::format("{} {} {}", ranks_.prefix(), ranks_.describe(rank), what))));
+  }
+}
+
+void Membership::note_shortage(const net::HelloInfo& peer, const Error& shortage) {
+  const int rank = rank_of(peer.rank);
+  const bool is_to_stay = engine::GroupTransports::is_for_transports(peer.purpose);
+  if (rank >= 0 && is_to_stay) {
+    failure_.set({shortage.code(),
+                  fmt::format("{} can't keep the connection of {}: {}",
+                              ranks_.prefix(),
+                              ranks_.describe(rank),
+                              shortage.what())});
+  }
+}
+
+std::string Membership::describe_activity() const {
+  const std::optional<transport::RankProgress> rank_progress = native_->transports().own_progress();
+  if (!rank_progress) {
+    return "";
+  }
+  std::string text = rank_progress->waits;
+  if (rank_progress->sequence > 0 && !rank_progress->has_finished) {
+    text += fmt::format(
+        "{}{} {}",
+        text.empty() ? "" : ", and ",
+        failure_.is_set() ? "gave up in" : "is in",
+        transport::describe(rank_progress->descriptor, rank_progress->sequence, {}, job_ranks()));
+  }
+  return text.empty() ? "" : fmt::format("{} of {}", text, describe_group(setup_, job_.numbers()));
+}
+
+void Membership::listen_for_messages() noexcept {
+  native_->messages().listen();
+}
+
+std::optional<Error> Membership::find_failure() const {
+  return failure_.is_set() ? std::optional(failure_.error()) : std::nullopt;
+}
+
+std::optional<transport::RankProgress> Membership::own_progress() const {
+  return native_->transports().own_progress();
+}
+
+void Membership::deliver(const net::HelloInfo& peer, Fd socket) {
+  if (failure_.is_set()) {
+    // It came after the others were told.
+    native_->transports().turn_away(peer.purpose, socket.get(), failure_.error());
+  } else if (const int rank = rank_of(peer.rank); rank >= 0) {
+    native_->transports().deliver(rank, peer.purpose, std::move(socket));
+  }
+}
+
+}  // namespace unisono::comm

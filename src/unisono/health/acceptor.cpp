@@ -1,0 +1,263 @@
+#include "unisono/health/acceptor.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/descriptor_error.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/base/log.h"
+#include "unisono/health/abort_notification.h"
+#include "unisono/health/status_client.h"
+#include "unisono/health/wait_inquiry.h"
+#include "unisono/net/event_loop.h"
+#include "unisono/net/hello.h"
+#include "unisono/net/io.h"
+#include "unisono/net/socket.h"
+#include "unisono/net/unauthenticated_connections.h"
+#include "unisono/transport/purposes.h"
+
+namespace unisono::health {
+namespace {
+
+constexpr std::chrono::seconds kHelloTimeout{10};
+
+constexpr std::chrono::milliseconds kPause{100};
+
+// Of the loop itself.
+constexpr std::chrono::milliseconds kBriefPause{20};
+
+}  // namespace
+
+Acceptor::Acceptor(net::EventLoop& loop,
+                   int listener,
+                   net::HelloInfo mine,
+                   std::string secret,
+                   int world_size,
+                   Logger logger,
+                   Deliver deliver)
+    : loop_(loop),
+      listener_(listener),
+      mine_(std::move(mine)),
+      secret_(std::move(secret)),
+      world_size_(world_size),
+      logger_(std::move(logger)),
+      deliver_(std::move(deliver)) {
+  loop_.add(listener_, EPOLLIN, [this](std::uint32_t) { survive([this] { accept_all(); }); });
+}
+
+// Out of memory, say: that ends a connection, not the rank.
+template <class Step>
+void Acceptor::survive(Step step) noexcept {
+  try {
+    step();
+  } catch (const std::exception& problem) {
+    warn(problem.what());
+    // The listener may still be ready, and the loop spin.
+    std::this_thread::sleep_for(kBriefPause);
+  }
+}
+
+void Acceptor::warn(const char* problem) noexcept {
+  try {
+    logger_.warning(fmt::format("lost a connection at the data port: {}", problem));
+  } catch (const std::exception&) {
+    return;  // There is no memory for that either.
+  }
+}
+
+void Acceptor::accept_all() {
+  while (true) {
+    if (unauthenticated_.is_full() && !make_room()) {
+      pause("as many visitors as it takes have not finished their hello");
+      return;
+    }
+    net::Accepted accepted = net::accept_connection(listener_);
+    if (accepted.error_number != 0) {
+      if (make_room() || reserve_.note_lack(Deadline::Clock::now())) {
+        continue;
+      }
+      pause(descriptor_error("accepting it", accepted.error_number).what());
+      return;
+    }
+    if (!accepted.fd.is_open()) {
+      return;
+    }
+    admit(std::move(accepted.fd));
+  }
+}
+
+// Where somebody has had the time that any peer needs.
+bool Acceptor::make_room() {
+  while (const std::optional<std::uint64_t> oldest =
+             unauthenticated_.overdue(Deadline::Clock::now())) {
+    const int fd = static_cast<int>(*oldest);
+    attend(fd);  // The loop may not have come to what it said.
+    const bool is_overdue = unauthenticated_.overdue(Deadline::Clock::now()) == oldest;
+    if (pending_.contains(fd) && is_overdue) {
+      drop(fd, "it did not finish its hello, and others want to");
+    }
+    if (!pending_.contains(fd)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The listener would be ready all the time, and the loop spin.
+void Acceptor::pause(const std::string& reason) {
+  (void)loop_.add_timer(earlier(Deadline::after(kPause), Deadline::at(unauthenticated_.next_due())),
+                        [this] { loop_.modify(listener_, EPOLLIN); });
+  loop_.modify(listener_, 0);
+  logger_.warning(fmt::format("the data port can't take a connection: {}; trying again", reason));
+}
+
+void Acceptor::admit(Fd socket) {
+  const int fd = socket.get();
+  std::string name = net::describe_peer(fd);
+  const auto pending =
+      pending_
+          .emplace(fd,
+                   PendingConnection{.socket = std::move(socket),
+                                     .name = std::move(name),
+                                     .hello = net::Hello(net::Hello::Side::kServer, secret_, mine_),
+                                     .timer = 0})
+          .first;
+  try {
+    unauthenticated_.add(static_cast<std::uint64_t>(fd), Deadline::Clock::now());
+    pending->second.timer = loop_.add_timer(Deadline::after(kHelloTimeout), [this, fd] {
+      survive([&] { drop(fd, "it did not finish its hello"); });
+    });
+    loop_.add(fd, EPOLLIN, [this, fd](std::uint32_t) { survive([&] { attend(fd); }); });
+  } catch (...) {
+    release(fd);
+    throw;
+  }
+}
+
+// A member that was about to be handed over is no visitor any more, and is hung up on.
+void Acceptor::attend(int fd) {
+  try {
+    greet(fd);
+  } catch (...) {
+    if (pending_.contains(fd)) {
+      forget(fd);
+    }
+    throw;
+  }
+}
+
+void Acceptor::greet(int fd) {
+  PendingConnection& pending = pending_.at(fd);
+  while (pending.hello.state() == net::Hello::State::kRunning) {
+    // Not a byte more than the hello: what follows is for the rank's own thread.
+    std::array<std::byte, 1024> buffer{};
+    const std::size_t n_wanted = std::min(buffer.size(), pending.hello.n_bytes_wanted());
+    const net::IoResult result = net::read_some(fd, std::span(buffer).first(n_wanted));
+    if (result.status == net::IoStatus::kWouldBlock) {
+      return;
+    }
+    if (result.status != net::IoStatus::kDone && !pending.has_spoken) {
+      forget(fd);  // Somebody looked whether this rank is there.
+      return;
+    }
+    if (result.status != net::IoStatus::kDone) {
+      drop(fd, "it ended the connection during its hello");
+      return;
+    }
+    pending.has_spoken = true;
+    unauthenticated_.note_word(static_cast<std::uint64_t>(fd));
+    (void)pending.hello.feed(std::span(buffer).first(result.n_bytes));
+    if (!send_output(pending)) {
+      drop(fd, "it does not take the answer to its hello");
+      return;
+    }
+  }
+  finish(fd);
+}
+
+bool Acceptor::send_output(PendingConnection& pending) {
+  const std::vector<std::byte> output = pending.hello.take_output();
+  // A hello's answers fit into any socket's buffer.
+  return output.empty() || net::write_some(pending.socket.get(), output).n_bytes == output.size();
+}
+
+void Acceptor::finish(int fd) {
+  PendingConnection& pending = pending_.at(fd);
+  if (pending.hello.state() == net::Hello::State::kFailed) {
+    drop(fd, pending.hello.error().what());
+    return;
+  }
+  const net::HelloInfo& theirs = pending.hello.theirs();
+  if (!is_member(theirs)) {
+    drop(fd,
+         fmt::format("it is rank {} of job \"{}\", here for \"{}\"",
+                     theirs.rank,
+                     theirs.job,
+                     theirs.purpose));
+    return;
+  }
+  const net::HelloInfo member = theirs;
+  logger_.debug(fmt::format(
+      "rank {} at {} has opened a connection for {}", member.rank, pending.name, member.purpose));
+  Fd socket = std::move(pending.socket);
+  forget(fd);
+  deliver_(member, std::move(socket), find_shortage());
+  (void)reserve_.refill();
+}
+
+// Where a connection has the last descriptor.
+std::optional<Error> Acceptor::find_shortage() {
+  if (reserve_.refill()) {
+    return std::nullopt;
+  }
+  return descriptor_error("opening another file", errno);
+}
+
+bool Acceptor::is_member(const net::HelloInfo& theirs) const {
+  if (theirs.job != mine_.job || theirs.rank < 0 || theirs.rank >= world_size_) {
+    return false;
+  }
+  // Of each pair the higher rank connects; for all but operations whichever needs it first.
+  return theirs.purpose == transport::kMessagePurpose || theirs.purpose == kStatusPurpose ||
+                 theirs.purpose == kAbortPurpose || theirs.purpose == kWaitPurpose ||
+                 theirs.purpose == kVerdictPurpose || theirs.purpose == kVerdictEndPurpose
+             ? theirs.rank != mine_.rank
+             : theirs.purpose == mine_.purpose && theirs.rank > mine_.rank;
+}
+
+void Acceptor::drop(int fd, const std::string& reason) {
+  const std::string name = std::move(pending_.at(fd).name);
+  forget(fd);
+  logger_.warning(fmt::format("turned {} away at the data port: {}", name, reason));
+}
+
+void Acceptor::forget(int fd) {
+  loop_.remove(fd);
+  release(fd);
+}
+
+void Acceptor::release(int fd) {
+  const auto pending = pending_.find(fd);
+  loop_.cancel_timer(pending->second.timer);
+  pending_.erase(pending);
+  unauthenticated_.remove(static_cast<std::uint64_t>(fd));
+  (void)reserve_.refill();
+}
+
+}  // namespace unisono::health

@@ -1,0 +1,126 @@
+#include "unisono/health/acceptor.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/fd.h"
+#include "unisono/base/log.h"
+#include "unisono/net/address.h"
+#include "unisono/net/event_loop.h"
+#include "unisono/net/hello.h"
+#include "unisono/net/io.h"
+#include "unisono/net/socket.h"
+
+#include "support/file_limit.h"
+#include "support/process.h"
+#include "support/starvation.h"
+
+namespace unisono::health {
+namespace {
+
+// Rank 0 of a job of three, at its data listener.
+class AcceptorTest : public ::testing::Test {
+ protected:
+  // Its acceptor is made where few files may be opened.
+  AcceptorTest() { limit_.reset(); }
+
+  // Runs the loop until the visitor, having said its hello, is hung up on. Of the loop's
+  // allocations one may fail, after `n_before`; whether it did.
+  bool visit(const net::HelloInfo& pending,
+             const std::string& secret,
+             int n_before = std::numeric_limits<int>::max()) {
+    std::atomic<bool> is_over = false;
+    const std::jthread client([&] {
+      ::pthread_setname_np(::pthread_self(), "client");  // It has memory.
+      const Deadline deadline = Deadline::after(std::chrono::seconds(10));
+      try {
+        const Fd socket = net::connect_tcp(net::local_address(listener_.get()), deadline);
+        (void)net::connect_hello(socket.get(), secret, pending, deadline);
+        std::byte byte{};
+        (void)net::read_at_least_one(socket.get(), {&byte, 1}, deadline, "the doorkeeper");
+      } catch (const std::exception&) {
+        // Turned away, or hung up on: what was delivered tells which.
+      }
+      is_over = true;
+    });
+    std::array<char, 16> name{};
+    ::pthread_getname_np(::pthread_self(), name.data(), name.size());
+    const test::Starvation starvation(name.data(), n_before, 1);
+    while (!is_over) {
+      loop_.run_once(Deadline::after(std::chrono::milliseconds(10)));
+    }
+    return starvation.has_struck();
+  }
+
+  std::vector<std::pair<int, std::uint32_t>> delivered_;  // Ranks and groups.
+  Fd listener_ = net::listen_tcp(net::Address::parse("127.0.0.1", 0).value());
+  net::EventLoop loop_;
+  std::optional<test::FileLimit> limit_{128};
+  Acceptor acceptor_{loop_,
+                     listener_.get(),
+                     {.job = "job", .purpose = "data", .rank = 0, .group = 0},
+                     "secret",
+                     3,
+                     Logger("test", LogLevel::kError),
+                     [this](const net::HelloInfo& pending, const Fd&, const auto&) {
+                       delivered_.emplace_back(pending.rank, pending.group);
+                     }};
+};
+
+TEST_F(AcceptorTest, HigherRanksOfTheJobAreLetIn) {
+  visit({.job = "job", .purpose = "data", .rank = 2, .group = 0}, "secret");
+  visit({.job = "job", .purpose = "data", .rank = 1, .group = 7}, "secret");
+  EXPECT_THAT(delivered_, ::testing::ElementsAre(std::pair(2, 0U), std::pair(1, 7U)));
+}
+
+TEST_F(AcceptorTest, NobodyElseIs) {
+  visit({.job = "job", .purpose = "data", .rank = 1, .group = 0}, "guess");
+  visit({.job = "another", .purpose = "data", .rank = 1, .group = 0}, "secret");
+  visit({.job = "job", .purpose = "node", .rank = 1, .group = 0}, "secret");
+  visit({.job = "job", .purpose = "data", .rank = 0, .group = 0}, "secret");
+  visit({.job = "job", .purpose = "data", .rank = 3, .group = 0}, "secret");
+  EXPECT_THAT(delivered_, ::testing::IsEmpty());
+}
+
+TEST_F(AcceptorTest, AThousandWhoAreSilentKeepNobodyOutForLong) {
+  std::vector<Fd> silent(600);  // Files are limited here, too.
+  for (Fd& socket : silent) {
+    socket = net::connect_tcp(net::local_address(listener_.get()),
+                              Deadline::after(std::chrono::seconds(10)));
+  }
+  // Those, each of whom has two seconds, would keep it out for 37, and a visitor gives up after 10.
+  visit({.job = "job", .purpose = "data", .rank = 1, .group = 0}, "secret");
+  EXPECT_THAT(delivered_, ::testing::ElementsAre(std::pair(1, 0U)));
+}
+
+TEST_F(AcceptorTest, WithoutMemoryAConnectionIsLostAndNothingElse) {
+  const net::HelloInfo member{.job = "job", .purpose = "data", .rank = 1, .group = 0};
+  const int n_files = test::n_entries("/proc/self/fd");
+  for (const char* const secret : {"secret", "guess"}) {
+    for (int n_before = 0; visit(member, secret, n_before); ++n_before) {
+      EXPECT_EQ(test::n_entries("/proc/self/fd"), n_files) << "after " << n_before;
+    }
+  }
+  delivered_.clear();
+  visit(member, "secret");
+  EXPECT_THAT(delivered_, ::testing::ElementsAre(std::pair(1, 0U)));
+}
+
+}  // namespace
+}  // namespace unisono::health

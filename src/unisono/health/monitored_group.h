@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/health/rank_wait.h"
+#include "unisono/net/hello.h"
+#include "unisono/transport/descriptor.h"
+
+namespace unisono::health {
+
+/// A group of this rank as its watcher and the search for circles of waits see it: it hears what
+/// becomes of other ranks, and says what this one does in it. Any thread.
+class MonitoredGroup {
+ public:
+  MonitoredGroup() = default;
+  virtual ~MonitoredGroup() = default;
+  MonitoredGroup(const MonitoredGroup&) = delete;
+  MonitoredGroup& operator=(const MonitoredGroup&) = delete;
+  MonitoredGroup(MonitoredGroup&&) = delete;
+  MonitoredGroup& operator=(MonitoredGroup&&) = delete;
+
+  // What becomes of ranks. They are the job's, and may be no members.
+
+  /// A rank of this node has left.
+  virtual void note_departure(int job_rank) = 0;
+
+  /// A rank has given up.
+  virtual void note_abort(int job_rank, const Error& reason) = 0;
+
+  /// The same, where only this rank of its node has been told.
+  virtual void pass_on(int job_rank, const Error& reason) = 0;
+
+  /// A rank of this node is gone without a word.
+  virtual void note_death(int job_rank) = 0;
+
+  /// The message is the rank's name and `what` it did.
+  virtual void note_failure(int job_rank, ErrorCode code, const std::string& what) = 0;
+
+  /// This rank can't keep the peer's connection, which ends the group if it was to stay.
+  virtual void note_shortage(const net::HelloInfo& peer, const Error& shortage) = 0;
+
+  /// A connection for the group's engine, after its hello.
+  virtual void deliver(const net::HelloInfo& peer, Fd socket) = 0;
+
+  /// Hears what ranks of other nodes say to one that waits for none of their messages. Now and
+  /// then.
+  virtual void listen_for_messages() noexcept = 0;
+
+  /// Ends the group with an error of this rank's. Takes no memory.
+  virtual void give_up(const Error& error) noexcept = 0;
+
+  // What this rank does.
+
+  /// Why the group has failed, if it has.
+  [[nodiscard]] virtual std::optional<Error> find_failure() const = 0;
+
+  /// Where this rank is in the group's operations; nothing once it has left.
+  [[nodiscard]] virtual std::optional<transport::RankProgress> own_progress() const = 0;
+
+  /// "is in barrier #7 of group 0.2 (ranks 0, 1)"; "" for nothing.
+  [[nodiscard]] virtual std::string describe_activity() const = 0;
+
+  // Waits.
+
+  /// This rank's wait with this id, or in an operation before it; nothing where it is in none, or
+  /// has just begun. Of a receive from any rank looks who of other nodes still listens.
+  [[nodiscard]] virtual std::optional<RankWait> find_wait(const WaitId& id) const = 0;
+
+  /// The wait in this group that `thread` is in.
+  [[nodiscard]] virtual std::optional<RankWait> find_wait_of(std::uint64_t thread) const = 0;
+
+  /// In which wait, of any group, this rank is stuck, so that it can't do its part for `waiter`, a
+  /// wait in this group. Nothing where it may: where a thread that waits for nothing may call what
+  /// is missing, or something is on its way.
+  [[nodiscard]] virtual std::optional<RankWait> find_stuck_wait(const RankWait& waiter) const = 0;
+
+  /// Whether the group has failed, also where only the store knows that yet.
+  [[nodiscard]] virtual bool has_heard_reason() noexcept = 0;
+
+  /// From kVerdictPurpose on, this is why the group fails, whatever the failure; with
+  /// kVerdictEndPurpose it does.
+  virtual void hear_verdict(std::string_view purpose, const Error& verdict) = 0;
+};
+
+}  // namespace unisono::health

@@ -1,0 +1,182 @@
+#include "unisono/health/rank_status.h"
+
+#include <fmt/format.h>
+#include <sys/types.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/base/mutex.h"
+#include "unisono/base/process_state.h"
+#include "unisono/health/group_health.h"
+#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/describe.h"
+#include "unisono/transport/descriptor.h"
+
+namespace unisono::health {
+namespace {
+
+std::vector<int> job_ranks_of(const rendezvous::Roster& roster) {
+  std::vector<int> ranks;
+  for (const rendezvous::Member& member : roster.members) {
+    ranks.push_back(member.rank);
+  }
+  return ranks;
+}
+
+// "0.3 s", "12 s": tenths where they say something.
+std::string describe_time(std::chrono::milliseconds time) {
+  const auto seconds = std::chrono::duration<double>(time).count();
+  return seconds < 10 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds);
+}
+
+}  // namespace
+
+RankStatus::RankStatus(const rendezvous::Roster& roster,
+                       std::string prefix,
+                       Logger logger,
+                       GroupHealth* health)
+    : roster_(roster),
+      job_ranks_(transport::where_they_differ(job_ranks_of(roster))),
+      prefix_(std::move(prefix)),
+      logger_(std::move(logger)),
+      health_(health) {}
+
+std::string RankStatus::describe(int rank) const {
+  return rendezvous::describe(roster_.members[static_cast<std::size_t>(rank)]);
+}
+
+bool RankStatus::is_on_node(int rank) const {
+  return roster_.members[static_cast<std::size_t>(rank)].node == roster_.self().node;
+}
+
+bool RankStatus::is_stopped(int rank) const {
+  const std::int64_t pid = roster_.members[static_cast<std::size_t>(rank)].pid;
+  return describe_process_state(static_cast<pid_t>(pid)) == kStoppedProcess;
+}
+
+std::string RankStatus::describe_late(std::span<const int> ranks) const {
+  return describe_each(ranks, {});
+}
+
+std::string RankStatus::describe_overdue(std::span<const int> ranks) const {
+  std::vector<int> able;
+  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(able), [this](int rank) {
+    return rank != roster_.rank && !(is_on_node(rank) && is_stopped(rank));
+  });
+  const bool can_ask = health_ != nullptr && !able.empty();
+  return describe_each(ranks, can_ask ? health_->hear(able) : std::map<int, std::string>());
+}
+
+std::string RankStatus::describe_each(std::span<const int> ranks,
+                                      const std::map<int, std::string>& answers) const {
+  std::string text;
+  bool ends_a_clause = false;
+  for (const int rank : ranks) {
+    const rendezvous::Member& member = roster_.members[static_cast<std::size_t>(rank)];
+    const std::string state =
+        is_on_node(rank)
+            ? fmt::format(", {}", describe_process_state(static_cast<pid_t>(member.pid)))
+            : "";
+    const char* const separator = ends_a_clause ? ", and " : " and ";
+    text += fmt::format("{}rank {} (pid {} on {}{})",
+                        text.empty() ? "" : separator,
+                        member.rank,
+                        member.pid,
+                        member.host,
+                        state);
+    const auto found = answers.find(rank);
+    const std::string answer = found == answers.end() ? "" : found->second;
+    std::string clause;
+    if (!is_on_node(rank)) {
+      clause = answer;
+    } else if (health_ != nullptr) {
+      transport::RankProgress rank_progress = health_->progress_of(rank);
+      rank_progress.elsewhere = answer;
+      clause = transport::describe(rank_progress, job_ranks_);
+    }
+    ends_a_clause = !clause.empty();
+    text += ends_a_clause ? ", which " + clause : "";
+  }
+  return text;
+}
+
+std::string RankStatus::describe_departed(int rank) const {
+  const std::string text =
+      fmt::format("{} left the group, but this operation still needs it", describe(rank));
+  const bool can_look = health_ != nullptr && is_on_node(rank);
+  const std::string refused = can_look ? health_->progress_of(rank).refused : "";
+  return refused.empty()
+             ? text
+             : fmt::format("{}; it had refused a call for wrong arguments: \"{}\"", text, refused);
+}
+
+void RankStatus::report_stall(const std::string& operation,
+                              std::chrono::milliseconds waited,
+                              const std::string& late,
+                              std::span<const int> ranks) const {
+  logger_.warning(
+      fmt::format("{} {} waits since {} for {}", prefix_, operation, describe_time(waited), late));
+  if (health_ == nullptr) {
+    return;
+  }
+  for (const int rank : ranks) {
+    if (is_on_node(rank) && is_stopped(rank)) {
+      logger_.debug(fmt::format("{} is stopped, and so can't show its stack", describe(rank)));
+    } else if (rank != roster_.rank) {
+      health_->ask(rank);
+    }
+  }
+}
+
+void RankStatus::report_unheard(const Error& failure) const noexcept {
+  try {
+    const std::string text =
+        fmt::format("{} leaves a group that has failed: {}", prefix_, failure.what());
+    if (health_ == nullptr || health_->is_news(failure)) {
+      logger_.warning(text);
+    } else {
+      logger_.debug(text);
+    }
+  } catch (const std::exception&) {
+    return;  // Out of memory, say.
+  }
+}
+
+void RankStatus::note_departure(int rank, const transport::Departure& departure) {
+  const MutexLock lock(mutex_);
+  if (departure.from_operations) {
+    departed_.insert(rank);
+  }
+  if (departure.from_messages) {
+    departed_from_messages_.insert(rank);
+  }
+}
+
+bool RankStatus::has_departed_from_messages(int rank) const {
+  const MutexLock lock(mutex_);
+  return departed_from_messages_.contains(rank);
+}
+
+std::optional<int> RankStatus::find_departed(std::span<const int> ranks) const {
+  const MutexLock lock(mutex_);
+  const auto found =
+      std::find_if(ranks.begin(), ranks.end(), [this](int rank) UNISONO_REQUIRES(mutex_) {
+        return departed_.contains(rank);
+      });
+  return found == ranks.end() ? std::nullopt : std::optional<int>(*found);
+}
+
+}  // namespace unisono::health

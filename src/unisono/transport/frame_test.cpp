@@ -1,0 +1,106 @@
+#include "unisono/transport/frame.h"
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
+#include "unisono/base/reduce_kind.h"
+#include "unisono/transport/descriptor.h"
+
+namespace unisono::transport {
+namespace {
+
+Frame sample() {
+  return {.kind = FrameKind::kData,
+          .step = 7,
+          .sequence = 1'000'000'007,
+          .descriptor = {.kind = OperationKind::kAllReduce,
+                         .dtype = DType::kFloat32,
+                         .reduce = ReduceKind::kAvg,
+                         .algorithm = Algorithm::kOneShot,
+                         .root = -1,
+                         .count = 12345},
+          .n_bytes = 4096};
+}
+
+TEST(Frame, WhatIsEncodedIsDecoded) {
+  const std::optional<Frame> frame = decode(encode(sample()));
+  ASSERT_TRUE(frame.has_value());
+  EXPECT_EQ(frame->kind, FrameKind::kData);
+  EXPECT_EQ(frame->step, 7U);
+  EXPECT_EQ(frame->sequence, 1'000'000'007U);
+  EXPECT_EQ(frame->descriptor, sample().descriptor);
+  EXPECT_EQ(frame->n_bytes, 4096U);
+}
+
+TEST(Frame, BytesOutOfStepAreRefused) {
+  FrameBytes bytes = encode(sample());
+  for (const std::size_t at : {0U, 1U, 2U, 3U, 4U, 5U, 6U, 7U, 52U, 55U}) {
+    FrameBytes broken = bytes;
+    broken[at] ^= std::byte{0xFF};
+    EXPECT_FALSE(decode(broken).has_value()) << "byte " << at;
+  }
+}
+
+TEST(Frame, PayloadsOverTheLimitAreRefused) {
+  Frame frame = sample();
+  frame.n_bytes = kMaxPayloadBytes + 1;
+  EXPECT_FALSE(decode(encode(frame)).has_value());
+  frame.kind = FrameKind::kAbort;
+  frame.n_bytes = kMaxAbortBytes + 1;
+  EXPECT_FALSE(decode(encode(frame)).has_value());
+  frame.kind = FrameKind::kLeave;
+  frame.n_bytes = 1;
+  EXPECT_FALSE(decode(encode(frame)).has_value());
+}
+
+TEST(Frame, AStandingIsReadAsItWasWritten) {
+  const RankProgress rank_progress{.sequence = 7,
+                                   .descriptor = sample().descriptor,
+                                   .has_finished = true,
+                                   .refused = "why",
+                                   .waits = "for whom",
+                                   .elsewhere = "also"};
+  const std::vector<std::byte> bytes = encode_rank_progress(rank_progress);
+  ASSERT_EQ(bytes.size(), kFrameBytes + 15);
+  const auto frame = decode(std::span(bytes).first<kFrameBytes>());
+  ASSERT_TRUE(frame.has_value());
+  EXPECT_EQ(frame->kind, FrameKind::kRankProgress);
+  EXPECT_EQ(frame->n_bytes, 15U);
+  const RankProgress read = decode_rank_progress(*frame, std::span(bytes).subspan(kFrameBytes));
+  EXPECT_EQ(read.sequence, 7U);
+  EXPECT_EQ(read.descriptor, rank_progress.descriptor);
+  EXPECT_TRUE(read.has_finished);
+  EXPECT_EQ(read.refused, "why");
+  EXPECT_EQ(read.waits, "for whom");
+  EXPECT_EQ(read.elsewhere, "also");
+}
+
+TEST(Frame, AStandingWhoseTextsAreShorterThanItSaysIsNoFrame) {
+  std::vector<std::byte> bytes = encode_rank_progress({.refused = "why", .waits = "whom"});
+  bytes[kFrameBytes - 12] = std::byte{6};  // Of the payload.
+  EXPECT_FALSE(decode(std::span(bytes).first<kFrameBytes>()).has_value());
+}
+
+TEST(Frame, TextsThatAreTooLongAreCutBetweenCharacters) {
+  const auto payload_of = [](const std::vector<std::byte>& bytes) {
+    return bytes.size() - kFrameBytes;
+  };
+  const std::string reason = std::string(kMaxAbortBytes - 1, 'x') + "\u20ac";
+  EXPECT_EQ(payload_of(encode_abort(0, Error(ErrorCode::kClosed, reason))), kMaxAbortBytes - 1);
+  const std::size_t n_refused = kMaxNoteBytes - 1;
+  const std::string refused = std::string(n_refused, 'x') + "\u20ac";
+  const std::vector<std::byte> rank_progress =
+      encode_rank_progress({.refused = refused, .waits = refused, .elsewhere = refused});
+  EXPECT_EQ(payload_of(rank_progress), 3 * n_refused);
+  EXPECT_TRUE(decode(std::span(rank_progress).first<kFrameBytes>()).has_value());
+}
+
+}  // namespace
+}  // namespace unisono::transport

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/net/address.h"
+#include "unisono/net/hello.h"
+
+namespace unisono::transport {
+
+/// Where a rank of a group is reached.
+struct RankAddress {
+  int job_rank;          ///< By which ranks know each other in the hello.
+  net::Address address;  ///< Of its data listener.
+  std::string name;      ///< For messages: "rank 2 (pid 4123 on node-a)".
+};
+
+/// What ranks[r] is called in the job, by r.
+[[nodiscard]] std::vector<int> job_ranks_of(std::span<const RankAddress> ranks);
+
+/// Throws Error(kMismatch) unless the other side of a hello with `rank`, in this job, is that rank.
+void check_answer(const RankAddress& rank, const net::HelloInfo& theirs, const std::string& job);
+
+/// The error about a rank at whose address nobody listens any more. Whether it has left in good
+/// order only those know who had a connection with it.
+[[nodiscard]] Error nobody_listens(const RankAddress& rank);
+
+}  // namespace unisono::transport
