@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "unisono/base/error.h"
 #include "unisono/transport/frame.h"
 #include "unisono/transport/tcp/connection.h"
+#include "unisono/transport/tcp/tcp_stream.h"
 
 #include "expect.h"
 #include "input.h"
@@ -58,7 +60,7 @@ void talk(Input input) {
     payload.resize(input.take_u8());
   }
   auto [ours, peer] = connected_sockets();
-  tcp::Connection connection(1, "rank 1", 0, std::move(ours));
+  tcp::Connection connection(1, "rank 1", 0, std::make_unique<tcp::TcpStream>(std::move(ours)));
   const std::span<const std::byte> written = input.take(kMaxWritten);
   const ssize_t n_written = ::send(peer.get(), written.data(), written.size(), MSG_NOSIGNAL);
   expect(n_written == static_cast<ssize_t>(written.size()), "the peer can write it all");

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "unisono/transport/frame.h"
 #include "unisono/transport/packet.h"
 #include "unisono/transport/tcp/packet_stream.h"
+#include "unisono/transport/tcp/tcp_stream.h"
 
 #include "expect.h"
 #include "input.h"
@@ -42,7 +44,8 @@ struct Outcome {
 class Reader {
  public:
   explicit Reader(std::array<Fd, 2> sockets)
-      : stream_("rank 1", std::move(sockets[0])), peer_(std::move(sockets[1])) {}
+      : stream_("rank 1", std::make_unique<tcp::TcpStream>(std::move(sockets[0]))),
+        peer_(std::move(sockets[1])) {}
 
   Outcome read_all(std::span<const std::byte> written, std::size_t n_per_write) {
     try {

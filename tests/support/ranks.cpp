@@ -37,6 +37,9 @@ std::vector<std::exception_ptr> start_ranks(const World& world, const RankMain& 
                         {"UNISONO_SECRET", kSecret},
                         {"UNISONO_NODE_ID", world.nodes[rank]},
                         {"UNISONO_ARENA_BYTES", "1G"}});
+      if (const auto transport = process_environment()("UNISONO_TRANSPORT")) {
+        variables.insert({"UNISONO_TRANSPORT", *transport});
+      }
       if (const auto own = world.own_environment.find(static_cast<int>(rank));
           own != world.own_environment.end()) {
         for (const auto& [name, value] : own->second) {

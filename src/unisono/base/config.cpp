@@ -191,7 +191,7 @@ std::string_view rule_of(std::string_view type) {
   return type == "bytes" ? "a number of bytes, like 512M or 2G, of at most 64T" : type;
 }
 
-constexpr std::array<ConfigRow, 15> kRows{{
+constexpr std::array<ConfigRow, 16> kRows{{
     {"UNISONO_SECRET",
      "text",
      "",
@@ -249,6 +249,12 @@ constexpr std::array<ConfigRow, 15> kRows{{
      "5",
      "A rank that waits this long says for whom, and again after twice that, and so on.",
      parse_seconds<&Config::stall>},
+    {"UNISONO_TRANSPORT",
+     "text",
+     "tcp",
+     "How ranks of different nodes reach each other, alike on all of them: tcp, or ucx for OpenUCX "
+     "(InfiniBand, RoCE), which has variables of its own.",
+     parse_text<&Config::transport>},
     {"UNISONO_ARENA_BYTES",
      "bytes",
      "0",

@@ -43,6 +43,7 @@ struct Config {
   LogLevel log_level = LogLevel::kInfo;
   std::chrono::milliseconds timeout{};
   std::chrono::milliseconds stall{};
+  std::string transport = "tcp";  ///< Between nodes; one of transport::find_streams().
   std::int64_t arena_bytes = 0;
   SingleCopy single_copy = SingleCopy::kAuto;
   bool checks_buffers = false;

@@ -38,6 +38,7 @@
 #include "unisono/rendezvous/data_listener.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/relayed_error.h"
+#include "unisono/transport/streams.h"
 
 namespace unisono::comm {
 namespace {
@@ -76,6 +77,8 @@ Job::Job(const JobOptions& options)
                   [&] { return rendezvous::listen_for_data(options.config, session_); })),
       memory_(prepare(
           options, session_, [&] { return engine::NodeMemory(options.config.arena_bytes); })),
+      streams_(prepare(
+          options, session_, [&] { return transport::find_streams(options.config.transport); })),
       roster_(exchange_roster(
           options,
           session_,

@@ -33,6 +33,7 @@
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/stream.h"
 
 namespace unisono::comm {
 
@@ -73,6 +74,9 @@ class Job {
   /// null.
   [[nodiscard]] std::unique_ptr<engine::Engine> make_own_engine(const rendezvous::Roster& roster,
                                                                 engine::Engine& native) const;
+
+  /// How ranks of different nodes reach each other.
+  [[nodiscard]] const transport::MakeStream& streams() const { return streams_; }
 
   /// What links cost, if it need not be measured.
   [[nodiscard]] const std::optional<LinkCosts>& link_costs() const { return link_costs_; }
@@ -129,6 +133,7 @@ class Job {
   Fd node_listener_;
   Fd data_listener_;
   engine::NodeMemory memory_;
+  transport::MakeStream streams_;
   rendezvous::Roster roster_;
   health::NodePeers node_peers_;
   GroupNumbers numbers_;

@@ -61,6 +61,7 @@ engine::TransportParts transport_parts(Job& job,
           .topology = topology,
           .secret = job.session().secret,
           .arenas = std::move(arenas),
+          .make_stream = job.streams(),
           .has_single_copy = job.single_copy() != SingleCopy::kOff};
 }
 

@@ -7,28 +7,36 @@
 #include "unisono/net/io.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/frame.h"
+#include "unisono/transport/stream.h"
 
 namespace unisono::transport {
 namespace {
 
-template <class EncodeFrame>
-void send_frame(int fd, EncodeFrame encode_frame) noexcept {
+template <class Write>
+void try_to(Write write) noexcept {
   try {
-    (void)net::write_some(fd, encode_frame());
+    write();
   } catch (const std::exception&) {
-    // Out of memory while giving up.
-    return;
+    return;  // Out of memory while giving up.
   }
 }
 
 }  // namespace
 
 void send_abort(int fd, std::uint32_t group, const Error& reason) noexcept {
-  send_frame(fd, [&] { return encode_abort(group, reason); });
+  try_to([&] { (void)net::write_some(fd, encode_abort(group, reason)); });
+}
+
+void send_abort(Stream& stream, std::uint32_t group, const Error& reason) noexcept {
+  try_to([&] { (void)stream.write_some(encode_abort(group, reason), {}); });
 }
 
 void send_leave(int fd, std::uint32_t group, const Departure& departure) noexcept {
-  send_frame(fd, [&] { return encode_leave(group, departure); });
+  try_to([&] { (void)net::write_some(fd, encode_leave(group, departure)); });
+}
+
+void send_leave(Stream& stream, std::uint32_t group) noexcept {
+  try_to([&] { (void)stream.write_some(encode_leave(group), {}); });
 }
 
 }  // namespace unisono::transport

@@ -4,6 +4,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/stream.h"
 
 namespace unisono::transport {
 
@@ -12,8 +13,10 @@ namespace unisono::transport {
 
 /// Tells the peer why this side's group failed.
 void send_abort(int fd, std::uint32_t group, const Error& reason) noexcept;
+void send_abort(Stream& stream, std::uint32_t group, const Error& reason) noexcept;
 
 /// Tells the peer that this rank leaves, or has left, in good order.
 void send_leave(int fd, std::uint32_t group, const Departure& departure = {}) noexcept;
+void send_leave(Stream& stream, std::uint32_t group) noexcept;
 
 }  // namespace unisono::transport

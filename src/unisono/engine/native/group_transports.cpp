@@ -90,11 +90,13 @@ GroupTransports::GroupTransports(const TransportParts& parts)
       mesh_(health::addresses_of(parts.roster),
             parts.secret,
             hello_of(parts, transport::kDataPurpose),
+            parts.make_stream,
             topology_.n_nodes() > 1),
       endpoint_(make_endpoint(parts)),
       message_mesh_(health::addresses_of(parts.roster),
                     parts.secret,
                     hello_of(parts, transport::kMessagePurpose),
+                    parts.make_stream,
                     topology_.n_nodes() > 1) {}
 
 std::vector<shm::ProcessMemory> GroupTransports::processes() const {

@@ -18,6 +18,7 @@
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/endpoint.h"
 #include "unisono/transport/shm/process_memory.h"
+#include "unisono/transport/stream.h"
 #include "unisono/transport/tcp/mesh.h"
 #include "unisono/transport/tcp/message_mesh.h"
 #include "unisono/transport/traffic.h"
@@ -35,9 +36,10 @@ struct TransportParts {
   std::uint32_t group;  ///< The group's number.
   const rendezvous::Roster& roster;
   const collective::Topology& topology;
-  std::string secret;             ///< For the hello.
-  std::vector<ArenaPart> arenas;  ///< Of this node's ranks, in order of rank in the group.
-  bool has_single_copy;           ///< Whether ranks may read each other's private memory.
+  std::string secret;                 ///< For the hello.
+  std::vector<ArenaPart> arenas;      ///< Of this node's ranks, in order of rank in the group.
+  transport::MakeStream make_stream;  ///< How ranks of different nodes reach each other.
+  bool has_single_copy;               ///< Whether ranks may read each other's private memory.
 };
 
 /// The ranks of the group that a rank has had connections with.

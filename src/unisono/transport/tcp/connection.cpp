@@ -1,22 +1,20 @@
 #include "unisono/transport/tcp/connection.h"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/transport/describe.h"
@@ -24,6 +22,7 @@
 #include "unisono/transport/leave_frames.h"
 #include "unisono/transport/mismatch.h"
 #include "unisono/transport/relayed_error.h"
+#include "unisono/transport/stream.h"
 
 namespace unisono::tcp {
 namespace {
@@ -46,8 +45,10 @@ transport::Descriptor called_by(const transport::Frame& frame) {
 }
 
 // "at 10.0.0.2:4123 is gone: Connection reset by peer"
-std::string describe_end(const std::string& address, int error_number) {
-  return fmt::format("at {} is gone: {}", address, std::generic_category().message(error_number));
+std::string describe_end(const std::string& address,
+                         const transport::Stream& stream,
+                         int error_number) {
+  return fmt::format("at {} is gone: {}", address, stream.describe(error_number));
 }
 
 // Unlike a machine that vanished.
@@ -60,15 +61,15 @@ bool has_hung_up(int error_number) {
 Connection::Connection(int rank,
                        std::string name,
                        std::uint32_t group,
-                       Fd socket,
+                       std::unique_ptr<transport::Stream> stream,
                        transport::JobRanks job_ranks,
                        bool is_dialed)
     : rank_(rank),
       name_(std::move(name)),
       group_(group),
-      socket_(std::move(socket)),
+      stream_(std::move(stream)),
       job_ranks_(job_ranks),
-      address_(net::describe_peer(socket_.get())),
+      address_(net::describe_peer(stream_->socket())),
       may_be_untaken_(is_dialed) {}
 
 void Connection::begin(const OperationTag& tag) {
@@ -113,7 +114,7 @@ bool Connection::progress_sends() {
     const std::size_t n_header_sent = std::min(n_sent_, transport::kFrameBytes);
     const std::span<const std::byte> header = std::span(send.header).subspan(n_header_sent);
     const std::span<const std::byte> data = send.data.subspan(n_sent_ - n_header_sent);
-    const net::IoResult result = net::write_some(socket_.get(), header, data);
+    const net::IoResult result = stream_->write_some(header, data);
     if (result.status == net::IoStatus::kWouldBlock) {
       return has_moved;
     }
@@ -126,7 +127,7 @@ bool Connection::progress_sends() {
       throw Error(ErrorCode::kPeerLost,
                   fmt::format("{} {} after {} of {} bytes were sent",
                               name_,
-                              describe_end(address_, result.error_number),
+                              describe_end(address_, *stream_, result.error_number),
                               n_sent_,
                               transport::kFrameBytes + send.data.size()));
     }
@@ -201,7 +202,7 @@ void Connection::look_for_abort() {
     if (frame_ && rest.empty()) {
       finish_control_frame(*frame_);
     }
-    const net::IoResult result = net::read_some(socket_.get(), rest);
+    const net::IoResult result = stream_->read_some(rest);
     if (result.status == net::IoStatus::kWouldBlock) {
       return;
     }
@@ -215,7 +216,7 @@ void Connection::look_for_abort() {
 }
 
 std::size_t Connection::receive_some(std::span<std::byte> into) {
-  const net::IoResult result = net::read_some(socket_.get(), into);
+  const net::IoResult result = stream_->read_some(into);
   switch (result.status) {
     case net::IoStatus::kDone:
       may_be_untaken_ = false;
@@ -230,12 +231,12 @@ std::size_t Connection::receive_some(std::span<std::byte> into) {
   if (may_be_untaken_ && has_hung_up(result.error_number)) {
     throw not_taken();
   }
-  throw lost(describe_end(address_, result.error_number));
+  throw lost(describe_end(address_, *stream_, result.error_number));
 }
 
 void Connection::check_answers() {
-  if (answers_.is_silent(socket_.get())) {
-    throw lost(describe_end(address_, ETIMEDOUT));
+  if (answers_.is_silent(stream_->socket())) {
+    throw lost(describe_end(address_, *stream_, ETIMEDOUT));
   }
 }
 
@@ -343,17 +344,17 @@ void Connection::finish_control_frame(const transport::Frame& frame) {
 void Connection::abort(const Error& reason) noexcept {
   // In the middle of a frame no other can begin: the closed connection has to say it all.
   if (n_sent_ == 0) {
-    transport::send_abort(socket_.get(), group_, reason);
+    transport::send_abort(*stream_, group_, reason);
   }
-  ::shutdown(socket_.get(), SHUT_WR);
+  stream_->end_writing();
 }
 
 void Connection::say_goodbye() noexcept {
-  transport::send_leave(socket_.get(), group_);
+  transport::send_leave(*stream_, group_);
 }
 
 void Connection::linger(Deadline deadline) noexcept {
-  net::discard_until_closed(socket_.get(), deadline);
+  transport::discard_until_closed(*stream_, deadline);
 }
 
 }  // namespace unisono::tcp

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,11 +12,11 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/net/answer_watch.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/frame.h"
+#include "unisono/transport/stream.h"
 #include "unisono/transport/tcp/liveness.h"
 
 namespace unisono::tcp {
@@ -36,13 +37,13 @@ class Connection {
   Connection(int rank,
              std::string name,
              std::uint32_t group,
-             Fd socket,
+             std::unique_ptr<transport::Stream> stream,
              transport::JobRanks job_ranks = {},
              bool is_dialed = false);
 
   [[nodiscard]] int rank() const { return rank_; }
 
-  [[nodiscard]] int fd() const { return socket_.get(); }
+  [[nodiscard]] transport::Stream& stream() const { return *stream_; }
 
   /// Begins an operation: transfers are numbered from 0 again, in both directions.
   void begin(const OperationTag& tag);
@@ -112,9 +113,9 @@ class Connection {
   int rank_;
   std::string name_;
   std::uint32_t group_;
-  Fd socket_;
+  std::unique_ptr<transport::Stream> stream_;
   transport::JobRanks job_ranks_;
-  std::string address_;  // The socket's other end.
+  std::string address_;  // The other end of the stream's socket.
   net::AnswerWatch answers_{kLivenessTimeout};
   OperationTag tag_{};  // Its blocks dangle between operations: only an operation looks at them.
 

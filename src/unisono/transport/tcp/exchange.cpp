@@ -11,6 +11,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
+#include "unisono/transport/stream.h"
 #include "unisono/transport/tcp/liveness.h"
 #include "unisono/transport/wait_monitor.h"
 
@@ -119,9 +120,7 @@ void Exchange::wait() {
   for (Connection* const connection : connections_) {
     if (is_busy(connection)) {
       connection->check_answers();
-      const int events =
-          (connection->is_sending() ? POLLOUT : 0) | (connection->can_receive() ? POLLIN : 0);
-      polls.push_back({.fd = connection->fd(), .events = static_cast<short>(events), .revents = 0});
+      connection->stream().add_polls(polls, connection->can_receive(), connection->is_sending());
     }
   }
   Deadline next_look = earlier(wait_monitor_.next_check(), Deadline::after(kLivenessLook));
@@ -134,7 +133,7 @@ void Exchange::wait() {
   for (Connection* const connection : mesh_.open_connections()) {
     if (connection->may_tell_abort()) {
       idle.push_back(connection);
-      polls.push_back({.fd = connection->fd(), .events = POLLRDHUP, .revents = 0});
+      polls.push_back({.fd = connection->stream().socket(), .events = POLLRDHUP, .revents = 0});
     }
   }
   (void)::poll(polls.data(), polls.size(), next_look.poll_timeout_ms());

@@ -27,12 +27,14 @@ namespace unisono::tcp {
 Mesh::Mesh(std::vector<transport::RankAddress> members,
            std::string secret,
            net::HelloInfo mine,
+           transport::MakeStream make_stream,
            bool has_other_nodes)
     : members_(std::move(members)),
       job_ranks_(transport::where_they_differ(transport::job_ranks_of(members_))),
       traffic_(members_.size()),
       secret_(std::move(secret)),
-      mine_(std::move(mine)) {
+      mine_(std::move(mine)),
+      make_stream_(std::move(make_stream)) {
   if (has_other_nodes) {
     wakeup_ = std::make_unique<net::Wakeup>();
   }
@@ -83,7 +85,7 @@ Connection& Mesh::adopt(int rank, Fd socket) {
   connection = std::make_unique<Connection>(rank,
                                             members_[static_cast<std::size_t>(rank)].name,
                                             mine_.group,
-                                            std::move(socket),
+                                            make_stream_(std::move(socket)),
                                             job_ranks_,
                                             is_dialed(rank));
   return *connection;

@@ -14,6 +14,7 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/wakeup.h"
 #include "unisono/transport/rank_address.h"
+#include "unisono/transport/stream.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/opening.h"
 #include "unisono/transport/traffic.h"
@@ -27,11 +28,13 @@ namespace unisono::tcp {
 /// whether that still listens.
 class Mesh {
  public:
-  /// `members[r]` is rank r. `secret` and `mine` are for the hello. Unless the group has ranks of
+  /// `members[r]` is rank r. `secret` and `mine` are for the hello, and `make_stream`
+  /// for what comes after it. Unless the group has ranks of
   /// other nodes there is nothing to wait for, and no file descriptor is held.
   Mesh(std::vector<transport::RankAddress> members,
        std::string secret,
        net::HelloInfo mine,
+       transport::MakeStream make_stream,
        bool has_other_nodes);
 
   /// The connection to `rank`, made now if there is none. Throws what `patience` and
@@ -87,6 +90,7 @@ class Mesh {
   transport::TrafficCounters traffic_;
   std::string secret_;
   net::HelloInfo mine_;
+  transport::MakeStream make_stream_;
   std::unique_ptr<net::Wakeup> wakeup_;  // Where there are other nodes.
   std::map<int, std::unique_ptr<Connection>> connections_;
   Mutex mutex_;

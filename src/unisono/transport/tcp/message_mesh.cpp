@@ -50,8 +50,12 @@ constexpr int kMaxRefusals = 3;
 MessageMesh::MessageMesh(std::vector<transport::RankAddress> members,
                          std::string secret,
                          net::HelloInfo mine,
+                         transport::MakeStream make_stream,
                          bool has_other_nodes)
-    : members_(std::move(members)), secret_(std::move(secret)), mine_(std::move(mine)) {
+    : members_(std::move(members)),
+      secret_(std::move(secret)),
+      mine_(std::move(mine)),
+      make_stream_(std::move(make_stream)) {
   if (has_other_nodes) {
     wakeup_ = std::make_unique<net::Wakeup>();
   }
@@ -235,7 +239,8 @@ void MessageMesh::try_again_later(Dial& dial) {
 void MessageMesh::adopt(int rank, Fd socket) {
   net::set_no_delay(socket.get());
   net::set_idle_timeout(socket.get(), kLivenessTimeout);
-  streams_[rank] = std::make_unique<PacketStream>(member(rank).name, std::move(socket));
+  streams_[rank] =
+      std::make_unique<PacketStream>(member(rank).name, make_stream_(std::move(socket)));
   const MutexLock lock(mutex_);
   dialed_.erase(rank);
   connected_.insert(rank);
@@ -296,10 +301,7 @@ void MessageMesh::add_polls(std::vector<pollfd>& polls) const {
   add_dial_polls(polls);
   for (const auto& [rank, stream] : streams_) {
     if (!stream->has_left()) {
-      polls.push_back(
-          {.fd = stream->fd(),
-           .events = static_cast<short>(stream->is_blocked() ? POLLIN | POLLOUT : POLLIN),
-           .revents = 0});
+      stream->stream().add_polls(polls, true, stream->is_blocked());
     }
   }
 }

@@ -15,13 +15,13 @@
 #include "unisono/base/mutex.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/wakeup.h"
+#include "unisono/transport/stream.h"
 #include "unisono/transport/tcp/liveness.h"
 #include "unisono/transport/tcp/mesh.h"
 #include "unisono/transport/tcp/packet_stream.h"
 
 namespace unisono::tcp {
 
-/// What the hello of a connection for messages says it is for.
 /// The connections of one group's rank for messages to ranks of other nodes: one per pair, opened
 /// by whichever of the two needs it first. Never blocks. All but deliver() and wake() belongs to
 /// one thread at a time.
@@ -30,11 +30,13 @@ namespace unisono::tcp {
 /// time, the higher rank turns the lower one's away, and the lower rank waits for the higher one's.
 class MessageMesh {
  public:
-  /// `members[r]` is rank r. `secret` and `mine` are for the hello. Unless the group has ranks of
+  /// `members[r]` is rank r. `secret` and `mine` are for the hello, and `make_stream`
+  /// for what comes after it. Unless the group has ranks of
   /// other nodes there is nothing to wait for, and no file descriptor is held.
   MessageMesh(std::vector<transport::RankAddress> members,
               std::string secret,
               net::HelloInfo mine,
+              transport::MakeStream make_stream,
               bool has_other_nodes);
 
   /// The connection to `rank`; null until there is one.
@@ -122,6 +124,7 @@ class MessageMesh {
   std::vector<transport::RankAddress> members_;
   std::string secret_;
   net::HelloInfo mine_;
+  transport::MakeStream make_stream_;
   std::unique_ptr<net::Wakeup> wakeup_;  // Where there are other nodes.
   std::map<int, std::unique_ptr<PacketStream>> streams_;
   std::map<int, Dial> dials_;

@@ -19,6 +19,7 @@
 #include "unisono/net/socket.h"
 #include "unisono/transport/purposes.h"
 #include "unisono/transport/tcp/mesh.h"
+#include "unisono/transport/tcp/tcp_stream.h"
 
 namespace unisono::tcp {
 namespace {
@@ -33,6 +34,7 @@ TEST(MessageMesh, TakesTheResetOfAListenerThatEndsForARefusal) {
                     {.job_rank = 1, .address = address, .name = "rank 1"}},
                    "secret",
                    {.job = "job", .purpose = transport::kMessagePurpose, .rank = 0},
+                   prepare_streams(),
                    true);
   mesh.open(1);
   listener.reset();
@@ -59,6 +61,7 @@ TEST(MessageMesh, DoesNotWelcomeWhoeverComesOnceItsDoorIsClosed) {
                       {.job_rank = 1, .address = address, .name = "rank 1"}},
                      "secret",
                      {.job = "job", .purpose = transport::kMessagePurpose, .rank = 0},
+                     prepare_streams(),
                      true);
     if (is_closed) {
       mesh.close_door();

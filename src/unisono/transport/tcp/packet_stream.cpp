@@ -1,17 +1,16 @@
 #include "unisono/transport/tcp/packet_stream.h"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -19,13 +18,13 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/transport/frame.h"
 #include "unisono/transport/leave_frames.h"
 #include "unisono/transport/packet.h"
 #include "unisono/transport/relayed_error.h"
+#include "unisono/transport/stream.h"
 
 namespace unisono::tcp {
 namespace {
@@ -72,10 +71,10 @@ Packet decode_fields(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-PacketStream::PacketStream(std::string name, Fd socket)
+PacketStream::PacketStream(std::string name, std::unique_ptr<transport::Stream> stream)
     : name_(std::move(name)),
-      socket_(std::move(socket)),
-      address_(net::describe_peer(socket_.get())) {}
+      stream_(std::move(stream)),
+      address_(net::describe_peer(stream_->socket())) {}
 
 bool PacketStream::send(const Packet& packet,
                         std::string_view label,
@@ -92,7 +91,7 @@ bool PacketStream::send(const Packet& packet,
     const std::size_t n_head_sent = std::min(n_sent_, outgoing_head_.size());
     const std::span<const std::byte> head = std::span(outgoing_head_).subspan(n_head_sent);
     const std::span<const std::byte> rest = payload.subspan(n_sent_ - n_head_sent);
-    const net::IoResult result = net::write_some(socket_.get(), head, rest);
+    const net::IoResult result = stream_->write_some(head, rest);
     if (result.status != net::IoStatus::kDone) {
       is_blocked_ = result.status == net::IoStatus::kWouldBlock;
       send_error_ = result.error_number;
@@ -144,8 +143,8 @@ bool PacketStream::read_head() {
 
 bool PacketStream::read(std::span<std::byte> into, std::size_t& n_read) {
   while (n_read < into.size()) {
-    net::IoResult result = net::read_some(socket_.get(), into.subspan(n_read));
-    if (result.status == net::IoStatus::kWouldBlock && answers_.is_silent(socket_.get())) {
+    net::IoResult result = stream_->read_some(into.subspan(n_read));
+    if (result.status == net::IoStatus::kWouldBlock && answers_.is_silent(stream_->socket())) {
       result = {.status = net::IoStatus::kError, .error_number = ETIMEDOUT};
     }
     switch (result.status) {
@@ -158,11 +157,10 @@ bool PacketStream::read(std::span<std::byte> into, std::size_t& n_read) {
         throw Error(ErrorCode::kPeerLost,
                     fmt::format("{} closed the connection without leaving the group", name_));
       case net::IoStatus::kError:
-        throw Error(ErrorCode::kPeerLost,
-                    fmt::format("{} at {} is gone: {}",
-                                name_,
-                                address_,
-                                std::generic_category().message(result.error_number)));
+        throw Error(
+            ErrorCode::kPeerLost,
+            fmt::format(
+                "{} at {} is gone: {}", name_, address_, stream_->describe(result.error_number)));
     }
   }
   return true;
@@ -201,19 +199,19 @@ void PacketStream::finish_control_frame(const transport::Frame& frame) {
 
 void PacketStream::abort(const Error& reason) noexcept {
   if (can_begin_frame()) {
-    transport::send_abort(socket_.get(), 0, reason);
+    transport::send_abort(*stream_, 0, reason);
   }
-  ::shutdown(socket_.get(), SHUT_WR);
+  stream_->end_writing();
 }
 
 void PacketStream::say_goodbye() noexcept {
   if (can_begin_frame()) {
-    transport::send_leave(socket_.get(), 0);
+    transport::send_leave(*stream_, 0);
   }
 }
 
 void PacketStream::linger(Deadline deadline) noexcept {
-  net::discard_until_closed(socket_.get(), deadline);
+  transport::discard_until_closed(*stream_, deadline);
 }
 
 // In the middle of a frame no other can begin: the closed connection has to say it all.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,11 +10,11 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/net/answer_watch.h"
 #include "unisono/transport/frame.h"
 #include "unisono/transport/packet.h"
 #include "unisono/transport/packet_channel.h"
+#include "unisono/transport/stream.h"
 #include "unisono/transport/tcp/liveness.h"
 
 namespace unisono::tcp {
@@ -23,7 +24,7 @@ namespace unisono::tcp {
 class PacketStream final : public transport::PacketChannel {
  public:
   /// `name` stands for the peer in errors, e.g. "rank 3 (pid 4123 on node-a)".
-  PacketStream(std::string name, Fd socket);
+  PacketStream(std::string name, std::unique_ptr<transport::Stream> stream);
 
   [[nodiscard]] bool send(const transport::Packet& packet,
                           std::string_view label,
@@ -34,7 +35,7 @@ class PacketStream final : public transport::PacketChannel {
 
   [[nodiscard]] bool take(std::span<std::byte> payload) override;
 
-  [[nodiscard]] int fd() const { return socket_.get(); }
+  [[nodiscard]] transport::Stream& stream() const { return *stream_; }
 
   /// A part of a packet is on its way, or could not begin: the socket takes no more now.
   [[nodiscard]] bool is_blocked() const { return is_blocked_; }
@@ -61,8 +62,8 @@ class PacketStream final : public transport::PacketChannel {
   [[nodiscard]] bool can_begin_frame() const;
 
   std::string name_;
-  Fd socket_;
-  std::string address_;  // The socket's other end.
+  std::unique_ptr<transport::Stream> stream_;
+  std::string address_;  // The other end of the stream's socket.
   net::AnswerWatch answers_{kLivenessTimeout};
 
   std::vector<std::byte> outgoing_head_;  // Of the packet that is being sent.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "unisono/net/io.h"
 #include "unisono/transport/frame.h"
 #include "unisono/transport/packet.h"
+#include "unisono/transport/tcp/tcp_stream.h"
 
 namespace unisono::tcp {
 namespace {
@@ -51,8 +53,8 @@ void expect_error(PacketStream& stream, ErrorCode code, const std::string& text)
 // More than the socket holds, so both sides come back to it several times.
 TEST(PacketStream, CarriesPacketsInPieces) {
   auto [a, b] = connected();
-  PacketStream sender("rank 1", std::move(a));
-  PacketStream receiver("rank 0", std::move(b));
+  PacketStream sender("rank 1", std::make_unique<TcpStream>(std::move(a)));
+  PacketStream receiver("rank 0", std::make_unique<TcpStream>(std::move(b)));
   constexpr std::size_t kBytes = 1 << 20;
   std::vector<std::byte> sent(kBytes);
   for (std::size_t i = 0; i < kBytes; ++i) {
@@ -80,8 +82,8 @@ TEST(PacketStream, CarriesPacketsInPieces) {
 
 TEST(PacketStream, CarriesLabelsAndNothingAtAll) {
   auto [a, b] = connected();
-  PacketStream sender("rank 1", std::move(a));
-  PacketStream receiver("rank 0", std::move(b));
+  PacketStream sender("rank 1", std::make_unique<TcpStream>(std::move(a)));
+  PacketStream receiver("rank 0", std::make_unique<TcpStream>(std::move(b)));
   ASSERT_TRUE(sender.send(message_of(0), "weights", {}));
   ASSERT_TRUE(sender.send(message_of(0), std::string(500, 'x'), {}));
   ASSERT_NE(receiver.peek(), nullptr);
@@ -97,8 +99,8 @@ TEST(PacketStream, CarriesLabelsAndNothingAtAll) {
 TEST(PacketStream, SaysHowTheOtherSideEnded) {
   {
     auto [a, b] = connected();
-    PacketStream left("rank 1", std::move(a));
-    PacketStream stays("rank 1", std::move(b));
+    PacketStream left("rank 1", std::make_unique<TcpStream>(std::move(a)));
+    PacketStream stays("rank 1", std::make_unique<TcpStream>(std::move(b)));
     left.say_goodbye();
     EXPECT_EQ(stays.peek(), nullptr);
     EXPECT_TRUE(stays.has_left());
@@ -106,14 +108,14 @@ TEST(PacketStream, SaysHowTheOtherSideEnded) {
   }
   {
     auto [a, b] = connected();
-    PacketStream failed("rank 1", std::move(a));
-    PacketStream stays("rank 1", std::move(b));
+    PacketStream failed("rank 1", std::make_unique<TcpStream>(std::move(a)));
+    PacketStream stays("rank 1", std::make_unique<TcpStream>(std::move(b)));
     failed.abort(Error(ErrorCode::kTimeout, "too late"));
     expect_error(stays, ErrorCode::kTimeout, "rank 1 gave up: too late");
   }
   {
     auto [a, b] = connected();
-    PacketStream stays("rank 1", std::move(b));
+    PacketStream stays("rank 1", std::make_unique<TcpStream>(std::move(b)));
     a.reset();
     expect_error(stays, ErrorCode::kPeerLost, "rank 1 closed the connection");
   }
@@ -122,7 +124,7 @@ TEST(PacketStream, SaysHowTheOtherSideEnded) {
 TEST(PacketStream, RefusesWhatIsNoPacket) {
   const auto expect_refused = [](const std::vector<std::byte>& bytes) {
     auto [a, b] = connected();
-    PacketStream receiver("rank 1", std::move(b));
+    PacketStream receiver("rank 1", std::make_unique<TcpStream>(std::move(b)));
     ASSERT_EQ(net::write_some(a.get(), bytes).n_bytes, bytes.size());
     expect_error(receiver, ErrorCode::kCorruptData, "rank 1 sent bytes that are no");
   };

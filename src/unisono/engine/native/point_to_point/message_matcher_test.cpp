@@ -26,6 +26,7 @@
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/endpoint.h"
 #include "unisono/transport/tcp/message_mesh.h"
+#include "unisono/transport/tcp/tcp_stream.h"
 
 namespace unisono::engine {
 namespace {
@@ -52,7 +53,11 @@ class Rank {
       : roster_(roster_of(rank)),
         topology_(rank, std::vector<std::string>{"n", "n"}),
         endpoint_(std::move(members), rank, false),
-        mesh_({}, "", {.job = "test", .purpose = transport::kMessagePurpose, .rank = rank}, false),
+        mesh_({},
+              "",
+              {.job = "test", .purpose = transport::kMessagePurpose, .rank = rank},
+              tcp::prepare_streams(),
+              false),
         ranks_(roster_, "[rank]", Logger("test")),
         matcher_({.topology = topology_,
                   .endpoint = endpoint_,
