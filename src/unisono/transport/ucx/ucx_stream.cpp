@@ -405,9 +405,15 @@ void UcxStream::end_writing() noexcept {
 }
 
 std::string UcxStream::describe(int error_number) const {
-  return error_number == EPROTO
-             ? "it does not speak UCX: UNISONO_TRANSPORT has to be the same on all ranks"
-             : std::generic_category().message(error_number);
+  if (error_number == EPROTO) {
+    return "it does not speak UCX: UNISONO_TRANSPORT has to be the same on all ranks";
+  }
+  if (error_number == EHOSTUNREACH) {
+    return "UCX finds no network that both have, with IPv4 or InfiniBand (UCX_NET_DEVICES, "
+           "UCX_TLS; "
+           "`ucx_info -d` lists them)";
+  }
+  return std::generic_category().message(error_number);
 }
 
 transport::MakeStream prepare_streams() {
