@@ -1,6 +1,5 @@
 #include "unisono/base/gpus.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <array>
@@ -10,6 +9,8 @@
 #include <string>
 
 #include "unisono/base/config.h"
+#include "unisono/base/error.h"
+#include "unisono/base/loaded_library.h"
 #include "unisono/base/visible_devices.h"
 
 namespace unisono {
@@ -32,26 +33,18 @@ struct Cuda {
   int (*memory)(std::size_t* n_bytes, int device);
 };
 
-template <class Function>
-bool find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  return function != nullptr;
-}
-
-// For good. Nothing, with the reason, where there is none.
-std::optional<Cuda> load_cuda(std::string& reason) {
-  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+// Throws Error(kNotFound) where there is none.
+Cuda load_cuda() {
+  const LoadedLibrary library("libcuda.so.1");
   Cuda cuda{};
-  if (library != nullptr && find(library, "cuInit", cuda.init) &&
-      find(library, "cuGetErrorString", cuda.error_text) &&
-      find(library, "cuDeviceGetCount", cuda.count) && find(library, "cuDeviceGet", cuda.device) &&
-      find(library, "cuDeviceGetName", cuda.name) && find(library, "cuDeviceGetUuid", cuda.uuid) &&
-      find(library, "cuDeviceTotalMem_v2", cuda.memory)) {
-    return cuda;
-  }
-  const char* const error = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc's is safe.
-  reason = error == nullptr ? "libcuda.so.1 can't be loaded" : error;
-  return std::nullopt;
+  library.find("cuInit", cuda.init);
+  library.find("cuGetErrorString", cuda.error_text);
+  library.find("cuDeviceGetCount", cuda.count);
+  library.find("cuDeviceGet", cuda.device);
+  library.find("cuDeviceGetName", cuda.name);
+  library.find("cuDeviceGetUuid", cuda.uuid);
+  library.find("cuDeviceTotalMem_v2", cuda.memory);
+  return cuda;
 }
 
 std::string describe_error(const Cuda& cuda, int error) {
@@ -158,12 +151,12 @@ Gpus find_gpus(const Environment& environment) {
   if (text && wanted.names.empty() && wanted.problem.empty()) {
     return {.visible = {}, .explanation = fmt::format("{}=\"{}\" hides all", kVariable, *text)};
   }
-  std::string reason;
-  const std::optional<Cuda> cuda = load_cuda(reason);
-  if (!cuda) {
-    return {.visible = {}, .explanation = describe_absence(text, wanted, reason)};
+  Gpus result;
+  try {
+    result = ask(load_cuda());
+  } catch (const Error& error) {
+    return {.visible = {}, .explanation = describe_absence(text, wanted, error.what())};
   }
-  Gpus result = ask(*cuda);
   if (text) {
     result.explanation = explain_fewer(*text, wanted, result);
   }

@@ -1,6 +1,5 @@
 #include "unisono/launch/binding/read_topology.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <hwloc.h>
 #include <stdlib.h>
@@ -11,12 +10,11 @@
 #include <string>
 
 #include "unisono/base/error.h"
+#include "unisono/base/loaded_library.h"
 #include "unisono/launch/binding/topology.h"
 
 namespace unisono::launch {
 namespace {
-
-constexpr const char* kLibrary = "libhwloc.so.15";  // All of 2.x.
 
 struct Hwloc {
   decltype(&hwloc_topology_init) init;
@@ -30,39 +28,27 @@ struct Hwloc {
   decltype(&hwloc_bitmap_isset) contains;
 };
 
-Error not_found() {
-  const char* const reason = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc's is safe.
-  return {ErrorCode::kNotFound,
-          fmt::format("libhwloc, which knows cores and NUMA nodes, can't be loaded: {}; install it "
-                      "(apt-get install libhwloc15)",
-                      reason)};
-}
-
-template <class Function>
-void find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  if (function == nullptr) {
-    throw not_found();
-  }
-}
-
-// For good: what it has opened itself might not bear being unloaded.
 Hwloc load_library() {
-  void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    throw not_found();
+  try {
+    const LoadedLibrary library("libhwloc.so.15");  // All of 2.x.
+    Hwloc hwloc{};
+    library.find("hwloc_topology_init", hwloc.init);
+    library.find("hwloc_topology_set_components", hwloc.set_components);
+    library.find("hwloc_topology_set_synthetic", hwloc.set_synthetic);
+    library.find("hwloc_topology_load", hwloc.load);
+    library.find("hwloc_topology_destroy", hwloc.destroy);
+    library.find("hwloc_get_type_depth", hwloc.depth_of);
+    library.find("hwloc_get_nbobjs_by_depth", hwloc.count);
+    library.find("hwloc_get_obj_by_depth", hwloc.object);
+    library.find("hwloc_bitmap_isset", hwloc.contains);
+    return hwloc;
+  } catch (const Error& error) {
+    throw Error(
+        error.code(),
+        fmt::format("libhwloc, which knows cores and NUMA nodes, can't be loaded: {}; install it "
+                    "(apt-get install libhwloc15)",
+                    error.what()));
   }
-  Hwloc hwloc{};
-  find(library, "hwloc_topology_init", hwloc.init);
-  find(library, "hwloc_topology_set_components", hwloc.set_components);
-  find(library, "hwloc_topology_set_synthetic", hwloc.set_synthetic);
-  find(library, "hwloc_topology_load", hwloc.load);
-  find(library, "hwloc_topology_destroy", hwloc.destroy);
-  find(library, "hwloc_get_type_depth", hwloc.depth_of);
-  find(library, "hwloc_get_nbobjs_by_depth", hwloc.count);
-  find(library, "hwloc_get_obj_by_depth", hwloc.object);
-  find(library, "hwloc_bitmap_isset", hwloc.contains);
-  return hwloc;
 }
 
 // hwloc's plug-ins look for GPUs, PCI devices and X servers; they take longer than all the rest,

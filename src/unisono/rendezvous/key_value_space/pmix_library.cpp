@@ -1,40 +1,28 @@
 #include "unisono/rendezvous/key_value_space/pmix_library.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "unisono/base/error.h"
+#include "unisono/base/loaded_library.h"
 
 namespace unisono::rendezvous {
 namespace {
 
-constexpr const char* kFile = "libpmix.so.2";
-
-template <class Function>
-void find(void* handle, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(handle, name));
-  if (function == nullptr) {
-    throw Error(ErrorCode::kNotFound, fmt::format("{} has no {}", kFile, name));
-  }
-}
-
 PmixLibrary load() {
-  void* const handle = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): the C library keeps it for each thread.
-    const char* const reason = ::dlerror();
-    throw Error(ErrorCode::kNotFound,
-                fmt::format("PMIx can't be loaded: {}", reason == nullptr ? kFile : reason));
+  try {
+    const LoadedLibrary file("libpmix.so.2");
+    PmixLibrary library{};
+    file.find("PMIx_Init", library.init);
+    file.find("PMIx_Finalize", library.finalize);
+    file.find("PMIx_Put", library.put);
+    file.find("PMIx_Commit", library.commit);
+    file.find("PMIx_Fence_nb", library.fence);
+    file.find("PMIx_Get", library.get);
+    file.find("PMIx_Error_string", library.describe);
+    return library;
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("PMIx can't be loaded: {}", error.what()));
   }
-  PmixLibrary library{};
-  find(handle, "PMIx_Init", library.init);
-  find(handle, "PMIx_Finalize", library.finalize);
-  find(handle, "PMIx_Put", library.put);
-  find(handle, "PMIx_Commit", library.commit);
-  find(handle, "PMIx_Fence_nb", library.fence);
-  find(handle, "PMIx_Get", library.get);
-  find(handle, "PMIx_Error_string", library.describe);
-  return library;
 }
 
 }  // namespace
