@@ -49,7 +49,8 @@ int backends_command(const CommandLine& line) {
   }
   fmt::print("\n");
   for (const engine::Backend& backend : engine::backends()) {
-    fmt::print("{}: {}{}\n", backend.name, backend.is_there ? "" : "not built in: ", backend.help);
+    const std::string absence = backend.is_there ? "" : fmt::format("{}: ", backend.absence());
+    fmt::print("{}: {}{}\n", backend.name, absence, backend.help);
   }
   return 0;
 }

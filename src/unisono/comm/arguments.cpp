@@ -83,10 +83,14 @@ std::string ArgumentName::text() const {
   return index == kWhole ? name : fmt::format("{}[{}]", name, index);
 }
 
-Arguments::Arguments(Links& links, const char* operation, const std::string& label)
+Arguments::Arguments(Links& links,
+                     const char* operation,
+                     const std::string& label,
+                     bool is_message)
     : links_(links),
       operation_(operation),
       label_(label),
+      is_message_(is_message),
       rank_(links.topology().rank()),
       world_size_(links.topology().world_size()) {}
 
@@ -123,8 +127,21 @@ void Arguments::check_buffer(const Buffer& buffer, ArgumentName name) const {
     throw invalid(fmt::format(
         "{}'s count is {}, more than any memory has room for", name.text(), buffer.count));
   }
-  if (buffer.device.type != DeviceType::kCpu) {
-    throw invalid(fmt::format("{} is on a CUDA device; copy it to the CPU first", name.text()));
+  if (buffer.device.type != DeviceType::kCpu) [[unlikely]] {
+    check_device(buffer, name);
+  }
+}
+
+void Arguments::check_device(const Buffer& buffer, ArgumentName name) const {
+  if (is_message_) {
+    throw invalid(fmt::format(
+        "{} is on a CUDA device; messages are for buffers on the CPU: copy it there first",
+        name.text()));
+  }
+  try {
+    links_.engine().check_device(buffer.device);
+  } catch (const Error& error) {
+    throw invalid(fmt::format("{} {}", name.text(), error.what()));
   }
 }
 

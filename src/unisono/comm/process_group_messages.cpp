@@ -37,7 +37,7 @@ const char* name_of(const MessageCall& call) {
 milliseconds check(const MessageCall& call,
                    comm::Links& links,
                    const std::optional<milliseconds>& timeout) {
-  const comm::Arguments arguments(links, name_of(call), call.label);
+  const comm::Arguments arguments(links, name_of(call), call.label, true);
   links.note_caller();
   arguments.check_buffer(call.buffer, "the buffer");
   const int world_size = arguments.world_size();

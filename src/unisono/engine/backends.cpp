@@ -14,6 +14,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
+#include "unisono/engine/nccl/nccl_backend.h"
 
 namespace unisono::engine {
 namespace {
@@ -38,6 +39,16 @@ constexpr std::array<std::string_view, 16> kOperations{"all_reduce",
 bool has_name(const Backend& backend, std::string_view name) {
   const auto& others = backend.other_names;
   return backend.name == name || std::find(others.begin(), others.end(), name) != others.end();
+}
+
+// As it is on this machine.
+Backend resolve(Backend backend) {
+  if (const std::string obstacle = backend.find_obstacle == nullptr ? "" : backend.find_obstacle();
+      !obstacle.empty()) {
+    backend.is_there = false;
+    backend.help = obstacle;
+  }
+  return backend;
 }
 
 // All there are.
@@ -80,11 +91,7 @@ class Registry {
       {.name = "mpi",
        .help = "unisono does what it does on CPUs, and needs no MPI",
        .is_there = false},
-      {.name = "nccl",
-       .help = "for GPUs; copy tensors to the CPU and use unisono",
-       .is_there = false,
-       .has_cpu = false,
-       .has_cuda = true}};
+      nccl::describe_backend()};
 };
 
 Registry& registry() {
@@ -109,7 +116,9 @@ std::string names_of_those_there() {
 }  // namespace
 
 std::vector<Backend> backends() {
-  return registry().all();
+  std::vector<Backend> all = registry().all();
+  std::transform(all.begin(), all.end(), all.begin(), resolve);
+  return all;
 }
 
 void register_backend(std::string name, std::string help, MakeEngine make) {
@@ -123,17 +132,18 @@ void register_backend(std::string name, std::string help, MakeEngine make) {
 }
 
 Backend find_backend(std::string_view name) {
-  const std::optional<Backend> found = registry().get(name);
-  if (!found) {
+  const std::optional<Backend> registered = registry().get(name);
+  if (!registered) {
     throw Error(
         ErrorCode::kInvalidArgument,
         fmt::format("there is no backend \"{}\"; there is {}", name, names_of_those_there()));
   }
-  if (!found->is_there) {
+  Backend found = resolve(*registered);
+  if (!found.is_there) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("backend {} is not built in: {}", found->name, found->help));
+                fmt::format("backend {} is {}: {}", found.name, found.absence(), found.help));
   }
-  return *found;
+  return found;
 }
 
 std::span<const std::string_view> operation_names() {

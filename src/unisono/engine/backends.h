@@ -29,6 +29,14 @@ struct Backend {
   bool has_cpu = true;
   bool has_cuda = false;
   MakeEngine make = nullptr;  ///< Null: the native engine does it.
+  /// Of one that not every machine can use: why this one can't, and what to do; empty if it can. Of
+  /// a backend that was asked for, it has been called: `help` says why and `is_there` is false.
+  std::function<std::string()> find_obstacle = nullptr;
+
+  /// Of one that is not there, in two words.
+  [[nodiscard]] const char* absence() const {
+    return find_obstacle == nullptr ? "not built in" : "not usable here";
+  }
 
   [[nodiscard]] bool has(DeviceType device) const {
     return is_there && (device == DeviceType::kCpu ? has_cpu : has_cuda);

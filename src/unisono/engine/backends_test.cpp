@@ -1,7 +1,11 @@
 #include "unisono/engine/backends.h"
 
+#include <stdlib.h>
+
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,10 +27,11 @@ TEST(Backends, OneIsBuiltInAndHasSeveralNames) {
 }
 
 TEST(Backends, KnownOnesThatAreNotBuiltInSayWhatToDo) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
   for (const std::string name : {"gloo", "mpi", "nccl"}) {
     EXPECT_THAT([&] { (void)find_backend(name); },
-                ThrowsMessage<Error>(::testing::AllOf(
-                    HasSubstr("backend " + name + " is not built in"), HasSubstr("unisono"))));
+                ThrowsMessage<Error>(::testing::AllOf(HasSubstr("backend " + name + " is not "),
+                                                      HasSubstr("unisono"))));
   }
   for (const Backend& backend : backends()) {
     EXPECT_EQ(backend.has(DeviceType::kCpu), backend.is_there);
@@ -39,6 +44,20 @@ TEST(Backends, UnknownNamesAreAnsweredWithTheKnownOnes) {
     EXPECT_THAT([&] { (void)find_backend(name); },
                 ThrowsMessage<Error>(HasSubstr("no backend \"" + name + "\"; there is unisono")));
   }
+}
+
+TEST(Backends, WhatThisMachineCanNotUseSaysWhy) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  const std::vector<Backend> all = backends();
+  const auto nccl = std::find_if(
+      all.begin(), all.end(), [](const Backend& backend) { return backend.name == "nccl"; });
+  ASSERT_NE(nccl, all.end());
+  EXPECT_FALSE(nccl->is_there);
+  if (nccl->find_obstacle == nullptr) {
+    GTEST_SKIP() << "the build has found no nccl.h (UNISONO_NCCL_DIR)";
+  }
+  EXPECT_THAT(nccl->help, HasSubstr("it needs a GPU, and CUDA_VISIBLE_DEVICES=\"\" hides all"));
+  EXPECT_STREQ(nccl->absence(), "not usable here");
 }
 
 TEST(Backends, OneOfTheProgramsOwnIsListedAndFound) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
@@ -37,6 +38,19 @@ class Engine {
   /// Throws Error(kInvalidArgument) for an operation that can't be carried out; the text says only
   /// why. Thread-safe.
   virtual void check(const Operation& operation) const = 0;
+
+  /// Throws Error(kInvalidArgument) unless it takes buffers on the device; the text follows the
+  /// buffer's name. Thread-safe.
+  virtual void check_device(const Device& device) const {
+    if (device.type != DeviceType::kCpu) {
+      throw Error(ErrorCode::kInvalidArgument, "is on a CUDA device; copy it to the CPU first");
+    }
+  }
+
+  /// For an engine that has been given this one and waits, in its execute(), for what another
+  /// library does: throws what has ended the group meanwhile, as the failure of another rank.
+  /// Returns what is to be said of a rank that has left in good order, perhaps after its part.
+  [[nodiscard]] virtual std::optional<Error> look_at_ranks() { return std::nullopt; }
 
   /// How the last reduction was carried out; Algorithm::kAuto before the first, and where the
   /// engine does not say. Thread-safe.

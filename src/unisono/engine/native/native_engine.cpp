@@ -304,6 +304,22 @@ void NativeEngine::check(const Operation& operation) const {
   choice_.check(operation);
 }
 
+std::optional<Error> NativeEngine::look_at_ranks() {
+  parts_.listen();
+  parts_.failure.throw_if_set();
+  std::vector<int> others;
+  for (int rank = 0; rank < parts_.topology.world_size(); ++rank) {
+    if (rank != parts_.topology.rank()) {
+      others.push_back(rank);
+    }
+  }
+  const std::optional<int> departed = parts_.ranks.find_departed(others);
+  if (!departed) {
+    return std::nullopt;
+  }
+  return Error(ErrorCode::kPeerLost, parts_.ranks.describe_departed(*departed));
+}
+
 Buffer NativeEngine::allocate(std::int64_t count, DType dtype) {
   return parts_.memory->allocate(count, dtype);
 }

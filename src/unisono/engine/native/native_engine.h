@@ -59,6 +59,7 @@ class NativeEngine final : public Engine {
   void execute(const Operation& operation, TimeLimit limit, Caller caller) override;
   [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype) override;
   void check(const Operation& operation) const override;
+  [[nodiscard]] std::optional<Error> look_at_ranks() override;
 
   [[nodiscard]] Algorithm last_algorithm() const noexcept override {
     return last_algorithm_.load(std::memory_order_relaxed);
