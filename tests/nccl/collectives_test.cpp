@@ -73,7 +73,7 @@ void reduce_all(ProcessGroup& group,
                 ReduceKind kind) {
   in = numbers(group.rank(), 5);
   out.resize(5);
-  group.all_reduce(place(in), place(out), {.op = kind});
+  group.all_reduce(place(in), place(out), {.op = ReduceOp(kind)});
 }
 
 // Parts of `values` in descending order: they lie not one after the other.
@@ -266,7 +266,7 @@ TEST(NcclTypes, TheSumOfBoolsIsOrAndTheirProductAnd) {
       std::vector<std::uint8_t> values{0, 1, static_cast<std::uint8_t>(group.rank())};
       Buffer buffer = on_gpu(values, group.rank());
       buffer.dtype = DType::kBool;
-      group.all_reduce(buffer, {.op = kind});
+      group.all_reduce(buffer, {.op = ReduceOp(kind)});
       const std::uint8_t mixed = kind == ReduceKind::kSum ? 1 : 0;
       EXPECT_EQ(values, (std::vector<std::uint8_t>{0, 1, mixed}));
     });
@@ -305,7 +305,7 @@ TEST(NcclRefusals, NameWhatIsWrongAndLeaveTheGroupAsItWas) {
     expect_refusal([&] { group.all_reduce(on_gpu(shorts, group.rank())); },
                    "NCCL has no sum of i16; copy the buffer to the CPU");
     expect_refusal(
-        [&] { group.all_reduce(on_gpu(bits, group.rank()), {.op = ReduceKind::kBor}); },
+        [&] { group.all_reduce(on_gpu(bits, group.rank()), {.op = ReduceOp(ReduceKind::kBor)}); },
         "NCCL has no bor of i32");
     expect_refusal([&] { group.all_reduce(floats, {.algorithm = Algorithm::kRing}); },
                    "algorithm ring is for buffers on the CPU");
