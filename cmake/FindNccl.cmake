@@ -7,7 +7,11 @@
 cmake_path(SET _nccl_beside_torch NORMALIZE "${TorchLite_INCLUDE_DIR}/../../nvidia")
 set(_nccl_hints "")
 foreach(_folder IN ITEMS "${UNISONO_NCCL_DIR}" "${_nccl_beside_torch}")
-  foreach(_part IN ITEMS . include nccl/include cu13/include cuda_runtime/include)
+  foreach(
+    _part
+    IN
+    ITEMS . include nccl/include cu13/include cuda_runtime/include
+  )
     if(_folder AND EXISTS ${_folder}/${_part})
       list(APPEND _nccl_hints ${_folder}/${_part})
     endif()

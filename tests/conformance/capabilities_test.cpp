@@ -123,9 +123,9 @@ TEST(Capabilities, EachOperationWorksOnADeviceOrIsRefusedAsTheTableSays) {
 TEST(Capabilities, AGroupIsOfTheBackendThatIsAskedFor) {
   ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
   for (const std::string name : {"gloo", "mpi", "nccl"}) {
-    EXPECT_THAT([&] { (void)create_process_group({.backend = name}); },
-                ::testing::ThrowsMessage<Error>(
-                    ::testing::HasSubstr("backend " + name + " is not ")));
+    EXPECT_THAT(
+        [&] { (void)create_process_group({.backend = name}); },
+        ::testing::ThrowsMessage<Error>(::testing::HasSubstr("backend " + name + " is not ")));
   }
   EXPECT_THAT([] { (void)create_process_group({.backend = "smoke signals"}); },
               ::testing::ThrowsMessage<Error>(::testing::HasSubstr(

@@ -1,5 +1,5 @@
-// Operations on GPUs give what the same operations of the native engine give on CPUs, in numbers that
-// no order of adding changes.
+// Operations on GPUs give what the same operations of the native engine give on CPUs, in numbers
+// that no order of adding changes.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -41,10 +41,8 @@ std::vector<float> numbers(int rank, std::int64_t count) {
 }
 
 using Place = std::function<Buffer(std::vector<float>& values)>;
-using CallOperation = std::function<void(ProcessGroup& group,
-                                         const Place& place,
-                                         std::vector<float>& in,
-                                         std::vector<float>& out)>;
+using CallOperation = std::function<void(
+    ProcessGroup& group, const Place& place, std::vector<float>& in, std::vector<float>& out)>;
 
 struct Case {
   std::string name;
@@ -254,7 +252,8 @@ void expect_sum_of(std::vector<T> one, std::vector<T> other, const std::vector<T
 }
 
 TEST(NcclTypes, IntegersAndDoublesAreAdded) {
-  expect_sum_of<std::int64_t>({1, -2}, {std::int64_t{1} << 40, 5}, {(std::int64_t{1} << 40) + 1, 3});
+  expect_sum_of<std::int64_t>(
+      {1, -2}, {std::int64_t{1} << 40, 5}, {(std::int64_t{1} << 40) + 1, 3});
   expect_sum_of<std::uint8_t>({200}, {50}, {250});
   expect_sum_of<std::int32_t>({-7}, {3}, {-4});
   expect_sum_of<double>({0.5}, {0.25}, {0.75});

@@ -33,11 +33,10 @@ std::chrono::steady_clock::duration since(std::chrono::steady_clock::time_point 
 }
 
 TEST(NcclFailures, TwoRanksOnOneGpuAreNamed) {
-  const std::vector<std::string> errors =
-      errors_of_ranks(nccl_world(3), [](ProcessGroup& group) {
-        std::vector<float> values(2, 1.0F);
-        group.all_reduce(on_gpu(values, group.rank() == 2 ? 1 : 0));
-      });
+  const std::vector<std::string> errors = errors_of_ranks(nccl_world(3), [](ProcessGroup& group) {
+    std::vector<float> values(2, 1.0F);
+    group.all_reduce(on_gpu(values, group.rank() == 2 ? 1 : 0));
+  });
   EXPECT_THAT(errors,
               Each(AllOf(HasSubstr("ranks 0 and 1 are both on cuda:0 of "),
                          HasSubstr("choose each rank's device by LOCAL_RANK"),
@@ -67,20 +66,19 @@ TEST(NcclFailures, DifferentCallsAreSaidWithBothRanks) {
 }
 
 TEST(NcclFailures, BlocksThatDoNotFitAreSaid) {
-  const std::vector<std::string> errors =
-      errors_of_ranks(nccl_world(2), [](ProcessGroup& group) {
-        std::vector<float> in(3, 1.0F);
-        std::vector<float> out(3);
-        // Rank 1 takes one element from rank 0, which has two for it.
-        const std::vector<std::int64_t> in_counts =
-            group.rank() == 0 ? std::vector<std::int64_t>{1, 2} : std::vector<std::int64_t>{1, 2};
-        const std::vector<std::int64_t> out_counts =
-            group.rank() == 0 ? std::vector<std::int64_t>{1, 1} : std::vector<std::int64_t>{1, 2};
-        out.resize(group.rank() == 0 ? 2 : 3);
-        group.all_to_all(on_gpu(in, group.rank()),
-                         on_gpu(out, group.rank()),
-                         {.in_counts = in_counts, .out_counts = out_counts});
-      });
+  const std::vector<std::string> errors = errors_of_ranks(nccl_world(2), [](ProcessGroup& group) {
+    std::vector<float> in(3, 1.0F);
+    std::vector<float> out(3);
+    // Rank 1 takes one element from rank 0, which has two for it.
+    const std::vector<std::int64_t> in_counts =
+        group.rank() == 0 ? std::vector<std::int64_t>{1, 2} : std::vector<std::int64_t>{1, 2};
+    const std::vector<std::int64_t> out_counts =
+        group.rank() == 0 ? std::vector<std::int64_t>{1, 1} : std::vector<std::int64_t>{1, 2};
+    out.resize(group.rank() == 0 ? 2 : 3);
+    group.all_to_all(on_gpu(in, group.rank()),
+                     on_gpu(out, group.rank()),
+                     {.in_counts = in_counts, .out_counts = out_counts});
+  });
   EXPECT_THAT(errors, Each(HasSubstr("has 2 elements for this rank, which takes 1 from it")));
 }
 
@@ -131,24 +129,21 @@ TEST(NcclFailures, ACommunicatorThatIsNeverThereIsNotWaitedForForever) {
 TEST(NcclFailures, WhatOneRanksNcclNoticesEndsAllRanks) {
   const NcclFault fault("remote_error");
   const auto begin = std::chrono::steady_clock::now();
-  const std::vector<std::string> errors =
-      errors_of_ranks(nccl_world(2), [](ProcessGroup& group) {
-        std::vector<float> values(2, 1.0F);
-        group.all_reduce(on_gpu(values, group.rank()));
-        group.barrier();
-      });
+  const std::vector<std::string> errors = errors_of_ranks(nccl_world(2), [](ProcessGroup& group) {
+    std::vector<float> values(2, 1.0F);
+    group.all_reduce(on_gpu(values, group.rank()));
+    group.barrier();
+  });
   EXPECT_LT(since(begin), std::chrono::seconds(20));
-  EXPECT_THAT(errors,
-              Each(HasSubstr("NCCL: remote process exited or there was a network error")));
+  EXPECT_THAT(errors, Each(HasSubstr("NCCL: remote process exited or there was a network error")));
 }
 
 TEST(NcclFailures, BuffersOnTwoDevicesAreNoOperation) {
-  const std::vector<std::string> errors =
-      errors_of_ranks(nccl_world(1), [](ProcessGroup& group) {
-        std::vector<float> in(2, 1.0F);
-        std::vector<float> out(2);
-        group.all_gather(on_gpu(in, 0), as_buffer(std::span(out)));
-      });
+  const std::vector<std::string> errors = errors_of_ranks(nccl_world(1), [](ProcessGroup& group) {
+    std::vector<float> in(2, 1.0F);
+    std::vector<float> out(2);
+    group.all_gather(on_gpu(in, 0), as_buffer(std::span(out)));
+  });
   EXPECT_THAT(errors, Each(HasSubstr("it has buffers on cuda:0 and on the CPU")));
 }
 

@@ -1,10 +1,10 @@
 // A libnccl.so.2 whose ranks are threads of one process and whose GPUs are the fake libcuda.so.1's.
-// It moves and reduces for real, in the order of the streams; a rank that does not come is waited for.
-// Where NCCL would hang or write what nobody sent, as for calls that don't fit, it fails. It is a test of
-// who calls NCCL, not of NVIDIA's.
+// It moves and reduces for real, in the order of the streams; a rank that does not come is waited
+// for. Where NCCL would hang or write what nobody sent, as for calls that don't fit, it fails. It
+// is a test of who calls NCCL, not of NVIDIA's.
 //
-// FAKE_NCCL_FAULT has operations "hang", communicators never be there ("no_communicator"), or rank 0
-// notice a "remote_error".
+// FAKE_NCCL_FAULT has operations "hang", communicators never be there ("no_communicator"), or rank
+// 0 notice a "remote_error".
 #include <driver_types.h>
 #include <nccl.h>
 
@@ -45,7 +45,7 @@ struct Clique {
   std::mutex mutex;
   std::condition_variable changed;
   int world_size = 0;
-  std::map<int, int> devices;                      // By rank.
+  std::map<int, int> devices;                                    // By rank.
   std::map<std::size_t, std::vector<std::vector<Call>>> groups;  // By number, then rank.
   std::map<std::size_t, int> n_posted;
   std::map<std::size_t, int> n_computed;
@@ -419,8 +419,8 @@ EXPORTED ncclResult_t ncclCommAbort(ncclComm_t comm) {
 }
 
 EXPORTED const char* ncclGetErrorString(ncclResult_t result) {
-  return result == ncclRemoteError     ? "remote process exited or there was a network error"
-         : result == ncclInvalidUsage  ? "invalid usage"
+  return result == ncclRemoteError       ? "remote process exited or there was a network error"
+         : result == ncclInvalidUsage    ? "invalid usage"
          : result == ncclInvalidArgument ? "invalid argument"
                                          : "an error";
 }

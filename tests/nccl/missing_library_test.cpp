@@ -1,5 +1,5 @@
-// Where there is a GPU, as far as the driver tells, and no NCCL, or no GPU: what the real loader and
-// the real finder of GPUs say.
+// Where there is a GPU, as far as the driver tells, and no NCCL, or no GPU: what the real loader
+// and the real finder of GPUs say.
 #include <dlfcn.h>
 #include <stdlib.h>
 
@@ -26,11 +26,11 @@ TEST(NoNccl, IsRefusedWithWhatToInstall) {
   ::setenv("FAKE_CUDA_GPUS", "1", 1);
   ::unsetenv("CUDA_VISIBLE_DEVICES");
   EXPECT_THAT([] { (void)create_process_group({.backend = "nccl"}); },
-              ThrowsMessage<Error>(AllOf(
-                  HasSubstr("init_process_group: backend nccl is not usable here: "),
-                  HasSubstr("NVIDIA's NCCL can't be loaded: libnccl.so.2: cannot open"),
-                  HasSubstr("pip install nvidia-nccl"),
-                  HasSubstr("backend unisono"))));
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("init_process_group: backend nccl is not usable here: "),
+                        HasSubstr("NVIDIA's NCCL can't be loaded: libnccl.so.2: cannot open"),
+                        HasSubstr("pip install nvidia-nccl"),
+                        HasSubstr("backend unisono"))));
 }
 
 TEST(NoGpu, IsRefusedWithWhatToUseInstead) {

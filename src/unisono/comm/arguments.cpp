@@ -83,10 +83,7 @@ std::string ArgumentName::text() const {
   return index == kWhole ? name : fmt::format("{}[{}]", name, index);
 }
 
-Arguments::Arguments(Links& links,
-                     const char* operation,
-                     const std::string& label,
-                     bool is_message)
+Arguments::Arguments(Links& links, const char* operation, const std::string& label, bool is_message)
     : links_(links),
       operation_(operation),
       label_(label),

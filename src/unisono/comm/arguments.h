@@ -35,10 +35,7 @@ struct ArgumentName {
 class Arguments {
  public:
   /// All outlive it. `is_message`: it is no operation of all ranks, which the engine carries out.
-  Arguments(Links& links,
-            const char* operation,
-            const std::string& label,
-            bool is_message = false);
+  Arguments(Links& links, const char* operation, const std::string& label, bool is_message = false);
 
   /// To be thrown: the call is refused.
   [[nodiscard]] RefusedCall invalid(const std::string& problem) const;

@@ -55,10 +55,10 @@ class Board {
 
   [[nodiscard]] std::int64_t count(std::size_t rank, std::size_t index) const {
     std::int64_t result = 0;
-    std::memcpy(&result,
-                bytes_.data() + rank * n_bytes_each_ + sizeof(Announcement) +
-                    index * sizeof(result),
-                sizeof(result));
+    std::memcpy(
+        &result,
+        bytes_.data() + rank * n_bytes_each_ + sizeof(Announcement) + index * sizeof(result),
+        sizeof(result));
     return result;
   }
 
@@ -83,7 +83,9 @@ void check_same(const rendezvous::Roster& roster,
   }
 }
 
-void check_counts(const rendezvous::Roster& roster, const Operation& operation, const Board& board) {
+void check_counts(const rendezvous::Roster& roster,
+                  const Operation& operation,
+                  const Board& board) {
   for (std::size_t peer = 0; peer < operation.outs.size(); ++peer) {
     const std::int64_t sent = board.count(peer, static_cast<std::size_t>(roster.rank));
     if (sent != operation.outs[peer].count) {

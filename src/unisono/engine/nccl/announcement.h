@@ -40,8 +40,8 @@ static_assert(sizeof(Announcement) == 176, "it travels byte by byte");
                                               TimeLimit limit,
                                               Caller caller);
 
-/// Two ranks that have the same GPU: "ranks 0 and 1 are both on cuda:0 of node-a; ...", with what to
-/// do; empty where none have.
+/// Two ranks that have the same GPU: "ranks 0 and 1 are both on cuda:0 of node-a; ...", with what
+/// to do; empty where none have.
 [[nodiscard]] std::string explain_same_gpu(const rendezvous::Roster& roster,
                                            std::span<const Announcement> announcements);
 

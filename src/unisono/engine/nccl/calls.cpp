@@ -38,7 +38,9 @@ bool are_one_buffer(std::span<const Buffer> blocks) {
 class Calls {
  public:
   explicit Calls(const CallTarget& target)
-      : target_(target), library_(target.library), stream_(static_cast<cudaStream_t>(target.stream)) {
+      : target_(target),
+        library_(target.library),
+        stream_(static_cast<cudaStream_t>(target.stream)) {
     note(library_.begin_group());
   }
 
@@ -83,8 +85,8 @@ class Calls {
   // `out` begins a block for each rank.
   void all_gather(const Buffer& in, void* out) {
     if (in.count > 0) {
-      note(library_.all_gather(
-          in.data, out, n_bytes(in), ncclUint8, target_.communicator, stream_));
+      note(
+          library_.all_gather(in.data, out, n_bytes(in), ncclUint8, target_.communicator, stream_));
     }
   }
 
@@ -150,8 +152,7 @@ void all_gather(Calls& calls, const CallTarget& target, const Operation& operati
     return;
   }
   for (int root = 0; root < target.world_size; ++root) {
-    calls.broadcast(
-        operation.in.data, operation.outs[static_cast<std::size_t>(root)], root);
+    calls.broadcast(operation.in.data, operation.outs[static_cast<std::size_t>(root)], root);
   }
 }
 

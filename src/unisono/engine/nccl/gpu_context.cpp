@@ -79,9 +79,8 @@ bool GpuStream::is_done() const {
 }
 
 Buffer allocate_on_gpu(int index, std::int64_t count, DType dtype) {
-  Buffer buffer{.count = count,
-                .dtype = dtype,
-                .device = {.type = DeviceType::kCuda, .index = index}};
+  Buffer buffer{
+      .count = count, .dtype = dtype, .device = {.type = DeviceType::kCuda, .index = index}};
   const auto context = std::make_shared<GpuContext>(index);
   const CurrentGpu current(*context);
   const CudaDriver& driver = cuda_driver();

@@ -26,10 +26,11 @@ std::string find_obstacle() {
   try {
     (void)nccl_library();
   } catch (const Error& error) {
-    return fmt::format("NVIDIA's NCCL can't be loaded: {}; install it (pip install "
-                       "nvidia-nccl-cu13, apt-get install libnccl2) and name its folder in "
-                       "LD_LIBRARY_PATH, or copy tensors to the CPU and use backend unisono",
-                       error.what());
+    return fmt::format(
+        "NVIDIA's NCCL can't be loaded: {}; install it (pip install "
+        "nvidia-nccl-cu13, apt-get install libnccl2) and name its folder in "
+        "LD_LIBRARY_PATH, or copy tensors to the CPU and use backend unisono",
+        error.what());
   }
   return "";
 }

@@ -253,9 +253,10 @@ void NcclEngine::check(const Operation& operation) const {
   }
   (void)find_reduction(descriptor.dtype, descriptor.reduce);
   if (descriptor.algorithm != Algorithm::kAuto) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("algorithm {} is for buffers on the CPU; on GPUs NCCL chooses by itself",
-                            to_string(descriptor.algorithm)));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("algorithm {} is for buffers on the CPU; on GPUs NCCL chooses by itself",
+                    to_string(descriptor.algorithm)));
   }
 }
 

@@ -6,8 +6,9 @@ namespace unisono::engine::nccl {
 
 Backend describe_backend() {
   return {.name = "nccl",
-          .help = "for GPUs; build unisono where there are the headers of NCCL and CUDA "
-                  "(-DUNISONO_NCCL_DIR=FOLDER), or copy tensors to the CPU and use unisono",
+          .help =
+              "for GPUs; build unisono where there are the headers of NCCL and CUDA "
+              "(-DUNISONO_NCCL_DIR=FOLDER), or copy tensors to the CPU and use unisono",
           .is_there = false,
           .has_cuda = true};
 }

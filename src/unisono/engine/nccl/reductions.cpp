@@ -83,8 +83,7 @@ std::optional<ncclRedOp_t> op_for_bools(ReduceKind kind) {
 
 // Of real and imaginary parts, each by itself.
 std::optional<ncclRedOp_t> op_for_complex(ReduceKind kind) {
-  return kind == ReduceKind::kSum || kind == ReduceKind::kAvg ? op_for_numbers(kind)
-                                                              : std::nullopt;
+  return kind == ReduceKind::kSum || kind == ReduceKind::kAvg ? op_for_numbers(kind) : std::nullopt;
 }
 
 std::optional<ncclRedOp_t> find_op(DType dtype, ReduceKind kind) {
