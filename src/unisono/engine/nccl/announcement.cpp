@@ -113,12 +113,13 @@ std::vector<Announcement> agree(Engine& native,
       descriptor.kind == OperationKind::kAllToAll && descriptor.count == transport::kUneven;
   Board board(world_size, has_counts ? world_size : 0);
   board.write(self, own, has_counts ? std::span(operation.ins) : std::span<const Buffer>());
-  Operation exchange{.descriptor = {.kind = OperationKind::kAllGather,
-                                    .dtype = DType::kUInt8,
-                                    .count = board.n_bytes()},
-                     .sequence = operation.sequence,
-                     .in = board.block(self),
-                     .label = fmt::format("NCCL's {}", to_string(descriptor.kind))};
+  // Not in braces: GCC 12 takes what stands in them for uninitialized where a later part throws.
+  Operation exchange;
+  exchange.descriptor = {
+      .kind = OperationKind::kAllGather, .dtype = DType::kUInt8, .count = board.n_bytes()};
+  exchange.sequence = operation.sequence;
+  exchange.in = board.block(self);
+  exchange.label = fmt::format("NCCL's {}", to_string(descriptor.kind));
   for (std::size_t rank = 0; rank < world_size; ++rank) {
     exchange.outs.push_back(board.block(rank));
   }

@@ -195,6 +195,8 @@ void NcclEngine::carry_out(const Operation& operation,
   wait([this] { return communicator_->is_settled(); }, limit, caller);
   stream_->mark();
   wait([this] { return stream_->is_done(); }, limit, caller);
+  // What NCCL has given up is done, too, and its result is anything.
+  (void)communicator_->is_settled();
 }
 
 template <class IsDone>
