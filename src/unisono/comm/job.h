@@ -79,9 +79,10 @@ class Job {
   /// Whether ranks of a node may read each other's private memory.
   [[nodiscard]] SingleCopy single_copy() const { return single_copy_; }
 
-  /// The engine of a group.
-  [[nodiscard]] std::unique_ptr<engine::Engine> make_engine(
-      const rendezvous::Roster& roster, std::unique_ptr<engine::Engine> native) const;
+  /// The engine of a group, before its native one, where the backend is the program's own; else
+  /// null.
+  [[nodiscard]] std::unique_ptr<engine::Engine> make_own_engine(const rendezvous::Roster& roster,
+                                                                engine::Engine& native) const;
 
   /// What links cost, if it need not be measured.
   [[nodiscard]] const std::optional<LinkCosts>& links() const { return links_; }

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/engine/message_call.h"
 #include "unisono/engine/operation.h"
 
 namespace unisono::engine {
@@ -17,7 +19,8 @@ enum class Caller {
   kProgress  ///< A thread beside it: it leaves the processor to the rank's computation.
 };
 
-/// What carries out a group's operations. One thread at a time: the holder of the drive token.
+/// What carries out a group's operations, and passes the messages between two of its ranks. One
+/// thread at a time, the holder of the drive token, but for messages.
 class Engine {
  public:
   Engine() = default;
@@ -55,6 +58,17 @@ class Engine {
   /// How the last reduction was carried out; Algorithm::kAuto before the first, and where the
   /// engine does not say. Thread-safe.
   [[nodiscard]] virtual Algorithm last_algorithm() const noexcept { return Algorithm::kAuto; }
+
+  /// Passes a message, and returns when this rank's part in it has ended: for a receive, the rank
+  /// that it came from. Thread-safe.
+  ///
+  /// Throws Error: kInvalidArgument, whose text says only why, for one that can't be passed, as all
+  /// are where this is not overridden. Any other closes the group.
+  virtual int pass_message(const MessageCall& call);
+
+  /// Begins messages, all of them before it goes on with any; their handles hear how they end.
+  /// Thread-safe. Throws as pass_message() does.
+  virtual void begin_messages(std::span<const MessageCall> calls);
 
   /// Tells the other ranks that this rank's group failed, and why. After the last execute().
   virtual void abort(const Error& reason) noexcept = 0;

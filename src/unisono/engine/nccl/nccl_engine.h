@@ -11,6 +11,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/engine/engine.h"
+#include "unisono/engine/message_call.h"
 #include "unisono/engine/nccl/announcement.h"
 #include "unisono/engine/nccl/communicator.h"
 #include "unisono/engine/nccl/gpu_context.h"
@@ -46,6 +47,13 @@ class NcclEngine final : public Engine {
 
   [[nodiscard]] Algorithm last_algorithm() const noexcept override {
     return native_->last_algorithm();
+  }
+
+  /// Of memory on the CPU.
+  int pass_message(const MessageCall& call) override { return native_->pass_message(call); }
+
+  void begin_messages(std::span<const MessageCall> calls) override {
+    native_->begin_messages(calls);
   }
 
   void abort(const Error& reason) noexcept override;
