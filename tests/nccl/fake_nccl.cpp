@@ -12,33 +12,24 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "fake_calls.h"
 #include "fake_cuda.h"
 
 namespace {
 
-enum class Kind { kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kSend, kRecv };
-
-struct Call {
-  Kind kind;
-  const void* in;
-  void* out;
-  std::size_t count;
-  ncclDataType_t type;
-  ncclRedOp_t op = ncclSum;
-  int peer = 0;  // Or the root.
-};
+using fake_nccl::Call;
+using fake_nccl::Kind;
+using fake_nccl::Write;
 
 // What the ranks of a communicator share.
 struct Clique {
@@ -59,114 +50,6 @@ bool has_fault(const char* name) {
   return fault != nullptr && std::string(fault) == name;
 }
 
-std::size_t size_of(ncclDataType_t type) {
-  switch (type) {
-    case ncclInt8:
-    case ncclUint8:
-      return 1;
-    case ncclBfloat16:
-    case ncclFloat16:
-      return 2;
-    case ncclInt64:
-    case ncclUint64:
-    case ncclFloat64:
-      return 8;
-    default:
-      return 4;
-  }
-}
-
-template <class T>
-void combine(void* into, const void* from, std::size_t count, ncclRedOp_t op) {
-  auto* const a = static_cast<T*>(into);
-  const auto* const b = static_cast<const T*>(from);
-  for (std::size_t i = 0; i < count; ++i) {
-    switch (op) {
-      case ncclProd:
-        a[i] = static_cast<T>(a[i] * b[i]);
-        break;
-      case ncclMax:
-        a[i] = a[i] < b[i] ? b[i] : a[i];
-        break;
-      case ncclMin:
-        a[i] = b[i] < a[i] ? b[i] : a[i];
-        break;
-      default:
-        a[i] = static_cast<T>(a[i] + b[i]);
-    }
-  }
-}
-
-template <class T>
-void divide(void* values, std::size_t count, int divisor) {
-  auto* const a = static_cast<T*>(values);
-  for (std::size_t i = 0; i < count; ++i) {
-    a[i] = static_cast<T>(a[i] / static_cast<T>(divisor));
-  }
-}
-
-// Calls `function` with an element of the type; false for one that the fake has no arithmetic for.
-template <class Function>
-bool with_type(ncclDataType_t type, Function&& function) {
-  switch (type) {
-    case ncclInt8:
-      function(std::int8_t{});
-      return true;
-    case ncclUint8:
-      function(std::uint8_t{});
-      return true;
-    case ncclInt32:
-      function(std::int32_t{});
-      return true;
-    case ncclUint32:
-      function(std::uint32_t{});
-      return true;
-    case ncclInt64:
-      function(std::int64_t{});
-      return true;
-    case ncclUint64:
-      function(std::uint64_t{});
-      return true;
-    case ncclFloat32:
-      function(float{});
-      return true;
-    case ncclFloat64:
-      function(double{});
-      return true;
-    default:
-      return false;
-  }
-}
-
-using Bytes = std::vector<std::byte>;
-
-// A part of the input of a call.
-const std::byte* at(const Call& call, std::size_t element) {
-  return static_cast<const std::byte*>(call.in) + element * size_of(call.type);
-}
-
-// Elements [first, first + count) of these calls' inputs, combined.
-std::optional<Bytes> reduce(const std::vector<const Call*>& calls,
-                            std::size_t first,
-                            std::size_t count) {
-  const Call& call = *calls.front();
-  Bytes result(at(call, first), at(call, first + count));
-  const bool is_known = with_type(call.type, [&](auto element) {
-    using T = decltype(element);
-    for (std::size_t rank = 1; rank < calls.size(); ++rank) {
-      combine<T>(result.data(), at(*calls[rank], first), count, call.op);
-    }
-    if (call.op == ncclAvg) {
-      divide<T>(result.data(), count, static_cast<int>(calls.size()));
-    }
-  });
-  return is_known ? std::optional(result) : std::nullopt;
-}
-
-bool is_message(const Call& call) {
-  return call.kind == Kind::kSend || call.kind == Kind::kRecv;
-}
-
 }  // namespace
 
 // NCCL's name.
@@ -179,112 +62,6 @@ struct ncclComm {  // NOLINT(readability-identifier-naming)
 };
 
 namespace {
-
-// The result of one call of a rank: nothing, where it has none; fails where calls don't fit.
-class Group {
- public:
-  Group(const std::vector<std::vector<Call>>& ranks, int self) : ranks_(ranks), self_(self) {}
-
-  struct Write {
-    void* to;
-    Bytes bytes;
-  };
-
-  // Nothing if the calls don't fit.
-  [[nodiscard]] std::optional<std::vector<Write>> compute() const {
-    std::vector<Write> writes;
-    std::size_t n_collectives = 0;
-    std::map<int, std::size_t> n_received;
-    for (const Call& call : mine()) {
-      std::optional<Bytes> bytes;
-      if (!is_message(call)) {
-        const auto calls = collective(n_collectives++);
-        bytes = calls ? of_collective(call, *calls) : std::nullopt;
-      } else if (call.kind == Kind::kRecv) {
-        bytes = received(call, n_received[call.peer]++);
-      } else {
-        bytes = n_of(Kind::kRecv, call.peer, self_) == n_of(Kind::kSend, self_, call.peer)
-                    ? std::optional(Bytes())
-                    : std::nullopt;
-      }
-      if (!bytes) {
-        return std::nullopt;
-      }
-      writes.push_back({call.out, std::move(*bytes)});
-    }
-    return writes;
-  }
-
- private:
-  [[nodiscard]] const std::vector<Call>& mine() const {
-    return ranks_[static_cast<std::size_t>(self_)];
-  }
-
-  [[nodiscard]] std::size_t n_of(Kind kind, int rank, int peer) const {
-    std::size_t n = 0;
-    for (const Call& call : ranks_[static_cast<std::size_t>(rank)]) {
-      n += call.kind == kind && call.peer == peer ? 1 : 0;
-    }
-    return n;
-  }
-
-  // The same call of all ranks.
-  [[nodiscard]] std::optional<std::vector<const Call*>> collective(std::size_t number) const {
-    std::vector<const Call*> calls;
-    for (const std::vector<Call>& rank : ranks_) {
-      std::size_t n = 0;
-      for (const Call& call : rank) {
-        if (!is_message(call) && n++ == number) {
-          calls.push_back(&call);
-        }
-      }
-    }
-    bool fits = calls.size() == ranks_.size();
-    for (const Call* const call : calls) {
-      fits = fits && call->kind == calls[0]->kind && call->count == calls[0]->count &&
-             call->type == calls[0]->type && call->op == calls[0]->op &&
-             call->peer == calls[0]->peer;
-    }
-    return fits ? std::optional(calls) : std::nullopt;
-  }
-
-  [[nodiscard]] std::optional<Bytes> of_collective(const Call& call,
-                                                   const std::vector<const Call*>& calls) const {
-    const auto root = static_cast<std::size_t>(call.peer);
-    switch (call.kind) {
-      case Kind::kAllReduce:
-        return reduce(calls, 0, call.count);
-      case Kind::kReduce:
-        return call.peer == self_ ? reduce(calls, 0, call.count) : Bytes();
-      case Kind::kReduceScatter:
-        return reduce(calls, static_cast<std::size_t>(self_) * call.count, call.count);
-      case Kind::kBroadcast:
-        return Bytes(at(*calls[root], 0), at(*calls[root], call.count));
-      default: {
-        Bytes all;
-        for (const Call* const other : calls) {
-          all.insert(all.end(), at(*other, 0), at(*other, call.count));
-        }
-        return all;
-      }
-    }
-  }
-
-  [[nodiscard]] std::optional<Bytes> received(const Call& call, std::size_t number) const {
-    std::size_t n = 0;
-    for (const Call& sent : ranks_[static_cast<std::size_t>(call.peer)]) {
-      if (sent.kind == Kind::kSend && sent.peer == self_ && n++ == number) {
-        return sent.count == call.count && sent.type == call.type
-                   ? std::optional(Bytes(at(sent, 0), at(sent, sent.count)))
-                   : std::nullopt;
-      }
-    }
-    return std::nullopt;
-  }
-
-  const std::vector<std::vector<Call>>& ranks_;
-  int self_;
-};
 
 // On the thread of the rank's stream.
 void carry_out(ncclComm& comm, std::size_t number) {
@@ -305,7 +82,7 @@ void carry_out(ncclComm& comm, std::size_t number) {
   if (!wait(clique.n_posted) || comm.state == ncclRemoteError) {
     return;
   }
-  const auto writes = Group(clique.groups[number], comm.rank).compute();
+  const auto writes = fake_nccl::compute(clique.groups[number], comm.rank);
   ++clique.n_computed[number];
   clique.changed.notify_all();
   if (!writes) {
@@ -316,7 +93,7 @@ void carry_out(ncclComm& comm, std::size_t number) {
   if (!wait(clique.n_computed)) {
     return;
   }
-  for (const Group::Write& write : *writes) {
+  for (const Write& write : *writes) {
     if (!write.bytes.empty()) {
       std::memcpy(write.to, write.bytes.data(), write.bytes.size());
     }
