@@ -79,6 +79,9 @@ class Job {
   /// Whether ranks of a node may read each other's private memory.
   [[nodiscard]] SingleCopy single_copy() const { return single_copy_; }
 
+  /// What the engines of its groups are.
+  [[nodiscard]] const engine::Backend& backend() const { return backend_; }
+
   /// The engine of a group.
   [[nodiscard]] std::unique_ptr<engine::Engine> make_engine(
       const rendezvous::Roster& roster, std::unique_ptr<engine::Engine> native) const;

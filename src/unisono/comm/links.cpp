@@ -234,6 +234,7 @@ Links::Links(Job& job, GroupSetup setup)
                     }),
       engine_(job.make_engine(setup_.roster,
                               std::make_unique<engine::NativeEngine>(engine::NativeParts{
+                                  .group = setup_.number,
                                   .topology = topology_,
                                   .control_block = control_block_,
                                   .mesh = mesh_,

@@ -7,6 +7,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/engine/operation.h"
+#include "unisono/engine/supervised.h"
 
 namespace unisono::engine {
 
@@ -41,6 +42,19 @@ class Engine {
   /// How the last reduction was carried out; Algorithm::kAuto before the first, and where the
   /// engine does not say. Thread-safe.
   [[nodiscard]] virtual Algorithm last_algorithm() const noexcept { return Algorithm::kAuto; }
+
+  /// Has another engine carry out the operation by means of its own, and waits for it as execute()
+  /// would: ranks that call something else, die, leave or are late are errors that say so. May be
+  /// called instead of execute(), operation by operation, the same on all ranks.
+  ///
+  /// Throws what execute() throws, and what `supervised` throws; Error(kInternal) where this engine
+  /// supervises nothing.
+  virtual void supervise(const Operation& /*operation*/,
+                         TimeLimit /*limit*/,
+                         Caller /*caller*/,
+                         SupervisedOperation& /*supervised*/) {
+    throw Error(ErrorCode::kInternal, "this engine supervises no other's operations");
+  }
 
   /// Tells the other ranks that this rank's group failed, and why. After the last execute().
   virtual void abort(const Error& reason) noexcept = 0;

@@ -34,6 +34,7 @@ namespace unisono::engine {
 
 /// What a NativeEngine works with. The references outlive it.
 struct NativeParts {
+  std::uint32_t group;  ///< Its number, the same on all its ranks.
   const collective::Topology& topology;
   shm::ControlBlock& control_block;
   tcp::Mesh& mesh;
@@ -57,6 +58,10 @@ class NativeEngine final : public Engine {
   explicit NativeEngine(NativeParts parts);
 
   void execute(const Operation& operation, TimeLimit limit, Caller caller) override;
+  void supervise(const Operation& operation,
+                 TimeLimit limit,
+                 Caller caller,
+                 SupervisedOperation& supervised) override;
   [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype) override;
   void check(const Operation& operation) const override;
 
@@ -68,11 +73,17 @@ class NativeEngine final : public Engine {
   void leave() noexcept override;
 
  private:
+  // `supervised` is null where this engine does it itself.
+  void pack_and_carry_out(const Operation& operation,
+                          TimeLimit limit,
+                          Caller caller,
+                          SupervisedOperation* supervised);
   // `called` is what the rank asked for, of which `operation` may be the coalesced form.
   void carry_out(const Operation& operation,
                  const Operation& called,
                  TimeLimit limit,
-                 Caller caller);
+                 Caller caller,
+                 SupervisedOperation* supervised);
   void run(OperationContext& context);
   void reduce(OperationContext& context);
   void remember(const Operation& operation);
