@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,26 +15,46 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
+#include "unisono/engine/capabilities.h"
+#include "unisono/engine/mpi/mpi_engine.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono::engine {
 namespace {
 
-constexpr std::array<std::string_view, 16> kOperations{"all_reduce",
-                                                       "all_reduce_coalesced",
-                                                       "reduce",
-                                                       "reduce_scatter",
-                                                       "reduce_scatter_coalesced",
-                                                       "broadcast",
-                                                       "all_gather",
-                                                       "all_gather_coalesced",
-                                                       "gather",
-                                                       "scatter",
-                                                       "all_to_all",
-                                                       "barrier",
-                                                       "monitored_barrier",
-                                                       "send",
-                                                       "recv",
-                                                       "batch"};
+using transport::OperationKind;
+
+// An operation of ProcessGroup; kNone: a message between two ranks, which no engine carries.
+struct NamedOperation {
+  std::string_view name;
+  OperationKind kind;
+};
+
+constexpr std::array kOperations = std::to_array<NamedOperation>(
+    {{"all_reduce", OperationKind::kAllReduce},
+     {"all_reduce_coalesced", OperationKind::kAllReduceCoalesced},
+     {"reduce", OperationKind::kReduce},
+     {"reduce_scatter", OperationKind::kReduceScatter},
+     {"reduce_scatter_coalesced", OperationKind::kReduceScatterCoalesced},
+     {"broadcast", OperationKind::kBroadcast},
+     {"all_gather", OperationKind::kAllGather},
+     {"all_gather_coalesced", OperationKind::kAllGatherCoalesced},
+     {"gather", OperationKind::kGather},
+     {"scatter", OperationKind::kScatter},
+     {"all_to_all", OperationKind::kAllToAll},
+     {"barrier", OperationKind::kBarrier},
+     {"monitored_barrier", OperationKind::kMonitoredBarrier},
+     {"send", OperationKind::kNone},
+     {"recv", OperationKind::kNone},
+     {"batch", OperationKind::kNone}});
+
+constexpr auto kOperationNames = [] {
+  std::array<std::string_view, kOperations.size()> names;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    names[i] = kOperations[i].name;
+  }
+  return names;
+}();
 
 bool has_name(const Backend& backend, std::string_view name) {
   const auto& others = backend.other_names;
@@ -77,14 +98,10 @@ class Registry {
        .other_names = {"native", "tcp"},
        .help = "shared memory inside a node, tcp between nodes"},
       {.name = "gloo", .help = "PyTorch's; unisono does what it does on CPUs", .is_there = false},
-      {.name = "mpi",
-       .help = "unisono does what it does on CPUs, and needs no MPI",
-       .is_there = false},
+      mpi::describe_backend(),
       {.name = "nccl",
        .help = "for GPUs; copy tensors to the CPU and use unisono",
-       .is_there = false,
-       .has_cpu = false,
-       .has_cuda = true}};
+       .is_there = false}};
 };
 
 Registry& registry() {
@@ -112,14 +129,29 @@ std::vector<Backend> backends() {
   return registry().all();
 }
 
-void register_backend(std::string name, std::string help, MakeEngine make) {
+bool Backend::has(std::string_view operation, DeviceType device) const {
+  const auto* const found =
+      std::find_if(kOperations.begin(), kOperations.end(), [&](const NamedOperation& candidate) {
+        return candidate.name == operation;
+      });
+  return is_there && found != kOperations.end() && capabilities.devices.has(device) &&
+         (found->kind == OperationKind::kNone || capabilities.operations.has(found->kind));
+}
+
+void register_backend(std::string name,
+                      std::string help,
+                      MakeEngine make,
+                      const Capabilities& capabilities) {
   if (name.empty() || make == nullptr) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("register_backend: the backend \"{}\" needs {}",
                             name,
                             name.empty() ? "a name" : "a function that makes its engine"));
   }
-  registry().add({.name = std::move(name), .help = std::move(help), .make = std::move(make)});
+  registry().add({.name = std::move(name),
+                  .help = std::move(help),
+                  .capabilities = capabilities,
+                  .make = std::move(make)});
 }
 
 Backend find_backend(std::string_view name) {
@@ -137,7 +169,7 @@ Backend find_backend(std::string_view name) {
 }
 
 std::span<const std::string_view> operation_names() {
-  return kOperations;
+  return kOperationNames;
 }
 
 }  // namespace unisono::engine
