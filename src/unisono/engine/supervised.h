@@ -17,6 +17,10 @@ class SupervisedOperation {
   SupervisedOperation(SupervisedOperation&&) = delete;
   SupervisedOperation& operator=(SupervisedOperation&&) = delete;
 
+  /// Whether ranks of other nodes have to have called it, too, before it begins; the same on all
+  /// ranks. For a begin that waits for them without a deadline.
+  [[nodiscard]] virtual bool meets_all() const { return false; }
+
   /// Begins it: every rank of this node has called the same. `operation` is the packed one where a
   /// coalesced operation was called, and lives until the end; `group` is the number of the group,
   /// the same on all its ranks and no other group's.

@@ -33,7 +33,7 @@ constexpr std::array kKinds{ReduceKind::kSum,
                             ReduceKind::kBor,
                             ReduceKind::kBxor};
 
-constexpr std::array<std::int64_t, 5> kCounts{0, 1, 3, 1000, 70'001};
+constexpr std::array<std::int64_t, 5> kCounts{0, 1, 3, 1000, 9001};
 
 bool is_in_mpi(DType dtype) {
   return dtype != DType::kFloat16 && dtype != DType::kBFloat16;

@@ -32,6 +32,8 @@ class MpiOperation final : public SupervisedOperation {
  public:
   explicit MpiOperation(MpiGroup& group) : group_(group) {}
 
+  [[nodiscard]] bool meets_all() const override { return !group_.has_communicator; }
+
   void begin(const Operation& operation, std::uint32_t group) override;
   [[nodiscard]] bool advance() override;
 

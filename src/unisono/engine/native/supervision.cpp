@@ -78,6 +78,9 @@ void carry_out_supervised(SupervisedOperation& supervised,
                           OperationContext& context,
                           std::uint32_t group) {
   context.enter();
+  if (supervised.meets_all()) {
+    context.meet_other_nodes();
+  }
   supervised.begin(context.operation, group);
   for (int spin = 0; spin < context.mode.n_spins; ++spin) {
     if (supervised.advance()) {
