@@ -45,6 +45,14 @@ class MpiBackendTest:
         self.assertNotIn("FAILED", said)
         return said
 
+    def run_failing(self, size: int, pattern: str, **variables: str) -> None:
+        """A job whose ranks may have to end without MPI_Finalize, which its mpirun may resent."""
+        command = [*self.mpirun, *self.survive, "-n", str(size), PROGRAM]
+        done = self.run_command([*command, f"--gtest_filter={pattern}"], **variables)
+        said = done.stdout + done.stderr
+        self.assertNotIn("FAILED", said)
+        self.assertEqual(said.count("[  PASSED  ]"), size, said)
+
     def test_operations(self):
         for size in (1, 2, 4):
             with self.subTest(size=size):
@@ -62,16 +70,15 @@ class MpiBackendTest:
     def test_ranks_that_differ(self):
         for nodes in ("1", "2"):
             with self.subTest(nodes=nodes):
-                pattern = "MpiFailure.RanksThatCall*"
-                self.run_tests(2, pattern, *self.survive, MPI_TEST_NODES=nodes)
+                self.run_failing(2, "MpiFailure.RanksThatCall*", MPI_TEST_NODES=nodes)
 
     def test_blocks_that_differ(self):
-        self.run_tests(3, "MpiFailure.BlocksOf*", *self.survive)
+        self.run_failing(3, "MpiFailure.BlocksOf*")
 
     def test_a_late_rank(self):
         for nodes in ("1", "2"):
             with self.subTest(nodes=nodes):
-                self.run_tests(2, "MpiFailure.ALate*", *self.survive, MPI_TEST_NODES=nodes)
+                self.run_failing(2, "MpiFailure.ALate*", MPI_TEST_NODES=nodes)
 
     def test_the_bench(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -70,6 +70,7 @@ TEST(MpiFailure, ALateRankIsNamedWhenTimeIsUp) {
   group.barrier();
   if (group.rank() == 1) {
     std::this_thread::sleep_for(3s);
+    EXPECT_NE(error_of([&] { group.barrier(); }), "");
   } else {
     const auto begin = std::chrono::steady_clock::now();
     const std::string error = error_of([&] { group.barrier({.timeout = 1s}); });

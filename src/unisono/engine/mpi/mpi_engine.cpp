@@ -139,7 +139,7 @@ void MpiEngine::execute(const Operation& operation, TimeLimit limit, Caller call
     native_->supervise(operation, limit, caller, *running_);
   } catch (const std::exception&) {
     has_failed_ = true;
-    if (running_->is_in_flight()) {
+    if (running_->has_begun()) {
       abandon(operation);
     }
     throw;

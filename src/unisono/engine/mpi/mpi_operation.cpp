@@ -81,6 +81,7 @@ bool are_same(const Buffer& a, const Buffer& b) {
 
 void MpiOperation::begin(const Operation& operation, std::uint32_t group) {
   operation_ = &operation;
+  has_begun_ = true;
   if (!group_.has_communicator) {
     group_.communicator = group_.library->join(group_.world_ranks, group);
     group_.has_communicator = true;
@@ -106,7 +107,6 @@ bool MpiOperation::advance() {
   if (!group_.library->advance(request_)) {
     return false;
   }
-  is_in_flight_ = false;
   switch (stage_) {
     case Stage::kComparing:
       check_compared();
@@ -124,7 +124,6 @@ bool MpiOperation::advance() {
 void MpiOperation::start(const CollectiveCall& call, Stage stage) {
   stage_ = stage;
   request_ = group_.library->begin(group_.communicator, call);
-  is_in_flight_ = true;
 }
 
 // The largest number, and the largest of what is left to the largest there is, which is the
@@ -240,6 +239,7 @@ void MpiOperation::run() {
 }
 
 void MpiOperation::finish() {
+  has_begun_ = false;
   targets_.deliver();
   if (operation_->descriptor.reduce == ReduceKind::kAvg &&
       transport::reduces(operation_->descriptor.kind)) {

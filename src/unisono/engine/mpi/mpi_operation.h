@@ -37,8 +37,9 @@ class MpiOperation final : public SupervisedOperation {
   void begin(const Operation& operation, std::uint32_t group) override;
   [[nodiscard]] bool advance() override;
 
-  /// Whether the MPI still works on its memory.
-  [[nodiscard]] bool is_in_flight() const { return is_in_flight_; }
+  /// Whether it has begun, on this rank, and is not done: the MPI may work on its memory, and ranks
+  /// may wait in it for ever.
+  [[nodiscard]] bool has_begun() const { return has_begun_; }
 
   /// Keeps the memory that the operation is given for good.
   void keep(const Operation& operation) { kept_ = operation; }
@@ -64,7 +65,7 @@ class MpiOperation final : public SupervisedOperation {
   CollectiveCall call_ = {};
   Stage stage_ = Stage::kRunning;
   Handle request_ = {};
-  bool is_in_flight_ = false;
+  bool has_begun_ = false;
   std::array<std::uint64_t, 2> compared_ = {};
   Deadline differing_until_ = Deadline::never();
   std::vector<int> their_counts_;
