@@ -104,6 +104,13 @@ class MpichTest(MpiBackendTest, LauncherTest):
     name = "MPICH"
     survive = ("-disable-auto-cleanup",)
 
+    # Open MPI's mpirun lets nobody outlive a rank.
+    def test_a_dead_rank(self):
+        command = [*self.mpirun, *self.survive, "-n", "2", PROGRAM]
+        done = self.run_command([*command, "--gtest_filter=MpiFailure.ADead*"])
+        said = done.stdout + done.stderr
+        self.assertRegex(said, r"survivor 0: .*rank 1 \(pid \d+ on .*\) is gone")
+
 
 class OutsideTest(LauncherTest):
     def test_ranks_of_no_mpi_are_told_how_to_start(self):
