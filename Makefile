@@ -19,14 +19,14 @@ FUZZ_TARGETS ?=
 BIN := build/release/bin
 CTEST := ctest --preset release --parallel $(JOBS)
 
-define core_tests
+define preset_tests
 @cmake --preset $(1)
 @cmake --build --preset $(1) --parallel $(JOBS)
 @ctest --preset $(1) --parallel $(JOBS) -LE slow $(TEST_ARGS)
 endef
 
 .PHONY: help deps dev-deps test-deps bench-deps build demo test test-all bench lint tidy format check-layers \
-        asan tsan clang fuzz install clean
+        asan tsan asan-torch tsan-torch clang fuzz install clean
 
 help: ## List the targets
 	@echo "Unisono: make TARGET"
@@ -83,17 +83,23 @@ check-layers: ## Check that each floor includes only what stands below it
 	@tools/check_layers.py
 
 asan: deps ## Run the core's tests under AddressSanitizer and UBSan
-	$(call core_tests,$@)
+	$(call preset_tests,$@)
 
 tsan: deps ## Run the core's tests under ThreadSanitizer
-	$(call core_tests,$@)
+	$(call preset_tests,$@)
+
+asan-torch: deps ## Run the tests of torch/ under AddressSanitizer and UBSan
+	$(call preset_tests,$@)
+
+tsan-torch: deps ## Run the tests of torch/ under ThreadSanitizer
+	$(call preset_tests,$@)
 
 clang: dev-deps ## Build the core with clang and its thread safety analysis
 	@cmake --preset clang
 	@cmake --build --preset clang --parallel $(JOBS)
 
 fuzz: dev-deps ## Run the fuzz targets on their corpus, then for FUZZ_SECONDS each
-	$(call core_tests,$@)
+	$(call preset_tests,$@)
 	@tools/fuzz.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
 install: build ## Install to PREFIX

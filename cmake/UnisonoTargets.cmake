@@ -1,5 +1,8 @@
-# unisono_library(NAME [COMPONENT ...] HEADERS ... [PRIVATE_HEADERS ...] SOURCES ... [LINKS ...]
-#                 [PRIVATE_LINKS ...])
+# unisono_library(NAME [COMPONENT ...] HEADERS ... [INTERNAL_HEADERS ...] [PRIVATE_HEADERS ...]
+#                 SOURCES ... [LINKS ...] [PRIVATE_LINKS ...])
+#
+# HEADERS are installed, and include only such. INTERNAL_HEADERS are for the floors above, and
+# PRIVATE_HEADERS for the library itself.
 #
 # One library per folder of src/unisono. LINKS are the floors below that its headers may include: this
 # list is the layer diagram, and tools/check_layers.py holds every #include against it.
@@ -12,14 +15,14 @@ function(unisono_library name)
     ARG
     ""
     "COMPONENT"
-    "HEADERS;PRIVATE_HEADERS;SOURCES;LINKS;PRIVATE_LINKS"
+    "HEADERS;INTERNAL_HEADERS;PRIVATE_HEADERS;SOURCES;LINKS;PRIVATE_LINKS"
     ${ARGN}
   )
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "unisono_library(${name}): unknown argument ${ARG_UNPARSED_ARGUMENTS}")
   endif()
   set(target unisono_${name})
-  add_library(${target} STATIC ${ARG_SOURCES} ${ARG_PRIVATE_HEADERS})
+  add_library(${target} STATIC ${ARG_SOURCES} ${ARG_INTERNAL_HEADERS} ${ARG_PRIVATE_HEADERS})
   add_library(unisono::${name} ALIAS ${target})
   target_sources(
     ${target}
@@ -50,12 +53,25 @@ function(unisono_library name)
   set_property(GLOBAL APPEND PROPERTY UNISONO_INSTALLED_COMPONENTS ${component})
 endfunction()
 
-# unisono_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT seconds])
+# unisono_unity(TARGET FILES_PER_UNIT)
 #
-# A GoogleTest program NAME, run by ctest case by case. Its own sources are not optimized: GoogleTest's
-# macros take the optimizer longer than the tests take to run.
+# Compiles that many source files at a time: LibTorch's headers take the compiler longer than most
+# files that include them. Names in the unnamed namespaces of such files must differ.
+function(unisono_unity target files_per_unit)
+  set_target_properties(
+    ${target}
+    PROPERTIES UNITY_BUILD ${UNISONO_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE ${files_per_unit}
+  )
+endfunction()
+
+# unisono_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT seconds] [IN_ONE_PROCESS])
+#
+# A GoogleTest program NAME, run by ctest case by case; IN_ONE_PROCESS as one test, which is for programs
+# that take longer to load than most of their cases to run: those with LibTorch, a quarter of a second.
+# Its own sources are not optimized: GoogleTest's macros take the optimizer longer than the tests take to
+# run.
 function(unisono_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "IN_ONE_PROCESS" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
   if(NOT UNISONO_BUILD_TESTS)
     return()
   endif()
@@ -68,6 +84,11 @@ function(unisono_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_compile_options(${name} PRIVATE -O0)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} unisono_options GTest::gmock GTest::gtest_main)
+  if(ARG_IN_ONE_PROCESS)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+    return()
+  endif()
   gtest_discover_tests(
     ${name}
     TEST_PREFIX ${name}.

@@ -2,8 +2,8 @@
 """Holds every #include of src/unisono against the libraries that CMake says a file may use.
 
 The LINKS of unisono_library() are the layer diagram: a file may include the headers of what its
-library links, a public header only those of what the library links publicly, and a floor may link
-only floors that src/unisono/CMakeLists.txt lists above it.
+library links, a public header only public ones of what the library links publicly, and a floor may
+link only floors that src/unisono/CMakeLists.txt lists above it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ KEYWORDS = {
     "unisono_library": {
         "COMPONENT",
         "HEADERS",
+        "INTERNAL_HEADERS",
         "PRIVATE_HEADERS",
         "SOURCES",
         "LINKS",
@@ -46,6 +47,7 @@ class Target:
     place: str
     is_library: bool
     public_headers: set[Path] = field(default_factory=set)
+    internal_headers: set[Path] = field(default_factory=set)
     private_files: set[Path] = field(default_factory=set)
     links: set[str] = field(default_factory=set)
     private_links: set[str] = field(default_factory=set)
@@ -88,6 +90,7 @@ def parse_cmake(path: Path, root: Path) -> list[Target]:
             continue
         target = Target(name, folder, place, is_library=command == "unisono_library")
         target.public_headers = {folder / word for word in named.get("HEADERS", [])}
+        target.internal_headers = {folder / word for word in named.get("INTERNAL_HEADERS", [])}
         private = named.get("SOURCES", []) + named.get("PRIVATE_HEADERS", []) + positional[1:]
         target.private_files = {folder / word for word in private}
         target.links = unisono_links(named.get("LINKS", []))
@@ -109,7 +112,7 @@ class Layers:
         self.libraries = {target.name: target for target in self.targets if target.is_library}
         self.owners: dict[Path, list[Target]] = {}
         for target in self.targets:
-            for path in target.public_headers | target.private_files:
+            for path in target.public_headers | target.internal_headers | target.private_files:
                 self.owners.setdefault(path, []).append(target)
         order = re.findall(r"add_subdirectory\((\w+)\)", (self.top / "CMakeLists.txt").read_text())
         self.order = {floor: position for position, floor in enumerate(order)}
@@ -186,6 +189,8 @@ class Layers:
         owners = self.owners_of(path)
         public = any(path in target.public_headers for target in owners)
         allowed: set[str] = set()
+        if path.parent == self.top:  # A header of headers, above all floors.
+            public, allowed = True, set(self.libraries)
         for target in owners:
             own = {target.name} if target.is_library else set()
             allowed |= self.closure(
@@ -211,12 +216,18 @@ class Layers:
             return ""
         if not included.exists():
             return f"there is no {header}"
+        if path.parent == included.parent == self.top:
+            return ""
         libraries = [target for target in self.owners_of(included) if target.is_library]
         if any(target.name in allowed for target in libraries):
-            own_folder = self.floor(included) == self.floor(path)
-            if own_folder or any(included in target.public_headers for target in libraries):
+            if any(included in target.public_headers for target in libraries):
                 return ""
-            return f"{header} is private: it is not among the HEADERS of its library"
+            if public:
+                return f"a public header must not include {header}, which is not installed"
+            own_folder = self.floor(included) == self.floor(path)
+            if own_folder or any(included in target.internal_headers for target in libraries):
+                return ""
+            return f"{header} is private: not among (INTERNAL_)HEADERS of its library"
         if not libraries and any(
             included.is_relative_to(target.folder) for target in self.owners_of(path)
         ):

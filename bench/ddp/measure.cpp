@@ -137,6 +137,9 @@ class Training {
 
   Wrapped& model() { return model_; }
 
+  // Steps then cost what they do, and leave the parameters as they are.
+  void set_learning_rate(double rate) { optimizer_->param_groups().front().options().set_lr(rate); }
+
  private:
   std::unique_ptr<torch::optim::Optimizer> make_optimizer(
       const std::shared_ptr<unisono::ProcessGroup>& group) {
@@ -215,8 +218,13 @@ Measurement measure_ranks(const std::shared_ptr<unisono::ProcessGroup>& group,
     }
     if (without) {
       group->barrier();
-      const auto guard = training.model().no_sync();
-      time_block(step, times.unsynchronized);
+      // The ranks' gradients differ, and their parameters must not.
+      training.set_learning_rate(0);
+      {
+        const auto guard = training.model().no_sync();
+        time_block(step, times.unsynchronized);
+      }
+      training.set_learning_rate(kLearningRate);
     }
     if (plain) {
       group->barrier();

@@ -28,7 +28,8 @@ VECTOR_BYTES = 64 << 20
 IPERF_SECONDS = 2
 TIMEOUT_S = 120
 NAMED = ["auto", "halving_doubling", "chunked_ring", "ring", "parameter_server"]
-NAMED_BYTES = 16 << 20
+MIB = 1 << 20
+NAMED_BYTES = 16 * MIB
 RANKS = [2, 4, 8]
 
 
@@ -94,7 +95,7 @@ def measure_links(options):
     print_table(["link", "Unisono", "iperf3 --bidir", "ratio"], rows)
 
 
-def all_reduce_us(options, ranks, n_bytes, algorithm):
+def all_reduce(options, ranks, n_bytes, algorithm):
     """Every rank is a node of its own."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.jsonl"
@@ -103,19 +104,23 @@ def all_reduce_us(options, ranks, n_bytes, algorithm):
             *("--sizes", str(n_bytes), "--algorithm", algorithm),
             *("--seconds", "0.3", "--json", str(result)),
         )
-        return json.loads(result.read_text())["median_us"]
+        return json.loads(result.read_text())
 
 
 def measure_algorithms(options):
     rows = []
     for ranks in RANKS:
         rounds = [
-            [all_reduce_us(options, ranks, NAMED_BYTES, name) for name in NAMED]
+            [all_reduce(options, ranks, NAMED_BYTES, name) for name in NAMED]
             for _ in range(options.rounds)
         ]
-        medians = [statistics.median(times) / 1e3 for times in zip(*rounds, strict=True)]
-        rows.append([str(ranks), *(f"{median:.1f}" for median in medians)])
-    print("\n### all_reduce of 16 MiB by algorithm, every rank a node, over loopback, ms\n")
+        cells = []
+        for results in zip(*rounds, strict=True):
+            median_ms = statistics.median(result["median_us"] for result in results) / 1e3
+            cells.append(f"{median_ms:.1f} ({results[0]['busiest_bytes'] / MIB:.0f})")
+        rows.append([str(ranks), *cells])
+    print("\n### all_reduce of 16 MiB by algorithm, every rank a node, over loopback, ms")
+    print("(in and out of the busiest rank, MiB)\n")
     print_table(["ranks", *NAMED], rows)
 
 
@@ -124,7 +129,8 @@ def measure_loopback(options):
         return json.loads(run(options.round_trip, *how))["median_us"]
 
     rounds = [
-        (all_reduce_us(options, 2, 8, "auto"), bare(), bare("spin")) for _ in range(options.rounds)
+        (all_reduce(options, 2, 8, "auto")["median_us"], bare(), bare("spin"))
+        for _ in range(options.rounds)
     ]
     ours_us, asleep_us, spinning_us = zip(*rounds, strict=True)
     print("\n### all_reduce of 8 bytes, 2 nodes over loopback, us\n")

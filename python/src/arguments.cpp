@@ -47,10 +47,31 @@ void Arguments::require_some(at::TensorList tensors, const char* list) const {
   }
 }
 
+void Arguments::require_root_tensor(std::int64_t index, at::TensorList tensors) const {
+  if (index < 0 || index >= static_cast<std::int64_t>(tensors.size())) {
+    reject("invalid root tensor: " + std::to_string(index) + " of a list of " +
+           std::to_string(tensors.size()));
+  }
+}
+
 void Arguments::require_dense(at::TensorList tensors) const {
   for (const at::Tensor& tensor : tensors) {
     if (tensor.layout() != at::kStrided) {
-      reject("requires dense tensors: only supports dense tensors, pass tensor.to_dense()");
+      reject(
+          "unsupported layout: requires dense tensors: only supports dense tensors, pass "
+          "tensor.to_dense()");
+    }
+  }
+}
+
+void Arguments::require_same_layout(at::TensorList tensors) const {
+  const at::Layout first = tensors.front().layout();
+  for (std::size_t i = 1; i < tensors.size(); ++i) {
+    if (tensors[i].layout() != first) {
+      std::ostringstream text;
+      text << "invalid tensor layout at index " << i << " (expected " << first << ", got "
+           << tensors[i].layout() << ")";
+      reject(text.str());
     }
   }
 }
@@ -58,8 +79,8 @@ void Arguments::require_dense(at::TensorList tensors) const {
 void Arguments::require_same_type(const at::Tensor& first, at::TensorList tensors) const {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].scalar_type() != first.scalar_type()) {
-      reject("invalid tensor type at index " + std::to_string(i) + " (expected " +
-             c10::toString(first.scalar_type()) + ", got " +
+      reject("tensors must all have the same type: invalid tensor type at index " +
+             std::to_string(i) + " (expected " + c10::toString(first.scalar_type()) + ", got " +
              c10::toString(tensors[i].scalar_type()) + ")");
     }
   }
@@ -96,6 +117,21 @@ void Arguments::require_one_list_for_all(const std::vector<std::vector<at::Tenso
     }
     reject(std::string("requires a single-element ") + which + " list containing a list with " +
            std::to_string(world_size_) + " tensors, got " + got);
+  }
+}
+
+void Arguments::require_lists_for_all(const std::vector<std::vector<at::Tensor>>& lists,
+                                      at::TensorList inputs) const {
+  if (lists.size() != inputs.size()) {
+    reject("requires input/output tensor lists to have the same length, got " +
+           std::to_string(inputs.size()) + " and " + std::to_string(lists.size()));
+  }
+  const std::size_t expected = inputs.size() * static_cast<std::size_t>(world_size_);
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    if (lists[i].size() != expected) {
+      reject("invalid output tensor list at index " + std::to_string(i) + " (expected length " +
+             std::to_string(expected) + ", got " + std::to_string(lists[i].size()) + ")");
+    }
   }
 }
 

@@ -53,7 +53,13 @@ class Arguments {
   void require_single(at::TensorList tensors, const char* list) const;
   void require_some(at::TensorList tensors, const char* list) const;
 
+  /// One of the list, which is so not empty; `index` is of the options.
+  void require_root_tensor(std::int64_t index, at::TensorList tensors) const;
+
   void require_dense(at::TensorList tensors) const;
+
+  /// All dense, or all sparse; `tensors` is not empty.
+  void require_same_layout(at::TensorList tensors) const;
 
   /// The same dtype everywhere.
   void require_same_type(const at::Tensor& first, at::TensorList tensors) const;
@@ -64,10 +70,14 @@ class Arguments {
   /// This rank's entry of `blocks`, which may have different sizes, has the size of `tensor`.
   void require_own_block(const at::Tensor& tensor, at::TensorList blocks) const;
 
-  /// `lists` has one entry, with a tensor for each rank, like `tensor`.
+  /// `lists` has one entry, with a tensor for each rank.
   void require_one_list_for_all(const std::vector<std::vector<at::Tensor>>& lists,
                                 const char* which) const;
   void require_empty(const std::vector<std::vector<at::Tensor>>& lists, const char* which) const;
+
+  /// `lists` has an entry for each input, each with a tensor for each input of each rank.
+  void require_lists_for_all(const std::vector<std::vector<at::Tensor>>& lists,
+                             at::TensorList inputs) const;
 
   /// As many outputs as inputs, and some; all dense and of one dtype.
   void require_pairs(at::TensorList outputs, at::TensorList inputs) const;

@@ -14,6 +14,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/mutex.h"
 #include "unisono/comm/options.h"
@@ -176,6 +177,12 @@ class Backend final : public c10d::Backend {
   OperationInfo describe(c10d::OpType type, const char* title, Tensors inputs, Tensors outputs);
   WorkHandle receive(Tensors& tensors, int from, int tag, c10d::OpType type, const char* title);
   WorkHandle all_reduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options);
+  WorkHandle all_gather_several(std::vector<Tensors>& outputs,
+                                Tensors& inputs,
+                                const c10d::AllgatherOptions& options);
+  std::vector<unisono::Work> all_gathers(const std::vector<Buffer>& ins,
+                                         const std::vector<std::vector<Buffer>>& outs,
+                                         const AllGatherOptions& options);
   [[nodiscard]] std::chrono::milliseconds timeout(std::chrono::milliseconds asked) const;
   void note_coalesced(const c10::intrusive_ptr<Work>& work) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] AllReduceOptions all_reduce_options(const c10d::AllreduceOptions& options,

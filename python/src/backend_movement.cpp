@@ -13,6 +13,7 @@
 #include "arguments.h"
 #include "backend.h"
 #include "backend_run.h"
+#include "several.h"
 #include "staging.h"
 
 namespace unisono::python {
@@ -43,16 +44,20 @@ std::vector<std::int64_t> counts_of(const std::vector<std::int64_t>& splits,
 Backend::WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   const Arguments arguments(*group_, "broadcast");
   arguments.require_root(options.rootRank);
-  if (options.rootTensor != 0) {
-    arguments.reject("invalid root tensor: " + std::to_string(options.rootTensor));
-  }
-  arguments.require_single(tensors, "tensor list");
+  arguments.require_root_tensor(options.rootTensor, tensors);
   arguments.require_dense(tensors);
+  arguments.require_alike(tensors.front(), tensors);
   const unisono::BroadcastOptions core{.root = static_cast<int>(options.rootRank),
                                        .timeout = timeout(options.timeout)};
   Staging staging(arguments);
   const bool is_root = options.rootRank == getRank();
-  const Buffer buffer = is_root ? staging.input(tensors.front()) : staging.output(tensors.front());
+  // Of several the root sends one, and all ranks copy it to the others.
+  const auto chosen = static_cast<std::size_t>(is_root ? options.rootTensor : 0);
+  const at::Tensor& tensor = tensors[chosen];
+  const Buffer buffer = is_root ? staging.input(tensor) : staging.output(tensor);
+  if (tensors.size() > 1) {
+    staging.at_end(copy_to_others(tensors, chosen));
+  }
   return run(
       arguments,
       options.asyncOp,
@@ -67,8 +72,10 @@ Backend::WorkHandle Backend::allgather(std::vector<Tensors>& outputs,
                                        const c10d::AllgatherOptions& options) {
   const Arguments arguments(*group_, "all_gather");
   arguments.require_some(inputs, "input tensor list");
-  arguments.require_single(inputs, "input tensor list");
-  arguments.require_one_list_for_all(outputs, "output");
+  arguments.require_lists_for_all(outputs, inputs);
+  if (inputs.size() > 1) {
+    return all_gather_several(outputs, inputs, options);
+  }
   const Tensors& blocks = outputs.front();
   arguments.require_dense(inputs);
   arguments.require_dense(blocks);
@@ -85,6 +92,40 @@ Backend::WorkHandle Backend::allgather(std::vector<Tensors>& outputs,
       std::move(staging),
       [&] { group_->all_gather(in, outs, core); },
       [&] { return group_->all_gather_async(in, outs, core); });
+}
+
+// Each list of outputs gets all ranks' inputs, rank by rank: one gather for each input, into the
+// first.
+Backend::WorkHandle Backend::all_gather_several(std::vector<Tensors>& outputs,
+                                                Tensors& inputs,
+                                                const c10d::AllgatherOptions& options) {
+  const Arguments arguments(*group_, "all_gather");
+  arguments.require_dense(inputs);
+  arguments.require_alike(inputs.front(), inputs);
+  Tensors all;
+  for (const Tensors& list : outputs) {
+    arguments.require_dense(list);
+    arguments.require_alike(inputs.front(), list);
+    all.insert(all.end(), list.begin(), list.end());
+  }
+  const AllGatherOptions core{.timeout = timeout(options.timeout)};
+  Staging staging(arguments);
+  const std::vector<Buffer> ins = staging.inputs(inputs);
+  const std::vector<Buffer> first = staging.outputs(outputs.front());
+  std::vector<std::vector<Buffer>> outs(ins.size());
+  for (std::size_t k = 0; k < first.size(); ++k) {
+    outs[k % ins.size()].push_back(first[k]);
+    Tensors alike;
+    for (const Tensors& list : outputs) {
+      alike.push_back(list[k]);
+    }
+    staging.at_end(copy_to_others(alike));
+  }
+  return run_all(arguments,
+                 options.asyncOp,
+                 describe(OpType::ALLGATHER, "unisono:all_gather", inputs, all),
+                 std::move(staging),
+                 [&] { return all_gathers(ins, outs, core); });
 }
 
 Backend::WorkHandle Backend::_allgather_base(at::Tensor& output,
@@ -131,6 +172,16 @@ Backend::WorkHandle Backend::allgather_into_tensor_coalesced(
 }
 
 // One gather into lists for each input, all under way at once.
+std::vector<unisono::Work> Backend::all_gathers(const std::vector<Buffer>& ins,
+                                                const std::vector<std::vector<Buffer>>& outs,
+                                                const AllGatherOptions& options) {
+  std::vector<unisono::Work> parts;
+  for (std::size_t i = 0; i < ins.size(); ++i) {
+    parts.push_back(group_->all_gather_async(ins[i], outs[i], options));
+  }
+  return parts;
+}
+
 Backend::WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs,
                                                  Tensors& inputs,
                                                  const c10d::AllgatherOptions& options) {
@@ -165,13 +216,7 @@ Backend::WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs,
                  options.asyncOp,
                  describe(OpType::ALLGATHER_COALESCED, "unisono:all_gather", inputs, all),
                  std::move(staging),
-                 [&] {
-                   std::vector<unisono::Work> parts;
-                   for (std::size_t i = 0; i < ins.size(); ++i) {
-                     parts.push_back(group_->all_gather_async(ins[i], outs[i], core));
-                   }
-                   return parts;
-                 });
+                 [&] { return all_gathers(ins, outs, core); });
 }
 
 Backend::WorkHandle Backend::gather(std::vector<Tensors>& outputs,

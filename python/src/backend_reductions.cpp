@@ -13,6 +13,7 @@
 #include "backend.h"
 #include "backend_run.h"
 #include "reduce_op.h"
+#include "several.h"
 #include "staging.h"
 
 namespace unisono::python {
@@ -31,13 +32,21 @@ AllReduceOptions Backend::all_reduce_options(const c10d::AllreduceOptions& optio
 
 Backend::WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   const Arguments arguments(*group_, "all_reduce");
-  arguments.require_single(tensors, "tensor list");
+  arguments.require_some(tensors, "tensor list");
+  arguments.require_same_layout(tensors);
+  arguments.require_alike(tensors.front(), tensors);
   if (tensors.front().is_sparse()) {
     return all_reduce_sparse(tensors, options);
   }
   arguments.require_dense(tensors);
   Staging staging(arguments);
-  const Buffer buffer = staging.in_out(tensors.front());
+  const bool is_one = tensors.size() == 1;
+  const at::Tensor own =
+      is_one ? tensors.front() : reduce_several(tensors, options.reduceOp, arguments);
+  const Buffer buffer = staging.in_out(own);
+  if (!is_one) {
+    staging.at_end(finish_several(own, tensors, options.reduceOp));
+  }
   const AllReduceOptions core = all_reduce_options(options, buffer.dtype, arguments);
   return run(
       arguments,
@@ -46,11 +55,11 @@ Backend::WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOp
       std::move(staging),
       [&] {
         group_->all_reduce(buffer, core);
-        bucket_gradients_->adopt(tensors.front());
+        bucket_gradients_->adopt(own);
       },
       [&] {
         unisono::Work work = group_->all_reduce_async(buffer, core);
-        bucket_gradients_->adopt(tensors.front());
+        bucket_gradients_->adopt(own);
         return work;
       });
 }
@@ -64,6 +73,7 @@ Backend::WorkHandle Backend::allreduce_coalesced(Tensors& tensors,
                                                  const c10d::AllreduceCoalescedOptions& options) {
   const Arguments arguments(*group_, "all_reduce_coalesced");
   arguments.require_some(tensors, "tensor list");
+  arguments.require_same_layout(tensors);
   arguments.require_dense(tensors);
   arguments.require_same_type(tensors.front(), tensors);
   Staging staging(arguments);
@@ -84,9 +94,7 @@ Backend::WorkHandle Backend::allreduce_coalesced(Tensors& tensors,
 Backend::WorkHandle Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const Arguments arguments(*group_, "reduce");
   arguments.require_root(options.rootRank);
-  if (options.rootTensor != 0) {
-    arguments.reject("invalid root tensor: " + std::to_string(options.rootTensor));
-  }
+  arguments.require_root_tensor(options.rootTensor, tensors);
   arguments.require_single(tensors, "tensor list");
   arguments.require_dense(tensors);
   const unisono::ReduceOptions core{.root = static_cast<int>(options.rootRank),

@@ -22,6 +22,7 @@
 #include "backend.h"
 #include "backend_run.h"
 #include "errors.h"
+#include "several.h"
 #include "staging.h"
 #include "work.h"
 
@@ -67,7 +68,7 @@ Backend::WorkHandle Backend::all_reduce_sparse(Tensors& tensors,
     arguments.reject("unsupported reduction operation: sparse tensors can only be summed (SUM)");
   }
   const at::AutoDispatchBelowADInplaceOrView no_gradient;
-  const at::Tensor mine = tensors.front().coalesce();
+  const at::Tensor mine = reduce_several(tensors, options.reduceOp, arguments).coalesce();
   const at::Tensor indices = mine._indices().contiguous();
   const at::Tensor values = mine._values().contiguous();
   const AllGatherOptions core{.timeout = timeout(options.timeout)};
@@ -99,7 +100,7 @@ Backend::WorkHandle Backend::all_reduce_sparse(Tensors& tensors,
                  n_values,
                  n_dims,
                  value_sizes = values.sizes().vec(),
-                 tensor = tensors.front()]() mutable {
+                 tensors]() mutable {
     const at::AutoDispatchBelowADInplaceOrView no_gradient_here;
     std::vector<at::Tensor> index_parts;
     std::vector<at::Tensor> value_parts;
@@ -110,9 +111,12 @@ Backend::WorkHandle Backend::all_reduce_sparse(Tensors& tensors,
     }
     const at::Tensor sum = at::sparse_coo_tensor(at::cat(index_parts, 1),
                                                  at::cat(value_parts, 0),
-                                                 tensor.sizes(),
+                                                 tensors.front().sizes(),
                                                  all_values.all.options().layout(at::kSparse));
-    tensor.copy_(sum.coalesce());
+    const at::Tensor coalesced = sum.coalesce();
+    for (at::Tensor& tensor : tensors) {
+      tensor.copy_(coalesced);
+    }
   };
 
   Staging staging(arguments);

@@ -25,6 +25,7 @@ FIELDS = {
     "p99_us": (int, float),
     "algbw_gbps": (int, float),
     "busbw_gbps": (int, float),
+    "busiest_bytes": (int, type(None)),
     "wrong": int,
 }
 RUN_TIMEOUT_S = 100
@@ -70,6 +71,7 @@ class BenchTest(unittest.TestCase):
         for field, kind in FIELDS.items():
             self.assertIsInstance(line[field], kind, field)
         self.assertEqual(line["wrong"], 0)
+        self.assertEqual(line["busiest_bytes"] is None, line["nodes"] == 1)
         self.assertLess(0, line["min_us"])
         self.assertLessEqual(line["min_us"], line["median_us"])
         self.assertLessEqual(line["median_us"], line["p99_us"])
@@ -106,6 +108,17 @@ class BenchTest(unittest.TestCase):
                 {"all_reduce", "reduce", "reduce_scatter"},
             )
             self.assertEqual([line["op"] for line in lines].count("barrier"), 1)
+
+    def test_a_rings_busiest_rank_moves_half_of_a_servers(self):
+        lines = {}
+        for name in ("chunked_ring", "parameter_server"):
+            (lines[name],) = self.measure(
+                *("bench", "all_reduce", "-n", "4", "--nodes", "4"),
+                *("--sizes", "64K", "--algorithm", name),
+            )
+        # In and out: 3/4 twice, and the whole of three others.
+        self.assertEqual(lines["chunked_ring"]["busiest_bytes"], 2 * 2 * 3 * (64 << 10) // 4)
+        self.assertEqual(lines["parameter_server"]["busiest_bytes"], 2 * 3 * (64 << 10))
 
     def test_says_which_algorithm_was_chosen_and_why(self):
         sizes = ("--sizes", "8,1M", "--seconds", "0.01")

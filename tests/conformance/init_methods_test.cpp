@@ -246,9 +246,9 @@ TEST(InitMethods, ProcessesThatContradictEachOtherInAFileAllHearTheSame) {
 
 TEST(InitMethods, ASchemeOfTheProgramsOwnSaysWhereRanksMeet) {
   const net::PortReservation port(net::Address::loopback(0));
-  rendezvous::register_init_method("zoo", [&](const rendezvous::GatherRequest& request) {
+  rendezvous::register_init_method("zoo", [&](const rendezvous::DiscoveryRequest& request) {
     EXPECT_EQ(request.method.host, "elephants");
-    return rendezvous::Gathered{
+    return rendezvous::Discovered{
         .launch_info = {.master_addr = "127.0.0.1",
                         .master_port = port.port(),
                         .rank = request.given.rank,
@@ -266,14 +266,14 @@ TEST(InitMethods, ASchemeOfTheProgramsOwnSaysWhereRanksMeet) {
     EXPECT_THAT(
         [&] {
           rendezvous::register_init_method(
-              taken, [](const rendezvous::GatherRequest&) { return rendezvous::Gathered(); });
+              taken, [](const rendezvous::DiscoveryRequest&) { return rendezvous::Discovered(); });
         },
         ThrowsMessage<Error>(HasSubstr("is there already")));
   }
   EXPECT_THAT(
       [] {
         rendezvous::register_init_method(
-            "A b", [](const rendezvous::GatherRequest&) { return rendezvous::Gathered(); });
+            "A b", [](const rendezvous::DiscoveryRequest&) { return rendezvous::Discovered(); });
       },
       ThrowsMessage<Error>(HasSubstr("is no scheme")));
 }

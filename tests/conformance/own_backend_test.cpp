@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/engine/backends.h"
 #include "unisono/engine/engine.h"
+#include "unisono/engine/message_call.h"
 #include "unisono/engine/operation.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
@@ -30,6 +32,7 @@ namespace unisono {
 namespace {
 
 using engine::Engine;
+using engine::MessageCall;
 using engine::Operation;
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -39,6 +42,7 @@ using test::errors_of_ranks;
 using test::run_ranks;
 
 std::atomic<int> n_executed = 0;
+std::atomic<std::size_t> n_messages = 0;
 
 // Does barriers in its own way, and has the rest done; knows no products.
 class CountingEngine final : public Engine {
@@ -70,12 +74,42 @@ class CountingEngine final : public Engine {
     native_->check(operation);
   }
 
+  int pass_message(const MessageCall& call) override {
+    ++n_messages;
+    return native_->pass_message(call);
+  }
+
+  void begin_messages(std::span<const MessageCall> calls) override {
+    n_messages += calls.size();
+    native_->begin_messages(calls);
+  }
+
   void abort(const Error& reason) noexcept override { native_->abort(reason); }
 
   void leave() noexcept override { native_->leave(); }
 
  private:
   std::unique_ptr<Engine> native_;
+};
+
+// Has no use for the native engine, and passes no messages.
+class AloneEngine final : public Engine {
+ public:
+  void execute(const Operation& /*operation*/,
+               TimeLimit /*limit*/,
+               engine::Caller /*caller*/) override {
+    ++n_executed;
+  }
+
+  [[nodiscard]] Buffer allocate(std::int64_t /*count*/, DType /*dtype*/) override {
+    throw Error(ErrorCode::kSystem, "it has no memory");
+  }
+
+  void check(const Operation& /*operation*/) const override {}
+
+  void abort(const Error& /*reason*/) noexcept override {}
+
+  void leave() noexcept override {}
 };
 
 class OwnBackend : public ::testing::Test {
@@ -85,6 +119,10 @@ class OwnBackend : public ::testing::Test {
       engine::register_backend(
           "counting", "counts", [](const rendezvous::Roster&, std::unique_ptr<Engine> native) {
             return std::make_unique<CountingEngine>(std::move(native));
+          });
+      engine::register_backend(
+          "alone", "needs nobody", [](const rendezvous::Roster&, const std::unique_ptr<Engine>&) {
+            return std::make_unique<AloneEngine>();
           });
       engine::register_backend(
           "idle", "makes nothing", [](const rendezvous::Roster&, std::unique_ptr<Engine>) {
@@ -101,6 +139,7 @@ class OwnBackend : public ::testing::Test {
     }();
     EXPECT_TRUE(is_registered);
     n_executed = 0;
+    n_messages = 0;
   }
 };
 
@@ -146,6 +185,43 @@ TEST_F(OwnBackend, MessagesPassInItsGroups) {
       group.barrier();
     }
   });
+  EXPECT_EQ(n_messages, 3U * 3U * 2U);
+}
+
+TEST_F(OwnBackend, RefusesMessagesThatItPassesNot) {
+  run_ranks({.nodes = {"a", "a", "b"}, .backend = "alone"}, [](ProcessGroup& group) {
+    float value = 1;
+    const Buffer buffer = as_buffer(std::span(&value, 1));
+    const auto refuses = [&](const std::string& call) {
+      return ThrowsMessage<Error>(fmt::format(
+          "[rank {}/3] {}: the group's backend passes no messages", group.rank(), call));
+    };
+    EXPECT_THAT([&] { group.send(buffer, 0, {.label = "weights"}); }, refuses("send of weights"));
+    EXPECT_THAT([&] { (void)group.recv(buffer, 0); }, refuses("recv"));
+    EXPECT_THAT([&] { (void)group.send_async(buffer, 0); }, refuses("send"));
+    EXPECT_THAT([&] { (void)group.batch({}); }, refuses("batch"));
+    // Which closes nothing.
+    group.barrier();
+  });
+  EXPECT_EQ(n_executed, 3);
+}
+
+// The group goes on to watch its ranks by the native engine, which this backend let go of.
+TEST_F(OwnBackend, ThatDropsTheNativeEngineStillHearsOfAFailure) {
+  const auto errors =
+      errors_of_ranks({.nodes = {"a", "a", "a"}, .backend = "alone"}, [](ProcessGroup& group) {
+        group.barrier();
+        if (group.rank() == 1) {
+          group.abort("it is enough");
+        }
+        // Its barriers wait for nobody.
+        const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+        while (!deadline.has_passed()) {
+          group.barrier();
+          std::this_thread::yield();
+        }
+      });
+  EXPECT_THAT(errors, Each(HasSubstr("it is enough")));
 }
 
 TEST_F(OwnBackend, SaysWhatItCantDo) {

@@ -23,6 +23,9 @@ N_NODES = 3
 N_WORKERS = 2
 N_STEPS = 100
 TIMEOUT_S = 60.0
+# Within it a launcher that was started again has come to its job, or says that nobody is there.
+JOIN_S = 6.0
+NOBODY_THERE = "has waited 5 s for the launcher of node 0"
 MARK = "UNISONO_RANDOM_KILLS"
 
 
@@ -59,6 +62,7 @@ class Job:
         self.rest = [program, str(self.state), str(N_STEPS)]
         self.output = (folder / f"output-{number}").open("w+")
         self.launchers = [self.start(node) for node in range(N_NODES)]
+        self.last_restart: tuple[int, float] | None = None
 
     def start(self, node: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -86,19 +90,42 @@ class Job:
         self.launchers[node].kill()
         self.launchers[node].wait()
         self.launchers[node] = self.start(node)
+        self.last_restart = (node, time.monotonic())
         return True
 
     def is_running(self) -> bool:
         return self.launchers[0].poll() is None
 
+    def end_latecomer(self) -> int | None:
+        """Ends a launcher that was killed when the job's last ranks had ended, and started again to
+        find nobody to meet: who started it has to end it."""
+        if self.last_restart is None:
+            return None
+        node, restarted = self.last_restart
+        try:
+            self.launchers[0].wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return None
+        if time.monotonic() - restarted > JOIN_S:
+            return None
+        try:
+            self.launchers[node].wait(JOIN_S)
+        except subprocess.TimeoutExpired:
+            if NOBODY_THERE not in Path(self.output.name).read_text():
+                return None
+            self.launchers[node].terminate()
+            return node
+        return None
+
     def finish(self) -> list[str]:
         """What is wrong with its end."""
         problems = []
+        latecomer = self.end_latecomer()
         end = time.monotonic() + TIMEOUT_S
         for node, launcher in enumerate(self.launchers):
             try:
                 code = launcher.wait(max(0.0, end - time.monotonic()))
-                if code != 0:
+                if code != (128 + signal.SIGTERM if node == latecomer else 0):
                     problems.append(f"node {node} ended with {code}")
             except subprocess.TimeoutExpired:
                 problems.append(f"node {node} does not end")

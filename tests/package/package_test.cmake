@@ -103,7 +103,7 @@ run(
 )
 run("building outside/" passes ${CMAKE_COMMAND} --build ${WORK}/outside)
 run("running outside" passes ${WORK}/outside/outside)
-if(NOT output STREQUAL "f64 24 Timeout CorruptData CorruptData\n")
+if(NOT output STREQUAL "f64 24 Timeout CorruptData CorruptData InvalidArgument\n")
   message(FATAL_ERROR "outside printed: ${output}")
 endif()
 

@@ -1,6 +1,7 @@
 """A model for DistributedDataParallel with several buckets, and what its tests share."""
 
 import torch
+import torch._dynamo  # Here once for all ranks: optimizers need it.
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel

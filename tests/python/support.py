@@ -145,3 +145,13 @@ def hear(name: str, limit: float = 30) -> str:
     """On a rank: the text that another has told, as soon as it has."""
     _wait_for(Path(name), limit)
     return Path(name).read_text()
+
+
+def message_of(kind: type[Exception], call: Callable[[], object]) -> str:
+    """What the call's exception says, which is of just that type."""
+    try:
+        call()
+    except Exception as error:
+        assert type(error) is kind, repr(error)
+        return str(error)
+    raise AssertionError("nothing was raised")

@@ -169,7 +169,10 @@ def main() -> int:
     arguments = parser.parse_args()
     folder = tempfile.TemporaryDirectory(prefix="unisono-torch-suite-")
     prepare_environment(Path(folder.name), arguments.world_size)
-    import unisono  # noqa: F401 - registers the backend; before the ranks are forked
+    # Both before the ranks are forked: optimizers need the one, the other registers the backend.
+    import torch._dynamo  # noqa: F401
+
+    import unisono  # noqa: F401
 
     suite = import_suite()
     attached = Path(folder.name) / "attached"

@@ -82,6 +82,24 @@ class CheckLayersTest(unittest.TestCase):
             {"store/store.cpp": '#include "unisono/net/loop.h"\n'},
         )
 
+    def test_internal_header_is_for_the_floors_above_but_for_no_public_header(self):
+        net = {
+            "net/CMakeLists.txt": TREE["net/CMakeLists.txt"].replace("PRIVATE_", "INTERNAL_"),
+        }
+        include = '#include "unisono/net/loop.h"\n'
+        self.assertEqual(self.problems({**net, "store/store.cpp": include}), [])
+        self.expect(
+            "src/unisono/net/socket.h:1: a public header must not include unisono/net/loop.h",
+            {**net, "net/socket.h": include},
+        )
+
+    def test_header_of_headers_has_public_ones_of_all_floors(self):
+        self.assertEqual(self.problems({"net.h": '#include "unisono/net/socket.h"\n'}), [])
+        self.expect(
+            "src/unisono/net.h:1: a public header must not include unisono/net/loop.h",
+            {"net.h": '#include "unisono/net/loop.h"\n'},
+        )
+
     def test_headers_of_a_folder_without_library_are_for_it_and_the_folders_above(self):
         parts = {
             "store/parts/CMakeLists.txt": "unisono_test(parts_test SOURCES part_test.cpp)\n",

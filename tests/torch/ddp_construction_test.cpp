@@ -272,7 +272,10 @@ TEST(DdpConstruction, DevicesAreForModulesOnOneOfThem) {
 TEST(DdpConstruction, ASharedParameterCountsOnce) {
   run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
     const torch::nn::Linear layer(3, 3);
-    DistributedDataParallel model(torch::nn::Sequential(layer, layer), group);
+    DistributedDataParallel model(torch::nn::Sequential(layer, layer),
+                                  group,
+                                  {.bucket_cap_mb = 1e-6, .first_bucket_cap_mb = 1e-6});
+    EXPECT_EQ(model.n_buckets(), 2) << "one for the weight, one for the bias";
     // What each rank's input alone gives, by a copy.
     at::Tensor sum = torch::zeros({3, 3});
     for (const double input : {1.0, 2.0}) {

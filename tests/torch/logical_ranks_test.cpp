@@ -255,12 +255,23 @@ TEST(LogicalRanks, RandomNumbersGoOnAsIfThereHadBeenNoStep) {
     const at::Tensor expected = torch::rand({3});
     torch::manual_seed(5);
     std::vector<at::Tensor> of_shards;
-    net.for_each_shard([&](int shard) {
-      of_shards.push_back(torch::rand({3}));
-      loss_of_shard(net, 0, shard).backward();
-    });
+    const auto step = [&] {
+      net.for_each_shard([&](int shard) {
+        of_shards.push_back(torch::rand({3}));
+        loss_of_shard(net, 0, shard).backward();
+      });
+    };
+    step();
     EXPECT_TRUE(torch::equal(torch::rand({3}), expected));
-    EXPECT_FALSE(torch::equal(of_shards[0], of_shards[1]));
+    step();
+    net.set_shard_step(0);
+    step();
+    for (std::size_t i = 0; i < of_shards.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        EXPECT_EQ(torch::equal(of_shards[i], of_shards[j]), i == j + 4)
+            << "of shards " << i << " and " << j;
+      }
+    }
   });
 }
 

@@ -29,7 +29,7 @@ TEST(PipelineProcesses, ARankThatIsKilledInAStepIsNamedByAllOthersAtOnce) {
   for (int dying = 0; dying < kWorldSize; ++dying) {
     const auto begin = std::chrono::steady_clock::now();
     const std::vector<test::ProcessResult> ranks =
-        test::run_job({.world_size = kWorldSize, .mode = {std::to_string(dying)}});
+        test::run_job({.world_size = kWorldSize, .mode = {std::to_string(dying), "dies"}});
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
     for (int rank = 0; rank < kWorldSize; ++rank) {
       const test::ProcessResult& result = ranks.at(static_cast<std::size_t>(rank));

@@ -1,12 +1,17 @@
-// One rank of a pipeline of a stage each: pipeline_program [RANK]. That rank kills itself in the
-// middle of a step. What this one is in the job, its environment says.
+// One rank of a pipeline of a stage each: pipeline_program [RANK HOW]. In the middle of a step RANK
+//   dies      kills itself;
+//   stops     stops itself;
+//   computes  takes long over a chunk.
+// What this one is in the job, its environment says.
 
 #include <signal.h>
 
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>
@@ -23,24 +28,37 @@ using unisono::parallel::Pipeline;
 using unisono::parallel::Stage;
 using unisono::parallel::Tensors;
 
-constexpr int kDeadlyCall = 2;
+constexpr int kSpecialCall = 2;
+// With reports after 0.3.
+constexpr std::chrono::milliseconds kLong{1500};
 
-Stage make_stage(bool is_deadly) {
+void halt(const std::string& how) {
+  if (how == "dies") {
+    ::raise(SIGKILL);
+  } else if (how == "stops") {
+    ::raise(SIGSTOP);
+  } else {
+    std::this_thread::sleep_for(kLong);
+  }
+}
+
+// `how`: what it does; "" for nothing.
+Stage make_stage(const std::string& how) {
   torch::nn::Linear layer(6, 6);
   return {.module = layer.ptr(),
-          .forward = [layer, is_deadly, n_calls = 0](const Tensors& inputs) mutable -> Tensors {
-            if (is_deadly && n_calls++ == kDeadlyCall) {
-              ::raise(SIGKILL);
+          .forward = [layer, how, n_calls = 0](const Tensors& inputs) mutable -> Tensors {
+            if (n_calls++ == kSpecialCall && !how.empty()) {
+              halt(how);
             }
             return {layer(inputs.at(0))};
           }};
 }
 
-void run(const std::string& dying_rank) {
+void run(const std::string& special_rank, const std::string& how) {
   at::set_num_threads(1);
   const auto group = unisono::create_process_group();
-  const bool is_deadly = std::to_string(group->rank()) == dying_rank;
-  const MakeStage make = [&](int /*stage*/) { return make_stage(is_deadly); };
+  const bool is_special = std::to_string(group->rank()) == special_rank;
+  const MakeStage make = [&](int /*stage*/) { return make_stage(is_special ? how : ""); };
   Pipeline model(group, make, {.chunks = 4});
   const auto loss = [](const at::Tensor& output, const at::Tensor& target) {
     return torch::nn::functional::mse_loss(output, target);
@@ -54,7 +72,7 @@ void run(const std::string& dying_rank) {
 
 int main(int argc, char** argv) {
   try {
-    run(argc > 1 ? argv[1] : "");
+    run(argc == 3 ? argv[1] : "", argc == 3 ? argv[2] : "");
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

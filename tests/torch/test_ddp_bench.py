@@ -21,6 +21,8 @@ class DdpBench(unittest.TestCase):
             done = run(world_size, "--steps", 5, "--json", file, *arguments)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(done.stdout, "")
+            # No warning, of ranks that went apart or anything else.
+            self.assertNotIn("DistributedDataParallel", done.stderr)
             return json.loads(file.read_text())
 
     def test_fields(self):

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -112,7 +113,7 @@ class Measurement {
     for (double* value : {&time.median, &time.min, &time.p99}) {
       *value /= operation.n_transfers;
     }
-    const Algorithm algorithm = find_algorithm(operation, call);
+    const auto [algorithm, busiest_bytes] = look_into_call(operation, call);
     return {
         .op = operation.name,
         .n_ranks = place.world_size,
@@ -125,17 +126,38 @@ class Measurement {
         .is_algorithm_auto = call.algorithm == Algorithm::kAuto && algorithm != Algorithm::kAuto,
         .time = time,
         .bus_factor = operation.bus_factor(place.world_size),
+        .busiest_bytes = busiest_bytes,
         .n_wrong = options_.is_checked ? check(group_, operation, call) : std::nullopt};
   }
 
  private:
-  // What carries the operation out. One more call: sampling reduces, too, to compare ranks.
-  [[nodiscard]] Algorithm find_algorithm(const Operation& operation, const Call& call) {
-    if (operation.algorithms.empty()) {
-      return Algorithm::kAuto;
-    }
+  struct CallDetails {
+    Algorithm algorithm;
+    std::optional<std::int64_t> busiest_bytes;
+  };
+
+  // One more call: sampling reduces, too, to compare ranks.
+  [[nodiscard]] CallDetails look_into_call(const Operation& operation, const Call& call) {
+    const std::int64_t before = exchanged_bytes();
     operation.call(group_, call);
-    return group_.last_algorithm();
+    auto n_bytes = static_cast<double>(exchanged_bytes() - before) / operation.n_transfers;
+    CallDetails details{
+        .algorithm = operation.algorithms.empty() ? Algorithm::kAuto : group_.last_algorithm(),
+        .busiest_bytes = std::nullopt};
+    group_.all_reduce(as_buffer(std::span(&n_bytes, 1)), {.op = kMax});
+    if (n_nodes_ > 1) {
+      details.busiest_bytes = std::llround(n_bytes);
+    }
+    return details;
+  }
+
+  // With other nodes, so far.
+  [[nodiscard]] std::int64_t exchanged_bytes() const {
+    std::int64_t n_bytes = 0;
+    for (const RankTraffic& with_rank : group_.traffic()) {
+      n_bytes += with_rank.sent_bytes + with_rank.received_bytes;
+    }
+    return n_bytes;
   }
 
   [[nodiscard]] Call make_call(const Operation& operation, Counts counts) {

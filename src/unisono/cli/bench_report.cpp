@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 namespace unisono::cli::bench {
@@ -9,6 +11,10 @@ namespace {
 
 constexpr double kMicroseconds = 1e6;
 constexpr double kGiga = 1e9;
+
+std::string number_or(const std::optional<std::int64_t>& number, const char* otherwise) {
+  return number ? fmt::format("{}", *number) : otherwise;
+}
 
 }  // namespace
 
@@ -36,7 +42,6 @@ std::string table_header() {
 }
 
 std::string table_row(const Result& result) {
-  const std::string wrong = result.n_wrong ? fmt::format("{}", *result.n_wrong) : "-";
   return fmt::format("{:<15}{:>12}{:>9}{:>13.3f}{:>13.3f}{:>13.3f}{:>12.3f}{:>12.3f}{:>24}{:>9}",
                      result.op,
                      result.n_bytes,
@@ -47,7 +52,7 @@ std::string table_row(const Result& result) {
                      algorithm_bandwidth(result),
                      bus_bandwidth(result),
                      (result.is_algorithm_auto ? "auto: " : "") + result.algorithm,
-                     wrong);
+                     number_or(result.n_wrong, "-"));
 }
 
 std::string json_line(const Result& result) {
@@ -56,7 +61,7 @@ std::string json_line(const Result& result) {
       result.backend.empty() ? "" : fmt::format(R"("backend":"{}",)", result.backend);
   return fmt::format(R"({{"op":"{}","ranks":{},"nodes":{},"bytes":{},"dtype":"{}","memory":"{}",{})"
                      R"("algorithm":"{}","median_us":{:.6g},"min_us":{:.6g},"p99_us":{:.6g},)"
-                     R"("algbw_gbps":{:.6g},"busbw_gbps":{:.6g},"wrong":{}}})",
+                     R"("algbw_gbps":{:.6g},"busbw_gbps":{:.6g},"busiest_bytes":{},"wrong":{}}})",
                      result.op,
                      result.n_ranks,
                      result.n_nodes,
@@ -70,7 +75,8 @@ std::string json_line(const Result& result) {
                      result.time.p99 * kMicroseconds,
                      algorithm_bandwidth(result),
                      bus_bandwidth(result),
-                     result.n_wrong ? fmt::format("{}", *result.n_wrong) : "null");
+                     number_or(result.busiest_bytes, "null"),
+                     number_or(result.n_wrong, "null"));
 }
 
 }  // namespace unisono::cli::bench

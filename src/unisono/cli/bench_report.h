@@ -23,6 +23,9 @@ struct Result {
   /// Bus bandwidth / algorithm bandwidth: the share of n_bytes that each rank must move, as
   /// nccl-tests counts it, so that figures of any number of ranks compare to the hardware's.
   double bus_factor = 1;
+  /// What the rank that exchanges most with other nodes sends and receives in a call; nothing on
+  /// one node.
+  std::optional<std::int64_t> busiest_bytes = {};
   /// Elements that differ from what they must be, on all ranks; nothing if that was not checked.
   std::optional<std::int64_t> n_wrong = {};
 };
@@ -35,7 +38,8 @@ struct Result {
 [[nodiscard]] std::string table_header();
 [[nodiscard]] std::string table_row(const Result& result);
 
-/// One line of JSON, without a newline. "wrong" is null if nothing was checked.
+/// One line of JSON, without a newline. "wrong" is null if nothing was checked,
+/// "busiest_bytes" where there is one node.
 [[nodiscard]] std::string json_line(const Result& result);
 
 }  // namespace unisono::cli::bench

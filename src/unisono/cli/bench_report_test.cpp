@@ -22,6 +22,7 @@ Result example() {
           .algorithm = "auto",
           .time = {.median = 250e-6, .min = 200e-6, .p99 = 300.5e-6, .n_samples = 321},
           .bus_factor = 1.5,
+          .busiest_bytes = 3000000,
           .n_wrong = 0};
 }
 
@@ -37,10 +38,11 @@ TEST(BenchReport, AResultIsALineOfJson) {
   EXPECT_EQ(json_line(example()),
             R"({"op":"all_reduce","ranks":4,"nodes":2,"bytes":1000000,"dtype":"f32",)"
             R"("memory":"private","algorithm":"auto","median_us":250,"min_us":200,)"
-            R"("p99_us":300.5,"algbw_gbps":4,"busbw_gbps":6,"wrong":0})");
+            R"("p99_us":300.5,"algbw_gbps":4,"busbw_gbps":6,"busiest_bytes":3000000,"wrong":0})");
   Result unchecked = example();
   unchecked.n_wrong.reset();
-  EXPECT_THAT(json_line(unchecked), EndsWith(R"("wrong":null})"));
+  unchecked.busiest_bytes.reset();
+  EXPECT_THAT(json_line(unchecked), EndsWith(R"("busiest_bytes":null,"wrong":null})"));
 }
 
 TEST(BenchReport, ColumnsStandUnderTheirNames) {

@@ -13,6 +13,7 @@
 #include "unisono/collective/topology.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
+#include "unisono/engine/native/group_transports.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
@@ -38,7 +39,8 @@ void send_abort_notification(const Job& job,
                              const Error& reason) noexcept {
   const Deadline deadline = Deadline::after(kSendTimeout);
   try {
-    const tcp::MeshMember member = mesh_members(setup.roster)[static_cast<std::size_t>(rank)];
+    const tcp::MeshMember member =
+        engine::mesh_members(setup.roster)[static_cast<std::size_t>(rank)];
     const Fd socket = net::connect_tcp(member.address, deadline, net::IfRefused::kGiveUp);
     (void)net::connect_hello(socket.get(),
                              job.session().secret,
@@ -59,7 +61,7 @@ void send_abort_notification(const Job& job,
 void notify_other_nodes(const Job& job, const GroupSetup& setup, const Error& reason) noexcept {
   const Deadline deadline = Deadline::after(kNotifyTimeout);
   try {
-    const collective::Topology topology = topology_of(setup.roster);
+    const collective::Topology topology = engine::topology_of(setup.roster);
     const auto local_rank = static_cast<std::size_t>(topology.local_rank());
     for (int step = 0; step < topology.n_nodes() && !deadline.has_passed(); ++step) {
       const int node = (topology.node() + topology.local_rank() + step) % topology.n_nodes();

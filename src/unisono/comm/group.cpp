@@ -25,7 +25,7 @@ namespace unisono::comm {
 
 Group::Group(std::shared_ptr<Job> job, std::shared_ptr<Links> links)
     : job_(std::move(job)), links_(std::move(links)) {
-  links_->point_to_point().on_failure([this] { tell_failure(); });
+  links_->on_failed_messages([this] { tell_failure(); });
 }
 
 Group::~Group() {
@@ -271,7 +271,7 @@ bool Group::is_drained_by(Deadline deadline) {
       }
     }
   }
-  return links_->point_to_point().drain(deadline);
+  return links_->drain_messages(deadline);
 }
 
 void Group::drain() {

@@ -25,6 +25,7 @@
 #include "unisono/comm/group_registry.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
+#include "unisono/engine/native/group_transports.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/tcp/frame.h"
@@ -58,7 +59,7 @@ RankList local_members(const Links& parent, const RankList& list) {
 
 void tell_unmade(Job& job, const GroupSetup& setup, const Error& error) noexcept {
   job.tell_peers(setup.roster, [&] { return tcp::encode_abort(setup.number, error); });
-  if (topology_of(setup.roster).n_nodes() == 1) {
+  if (engine::topology_of(setup.roster).n_nodes() == 1) {
     return;
   }
   DiagnosticsStore store([&job] { return job.session().connect_again(kDiagnosticsStoreTimeout); });

@@ -27,6 +27,8 @@
 #include "unisono/comm/stack_dump.h"
 #include "unisono/comm/watcher.h"
 #include "unisono/engine/engine.h"
+#include "unisono/engine/lent_engine.h"
+#include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/memory/symmetric_memory.h"
 #include "unisono/net/address.h"
 #include "unisono/net/io.h"
@@ -37,7 +39,6 @@
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/relayed_error.h"
 #include "unisono/transport/shm/arena.h"
-#include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/node.h"
 #include "unisono/transport/tcp/frame.h"
 
@@ -104,12 +105,13 @@ Job::Job(const JobOptions& options)
   warn_of_shared_core(roster_, logger());
 }
 
-std::unique_ptr<engine::Engine> Job::make_engine(const rendezvous::Roster& roster,
-                                                 std::unique_ptr<engine::Engine> native) const {
+std::unique_ptr<engine::Engine> Job::make_own_engine(const rendezvous::Roster& roster,
+                                                     engine::Engine& native) const {
   if (backend_.make == nullptr) {
-    return native;
+    return nullptr;
   }
-  std::unique_ptr<engine::Engine> made = backend_.make(roster, std::move(native));
+  std::unique_ptr<engine::Engine> made =
+      backend_.make(roster, std::make_unique<engine::LentEngine>(native));
   if (made == nullptr) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -235,7 +237,7 @@ bool Job::is_news(const Error& failure) {
 std::int64_t Job::reserve_board(int local_world_size) {
   const MutexLock lock(mutex_);
   free_boards();
-  return memory_->reserve(Links::n_arena_bytes(local_world_size));
+  return memory_->reserve(engine::GroupTransports::n_arena_bytes(local_world_size));
 }
 
 void Job::retire_control_block(RetiredControlBlock control_block) noexcept {
@@ -246,8 +248,9 @@ void Job::retire_control_block(RetiredControlBlock control_block) noexcept {
 
 void Job::free_boards() {
   std::erase_if(retired_, [this](const RetiredControlBlock& control_block) {
-    const bool have_all_left = shm::ControlBlock::have_all_left(
-        *memory_->arena(), control_block.offset, control_block.local_world_size);
+    const bool have_all_left = engine::GroupTransports::have_all_left(
+        {.arena = memory_->arena(), .offset_bytes = control_block.offset},
+        control_block.local_world_size);
     if (have_all_left) {
       memory_->release(control_block.offset);
     }

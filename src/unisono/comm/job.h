@@ -82,9 +82,9 @@ class Job {
   /// What the engines of its groups are.
   [[nodiscard]] const engine::Backend& backend() const { return backend_; }
 
-  /// The engine of a group.
-  [[nodiscard]] std::unique_ptr<engine::Engine> make_engine(
-      const rendezvous::Roster& roster, std::unique_ptr<engine::Engine> native) const;
+  /// The engine of a group, before its native one, where the backend is not that alone; else null.
+  [[nodiscard]] std::unique_ptr<engine::Engine> make_own_engine(const rendezvous::Roster& roster,
+                                                                engine::Engine& native) const;
 
   /// What links cost, if it need not be measured.
   [[nodiscard]] const std::optional<LinkCosts>& links() const { return links_; }

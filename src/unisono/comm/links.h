@@ -3,6 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -20,23 +22,24 @@
 #include "unisono/comm/failure_log.h"
 #include "unisono/comm/group_numbers.h"
 #include "unisono/comm/only_caller.h"
-#include "unisono/comm/point_to_point_progress.h"
 #include "unisono/comm/rank_wait.h"
 #include "unisono/comm/refused_call.h"
 #include "unisono/comm/status_client.h"
 #include "unisono/comm/stored_call_history.h"
 #include "unisono/engine/engine.h"
+#include "unisono/engine/group_health.h"
 #include "unisono/engine/native/rank_status.h"
 #include "unisono/net/hello.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/failure.h"
-#include "unisono/transport/shm/control_block.h"
-#include "unisono/transport/shm/endpoint.h"
-#include "unisono/transport/tcp/mesh.h"
-#include "unisono/transport/tcp/message_mesh.h"
 #include "unisono/transport/traffic.h"
+
+namespace unisono::engine {
+class NativeEngine;
+struct WaitingReceive;
+}  // namespace unisono::engine
 
 namespace unisono::comm {
 
@@ -60,24 +63,22 @@ struct MetRanks {
 /// "group 1.2 (ranks 1, 3)", "the group of all ranks".
 [[nodiscard]] std::string describe_group(const GroupSetup& setup, const GroupNumbers& numbers);
 
-/// The ranks of a group, as its connections know them.
-[[nodiscard]] std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster);
-
-/// On which nodes they are.
-[[nodiscard]] collective::Topology topology_of(const rendezvous::Roster& roster);
-
-/// How the ranks of one group reach each other, and what is known of them; with the engine on it.
-/// Does not move: its parts know each other.
+/// A rank's part in one group: who is in it, how they are, and the engine by which they reach each
+/// other. Does not move: its parts know each other.
 ///
 /// fail() and leave() are for the thread that drives the group; explain() and what the watcher
 /// tells may come from any.
-class Links {
+class Links final : public engine::GroupHealth {
  public:
-  /// Bytes of a group's part of a rank's arena: its control block, and its endpoint behind that.
-  [[nodiscard]] static std::int64_t n_arena_bytes(int local_world_size);
-
   /// The job outlives it.
   Links(Job& job, GroupSetup setup);
+
+  ~Links() override;
+
+  Links(const Links&) = delete;
+  Links& operator=(const Links&) = delete;
+  Links(Links&&) = delete;
+  Links& operator=(Links&&) = delete;
 
   [[nodiscard]] Job& job() { return job_; }
 
@@ -97,11 +98,17 @@ class Links {
 
   [[nodiscard]] const transport::Failure& failure() const { return failure_; }
 
-  [[nodiscard]] std::vector<RankTraffic> traffic() const { return mesh_.traffic().read(); }
+  [[nodiscard]] std::vector<RankTraffic> traffic() const;
 
-  [[nodiscard]] engine::Engine& engine() { return *engine_; }
+  /// What carries out the operations, and passes messages.
+  [[nodiscard]] engine::Engine& engine() { return engine_; }
 
-  [[nodiscard]] PointToPointProgress& point_to_point() { return *point_to_point_; }
+  /// `tell` is called, by any thread and without a lock, when messages have set the group's
+  /// failure: it makes it known to the other ranks.
+  void on_failed_messages(std::function<void()> tell);
+
+  /// Takes no more messages; whether those in flight have ended by the deadline.
+  [[nodiscard]] bool drain_messages(Deadline deadline);
 
   /// Notes the number of the last operation that was called, by this thread.
   void note_call(std::uint64_t sequence) {
@@ -131,11 +138,11 @@ class Links {
   void give_up(const Error& error) noexcept;
 
   /// Tells the other nodes' ranks of the error, and returns it with what those say who failed too.
-  [[nodiscard]] Error explain(const Error& error) noexcept;
+  [[nodiscard]] Error explain(const Error& error) noexcept override;
 
   /// For a rank that waits: fails if another rank has written why it gave up. Asks the store,
   /// twice a second at most however many waits call it. Any thread.
-  void listen() noexcept UNISONO_EXCLUDES(listening_mutex_);
+  void listen() noexcept override UNISONO_EXCLUDES(listening_mutex_);
 
   /// Whether the group has failed, also where only the store knows that yet. Any thread.
   [[nodiscard]] bool has_heard_reason() noexcept;
@@ -169,8 +176,24 @@ class Links {
   /// This rank can't keep the visitor's connection: which ends the group, if it was to stay.
   void note_shortage(const net::HelloInfo& peer, const Error& shortage);
   void deliver(const net::HelloInfo& peer, Fd socket);
+  /// Hears what ranks of other nodes say to one that waits for none of their messages. Now and
+  /// then.
+  void listen_for_messages() noexcept;
 
  private:
+  // GroupHealth: what the engine asks and tells.
+  [[nodiscard]] bool is_news(const Error& failure) override;
+  [[nodiscard]] transport::RankProgress progress_of(int rank) const override;
+  void ask(int rank) noexcept override;
+  [[nodiscard]] std::map<int, std::string> hear(std::span<const int> ranks) override;
+  void note_late(std::uint64_t sequence, std::span<const int> late_ranks) override
+      UNISONO_EXCLUDES(late_mutex_);
+  void look_for_cycle(const WaitId& wait) override;
+  void show_wait(const WaitId& id, const engine::ShownWait& wait) const override;
+  void hide_wait(const WaitId& id) const noexcept override;
+  [[nodiscard]] std::optional<Deadline::Clock::time_point> waited_since(
+      const WaitId& message) const override;
+
   // Makes waits look again. Any thread.
   void wake() const;
   void publish(const Error& error, bool will_read) noexcept;
@@ -183,11 +206,8 @@ class Links {
   // Of an error that other ranks know more of: what they say, unless that is the same.
   [[nodiscard]] Error known_cause_of(const Error& error) const;
 
-  // Asks a late rank what it does.
-  void ask(int rank) noexcept;
-
-  // The job's ranks with which there is a connection.
-  [[nodiscard]] MetRanks met_ranks() const;
+  // Ends all connections, and returns the job's ranks with which there was one.
+  [[nodiscard]] MetRanks close_transports();
 
   // The operation that is under way, once it has waited for a moment.
   struct OperationWait {
@@ -197,12 +217,10 @@ class Links {
 
   // links_cycle.cpp
   [[nodiscard]] int job_rank_of(int rank) const;
-  void note_late(std::uint64_t sequence, std::span<const int> late_ranks);
   [[nodiscard]] std::optional<OperationWait> find_operation_wait() const;
-  [[nodiscard]] std::optional<RankWait> wait_of(const std::optional<WaitingReceive>& receive) const;
+  [[nodiscard]] std::optional<RankWait> wait_of(
+      const std::optional<engine::WaitingReceive>& receive) const;
   [[nodiscard]] std::optional<Error> find_verdict() const;
-  void show_wait(const WaitId& id, const engine::ShownWait& wait) const;
-  void hide_wait(const WaitId& id) const noexcept;
 
   // links_watcher.cpp
   void answer_wait(int fd) const;
@@ -219,19 +237,15 @@ class Links {
   Job& job_;
   GroupSetup setup_;
   collective::Topology topology_;
-  bool has_cores_;  // For each of the node's ranks.
-  shm::ControlBlock control_block_;
-  tcp::Mesh mesh_;
-  shm::Endpoint endpoint_;
-  tcp::MessageMesh message_mesh_;
   StatusClient status_client_;
   engine::RankStatus ranks_;
   transport::Failure failure_;
   DiagnosticsStore diagnostics_store_;
   FailureLog failures_;
   StoredCallHistory call_history_;
-  std::unique_ptr<engine::Engine> engine_;
-  std::unique_ptr<PointToPointProgress> point_to_point_;
+  std::unique_ptr<engine::NativeEngine> native_;
+  std::unique_ptr<engine::Engine> own_engine_;  // Of a backend of the program's own, or null.
+  engine::Engine& engine_;                      // One of the two.
   // Relaxed: they order nothing else.
   std::atomic<std::uint64_t> n_calls_ = 0;
   std::atomic<bool> have_all_started_ = false;

@@ -18,10 +18,12 @@
 #include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
 #include "unisono/comm/long_waits.h"
-#include "unisono/comm/point_to_point_progress.h"
 #include "unisono/comm/rank_wait.h"
 #include "unisono/comm/wait_inquiry.h"
-#include "unisono/engine/native/rank_status.h"
+#include "unisono/engine/group_health.h"
+#include "unisono/engine/native/group_transports.h"
+#include "unisono/engine/native/native_engine.h"
+#include "unisono/engine/native/point_to_point/point_to_point_progress.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
 
@@ -41,7 +43,7 @@ void Links::note_late(std::uint64_t sequence, std::span<const int> late_ranks) {
 }
 
 std::optional<Links::OperationWait> Links::find_operation_wait() const {
-  const std::optional<transport::RankProgress> rank_progress = control_block_.own_standing();
+  const std::optional<transport::RankProgress> rank_progress = native_->transports().own_progress();
   if (!rank_progress || rank_progress->has_finished || failure_.is_set()) {
     return std::nullopt;
   }
@@ -61,12 +63,12 @@ std::optional<Links::OperationWait> Links::find_operation_wait() const {
       .thread = late_.thread};
 }
 
-std::optional<RankWait> Links::wait_of(const std::optional<WaitingReceive>& receive) const {
+std::optional<RankWait> Links::wait_of(const std::optional<engine::WaitingReceive>& receive) const {
   if (!receive || failure_.is_set()) {
     return std::nullopt;
   }
   std::vector<LateRank> late;
-  for (const WaitingReceive::Sender& sender : receive->senders) {
+  for (const engine::WaitingReceive::Sender& sender : receive->senders) {
     late.push_back({.rank = job_rank_of(sender.rank), .n_arrived = sender.n_arrived});
   }
   return RankWait{
@@ -80,7 +82,7 @@ std::optional<RankWait> Links::wait_of(const std::optional<WaitingReceive>& rece
 
 std::optional<RankWait> Links::find_wait(const WaitId& id) const {
   if (id.is_message) {
-    return wait_of(point_to_point_->find_receive(id));
+    return wait_of(native_->messages().find_receive(id));
   }
   // Operations have their turn one after the other.
   const std::optional<OperationWait> operation = find_operation_wait();
@@ -92,7 +94,7 @@ std::optional<RankWait> Links::find_wait_of(std::uint64_t thread) const {
   const std::optional<OperationWait> operation = find_operation_wait();
   return operation && operation->thread == thread
              ? std::optional(operation->wait)
-             : wait_of(point_to_point_->find_receive_of(thread));
+             : wait_of(native_->messages().find_receive_of(thread));
 }
 
 std::optional<RankWait> Links::find_stuck_wait(const RankWait& waiter) const {
@@ -105,7 +107,7 @@ std::optional<RankWait> Links::find_stuck_wait(const RankWait& waiter) const {
     const auto late = std::find_if(waiter.late.begin(),
                                    waiter.late.end(),
                                    [self](const LateRank& one) { return one.rank == self; });
-    if (late == waiter.late.end() || point_to_point_->n_sent(peer) != late->n_arrived) {
+    if (late == waiter.late.end() || native_->messages().n_sent(peer) != late->n_arrived) {
       return std::nullopt;  // Something is on its way.
     }
   } else if (n_calls_.load(std::memory_order_relaxed) >= waiter.id.sequence) {
@@ -115,6 +117,14 @@ std::optional<RankWait> Links::find_stuck_wait(const RankWait& waiter) const {
   const std::optional<std::uint64_t> caller =
       callers_.has_none() ? job_.callers().thread() : callers_.thread();
   return caller ? job_.find_wait_of(*caller) : std::nullopt;
+}
+
+void Links::look_for_cycle(const WaitId& wait) {
+  job_.cycles().look(wait);
+}
+
+std::optional<Deadline::Clock::time_point> Links::waited_since(const WaitId& message) const {
+  return job_.work_waits()->waited_since(message);
 }
 
 void Links::show_wait(const WaitId& id, const engine::ShownWait& wait) const {

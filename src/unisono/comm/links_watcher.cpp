@@ -20,6 +20,9 @@
 #include "unisono/comm/rank_wait.h"
 #include "unisono/comm/status_client.h"
 #include "unisono/comm/wait_inquiry.h"
+#include "unisono/engine/native/group_transports.h"
+#include "unisono/engine/native/native_engine.h"
+#include "unisono/engine/native/point_to_point/point_to_point_progress.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/rendezvous/roster/roster.h"
@@ -29,7 +32,6 @@
 #include "unisono/transport/relayed_error.h"
 #include "unisono/transport/tcp/frame.h"
 #include "unisono/transport/tcp/leave_frames.h"
-#include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::comm {
 namespace {
@@ -105,7 +107,7 @@ void Links::note_reason(int rank, const Error& reason) {
 // A rank that needed nothing from this one may have ended its part of what it took for the same
 // operation, and be elsewhere since.
 void Links::note_rank_progress(int rank, const transport::RankProgress& theirs) {
-  const std::optional<transport::RankProgress> mine = control_block_.own_standing();
+  const std::optional<transport::RankProgress> mine = native_->transports().own_progress();
   if (mine && !mine->has_finished && mine->sequence > 0 && theirs.sequence == mine->sequence &&
       theirs.descriptor != mine->descriptor) {
     const Error error = transport::mismatch({.who = ranks_.describe(rank),
@@ -149,7 +151,7 @@ void Links::note_failure(int job_rank, ErrorCode code, const std::string& what) 
 
 void Links::note_shortage(const net::HelloInfo& peer, const Error& shortage) {
   const int rank = rank_of(peer.rank);
-  const bool is_to_stay = peer.purpose == tcp::kDataPurpose || peer.purpose == tcp::kMessagePurpose;
+  const bool is_to_stay = engine::GroupTransports::is_for_transports(peer.purpose);
   if (rank >= 0 && is_to_stay) {
     failure_.set({shortage.code(),
                   fmt::format("{} can't keep the connection of {}: {}",
@@ -160,7 +162,7 @@ void Links::note_shortage(const net::HelloInfo& peer, const Error& shortage) {
 }
 
 std::string Links::describe_activity() const {
-  const std::optional<transport::RankProgress> rank_progress = control_block_.own_standing();
+  const std::optional<transport::RankProgress> rank_progress = native_->transports().own_progress();
   if (!rank_progress) {
     return "";
   }
@@ -196,12 +198,16 @@ void Links::answer_wait(int fd) const {
   }
 }
 
+void Links::listen_for_messages() noexcept {
+  native_->messages().listen();
+}
+
 void Links::deliver(const net::HelloInfo& peer, Fd socket) {
   if (peer.purpose == kStatusPurpose) {
     if (failure_.is_set()) {
       tcp::send_abort(socket.get(), setup_.number, failure_.error());
     } else if (std::optional<transport::RankProgress> rank_progress =
-                   control_block_.own_standing()) {
+                   native_->transports().own_progress()) {
       rank_progress->elsewhere = describe_elsewhere();
       (void)net::write_some(socket.get(), tcp::encode_rank_progress(*rank_progress));
     }
@@ -224,20 +230,11 @@ void Links::deliver(const net::HelloInfo& peer, Fd socket) {
     }
     return;
   }
-  const bool is_for_messages = peer.purpose == tcp::kMessagePurpose;
   if (failure_.is_set()) {
-    if (is_for_messages) {
-      tcp::MessageMesh::welcome(socket.get());
-    }
     // It came after the others were told.
-    tcp::send_abort(socket.get(), setup_.number, failure_.error());
-    return;
-  }
-  const int rank = rank_of(peer.rank);
-  if (rank >= 0 && is_for_messages) {
-    message_mesh_.deliver(rank, std::move(socket));
-  } else if (rank >= 0) {
-    mesh_.deliver(rank, std::move(socket));
+    native_->transports().turn_away(peer.purpose, socket.get(), failure_.error());
+  } else if (const int rank = rank_of(peer.rank); rank >= 0) {
+    native_->transports().deliver(rank, peer.purpose, std::move(socket));
   }
 }
 

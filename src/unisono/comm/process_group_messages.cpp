@@ -4,27 +4,30 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
 #include "unisono/comm/arguments.h"
 #include "unisono/comm/call.h"
 #include "unisono/comm/group.h"
+#include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
-#include "unisono/comm/message_operation.h"
 #include "unisono/comm/options.h"
-#include "unisono/comm/point_to_point_progress.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
-#include "unisono/engine/native/point_to_point/message.h"
+#include "unisono/comm/work_state.h"
+#include "unisono/engine/engine.h"
+#include "unisono/engine/message_call.h"
 
 namespace unisono {
 namespace {
 
 using comm::lend;
-using comm::MessageCall;
-using comm::MessageOperation;
+using comm::WorkState;
+using engine::MessageCall;
 using std::chrono::milliseconds;
 
 static_assert(kAnySource == engine::kAnyRank);
@@ -51,22 +54,47 @@ milliseconds check(const MessageCall& call,
   return arguments.timeout(timeout);
 }
 
-// Returns where a receive came from.
-int run(comm::Links& links, const MessageCall& call, const std::optional<milliseconds>& timeout) {
-  const milliseconds limit = check(call, links, timeout);
-  if (call.is_send && links.point_to_point().send_at_once(call)) {
-    return kAnySource;
+// What `pass` does. An engine may pass no messages, or not this one.
+template <class Pass>
+auto or_refuse(comm::Links& links, const char* name, const std::string& label, const Pass& pass)
+    -> decltype(pass()) {
+  try {
+    return pass();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidArgument || links.failure().is_set()) {
+      throw;
+    }
+    throw comm::Arguments(links, name, label).invalid(error.what());
   }
-  MessageOperation request(call, limit);
-  return links.point_to_point().run(request);
 }
 
-Work submit(comm::Links& links,
-            const MessageCall& call,
-            const std::optional<milliseconds>& timeout) {
-  comm::PointToPointProgress::Requests requests;
-  requests.push_back(std::make_unique<MessageOperation>(call, check(call, links, timeout)));
-  return links.point_to_point().submit(std::move(requests)).front();
+// Returns where a receive came from.
+int run(comm::Links& links, MessageCall call, const std::optional<milliseconds>& timeout) {
+  call.timeout = check(call, links, timeout);
+  return or_refuse(
+      links, name_of(call), call.label, [&] { return links.engine().pass_message(call); });
+}
+
+// The calls were checked. `name` and `label` are for messages.
+std::vector<Work> begin(comm::Group& group,
+                        const char* name,
+                        const std::string& label,
+                        std::span<MessageCall> calls) {
+  std::vector<Work> works;
+  works.reserve(calls.size());
+  for (MessageCall& call : calls) {
+    const auto state = std::make_shared<WorkState>(comm::WaitId(), group.job()->work_waits());
+    call.handle = state;
+    works.emplace_back(state);
+  }
+  comm::Links& links = group.links();
+  or_refuse(links, name, label, [&] { links.engine().begin_messages(calls); });
+  return works;
+}
+
+Work submit(comm::Group& group, MessageCall call, const std::optional<milliseconds>& timeout) {
+  call.timeout = check(call, group.links(), timeout);
+  return begin(group, name_of(call), call.label, std::span(&call, 1)).front();
 }
 
 MessageCall send_call(const Buffer& buffer, int to, const SendOptions& options) {
@@ -86,7 +114,7 @@ void ProcessGroup::send(const Buffer& buffer, int to, const SendOptions& options
 }
 
 Work ProcessGroup::send_async(const Buffer& buffer, int to, const SendOptions& options) {
-  return submit(group_->links(), send_call(buffer, to, options), options.timeout);
+  return submit(*group_, send_call(buffer, to, options), options.timeout);
 }
 
 int ProcessGroup::recv(const Buffer& buffer, int from, const RecvOptions& options) {
@@ -94,23 +122,22 @@ int ProcessGroup::recv(const Buffer& buffer, int from, const RecvOptions& option
 }
 
 Work ProcessGroup::recv_async(const Buffer& buffer, int from, const RecvOptions& options) {
-  return submit(group_->links(), recv_call(buffer, from, options), options.timeout);
+  return submit(*group_, recv_call(buffer, from, options), options.timeout);
 }
 
 std::vector<Work> ProcessGroup::batch(std::span<const PointToPointOperation> operations) {
-  comm::Links& links = group_->links();
-  comm::PointToPointProgress::Requests requests;
-  requests.reserve(operations.size());
+  std::vector<MessageCall> calls;
+  calls.reserve(operations.size());
   for (const PointToPointOperation& operation : operations) {
-    const MessageCall call{.is_send = operation.kind == PointToPointOperation::Kind::kSend,
-                           .peer = operation.peer,
-                           .tag = operation.tag,
-                           .buffer = operation.buffer,
-                           .label = operation.label};
-    requests.push_back(
-        std::make_unique<MessageOperation>(call, check(call, links, operation.timeout)));
+    MessageCall& call = calls.emplace_back(
+        MessageCall{.is_send = operation.kind == PointToPointOperation::Kind::kSend,
+                    .peer = operation.peer,
+                    .tag = operation.tag,
+                    .buffer = operation.buffer,
+                    .label = operation.label});
+    call.timeout = check(call, group_->links(), operation.timeout);
   }
-  return links.point_to_point().submit(std::move(requests));
+  return begin(*group_, "batch", "", calls);
 }
 
 }  // namespace unisono

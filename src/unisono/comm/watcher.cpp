@@ -137,7 +137,7 @@ void Watcher::watch_store(const WatcherParts& parts) {
 // Nobody else reads what other nodes say to a rank that computes.
 void Watcher::listen_later() {
   (void)loop_.add_timer(Deadline::after(kListening), [this] {
-    groups_.notify_present([](Links& links) { links.point_to_point().listen(); });
+    groups_.notify_present([](Links& links) { links.listen_for_messages(); });
     listen_later();
   });
 }

@@ -22,9 +22,10 @@ void throw_error_of(comm::WorkState& state) {
 
 }  // namespace
 
-WaitMark::WaitMark(const Work& work) : state_(work.is_completed() ? nullptr : work.state_) {
-  if (state_ != nullptr) {
-    state_->begin_wait();
+void WaitMark::add(const Work& work) {
+  if (!work.is_completed()) {
+    work.state_->begin_wait();
+    state_ = work.state_;
   }
 }
 

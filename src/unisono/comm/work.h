@@ -55,9 +55,16 @@ class Work {
 /// For who waits by other means than Work::wait(), a callback say: while it lives, this thread does
 /// nothing else until the operation has ended. That tells ranks that wait for this one's next call
 /// whether it can still come; one that waits in vain for a rank that waits in vain for it fails.
+/// And a receive that takes long is reported while somebody waits for it.
 class WaitMark {
  public:
-  explicit WaitMark(const Work& work);
+  WaitMark() = default;
+
+  explicit WaitMark(const Work& work) { add(work); }
+
+  /// This thread waits until any has ended that was added.
+  void add(const Work& work);
+
   ~WaitMark();
 
   WaitMark(const WaitMark&) = delete;
@@ -66,7 +73,7 @@ class WaitMark {
   WaitMark& operator=(WaitMark&&) = delete;
 
  private:
-  std::shared_ptr<comm::WorkState> state_;  // Null where there is nothing to wait for.
+  std::shared_ptr<comm::WorkState> state_;  // Of one of them; null where there is none.
 };
 
 }  // namespace unisono

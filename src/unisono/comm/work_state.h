@@ -12,20 +12,29 @@
 #include "unisono/base/mutex.h"
 #include "unisono/comm/rank_wait.h"
 #include "unisono/comm/work_waits.h"
+#include "unisono/engine/message_call.h"
 
 namespace unisono::comm {
 
 /// How one operation ended, or that it has not. Shared by the group and the Work handles.
-class WorkState {
+class WorkState final : public engine::MessageHandle {
  public:
-  /// `waits` hears which threads wait for it, and whether it has callbacks.
+  /// Of a message the id comes with begin(). `waits` hears which threads wait for it, and whether
+  /// it has callbacks.
   WorkState(const WaitId& id, std::shared_ptr<WorkWaits> waits)
       : id_(id), waits_(std::move(waits)) {}
+
+  void begin(const WaitId& id) override { id_ = id; }
 
   /// Ends the operation, with null for success; calls the callbacks on this thread. Once.
   void complete(std::exception_ptr error) UNISONO_EXCLUDES(mutex_);
 
-  /// Until end_wait() this thread does nothing else than wait.
+  void complete(int source, std::exception_ptr error) override {
+    source_.store(source, std::memory_order_relaxed);
+    complete(std::move(error));
+  }
+
+  /// Until end_wait() this thread does nothing else than wait, for any for which it is called.
   void begin_wait();
   void end_wait();
 
@@ -43,7 +52,7 @@ class WorkState {
 
   /// What is called when somebody first hears that the operation has ended well, by a wait or a
   /// callback; what it throws, that one hears. It must not come back here.
-  void set_check(std::function<void()> check) UNISONO_EXCLUDES(mutex_);
+  void set_check(std::function<void()> check) override UNISONO_EXCLUDES(mutex_);
 
   /// Of an operation that has ended: its error, or what the check throws now; null for success.
   [[nodiscard]] std::exception_ptr settle() UNISONO_EXCLUDES(mutex_);
@@ -53,10 +62,8 @@ class WorkState {
   /// For a receive: the rank its message came from. Known once it has ended.
   [[nodiscard]] int source() const { return source_.load(std::memory_order_relaxed); }
 
-  void set_source(int rank) { source_.store(rank, std::memory_order_relaxed); }
-
  private:
-  const WaitId id_;
+  WaitId id_;  // Constant once others know of it.
   const std::shared_ptr<WorkWaits> waits_;
   std::atomic<bool> is_completed_ = false;
   std::atomic<int> source_ = -1;  // Ordered by is_completed_.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/mutex.h"
 #include "unisono/comm/rank_wait.h"
 
@@ -11,7 +12,11 @@ namespace unisono::comm {
 
 void WorkWaits::begin(std::uint64_t thread, const WaitId& work) {
   const MutexLock lock(mutex_);
-  waits_.insert_or_assign(thread, work);
+  const auto [wait, is_new] = waits_.try_emplace(thread);
+  if (is_new) {
+    wait->second.since = Deadline::Clock::now();
+  }
+  wait->second.works.insert(work);
 }
 
 void WorkWaits::end(std::uint64_t thread) {
@@ -22,13 +27,20 @@ void WorkWaits::end(std::uint64_t thread) {
 std::optional<WaitId> WorkWaits::find(std::uint64_t thread) const {
   const MutexLock lock(mutex_);
   const auto found = waits_.find(thread);
-  return found == waits_.end() ? std::nullopt : std::optional(found->second);
+  return found == waits_.end() || found->second.works.size() > 1
+             ? std::nullopt
+             : std::optional(*found->second.works.begin());
 }
 
-bool WorkWaits::is_waited_for(const WaitId& work) const {
+std::optional<Deadline::Clock::time_point> WorkWaits::waited_since(const WaitId& work) const {
   const MutexLock lock(mutex_);
-  return std::any_of(
-      waits_.begin(), waits_.end(), [&](const auto& entry) { return entry.second == work; });
+  std::optional<Deadline::Clock::time_point> since;
+  for (const auto& [thread, wait] : waits_) {
+    if (wait.works.contains(work)) {
+      since = std::min(since.value_or(wait.since), wait.since);
+    }
+  }
+  return since;
 }
 
 void WorkWaits::add_callback(const WaitId& work) {

@@ -17,11 +17,25 @@ TEST(WorkWaits, KnowWhatAThreadWaitsForUntilItWaitsNoMore) {
   waits.begin(7, kOperation);
   EXPECT_EQ(waits.find(7), kOperation);
   EXPECT_EQ(waits.find(8), std::nullopt);
-  EXPECT_TRUE(waits.is_waited_for(kOperation));
-  EXPECT_FALSE(waits.is_waited_for(kReceive));
+  EXPECT_NE(waits.waited_since(kOperation), std::nullopt);
+  EXPECT_EQ(waits.waited_since(kReceive), std::nullopt);
   waits.end(7);
   EXPECT_EQ(waits.find(7), std::nullopt);
-  EXPECT_FALSE(waits.is_waited_for(kOperation));
+  EXPECT_EQ(waits.waited_since(kOperation), std::nullopt);
+}
+
+TEST(WorkWaits, AThreadMayWaitForAnyOfSeveral) {
+  WorkWaits waits;
+  waits.begin(7, kOperation);
+  const auto since = waits.waited_since(kOperation);
+  waits.begin(7, kReceive);
+  EXPECT_EQ(waits.find(7), std::nullopt);
+  EXPECT_EQ(waits.waited_since(kOperation), since);
+  EXPECT_EQ(waits.waited_since(kReceive), since) << "it is the same wait";
+  waits.begin(8, kReceive);
+  waits.end(7);
+  EXPECT_EQ(waits.waited_since(kOperation), std::nullopt);
+  EXPECT_GT(waits.waited_since(kReceive), since);
 }
 
 TEST(WorkWaits, ACallbackOfAnotherWorkMayBeCalledDuringAWait) {

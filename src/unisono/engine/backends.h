@@ -43,9 +43,9 @@ struct Backend {
 [[nodiscard]] std::vector<Backend> backends();
 
 /// Adds a backend of the program's own, which groups can be made of from here on, and groups of
-/// those. `make` is called by each rank's thread that makes a group; what it throws ends that.
-/// Messages between two ranks (send, recv, batch) pass beside it, as ever. Thread-safe.
-/// A call that goes beyond `capabilities` is refused before anything is sent.
+/// those. `make` is called by each rank's thread that makes a group; what it throws ends that. The
+/// native engine that it gets is the group's: it ends with the group. A call that goes beyond
+/// `capabilities` is refused before anything is sent. Thread-safe.
 ///
 /// Throws Error(kInvalidArgument) if there is no name, or one that a backend has.
 void register_backend(std::string name,

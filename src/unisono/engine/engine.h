@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/engine/message_call.h"
 #include "unisono/engine/operation.h"
 #include "unisono/engine/supervised.h"
 
@@ -17,7 +19,8 @@ enum class Caller {
   kProgress  ///< A thread beside it: it leaves the processor to the rank's computation.
 };
 
-/// What carries out a group's operations. One thread at a time: the holder of the drive token.
+/// What carries out a group's operations, and passes the messages between two of its ranks. One
+/// thread at a time, the holder of the drive token, but for messages.
 class Engine {
  public:
   Engine() = default;
@@ -42,6 +45,17 @@ class Engine {
   /// How the last reduction was carried out; Algorithm::kAuto before the first, and where the
   /// engine does not say. Thread-safe.
   [[nodiscard]] virtual Algorithm last_algorithm() const noexcept { return Algorithm::kAuto; }
+
+  /// Passes a message, and returns when this rank's part in it has ended: for a receive, the rank
+  /// that it came from. Thread-safe.
+  ///
+  /// Throws Error: kInvalidArgument, whose text says only why, for one that can't be passed, as all
+  /// are where this is not overridden. Any other closes the group.
+  virtual int pass_message(const MessageCall& call);
+
+  /// Begins messages, all of them before it goes on with any; their handles hear how they end.
+  /// Thread-safe. Throws as pass_message() does.
+  virtual void begin_messages(std::span<const MessageCall> calls);
 
   /// Has another engine carry out the operation by means of its own, and waits for it as execute()
   /// would: ranks that call something else, die, leave or are late are errors that say so. May be

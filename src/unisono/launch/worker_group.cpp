@@ -220,10 +220,9 @@ void WorkerGroup::on_message(const Started& message) {
   if (phase_ == Phase::kRunning) {
     phase_deadline_ = ends_.unreported().empty() ? Deadline::never() : Deadline::after(kEndAnswer);
     spawn_next();
-  } else if (phase_ != Phase::kKilling) {
-    // It was not there yet when the others were told.
+  } else {
+    // The guardian takes one order after the other, so that those to end came to this rank, too.
     workers_[index].ended_by_us = true;
-    order(Signal{SIGTERM});
   }
 }
 

@@ -13,8 +13,8 @@ namespace unisono::net {
 /// connections linger that have ended, or which somebody has reserved. Sets SO_REUSEADDR.
 ///
 /// `use` returns false when another was faster in using the port. Throws Error(kSystem) that names
-/// the ports when all are in use, and stay so for 0.3 s: those who compete for the last ones may
-/// keep them from each other for a moment.
+/// the ports when all are in use, each time it looks for half a second: those who compete for the
+/// last ones may keep them from each other for a moment.
 [[nodiscard]] Fd bind_in_range(const Address& address,
                                const PortRange& ports,
                                const std::function<Fd()>& open,

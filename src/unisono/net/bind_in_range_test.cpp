@@ -146,6 +146,17 @@ TEST_F(BindInRange, APortThatTwoHaveLostToEachOtherIsTriedAgain) {
   EXPECT_EQ(n_uses, 2);
 }
 
+TEST_F(BindInRange, AProcessThatIsSeldomLetRunLooksAsOftenAsOthers) {
+  int n_uses = 0;
+  const auto use = [&](int) {
+    // As long as others have run instead, and taken the port from it.
+    std::this_thread::sleep_for(std::chrono::milliseconds(70));
+    return ++n_uses > 6;
+  };
+  const Fd fd = bind_in_range(address_, {.first = 23'001, .last = 23'001}, open_socket, use);
+  EXPECT_EQ(port_of(fd), 23'001);
+}
+
 TEST_F(BindInRange, APortThatAnotherKeepsForAMomentIsWaitedFor) {
   const PortRange ports{.first = 23'001, .last = 23'001};
   Fd other = listen_tcp(address_, ports);

@@ -18,7 +18,8 @@ struct RankProgress {
 
 [[nodiscard]] RankProgress start(const Schedule& schedule, int rank);
 
-/// Whether all that an action takes in from other stages (`input_stages()`) is with the rank.
+/// Whether all that an action takes in from other stages (`input_stages()`) is with the rank. Asked
+/// of actions that nothing else keeps.
 using HasArrived = std::function<bool(const Action&)>;
 
 /// Which of the remaining actions to do next: the first in the schedule's order that can be done

@@ -1,5 +1,6 @@
 #include "unisono/transport/wait_monitor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -41,6 +42,7 @@ void WaitMonitor::begin() {
   if (!has_begun_) {
     has_begun_ = true;
     begin_ = Deadline::Clock::now();
+    waited_since_ = begin_;
     moved_ = begin_;
     (void)limit_.deadline();
     next_look_ = Deadline::at(begin_ + kFirstLook);
@@ -92,14 +94,31 @@ void WaitMonitor::check(const std::function<std::vector<int>()>& late_ranks) {
   if (limit_.deadline().has_passed()) {
     throw reporter_.timed_out(late);
   }
+  if (!is_waited_for()) {
+    return;
+  }
   if (next_stall_.has_passed()) {
-    const auto waited =
-        std::chrono::duration_cast<std::chrono::milliseconds>(Deadline::Clock::now() - begin_);
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
+        Deadline::Clock::now() - waited_since_);
     reporter_.stalled(waited, late);
     stall_ *= 2;
     next_stall_ = Deadline::after(stall_ - waited);
   }
   show(late);
+}
+
+// Another wait for the same operation is as long as it is itself.
+bool WaitMonitor::is_waited_for() {
+  const auto since = reporter_.waited_since();
+  const auto begin = since ? std::max(begin_, *since) : Deadline::Clock::now();
+  if (begin != waited_since_) {
+    hide();
+    waited_since_ = begin;
+    moved_ = std::max(moved_, begin);
+    stall_ = first_stall_;
+    next_stall_ = Deadline::at(begin + stall_);
+  }
+  return since.has_value();
 }
 
 // What comes between two checks moves the begin to the second one, so that the first need not ask

@@ -36,6 +36,12 @@ class WaitObserver {
   /// if not. Called ever more seldom.
   virtual void look_into(std::span<const int> late_ranks) const = 0;
 
+  /// Since when somebody waits; nothing while nobody does. A wait that is older than the operation
+  /// begins with it.
+  [[nodiscard]] virtual std::optional<Deadline::Clock::time_point> waited_since() const {
+    return Deadline::Clock::time_point::min();
+  }
+
   /// Nothing has come since `since`, which is long; `late_ranks` are waited for now. Called about
   /// once a second until hide().
   virtual void show(Deadline::Clock::time_point /*since*/,
@@ -52,7 +58,8 @@ class WaitObserver {
 /// any, unless the limit has begun: an operation that need not sleep asks no clock.
 class WaitMonitor {
  public:
-  /// Reports a stall after `first_stall`, and again each time the wait has doubled.
+  /// Reports a stall after `first_stall`, and again each time the wait has doubled. While nobody
+  /// waits there is none.
   WaitMonitor(TimeLimit limit,
               std::chrono::milliseconds first_stall,
               const Failure& failure,
@@ -85,6 +92,7 @@ class WaitMonitor {
 
  private:
   void begin();
+  [[nodiscard]] bool is_waited_for();
   void show(std::span<const int> late_ranks);
 
   void hide() {
@@ -97,6 +105,7 @@ class WaitMonitor {
   TimeLimit limit_;
   bool has_begun_ = false;
   Deadline::Clock::time_point begin_;
+  Deadline::Clock::time_point waited_since_;  // Or the last time that nobody did.
   std::chrono::milliseconds look_;
   Deadline next_look_ = Deadline::never();
   Deadline next_listening_ = Deadline::never();

@@ -136,7 +136,13 @@ class Shown final : public WaitObserver {
 
   void look_into(std::span<const int>) const override {}
 
-  void stalled(std::chrono::milliseconds, std::span<const int>) const override {}
+  [[nodiscard]] std::optional<Deadline::Clock::time_point> waited_since() const override {
+    return waits_from;
+  }
+
+  void stalled(std::chrono::milliseconds waited, std::span<const int>) const override {
+    reports.push_back(waited);
+  }
 
   void show(Deadline::Clock::time_point begin, std::span<const int> late_ranks) const override {
     since = begin;
@@ -148,6 +154,8 @@ class Shown final : public WaitObserver {
     ++n_hidden;
   }
 
+  std::optional<Deadline::Clock::time_point> waits_from = Deadline::Clock::time_point::min();
+  mutable std::vector<std::chrono::milliseconds> reports;
   mutable std::optional<std::vector<int>> late;
   mutable Deadline::Clock::time_point since;
   mutable int n_hidden = 0;
@@ -194,6 +202,36 @@ TEST(WaitMonitor, AWaitBeginsAnewWhereSomethingCame) {
   wait_monitor.check([] { return std::vector<int>{3}; });
   EXPECT_EQ(reporter.late, std::vector<int>{3});
   EXPECT_GE(reporter.since, moved);
+}
+
+TEST(WaitMonitor, AStallBeginsWithTheWait) {
+  const Failure failure;
+  Shown reporter;
+  const auto check = [](WaitMonitor& wait_monitor) {
+    wait_monitor.check([] { return std::vector<int>{3}; });
+  };
+  WaitMonitor wait_monitor(
+      TimeLimit(std::chrono::hours(1)), std::chrono::milliseconds(20), failure, reporter);
+  reporter.waits_from.reset();
+  check(wait_monitor);
+  std::this_thread::sleep_for(std::chrono::milliseconds(40));
+  EXPECT_TRUE(wait_monitor.next_check().has_passed());
+  check(wait_monitor);
+  EXPECT_TRUE(reporter.reports.empty()) << "nobody waits";
+  EXPECT_EQ(reporter.late, std::nullopt);
+  for (int wait = 1; wait <= 2; ++wait) {
+    const auto begin = Deadline::Clock::now();
+    reporter.waits_from = begin;
+    check(wait_monitor);
+    EXPECT_EQ(reporter.reports.size(), static_cast<std::size_t>(wait - 1)) << "it has just begun";
+    EXPECT_EQ(reporter.late, std::nullopt);
+    std::this_thread::sleep_until(wait_monitor.next_check().time());
+    check(wait_monitor);
+    ASSERT_EQ(reporter.reports.size(), static_cast<std::size_t>(wait));
+    EXPECT_GE(reporter.reports.back(), std::chrono::milliseconds(20));
+    EXPECT_LE(reporter.reports.back(), Deadline::Clock::now() - begin);
+    EXPECT_EQ(reporter.since, begin);
+  }
 }
 
 // What is heard is an error of the group, not of whom the wait is for.

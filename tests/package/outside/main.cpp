@@ -4,10 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "unisono/base/buffer.h"
-#include "unisono/base/error.h"
 #include "unisono/data/images/decode_image.h"
 #include "unisono/data/sounds/decode_wav.h"
+#include "unisono/unisono.h"
 
 namespace {
 
@@ -28,10 +27,14 @@ int main() {
   const unisono::Buffer buffer = unisono::as_buffer(std::span<double>(values));
   const unisono::Error error(unisono::ErrorCode::kTimeout, "late");
   const std::vector<std::byte> nothing;
-  std::printf("%s %lld %s %s %s\n",
+  // Everything is linked that a group needs.
+  const char* const no_group =
+      code_of([] { (void)unisono::init_process_group({.init_method = "tcp://nowhere"}); });
+  std::printf("%s %lld %s %s %s %s\n",
               unisono::to_string(buffer.dtype),
               static_cast<long long>(buffer.n_bytes()),
               unisono::to_string(error.code()),
               code_of([&] { (void)unisono::decode_image(nothing, "nothing"); }),
-              code_of([&] { (void)unisono::decode_wav(nothing, "nothing"); }));
+              code_of([&] { (void)unisono::decode_wav(nothing, "nothing"); }),
+              no_group);
 }

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 
+import torch._dynamo  # noqa: F401 - Here once for all processes: optimizers need it.
 import torch.distributed as dist
 from torch.multiprocessing import Process
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/config.h"
@@ -10,6 +11,7 @@
 #include "unisono/engine/backends.h"
 #include "unisono/engine/capabilities.h"
 #include "unisono/engine/engine.h"
+#include "unisono/engine/message_call.h"
 #include "unisono/engine/mpi/library.h"
 #include "unisono/engine/mpi/mpi_operation.h"
 #include "unisono/engine/operation.h"
@@ -18,7 +20,7 @@
 namespace unisono::engine::mpi {
 
 /// The MPI's own collective operations, each begun once all ranks of the node have called it, and
-/// supervised by the native engine. monitored_barrier() is the native engine's.
+/// supervised by the native engine. Messages and monitored_barrier() are the native engine's.
 class MpiEngine final : public Engine {
  public:
   /// Throws Error(kMismatch) where this rank has another number in the MPI's world.
@@ -34,6 +36,13 @@ class MpiEngine final : public Engine {
   void execute(const Operation& operation, TimeLimit limit, Caller caller) override;
   [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype) override;
   void check(const Operation& operation) const override;
+
+  int pass_message(const MessageCall& call) override { return native_->pass_message(call); }
+
+  void begin_messages(std::span<const MessageCall> calls) override {
+    native_->begin_messages(calls);
+  }
+
   void abort(const Error& reason) noexcept override;
   void leave() noexcept override;
 

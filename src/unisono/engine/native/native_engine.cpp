@@ -1,22 +1,20 @@
 #include "unisono/engine/native/native_engine.h"
 
-#include <fmt/format.h>
+#include <sys/types.h>
 
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <memory_resource>
-#include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
+#include "unisono/base/cores.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
@@ -30,13 +28,12 @@
 #include "unisono/engine/native/collectives/reductions.h"
 #include "unisono/engine/native/collectives/step_reduction.h"
 #include "unisono/engine/native/operation_context.h"
+#include "unisono/engine/native/operation_reporter.h"
 #include "unisono/engine/native/supervision.h"
 #include "unisono/engine/operation.h"
 #include "unisono/kernels/reduce.h"
-#include "unisono/transport/describe.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/mismatch.h"
-#include "unisono/transport/relayed_error.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/mesh.h"
@@ -63,119 +60,41 @@ shm::WaitMode user_wait_mode(bool has_cores) {
   return {.n_spins = has_cores ? kSpins : 1, .n_yields = kYields};
 }
 
-// Says who waits for whom in which operation.
-class OperationReporter final : public transport::WaitObserver {
- public:
-  OperationReporter(const Operation& operation,
-                    const collective::Topology& topology,
-                    const RankStatus& ranks,
-                    const tcp::Mesh& mesh,
-                    CallHistory& call_history,
-                    const std::function<void()>& listen,
-                    std::span<const CallRecord> calls)
-      : operation_(operation),
-        topology_(topology),
-        ranks_(ranks),
-        mesh_(mesh),
-        call_history_(call_history),
-        listen_(listen),
-        calls_(calls) {}
-
-  [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override {
-    return {ErrorCode::kTimeout,
-            fmt::format("timed out waiting for {}", ranks_.describe_overdue(late_ranks))};
-  }
-
-  [[nodiscard]] std::optional<Error> departed(std::span<const int> late_ranks) const override {
-    const std::optional<int> rank = ranks_.find_departed(late_ranks);
-    if (!rank) {
-      return std::nullopt;
-    }
-    return Error(ErrorCode::kPeerLost, ranks_.describe_departed(*rank));
-  }
-
-  void listen() const override { listen_(); }
-
-  // On this node the headers say what each called.
-  void look_into(std::span<const int> late_ranks) const override {
-    ranks_.note_late(operation_.sequence, late_ranks);
-    if (topology_.n_nodes() == 1) {
-      return;
-    }
-    for (tcp::Connection* const connection : mesh_.open_connections()) {
-      connection->look_for_abort();
-    }
-    call_history_.tell(calls_);
-    for (const int rank : late_ranks) {
-      if (topology_.node_of(rank) == topology_.node()) {
-        continue;
-      }
-      for (const CallRecord& call : call_history_.ask(rank)) {
-        if (call.sequence == operation_.sequence && call.descriptor != operation_.descriptor) {
-          // It may wait for another rank, which knows nothing of it.
-          call_history_.warn(rank, complete(mismatch(rank, call)));
-          throw mismatch(rank, call);
-        }
-      }
+bool has_core_for_each_rank_here(const rendezvous::Roster& roster) {
+  std::vector<pid_t> processes;
+  for (const rendezvous::Member& member : roster.members) {
+    if (member.node == roster.self().node) {
+      processes.push_back(static_cast<pid_t>(member.pid));
     }
   }
-
-  void show(Deadline::Clock::time_point since, std::span<const int> late_ranks) const override {
-    ranks_.show_wait(operation_.sequence,
-                     {.since = since, .late_ranks = late_ranks, .operation = describe_operation()});
-  }
-
-  void hide() const noexcept override { ranks_.hide_wait(operation_.sequence); }
-
-  void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const override {
-    ranks_.report_stall(describe_operation(), waited, ranks_.describe_late(late_ranks), late_ranks);
-    ranks_.look_for_cycle(operation_.sequence);
-  }
-
-  // With the rank, where it does not say that yet, and the operation that it ends.
-  [[nodiscard]] Error complete(const Error& error) const {
-    return transport::with_call(ranks_.prefix(), describe_operation(), error);
-  }
-
- private:
-  [[nodiscard]] Error mismatch(int rank, const CallRecord& call) const {
-    return transport::mismatch(
-        {.who = ranks_.describe(rank), .sequence = call.sequence, .descriptor = call.descriptor},
-        {.who = "this rank",
-         .sequence = operation_.sequence,
-         .descriptor = operation_.descriptor,
-         .counts = transport::counts_of(agreed_blocks(operation_))},
-        ranks_.job_ranks());
-  }
-
-  [[nodiscard]] std::string describe_operation() const {
-    const std::string text =
-        transport::describe(operation_.descriptor, operation_.sequence, {}, ranks_.job_ranks());
-    return operation_.label.empty() ? text : fmt::format("{} of {}", text, operation_.label);
-  }
-
-  const Operation& operation_;
-  const collective::Topology& topology_;
-  const RankStatus& ranks_;
-  const tcp::Mesh& mesh_;
-  CallHistory& call_history_;
-  const std::function<void()>& listen_;
-  std::span<const CallRecord> calls_;
-};
+  return has_core_for_each(processes);
+}
 
 }  // namespace
 
 NativeEngine::NativeEngine(NativeParts parts)
     : parts_(std::move(parts)),
-      plans_(parts_.topology),
-      choice_(parts_.topology, parts_.ranks, parts_.links),
-      peers_(
-          parts_.processes,
-          {.is_forced = parts_.single_copy == SingleCopy::kAlways, .has_cores = parts_.has_cores},
-          parts_.control_block,
-          parts_.ranks),
-      user_mode_(user_wait_mode(parts_.has_cores)),
-      progress_mode_{.n_spins = 1, .n_yields = 20} {}
+      topology_(parts_.transports.topology),
+      has_cores_(has_core_for_each_rank_here(parts_.transports.roster)),
+      transports_(parts_.transports),
+      plans_(topology_),
+      choice_(topology_, parts_.ranks, parts_.links),
+      peers_(transports_.processes(),
+             {.is_forced = parts_.single_copy == SingleCopy::kAlways, .has_cores = has_cores_},
+             transports_.control_block(),
+             parts_.ranks),
+      user_mode_(user_wait_mode(has_cores_)),
+      progress_mode_{.n_spins = 1, .n_yields = 20},
+      messages_({.group = parts_.transports.group,
+                 .topology = topology_,
+                 .transports = transports_,
+                 .ranks = parts_.ranks,
+                 .failure = parts_.failure,
+                 .health = parts_.health,
+                 .stall = parts_.stall,
+                 .has_cores = has_cores_,
+                 .single_copy = parts_.single_copy,
+                 .checks_buffers = parts_.checks_buffers}) {}
 
 void NativeEngine::run(OperationContext& context) {
   switch (context.operation.descriptor.kind) {
@@ -215,7 +134,7 @@ void NativeEngine::reduce(OperationContext& context) {
   } else if (algorithm != Algorithm::kOneShot) {
     reduce_two_shot(
         context, plans_.two_shot(receivers), plans_.whole_tree(), compression_of(algorithm));
-  } else if (parts_.topology.n_nodes() == 1) {
+  } else if (topology_.n_nodes() == 1) {
     reduce_in_slots(context, plans_.two_shot(receivers), plans_.whole_tree());
   } else {
     reduce_one_shot(context, plans_.one_shot(receivers));
@@ -249,7 +168,7 @@ void NativeEngine::pack_and_carry_out(const Operation& operation,
     carry_out(operation, operation, limit, caller, supervised);
     return;
   }
-  const Operation packed = coalescing_.pack(operation, parts_.topology.world_size());
+  const Operation packed = coalescing_.pack(operation, topology_.world_size());
   carry_out(packed, operation, limit, caller, supervised);
   Coalescing::unpack(packed, operation);
 }
@@ -259,15 +178,16 @@ void NativeEngine::carry_out(const Operation& operation,
                              TimeLimit limit,
                              Caller caller,
                              SupervisedOperation* supervised) {
-  if (parts_.topology.n_nodes() > 1) {
+  if (topology_.n_nodes() > 1) {
     remember(operation);
   }
   const OperationReporter reporter(called,
-                                   parts_.topology,
-                                   parts_.ranks,
-                                   parts_.mesh,
-                                   parts_.call_history,
-                                   parts_.listen,
+                                   {.group = parts_.transports.group,
+                                    .topology = topology_,
+                                    .mesh = transports_.mesh(),
+                                    .ranks = parts_.ranks,
+                                    .health = parts_.health,
+                                    .call_history = parts_.call_history},
                                    calls_);
   transport::WaitMonitor wait_monitor(limit, parts_.stall, parts_.failure, reporter);
   const tcp::OperationTag tag{.sequence = operation.sequence,
@@ -277,12 +197,12 @@ void NativeEngine::carry_out(const Operation& operation,
   std::pmr::monotonic_buffer_resource memory(storage.data(), storage.size());
   OperationContext context{.operation = operation,
                            .called = called,
-                           .topology = parts_.topology,
+                           .topology = topology_,
                            .ranks = parts_.ranks,
-                           .control_block = parts_.control_block,
-                           .exchange = tcp::Exchange(parts_.mesh, tag, wait_monitor),
+                           .control_block = transports_.control_block(),
+                           .exchange = tcp::Exchange(transports_.mesh(), tag, wait_monitor),
                            .mode = caller == Caller::kUser ? user_mode_ : progress_mode_,
-                           .has_cores = parts_.has_cores,
+                           .has_cores = has_cores_,
                            .wait_monitor = wait_monitor,
                            .peers = peers_,
                            .scratch = scratch_,
@@ -293,19 +213,19 @@ void NativeEngine::carry_out(const Operation& operation,
     if (supervised == nullptr) {
       run(context);
     } else {
-      carry_out_supervised(*supervised, context, parts_.group);
+      carry_out_supervised(*supervised, context, parts_.transports.group);
     }
-    parts_.control_block.note_finished(operation.sequence);
+    transports_.control_block().note_finished(operation.sequence);
   } catch (const Error& error) {
-    parts_.control_block.give_up();
-    if (parts_.topology.n_nodes() > 1) {
+    transports_.control_block().give_up();
+    if (topology_.n_nodes() > 1) {
       // Somebody may wait for what this rank has not called, and come to ask.
       parts_.call_history.tell(calls_);
     }
     // What another thread knew first is the cause.
     throw reporter.complete(parts_.failure.is_set() ? parts_.failure.error() : error);
   } catch (const std::exception& error) {
-    parts_.control_block.give_up();
+    transports_.control_block().give_up();
     throw reporter.complete({ErrorCode::kInternal, error.what()});  // Out of memory, say.
   }
 }
@@ -334,7 +254,7 @@ void NativeEngine::abort(const Error& reason) noexcept {
   }
   adopt_delivered();
   try {
-    for (tcp::Connection* const connection : parts_.mesh.open_connections()) {
+    for (tcp::Connection* const connection : transports_.mesh().open_connections()) {
       connection->abort(reason);
     }
   } catch (const std::exception&) {
@@ -344,7 +264,7 @@ void NativeEngine::abort(const Error& reason) noexcept {
 
 void NativeEngine::leave() noexcept {
   adopt_delivered();
-  const std::vector<tcp::Connection*> connections = parts_.mesh.open_connections();
+  const std::vector<tcp::Connection*> connections = transports_.mesh().open_connections();
   if (!has_aborted_) {
     report_unheard(connections);
   }
@@ -377,7 +297,7 @@ void NativeEngine::report_unheard(std::span<tcp::Connection* const> connections)
 // Ranks that this one never talked to hear of its end, too.
 void NativeEngine::adopt_delivered() noexcept {
   try {
-    parts_.mesh.adopt_delivered();
+    transports_.mesh().adopt_delivered();
   } catch (const std::exception&) {
     // Out of memory, say: the ends of the connections have to say it.
     return;

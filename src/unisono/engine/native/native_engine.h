@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,41 +14,38 @@
 #include "unisono/base/link_costs.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/engine.h"
+#include "unisono/engine/group_health.h"
+#include "unisono/engine/message_call.h"
 #include "unisono/engine/native/call_history.h"
 #include "unisono/engine/native/collectives/algorithm_choice.h"
 #include "unisono/engine/native/collectives/coalescing.h"
 #include "unisono/engine/native/collectives/reduce_plans.h"
+#include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/memory/peer_memory.h"
 #include "unisono/engine/native/memory/symmetric_memory.h"
 #include "unisono/engine/native/operation_context.h"
+#include "unisono/engine/native/point_to_point/point_to_point_progress.h"
 #include "unisono/engine/native/rank_status.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/shm/control_block.h"
-#include "unisono/transport/shm/process_memory.h"
 #include "unisono/transport/tcp/connection.h"
-#include "unisono/transport/tcp/mesh.h"
 
 namespace unisono::engine {
 
 /// What a NativeEngine works with. The references outlive it.
 struct NativeParts {
-  std::uint32_t group;  ///< Its number, the same on all its ranks.
-  const collective::Topology& topology;
-  shm::ControlBlock& control_block;
-  tcp::Mesh& mesh;
+  TransportParts transports;  ///< Of its group.
   std::shared_ptr<SymmetricMemory> memory;
-  const transport::Failure& failure;
-  /// Of the node's ranks, by local rank.
-  std::vector<shm::ProcessMemory> processes;
-  bool has_cores;  ///< The node has a core for each of its ranks.
+  transport::Failure& failure;
   SingleCopy single_copy;
   std::optional<LinkCosts> links;  ///< What they cost, if it need not be measured.
   const RankStatus& ranks;
+  GroupHealth& health;
   CallHistory& call_history;
-  /// Sets `failure` if another rank is known to have given up. For a rank that waits.
-  std::function<void()> listen;
   std::chrono::milliseconds stall;
+  /// Whether waits for messages look whether buffers were written to before them.
+  bool checks_buffers;
 };
 
 /// Shared memory inside the node, tcp between nodes.
@@ -69,8 +65,19 @@ class NativeEngine final : public Engine {
     return last_algorithm_.load(std::memory_order_relaxed);
   }
 
+  int pass_message(const MessageCall& call) override { return messages_.pass(call); }
+
+  void begin_messages(std::span<const MessageCall> calls) override { messages_.begin(calls); }
+
+  /// Of operations only: messages() has its own end.
   void abort(const Error& reason) noexcept override;
   void leave() noexcept override;
+
+  /// How the group's ranks reach each other.
+  [[nodiscard]] GroupTransports& transports() { return transports_; }
+
+  /// The messages under way.
+  [[nodiscard]] PointToPointProgress& messages() { return messages_; }
 
  private:
   // `supervised` is null where this engine does it itself.
@@ -91,6 +98,9 @@ class NativeEngine final : public Engine {
   void report_unheard(std::span<tcp::Connection* const> connections) const noexcept;
 
   NativeParts parts_;
+  const collective::Topology& topology_;
+  bool has_cores_;  // For each of the node's ranks.
+  GroupTransports transports_;
   ReducePlans plans_;
   AlgorithmChoice choice_;
   // Whoever asks learns of one operation or the next: nothing else depends on it.
@@ -105,6 +115,7 @@ class NativeEngine final : public Engine {
   // The last calls, oldest first; kept where there are several nodes.
   std::vector<CallRecord> calls_;
   bool has_aborted_ = false;
+  PointToPointProgress messages_;
 };
 
 }  // namespace unisono::engine

@@ -13,7 +13,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +20,7 @@
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/process_state.h"
+#include "unisono/engine/group_health.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
@@ -47,12 +47,12 @@ std::string describe_time(std::chrono::milliseconds time) {
 RankStatus::RankStatus(const rendezvous::Roster& roster,
                        std::string prefix,
                        Logger logger,
-                       RankSources sources)
+                       GroupHealth* health)
     : roster_(roster),
       job_ranks_(transport::where_they_differ(job_ranks_of(roster))),
       prefix_(std::move(prefix)),
       logger_(std::move(logger)),
-      sources_(std::move(sources)) {}
+      health_(health) {}
 
 std::string RankStatus::describe(int rank) const {
   return rendezvous::describe(roster_.members[static_cast<std::size_t>(rank)]);
@@ -76,8 +76,8 @@ std::string RankStatus::describe_overdue(std::span<const int> ranks) const {
   std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(able), [this](int rank) {
     return rank != roster_.rank && !(is_on_node(rank) && is_stopped(rank));
   });
-  const bool can_ask = sources_.hear != nullptr && !able.empty();
-  return describe_each(ranks, can_ask ? sources_.hear(able) : std::map<int, std::string>());
+  const bool can_ask = health_ != nullptr && !able.empty();
+  return describe_each(ranks, can_ask ? health_->hear(able) : std::map<int, std::string>());
 }
 
 std::string RankStatus::describe_each(std::span<const int> ranks,
@@ -102,8 +102,8 @@ std::string RankStatus::describe_each(std::span<const int> ranks,
     std::string clause;
     if (!is_on_node(rank)) {
       clause = answer;
-    } else if (sources_.look != nullptr) {
-      transport::RankProgress rank_progress = sources_.look(rank);
+    } else if (health_ != nullptr) {
+      transport::RankProgress rank_progress = health_->progress_of(rank);
       rank_progress.elsewhere = answer;
       clause = transport::describe(rank_progress, job_ranks_);
     }
@@ -116,8 +116,8 @@ std::string RankStatus::describe_each(std::span<const int> ranks,
 std::string RankStatus::describe_departed(int rank) const {
   const std::string text =
       fmt::format("{} left the group, but this operation still needs it", describe(rank));
-  const bool can_look = sources_.look != nullptr && is_on_node(rank);
-  const std::string refused = can_look ? sources_.look(rank).refused : "";
+  const bool can_look = health_ != nullptr && is_on_node(rank);
+  const std::string refused = can_look ? health_->progress_of(rank).refused : "";
   return refused.empty()
              ? text
              : fmt::format("{}; it had refused a call for wrong arguments: \"{}\"", text, refused);
@@ -129,39 +129,15 @@ void RankStatus::report_stall(const std::string& operation,
                               std::span<const int> ranks) const {
   logger_.warning(
       fmt::format("{} {} waits since {} for {}", prefix_, operation, describe_time(waited), late));
-  if (sources_.ask == nullptr) {
+  if (health_ == nullptr) {
     return;
   }
   for (const int rank : ranks) {
     if (is_on_node(rank) && is_stopped(rank)) {
       logger_.debug(fmt::format("{} is stopped, and so can't show its stack", describe(rank)));
     } else if (rank != roster_.rank) {
-      sources_.ask(rank);
+      health_->ask(rank);
     }
-  }
-}
-
-void RankStatus::note_late(std::uint64_t sequence, std::span<const int> late_ranks) const {
-  if (sources_.note_late != nullptr) {
-    sources_.note_late(sequence, late_ranks);
-  }
-}
-
-void RankStatus::look_for_cycle(std::uint64_t sequence) const {
-  if (sources_.look_for_cycle != nullptr) {
-    sources_.look_for_cycle(sequence);
-  }
-}
-
-void RankStatus::show_wait(std::uint64_t sequence, const ShownWait& wait) const {
-  if (sources_.show_wait != nullptr) {
-    sources_.show_wait(sequence, wait);
-  }
-}
-
-void RankStatus::hide_wait(std::uint64_t sequence) const noexcept {
-  if (sources_.hide_wait != nullptr) {
-    sources_.hide_wait(sequence);
   }
 }
 
@@ -169,7 +145,7 @@ void RankStatus::report_unheard(const Error& failure) const noexcept {
   try {
     const std::string text =
         fmt::format("{} leaves a group that has failed: {}", prefix_, failure.what());
-    if (sources_.is_news == nullptr || sources_.is_news(failure)) {
+    if (health_ == nullptr || health_->is_news(failure)) {
       logger_.warning(text);
     } else {
       logger_.debug(text);

@@ -17,6 +17,7 @@
 #include "unisono/base/error.h"
 #include "unisono/torch/amp/autocast.h"
 #include "unisono/torch/tensor/random_state.h"
+#include "unisono/torch/tensor/random_turn.h"
 
 namespace unisono::nn {
 namespace {
@@ -99,6 +100,7 @@ class Recompute : public autograd::Node {
 
   [[nodiscard]] Tensors run_again(const Tensors& inputs) const {
     const c10::AutoGradMode with_gradients(true);
+    const RandomTurn turn;
     const KeptRandomState kept;
     set_random_state(random_state_);
     if (has_autocast_ || at::autocast::is_autocast_enabled(at::kCPU)) {

@@ -8,6 +8,7 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
+#include "unisono/torch/tensor/random_turn.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono {
@@ -45,6 +46,7 @@ void reduce(ProcessGroup& group,
             const at::Tensor& in,
             const at::Tensor& out,
             const ReduceOptions& options) {
+  const RandomPause pause;
   group.reduce(optional_buffer(in), optional_buffer(out), options);
   note_write(out);
 }
@@ -61,6 +63,7 @@ void reduce_scatter(ProcessGroup& group,
                     const at::Tensor& in,
                     const at::Tensor& out,
                     const ReduceScatterOptions& options) {
+  const RandomPause pause;
   group.reduce_scatter(optional_buffer(in), optional_buffer(out), options);
   note_write(out);
 }
@@ -77,6 +80,7 @@ void reduce_scatter(ProcessGroup& group,
                     at::TensorList ins,
                     const at::Tensor& out,
                     const ReduceScatterOptions& options) {
+  const RandomPause pause;
   group.reduce_scatter(optional_buffer(ins), optional_buffer(out), options);
   note_write(out);
 }
@@ -93,6 +97,7 @@ void all_gather(ProcessGroup& group,
                 const at::Tensor& in,
                 const at::Tensor& out,
                 const AllGatherOptions& options) {
+  const RandomPause pause;
   group.all_gather(optional_buffer(in), optional_buffer(out), options);
   note_write(out);
 }
@@ -109,6 +114,7 @@ void all_gather(ProcessGroup& group,
                 const at::Tensor& in,
                 at::TensorList outs,
                 const AllGatherOptions& options) {
+  const RandomPause pause;
   group.all_gather(optional_buffer(in), optional_buffer(outs), options);
   note_write(outs);
 }
@@ -125,6 +131,7 @@ void gather(ProcessGroup& group,
             const at::Tensor& in,
             const at::Tensor& out,
             const GatherOptions& options) {
+  const RandomPause pause;
   group.gather(optional_buffer(in), optional_buffer(out), options);
   note_write(out);
 }
@@ -141,6 +148,7 @@ void gather(ProcessGroup& group,
             const at::Tensor& in,
             at::TensorList outs,
             const GatherOptions& options) {
+  const RandomPause pause;
   group.gather(optional_buffer(in), optional_buffer(outs), options);
   note_write(outs);
 }
@@ -157,6 +165,7 @@ void scatter(ProcessGroup& group,
              const at::Tensor& in,
              const at::Tensor& out,
              const ScatterOptions& options) {
+  const RandomPause pause;
   group.scatter(optional_buffer(in), optional_buffer(out), options);
   note_write(out);
 }
@@ -173,6 +182,7 @@ void scatter(ProcessGroup& group,
              at::TensorList ins,
              const at::Tensor& out,
              const ScatterOptions& options) {
+  const RandomPause pause;
   group.scatter(optional_buffer(ins), optional_buffer(out), options);
   note_write(out);
 }
@@ -189,6 +199,7 @@ void all_to_all(ProcessGroup& group,
                 const at::Tensor& in,
                 const at::Tensor& out,
                 const AllToAllOptions& options) {
+  const RandomPause pause;
   group.all_to_all(optional_buffer(in), optional_buffer(out), options);
   note_write(out);
 }
@@ -205,6 +216,7 @@ void all_to_all(ProcessGroup& group,
                 at::TensorList ins,
                 at::TensorList outs,
                 const AllToAllOptions& options) {
+  const RandomPause pause;
   group.all_to_all(optional_buffer(ins), optional_buffer(outs), options);
   note_write(outs);
 }
@@ -218,6 +230,7 @@ Work all_to_all_async(ProcessGroup& group,
 }
 
 void send(ProcessGroup& group, const at::Tensor& tensor, int to, const SendOptions& options) {
+  const RandomPause pause;
   group.send(as_buffer(tensor), to, options);
 }
 
@@ -226,6 +239,7 @@ Work send_async(ProcessGroup& group, const at::Tensor& tensor, int to, const Sen
 }
 
 int recv(ProcessGroup& group, const at::Tensor& tensor, int from, const RecvOptions& options) {
+  const RandomPause pause;
   const int source = group.recv(as_buffer(tensor), from, options);
   note_write(tensor);
   return source;

@@ -15,16 +15,21 @@
 namespace unisono {
 namespace {
 
-Property property_of(const NamedTensor& named, const std::string& who) {
-  const at::Tensor& tensor = named.tensor;
-  if (tensor.defined() && (tensor.layout() != at::kStrided || !tensor.device().is_cpu())) {
-    throw Error(ErrorCode::kInvalidArgument,
-                who + ": tensor '" + named.name + "' is " +
-                    (tensor.device().is_cpu() ? "sparse" : "on " + tensor.device().str()) +
-                    "; only dense tensors in CPU memory can be compared");
+// Why a tensor can't be compared; empty where it can.
+std::string problem_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || (tensor.layout() == at::kStrided && tensor.device().is_cpu())) {
+    return {};
   }
+  return (tensor.device().is_cpu() ? "sparse" : "on " + tensor.device().str()) +
+         "; only dense tensors in CPU memory can be compared";
+}
+
+Property property_of(const NamedTensor& named) {
+  const std::string problem = problem_of(named.tensor);
   return {.what = "tensor '" + named.name + "'",
-          .value = describe(tensor) + " with hash " + format_hash(hash_tensors({tensor}))};
+          .value = problem.empty() ? describe(named.tensor) + " with hash " +
+                                         format_hash(hash_tensors({named.tensor}))
+                                   : problem};
 }
 
 }  // namespace
@@ -36,9 +41,15 @@ void check_consistent(ProcessGroup& group,
   std::vector<Property> properties;
   properties.reserve(tensors.size());
   for (const NamedTensor& named : tensors) {
-    properties.push_back(property_of(named, who));
+    properties.push_back(property_of(named));
   }
+  // Also with what can't be compared: the others would wait.
   check_agreement(group, properties, who + ": the ranks differ", timeout);
+  for (const NamedTensor& named : tensors) {
+    if (const std::string problem = problem_of(named.tensor); !problem.empty()) {
+      throw Error(ErrorCode::kInvalidArgument, who + ": tensor '" + named.name + "' is " + problem);
+    }
+  }
 }
 
 void check_consistent(ProcessGroup& group,

@@ -14,8 +14,8 @@ namespace unisono {
 /// under the same names: `who`, then the first tensor of rank 0 that another rank has otherwise,
 /// with types, sizes and hashes on both. A collective operation; hashes all bytes and sends 16.
 ///
-/// Throws Error(kInvalidArgument), before it sends anything, unless all are dense and in CPU
-/// memory.
+/// Throws Error(kInvalidArgument) where all ranks have the same one that is not dense or not in CPU
+/// memory; where only some have, they differ.
 void check_consistent(ProcessGroup& group,
                       const std::vector<NamedTensor>& tensors,
                       const std::string& who = "check_consistent",

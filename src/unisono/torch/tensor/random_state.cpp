@@ -8,6 +8,7 @@
 #include <ATen/core/Generator.h>
 
 #include "unisono/base/error.h"
+#include "unisono/torch/tensor/random_turn.h"
 
 namespace unisono {
 namespace {
@@ -36,6 +37,16 @@ void set_random_state(const at::Tensor& state) {
 
 void seed_random(std::uint64_t seed) {
   with_generator([seed](at::Generator& generator) { generator.set_current_seed(seed); });
+}
+
+KeptRandomState::KeptRandomState() {
+  const RandomTurn turn;
+  state_ = random_state();
+}
+
+KeptRandomState::~KeptRandomState() {
+  const RandomTurn turn;
+  set_random_state(state_);
 }
 
 }  // namespace unisono

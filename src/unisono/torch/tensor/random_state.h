@@ -14,12 +14,12 @@ void set_random_state(const at::Tensor& state);
 /// Seeds that generator alone.
 void seed_random(std::uint64_t seed);
 
-/// Gives the program its random numbers back at the scope's end, as if none had been drawn.
+/// Gives the program its random numbers back at the scope's end, as if none had been drawn. Takes a
+/// RandomTurn to begin and to end, so that it is in no other thread's way.
 class KeptRandomState {
  public:
-  KeptRandomState() : state_(random_state()) {}
-
-  ~KeptRandomState() { set_random_state(state_); }
+  KeptRandomState();
+  ~KeptRandomState();
 
   KeptRandomState(const KeptRandomState&) = delete;
   KeptRandomState& operator=(const KeptRandomState&) = delete;

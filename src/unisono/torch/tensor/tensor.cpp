@@ -18,6 +18,7 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
+#include "unisono/torch/tensor/random_turn.h"
 
 namespace unisono {
 namespace {
@@ -109,6 +110,7 @@ void bump_version(const at::Tensor& written) {
 }
 
 void all_reduce(ProcessGroup& group, const at::Tensor& in_out, const AllReduceOptions& options) {
+  const RandomPause pause;
   group.all_reduce(as_buffer(in_out), options);
   bump_version(in_out);
 }
@@ -117,6 +119,7 @@ void all_reduce(ProcessGroup& group,
                 const at::Tensor& in,
                 const at::Tensor& out,
                 const AllReduceOptions& options) {
+  const RandomPause pause;
   group.all_reduce(as_buffer(in), as_buffer(out), options);
   bump_version(out);
 }
@@ -140,6 +143,7 @@ Work all_reduce_async(ProcessGroup& group,
 }
 
 void broadcast(ProcessGroup& group, const at::Tensor& tensor, const BroadcastOptions& options) {
+  const RandomPause pause;
   group.broadcast(as_buffer(tensor), options);
   bump_version(tensor);
 }

@@ -34,7 +34,8 @@ namespace unisono {
 void bump_version(const at::Tensor& written);
 
 // ProcessGroup's operations on tensors. Each says what it does to the tensor's elements; the
-// gradient does not flow through it. The Work of an asynchronous one keeps the tensors alive.
+// gradient does not flow through it. The Work of an asynchronous one keeps the tensors alive. Those
+// that wait give the thread's RandomTurn away meanwhile.
 
 void all_reduce(ProcessGroup& group,
                 const at::Tensor& in_out,

@@ -7,12 +7,10 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
+#include "unisono/engine/message_call.h"
 #include "unisono/transport/describe.h"
 
 namespace unisono::engine {
-
-/// As the rank to receive from: whoever sends first.
-inline constexpr int kAnyRank = -1;
 
 /// One send or receive of this rank, from its call to its end.
 struct Message {

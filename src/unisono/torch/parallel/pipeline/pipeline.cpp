@@ -98,8 +98,8 @@ void Pipeline::zero_grad(bool set_to_none) {
   impl_->zero_grad(set_to_none);
 }
 
-double Pipeline::clip_grad_norm(double max_norm) {
-  return impl_->clip_grad_norm(max_norm);
+double Pipeline::clip_grad_norm(double max_norm, const ClipOptions& options) {
+  return impl_->clip_grad_norm(max_norm, options);
 }
 
 const pipeline::Schedule& Pipeline::schedule() const {

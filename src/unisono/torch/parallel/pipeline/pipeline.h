@@ -14,6 +14,7 @@
 #include "unisono/torch/checkpoint/tensor_state.h"
 #include "unisono/torch/parallel/pipeline/options.h"
 #include "unisono/torch/parallel/pipeline/stage.h"
+#include "unisono/torch/parallel/tensor/gradients.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::parallel {
@@ -106,11 +107,10 @@ class Pipeline {
   void eval();
   void zero_grad(bool set_to_none = true);
 
-  /// Scales all gradients such that their norm, of all stages together, is `max_norm` at most.
-  /// Returns the norm before. A collective operation. Where stages have layers that are divided
-  /// among ranks, this counts a rank's parts for the whole: call parallel::clip_grad_norm() of
-  /// parallel/tensor/gradients.h, with the pipeline's group as ClipOptions::others.
-  double clip_grad_norm(double max_norm);
+  /// parallel::clip_grad_norm() of the whole model: all stages together, tied parameters once, and
+  /// of layers that are divided among ranks all parts. Returns the norm before. A collective
+  /// operation, also of these layers' groups.
+  double clip_grad_norm(double max_norm, const ClipOptions& options = {});
 
   [[nodiscard]] const pipeline::Schedule& schedule() const;
 

@@ -1,7 +1,6 @@
 #include "unisono/torch/parallel/pipeline/pipeline_impl.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -14,7 +13,6 @@
 #include <vector>
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
@@ -29,6 +27,8 @@
 #include "unisono/torch/parallel/pipeline/gather_timeline.h"
 #include "unisono/torch/parallel/pipeline/step_run.h"
 #include "unisono/torch/parallel/pipeline/tied.h"
+#include "unisono/torch/parallel/tensor/gradient_norm.h"
+#include "unisono/torch/parallel/tensor/placement.h"
 #include "unisono/torch/tensor/random_state.h"
 #include "unisono/torch/tensor/tensor.h"
 
@@ -284,35 +284,27 @@ Tensors Pipeline::Impl::gather(StepRun& run, Tensors outputs) {
   return outputs;
 }
 
-double Pipeline::Impl::clip_grad_norm(double max_norm) {
-  return guard("Pipeline::clip_grad_norm", [&] {
-    if (!(max_norm > 0)) {
-      reject("the largest norm is " + std::to_string(max_norm) + "; it must be above 0");
+double Pipeline::Impl::clip_grad_norm(double max_norm, const ClipOptions& options) {
+  const double norm = guard("Pipeline::clip_grad_norm", [&] {
+    check_clipping(max_norm, options);
+    if (options.others != nullptr) {
+      reject("ClipOptions::others is set, though the pipeline knows the ranks of its stages");
     }
-    const c10::NoGradGuard no_grad;
-    double sum = 0;
+    std::vector<PlacedTensor> counted;
     for (const auto& [stage, part] : plan_.parts) {
-      for (const NamedTensor& parameter : part.parameters()) {
-        const at::Tensor& gradient = parameter.tensor.grad();
-        if (gradient.defined() && is_first_of_tie({.stage = stage, .name = parameter.name})) {
-          const auto norm =
-              at::linalg_vector_norm(gradient, 2, {}, false, at::kDouble).item<double>();
-          sum += norm * norm;
+      for (const PlacedTensor& parameter : part.placed_parameters()) {
+        if (is_first_of_tie({.stage = stage, .name = parameter.name})) {
+          counted.push_back(parameter);
         }
       }
     }
-    plan_.group->all_reduce(as_buffer(std::span(&sum, 1)),
-                            {.timeout = options_.timeout, .label = "norm of the gradients"});
-    const double norm = std::sqrt(sum);
-    constexpr double kTiny = 1e-6;  // As in PyTorch.
-    const double factor = max_norm / (norm + kTiny);
-    if (factor < 1) {
-      for (const at::Tensor& gradient : own_gradients()) {
-        gradient.mul_(factor);
-      }
-    }
-    return norm;
+    ClipOptions of_all = options;
+    of_all.others = plan_.group;
+    return norm_of_gradients(with_gradients(std::move(counted), "clip_grad_norm"), of_all);
   });
+  // An error here is that of all ranks, which can go on.
+  clip_to_norm(own_gradients(), norm, max_norm, options);
+  return norm;
 }
 
 pipeline::Timeline Pipeline::Impl::timeline() {

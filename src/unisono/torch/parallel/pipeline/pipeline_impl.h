@@ -45,7 +45,7 @@ class Pipeline::Impl {
   void load_state(const TensorState& state);
   void train(bool on) const;
   void zero_grad(bool set_to_none) const;
-  double clip_grad_norm(double max_norm);
+  double clip_grad_norm(double max_norm, const ClipOptions& options);
 
   [[nodiscard]] const StepPlan& plan() const { return plan_; }
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -18,6 +17,7 @@
 #include "unisono/torch/nn/sync_batch_norm.h"
 #include "unisono/torch/tensor/named_tensor.h"
 #include "unisono/torch/tensor/random_state.h"
+#include "unisono/torch/tensor/random_turn.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::parallel {
@@ -47,12 +47,6 @@ std::uint64_t seed_of(const ChunkRandom& random, int layer) {
   const std::uint64_t of_chunk =
       Random::of_sample(static_cast<std::int64_t>(random.seed), random.step, random.chunk).next();
   return Random(of_chunk + static_cast<std::uint64_t>(layer)).next();
-}
-
-// LibTorch has one generator for the process, and ranks may be threads of it.
-std::mutex& generator_mutex() {
-  static std::mutex mutex;
-  return mutex;
 }
 
 template <class Items>
@@ -111,15 +105,23 @@ StagePart::StagePart(int number, const torch::nn::Sequential& model, int begin, 
 
 void StagePart::add(Layer layer) {
   if (layer.module == nullptr) {
-    layers_.push_back({.layer = std::move(layer), .may_draw = true, .has_collectives = false});
+    layers_.push_back({.layer = std::move(layer), .may_draw = true});
     return;
   }
   append(layer.module->named_parameters(), layer.prefix, parameters_);
   append(layer.module->named_buffers(), layer.prefix, buffers_);
-  const bool has_norm = has_sync_batch_norm(*layer.module);
+  const std::vector<PlacedTensor> placed = parallel::placed_parameters(*layer.module);
+  for (std::size_t i = placed_.size(); i < parameters_.size(); ++i) {
+    const NamedTensor& parameter = parameters_[i];
+    const auto found = std::ranges::find_if(
+        placed, [&](const PlacedTensor& other) { return other.tensor.is_same(parameter.tensor); });
+    UNISONO_CHECK(found != placed.end(), "a parameter of no module");
+    placed_.push_back(*found);
+    placed_.back().name = parameter.name;
+  }
   const bool draws = may_draw(*layer.module);
-  has_collectives_ = has_collectives_ || has_norm;
-  layers_.push_back({.layer = std::move(layer), .may_draw = draws, .has_collectives = has_norm});
+  has_collectives_ = has_collectives_ || has_sync_batch_norm(*layer.module);
+  layers_.push_back({.layer = std::move(layer), .may_draw = draws});
 }
 
 Tensors StagePart::forward(const Tensors& inputs, const ChunkRandom& random) const {
@@ -130,11 +132,7 @@ Tensors StagePart::forward(const Tensors& inputs, const ChunkRandom& random) con
       values = layer.forward(values);
       continue;
     }
-    // Whoever waits for another rank here would wait for a thread that wants the generator.
-    std::unique_lock lock(generator_mutex(), std::defer_lock);
-    if (!own.has_collectives) {
-      lock.lock();
-    }
+    const RandomTurn turn;
     seed_random(seed_of(random, layer.number));
     values = layer.forward(values);
   }

@@ -9,6 +9,7 @@
 #include <torch/nn/modules/container/sequential.h>
 
 #include "unisono/torch/parallel/pipeline/stage.h"
+#include "unisono/torch/parallel/tensor/placement.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::parallel {
@@ -46,6 +47,9 @@ class StagePart {
   // Under their names in the whole model; each tensor once.
   [[nodiscard]] const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
+  /// The same with how they lie on the ranks of their groups.
+  [[nodiscard]] const std::vector<PlacedTensor>& placed_parameters() const { return placed_; }
+
   [[nodiscard]] const std::vector<NamedTensor>& buffers() const { return buffers_; }
 
   void train(bool on) const;
@@ -66,7 +70,6 @@ class StagePart {
   struct OwnLayer {
     Layer layer;
     bool may_draw;
-    bool has_collectives;
   };
 
   void add(Layer layer);
@@ -76,6 +79,7 @@ class StagePart {
   std::vector<OwnLayer> layers_;
   std::vector<std::vector<std::int64_t>> output_sizes_;
   std::vector<NamedTensor> parameters_;
+  std::vector<PlacedTensor> placed_;
   std::vector<NamedTensor> buffers_;
   bool has_collectives_ = false;
   mutable bool may_change_inputs_ = true;

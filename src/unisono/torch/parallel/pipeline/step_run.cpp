@@ -30,8 +30,8 @@ using pipeline::as_index;
 
 namespace {
 
-// How many of the actions that are next have their messages received ahead. Those of more would
-// be reported as late while nobody is.
+// How many of the actions that are next have their messages received ahead. The time that one may
+// take begins with it, and those of more would be over while nobody is late.
 constexpr std::size_t kAhead = 8;
 
 std::string name_of(const Route& route, bool is_gradient, int chunk) {
@@ -95,11 +95,18 @@ int StepRun::rank_of(int stage) const {
   return plan_.schedule.rank_of_stage[as_index(stage)];
 }
 
-std::optional<std::size_t> StepRun::find_next() {
+// Where there is none, with the places of messages that would make one.
+std::optional<std::size_t> StepRun::find_next(std::vector<std::size_t>& missing) {
   const auto has_arrived = [&](const Action& action) {
-    return std::ranges::all_of(arrivals_of(action), [&](const Arrival& arrival) {
-      return transfers_.inbox().has(place_of(arrival));
-    });
+    bool has_all = true;
+    for (const Arrival& arrival : arrivals_of(action)) {
+      const std::size_t place = place_of(arrival);
+      if (!transfers_.inbox().has(place)) {
+        missing.push_back(place);
+        has_all = false;
+      }
+    }
+    return has_all;
   };
   if (plan_.is_by_arrival) {
     return next_action(progress_, has_arrived);
@@ -127,9 +134,10 @@ void StepRun::run() {
   expect_next();
   while (!progress_.remaining.empty()) {
     transfers_.inbox().throw_if_failed();
-    const std::optional<std::size_t> place = find_next();
+    std::vector<std::size_t> missing;
+    const std::optional<std::size_t> place = find_next(missing);
     if (!place) {
-      transfers_.inbox().wait();
+      transfers_.inbox().wait(missing);
       continue;
     }
     const Action action = take(progress_, *place);

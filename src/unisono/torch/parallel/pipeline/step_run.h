@@ -91,7 +91,7 @@ class StepRun {
   [[nodiscard]] std::size_t place_of(const Arrival& arrival) const;
   [[nodiscard]] std::vector<Arrival> arrivals_of(const pipeline::Action& action) const;
   [[nodiscard]] int rank_of(int stage) const;
-  [[nodiscard]] std::optional<std::size_t> find_next();
+  [[nodiscard]] std::optional<std::size_t> find_next(std::vector<std::size_t>& missing);
   void expect_next();
   void hand_over(const Arrival& arrival, int to_stage, Delivery delivery);
   void perform(const pipeline::Action& action);

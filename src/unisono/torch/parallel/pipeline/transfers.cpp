@@ -70,6 +70,7 @@ class Receive : public std::enable_shared_from_this<Receive> {
   void begin_part(const Buffer& buffer, Next next) {
     const Work work = group_.recv_async(
         buffer, from_, {.tag = tag_of(label_), .timeout = timeout_, .label = label_.text});
+    inbox_->expect(label_.place, work);
     work.on_completion([self = shared_from_this(), next](std::exception_ptr error) {
       if (error != nullptr) {
         self->inbox_->fail(std::move(error));
@@ -188,7 +189,7 @@ void Transfers::send(int to, const MessageLabel& label, const Delivery& delivery
 
 Delivery Transfers::await(std::size_t place) {
   while (!inbox_->has(place)) {
-    inbox_->wait();
+    inbox_->wait(std::span(&place, 1));
   }
   return inbox_->take(place);
 }

@@ -22,6 +22,8 @@ void sum_partial_gradients(const torch::nn::Module& module);
 
 struct ClipOptions {
   double norm_type = 2;  ///< May be infinity.
+  /// Whether a norm that is infinite or NaN is an error.
+  bool error_if_nonfinite = false;
   /// Ranks that have other layers of the same model: the stages of a pipeline, say. Null: none.
   std::shared_ptr<ProcessGroup> others = {};
 };
@@ -31,8 +33,9 @@ struct ClipOptions {
 /// that all have count once each, so that the norm is that of the whole on any number of ranks. A
 /// collective operation; sum_partial_gradients() comes before.
 ///
-/// A norm that is infinite or NaN makes NaNs of the gradients, as in torch. Throws
-/// Error(kInvalidArgument) for a negative norm or type, and for sparse gradients.
+/// A norm that is NaN makes NaNs of all gradients, one that is infinite zeros and NaNs, as in
+/// torch; with `error_if_nonfinite` it is Error(kInvalidArgument) on every rank, and they stay as
+/// they are. Throws Error(kInvalidArgument) for a negative norm or type, and for sparse gradients.
 double clip_grad_norm(const torch::nn::Module& module,
                       double max_norm,
                       const ClipOptions& options = {});

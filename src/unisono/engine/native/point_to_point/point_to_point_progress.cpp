@@ -1,13 +1,13 @@
-#include "unisono/comm/point_to_point_progress.h"
+#include "unisono/engine/native/point_to_point/point_to_point_progress.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,28 +16,23 @@
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
-#include "unisono/comm/buffer_check.h"
-#include "unisono/comm/guarded_receive.h"
-#include "unisono/comm/message_operation.h"
-#include "unisono/comm/rank_wait.h"
-#include "unisono/comm/work.h"
-#include "unisono/comm/work_state.h"
+#include "unisono/engine/message_call.h"
+#include "unisono/engine/native/point_to_point/buffer_check.h"
+#include "unisono/engine/native/point_to_point/guarded_receive.h"
 #include "unisono/engine/native/point_to_point/message.h"
+#include "unisono/engine/native/point_to_point/message_operation.h"
 #include "unisono/transport/relayed_error.h"
 
-namespace unisono::comm {
-namespace {
-
-// Of each rank. What comes unasked for waits in memory.
-constexpr int kPacketsPerListening = 16;
-
-}  // namespace
+namespace unisono::engine {
 
 PointToPointProgress::PointToPointProgress(const PointToPointParts& parts)
     : parts_(parts),
+      endpoint_(parts.transports.endpoint()),
+      mesh_(parts.transports.message_mesh()),
       waiting_{
           .ranks = parts.ranks,
           .failure = parts.failure,
+          .health = parts.health,
           .rank = parts.topology.rank(),
           .world_size = parts.topology.world_size(),
           .stall = parts.stall,
@@ -45,19 +40,13 @@ PointToPointProgress::PointToPointProgress(const PointToPointParts& parts)
           .look_again = [this]() UNISONO_REQUIRES(mutex_) { take_all(); },
           .is_unreachable = [this](int rank)
                                 UNISONO_REQUIRES(mutex_) { return is_unreachable(rank); },
-          .listen = parts.listen,
           .find_unexpected_tags = [this](int rank) UNISONO_REQUIRES(
-                                      mutex_) { return matcher_.find_unexpected_tags(rank); },
-          .look_for_cycle = parts.look_for_cycle,
-          .is_waited_for =
-              [waits = parts.work_waits](const WaitId& work) { return waits->is_waited_for(work); },
-          .show_wait = parts.show_wait,
-          .hide_wait = parts.hide_wait},
+                                      mutex_) { return matcher_.find_unexpected_tags(rank); }},
       out_of_memory_(ErrorCode::kInternal, parts.ranks.prefix() + " is out of memory"),
       matcher_(
           {.topology = parts.topology,
-           .endpoint = parts.endpoint,
-           .mesh = parts.mesh,
+           .endpoint = endpoint_,
+           .mesh = mesh_,
            .ranks = parts.ranks,
            // Only one of two ranks on one core can copy at a time.
            .prefers_single_copy = parts.single_copy == SingleCopy::kAlways || !parts.has_cores}) {}
@@ -68,7 +57,7 @@ PointToPointProgress::~PointToPointProgress() {
 
 bool PointToPointProgress::is_unreachable(int rank) {
   const collective::Topology& topology = parts_.topology;
-  return topology.node_of(rank) != topology.node() && parts_.mesh.is_unreachable(rank);
+  return topology.node_of(rank) != topology.node() && mesh_.is_unreachable(rank);
 }
 
 // What a rank has sent before it left may be more than one look takes. Others may go on sending.
@@ -78,8 +67,25 @@ void PointToPointProgress::take_all() {
   }
 }
 
-bool PointToPointProgress::send_at_once(const MessageCall& call) {
+int PointToPointProgress::pass(const MessageCall& call) {
   throw_if_closed();
+  if (call.is_send && send_at_once(call)) {
+    return kAnyRank;
+  }
+  MessageOperation request(call);
+  return run(request);
+}
+
+void PointToPointProgress::begin(std::span<const MessageCall> calls) {
+  Requests requests;
+  requests.reserve(calls.size());
+  for (const MessageCall& call : calls) {
+    requests.push_back(std::make_unique<MessageOperation>(call));
+  }
+  submit(std::move(requests));
+}
+
+bool PointToPointProgress::send_at_once(const MessageCall& call) {
   const MutexLock lock(mutex_);
   throw_if_stopping();
   return guard([&]() UNISONO_REQUIRES(mutex_) {
@@ -88,11 +94,10 @@ bool PointToPointProgress::send_at_once(const MessageCall& call) {
 }
 
 int PointToPointProgress::run(MessageOperation& request) {
-  throw_if_closed();
   request.is_attended = true;
   request.thread = this_thread_number();
-  const engine::Arrival arrival = spin_for(request);
-  if (arrival == engine::Arrival::kReceived) {
+  const Arrival arrival = spin_for(request);
+  if (arrival == Arrival::kReceived) {
     return request.source;
   }
   bool has_ended = false;
@@ -106,7 +111,7 @@ int PointToPointProgress::run(MessageOperation& request) {
     if (!has_ended) {
       begin_spinning();
       mode = mode_of(request);
-      if (arrival == engine::Arrival::kNotYet) {
+      if (arrival == Arrival::kNotYet) {
         mode.n_spins = 0;
       }
     }
@@ -120,9 +125,8 @@ int PointToPointProgress::run(MessageOperation& request) {
   return request.source;
 }
 
-std::vector<Work> PointToPointProgress::submit(Requests requests) {
+void PointToPointProgress::submit(Requests requests) {
   throw_if_closed();
-  std::vector<Work> works;
   Requests finished;
   std::optional<Error> error;
   {
@@ -132,7 +136,7 @@ std::vector<Work> PointToPointProgress::submit(Requests requests) {
       // First of all: without the thread no message must begin.
       start_progress();
       for (std::unique_ptr<MessageOperation>& request : requests) {
-        works.push_back(begin(std::move(request)));
+        begin(std::move(request));
       }
       return true;
     });
@@ -150,30 +154,27 @@ std::vector<Work> PointToPointProgress::submit(Requests requests) {
   if (error) [[unlikely]] {
     throw Error(*error);
   }
-  return works;
 }
 
-Work PointToPointProgress::begin(std::unique_ptr<MessageOperation> request) {
+void PointToPointProgress::begin(std::unique_ptr<MessageOperation> request) {
   request->id = next_id();
-  request->state = std::make_shared<WorkState>(request->id, parts_.work_waits);
+  request->handle->begin(request->id);
   if (parts_.checks_buffers) {
     check_buffer(*request);
   }
-  Work work(request->state);
   // finish_request() owns it again.
   post(*request.release());
-  return work;
 }
 
 // From here on, until somebody waits.
 void PointToPointProgress::check_buffer(MessageOperation& request) const {
   if (request.is_send) {
-    request.state->set_check(unchanged_check(request.buffer, name_of(request)));
+    request.handle->set_check(unchanged_check(request.buffer, name_of(request)));
     return;
   }
   const auto guard = std::make_shared<GuardedReceive>(request.buffer, name_of(request));
   request.buffer = guard->landing();
-  request.state->set_check([guard] { guard->deliver(); });
+  request.handle->set_check([guard] { guard->deliver(); });
 }
 
 // Also tells the other ranks of a failure that was found between two operations.
@@ -220,7 +221,7 @@ void PointToPointProgress::take_ended() {
   if (matcher_.ended().empty()) {
     return;
   }
-  for (engine::Message* const message : matcher_.ended()) {
+  for (Message* const message : matcher_.ended()) {
     finish_request(static_cast<MessageOperation&>(*message));
   }
   matcher_.clear_ended();
@@ -230,7 +231,7 @@ void PointToPointProgress::take_ended() {
 void PointToPointProgress::enroll(MessageOperation& request) {
   request.place = requests_.size();
   requests_.push_back(&request);
-  n_async_ += request.state != nullptr ? 1 : 0;
+  n_async_ += request.handle != nullptr ? 1 : 0;
   n_networked_ += needs_network(request) ? 1 : 0;
 }
 
@@ -241,10 +242,10 @@ void PointToPointProgress::finish_request(MessageOperation& request) {
     requests_[*request.place] = last;
     last->place = request.place;
     requests_.pop_back();
-    n_async_ -= request.state != nullptr ? 1 : 0;
+    n_async_ -= request.handle != nullptr ? 1 : 0;
     n_networked_ -= needs_network(request) ? 1 : 0;
   }
-  if (request.state != nullptr) {
+  if (request.handle != nullptr) {
     finished_.emplace_back(&request);
   }
   if (is_stopping_ && requests_.empty()) {
@@ -315,7 +316,8 @@ void PointToPointProgress::check_requests() {
 
 void PointToPointProgress::show_waits() {
   if (std::exchange(have_waits_changed_, false)) [[unlikely]] {
-    parts_.show_waits(describe_long_waits(requests_, parts_.ranks.job_ranks()));
+    parts_.transports.control_block().note_waits(
+        describe_long_waits(requests_, parts_.ranks.job_ranks()));
   }
 }
 
@@ -323,86 +325,9 @@ WaitId PointToPointProgress::next_id() {
   return {.group = parts_.group, .is_message = true, .sequence = ++n_messages_};
 }
 
-template <class IsIt>
-std::optional<WaitingReceive> PointToPointProgress::find_receive_where(IsIt is_it) {
-  const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const auto* request) {
-    return request->is_unanswered_receive() && is_it(*request);
-  });
-  if (found == requests_.end()) {
-    return std::nullopt;
-  }
-  const MessageOperation& request = **found;
-  WaitingReceive receive{.id = request.id,
-                         .is_for_any = request.peer == engine::kAnyRank,
-                         .senders = {},
-                         .gone = {},
-                         .text = describe(request, parts_.ranks.job_ranks())};
-  for (int rank = 0; rank < waiting_.world_size; ++rank) {
-    const bool is_other = receive.is_for_any && rank != waiting_.rank;
-    if (rank == request.peer || (is_other && request.may_send(rank))) {
-      receive.senders.push_back({.rank = rank, .n_arrived = matcher_.n_arrived(rank)});
-    } else if (is_other) {
-      receive.gone.push_back(rank);
-    }
-  }
-  return receive;
-}
-
-std::optional<WaitingReceive> PointToPointProgress::find_receive_of(std::uint64_t thread) {
-  const MutexLock lock(mutex_);
-  return find_receive_where([thread](const auto& request) { return request.thread == thread; });
-}
-
-std::optional<WaitingReceive> PointToPointProgress::find_receive(const WaitId& id) {
-  const MutexLock lock(mutex_);
-  return find_receive_where([&id](const auto& request) { return request.id == id; });
-}
-
-std::uint64_t PointToPointProgress::n_sent(int rank) {
-  const MutexLock lock(mutex_);
-  return matcher_.n_sent(rank);
-}
-
 void PointToPointProgress::wake() const noexcept {
-  parts_.endpoint.wake();
-  parts_.mesh.wake();
+  endpoint_.wake();
+  mesh_.wake();
 }
 
-void PointToPointProgress::on_failure(std::function<void()> tell) {
-  const MutexLock lock(mutex_);
-  tell_ = std::move(tell);
-}
-
-void PointToPointProgress::listen() noexcept {
-  std::optional<Error> error;
-  {
-    const MutexLock lock(mutex_);
-    if (is_stopping_ || !tell_) {
-      return;
-    }
-    is_listening_ = true;
-    // Else somebody else looks, or there is nothing to hear any more.
-    const bool must_look = n_networked_ == 0 && !is_settling_ && !parts_.failure.is_set();
-    for (int n = 0; must_look && n < kPacketsPerListening; ++n) {
-      const bool has_moved =
-          guard([&]() UNISONO_REQUIRES(mutex_) { return matcher_.progress_between_nodes(); });
-      if (!has_moved) {
-        break;
-      }
-    }
-    error = must_look ? error_ : std::nullopt;
-  }
-  if (error) {
-    (void)parts_.failure.set(*error);
-  }
-  if (parts_.failure.is_set()) {
-    tell_();
-  }
-  {
-    const MutexLock lock(mutex_);
-    is_listening_ = false;
-  }
-  changed_.notify_all();
-}
-
-}  // namespace unisono::comm
+}  // namespace unisono::engine

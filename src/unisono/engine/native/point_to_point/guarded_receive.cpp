@@ -1,4 +1,4 @@
-#include "unisono/comm/guarded_receive.h"
+#include "unisono/engine/native/point_to_point/guarded_receive.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/guarded_pages.h"
 
-namespace unisono::comm {
+namespace unisono::engine {
 namespace {
 
 constexpr std::byte kPoison{0xFF};
@@ -59,4 +59,4 @@ void GuardedReceive::deliver() {
   }
 }
 
-}  // namespace unisono::comm
+}  // namespace unisono::engine

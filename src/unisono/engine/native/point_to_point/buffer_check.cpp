@@ -1,4 +1,4 @@
-#include "unisono/comm/buffer_check.h"
+#include "unisono/engine/native/point_to_point/buffer_check.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
 
-namespace unisono::comm {
+namespace unisono::engine {
 namespace {
 
 std::size_t hash_of(const Buffer& buffer) {
@@ -30,4 +30,4 @@ std::function<void()> unchanged_check(const Buffer& buffer, std::string who) {
   };
 }
 
-}  // namespace unisono::comm
+}  // namespace unisono::engine

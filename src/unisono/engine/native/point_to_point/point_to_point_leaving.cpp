@@ -8,12 +8,12 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
-#include "unisono/comm/message_operation.h"
-#include "unisono/comm/point_to_point_progress.h"
 #include "unisono/engine/native/point_to_point/message.h"
+#include "unisono/engine/native/point_to_point/message_operation.h"
+#include "unisono/engine/native/point_to_point/point_to_point_progress.h"
 #include "unisono/transport/tcp/packet_stream.h"
 
-namespace unisono::comm {
+namespace unisono::engine {
 namespace {
 
 // Time for the peers to read why this rank gave up, or to answer what is no longer needed.
@@ -35,7 +35,7 @@ void PointToPointProgress::abort_streams(const Error& reason) noexcept {
   }
   adopt_delivered(std::chrono::milliseconds::zero());
   try {
-    for (tcp::PacketStream* const stream : parts_.mesh.streams()) {
+    for (tcp::PacketStream* const stream : mesh_.streams()) {
       stream->abort(reason);
     }
   } catch (const std::exception&) {
@@ -46,8 +46,8 @@ void PointToPointProgress::abort_streams(const Error& reason) noexcept {
 // Ranks that this one never talked to hear of its end, too.
 void PointToPointProgress::adopt_delivered(std::chrono::milliseconds linger) noexcept {
   try {
-    (void)parts_.mesh.progress();
-    parts_.mesh.finish_dials(Deadline::after(linger));
+    (void)mesh_.progress();
+    mesh_.finish_dials(Deadline::after(linger));
   } catch (const std::exception&) {
     // One can't be reached: it can't be told.
     return;
@@ -57,14 +57,14 @@ void PointToPointProgress::adopt_delivered(std::chrono::milliseconds linger) noe
 // Whoever comes later would take the end of a connection without a goodbye for a death.
 void PointToPointProgress::close_door() noexcept {
   try {
-    parts_.mesh.close_door();
+    mesh_.close_door();
   } catch (const std::exception&) {
     return;  // Out of memory: the ends of the connections have to say it.
   }
 }
 
 void PointToPointProgress::give_up_receives() {
-  for (engine::Message* const message : matcher_.give_up_receives()) {
+  for (Message* const message : matcher_.give_up_receives()) {
     auto& request = static_cast<MessageOperation&>(*message);
     fail_request(request,
                  Error(ErrorCode::kClosed,
@@ -115,7 +115,7 @@ void PointToPointProgress::leave() noexcept {
   const MutexLock lock(mutex_);
   adopt_delivered(kLinger);
   close_door();
-  const auto streams = parts_.mesh.streams();
+  const auto streams = mesh_.streams();
   for (tcp::PacketStream* const stream : streams) {
     if (!has_aborted_) {
       stream->say_goodbye();
@@ -128,4 +128,4 @@ void PointToPointProgress::leave() noexcept {
   }
 }
 
-}  // namespace unisono::comm
+}  // namespace unisono::engine

@@ -13,20 +13,22 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/comm/rank_wait.h"
-#include "unisono/comm/work_state.h"
+#include "unisono/engine/group_health.h"
+#include "unisono/engine/message_call.h"
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/rank_status.h"
+#include "unisono/engine/wait_id.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/wait_monitor.h"
 
-namespace unisono::comm {
+namespace unisono::engine {
 
 /// What a send or receive waits with. The references outlive it.
 struct MessageWaiting {
-  const engine::RankStatus& ranks;
+  const RankStatus& ranks;
   const transport::Failure& failure;
+  GroupHealth& health;
   int rank;
   int world_size;
   std::chrono::milliseconds stall;
@@ -36,38 +38,21 @@ struct MessageWaiting {
   std::function<void()> look_again;
   /// Whether nobody listens for a rank of another node any more, with which there is no connection.
   std::function<bool(int rank)> is_unreachable;
-  /// Sets `failure` if another rank is known to have given up.
-  std::function<void()> listen;
   /// The tags of the messages that have come from a rank, or any, and that nobody receives.
   std::function<std::vector<int>(int rank)> find_unexpected_tags;
-  /// Has somebody look whether a receive waits in vain. Does not wait.
-  std::function<void(const WaitId&)> look_for_cycle;
-  /// Whether a thread does nothing else until an asynchronous one has ended.
-  std::function<bool(const WaitId&)> is_waited_for;
-  /// Has the launcher see that a send or receive waits long, until hide_wait().
-  std::function<void(const WaitId&, const engine::ShownWait&)> show_wait;
-  std::function<void(const WaitId&)> hide_wait;
-};
-
-/// What a caller asks for.
-struct MessageCall {
-  bool is_send;
-  int peer;
-  int tag;
-  const Buffer& buffer;
-  const std::string& label;
 };
 
 /// A send or receive with what its caller is told: how long it may wait, and who is late.
-class MessageOperation final : public engine::Message, private transport::WaitObserver {
+class MessageOperation final : public Message, private transport::WaitObserver {
  public:
-  MessageOperation(const MessageCall& call, std::chrono::milliseconds timeout)
-      : engine::Message{.is_send = call.is_send,
-                        .peer = call.peer,
-                        .tag = call.tag,
-                        .buffer = call.buffer,
-                        .label = call.label},
-        timeout_(timeout) {}
+  explicit MessageOperation(const MessageCall& call)
+      : Message{.is_send = call.is_send,
+                .peer = call.peer,
+                .tag = call.tag,
+                .buffer = call.buffer,
+                .label = call.label},
+        handle(call.handle),
+        timeout_(call.timeout) {}
 
   /// When check() is to be called next, at the latest. Time begins with the first call of the two.
   [[nodiscard]] Deadline next_check(const MessageWaiting& waiting);
@@ -81,7 +66,7 @@ class MessageOperation final : public engine::Message, private transport::WaitOb
 
   /// It waits for a rank, or any, and of its message nothing has come.
   [[nodiscard]] bool is_unanswered_receive() const {
-    return !is_send && source == engine::kAnyRank && !has_ended;
+    return !is_send && source == kAnyRank && !has_ended;
   }
 
   /// Whether the rank may still send something: it has not left, and somebody listens for it.
@@ -95,7 +80,7 @@ class MessageOperation final : public engine::Message, private transport::WaitOb
   std::uint64_t thread = 0;
 
   /// For an asynchronous one; null when a thread waits in the call.
-  std::shared_ptr<WorkState> state;
+  std::shared_ptr<MessageHandle> handle;
 
   /// Why it failed.
   std::optional<Error> error;
@@ -107,13 +92,17 @@ class MessageOperation final : public engine::Message, private transport::WaitOb
   [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override;
   [[nodiscard]] std::optional<Error> departed(std::span<const int> late_ranks) const override;
 
-  void listen() const override { waiting_->listen(); }
+  void listen() const override { waiting_->health.listen(); }
 
   void look_into(std::span<const int> late_ranks) const override;
 
+  [[nodiscard]] std::optional<Deadline::Clock::time_point> waited_since() const override {
+    return is_attended ? WaitObserver::waited_since() : waiting_->health.waited_since(id);
+  }
+
   void show(Deadline::Clock::time_point since, std::span<const int> late_ranks) const override;
 
-  void hide() const noexcept override { waiting_->hide_wait(id); }
+  void hide() const noexcept override { waiting_->health.hide_wait(id); }
 
   void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const override;
 
@@ -138,4 +127,4 @@ class MessageOperation final : public engine::Message, private transport::WaitOb
 [[nodiscard]] std::string describe_long_waits(std::span<MessageOperation* const> requests,
                                               transport::JobRanks job_ranks);
 
-}  // namespace unisono::comm
+}  // namespace unisono::engine

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,44 +18,34 @@
 #include "unisono/base/mutex.h"
 #include "unisono/base/spin.h"
 #include "unisono/collective/topology.h"
-#include "unisono/comm/message_operation.h"
-#include "unisono/comm/rank_wait.h"
-#include "unisono/comm/work.h"
-#include "unisono/comm/work_waits.h"
+#include "unisono/engine/group_health.h"
+#include "unisono/engine/message_call.h"
+#include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_matcher.h"
+#include "unisono/engine/native/point_to_point/message_operation.h"
 #include "unisono/engine/native/rank_status.h"
+#include "unisono/engine/wait_id.h"
 #include "unisono/transport/failure.h"
+#include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/endpoint.h"
 #include "unisono/transport/tcp/message_mesh.h"
 
-namespace unisono::comm {
+namespace unisono::engine {
 
 /// What a PointToPointProgress works with. The references outlive it.
 struct PointToPointParts {
   std::uint32_t group;  ///< The group's number.
   const collective::Topology& topology;
-  shm::Endpoint& endpoint;
-  tcp::MessageMesh& mesh;
-  const engine::RankStatus& ranks;
+  GroupTransports& transports;
+  const RankStatus& ranks;
   transport::Failure& failure;
+  GroupHealth& health;
   std::chrono::milliseconds stall;
   bool has_cores;  ///< The node has a core for each of its ranks.
   SingleCopy single_copy;
   /// Whether waits look whether buffers were written to before them.
   bool checks_buffers;
-  /// Adds to an error what other ranks say of it. Any thread.
-  std::function<Error(const Error&)> explain;
-  /// Sets `failure` if another rank is known to have given up. Any thread.
-  std::function<void()> listen;
-  /// Tells who asks what this rank has waited for since long; "" for nothing. Any thread.
-  std::function<void(const std::string&)> show_waits;
-  /// Has somebody look whether this receive waits in vain. Does not wait. Any thread.
-  std::function<void(const WaitId&)> look_for_cycle;
-  /// As MessageWaiting has them. Any thread.
-  std::function<void(const WaitId&, const engine::ShownWait&)> show_wait;
-  std::function<void(const WaitId&)> hide_wait;
-  std::shared_ptr<WorkWaits> work_waits;
 };
 
 /// A receive of whose message nothing has come.
@@ -92,18 +83,13 @@ class PointToPointProgress {
   /// failure: it makes it known to the other ranks.
   void on_failure(std::function<void()> tell) UNISONO_EXCLUDES(mutex_);
 
-  using Requests = std::vector<std::unique_ptr<MessageOperation>>;
-
-  /// Sends the message if that takes no wait; false else: it is to be run then.
-  [[nodiscard]] bool send_at_once(const MessageCall& call) UNISONO_EXCLUDES(mutex_);
-
-  /// Runs the message and returns when it has ended: for a receive, the rank that it came from.
+  /// Passes the message and returns when it has ended: for a receive, the rank that it came from.
   /// Throws its error.
-  int run(MessageOperation& request) UNISONO_EXCLUDES(mutex_);
+  int pass(const MessageCall& call) UNISONO_EXCLUDES(mutex_);
 
   /// Begins all of the messages before it goes on with any. Where the progress thread can't start
   /// the group fails.
-  [[nodiscard]] std::vector<Work> submit(Requests requests) UNISONO_EXCLUDES(mutex_);
+  void begin(std::span<const MessageCall> calls) UNISONO_EXCLUDES(mutex_);
 
   /// The receive that `thread` waits in. If it is from any rank, looks who of other nodes still
   /// listens.
@@ -115,9 +101,6 @@ class PointToPointProgress {
 
   /// How many messages this rank has called to `rank`, ever.
   [[nodiscard]] std::uint64_t n_sent(int rank) UNISONO_EXCLUDES(mutex_);
-
-  /// Makes waits look again. Any thread.
-  void wake() const noexcept;
 
   /// Hears what ranks of other nodes have said while this rank waited for none of them: that their
   /// group failed, say, over a message that this rank has sent long since. And tells them where
@@ -140,9 +123,15 @@ class PointToPointProgress {
   void leave() noexcept UNISONO_EXCLUDES(mutex_);
 
  private:
+  using Requests = std::vector<std::unique_ptr<MessageOperation>>;
+
   void throw_if_closed() UNISONO_EXCLUDES(mutex_);
   void throw_if_stopping() const UNISONO_REQUIRES(mutex_);
-  [[nodiscard]] Work begin(std::unique_ptr<MessageOperation> request) UNISONO_REQUIRES(mutex_);
+  // Sends the message if that takes no wait; false else: it is to be run then.
+  [[nodiscard]] bool send_at_once(const MessageCall& call) UNISONO_EXCLUDES(mutex_);
+  int run(MessageOperation& request) UNISONO_EXCLUDES(mutex_);
+  void submit(Requests requests) UNISONO_EXCLUDES(mutex_);
+  void begin(std::unique_ptr<MessageOperation> request) UNISONO_REQUIRES(mutex_);
   void post(MessageOperation& request) UNISONO_REQUIRES(mutex_);
   bool advance() UNISONO_REQUIRES(mutex_);
   void check_buffer(MessageOperation& request) const;
@@ -159,18 +148,20 @@ class PointToPointProgress {
   void note(ErrorCode code, const char* problem) noexcept UNISONO_REQUIRES(mutex_);
   void check_requests() UNISONO_REQUIRES(mutex_);
   void show_waits() UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] WaitId next_id() UNISONO_REQUIRES(mutex_);
+
+  // point_to_point_asking.cpp
   template <class IsIt>
   [[nodiscard]] std::optional<WaitingReceive> find_receive_where(IsIt is_it)
       UNISONO_REQUIRES(mutex_);
-  [[nodiscard]] WaitId next_id() UNISONO_REQUIRES(mutex_);
 
-  // messenger_leaving.cpp
+  // point_to_point_leaving.cpp
   void abort_streams(const Error& reason) noexcept UNISONO_REQUIRES(mutex_);
   void adopt_delivered(std::chrono::milliseconds linger) noexcept UNISONO_REQUIRES(mutex_);
   void close_door() noexcept UNISONO_REQUIRES(mutex_);
   void give_up_receives() UNISONO_REQUIRES(mutex_);
 
-  // messenger_waiting.cpp
+  // point_to_point_waiting.cpp
   /// Asked with the lock held.
   using IsDone = std::function<bool()>;
 
@@ -182,7 +173,7 @@ class PointToPointProgress {
   };
 
   void drive(const IsDone& is_done, Mode mode) UNISONO_EXCLUDES(mutex_);
-  [[nodiscard]] engine::Arrival spin_for(MessageOperation& request) UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] Arrival spin_for(MessageOperation& request) UNISONO_EXCLUDES(mutex_);
   bool look(const IsDone& is_done, int n_spins) UNISONO_EXCLUDES(mutex_);
   bool sleep(const IsDone& is_done, bool is_newcomer) UNISONO_EXCLUDES(mutex_);
   void watch() UNISONO_REQUIRES(mutex_);
@@ -190,6 +181,7 @@ class PointToPointProgress {
   [[nodiscard]] Deadline next_check() UNISONO_REQUIRES(mutex_);
   void begin_spinning() UNISONO_REQUIRES(mutex_);
   void end_spinning() UNISONO_REQUIRES(mutex_);
+  void wake() const noexcept;
   void wake_watch() UNISONO_REQUIRES(mutex_);
   void start_progress() UNISONO_REQUIRES(mutex_);
   void take_all() UNISONO_REQUIRES(mutex_);
@@ -202,13 +194,15 @@ class PointToPointProgress {
   [[nodiscard]] bool needs_network(const MessageOperation& request) const;
 
   PointToPointParts parts_;
+  shm::Endpoint& endpoint_;
+  tcp::MessageMesh& mesh_;
   MessageWaiting waiting_;
   Error out_of_memory_;         // Made while there is some.
   std::function<void()> tell_;  // Set before the first call; the watcher may be earlier.
 
   Mutex mutex_;
   Condition changed_;
-  engine::MessageMatcher matcher_ UNISONO_GUARDED_BY(mutex_);
+  MessageMatcher matcher_ UNISONO_GUARDED_BY(mutex_);
   // Those that have not ended.
   std::vector<MessageOperation*> requests_ UNISONO_GUARDED_BY(mutex_);
   std::size_t n_async_ UNISONO_GUARDED_BY(mutex_) = 0;
@@ -254,4 +248,4 @@ bool PointToPointProgress::guard(Step step) {
   return false;
 }
 
-}  // namespace unisono::comm
+}  // namespace unisono::engine

@@ -9,7 +9,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/guarded_pages.h"
 
-namespace unisono::comm {
+namespace unisono::engine {
 
 /// Stands between a receive and its buffer until somebody waits for it: to find programs that look
 /// at the buffer, or write to it, before they do. The message goes elsewhere meanwhile; what is in
@@ -33,4 +33,4 @@ class GuardedReceive {
   std::optional<GuardedPages> pages_;
 };
 
-}  // namespace unisono::comm
+}  // namespace unisono::engine

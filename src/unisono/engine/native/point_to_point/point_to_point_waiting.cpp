@@ -14,12 +14,11 @@
 #include "unisono/base/mutex.h"
 #include "unisono/base/spin.h"
 #include "unisono/base/thread.h"
-#include "unisono/comm/message_operation.h"
-#include "unisono/comm/point_to_point_progress.h"
-#include "unisono/comm/work_state.h"
 #include "unisono/engine/native/point_to_point/message.h"
+#include "unisono/engine/native/point_to_point/message_operation.h"
+#include "unisono/engine/native/point_to_point/point_to_point_progress.h"
 
-namespace unisono::comm {
+namespace unisono::engine {
 namespace {
 
 // Looks with a yield before a wait goes to sleep, some 500 ns each; a spin takes some 50 ns.
@@ -36,7 +35,7 @@ constexpr int kFewYields = 20;
 bool PointToPointProgress::needs_network(const MessageOperation& request) const {
   const collective::Topology& topology = parts_.topology;
   return topology.n_nodes() > 1 &&
-         (request.peer == engine::kAnyRank || topology.node_of(request.peer) != topology.node());
+         (request.peer == kAnyRank || topology.node_of(request.peer) != topology.node());
 }
 
 PointToPointProgress::Mode PointToPointProgress::mode_of(const MessageOperation& request) const {
@@ -61,8 +60,7 @@ void PointToPointProgress::adapt_spinning(bool was_spin, int n_yields) {
 
 // For the receive of one who waits while no other message is under way: what comes need not be
 // posted, nor looked for elsewhere, for as long as this thread spins.
-engine::Arrival PointToPointProgress::spin_for(MessageOperation& request) {
-  using engine::Arrival;
+Arrival PointToPointProgress::spin_for(MessageOperation& request) {
   if (request.is_send) {
     return Arrival::kInvolved;
   }
@@ -188,9 +186,9 @@ bool PointToPointProgress::sleep(const IsDone& is_done, bool is_newcomer) {
 void PointToPointProgress::watch() {
   is_polling_ = n_networked_ > 0;
   const std::size_t n_before = requests_.size();
-  const std::uint32_t rings = parts_.endpoint.prepare(is_polling_);
+  const std::uint32_t rings = endpoint_.prepare(is_polling_);
   if (is_polling_) {
-    parts_.mesh.clear_wakeups();
+    mesh_.clear_wakeups();
   }
   bool has_moved = advance();
   if (!has_moved) {
@@ -202,21 +200,21 @@ void PointToPointProgress::watch() {
   if (!has_moved && !must_return_credit) {
     sleep_until(next_check(), rings);
   }
-  parts_.endpoint.stay();
+  endpoint_.stay();
   (void)advance();
 }
 
 void PointToPointProgress::sleep_until(Deadline deadline, std::uint32_t rings) {
   if (!is_polling_) {
     mutex_.unlock();
-    parts_.endpoint.sleep(rings, deadline);
+    endpoint_.sleep(rings, deadline);
     mutex_.lock();
     return;
   }
   std::vector<pollfd> polls;
-  parts_.mesh.add_polls(polls);
-  polls.push_back({.fd = parts_.endpoint.bell_fd(), .events = POLLIN, .revents = 0});
-  deadline = earlier(deadline, parts_.mesh.next_try());
+  mesh_.add_polls(polls);
+  polls.push_back({.fd = endpoint_.bell_fd(), .events = POLLIN, .revents = 0});
+  deadline = earlier(deadline, mesh_.next_try());
   mutex_.unlock();
   (void)::poll(polls.data(), polls.size(), deadline.poll_timeout_ms());
   mutex_.lock();
@@ -233,7 +231,7 @@ Deadline PointToPointProgress::next_check() {
 // A thread that looks all the time makes up for one that sleeps: peers need not wake that.
 void PointToPointProgress::begin_spinning() {
   if (n_spinning_++ == 0 && is_watched_) {
-    parts_.endpoint.stay();
+    endpoint_.stay();
   }
 }
 
@@ -241,7 +239,7 @@ void PointToPointProgress::end_spinning() {
   if (--n_spinning_ > 0 || !is_watched_) {
     return;
   }
-  (void)parts_.endpoint.prepare(is_polling_);
+  (void)endpoint_.prepare(is_polling_);
   (void)advance();
   changed_.notify_all();
   if (std::exchange(must_wake_watch_, false)) {
@@ -302,7 +300,7 @@ void PointToPointProgress::settle_failure() {
   Requests finished;
   if (error && !parts_.failure.is_set()) {
     // Wakes all waits, which then end.
-    (void)parts_.failure.set(parts_.explain(*error));
+    (void)parts_.failure.set(parts_.health.explain(*error));
     const MutexLock lock(mutex_);
     (void)advance();
     changed_.notify_all();
@@ -314,16 +312,15 @@ void PointToPointProgress::settle_failure() {
 
 void PointToPointProgress::complete(const Requests& finished) const {
   for (const std::unique_ptr<MessageOperation>& request : finished) {
-    const std::shared_ptr<WorkState> state = std::move(request->state);
-    state->set_source(request->source);
+    const std::shared_ptr<MessageHandle> handle = std::move(request->handle);
     // An error of its own, whose text no other thread shares.
     const std::optional<Error>& error = request->error;
     std::exception_ptr exception =
         error ? std::make_exception_ptr(Error(error->code(), error->what())) : nullptr;
     // The buffers are the caller's again before it hears of the end.
     request->buffer = {};
-    state->complete(std::move(exception));
+    handle->complete(request->source, std::move(exception));
   }
 }
 
-}  // namespace unisono::comm
+}  // namespace unisono::engine

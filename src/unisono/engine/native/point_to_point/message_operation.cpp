@@ -1,4 +1,4 @@
-#include "unisono/comm/message_operation.h"
+#include "unisono/engine/native/point_to_point/message_operation.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,7 +18,7 @@
 #include "unisono/transport/describe.h"
 #include "unisono/transport/wait_monitor.h"
 
-namespace unisono::comm {
+namespace unisono::engine {
 namespace {
 
 // Of a long list the first ones are shown.
@@ -89,13 +89,12 @@ void MessageOperation::check(const MessageWaiting& waiting) {
 }
 
 std::string MessageOperation::describe_late() const {
-  return peer == engine::kAnyRank ? "a message from any rank"
-                                  : waiting_->ranks.describe_late(std::span(&peer, 1));
+  return peer == kAnyRank ? "a message from any rank"
+                          : waiting_->ranks.describe_late(std::span(&peer, 1));
 }
 
 std::string MessageOperation::describe_overdue() const {
-  return peer == engine::kAnyRank ? describe_late()
-                                  : waiting_->ranks.describe_overdue(std::span(&peer, 1));
+  return peer == kAnyRank ? describe_late() : waiting_->ranks.describe_overdue(std::span(&peer, 1));
 }
 
 std::string MessageOperation::describe_unexpected() const {
@@ -105,7 +104,7 @@ std::string MessageOperation::describe_unexpected() const {
   }
   const auto shown = std::span(tags).first(std::min(tags.size(), kMostTags));
   return fmt::format("; {} messages with tag {}{}, which nobody receives",
-                     peer == engine::kAnyRank ? "there are" : "it has sent",
+                     peer == kAnyRank ? "there are" : "it has sent",
                      fmt::join(shown, ", "),
                      shown.size() < tags.size() ? ", ..." : "");
 }
@@ -120,7 +119,7 @@ bool MessageOperation::has_departed(int rank) const {
 }
 
 std::optional<Error> MessageOperation::departed(std::span<const int> /*late_ranks*/) const {
-  if (peer != engine::kAnyRank) {
+  if (peer != kAnyRank) {
     if (!has_departed(peer)) {
       return std::nullopt;
     }
@@ -149,7 +148,7 @@ std::optional<Error> MessageOperation::departed(std::span<const int> /*late_rank
 // anybody may have none with those that ended.
 void MessageOperation::look_into(std::span<const int> /*late_ranks*/) const {
   has_waited_long_ = true;
-  if (peer != engine::kAnyRank || waiting_->world_size == 1) {
+  if (peer != kAnyRank || waiting_->world_size == 1) {
     return;
   }
   std::vector<int> gone;
@@ -170,29 +169,24 @@ void MessageOperation::look_into(std::span<const int> /*late_ranks*/) const {
   }
 }
 
-// One that nobody waits for keeps nobody.
 void MessageOperation::show(Deadline::Clock::time_point since,
                             std::span<const int> late_ranks) const {
-  if (!is_attended && !waiting_->is_waited_for(id)) {
-    waiting_->hide_wait(id);
-    return;
-  }
-  const bool is_from_any = peer == engine::kAnyRank;
-  waiting_->show_wait(id,
-                      {.since = is_attended ? since : Deadline::Clock::now(),
-                       .late_ranks = is_from_any ? std::span<const int>() : late_ranks,
-                       .operation = describe(*this, waiting_->ranks.job_ranks())});
+  const bool is_from_any = peer == kAnyRank;
+  waiting_->health.show_wait(id,
+                             {.since = since,
+                              .late_ranks = is_from_any ? std::span<const int>() : late_ranks,
+                              .operation = describe(*this, waiting_->ranks.job_ranks())});
 }
 
 void MessageOperation::stalled(std::chrono::milliseconds waited,
                                std::span<const int> /*late_ranks*/) const {
-  const bool is_from_any = peer == engine::kAnyRank;
+  const bool is_from_any = peer == kAnyRank;
   waiting_->ranks.report_stall(describe(*this, waiting_->ranks.job_ranks()),
                                waited,
                                describe_late() + describe_unexpected(),
                                std::span(&peer, is_from_any ? 0 : 1));
   if (is_unanswered_receive()) {
-    waiting_->look_for_cycle(id);
+    waiting_->health.look_for_cycle(id);
   }
 }
 
@@ -213,4 +207,4 @@ std::string describe_long_waits(std::span<MessageOperation* const> requests,
   return fmt::format("{}has {} under way", in_call, begun.text());
 }
 
-}  // namespace unisono::comm
+}  // namespace unisono::engine

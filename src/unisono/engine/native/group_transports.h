@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/collective/topology.h"
+#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/descriptor.h"
+#include "unisono/transport/shm/arena.h"
+#include "unisono/transport/shm/control_block.h"
+#include "unisono/transport/shm/endpoint.h"
+#include "unisono/transport/shm/process_memory.h"
+#include "unisono/transport/tcp/mesh.h"
+#include "unisono/transport/tcp/message_mesh.h"
+#include "unisono/transport/traffic.h"
+
+namespace unisono::engine {
+
+/// The ranks of a group, as its connections know them.
+[[nodiscard]] std::vector<tcp::MeshMember> mesh_members(const rendezvous::Roster& roster);
+
+/// On which nodes they are.
+[[nodiscard]] collective::Topology topology_of(const rendezvous::Roster& roster);
+
+/// A group's part of the arena of a rank of this node.
+struct ArenaPart {
+  std::shared_ptr<const shm::Arena> arena;
+  std::int64_t offset_bytes;
+};
+
+/// What a group's transports are made of. The references outlive them.
+struct TransportParts {
+  std::uint32_t group;  ///< The group's number.
+  const rendezvous::Roster& roster;
+  const collective::Topology& topology;
+  std::string secret;             ///< For the hello.
+  std::vector<ArenaPart> arenas;  ///< Of this node's ranks, in order of rank in the group.
+  bool has_single_copy;           ///< Whether ranks may read each other's private memory.
+};
+
+/// The ranks of the group that a rank has had connections with.
+struct ConnectedRanks {
+  std::set<int> by_operations = {};
+  std::set<int> by_messages = {};
+};
+
+/// How the ranks of one group reach each other, by shared memory and tcp, for operations and for
+/// messages. Does not move: its parts are referred to.
+class GroupTransports {
+ public:
+  /// Bytes of a group's part of a rank's arena: its control block, and its endpoint behind that.
+  [[nodiscard]] static std::int64_t n_arena_bytes(int local_world_size);
+
+  /// Whether nobody of the node looks at a part of `arena` any more, which then is free.
+  [[nodiscard]] static bool have_all_left(const ArenaPart& part, int local_world_size);
+
+  /// What the hello of a connection says that is for one of a group's transports.
+  [[nodiscard]] static bool is_for_transports(std::string_view purpose);
+
+  explicit GroupTransports(const TransportParts& parts);
+
+  [[nodiscard]] shm::ControlBlock& control_block() { return control_block_; }
+
+  [[nodiscard]] tcp::Mesh& mesh() { return mesh_; }
+
+  [[nodiscard]] shm::Endpoint& endpoint() { return endpoint_; }
+
+  [[nodiscard]] tcp::MessageMesh& message_mesh() { return message_mesh_; }
+
+  /// The private memory of the node's ranks, by local rank.
+  [[nodiscard]] std::vector<shm::ProcessMemory> processes() const;
+
+  /// Makes waits look again. Any thread.
+  void wake() const noexcept;
+
+  /// Takes a connection that `rank` opened, after its hello. Any thread.
+  void deliver(int rank, std::string_view purpose, Fd socket);
+
+  /// Turns one away, whose hello says that it is for a transport, with the reason: the group has
+  /// failed. Any thread.
+  void turn_away(std::string_view purpose, int socket, const Error& reason) const noexcept;
+
+  /// Where a rank of this node is in the group's operations. Any thread.
+  [[nodiscard]] transport::RankProgress progress_of(int rank) const;
+
+  /// Where this rank is; nothing after leave(). Any thread.
+  [[nodiscard]] std::optional<transport::RankProgress> own_progress() const {
+    return control_block_.own_standing();
+  }
+
+  /// This rank has refused a call after operation `sequence`. Any thread.
+  void note_refused(std::uint64_t sequence, std::string_view text) {
+    control_block_.note_refused(sequence, text);
+  }
+
+  /// What went through the connections for operations. Any thread.
+  [[nodiscard]] std::vector<RankTraffic> traffic() const { return mesh_.traffic().read(); }
+
+  /// Ends all connections, and returns with whom there were some. Nobody delivers any more.
+  [[nodiscard]] ConnectedRanks close();
+
+  /// The last call: this rank looks at its peers' memory no more, nor says where it is.
+  void leave() { control_block_.leave(); }
+
+ private:
+  const collective::Topology& topology_;
+  std::uint32_t group_;
+  shm::ControlBlock control_block_;
+  tcp::Mesh mesh_;
+  shm::Endpoint endpoint_;
+  tcp::MessageMesh message_mesh_;
+};
+
+}  // namespace unisono::engine

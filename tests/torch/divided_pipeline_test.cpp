@@ -1,0 +1,279 @@
+// Pipelines whose stages have divided layers: ranks in threads, two for each of two stages, against
+// one rank that has it all.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/dropout.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/utils.h>
+
+#include "unisono/base/error.h"
+#include "unisono/comm/process_group.h"
+#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/parallel/mesh/mesh.h"
+#include "unisono/torch/parallel/pipeline/pipeline.h"
+#include "unisono/torch/parallel/tensor/cross_entropy.h"
+#include "unisono/torch/parallel/tensor/gradients.h"
+#include "unisono/torch/parallel/tensor/linear.h"
+
+#include "divided_models.h"
+#include "rank_threads.h"
+
+namespace unisono::testing {
+namespace {
+
+using parallel::ClipOptions;
+using parallel::Mesh;
+using parallel::Pipeline;
+using parallel::PipelineOptions;
+using parallel::Stage;
+using parallel::Tensors;
+using ::testing::HasSubstr;
+using Group = std::shared_ptr<ProcessGroup>;
+
+constexpr int kBatch = 4;
+constexpr int kFeatures = 12;
+constexpr double kDropout = 0.3;
+constexpr double kLargestNorm = 0.05;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// Draws numbers each time after its ranks have waited for each other.
+struct DroppingImpl : torch::nn::Module {
+  explicit DroppingImpl(const Group& group) {
+    at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(5);
+    column = register_module("column",
+                             parallel::ColumnParallelLinear(
+                                 parallel::ColumnParallelLinearOptions{.in_features = kModelSize,
+                                                                       .out_features = kFeatures},
+                                 group,
+                                 generator));
+    row = register_module(
+        "row",
+        parallel::RowParallelLinear(
+            parallel::RowParallelLinearOptions{
+                .in_features = kFeatures, .out_features = kModelSize, .input_is_split = false},
+            group,
+            generator));
+    to(torch::kDouble);
+  }
+
+  at::Tensor forward(const at::Tensor& input) {
+    const auto drop = [](const at::Tensor& tensor) {
+      return at::dropout(tensor, kDropout, /*train=*/true);
+    };
+    return input + drop(row(drop(torch::tanh(column(input)))));
+  }
+
+  parallel::ColumnParallelLinear column{nullptr};
+  parallel::RowParallelLinear row{nullptr};
+};
+
+TORCH_MODULE(Dropping);
+
+// Two stages. A pipeline cuts a batch along the first dimension, where these layers have the
+// sequence.
+std::vector<torch::nn::Sequential> make_layers(const Group& tensor, bool drops) {
+  const DividedTransformer model =
+      make_divided(tensor, /*sequence_parallel=*/false, drops ? kDropout : 0);
+  torch::nn::Sequential second;
+  if (drops) {
+    second->push_back(Dropping(tensor));
+  }
+  second->push_back(model->second);
+  second->push_back(model->head);
+  return {torch::nn::Sequential(model->embedding, model->first), second};
+}
+
+Stage make_stage(torch::nn::Sequential layers, int stage) {
+  return {.module = layers.ptr(), .forward = [layers, stage](const Tensors& inputs) mutable {
+            return Tensors{layers->forward(stage == 0 ? inputs[0].t() : inputs[0])};
+          }};
+}
+
+double train_step(Pipeline& pipeline, const Group& tensor, int step) {
+  const Text text = make_text(step, kBatch);
+  return pipeline
+      .train_step(text.ids.t().contiguous(),
+                  text.targets.t().contiguous(),
+                  [&](const at::Tensor& output, const at::Tensor& target) {
+                    return parallel::vocab_parallel_cross_entropy(output, target.t(), tensor);
+                  })
+      .item<double>();
+}
+
+PipelineOptions options_of(const Group& pipe) {
+  return {.schedule = pipe->world_size() == 1 ? "interleaved_1f1b" : "1f1b",
+          .chunks = 2,
+          .stages_per_rank = 2,
+          // Ranks of one stage must do the same in the same order.
+          .is_by_arrival = false};
+}
+
+// Losses of all steps, and the sums of their gradients, whole, of the own stages.
+struct Trained {
+  std::vector<double> losses;
+  std::vector<TensorState> gradients = std::vector<TensorState>(2);
+};
+
+Trained train(const Group& tensor, const Group& pipe, nn::CheckpointMode checkpoint) {
+  const std::vector<torch::nn::Sequential> layers = make_layers(tensor, /*drops=*/true);
+  PipelineOptions options = options_of(pipe);
+  options.checkpoint = checkpoint;
+  Pipeline pipeline(
+      pipe,
+      [&](int stage) { return make_stage(layers[static_cast<std::size_t>(stage)], stage); },
+      options);
+  Trained trained;
+  for (int step = 0; step < 3; ++step) {
+    trained.losses.push_back(train_step(pipeline, tensor, step));
+  }
+  for (const int stage : pipeline.stages()) {
+    const auto place = static_cast<std::size_t>(stage);
+    trained.gradients[place] = gather_gradients(*layers[place]);
+  }
+  return trained;
+}
+
+TEST(DividedPipeline, InThreadsDropsWhatOneRankDrops) {
+  for (const auto checkpoint : {nn::CheckpointMode::kNever, nn::CheckpointMode::kAlways}) {
+    Trained expected;
+    run_ranks(1, [&](const Group& alone) { expected = train(alone, alone, checkpoint); });
+    run_ranks(4, [&](const Group& world) {
+      const Mesh mesh(world, {{"pipe", 2}, {"tensor", 2}});
+      const Trained trained = train(mesh.group("tensor"), mesh.group("pipe"), checkpoint);
+      const auto stage = static_cast<std::size_t>(mesh.coordinate("pipe"));
+      for (std::size_t step = 0; step < expected.losses.size(); ++step) {
+        EXPECT_NEAR(trained.losses[step], expected.losses[step], 1e-9) << "step " << step;
+      }
+      expect_close(trained.gradients[stage], expected.gradients[stage]);
+    });
+  }
+}
+
+// A pipeline of two stages with gradients, of which some may have been changed.
+struct Ready {
+  explicit Ready(const Group& world)
+      : mesh(world, {{"pipe", 2}, {"tensor", 2}}),
+        layers(make_layers(mesh.group("tensor"), /*drops=*/false)),
+        pipeline(
+            mesh.group("pipe"),
+            [this](int number) {
+              return make_stage(layers[static_cast<std::size_t>(number)], number);
+            },
+            options_of(mesh.group("pipe"))) {
+    (void)train_step(pipeline, mesh.group("tensor"), 0);
+  }
+
+  [[nodiscard]] torch::nn::Sequential own() const {
+    return layers[static_cast<std::size_t>(mesh.coordinate("pipe"))];
+  }
+
+  Mesh mesh;
+  std::vector<torch::nn::Sequential> layers;
+  Pipeline pipeline;
+};
+
+// The whole model in the same state, and what of it is in each stage.
+struct Whole {
+  Whole() { model->loss(make_text(0, kBatch)).backward(); }
+
+  [[nodiscard]] TensorState gradients(int stage) const {
+    return gradients_of(*(stage == 0 ? torch::nn::Sequential(model->embedding, model->first)
+                                     : torch::nn::Sequential(model->second, model->head)));
+  }
+
+  WholeTransformer model = make_whole();
+};
+
+TEST(DividedPipeline, ClipsAsOneProcess) {
+  for (const double norm_type : {2.0, 3.0, kInfinity}) {
+    const Whole whole;
+    const double norm =
+        torch::nn::utils::clip_grad_norm_(whole.model->parameters(), kLargestNorm, norm_type);
+    run_ranks(4, [&](const Group& world) {
+      Ready ready(world);
+      EXPECT_NEAR(
+          ready.pipeline.clip_grad_norm(kLargestNorm, {.norm_type = norm_type}), norm, 1e-9 * norm);
+      expect_close(gather_gradients(*ready.own()), whole.gradients(ready.mesh.coordinate("pipe")));
+    });
+  }
+}
+
+// One element, of a part that one of the four ranks has.
+void poison(const torch::nn::Module& module, double value) {
+  const torch::NoGradGuard no_grad;
+  module.named_parameters()["1.linear1.weight"].mutable_grad()[0][0].fill_(value);
+}
+
+TEST(DividedPipeline, WhatIsNotFiniteIsSoInAllGradientsAsInTorch) {
+  for (const double value : {kNaN, kInfinity}) {
+    const Whole whole;
+    const torch::nn::Sequential first(whole.model->embedding, whole.model->first);
+    poison(*first, value);
+    (void)torch::nn::utils::clip_grad_norm_(whole.model->parameters(), kLargestNorm);
+    run_ranks(4, [&](const Group& world) {
+      Ready ready(world);
+      if (world->rank() == 0) {
+        poison(*ready.own(), value);
+      }
+      const double norm = ready.pipeline.clip_grad_norm(kLargestNorm);
+      EXPECT_TRUE(std::isnan(value) ? std::isnan(norm) : std::isinf(norm)) << norm;
+      const TensorState expected = whole.gradients(ready.mesh.coordinate("pipe"));
+      for (const auto& [name, gradient] : gather_gradients(*ready.own())) {
+        EXPECT_TRUE(at::allclose(gradient, expected.at(name), 1e-9, 1e-12, /*equal_nan=*/true))
+            << name;
+      }
+    });
+  }
+}
+
+TEST(DividedPipeline, WhatIsNotFiniteMayBeAnErrorOnEveryRankAndAllGoOn) {
+  const Whole whole;
+  run_ranks(4, [&](const Group& world) {
+    Ready ready(world);
+    if (world->rank() == 0) {
+      poison(*ready.own(), kNaN);
+    }
+    const ClipOptions options{.error_if_nonfinite = true};
+    const auto message = [](const auto& clip) -> std::string {
+      try {
+        (void)clip();
+      } catch (const Error& error) {
+        return error.code() == ErrorCode::kInvalidArgument ? error.what() : "another code";
+      }
+      return "no error";
+    };
+    const std::string expected = "clip_grad_norm: the norm of the gradients is nan";
+    EXPECT_THAT(message([&] { return ready.pipeline.clip_grad_norm(kLargestNorm, options); }),
+                HasSubstr(expected));
+    EXPECT_THAT(message([&] {
+                  return parallel::clip_grad_norm(
+                      *ready.own(),
+                      kLargestNorm,
+                      {.error_if_nonfinite = true, .others = ready.mesh.group("pipe")});
+                }),
+                HasSubstr(expected));
+    if (world->rank() == 0) {
+      poison(*ready.own(), 0);
+    }
+    // Nothing was scaled, and the next call is as good as the first.
+    EXPECT_GT(ready.pipeline.clip_grad_norm(1e9, options), kLargestNorm);
+    if (ready.mesh.coordinate("pipe") == 1) {
+      expect_close(gather_gradients(*ready.own()), whole.gradients(1));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace unisono::testing
