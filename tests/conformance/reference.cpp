@@ -14,6 +14,8 @@
 #include "unisono/base/reduce_kind.h"
 #include "unisono/collective/canonical_tree.h"
 #include "unisono/comm/options.h"
+#include "unisono/engine/backends.h"
+#include "unisono/engine/capabilities.h"
 #include "unisono/kernels/reduce.h"
 
 namespace unisono::test {
@@ -67,14 +69,14 @@ std::vector<std::byte> contribution(DType dtype, std::int64_t count, int rank, u
   return bytes;
 }
 
-std::vector<std::byte> expected_all_reduce(
-    DType dtype, const ReduceOp& op, std::int64_t count, int world_size, unsigned seed) {
-  std::vector<std::vector<std::byte>> contributions;
+std::vector<std::byte> expected_reduction(
+    DType dtype, const ReduceOp& op, const std::vector<std::vector<std::byte>>& contributions) {
+  const auto world_size = static_cast<int>(contributions.size());
   std::vector<kernels::ReduceInput> inputs;
   std::vector<collective::RankRange> leaves;
   for (int rank = 0; rank < world_size; ++rank) {
-    contributions.push_back(contribution(dtype, count, rank, seed));
-    inputs.push_back({.data = contributions.back().data(), .is_partial = false});
+    inputs.push_back(
+        {.data = contributions[static_cast<std::size_t>(rank)].data(), .is_partial = false});
     leaves.push_back({.lo = rank, .hi = rank + 1});
   }
   const auto steps = collective::reduce_steps(leaves, {.lo = 0, .hi = world_size});
@@ -88,8 +90,17 @@ std::vector<std::byte> expected_all_reduce(
                              .divisor = world_size,
                              .factor = op.factor,
                              .user = op.user.get()},
-                            count);
+                            static_cast<std::int64_t>(result.size() / size_of(dtype)));
   return result;
+}
+
+std::vector<std::byte> expected_all_reduce(
+    DType dtype, const ReduceOp& op, std::int64_t count, int world_size, unsigned seed) {
+  std::vector<std::vector<std::byte>> contributions;
+  for (int rank = 0; rank < world_size; ++rank) {
+    contributions.push_back(contribution(dtype, count, rank, seed));
+  }
+  return expected_reduction(dtype, op, contributions);
 }
 
 const std::vector<std::byte>& Expected::all_reduce(DType dtype,
@@ -134,6 +145,10 @@ std::vector<World> worlds_of(int world_size) {
 }
 
 bool is_allowed(DType dtype, ReduceKind kind) {
+  const engine::Capabilities has = engine::find_backend(default_backend()).capabilities;
+  if (!has.reduced_dtypes.has(dtype) || !has.reductions.has(kind)) {
+    return false;
+  }
   try {
     kernels::check_reduction(dtype, kind);
     return true;

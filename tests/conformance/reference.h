@@ -27,6 +27,10 @@ namespace unisono::test {
 [[nodiscard]] std::vector<std::byte> expected_all_reduce(
     DType dtype, const ReduceOp& op, std::int64_t count, int world_size, unsigned seed);
 
+/// The same of such contributions, by rank.
+[[nodiscard]] std::vector<std::byte> expected_reduction(
+    DType dtype, const ReduceOp& op, const std::vector<std::vector<std::byte>>& contributions);
+
 /// Remembers expected results by kind of reduction, as the ranks of a test all ask for the same
 /// ones. Thread-safe.
 class Expected {
@@ -45,7 +49,7 @@ class Expected {
   std::map<std::tuple<DType, ReduceKind, std::int64_t, unsigned>, std::vector<std::byte>> results_;
 };
 
-/// Whether the reduction exists for the dtype.
+/// Whether the backend has the reduction for the dtype.
 [[nodiscard]] bool is_allowed(DType dtype, ReduceKind kind);
 
 /// A world for each layout, and two more on one node: where ranks never read each other's private

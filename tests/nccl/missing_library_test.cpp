@@ -27,7 +27,7 @@ TEST(NoNccl, IsRefusedWithWhatToInstall) {
   ::unsetenv("CUDA_VISIBLE_DEVICES");
   EXPECT_THAT([] { (void)create_process_group({.backend = "nccl"}); },
               ThrowsMessage<Error>(
-                  AllOf(HasSubstr("init_process_group: backend nccl is not usable here: "),
+                  AllOf(HasSubstr("init_process_group: backend nccl can't be used here: "),
                         HasSubstr("NVIDIA's NCCL can't be loaded: libnccl.so.2: cannot open"),
                         HasSubstr("pip install nvidia-nccl"),
                         HasSubstr("backend unisono"))));
@@ -37,12 +37,12 @@ TEST(NoGpu, IsRefusedWithWhatToUseInstead) {
   ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
   EXPECT_THAT([] { (void)create_process_group({.backend = "nccl"}); },
               ThrowsMessage<Error>(
-                  AllOf(HasSubstr("init_process_group: backend nccl is not usable here: it needs a "
+                  AllOf(HasSubstr("init_process_group: backend nccl can't be used here: it needs a "
                                   "GPU, and CUDA_VISIBLE_DEVICES=\"\" hides all"),
                         HasSubstr("on CPUs use backend unisono"))));
   for (const engine::Backend& backend : engine::backends()) {
     if (backend.name == "nccl") {
-      EXPECT_FALSE(backend.has(DeviceType::kCuda));
+      EXPECT_FALSE(backend.has("all_reduce", DeviceType::kCuda));
     }
   }
 }

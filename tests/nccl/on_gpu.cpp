@@ -5,8 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
-
-#include <gtest/gtest.h>
+#include <string>
 
 namespace unisono::test {
 namespace {
@@ -24,6 +23,13 @@ void* load(const char* path) {
 void* nccl = nullptr;
 
 }  // namespace
+
+void load_fakes(int n_gpus) {
+  ::setenv("FAKE_CUDA_GPUS", std::to_string(n_gpus).c_str(), 1);
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  (void)load(FAKE_CUDA);
+  nccl = load(FAKE_NCCL);
+}
 
 World nccl_world(int world_size) {
   World world = one_node(world_size);
@@ -44,12 +50,3 @@ int n_aborted() {
 }
 
 }  // namespace unisono::test
-
-int main(int argc, char** argv) {
-  ::setenv("FAKE_CUDA_GPUS", "4", 1);
-  ::unsetenv("CUDA_VISIBLE_DEVICES");
-  unisono::test::load(FAKE_CUDA);
-  unisono::test::nccl = unisono::test::load(FAKE_NCCL);
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}

@@ -10,6 +10,10 @@
 
 namespace unisono::test {
 
+/// Has the loader know the fake libraries by NVIDIA's names, with so many GPUs; ends the program if
+/// it can't.
+void load_fakes(int n_gpus);
+
 /// A world of one node whose groups are NCCL's.
 [[nodiscard]] World nccl_world(int world_size);
 

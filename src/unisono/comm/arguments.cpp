@@ -15,8 +15,11 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/comm/job.h"
 #include "unisono/comm/links.h"
 #include "unisono/comm/refused_call.h"
+#include "unisono/engine/backends.h"
+#include "unisono/engine/capabilities.h"
 #include "unisono/engine/operation.h"
 #include "unisono/transport/describe.h"
 
@@ -83,11 +86,10 @@ std::string ArgumentName::text() const {
   return index == kWhole ? name : fmt::format("{}[{}]", name, index);
 }
 
-Arguments::Arguments(Links& links, const char* operation, const std::string& label, bool is_message)
+Arguments::Arguments(Links& links, const char* operation, const std::string& label)
     : links_(links),
       operation_(operation),
       label_(label),
-      is_message_(is_message),
       rank_(links.topology().rank()),
       world_size_(links.topology().world_size()) {}
 
@@ -101,7 +103,10 @@ std::string Arguments::name_of(int rank) const {
 }
 
 void Arguments::check_operation(const engine::Operation& operation) const {
+  const engine::Backend& backend = links_.job().backend();
   try {
+    const DeviceType device = engine::is_on_gpu(operation) ? DeviceType::kCuda : DeviceType::kCpu;
+    engine::check_capabilities(backend.capabilities_on(device), backend.name, operation);
     links_.engine().check(operation);
   } catch (const Error& error) {
     throw invalid(error.what());
@@ -124,21 +129,14 @@ void Arguments::check_buffer(const Buffer& buffer, ArgumentName name) const {
     throw invalid(fmt::format(
         "{}'s count is {}, more than any memory has room for", name.text(), buffer.count));
   }
-  if (buffer.device.type != DeviceType::kCpu) [[unlikely]] {
-    check_device(buffer, name);
-  }
-}
-
-void Arguments::check_device(const Buffer& buffer, ArgumentName name) const {
-  if (is_message_) {
-    throw invalid(fmt::format(
-        "{} is on a CUDA device; messages are for buffers on the CPU: copy it there first",
-        name.text()));
-  }
-  try {
-    links_.engine().check_device(buffer.device);
-  } catch (const Error& error) {
-    throw invalid(fmt::format("{} {}", name.text(), error.what()));
+  if (const engine::Backend& backend = links_.job().backend();
+      !backend.capabilities.devices.has(buffer.device.type)) {
+    throw invalid(
+        fmt::format("{} is on a {} device, which backend {} can't reach; copy it to the {} first",
+                    name.text(),
+                    buffer.device.type == DeviceType::kCuda ? "CUDA" : "CPU",
+                    backend.name,
+                    buffer.device.type == DeviceType::kCuda ? "CPU" : "GPU"));
   }
 }
 

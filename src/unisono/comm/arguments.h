@@ -34,8 +34,8 @@ struct ArgumentName {
 /// operation and the caller's label, and which ranks that wait for this one can see.
 class Arguments {
  public:
-  /// All outlive it. `is_message`: it is no operation of all ranks, which the engine carries out.
-  Arguments(Links& links, const char* operation, const std::string& label, bool is_message = false);
+  /// All outlive it.
+  Arguments(Links& links, const char* operation, const std::string& label);
 
   /// To be thrown: the call is refused.
   [[nodiscard]] RefusedCall invalid(const std::string& problem) const;
@@ -94,15 +94,12 @@ class Arguments {
   [[nodiscard]] int world_size() const { return world_size_; }
 
  private:
-  void check_device(const Buffer& buffer, ArgumentName name) const;
-
   // As the caller numbers it, and as the job does.
   [[nodiscard]] std::string name_of(int rank) const;
 
   Links& links_;
   const char* operation_;
   const std::string& label_;
-  bool is_message_;
   int rank_;
   int world_size_;
 };

@@ -30,6 +30,7 @@
 #include "unisono/engine/native/collectives/step_reduction.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/operation_reporter.h"
+#include "unisono/engine/native/supervision.h"
 #include "unisono/engine/operation.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/rendezvous/roster/roster.h"
@@ -150,19 +151,34 @@ void NativeEngine::remember(const Operation& operation) {
 }
 
 void NativeEngine::execute(const Operation& operation, TimeLimit limit, Caller caller) {
+  pack_and_carry_out(operation, limit, caller, nullptr);
+}
+
+void NativeEngine::supervise(const Operation& operation,
+                             TimeLimit limit,
+                             Caller caller,
+                             SupervisedOperation& supervised) {
+  pack_and_carry_out(operation, limit, caller, &supervised);
+}
+
+void NativeEngine::pack_and_carry_out(const Operation& operation,
+                                      TimeLimit limit,
+                                      Caller caller,
+                                      SupervisedOperation* supervised) {
   if (!Coalescing::is_coalesced(operation)) {
-    carry_out(operation, operation, limit, caller);
+    carry_out(operation, operation, limit, caller, supervised);
     return;
   }
   const Operation packed = coalescing_.pack(operation, topology_.world_size());
-  carry_out(packed, operation, limit, caller);
+  carry_out(packed, operation, limit, caller, supervised);
   Coalescing::unpack(packed, operation);
 }
 
 void NativeEngine::carry_out(const Operation& operation,
                              const Operation& called,
                              TimeLimit limit,
-                             Caller caller) {
+                             Caller caller,
+                             SupervisedOperation* supervised) {
   if (topology_.n_nodes() > 1) {
     remember(operation);
   }
@@ -195,7 +211,11 @@ void NativeEngine::carry_out(const Operation& operation,
                            .outputs = outputs_,
                            .memory = memory};
   try {
-    run(context);
+    if (supervised == nullptr) {
+      run(context);
+    } else {
+      carry_out_supervised(*supervised, context, parts_.transports.group);
+    }
     transports_.control_block().note_finished(operation.sequence);
   } catch (const Error& error) {
     transports_.control_block().give_up();

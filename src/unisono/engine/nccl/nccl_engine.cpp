@@ -135,7 +135,7 @@ void NcclEngine::choose_gpu(int index) {
     context_.emplace(index);
     device_.store(index, std::memory_order_relaxed);
   }
-  check_device({.type = DeviceType::kCuda, .index = index});
+  check_gpu(index);
 }
 
 Announcement NcclEngine::announce(const Operation& operation) {
@@ -246,40 +246,32 @@ Buffer NcclEngine::allocate(std::int64_t count, DType dtype) {
 
 void NcclEngine::check(const Operation& operation) const {
   const transport::Descriptor& descriptor = operation.descriptor;
-  if (!find_device(operation)) {
+  const std::optional<int> device = find_device(operation);
+  if (!device) {
     native_->check(operation);
     return;
   }
-  if (!transport::reduces(descriptor.kind)) {
-    return;
-  }
-  (void)find_reduction(descriptor.dtype, descriptor.reduce);
-  if (descriptor.algorithm != Algorithm::kAuto) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("algorithm {} is for buffers on the CPU; on GPUs NCCL chooses by itself",
-                    to_string(descriptor.algorithm)));
+  check_gpu(*device);
+  if (transport::reduces(descriptor.kind)) {
+    (void)find_reduction(descriptor.dtype, descriptor.reduce);
   }
 }
 
-void NcclEngine::check_device(const Device& device) const {
-  if (device.type == DeviceType::kCpu) {
-    return;
-  }
+void NcclEngine::check_gpu(int index) const {
   const int own = device_.load(std::memory_order_relaxed);
-  if (own != kNoDevice && own != device.index) {
+  if (own != kNoDevice && own != index) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("is on cuda:{}, but this rank's operations in this group are on "
-                            "cuda:{}; make another group for another GPU",
-                            device.index,
+                fmt::format("it has buffers on cuda:{}, but this rank's operations in this group "
+                            "are on cuda:{}; make another group for another GPU",
+                            index,
                             own));
   }
-  const CudaDriver& driver = cuda_driver();
   int number = 0;
-  if (driver.device(&number, device.index) != 0) {
+  if (cuda_driver().device(&number, index) != 0) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("is on cuda:{}, which there is not; `unisono devices` lists the GPUs",
-                            device.index));
+                fmt::format("it has buffers on cuda:{}, which there is not; `unisono devices` "
+                            "lists the GPUs",
+                            index));
   }
 }
 

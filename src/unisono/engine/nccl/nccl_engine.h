@@ -43,7 +43,6 @@ class NcclEngine final : public Engine {
   [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype) override;
 
   void check(const Operation& operation) const override;
-  void check_device(const Device& device) const override;
 
   [[nodiscard]] Algorithm last_algorithm() const noexcept override {
     return native_->last_algorithm();
@@ -68,6 +67,7 @@ class NcclEngine final : public Engine {
   template <class IsDone>
   void wait(IsDone is_done, TimeLimit& limit, Caller caller);
   void choose_gpu(int index);
+  void check_gpu(int index) const;
   [[nodiscard]] Announcement announce(const Operation& operation);
   void drop() noexcept;
 

@@ -7,10 +7,9 @@ namespace unisono::engine::nccl {
 Backend describe_backend() {
   return {.name = "nccl",
           .help =
-              "for GPUs; build unisono where there are the headers of NCCL and CUDA "
+              "this build has no NCCL; build unisono where there are the headers of NCCL and CUDA "
               "(-DUNISONO_NCCL_DIR=FOLDER), or copy tensors to the CPU and use unisono",
-          .is_there = false,
-          .has_cuda = true};
+          .is_there = false};
 }
 
 }  // namespace unisono::engine::nccl
