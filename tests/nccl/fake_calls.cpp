@@ -1,10 +1,7 @@
 #include "fake_calls.h"
 
 #include <cstddef>
-#include <cstdint>
-#include <map>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -31,10 +28,6 @@ std::optional<Bytes> reduce(const std::vector<const Call*>& calls,
   return combine(inputs, count, calls[0]->type, calls[0]->op);
 }
 
-bool is_message(const Call& call) {
-  return call.kind == Kind::kSend || call.kind == Kind::kRecv;
-}
-
 // The calls of all ranks, as one of them sees them.
 class Group {
  public:
@@ -42,46 +35,29 @@ class Group {
 
   [[nodiscard]] std::optional<std::vector<Write>> compute() const {
     std::vector<Write> writes;
-    std::size_t n_collectives = 0;
-    std::map<int, std::size_t> n_received;
-    for (const Call& call : ranks_[static_cast<std::size_t>(self_)]) {
-      std::optional<Bytes> bytes;
-      if (!is_message(call)) {
-        const auto calls = collective(n_collectives++);
-        bytes = calls ? of_collective(call, *calls) : std::nullopt;
-      } else if (call.kind == Kind::kRecv) {
-        bytes = received(call, n_received[call.peer]++);
-      } else {
-        bytes = n_of(Kind::kRecv, call.peer, self_) == n_of(Kind::kSend, self_, call.peer)
-                    ? std::optional(Bytes())
-                    : std::nullopt;
+    for (std::size_t number = 0; number < ranks_[static_cast<std::size_t>(self_)].size();
+         ++number) {
+      const auto calls = collective(number);
+      if (!calls) {
+        return std::nullopt;
       }
+      const Call& own = *(*calls)[static_cast<std::size_t>(self_)];
+      std::optional<Bytes> bytes = of_collective(own, *calls);
       if (!bytes) {
         return std::nullopt;
       }
-      writes.push_back({.to = call.out, .bytes = std::move(*bytes)});
+      writes.push_back({.to = own.out, .bytes = std::move(*bytes)});
     }
     return writes;
   }
 
  private:
-  [[nodiscard]] std::size_t n_of(Kind kind, int rank, int peer) const {
-    std::size_t n = 0;
-    for (const Call& call : ranks_[static_cast<std::size_t>(rank)]) {
-      n += call.kind == kind && call.peer == peer ? 1 : 0;
-    }
-    return n;
-  }
-
   // The same call of all ranks.
   [[nodiscard]] std::optional<std::vector<const Call*>> collective(std::size_t number) const {
     std::vector<const Call*> calls;
     for (const std::vector<Call>& rank : ranks_) {
-      std::size_t n = 0;
-      for (const Call& call : rank) {
-        if (!is_message(call) && n++ == number) {
-          calls.push_back(&call);
-        }
+      if (number < rank.size()) {
+        calls.push_back(&rank[number]);
       }
     }
     bool fits = calls.size() == ranks_.size();
@@ -104,27 +80,16 @@ class Group {
       case Kind::kReduceScatter:
         return reduce(calls, static_cast<std::size_t>(self_) * call.count, call.count);
       case Kind::kBroadcast:
-        return Bytes(at(*calls[root], 0), at(*calls[root], call.count));
+        return bytes_of(*calls[root]);
       default: {
         Bytes all;
         for (const Call* const other : calls) {
-          all.insert(all.end(), at(*other, 0), at(*other, call.count));
+          const Bytes bytes = bytes_of(*other);
+          all.insert(all.end(), bytes.begin(), bytes.end());
         }
         return all;
       }
     }
-  }
-
-  [[nodiscard]] std::optional<Bytes> received(const Call& call, std::size_t number) const {
-    std::size_t n = 0;
-    for (const Call& sent : ranks_[static_cast<std::size_t>(call.peer)]) {
-      if (sent.kind == Kind::kSend && sent.peer == self_ && n++ == number) {
-        return sent.count == call.count && sent.type == call.type
-                   ? std::optional(Bytes(at(sent, 0), at(sent, sent.count)))
-                   : std::nullopt;
-      }
-    }
-    return std::nullopt;
   }
 
   const std::vector<std::vector<Call>>& ranks_;
@@ -132,6 +97,14 @@ class Group {
 };
 
 }  // namespace
+
+bool is_message(const Call& call) {
+  return call.kind == Kind::kSend || call.kind == Kind::kRecv;
+}
+
+std::vector<std::byte> bytes_of(const Call& call) {
+  return {at(call, 0), at(call, call.count)};
+}
 
 std::optional<std::vector<Write>> compute(const std::vector<std::vector<Call>>& ranks, int self) {
   return Group(ranks, self).compute();

@@ -28,8 +28,13 @@ struct Write {
   std::vector<std::byte> bytes;
 };
 
-/// What a group of calls comes to on rank `self`, from the calls of all ranks. Nothing if they
-/// don't fit, or for a type without arithmetic.
+[[nodiscard]] bool is_message(const Call& call);
+
+/// What it gives the others, of a call that gives all the same.
+[[nodiscard]] std::vector<std::byte> bytes_of(const Call& call);
+
+/// What a group of collective calls comes to on rank `self`, from the calls of all ranks. Nothing
+/// if they don't fit, or for a type without arithmetic.
 [[nodiscard]] std::optional<std::vector<Write>> compute(const std::vector<std::vector<Call>>& ranks,
                                                         int self);
 

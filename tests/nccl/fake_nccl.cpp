@@ -1,16 +1,15 @@
 // A libnccl.so.2 whose ranks are threads of one process and whose GPUs are the fake libcuda.so.1's.
 // It moves and reduces for real, in the order of the streams; a rank that does not come is waited
-// for. Where NCCL would hang or write what nobody sent, as for calls that don't fit, it fails. It
-// is a test of who calls NCCL, not of NVIDIA's.
+// for. Where NCCL would write what nobody sent, as for calls that don't fit, it fails. It is a test
+// of who calls NCCL, not of NVIDIA's.
 //
 // FAKE_NCCL_FAULT has operations "hang", communicators never be there ("no_communicator"), or rank
 // 0 notice a "remote_error".
 #include <driver_types.h>
 #include <nccl.h>
 
+#include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -23,82 +22,18 @@
 #include <vector>
 
 #include "fake_calls.h"
+#include "fake_clique.h"
 #include "fake_cuda.h"
 
 namespace {
 
 using fake_nccl::Call;
+using fake_nccl::Clique;
+using fake_nccl::has_fault;
 using fake_nccl::Kind;
-using fake_nccl::Write;
-
-// What the ranks of a communicator share.
-struct Clique {
-  std::mutex mutex;
-  std::condition_variable changed;
-  int world_size = 0;
-  std::map<int, int> devices;                                    // By rank.
-  std::map<std::size_t, std::vector<std::vector<Call>>> groups;  // By number, then rank.
-  std::map<std::size_t, int> n_posted;
-  std::map<std::size_t, int> n_computed;
-};
 
 std::atomic<int> n_aborted = 0;
 thread_local std::string last_error;
-
-bool has_fault(const char* name) {
-  const char* const fault = std::getenv("FAKE_NCCL_FAULT");
-  return fault != nullptr && std::string(fault) == name;
-}
-
-}  // namespace
-
-// NCCL's name.
-struct ncclComm {  // NOLINT(readability-identifier-naming)
-  std::shared_ptr<Clique> clique;
-  int rank = 0;
-  std::size_t n_groups = 0;
-  std::atomic<bool> is_aborted = false;
-  std::atomic<ncclResult_t> state = ncclInProgress;
-};
-
-namespace {
-
-// On the thread of the rank's stream.
-void carry_out(ncclComm& comm, std::size_t number) {
-  Clique& clique = *comm.clique;
-  std::unique_lock lock(clique.mutex);
-  const auto wait = [&](const std::map<std::size_t, int>& n) {
-    while (!comm.is_aborted && (n.at(number) < clique.world_size || has_fault("hang"))) {
-      clique.changed.wait_for(lock, std::chrono::milliseconds(5));
-    }
-    return !comm.is_aborted;
-  };
-  ++clique.n_posted[number];
-  clique.n_computed.emplace(number, 0);
-  clique.changed.notify_all();
-  if (has_fault("remote_error") && comm.rank == 0) {
-    comm.state = ncclRemoteError;
-  }
-  if (!wait(clique.n_posted) || comm.state == ncclRemoteError) {
-    return;
-  }
-  const auto writes = fake_nccl::compute(clique.groups[number], comm.rank);
-  ++clique.n_computed[number];
-  clique.changed.notify_all();
-  if (!writes) {
-    comm.state = ncclInvalidArgument;
-    return;
-  }
-  // Buffers may be inputs of the others until all have read them.
-  if (!wait(clique.n_computed)) {
-    return;
-  }
-  for (const Write& write : *writes) {
-    if (!write.bytes.empty()) {
-      std::memcpy(write.to, write.bytes.data(), write.bytes.size());
-    }
-  }
-}
 
 thread_local int depth = 0;
 thread_local std::vector<Call> calls_of_group;
@@ -217,14 +152,25 @@ EXPORTED ncclResult_t ncclGroupEnd() {
     return ncclSuccess;
   }
   ncclComm* const comm = std::exchange(comm_of_group, nullptr);
+  std::vector<Call> calls = std::exchange(calls_of_group, {});
+  const auto n_messages = std::count_if(calls.begin(), calls.end(), fake_nccl::is_message);
+  if (n_messages > 0) {
+    if (n_messages < std::ssize(calls)) {
+      last_error = "messages and collective calls in one group, which the fake does not take";
+      return ncclInvalidUsage;
+    }
+    fake_cuda::enqueue(stream_of_group,
+                       [comm, calls = std::move(calls)] { exchange(*comm, calls); });
+    return ncclSuccess;
+  }
   const std::size_t number = comm->n_groups++;
   {
     const std::lock_guard lock(comm->clique->mutex);
     auto& group = comm->clique->groups[number];
     group.resize(static_cast<std::size_t>(comm->clique->world_size));
-    group[static_cast<std::size_t>(comm->rank)] = std::exchange(calls_of_group, {});
+    group[static_cast<std::size_t>(comm->rank)] = std::move(calls);
   }
-  fake_cuda::enqueue(stream_of_group, [comm, number] { carry_out(*comm, number); });
+  fake_cuda::enqueue(stream_of_group, [comm, number] { fake_nccl::meet(*comm, number); });
   return ncclSuccess;
 }
 
