@@ -25,6 +25,7 @@
 #include "unisono/transport/descriptor.h"
 
 #include "support/ranks.h"
+#include "tested_backend.h"
 
 namespace unisono {
 namespace {
@@ -102,7 +103,7 @@ TEST(Capabilities, OfEveryOperationThereIsACall) {
 }
 
 TEST(Capabilities, EachOperationWorksOnADeviceOrIsRefusedAsTheTableSays) {
-  const engine::Backend backend = engine::find_backend(test::default_backend());
+  const engine::Backend backend = engine::find_backend(test::tested_backend());
   test::run_ranks(test::one_node(2), [&](ProcessGroup& group) {
     for (const auto& [name, call] : kCalls) {
       for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {

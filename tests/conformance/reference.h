@@ -16,7 +16,8 @@
 
 namespace unisono::test {
 
-/// The elements that a rank contributes: pseudo-random bytes that are finite numbers of the dtype.
+/// The elements that a rank contributes: pseudo-random bytes that are finite numbers of the dtype,
+/// such that the tested backend's reductions of them have the bits of the reference.
 [[nodiscard]] std::vector<std::byte> contribution(DType dtype,
                                                   std::int64_t count,
                                                   int rank,
@@ -49,7 +50,7 @@ class Expected {
   std::map<std::tuple<DType, ReduceKind, std::int64_t, unsigned>, std::vector<std::byte>> results_;
 };
 
-/// Whether the backend has the reduction for the dtype.
+/// Whether the reduction exists for the dtype, and the tested backend has it.
 [[nodiscard]] bool is_allowed(DType dtype, ReduceKind kind);
 
 /// A world for each layout, and two more on one node: where ranks never read each other's private

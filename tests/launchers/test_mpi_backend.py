@@ -6,24 +6,11 @@ python test_mpi_backend.py PROGRAM UNISONO
 from __future__ import annotations
 
 import json
-import subprocess
 import tempfile
-import unittest
 from pathlib import Path
 
+from mpi_support import MPICH, OPEN_MPI, need_module
 from support import PROGRAM, UNISONO, LauncherTest, main, need
-
-# Open MPI refuses root unless told, and more ranks than cores.
-OPEN_MPI = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]
-MPICH = ["mpirun.mpich"]
-
-
-def need_module(name: str) -> None:
-    """Skips the test unless unisono was built for that MPI."""
-    said = subprocess.run([UNISONO, "backends"], capture_output=True, text=True, check=True).stdout
-    line = next(line for line in said.splitlines() if line.startswith("mpi:"))
-    if name not in line or "can't be used here" in line:
-        raise unittest.SkipTest(f"unisono was built without {name}: {line}")
 
 
 class MpiBackendTest:
@@ -66,6 +53,10 @@ class MpiBackendTest:
     def test_groups_and_refusals(self):
         self.run_tests(3, "MpiGroups.*:MpiRefusals.*")
         self.run_tests(3, "MpiGroups.RankAndSize*:MpiRefusals.*", MPI_TEST_NODES="3")
+
+    def test_programs_as_tutorials_have_them(self):
+        said = self.run_tests(4, "MpiTutorials.*")
+        self.assertEqual(said.count("[  PASSED  ]"), 4, said)
 
     def test_ranks_that_differ(self):
         for nodes in ("1", "2"):

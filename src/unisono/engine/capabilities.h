@@ -47,7 +47,8 @@ class SetOf {
   std::uint32_t bits_ = 0;
 };
 
-/// What a backend can do. Messages between two ranks are no matter of it: they pass beside it.
+/// What a backend can do. Messages between two ranks are no matter of it: the engine hands them to
+/// the native one, or refuses them.
 struct Capabilities {
   SetOf<DeviceType> devices = {DeviceType::kCpu};
   SetOf<transport::OperationKind> operations =

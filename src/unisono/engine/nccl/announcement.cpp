@@ -7,6 +7,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/buffer.h"
@@ -16,8 +17,10 @@
 #include "unisono/engine/engine.h"
 #include "unisono/engine/operation.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/mismatch.h"
+#include "unisono/transport/relayed_error.h"
 
 namespace unisono::engine::nccl {
 namespace {
@@ -67,6 +70,11 @@ class Board {
   std::vector<std::uint8_t> bytes_;
 };
 
+// As the caller calls its buffers: "all_reduce of weights".
+std::string of_label(std::string call, const Operation& operation) {
+  return operation.label.empty() ? std::move(call) : fmt::format("{} of {}", call, operation.label);
+}
+
 // Who called something else than rank 0 is the same rank to all.
 void check_same(const rendezvous::Roster& roster,
                 const Operation& operation,
@@ -74,7 +82,10 @@ void check_same(const rendezvous::Roster& roster,
   const auto known = [&](std::size_t rank) {
     return transport::KnownCall{.who = rendezvous::describe(roster.members[rank]),
                                 .sequence = operation.sequence,
-                                .descriptor = announcements[rank].descriptor};
+                                .descriptor = announcements[rank].descriptor,
+                                .counts = rank == static_cast<std::size_t>(roster.rank)
+                                              ? transport::counts_of(agreed_blocks(operation))
+                                              : std::vector<std::int64_t>()};
   };
   for (std::size_t rank = 1; rank < announcements.size(); ++rank) {
     if (announcements[rank].descriptor != announcements[0].descriptor) {
@@ -90,15 +101,23 @@ void check_counts(const rendezvous::Roster& roster,
     const std::int64_t sent = board.count(peer, static_cast<std::size_t>(roster.rank));
     if (sent != operation.outs[peer].count) {
       throw Error(ErrorCode::kMismatch,
-                  fmt::format("{} has {} elements for this rank, which takes {} from it",
+                  fmt::format("{} gives {} elements to {}, which takes {}",
                               rendezvous::describe(roster.members[peer]),
                               sent,
+                              rendezvous::describe(roster.self()),
                               operation.outs[peer].count));
     }
   }
 }
 
 }  // namespace
+
+Error with_call(const rendezvous::Roster& roster, const Operation& operation, const Error& error) {
+  return transport::with_call(
+      fmt::format("[rank {}/{}]", roster.self().rank, roster.self().world_size),
+      of_label(transport::describe(operation.descriptor, operation.sequence), operation),
+      error);
+}
 
 std::vector<Announcement> agree(Engine& native,
                                 const rendezvous::Roster& roster,
@@ -119,7 +138,7 @@ std::vector<Announcement> agree(Engine& native,
       .kind = OperationKind::kAllGather, .dtype = DType::kUInt8, .count = board.n_bytes()};
   exchange.sequence = operation.sequence;
   exchange.in = board.block(self);
-  exchange.label = fmt::format("NCCL's {}", to_string(descriptor.kind));
+  exchange.label = of_label(fmt::format("NCCL's {}", to_string(descriptor.kind)), operation);
   for (std::size_t rank = 0; rank < world_size; ++rank) {
     exchange.outs.push_back(board.block(rank));
   }
@@ -128,9 +147,13 @@ std::vector<Announcement> agree(Engine& native,
   for (std::size_t rank = 0; rank < world_size; ++rank) {
     announcements.push_back(board.announcement(rank));
   }
-  check_same(roster, operation, announcements);
-  if (has_counts) {
-    check_counts(roster, operation, board);
+  try {
+    check_same(roster, operation, announcements);
+    if (has_counts) {
+      check_counts(roster, operation, board);
+    }
+  } catch (const Error& error) {
+    throw with_call(roster, operation, error);
   }
   return announcements;
 }

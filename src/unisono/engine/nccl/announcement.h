@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/nccl/cuda_driver.h"
 #include "unisono/engine/operation.h"
@@ -26,13 +27,19 @@ struct Announcement {
 
 static_assert(sizeof(Announcement) == 176, "it travels byte by byte");
 
+/// The error with the call that it ends: "[rank 0/2] all_reduce #1 (f32[4], sum) of weights: ...".
+[[nodiscard]] Error with_call(const rendezvous::Roster& roster,
+                              const Operation& operation,
+                              const Error& error);
+
 /// Has all ranks tell each other what they call, by an operation of the native engine; so whoever
 /// does not come is found as in any operation. Returns all announcements, by rank.
 ///
 /// Where ranks know only the sizes of their own blocks (all_to_all) they also tell what they have
 /// for each, and what comes is compared with where it is to go.
 ///
-/// Throws what the native engine throws; Error(kMismatch) if ranks differ, with who called what.
+/// Throws what the native engine throws; Error(kMismatch) if ranks differ, with_call(), with who
+/// called what.
 [[nodiscard]] std::vector<Announcement> agree(Engine& native,
                                               const rendezvous::Roster& roster,
                                               const Operation& operation,

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 
 #include "unisono/base/buffer.h"
@@ -79,6 +80,15 @@ bool GpuStream::is_done() const {
 }
 
 Buffer allocate_on_gpu(int index, std::int64_t count, DType dtype) {
+  if (count < 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("allocate: a count of {} elements is negative", count));
+  }
+  if (count >
+      std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(size_of(dtype))) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("allocate: a count of {} is more than any memory has room for", count));
+  }
   Buffer buffer{
       .count = count, .dtype = dtype, .device = {.type = DeviceType::kCuda, .index = index}};
   const auto context = std::make_shared<GpuContext>(index);

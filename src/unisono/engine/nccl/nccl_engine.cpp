@@ -33,9 +33,7 @@
 #include "unisono/engine/operation.h"
 #include "unisono/rendezvous/local_device.h"
 #include "unisono/rendezvous/roster/roster.h"
-#include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/relayed_error.h"
 
 namespace unisono::engine::nccl {
 namespace {
@@ -123,10 +121,7 @@ void NcclEngine::execute(const Operation& operation, TimeLimit limit, Caller cal
   } catch (const Error& error) {
     // What still runs writes to the buffers.
     drop();
-    throw transport::with_call(
-        fmt::format("[rank {}/{}]", roster_.self().rank, roster_.self().world_size),
-        transport::describe(operation.descriptor, operation.sequence),
-        error);
+    throw with_call(roster_, operation, error);
   }
 }
 
