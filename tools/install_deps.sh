@@ -14,7 +14,8 @@ readonly packages=(
   libsndfile1-dev libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev nlohmann-json3-dev libhwloc-dev libdw1
   python3 python3-dev python3-venv dataset-fashion-mnist)
 readonly dev_packages=(
-  clang-16 libclang-rt-16-dev clang-tidy-19 clustershell gdb git iproute2 libpmix-dev libucx-dev man-db mandoc
+  clang-16 libclang-rt-16-dev clang-tidy-19 clustershell gdb git iproute2 libmpich-dev libopenmpi-dev libpmix-dev libucx-dev man-db
+  mandoc
   mold mpich munge openmpi-bin openssh-client openssh-server pdsh python3-yaml slurm-client slurmctld
   slurmd zsh)
 readonly bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev iperf3 iproute2)

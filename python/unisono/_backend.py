@@ -10,10 +10,40 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import _rendezvous
-from ._C import Backend, Options, _close_watches, _hold_waiting_threads
+from . import _C, _rendezvous
+from ._C import Backend, _close_watches, _hold_waiting_threads
 
 _CPU = torch.device("cpu")
+_ENGINES = ("native", "gloo")
+
+
+class Options(_C.Options):
+    """What may be chosen for a group: pg_options of init_process_group() and new_group().
+
+    engine="gloo" has PyTorch's own Gloo carry out the group's operations, to compare the two in one
+    program.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout: timedelta = dist.default_pg_timeout,
+        algorithm: str = "auto",
+        compression: str = "none",
+        engine: str = "native",
+    ) -> None:
+        super().__init__(timeout=timeout, algorithm=algorithm, compression=compression)
+        self.engine = engine
+
+    @property
+    def engine(self) -> str:
+        return self._engine
+
+    @engine.setter
+    def engine(self, name: str) -> None:
+        if name not in _ENGINES:
+            raise ValueError(f"there is no engine {name!r}; there are: {', '.join(_ENGINES)}")
+        self._engine = name
 
 
 def _backend_of(group: dist.ProcessGroup) -> Backend | None:
@@ -27,6 +57,12 @@ def _backend_of(group: dist.ProcessGroup) -> Backend | None:
     return backend if isinstance(backend, Backend) else None
 
 
+def _describe_backend(group: dist.ProcessGroup) -> str:
+    """What a group that is none of ours has for CPU tensors, for messages."""
+    name = dist.get_backend(group)
+    return f"{name!r} with engine 'gloo'" if name == "unisono" else repr(name)
+
+
 def _parent_of(ranks: list[int]) -> Backend | None:
     """The backend of the group of all, which the ranks of another group have met in already."""
     if not ranks or not dist.is_initialized():
@@ -34,13 +70,10 @@ def _parent_of(ranks: list[int]) -> Backend | None:
     return _backend_of(dist.group.WORLD)
 
 
-def _options_for(plan: Any, given: dist.Backend.Options | None) -> Options:
+def _options_for(plan: Any, given: _C.Options) -> _C.Options:
     """What the group's options are, of its own: the given ones may be for several groups."""
-    # Those of another kind are for the backend of another device.
-    if not isinstance(given, Options):
-        given = Options()
     is_set = given._timeout != dist.default_pg_timeout
-    options = Options(
+    options = _C.Options(
         timeout=given._timeout if is_set else plan.timeout,
         algorithm=given.algorithm,
         compression=given.compression,
@@ -50,9 +83,32 @@ def _options_for(plan: Any, given: dist.Backend.Options | None) -> Options:
     return options
 
 
-def _create(plan: Any, given: dist.Backend.Options | None) -> Backend:
+def _create_gloo(plan: Any, options: _C.Options) -> dist.Backend:
+    """PyTorch's own Gloo, which meets in the same store."""
+    for name, default in (("algorithm", "auto"), ("compression", "none")):
+        value = getattr(options, name)
+        if value != default:
+            raise ValueError(
+                f"unisono.Options: {name}={value!r} is for the native engine; leave it out, or "
+                "engine='gloo'"
+            )
+    if not dist.is_gloo_available():
+        raise RuntimeError(
+            "unisono.Options: engine='gloo' needs PyTorch's Gloo, and this PyTorch was built "
+            "without it; leave it out, or install PyTorch's own wheel"
+        )
+    return dist.ProcessGroupGloo(
+        plan.store, plan.group_rank, plan.group_size, timeout=options._timeout
+    )
+
+
+def _create(plan: Any, given: dist.Backend.Options | None) -> dist.Backend:
     """Makes a group's backend: what torch.distributed calls."""
-    options = _options_for(plan, given)
+    # Those of another kind are for the backend of another device.
+    chosen = given if isinstance(given, _C.Options) else Options()
+    options = _options_for(plan, chosen)
+    if getattr(chosen, "engine", "native") == "gloo":
+        return _create_gloo(plan, options)
     parent = _parent_of(plan.global_ranks_in_group)
     return Backend(
         store=plan.store,

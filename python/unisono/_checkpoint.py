@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import torch
 import torch.distributed as dist
 
-from ._backend import _backend_of
+from ._backend import _backend_of, _describe_backend
 from ._C import (
     Backend,
     _AtomicFile,
@@ -48,7 +48,7 @@ def _group_of(who: str, group: dist.ProcessGroup | None) -> Backend | None:
     backend = _backend_of(group)
     if backend is None:
         raise RuntimeError(
-            f"{who}: the group's backend is {dist.get_backend(group)!r}; pass one whose backend "
+            f"{who}: the group's backend is {_describe_backend(group)}; pass one whose backend "
             'for CPU tensors is "unisono", as unisono.init_process_group() and '
             'new_group(backend="unisono") make'
         )

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from . import _C
-from ._backend import _backend_of
+from ._backend import _backend_of, _describe_backend
 
 
 def backend_for(group: dist.ProcessGroup | None, who: str) -> _C.Backend:
@@ -19,8 +19,8 @@ def backend_for(group: dist.ProcessGroup | None, who: str) -> _C.Backend:
     backend = _backend_of(group)
     if backend is None:
         raise ValueError(
-            f"{who}: the group's backend for CPU tensors is {dist.get_backend(group)!r}: it is for "
-            "groups of backend 'unisono'"
+            f"{who}: the group's backend for CPU tensors is {_describe_backend(group)}: it is for "
+            "groups of backend 'unisono' with its own engine"
         )
     return backend
 

@@ -62,7 +62,11 @@ __attribute__((visibility("default"))) int cuDeviceGetCount(int* n_devices) {
 }
 
 __attribute__((visibility("default"))) int cuDeviceGet(int* device, int index) {
-  *device = visible().at(static_cast<std::size_t>(index)) + 1000;
+  const std::vector<int> devices = visible();
+  if (index < 0 || static_cast<std::size_t>(index) >= devices.size()) {
+    return 101;
+  }
+  *device = devices[static_cast<std::size_t>(index)] + 1000;
   return 0;
 }
 

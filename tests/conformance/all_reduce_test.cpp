@@ -21,6 +21,7 @@
 #include "blocks.h"
 #include "reference.h"
 #include "support/ranks.h"
+#include "tested_backend.h"
 
 namespace unisono {
 namespace {
@@ -110,6 +111,9 @@ TEST_P(AllReduceWorlds, EveryDTypeAndReductionGivesTheReferencesBits) {
 }
 
 TEST_P(AllReduceWorlds, BothAlgorithmsGiveTheSameBits) {
+  if (!test::capabilities().takes_algorithm) {
+    GTEST_SKIP() << "backend " << test::tested_backend() << " has no choice of algorithms";
+  }
   test::Expected expected(GetParam());
   for (const test::World& world : test::worlds_of(GetParam())) {
     run_ranks(world, [&](ProcessGroup& group) {
@@ -129,6 +133,9 @@ TEST_P(AllReduceWorlds, BothAlgorithmsGiveTheSameBits) {
 }
 
 TEST_P(AllReduceWorlds, AUsersOwnFunctionIsAppliedToEveryRanksElements) {
+  if (!test::capabilities().reductions.has(ReduceKind::kUser)) {
+    GTEST_SKIP() << "backend " << test::tested_backend() << " has no reductions of users";
+  }
   for (const test::World& world : test::worlds_of(GetParam())) {
     run_ranks(world, [&](ProcessGroup& group) {
       for (const std::int64_t count : {0, 1, 100, 4097, 70000}) {

@@ -1,4 +1,7 @@
 // What `unisono backends` says of each operation and device is so.
+#include <fmt/format.h>
+#include <stdlib.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -10,13 +13,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
+#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/base/reduce_kind.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/engine/backends.h"
+#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/descriptor.h"
 
 #include "support/ranks.h"
+#include "tested_backend.h"
 
 namespace unisono {
 namespace {
@@ -94,7 +103,7 @@ TEST(Capabilities, OfEveryOperationThereIsACall) {
 }
 
 TEST(Capabilities, EachOperationWorksOnADeviceOrIsRefusedAsTheTableSays) {
-  const engine::Backend& backend = engine::find_backend("unisono");
+  const engine::Backend backend = engine::find_backend(test::tested_backend());
   test::run_ranks(test::one_node(2), [&](ProcessGroup& group) {
     for (const auto& [name, call] : kCalls) {
       for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
@@ -102,11 +111,11 @@ TEST(Capabilities, EachOperationWorksOnADeviceOrIsRefusedAsTheTableSays) {
         std::vector<float> all(2, 1.0F);
         Buffer block = as_buffer(std::span(one));
         Buffer whole = as_buffer(std::span(all));
-        block.device.type = device;
-        whole.device.type = device;
+        block.device = {.type = device, .index = group.rank()};
+        whole.device = block.device;
         // What has no buffer has no device.
         const bool is_barrier = name == "barrier" || name == "monitored_barrier";
-        if (backend.has(device) || is_barrier) {
+        if (backend.has(name, device) || is_barrier) {
           EXPECT_NO_THROW(call(group, block, whole)) << name;
         } else {
           EXPECT_THAT([&] { call(group, block, whole); },
@@ -119,14 +128,60 @@ TEST(Capabilities, EachOperationWorksOnADeviceOrIsRefusedAsTheTableSays) {
 }
 
 TEST(Capabilities, AGroupIsOfTheBackendThatIsAskedFor) {
-  for (const std::string name : {"gloo", "mpi", "nccl"}) {
+  // Also where there is a GPU, or what passes for one.
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  for (const std::string name : {"gloo", "nccl"}) {
     EXPECT_THAT([&] { (void)create_process_group({.backend = name}); },
                 ::testing::ThrowsMessage<Error>(
-                    ::testing::HasSubstr("backend " + name + " is not built in")));
+                    ::testing::HasSubstr("backend " + name + " can't be used here: ")));
   }
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
   EXPECT_THAT([] { (void)create_process_group({.backend = "smoke signals"}); },
               ::testing::ThrowsMessage<Error>(::testing::HasSubstr(
                   "init_process_group: there is no backend \"smoke signals\"")));
+}
+
+// A call beyond a backend's capabilities is refused on every rank, and the group goes on.
+TEST(Capabilities, WhatABackendLacksIsRefusedBeforeAnythingIsSent) {
+  using transport::OperationKind;
+  const engine::MakeEngine keep = [](const rendezvous::Roster&, auto native) { return native; };
+  engine::register_backend("frugal",
+                           "lacks most",
+                           keep,
+                           {.operations = {OperationKind::kAllReduce,
+                                           OperationKind::kBroadcast,
+                                           OperationKind::kBarrier},
+                            .dtypes = {DType::kFloat32},
+                            .reduced_dtypes = {DType::kFloat32, DType::kInt64},
+                            .reductions = {ReduceKind::kSum},
+                            .takes_algorithm = false});
+  test::World frugal = test::one_node(2);
+  frugal.backend = "frugal";
+  test::run_ranks(frugal, [](ProcessGroup& group) {
+    std::vector<float> one(1, 1.0F);
+    std::vector<float> all(2, 1.0F);
+    std::vector<double> f64(1, 1.0);
+    const Buffer block = as_buffer(std::span(one));
+    const Buffer wide = as_buffer(std::span(f64));
+    const auto refuses = [&](const auto& call, const std::string& text) {
+      EXPECT_THAT(call,
+                  ::testing::ThrowsMessage<Error>(::testing::AllOf(
+                      ::testing::StartsWith(fmt::format("[rank {}/2] ", group.rank())),
+                      ::testing::HasSubstr("backend frugal " + text),
+                      ::testing::HasSubstr("make the group with backend unisono, which has it"))));
+    };
+    refuses([&] { group.all_gather(block, as_buffer(std::span(all))); }, "has no all_gather");
+    refuses([&] { group.monitored_barrier(); }, "has no monitored_barrier");
+    refuses([&] { group.broadcast(wide); }, "moves no f64");
+    refuses([&] { group.all_reduce(wide); }, "reduces no f64");
+    refuses([&] { group.all_reduce(block, {.op = kMax}); }, "has no reduction max");
+    refuses([&] { group.all_reduce(block, {.algorithm = Algorithm::kOneShot}); },
+            "chooses how it reduces by itself");
+    group.all_reduce(block);
+    EXPECT_EQ(one[0], 2.0F);
+    group.broadcast(block);
+    group.barrier();
+  });
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <mutex>
 #include <random>
 #include <span>
@@ -14,67 +13,21 @@
 #include "unisono/base/reduce_kind.h"
 #include "unisono/collective/canonical_tree.h"
 #include "unisono/comm/options.h"
+#include "unisono/engine/backends.h"
+#include "unisono/engine/capabilities.h"
 #include "unisono/kernels/reduce.h"
 
+#include "tested_backend.h"
+
 namespace unisono::test {
-namespace {
-
-template <class T>
-void fill(std::vector<std::byte>& bytes, std::mt19937& random, double scale) {
-  for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) {
-    const double number = (static_cast<double>(random()) / 4294967296.0 - 0.5) * scale;
-    const T value = static_cast<T>(number);
-    std::memcpy(bytes.data() + at, &value, sizeof(T));
-  }
-}
-
-// Keeps the exponent small, so that sums of a few stay finite; works for f16 and bf16 alike.
-void fill_half(std::vector<std::byte>& bytes, std::mt19937& random) {
-  for (std::size_t at = 0; at < bytes.size(); at += 2) {
-    const auto value = static_cast<std::uint16_t>(random() & 0xBBFFU);
-    std::memcpy(bytes.data() + at, &value, sizeof(value));
-  }
-}
-
-}  // namespace
-
-std::vector<std::byte> contribution(DType dtype, std::int64_t count, int rank, unsigned seed) {
-  std::mt19937 random(seed * 1000 + static_cast<unsigned>(rank));
-  std::vector<std::byte> bytes(static_cast<std::size_t>(count) * size_of(dtype));
-  switch (dtype) {
-    case DType::kFloat32:
-    case DType::kComplex64:
-      fill<float>(bytes, random, 100);
-      break;
-    case DType::kFloat64:
-    case DType::kComplex128:
-      fill<double>(bytes, random, 100);
-      break;
-    case DType::kFloat16:
-    case DType::kBFloat16:
-      fill_half(bytes, random);
-      break;
-    case DType::kBool:
-      for (std::byte& byte : bytes) {
-        byte = static_cast<std::byte>(random() % 2);
-      }
-      break;
-    default:
-      for (std::byte& byte : bytes) {
-        byte = static_cast<std::byte>(random());
-      }
-  }
-  return bytes;
-}
-
-std::vector<std::byte> expected_all_reduce(
-    DType dtype, const ReduceOp& op, std::int64_t count, int world_size, unsigned seed) {
-  std::vector<std::vector<std::byte>> contributions;
+std::vector<std::byte> expected_reduction(
+    DType dtype, const ReduceOp& op, const std::vector<std::vector<std::byte>>& contributions) {
+  const auto world_size = static_cast<int>(contributions.size());
   std::vector<kernels::ReduceInput> inputs;
   std::vector<collective::RankRange> leaves;
   for (int rank = 0; rank < world_size; ++rank) {
-    contributions.push_back(contribution(dtype, count, rank, seed));
-    inputs.push_back({.data = contributions.back().data(), .is_partial = false});
+    inputs.push_back(
+        {.data = contributions[static_cast<std::size_t>(rank)].data(), .is_partial = false});
     leaves.push_back({.lo = rank, .hi = rank + 1});
   }
   const auto steps = collective::reduce_steps(leaves, {.lo = 0, .hi = world_size});
@@ -88,8 +41,17 @@ std::vector<std::byte> expected_all_reduce(
                              .divisor = world_size,
                              .factor = op.factor,
                              .user = op.user.get()},
-                            count);
+                            static_cast<std::int64_t>(result.size() / size_of(dtype)));
   return result;
+}
+
+std::vector<std::byte> expected_all_reduce(
+    DType dtype, const ReduceOp& op, std::int64_t count, int world_size, unsigned seed) {
+  std::vector<std::vector<std::byte>> contributions;
+  for (int rank = 0; rank < world_size; ++rank) {
+    contributions.push_back(contribution(dtype, count, rank, seed));
+  }
+  return expected_reduction(dtype, op, contributions);
 }
 
 const std::vector<std::byte>& Expected::all_reduce(DType dtype,
@@ -133,7 +95,15 @@ std::vector<World> worlds_of(int world_size) {
   return worlds;
 }
 
+engine::Capabilities capabilities() {
+  return engine::find_backend(tested_backend()).capabilities;
+}
+
 bool is_allowed(DType dtype, ReduceKind kind) {
+  const engine::Capabilities has = capabilities();
+  if (!has.reduced_dtypes.has(dtype) || !has.reductions.has(kind)) {
+    return false;
+  }
   try {
     kernels::check_reduction(dtype, kind);
     return true;

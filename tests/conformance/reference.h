@@ -16,7 +16,8 @@
 
 namespace unisono::test {
 
-/// The elements that a rank contributes: pseudo-random bytes that are finite numbers of the dtype.
+/// The elements that a rank contributes: pseudo-random bytes that are finite numbers of the dtype,
+/// such that the tested backend's reductions of them have the bits of the reference.
 [[nodiscard]] std::vector<std::byte> contribution(DType dtype,
                                                   std::int64_t count,
                                                   int rank,
@@ -26,6 +27,10 @@ namespace unisono::test {
 /// plain reference.
 [[nodiscard]] std::vector<std::byte> expected_all_reduce(
     DType dtype, const ReduceOp& op, std::int64_t count, int world_size, unsigned seed);
+
+/// The same of such contributions, by rank.
+[[nodiscard]] std::vector<std::byte> expected_reduction(
+    DType dtype, const ReduceOp& op, const std::vector<std::vector<std::byte>>& contributions);
 
 /// Remembers expected results by kind of reduction, as the ranks of a test all ask for the same
 /// ones. Thread-safe.
@@ -45,7 +50,7 @@ class Expected {
   std::map<std::tuple<DType, ReduceKind, std::int64_t, unsigned>, std::vector<std::byte>> results_;
 };
 
-/// Whether the reduction exists for the dtype.
+/// Whether the reduction exists for the dtype, and the tested backend has it.
 [[nodiscard]] bool is_allowed(DType dtype, ReduceKind kind);
 
 /// A world for each layout, and two more on one node: where ranks never read each other's private

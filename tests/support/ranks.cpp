@@ -66,6 +66,11 @@ std::vector<std::exception_ptr> start_ranks(const World& world, const RankMain& 
 
 }  // namespace
 
+std::string& default_backend() {
+  static std::string name = "unisono";
+  return name;
+}
+
 void PrintTo(const World& world, std::ostream* out) {
   for (const std::string& node : world.nodes) {
     *out << node;

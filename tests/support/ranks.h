@@ -13,6 +13,9 @@
 
 namespace unisono::test {
 
+/// The backend of worlds that don't say: "unisono", unless a program's main() has set another.
+[[nodiscard]] std::string& default_backend();
+
 /// A world whose ranks are threads of the test's process.
 struct World {
   /// `nodes[r]` names the node of rank r: ranks with equal names share memory, others use tcp.
@@ -21,7 +24,7 @@ struct World {
   /// Besides that of single ranks.
   std::map<int, std::map<std::string, std::string>> own_environment = {};
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
-  std::string backend = "unisono";
+  std::string backend = default_backend();
 
   /// For GoogleTest: the nodes' names in one word.
   friend void PrintTo(const World& world, std::ostream* out);

@@ -26,6 +26,7 @@
 #include "unisono/cli/bench_parse.h"
 #include "unisono/cli/commands.h"
 #include "unisono/cli/parse.h"
+#include "unisono/engine/backends.h"
 #include "unisono/engine/native/collectives/algorithm_choice.h"
 #include "unisono/kernels/compress.h"
 #include "unisono/launch/run.h"
@@ -42,6 +43,7 @@ struct BenchArguments {
   std::string sizes = "8,1K,16K,256K,1M,4M,16M,64M";
   std::string dtype = "f32";
   std::string memory = "private";
+  std::string backend = "unisono";
   std::string algorithm = "auto";
   bool is_checked = false;
   bool is_verbose = false;
@@ -79,6 +81,17 @@ std::string dtype_names() {
   return names_of<DType>(dtypes);
 }
 
+// Those that are there.
+std::string backend_names() {
+  std::string names;
+  for (const engine::Backend& backend : engine::backends()) {
+    if (backend.is_there) {
+      names += (names.empty() ? "" : "|") + backend.name;
+    }
+  }
+  return names;
+}
+
 void add_options(CLI::App& app, BenchArguments& arguments) {
   constexpr double kMaxSeconds = 1e6;
   app.add_option("OP", arguments.operation, "What to measure")
@@ -99,6 +112,12 @@ void add_options(CLI::App& app, BenchArguments& arguments) {
       ->type_name(dtype_names());
   app.add_option("--memory", arguments.memory, "Where the buffers lie (default private)")
       ->type_name(names_of<bench::Memory>(bench::kMemories));
+  app.add_option(
+         "--backend",
+         arguments.backend,
+         "What carries the operations out (default unisono); mpi takes ranks that mpirun has "
+         "started")
+      ->type_name(backend_names());
   app.add_option("--algorithm",
                  arguments.algorithm,
                  "How (default auto); reduce has one_shot and two_shot, reduce_scatter too on one "
@@ -115,6 +134,7 @@ void add_options(CLI::App& app, BenchArguments& arguments) {
       ->check(CLI::Range(0.0, kMaxSeconds));
   add_examples(app,
                {"unisono bench all_reduce -n 4",
+                "mpirun -n 4 unisono bench all_reduce --backend mpi",
                 "unisono bench all -n 4 --sizes 1K:64M:x4 --json results.jsonl",
                 "unisono bench all_reduce -n 8 --nodes 2 --algorithm ring --check"});
 }
@@ -130,6 +150,7 @@ bench::BenchOptions make_options(const BenchArguments& arguments) {
   options.sizes = bench::parse_sizes(arguments.sizes);
   options.dtype = bench::parse_dtype(arguments.dtype);
   options.memory = bench::parse_memory(arguments.memory);
+  options.backend = engine::find_backend(arguments.backend).name;
   options.is_checked = arguments.is_checked;
   const bool is_lossy = engine::compression_of(options.algorithm) != kernels::Compression::kNone;
   if (options.is_checked && is_lossy) {
@@ -203,6 +224,9 @@ int bench_command(const CommandLine& line) {
   }
   if (is_in_job) {
     return bench::run_in_job(options);
+  }
+  if (const engine::Backend backend = engine::find_backend(options.backend); backend.prepare) {
+    (void)backend.prepare(environment);
   }
   if (!options.json_path.empty()) {
     bench::check_json_path(options.json_path);

@@ -40,6 +40,10 @@ void print_error(const char* what) {
   fmt::print(stderr, "[unisono] error: {}\n", what);
 }
 
+bool is_default_backend(const BenchOptions& options) {
+  return options.backend == BenchOptions().backend;
+}
+
 class TimedGroup final : public TimedRanks {
  public:
   TimedGroup(ProcessGroup& group, const Operation& operation, const Call& call)
@@ -117,6 +121,7 @@ class Measurement {
         .n_bytes = n_elems * static_cast<std::int64_t>(size_of(options_.dtype)),
         .dtype = to_string(options_.dtype),
         .memory = to_string(options_.memory),
+        .backend = is_default_backend(options_) ? "" : options_.backend,
         .algorithm = to_string(algorithm),
         .is_algorithm_auto = call.algorithm == Algorithm::kAuto && algorithm != Algorithm::kAuto,
         .time = time,
@@ -180,13 +185,14 @@ class Output {
   }
 
   void begin(const ProcessGroup& group, int n_nodes, const BenchOptions& options) {
-    fmt::print("# {} rank{} on {} node{}, {} memory, {}; times of the slowest rank\n",
+    fmt::print("# {} rank{} on {} node{}, {} memory, {}{}; times of the slowest rank\n",
                group.world_size(),
                group.world_size() == 1 ? "" : "s",
                n_nodes,
                n_nodes == 1 ? "" : "s",
                to_string(options.memory),
-               to_string(options.dtype));
+               to_string(options.dtype),
+               is_default_backend(options) ? "" : ", backend " + options.backend);
     if (const std::string others = names_without(options.operations, options.algorithm);
         !others.empty()) {
       fmt::print(
@@ -269,7 +275,8 @@ int run_in_job(const BenchOptions& options) {
     // It is the one that says what was chosen, and why.
     environment = options.is_verbose ? with_debug_log(environment) : environment;
   }
-  const std::shared_ptr<ProcessGroup> group = create_process_group({.environment = environment});
+  const std::shared_ptr<ProcessGroup> group =
+      create_process_group({.backend = options.backend, .environment = environment});
   bool is_right = true;
   try {
     is_right = measure_all(*group, options, output ? &*output : nullptr);

@@ -21,6 +21,7 @@ struct BenchOptions {
   std::vector<std::int64_t> sizes;
   DType dtype = DType::kFloat32;
   Memory memory = Memory::kPrivate;
+  std::string backend = "unisono";
   Algorithm algorithm = Algorithm::kAuto;
   bool is_checked = false;
   bool is_verbose = false;  ///< Rank 0 logs what links cost, and why it chose each algorithm.

@@ -57,7 +57,9 @@ std::string table_row(const Result& result) {
 
 std::string json_line(const Result& result) {
   // The texts are names of ours: nothing in them needs a backslash.
-  return fmt::format(R"({{"op":"{}","ranks":{},"nodes":{},"bytes":{},"dtype":"{}","memory":"{}",)"
+  const std::string backend =
+      result.backend.empty() ? "" : fmt::format(R"("backend":"{}",)", result.backend);
+  return fmt::format(R"({{"op":"{}","ranks":{},"nodes":{},"bytes":{},"dtype":"{}","memory":"{}",{})"
                      R"("algorithm":"{}","median_us":{:.6g},"min_us":{:.6g},"p99_us":{:.6g},)"
                      R"("algbw_gbps":{:.6g},"busbw_gbps":{:.6g},"busiest_bytes":{},"wrong":{}}})",
                      result.op,
@@ -66,6 +68,7 @@ std::string json_line(const Result& result) {
                      result.n_bytes,
                      result.dtype,
                      result.memory,
+                     backend,
                      result.algorithm,
                      result.time.median * kMicroseconds,
                      result.time.min * kMicroseconds,

@@ -16,6 +16,7 @@ struct Result {
   std::int64_t n_bytes = 0;
   std::string dtype;
   std::string memory;
+  std::string backend;             ///< Empty: unisono, or no process group.
   std::string algorithm;           ///< As it was carried out; "auto" where there is but one way.
   bool is_algorithm_auto = false;  ///< Nobody asked for it.
   Summary time;

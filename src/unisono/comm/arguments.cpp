@@ -15,8 +15,11 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/comm/job.h"
 #include "unisono/comm/membership.h"
 #include "unisono/comm/refused_call.h"
+#include "unisono/engine/backends.h"
+#include "unisono/engine/capabilities.h"
 #include "unisono/engine/operation.h"
 #include "unisono/transport/describe.h"
 
@@ -100,7 +103,10 @@ std::string Arguments::name_of(int rank) const {
 }
 
 void Arguments::check_operation(const engine::Operation& operation) const {
+  const engine::Backend& backend = membership_.job().backend();
   try {
+    const DeviceType device = engine::is_on_gpu(operation) ? DeviceType::kCuda : DeviceType::kCpu;
+    engine::check_capabilities(backend.capabilities_on(device), backend.name, operation);
     membership_.engine().check(operation);
   } catch (const Error& error) {
     throw invalid(error.what());
@@ -123,8 +129,14 @@ void Arguments::check_buffer(const Buffer& buffer, ArgumentName name) const {
     throw invalid(fmt::format(
         "{}'s count is {}, more than any memory has room for", name.text(), buffer.count));
   }
-  if (buffer.device.type != DeviceType::kCpu) {
-    throw invalid(fmt::format("{} is on a CUDA device; copy it to the CPU first", name.text()));
+  if (const engine::Backend& backend = membership_.job().backend();
+      !backend.capabilities.devices.has(buffer.device.type)) {
+    throw invalid(
+        fmt::format("{} is on a {} device, which backend {} can't reach; copy it to the {} first",
+                    name.text(),
+                    buffer.device.type == DeviceType::kCuda ? "CUDA" : "CPU",
+                    backend.name,
+                    buffer.device.type == DeviceType::kCuda ? "CPU" : "GPU"));
   }
 }
 

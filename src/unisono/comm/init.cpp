@@ -55,9 +55,14 @@ void leave_default_group_at_exit() {
   }
 }
 
-engine::Backend find_backend(const std::string& name) {
+// Fit for this process.
+engine::Backend find_backend(const InitOptions& options) {
   try {
-    return engine::find_backend(name);
+    engine::Backend backend = engine::find_backend(options.backend);
+    if (backend.prepare != nullptr) {
+      backend.make = backend.prepare(options.environment);
+    }
+    return backend;
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("init_process_group: {}", error.what()));
   }
@@ -109,7 +114,7 @@ std::string find_wait_file(const Environment& environment,
 }
 
 std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t generation) {
-  engine::Backend backend = find_backend(options.backend);
+  engine::Backend backend = find_backend(options);
   // `info.discovered` lives until the ranks have met.
   const rendezvous::RendezvousInfo info = resolve_rendezvous(options);
   if (info.config.reports_crashes) {

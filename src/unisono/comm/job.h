@@ -70,8 +70,10 @@ class Job {
   /// Whether ranks of a node may read each other's private memory.
   [[nodiscard]] SingleCopy single_copy() const { return single_copy_; }
 
-  /// The engine of a group, before its native one, where the backend is the program's own; else
-  /// null.
+  /// What the engines of its groups are.
+  [[nodiscard]] const engine::Backend& backend() const { return backend_; }
+
+  /// The engine of a group, before its native one, where the backend is not that alone; else null.
   [[nodiscard]] std::unique_ptr<engine::Engine> make_own_engine(const rendezvous::Roster& roster,
                                                                 engine::Engine& native) const;
 

@@ -49,14 +49,16 @@ Call all_gather_call(const Arguments& arguments,
   arguments.check_count(in, "in", outs[static_cast<std::size_t>(rank)].count);
   arguments.check_apart(std::span(&in, 1), outs, 0, rank);
   const BlockSizes sizes = sizes_of(outs);
-  return {.limit = arguments.limit(options.timeout),
-          .operation = {.descriptor = {.kind = OperationKind::kAllGather,
-                                       .dtype = in.dtype,
-                                       .count = sizes.total,
-                                       .detail = sizes.detail.pack()},
-                        .in = in,
-                        .outs = std::move(outs),
-                        .label = options.label}};
+  Call call{.limit = arguments.limit(options.timeout),
+            .operation = {.descriptor = {.kind = OperationKind::kAllGather,
+                                         .dtype = in.dtype,
+                                         .count = sizes.total,
+                                         .detail = sizes.detail.pack()},
+                          .in = in,
+                          .outs = std::move(outs),
+                          .label = options.label}};
+  arguments.check_operation(call.operation);
+  return call;
 }
 
 Call gather_call(const Arguments& arguments,
@@ -68,15 +70,17 @@ Call gather_call(const Arguments& arguments,
     check_root_block(arguments, outs, in, "in");
     arguments.check_apart(std::span(&in, 1), outs, 0, arguments.rank());
   }
-  return {.limit = arguments.limit(options.timeout),
-          .operation = {.descriptor = {.kind = OperationKind::kGather,
-                                       .dtype = in.dtype,
-                                       .root = options.root,
-                                       .count = sizes.total,
-                                       .detail = sizes.detail.pack()},
-                        .in = in,
-                        .outs = std::move(outs),
-                        .label = options.label}};
+  Call call{.limit = arguments.limit(options.timeout),
+            .operation = {.descriptor = {.kind = OperationKind::kGather,
+                                         .dtype = in.dtype,
+                                         .root = options.root,
+                                         .count = sizes.total,
+                                         .detail = sizes.detail.pack()},
+                          .in = in,
+                          .outs = std::move(outs),
+                          .label = options.label}};
+  arguments.check_operation(call.operation);
+  return call;
 }
 
 Call scatter_call(const Arguments& arguments,
@@ -88,15 +92,17 @@ Call scatter_call(const Arguments& arguments,
     check_root_block(arguments, ins, out, "out");
     arguments.check_apart(ins, std::span(&out, 1), arguments.rank(), 0);
   }
-  return {.limit = arguments.limit(options.timeout),
-          .operation = {.descriptor = {.kind = OperationKind::kScatter,
-                                       .dtype = out.dtype,
-                                       .root = options.root,
-                                       .count = sizes.total,
-                                       .detail = sizes.detail.pack()},
-                        .out = out,
-                        .ins = std::move(ins),
-                        .label = options.label}};
+  Call call{.limit = arguments.limit(options.timeout),
+            .operation = {.descriptor = {.kind = OperationKind::kScatter,
+                                         .dtype = out.dtype,
+                                         .root = options.root,
+                                         .count = sizes.total,
+                                         .detail = sizes.detail.pack()},
+                          .out = out,
+                          .ins = std::move(ins),
+                          .label = options.label}};
+  arguments.check_operation(call.operation);
+  return call;
 }
 
 Call all_to_all_call(const Arguments& arguments,
@@ -108,12 +114,21 @@ Call all_to_all_call(const Arguments& arguments,
   arguments.check_count(outs[rank], "the own block of out", ins[rank].count);
   arguments.check_apart(ins, outs, -1, -1);
   const DType dtype = ins.front().dtype;
-  return {.limit = arguments.limit(options.timeout),
-          .operation = {
-              .descriptor = {.kind = OperationKind::kAllToAll, .dtype = dtype, .count = count},
-              .ins = std::move(ins),
-              .outs = std::move(outs),
-              .label = options.label}};
+  Call call{.limit = arguments.limit(options.timeout),
+            .operation = {
+                .descriptor = {.kind = OperationKind::kAllToAll, .dtype = dtype, .count = count},
+                .ins = std::move(ins),
+                .outs = std::move(outs),
+                .label = options.label}};
+  arguments.check_operation(call.operation);
+  return call;
+}
+
+Call barrier_call(const Arguments& arguments, OperationKind kind, const BarrierOptions& options) {
+  Call call{.limit = arguments.limit(options.timeout),
+            .operation = {.descriptor = {.kind = kind}, .label = options.label}};
+  arguments.check_operation(call.operation);
+  return call;
 }
 
 }  // namespace
@@ -122,14 +137,16 @@ Call broadcast_call(Membership& membership, const Buffer& buffer, const Broadcas
   const Arguments arguments(membership, "broadcast", options.label);
   arguments.check_buffer(buffer, "the buffer");
   arguments.check_root(options.root);
-  return {.limit = arguments.limit(options.timeout),
-          .operation = {.descriptor = {.kind = OperationKind::kBroadcast,
-                                       .dtype = buffer.dtype,
-                                       .root = options.root,
-                                       .count = buffer.count},
-                        .in = buffer,
-                        .out = buffer,
-                        .label = options.label}};
+  Call call{.limit = arguments.limit(options.timeout),
+            .operation = {.descriptor = {.kind = OperationKind::kBroadcast,
+                                         .dtype = buffer.dtype,
+                                         .root = options.root,
+                                         .count = buffer.count},
+                          .in = buffer,
+                          .out = buffer,
+                          .label = options.label}};
+  arguments.check_operation(call.operation);
+  return call;
 }
 
 Call all_gather_call(Membership& membership,
@@ -262,14 +279,12 @@ Call all_to_all_call(Membership& membership,
 
 Call barrier_call(Membership& membership, const BarrierOptions& options) {
   const Arguments arguments(membership, "barrier", options.label);
-  return {.limit = arguments.limit(options.timeout),
-          .operation = {.descriptor = {.kind = OperationKind::kBarrier}, .label = options.label}};
+  return barrier_call(arguments, OperationKind::kBarrier, options);
 }
 
 Call monitored_barrier_call(Membership& membership, const BarrierOptions& options) {
-  Call call = barrier_call(membership, options);
-  call.operation.descriptor.kind = OperationKind::kMonitoredBarrier;
-  return call;
+  const Arguments arguments(membership, "monitored_barrier", options.label);
+  return barrier_call(arguments, OperationKind::kMonitoredBarrier, options);
 }
 
 }  // namespace unisono::comm

@@ -43,6 +43,10 @@ milliseconds check(const MessageCall& call,
   const comm::Arguments arguments(membership, name_of(call), call.label);
   membership.note_caller();
   arguments.check_buffer(call.buffer, "the buffer");
+  if (call.buffer.device.type != DeviceType::kCpu) {
+    throw arguments.invalid(
+        "the buffer is on a CUDA device; messages are for memory on the CPU: copy it there first");
+  }
   const int world_size = arguments.world_size();
   const bool is_any = !call.is_send && call.peer == kAnySource;
   if (!is_any && (call.peer < 0 || call.peer >= world_size)) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,77 +16,106 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
+#include "unisono/engine/capabilities.h"
+#include "unisono/engine/mpi/mpi_engine.h"
+#include "unisono/engine/nccl/nccl_backend.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono::engine {
 namespace {
 
-constexpr std::array<std::string_view, 16> kOperations{"all_reduce",
-                                                       "all_reduce_coalesced",
-                                                       "reduce",
-                                                       "reduce_scatter",
-                                                       "reduce_scatter_coalesced",
-                                                       "broadcast",
-                                                       "all_gather",
-                                                       "all_gather_coalesced",
-                                                       "gather",
-                                                       "scatter",
-                                                       "all_to_all",
-                                                       "barrier",
-                                                       "monitored_barrier",
-                                                       "send",
-                                                       "recv",
-                                                       "batch"};
+using transport::OperationKind;
 
-bool has_name(const Backend& backend, std::string_view name) {
-  const auto& others = backend.other_names;
-  return backend.name == name || std::find(others.begin(), others.end(), name) != others.end();
+// An operation of ProcessGroup; kNone: a message between two ranks, which no engine carries.
+struct NamedOperation {
+  std::string_view name;
+  OperationKind kind;
+};
+
+constexpr std::array kOperations = std::to_array<NamedOperation>(
+    {{"all_reduce", OperationKind::kAllReduce},
+     {"all_reduce_coalesced", OperationKind::kAllReduceCoalesced},
+     {"reduce", OperationKind::kReduce},
+     {"reduce_scatter", OperationKind::kReduceScatter},
+     {"reduce_scatter_coalesced", OperationKind::kReduceScatterCoalesced},
+     {"broadcast", OperationKind::kBroadcast},
+     {"all_gather", OperationKind::kAllGather},
+     {"all_gather_coalesced", OperationKind::kAllGatherCoalesced},
+     {"gather", OperationKind::kGather},
+     {"scatter", OperationKind::kScatter},
+     {"all_to_all", OperationKind::kAllToAll},
+     {"barrier", OperationKind::kBarrier},
+     {"monitored_barrier", OperationKind::kMonitoredBarrier},
+     {"send", OperationKind::kNone},
+     {"recv", OperationKind::kNone},
+     {"batch", OperationKind::kNone}});
+
+constexpr auto kOperationNames = [] {
+  std::array<std::string_view, kOperations.size()> names;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    names[i] = kOperations[i].name;
+  }
+  return names;
+}();
+
+// A backend is described when somebody asks for it: that may look for what the machine has.
+struct Row {
+  std::string name;
+  std::vector<std::string> other_names = {};
+  std::function<Backend()> describe;
+
+  [[nodiscard]] bool has_name(std::string_view wanted) const {
+    return name == wanted ||
+           std::find(other_names.begin(), other_names.end(), wanted) != other_names.end();
+  }
+};
+
+Row row_of(const Backend& backend) {
+  return {.name = backend.name, .other_names = backend.other_names, .describe = [backend] {
+            return backend;
+          }};
 }
 
 // All there are.
 class Registry {
  public:
-  void add(Backend backend) UNISONO_EXCLUDES(mutex_) {
+  void add(const Backend& backend) UNISONO_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    if (find(backend.name) != backends_.end()) {
+    if (find(backend.name) != rows_.end()) {
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("register_backend: there is a backend \"{}\" already", backend.name));
     }
-    backends_.push_back(std::move(backend));
+    rows_.push_back(row_of(backend));
   }
 
-  [[nodiscard]] std::optional<Backend> get(std::string_view name) const UNISONO_EXCLUDES(mutex_) {
+  [[nodiscard]] std::optional<Row> get(std::string_view name) const UNISONO_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     const auto found = find(name);
-    return found == backends_.end() ? std::nullopt : std::optional(*found);
+    return found == rows_.end() ? std::nullopt : std::optional(*found);
   }
 
-  [[nodiscard]] std::vector<Backend> all() const UNISONO_EXCLUDES(mutex_) {
+  [[nodiscard]] std::vector<Row> all() const UNISONO_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    return backends_;
+    return rows_;
   }
 
  private:
-  [[nodiscard]] std::vector<Backend>::const_iterator find(std::string_view name) const
+  [[nodiscard]] std::vector<Row>::const_iterator find(std::string_view name) const
       UNISONO_REQUIRES(mutex_) {
-    return std::find_if(backends_.begin(), backends_.end(), [&](const Backend& backend) {
-      return has_name(backend, name);
-    });
+    return std::find_if(
+        rows_.begin(), rows_.end(), [&](const Row& row) { return row.has_name(name); });
   }
 
   mutable Mutex mutex_;
-  std::vector<Backend> backends_ UNISONO_GUARDED_BY(mutex_){
-      {.name = "unisono",
-       .other_names = {"native", "tcp"},
-       .help = "shared memory inside a node, tcp between nodes"},
-      {.name = "gloo", .help = "PyTorch's; unisono does what it does on CPUs", .is_there = false},
-      {.name = "mpi",
-       .help = "unisono does what it does on CPUs, and needs no MPI",
-       .is_there = false},
-      {.name = "nccl",
-       .help = "for GPUs; copy tensors to the CPU and use unisono",
-       .is_there = false,
-       .has_cpu = false,
-       .has_cuda = true}};
+  std::vector<Row> rows_ UNISONO_GUARDED_BY(mutex_){
+      row_of({.name = "unisono",
+              .other_names = {"native", "tcp"},
+              .help = "shared memory inside a node, tcp between nodes"}),
+      row_of({.name = "gloo",
+              .help = "it is PyTorch's; unisono does what it does on CPUs",
+              .is_there = false}),
+      {.name = "mpi", .describe = mpi::describe_backend},
+      {.name = "nccl", .describe = nccl::describe_backend}};
 };
 
 Registry& registry() {
@@ -109,35 +140,64 @@ std::string names_of_those_there() {
 }  // namespace
 
 std::vector<Backend> backends() {
-  return registry().all();
+  std::vector<Backend> all;
+  for (const Row& row : registry().all()) {
+    all.push_back(row.describe());
+  }
+  return all;
 }
 
-void register_backend(std::string name, std::string help, MakeEngine make) {
+const Capabilities& Backend::capabilities_on(DeviceType device) const {
+  return device == DeviceType::kCuda && gpu_capabilities ? *gpu_capabilities : capabilities;
+}
+
+bool Backend::has(std::string_view operation, DeviceType device) const {
+  const auto* const found =
+      std::find_if(kOperations.begin(), kOperations.end(), [&](const NamedOperation& candidate) {
+        return candidate.name == operation;
+      });
+  if (!is_there || found == kOperations.end()) {
+    return false;
+  }
+  return found->kind == OperationKind::kNone
+             ? device == DeviceType::kCpu
+             : capabilities.devices.has(device) &&
+                   capabilities_on(device).operations.has(found->kind);
+}
+
+void register_backend(std::string name,
+                      std::string help,
+                      MakeEngine make,
+                      const Capabilities& capabilities) {
   if (name.empty() || make == nullptr) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("register_backend: the backend \"{}\" needs {}",
                             name,
                             name.empty() ? "a name" : "a function that makes its engine"));
   }
-  registry().add({.name = std::move(name), .help = std::move(help), .make = std::move(make)});
+  registry().add({.name = std::move(name),
+                  .help = std::move(help),
+                  .capabilities = capabilities,
+                  .make = std::move(make)});
 }
 
 Backend find_backend(std::string_view name) {
-  const std::optional<Backend> found = registry().get(name);
-  if (!found) {
+  const std::optional<Row> row = registry().get(name);
+  if (!row) {
     throw Error(
         ErrorCode::kInvalidArgument,
         fmt::format("there is no backend \"{}\"; there is {}", name, names_of_those_there()));
   }
-  if (!found->is_there) {
+  Backend found = row->describe();
+  if (!found.is_there) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("backend {} is not built in: {}", found->name, found->help));
+                fmt::format("backend {} can't be used here: {}", found.name, found.help));
   }
-  return *found;
+  return found;
 }
 
 std::span<const std::string_view> operation_names() {
-  return kOperations;
+  return kOperationNames;
 }
 
 }  // namespace unisono::engine

@@ -2,12 +2,15 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "unisono/base/buffer.h"
+#include "unisono/base/config.h"
+#include "unisono/engine/capabilities.h"
 #include "unisono/engine/engine.h"
 #include "unisono/rendezvous/roster/roster.h"
 
@@ -24,33 +27,40 @@ using MakeEngine = std::function<std::unique_ptr<Engine>(const rendezvous::Roste
 struct Backend {
   std::string name;
   std::vector<std::string> other_names = {};
-  std::string help;  ///< What it is; of one that is not there, what to do instead.
-  bool is_there = true;
-  bool has_cpu = true;
-  bool has_cuda = false;
+  std::string help;      ///< What it is; of one that is not there, why, and what to install or do.
+  bool is_there = true;  ///< Whether this build has it and this machine what it needs.
+  Capabilities capabilities = {};
+  std::optional<Capabilities> gpu_capabilities = std::nullopt;  ///< Where those on GPUs are others.
   MakeEngine make = nullptr;  ///< Null: the native engine does it.
+  /// Makes `make` for a process in that environment, before it meets other ranks. Throws Error with
+  /// what to do if the process can't have the backend.
+  std::function<MakeEngine(const Environment& environment)> prepare = nullptr;
 
-  [[nodiscard]] bool has(DeviceType device) const {
-    return is_there && (device == DeviceType::kCpu ? has_cpu : has_cuda);
-  }
+  [[nodiscard]] const Capabilities& capabilities_on(DeviceType device) const;
+
+  /// Whether it has an operation, one of operation_names(), on a device.
+  [[nodiscard]] bool has(std::string_view operation, DeviceType device) const;
 };
 
-/// Those that are built in or registered, and others that users of torch.distributed know.
-/// Thread-safe.
+/// Those that are built in or registered, and others that users of torch.distributed know, as they
+/// are on this machine at this time. Thread-safe.
 [[nodiscard]] std::vector<Backend> backends();
 
 /// Adds a backend of the program's own, which groups can be made of from here on, and groups of
 /// those. `make` is called by each rank's thread that makes a group; what it throws ends that. The
-/// native engine that it gets is the group's: it ends with the group. Thread-safe.
+/// native engine that it gets is the group's: it ends with the group. A call that goes beyond
+/// `capabilities` is refused before anything is sent. Thread-safe.
 ///
 /// Throws Error(kInvalidArgument) if there is no name, or one that a backend has.
-void register_backend(std::string name, std::string help, MakeEngine make);
+void register_backend(std::string name,
+                      std::string help,
+                      MakeEngine make,
+                      const Capabilities& capabilities = {});
 
 /// Throws Error(kInvalidArgument) with what to do, if there is no such backend. Thread-safe.
 [[nodiscard]] Backend find_backend(std::string_view name);
 
-/// The operations that each backend which is there has, on each of its devices: the names of
-/// ProcessGroup's members.
+/// The operations that a backend may have: the names of ProcessGroup's members.
 [[nodiscard]] std::span<const std::string_view> operation_names();
 
 }  // namespace unisono::engine

@@ -1,37 +1,70 @@
 #include "unisono/engine/backends.h"
 
+#include <stdlib.h>
+
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "unisono/base/buffer.h"
+#include "unisono/base/config.h"
+#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono::engine {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
+using transport::OperationKind;
 
 TEST(Backends, OneIsBuiltInAndHasSeveralNames) {
   for (const std::string name : {"unisono", "native", "tcp"}) {
     EXPECT_EQ(find_backend(name).name, "unisono") << name;
   }
-  EXPECT_TRUE(find_backend("unisono").has(DeviceType::kCpu));
-  EXPECT_FALSE(find_backend("unisono").has(DeviceType::kCuda));
+  for (const std::string_view operation : operation_names()) {
+    EXPECT_TRUE(find_backend("unisono").has(operation, DeviceType::kCpu)) << operation;
+    EXPECT_FALSE(find_backend("unisono").has(operation, DeviceType::kCuda)) << operation;
+  }
+  EXPECT_FALSE(find_backend("unisono").has("smoke_signals", DeviceType::kCpu));
 }
 
-TEST(Backends, KnownOnesThatAreNotBuiltInSayWhatToDo) {
-  for (const std::string name : {"gloo", "mpi", "nccl"}) {
-    EXPECT_THAT([&] { (void)find_backend(name); },
-                ThrowsMessage<Error>(::testing::AllOf(
-                    HasSubstr("backend " + name + " is not built in"), HasSubstr("unisono"))));
-  }
+TEST(Backends, KnownOnesThatAreNotThereSayWhatToDo) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
   for (const Backend& backend : backends()) {
-    EXPECT_EQ(backend.has(DeviceType::kCpu), backend.is_there);
-    EXPECT_FALSE(backend.has(DeviceType::kCuda));
+    EXPECT_EQ(backend.has("all_reduce", DeviceType::kCpu), backend.is_there) << backend.name;
+    EXPECT_FALSE(backend.has("all_reduce", DeviceType::kCuda)) << backend.name;
+    if (!backend.is_there) {
+      EXPECT_THAT([&] { (void)find_backend(backend.name); },
+                  ThrowsMessage<Error>(::testing::AllOf(
+                      HasSubstr("backend " + backend.name + " can't be used here: " + backend.help),
+                      HasSubstr("unisono"))));
+    }
   }
+}
+
+TEST(Backends, ThatOfTheMpisIsThereOrSaysWhatToInstall) {
+  const std::vector<Backend> all = backends();
+  const auto mpi = std::find_if(
+      all.begin(), all.end(), [](const Backend& backend) { return backend.name == "mpi"; });
+  ASSERT_NE(mpi, all.end());
+  if (!mpi->is_there) {
+    EXPECT_THAT(mpi->help, HasSubstr("install libopenmpi-dev or libmpich-dev"));
+    return;
+  }
+  EXPECT_FALSE(mpi->capabilities.has_canonical_bits);
+  EXPECT_FALSE(mpi->capabilities.reduced_dtypes.has(DType::kBFloat16));
+  EXPECT_TRUE(mpi->capabilities.dtypes.has(DType::kBFloat16));
+  const Environment nobody = [](const char*) { return std::nullopt; };
+  EXPECT_THAT([&] { (void)mpi->prepare(nobody); },
+              ThrowsMessage<Error>(HasSubstr("start the program itself by its mpirun")));
 }
 
 TEST(Backends, UnknownNamesAreAnsweredWithTheKnownOnes) {
@@ -41,16 +74,33 @@ TEST(Backends, UnknownNamesAreAnsweredWithTheKnownOnes) {
   }
 }
 
+TEST(Backends, WhatThisMachineCanNotUseSaysWhy) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  const std::vector<Backend> all = backends();
+  const auto nccl = std::find_if(
+      all.begin(), all.end(), [](const Backend& backend) { return backend.name == "nccl"; });
+  ASSERT_NE(nccl, all.end());
+  EXPECT_FALSE(nccl->is_there);
+  if (nccl->help.find("UNISONO_NCCL_DIR") != std::string::npos) {
+    GTEST_SKIP() << "the build has found no nccl.h (UNISONO_NCCL_DIR)";
+  }
+  EXPECT_THAT(nccl->help, HasSubstr("it needs a GPU, and CUDA_VISIBLE_DEVICES=\"\" hides all"));
+}
+
 TEST(Backends, OneOfTheProgramsOwnIsListedAndFound) {
   const MakeEngine keep = [](const rendezvous::Roster&, std::unique_ptr<Engine> native) {
     return native;
   };
-  register_backend("own", "passes everything on", keep);
+  register_backend("own", "passes everything on", keep, {.operations = {OperationKind::kReduce}});
   EXPECT_EQ(find_backend("own").help, "passes everything on");
-  EXPECT_TRUE(find_backend("own").has(DeviceType::kCpu));
+  EXPECT_TRUE(find_backend("own").has("reduce", DeviceType::kCpu));
+  EXPECT_FALSE(find_backend("own").has("broadcast", DeviceType::kCpu));
+  EXPECT_TRUE(find_backend("own").has("send", DeviceType::kCpu));
   EXPECT_EQ(backends().back().name, "own");
   EXPECT_THAT([] { (void)find_backend("other"); },
-              ThrowsMessage<Error>(HasSubstr("there is unisono (also called native, tcp), own")));
+              ThrowsMessage<Error>(
+                  ::testing::AllOf(HasSubstr("there is unisono (also called native, tcp), "),
+                                   ::testing::EndsWith(", own"))));
   for (const std::string taken : {"own", "unisono", "tcp", "nccl"}) {
     EXPECT_THAT(
         [&] { register_backend(taken, "", keep); },

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "unisono/base/algorithm.h"
@@ -9,6 +10,7 @@
 #include "unisono/base/error.h"
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/operation.h"
+#include "unisono/engine/supervised.h"
 
 namespace unisono::engine {
 
@@ -41,6 +43,11 @@ class Engine {
   /// why. Thread-safe.
   virtual void check(const Operation& operation) const = 0;
 
+  /// For an engine that has been given this one and waits, in its execute(), for what another
+  /// library does: throws what has ended the group meanwhile, as the failure of another rank.
+  /// Returns what is to be said of a rank that has left in good order, perhaps after its part.
+  [[nodiscard]] virtual std::optional<Error> look_at_ranks() { return std::nullopt; }
+
   /// How the last reduction was carried out; Algorithm::kAuto before the first, and where the
   /// engine does not say. Thread-safe.
   [[nodiscard]] virtual Algorithm last_algorithm() const noexcept { return Algorithm::kAuto; }
@@ -55,6 +62,19 @@ class Engine {
   /// Begins messages, all of them before it goes on with any; their handles hear how they end.
   /// Thread-safe. Throws as pass_message() does.
   virtual void begin_messages(std::span<const MessageCall> calls);
+
+  /// Has another engine carry out the operation by means of its own, and waits for it as execute()
+  /// would: ranks that call something else, die, leave or are late are errors that say so. May be
+  /// called instead of execute(), operation by operation, the same on all ranks.
+  ///
+  /// Throws what execute() throws, and what `supervised` throws; Error(kInternal) where this engine
+  /// supervises nothing.
+  virtual void supervise(const Operation& /*operation*/,
+                         TimeLimit /*limit*/,
+                         Caller /*caller*/,
+                         SupervisedOperation& /*supervised*/) {
+    throw Error(ErrorCode::kInternal, "this engine supervises no other's operations");
+  }
 
   /// Tells the other ranks that this rank's group failed, and why. After the last execute().
   virtual void abort(const Error& reason) noexcept = 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "unisono/base/algorithm.h"
@@ -11,10 +12,11 @@
 #include "unisono/engine/engine.h"
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/operation.h"
+#include "unisono/engine/supervised.h"
 
 namespace unisono::engine {
 
-/// A group's engine as an engine of a program's own gets it: that one may let go of it early, while
+/// A group's native engine as another engine gets it: that one may let go of it early, while
 /// the group goes on to hear through it what becomes of the other ranks.
 class LentEngine final : public Engine {
  public:
@@ -31,8 +33,17 @@ class LentEngine final : public Engine {
 
   void check(const Operation& operation) const override { engine_.check(operation); }
 
+  [[nodiscard]] std::optional<Error> look_at_ranks() override { return engine_.look_at_ranks(); }
+
   [[nodiscard]] Algorithm last_algorithm() const noexcept override {
     return engine_.last_algorithm();
+  }
+
+  void supervise(const Operation& operation,
+                 TimeLimit limit,
+                 Caller caller,
+                 SupervisedOperation& supervised) override {
+    engine_.supervise(operation, limit, caller, supervised);
   }
 
   int pass_message(const MessageCall& call) override { return engine_.pass_message(call); }

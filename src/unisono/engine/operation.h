@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -29,6 +30,16 @@ struct Operation {
   std::shared_ptr<const UserReduction> user = nullptr;  ///< Of kUser.
   std::string label = {};  ///< What the caller calls its buffer, for messages.
 };
+
+/// Whether it has a buffer on a GPU.
+[[nodiscard]] inline bool is_on_gpu(const Operation& operation) {
+  const auto is_there = [](const Buffer& buffer) {
+    return buffer.device.type == DeviceType::kCuda;
+  };
+  return is_there(operation.in) || is_there(operation.out) ||
+         std::any_of(operation.ins.begin(), operation.ins.end(), is_there) ||
+         std::any_of(operation.outs.begin(), operation.outs.end(), is_there);
+}
 
 /// The buffers whose sizes all ranks must agree on; on some ranks of a rooted operation none.
 [[nodiscard]] inline std::span<const Buffer> agreed_blocks(const Operation& operation) {

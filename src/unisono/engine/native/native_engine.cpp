@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory_resource>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "unisono/engine/native/collectives/step_reduction.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/operation_reporter.h"
+#include "unisono/engine/native/supervision.h"
 #include "unisono/engine/operation.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/rendezvous/roster/roster.h"
@@ -149,19 +151,34 @@ void NativeEngine::remember(const Operation& operation) {
 }
 
 void NativeEngine::execute(const Operation& operation, TimeLimit limit, Caller caller) {
+  pack_and_carry_out(operation, limit, caller, nullptr);
+}
+
+void NativeEngine::supervise(const Operation& operation,
+                             TimeLimit limit,
+                             Caller caller,
+                             SupervisedOperation& supervised) {
+  pack_and_carry_out(operation, limit, caller, &supervised);
+}
+
+void NativeEngine::pack_and_carry_out(const Operation& operation,
+                                      TimeLimit limit,
+                                      Caller caller,
+                                      SupervisedOperation* supervised) {
   if (!Coalescing::is_coalesced(operation)) {
-    carry_out(operation, operation, limit, caller);
+    carry_out(operation, operation, limit, caller, supervised);
     return;
   }
   const Operation packed = coalescing_.pack(operation, topology_.world_size());
-  carry_out(packed, operation, limit, caller);
+  carry_out(packed, operation, limit, caller, supervised);
   Coalescing::unpack(packed, operation);
 }
 
 void NativeEngine::carry_out(const Operation& operation,
                              const Operation& called,
                              TimeLimit limit,
-                             Caller caller) {
+                             Caller caller,
+                             SupervisedOperation* supervised) {
   if (topology_.n_nodes() > 1) {
     remember(operation);
   }
@@ -194,7 +211,11 @@ void NativeEngine::carry_out(const Operation& operation,
                            .outputs = outputs_,
                            .memory = memory};
   try {
-    run(context);
+    if (supervised == nullptr) {
+      run(context);
+    } else {
+      carry_out_supervised(*supervised, context, parts_.transports.group);
+    }
     transports_.control_block().note_finished(operation.sequence);
   } catch (const Error& error) {
     transports_.control_block().give_up();
@@ -222,6 +243,22 @@ void NativeEngine::check(const Operation& operation) const {
                 "the reduction is the user's own, but there is no function");
   }
   choice_.check(operation);
+}
+
+std::optional<Error> NativeEngine::look_at_ranks() {
+  parts_.health.listen();
+  parts_.failure.throw_if_set();
+  std::vector<int> others;
+  for (int rank = 0; rank < topology_.world_size(); ++rank) {
+    if (rank != topology_.rank()) {
+      others.push_back(rank);
+    }
+  }
+  const std::optional<int> departed = parts_.ranks.find_departed(others);
+  if (!departed) {
+    return std::nullopt;
+  }
+  return Error(ErrorCode::kPeerLost, parts_.ranks.describe_departed(*departed));
 }
 
 Buffer NativeEngine::allocate(std::int64_t count, DType dtype) {

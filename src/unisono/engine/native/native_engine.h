@@ -54,8 +54,13 @@ class NativeEngine final : public Engine {
   explicit NativeEngine(NativeParts parts);
 
   void execute(const Operation& operation, TimeLimit limit, Caller caller) override;
+  void supervise(const Operation& operation,
+                 TimeLimit limit,
+                 Caller caller,
+                 SupervisedOperation& supervised) override;
   [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype) override;
   void check(const Operation& operation) const override;
+  [[nodiscard]] std::optional<Error> look_at_ranks() override;
 
   [[nodiscard]] Algorithm last_algorithm() const noexcept override {
     return last_algorithm_.load(std::memory_order_relaxed);
@@ -76,11 +81,17 @@ class NativeEngine final : public Engine {
   [[nodiscard]] PointToPointProgress& messages() { return messages_; }
 
  private:
+  // `supervised` is null where this engine does it itself.
+  void pack_and_carry_out(const Operation& operation,
+                          TimeLimit limit,
+                          Caller caller,
+                          SupervisedOperation* supervised);
   // `called` is what the rank asked for, of which `operation` may be the coalesced form.
   void carry_out(const Operation& operation,
                  const Operation& called,
                  TimeLimit limit,
-                 Caller caller);
+                 Caller caller,
+                 SupervisedOperation* supervised);
   void run(OperationContext& context);
   void reduce(OperationContext& context);
   void remember(const Operation& operation);

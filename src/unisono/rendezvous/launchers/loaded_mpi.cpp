@@ -54,19 +54,34 @@ MpiState ask_state(void* library) {
   return ask(library, kInitialized) ? MpiState::kRunning : MpiState::kToCome;
 }
 
-}  // namespace
-
-MpiState mpi_state() {
+// What `question` answers of the loaded MPI; `otherwise` if there is none.
+template <class Answer>
+Answer ask_loaded(Answer (*question)(void* library), Answer otherwise) {
   if (::dlsym(RTLD_DEFAULT, kInitialized) != nullptr) {
-    return ask_state(RTLD_DEFAULT);
+    return question(RTLD_DEFAULT);
   }
   void* const library = find_library();
   if (library == nullptr) {
-    return MpiState::kNone;
+    return otherwise;
   }
-  const MpiState state = ask_state(library);
+  const Answer answer = question(library);
   ::dlclose(library);
-  return state;
+  return answer;
+}
+
+// Its handles are pointers to such symbols.
+bool is_open_mpi(void* library) {
+  return ::dlsym(library, "ompi_mpi_comm_world") != nullptr;
+}
+
+}  // namespace
+
+MpiState mpi_state() {
+  return ask_loaded(ask_state, MpiState::kNone);
+}
+
+bool is_open_mpi_loaded() {
+  return ask_loaded(is_open_mpi, false);
 }
 
 }  // namespace unisono::rendezvous

@@ -15,4 +15,7 @@ enum class MpiState {
 /// statically is seen only where the program exports its symbols.
 [[nodiscard]] MpiState mpi_state();
 
+/// Whether the MPI that is loaded is Open MPI, or made of it.
+[[nodiscard]] bool is_open_mpi_loaded();
+
 }  // namespace unisono::rendezvous

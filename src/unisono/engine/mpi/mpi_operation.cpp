@@ -1,0 +1,266 @@
+#include "unisono/engine/mpi/mpi_operation.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fnv.h"
+#include "unisono/base/reduce_kind.h"
+#include "unisono/engine/mpi/blocks.h"
+#include "unisono/engine/mpi/module.h"
+#include "unisono/engine/operation.h"
+#include "unisono/kernels/reduce.h"
+#include "unisono/transport/descriptor.h"
+
+namespace unisono::engine::mpi {
+namespace {
+
+using transport::OperationKind;
+
+// For those who look after the ranks to find out which called what.
+constexpr std::chrono::seconds kToFindWho{5};
+
+Collective collective_of(OperationKind kind) {
+  switch (kind) {
+    case OperationKind::kBroadcast:
+      return Collective::kBroadcast;
+    case OperationKind::kAllReduce:
+    case OperationKind::kAllReduceCoalesced:
+      return Collective::kAllReduce;
+    case OperationKind::kReduce:
+      return Collective::kReduce;
+    case OperationKind::kReduceScatter:
+    case OperationKind::kReduceScatterCoalesced:
+      return Collective::kReduceScatter;
+    case OperationKind::kAllGather:
+    case OperationKind::kAllGatherCoalesced:
+      return Collective::kAllGather;
+    case OperationKind::kGather:
+      return Collective::kGather;
+    case OperationKind::kScatter:
+      return Collective::kScatter;
+    case OperationKind::kAllToAll:
+      return Collective::kAllToAll;
+    default:
+      return Collective::kBarrier;
+  }
+}
+
+// The same on all ranks.
+bool has_own_counts(const transport::Descriptor& descriptor) {
+  if (descriptor.kind == OperationKind::kAllToAll) {
+    return descriptor.count == transport::kUneven;
+  }
+  return transport::has_blocks(descriptor.kind) && !transport::is_coalesced(descriptor.kind) &&
+         transport::BlockDetail::unpack(descriptor.detail).hint != 0;
+}
+
+std::uint64_t fingerprint_of(const Operation& operation) {
+  std::uint64_t hash = fnv_step(kFnvStart, operation.sequence);
+  for (const std::uint64_t word :
+       std::bit_cast<std::array<std::uint64_t, 3>>(operation.descriptor)) {
+    hash = fnv_step(hash, word);
+  }
+  return hash;
+}
+
+bool are_same(const Buffer& a, const Buffer& b) {
+  return a.count > 0 && a.data == b.data;
+}
+
+}  // namespace
+
+void MpiOperation::begin(const Operation& operation, std::uint32_t group) {
+  operation_ = &operation;
+  has_begun_ = true;
+  if (!group_.has_communicator) {
+    group_.communicator = group_.library->join(group_.world_ranks, group);
+    group_.has_communicator = true;
+  }
+  prepare();
+  if (!group_.is_on_one_node) {
+    compare();
+  } else if (call_.collective == Collective::kAllToAll && call_.has_own_counts) {
+    exchange_counts();
+  } else {
+    run();
+  }
+}
+
+bool MpiOperation::advance() {
+  if (stage_ == Stage::kDiffering) {
+    if (differing_until_.has_passed()) {
+      throw Error(ErrorCode::kMismatch,
+                  "ranks of other nodes called something else; their errors say what");
+    }
+    return false;
+  }
+  if (!group_.library->advance(request_)) {
+    return false;
+  }
+  switch (stage_) {
+    case Stage::kComparing:
+      check_compared();
+      return false;
+    case Stage::kExchangingCounts:
+      check_counts();
+      run();
+      return false;
+    default:
+      finish();
+      return true;
+  }
+}
+
+void MpiOperation::start(const CollectiveCall& call, Stage stage) {
+  stage_ = stage;
+  request_ = group_.library->begin(group_.communicator, call);
+}
+
+// The largest number, and the largest of what is left to the largest there is, which is the
+// smallest number: equal on all ranks where both come from one.
+void MpiOperation::compare() {
+  const std::uint64_t mine = fingerprint_of(*operation_);
+  compared_ = {mine, ~mine};
+  start({.collective = Collective::kAllReduce,
+         .dtype = DType::kUInt64,
+         .reduce = ReduceKind::kMax,
+         .count = static_cast<int>(compared_.size()),
+         .is_in_place = true,
+         .receive = compared_.data()},
+        Stage::kComparing);
+}
+
+void MpiOperation::check_compared() {
+  if (compared_[0] != ~compared_[1]) {
+    stage_ = Stage::kDiffering;
+    differing_until_ = Deadline::after(kToFindWho);
+  } else if (call_.collective == Collective::kAllToAll && call_.has_own_counts) {
+    exchange_counts();
+  } else {
+    run();
+  }
+}
+
+void MpiOperation::exchange_counts() {
+  their_counts_.resize(group_.world_ranks.size());
+  start({.collective = Collective::kAllToAll,
+         .dtype = DType::kInt32,
+         .count = 1,
+         .send = sources_.counts().data(),
+         .receive = their_counts_.data()},
+        Stage::kExchangingCounts);
+}
+
+void MpiOperation::check_counts() const {
+  for (std::size_t rank = 0; rank < their_counts_.size(); ++rank) {
+    if (their_counts_[rank] != targets_.counts()[rank]) {
+      throw Error(ErrorCode::kMismatch,
+                  fmt::format("rank {} has {} elements for this rank, which takes {} from it",
+                              rank,
+                              their_counts_[rank],
+                              targets_.counts()[rank]));
+    }
+  }
+}
+
+void MpiOperation::prepare() {
+  const transport::Descriptor& descriptor = operation_->descriptor;
+  call_ = {.collective = collective_of(descriptor.kind),
+           .dtype = descriptor.dtype,
+           .reduce = descriptor.reduce,
+           .root = descriptor.root,
+           .count = static_cast<int>(operation_->in.count),
+           .is_in_place = are_same(operation_->in, operation_->out),
+           .has_own_counts = has_own_counts(descriptor),
+           .send = operation_->in.data,
+           .receive = operation_->out.data};
+  sources_.set_source({});
+  targets_.set_target({}, false);
+  switch (call_.collective) {
+    case Collective::kReduceScatter:
+      return prepare_reduce_scatter();
+    case Collective::kAllGather:
+    case Collective::kGather:
+    case Collective::kScatter:
+    case Collective::kAllToAll:
+      return prepare_blocks();
+    default:
+      return;
+  }
+}
+
+// The MPI wants the result at the begin of the whole, or in other memory.
+void MpiOperation::prepare_reduce_scatter() {
+  const auto rank = static_cast<std::size_t>(group_.rank);
+  sources_.set_source(operation_->ins);
+  own_ = {operation_->out};
+  targets_.set_target(own_, are_same(operation_->ins[rank], operation_->out));
+  call_.send = sources_.data();
+  call_.receive = targets_.data();
+  call_.is_in_place = false;
+  call_.count = static_cast<int>(operation_->out.count);
+  // Each rank's result, which is as large as its block.
+  call_.receive_counts = sources_.counts().data();
+}
+
+void MpiOperation::prepare_blocks() {
+  const auto rank = static_cast<std::size_t>(group_.rank);
+  if (!operation_->ins.empty()) {
+    sources_.set_source(operation_->ins);
+    call_.send = sources_.data();
+    call_.count = static_cast<int>(operation_->ins[rank].count);
+    call_.is_in_place = !sources_.is_copy() && are_same(operation_->out, operation_->ins[rank]);
+  } else if (call_.collective == Collective::kScatter) {
+    call_.count = static_cast<int>(operation_->out.count);
+  }
+  if (!operation_->outs.empty()) {
+    targets_.set_target(operation_->outs, false);
+    call_.receive = targets_.data();
+    call_.is_in_place = !targets_.is_copy() && are_same(operation_->in, operation_->outs[rank]);
+  }
+  call_.send_counts = sources_.counts().data();
+  call_.send_offsets = sources_.offsets().data();
+  call_.receive_counts = targets_.counts().data();
+  call_.receive_offsets = targets_.offsets().data();
+}
+
+void MpiOperation::run() {
+  start(call_, Stage::kRunning);
+}
+
+void MpiOperation::finish() {
+  has_begun_ = false;
+  targets_.deliver();
+  if (operation_->descriptor.reduce == ReduceKind::kAvg &&
+      transport::reduces(operation_->descriptor.kind)) {
+    divide();
+  }
+}
+
+void MpiOperation::divide() const {
+  const Buffer& out = operation_->out;
+  if (out.count == 0) {
+    return;
+  }
+  const std::array inputs{kernels::ReduceInput{.data = out.data, .is_partial = false}};
+  const std::array outputs{out.data};
+  kernels::reduce({.dtype = out.dtype,
+                   .kind = ReduceKind::kAvg,
+                   .inputs = inputs,
+                   .steps = {},
+                   .outputs = outputs,
+                   .divisor = static_cast<int>(group_.world_ranks.size())},
+                  out.count);
+}
+
+}  // namespace unisono::engine::mpi

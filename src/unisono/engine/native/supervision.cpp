@@ -1,0 +1,106 @@
+#include "unisono/engine/native/supervision.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/spin.h"
+#include "unisono/engine/native/operation_context.h"
+#include "unisono/engine/supervised.h"
+#include "unisono/transport/descriptor.h"
+
+namespace unisono::engine {
+namespace {
+
+using Clock = Deadline::Clock;
+
+// Looks between two checks of the wait, which ask the clock and the peers' headers.
+constexpr int kLooksPerCheck = 64;
+
+// Ranks of other nodes that come within this time are not slept for.
+constexpr std::chrono::milliseconds kAwake{10};
+
+// A nap is this part of the time that the wait has taken, and this long at most.
+constexpr int kNapPart = 64;
+constexpr std::chrono::microseconds kLongestNap{1000};
+
+// What a rank has sent before it left may still be on its way for so long.
+constexpr std::chrono::seconds kStillOnItsWay{2};
+
+// Who may still have to do a part in the operation.
+class LateRanks {
+ public:
+  explicit LateRanks(const OperationContext& context) : context_(context), begin_(Clock::now()) {}
+
+  [[nodiscard]] std::vector<int> find() const {
+    const bool counts_all = Clock::now() - begin_ >= kStillOnItsWay;
+    std::vector<int> late;
+    for (int rank = 0; rank < context_.topology.world_size(); ++rank) {
+      if (rank != context_.topology.rank() && (counts_all || is_late(rank))) {
+        late.push_back(rank);
+      }
+    }
+    return late;
+  }
+
+  [[nodiscard]] Clock::duration waited() const { return Clock::now() - begin_; }
+
+ private:
+  // Where a rank of another node is, nobody knows here.
+  [[nodiscard]] bool is_late(int rank) const {
+    if (context_.topology.node_of(rank) != context_.topology.node()) {
+      return !context_.ranks.find_departed(std::array{rank});
+    }
+    const transport::RankProgress progress =
+        context_.control_block.rank_progress(context_.topology.local_rank_of(rank));
+    const std::uint64_t sequence = context_.operation.sequence;
+    return progress.sequence < sequence ||
+           (progress.sequence == sequence && !progress.has_finished);
+  }
+
+  const OperationContext& context_;
+  Clock::time_point begin_;
+};
+
+void nap(Clock::duration waited) {
+  std::this_thread::sleep_for(std::min<Clock::duration>(waited / kNapPart, kLongestNap));
+}
+
+}  // namespace
+
+void carry_out_supervised(SupervisedOperation& supervised,
+                          OperationContext& context,
+                          std::uint32_t group) {
+  context.enter();
+  if (supervised.meets_all()) {
+    context.meet_other_nodes();
+  }
+  supervised.begin(context.operation, group);
+  for (int spin = 0; spin < context.mode.n_spins; ++spin) {
+    if (supervised.advance()) {
+      return;
+    }
+    pause_briefly();
+  }
+  const LateRanks late_ranks(context);
+  const bool has_other_nodes = context.topology.n_nodes() > 1;
+  for (int look = 0; !supervised.advance(); ++look) {
+    ::sched_yield();
+    if (look % kLooksPerCheck != 0) {
+      continue;
+    }
+    context.wait_monitor.check([&] { return late_ranks.find(); });
+    if (has_other_nodes && late_ranks.waited() >= kAwake) {
+      nap(late_ranks.waited());
+    }
+  }
+  context.wait_monitor.note_progress();
+}
+
+}  // namespace unisono::engine

@@ -1,0 +1,274 @@
+#include "unisono/engine/nccl/calls.h"
+
+#include <driver_types.h>
+#include <nccl.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
+#include "unisono/engine/nccl/nccl_library.h"
+#include "unisono/engine/nccl/reductions.h"
+#include "unisono/engine/operation.h"
+#include "unisono/transport/descriptor.h"
+
+namespace unisono::engine::nccl {
+namespace {
+
+using transport::OperationKind;
+
+// Blocks of equal size, one after the other in memory.
+bool are_one_buffer(std::span<const Buffer> blocks) {
+  const auto* const begin = static_cast<const std::byte*>(blocks.front().data);
+  const std::int64_t n_bytes = blocks.front().n_bytes();
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].n_bytes() != n_bytes ||
+        blocks[i].data != begin + static_cast<std::int64_t>(i) * n_bytes) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The calls of one operation, in a group: NCCL begins them together at its end.
+class Calls {
+ public:
+  explicit Calls(const CallTarget& target)
+      : target_(target),
+        library_(target.library),
+        stream_(static_cast<cudaStream_t>(target.stream)) {
+    note(library_.begin_group());
+  }
+
+  [[nodiscard]] ncclResult_t end() {
+    const ncclResult_t ended = library_.end_group();
+    return result_ == ncclSuccess ? ended : result_;
+  }
+
+  void all_reduce(const Buffer& in, const Buffer& out, const Reduction& reduction) {
+    if (in.count > 0) {
+      note(library_.all_reduce(in.data,
+                               out.data,
+                               count(in, reduction.elements),
+                               reduction.elements.type,
+                               reduction.op,
+                               target_.communicator,
+                               stream_));
+    }
+  }
+
+  void reduce(const Buffer& in, void* out, int root, const Reduction& reduction) {
+    if (in.count > 0) {
+      note(library_.reduce(in.data,
+                           out,
+                           count(in, reduction.elements),
+                           reduction.elements.type,
+                           reduction.op,
+                           root,
+                           target_.communicator,
+                           stream_));
+    }
+  }
+
+  // `in` is of the root alone.
+  void broadcast(const void* in, const Buffer& out, int root) {
+    if (out.count > 0) {
+      note(library_.broadcast(
+          in, out.data, n_bytes(out), ncclUint8, root, target_.communicator, stream_));
+    }
+  }
+
+  // `out` begins a block for each rank.
+  void all_gather(const Buffer& in, void* out) {
+    if (in.count > 0) {
+      note(
+          library_.all_gather(in.data, out, n_bytes(in), ncclUint8, target_.communicator, stream_));
+    }
+  }
+
+  // `in` begins a block for each rank.
+  void reduce_scatter(const void* in, const Buffer& out, const Reduction& reduction) {
+    if (out.count > 0) {
+      note(library_.reduce_scatter(in,
+                                   out.data,
+                                   count(out, reduction.elements),
+                                   reduction.elements.type,
+                                   reduction.op,
+                                   target_.communicator,
+                                   stream_));
+    }
+  }
+
+  void send(const Buffer& block, int peer) {
+    if (block.count > 0) {
+      note(library_.send(
+          block.data, n_bytes(block), ncclUint8, peer, target_.communicator, stream_));
+    }
+  }
+
+  void receive(const Buffer& block, int peer) {
+    if (block.count > 0) {
+      note(library_.receive(
+          block.data, n_bytes(block), ncclUint8, peer, target_.communicator, stream_));
+    }
+  }
+
+  // This rank's own block, unless it is there already.
+  void pass(const Buffer& in, const Buffer& out) {
+    if (in.data != out.data) {
+      send(in, target_.rank);
+      receive(out, target_.rank);
+    }
+  }
+
+ private:
+  static std::size_t count(const Buffer& buffer, const Elements& elements) {
+    return static_cast<std::size_t>(buffer.count * elements.per_element);
+  }
+
+  static std::size_t n_bytes(const Buffer& buffer) {
+    return static_cast<std::size_t>(buffer.n_bytes());
+  }
+
+  void note(ncclResult_t result) {
+    if (result_ == ncclSuccess && result != ncclInProgress) {
+      result_ = result;
+    }
+  }
+
+  const CallTarget& target_;
+  const NcclLibrary& library_;
+  cudaStream_t stream_;
+  ncclResult_t result_ = ncclSuccess;
+};
+
+void all_gather(Calls& calls, const CallTarget& target, const Operation& operation) {
+  if (are_one_buffer(operation.outs)) {
+    calls.all_gather(operation.in, operation.outs.front().data);
+    return;
+  }
+  for (int root = 0; root < target.world_size; ++root) {
+    calls.broadcast(operation.in.data, operation.outs[static_cast<std::size_t>(root)], root);
+  }
+}
+
+void reduce_scatter(Calls& calls,
+                    const CallTarget& target,
+                    const Operation& operation,
+                    const Reduction& reduction) {
+  if (are_one_buffer(operation.ins)) {
+    calls.reduce_scatter(operation.ins.front().data, operation.out, reduction);
+    return;
+  }
+  for (int root = 0; root < target.world_size; ++root) {
+    calls.reduce(operation.ins[static_cast<std::size_t>(root)],
+                 root == target.rank ? operation.out.data : nullptr,
+                 root,
+                 reduction);
+  }
+}
+
+// Gather, scatter and all_to_all: what each has for each.
+void exchange(Calls& calls,
+              const CallTarget& target,
+              std::span<const Buffer> ins,
+              std::span<const Buffer> outs) {
+  const auto self = static_cast<std::size_t>(target.rank);
+  for (int peer = 0; peer < target.world_size; ++peer) {
+    const auto at = static_cast<std::size_t>(peer);
+    if (peer == target.rank) {
+      continue;
+    }
+    if (!ins.empty()) {
+      calls.send(ins[at], peer);
+    }
+    if (!outs.empty()) {
+      calls.receive(outs[at], peer);
+    }
+  }
+  if (!ins.empty() && !outs.empty()) {
+    calls.pass(ins[self], outs[self]);
+  }
+}
+
+void gather(Calls& calls, const CallTarget& target, const Operation& operation) {
+  const int root = operation.descriptor.root;
+  if (target.rank != root) {
+    calls.send(operation.in, root);
+    return;
+  }
+  exchange(calls, target, {}, operation.outs);
+  calls.pass(operation.in, operation.outs[static_cast<std::size_t>(root)]);
+}
+
+void scatter(Calls& calls, const CallTarget& target, const Operation& operation) {
+  const int root = operation.descriptor.root;
+  if (target.rank != root) {
+    calls.receive(operation.out, root);
+    return;
+  }
+  exchange(calls, target, operation.ins, {});
+  calls.pass(operation.ins[static_cast<std::size_t>(root)], operation.out);
+}
+
+void move(Calls& calls, const CallTarget& target, const Operation& operation) {
+  switch (operation.descriptor.kind) {
+    case OperationKind::kBroadcast:
+      return calls.broadcast(operation.in.data, operation.out, operation.descriptor.root);
+    case OperationKind::kAllGather:
+      return all_gather(calls, target, operation);
+    case OperationKind::kAllGatherCoalesced:
+      for (std::size_t i = 0; i < operation.ins.size(); ++i) {
+        calls.all_gather(operation.ins[i], operation.outs[i].data);
+      }
+      return;
+    case OperationKind::kGather:
+      return gather(calls, target, operation);
+    case OperationKind::kScatter:
+      return scatter(calls, target, operation);
+    case OperationKind::kAllToAll:
+      return exchange(calls, target, operation.ins, operation.outs);
+    default:
+      UNISONO_CHECK(false, "NCCL was given an operation that moves nothing");
+  }
+}
+
+void reduce(Calls& calls, const CallTarget& target, const Operation& operation) {
+  const transport::Descriptor& descriptor = operation.descriptor;
+  const Reduction reduction = find_reduction(descriptor.dtype, descriptor.reduce);
+  switch (descriptor.kind) {
+    case OperationKind::kAllReduce:
+      return calls.all_reduce(operation.in, operation.out, reduction);
+    case OperationKind::kReduce:
+      return calls.reduce(operation.in, operation.out.data, descriptor.root, reduction);
+    case OperationKind::kReduceScatter:
+      return reduce_scatter(calls, target, operation, reduction);
+    case OperationKind::kAllReduceCoalesced:
+      for (std::size_t i = 0; i < operation.ins.size(); ++i) {
+        calls.all_reduce(operation.ins[i], operation.outs[i], reduction);
+      }
+      return;
+    default:  // kReduceScatterCoalesced
+      for (std::size_t i = 0; i < operation.ins.size(); ++i) {
+        calls.reduce_scatter(operation.ins[i].data, operation.outs[i], reduction);
+      }
+  }
+}
+
+}  // namespace
+
+ncclResult_t enqueue(const CallTarget& target, const Operation& operation) {
+  Calls calls(target);
+  if (transport::reduces(operation.descriptor.kind)) {
+    reduce(calls, target, operation);
+  } else {
+    move(calls, target, operation);
+  }
+  return calls.end();
+}
+
+}  // namespace unisono::engine::nccl
