@@ -19,6 +19,11 @@ namespace {
   throw Error(ErrorCode::kInvalidArgument, fmt::format("backend {} {}", backend, problem));
 }
 
+bool has_elements(transport::OperationKind kind) {
+  return kind != transport::OperationKind::kBarrier &&
+         kind != transport::OperationKind::kMonitoredBarrier;
+}
+
 constexpr std::string_view kInstead = "make the group with backend unisono, which has";
 
 }  // namespace
@@ -31,7 +36,7 @@ void check_capabilities(const Capabilities& capabilities,
     refuse(backend, fmt::format("has no {}; {} it", to_string(descriptor.kind), kInstead));
   }
   if (!transport::reduces(descriptor.kind)) {
-    if (!capabilities.dtypes.has(descriptor.dtype)) {
+    if (has_elements(descriptor.kind) && !capabilities.dtypes.has(descriptor.dtype)) {
       refuse(backend,
              fmt::format("moves no {}; convert the elements, or {} it",
                          to_string(descriptor.dtype),
