@@ -15,9 +15,6 @@
 
 #include <CLI/CLI.hpp>
 #include <torch/nn/functional/loss.h>
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/dropout.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
@@ -34,6 +31,8 @@
 #include "unisono/torch/tensor/batch_tensors.h"
 #include "unisono/torch/tensor/tensor.h"
 
+#include "net.h"
+
 namespace {
 
 constexpr int kGlobalBatch = 128;
@@ -45,23 +44,6 @@ struct Options {
   bool gpu = false;
   std::string json_file = {};
 };
-
-struct NetImpl : torch::nn::Module {
-  torch::Tensor forward(torch::Tensor x) {
-    x = torch::relu(torch::max_pool2d(conv1(x), 2));
-    x = torch::relu(torch::max_pool2d(drop(conv2(x)), 2));
-    x = torch::dropout(torch::relu(fc1(x.flatten(1))), 0.5, is_training());
-    return torch::log_softmax(fc2(x), 1);
-  }
-
-  torch::nn::Conv2d conv1{register_module("conv1", torch::nn::Conv2d(1, 10, 5))};
-  torch::nn::Conv2d conv2{register_module("conv2", torch::nn::Conv2d(10, 20, 5))};
-  torch::nn::Dropout2d drop{register_module("conv2_drop", torch::nn::Dropout2d())};
-  torch::nn::Linear fc1{register_module("fc1", torch::nn::Linear(320, 50))};
-  torch::nn::Linear fc2{register_module("fc2", torch::nn::Linear(50, 10))};
-};
-
-TORCH_MODULE(Net);
 
 void train(const Options& options) {
   const auto group = unisono::init_process_group();

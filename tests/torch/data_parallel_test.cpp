@@ -291,15 +291,18 @@ TEST(DataParallel, ReplicasFollowTheModule) {
 }
 
 TEST(DataParallel, LeavesTheNumberOfComputeThreadsAsItIs) {
+  constexpr int kThreads = 6;
   const int before = torch::get_num_threads();
+  torch::set_num_threads(kThreads);
   {
     DataParallel model(Many(), {.n_replicas = 4});
-    EXPECT_EQ(torch::get_num_threads(), before);
+    EXPECT_EQ(torch::get_num_threads(), kThreads);
     (void)model(torch::ones({4}), 0);
   }
   int of_new_thread = 0;
   std::thread([&] { of_new_thread = torch::get_num_threads(); }).join();
-  EXPECT_EQ(of_new_thread, before);
+  EXPECT_EQ(of_new_thread, kThreads);
+  torch::set_num_threads(before);
 }
 
 }  // namespace

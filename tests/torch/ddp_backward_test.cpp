@@ -63,6 +63,31 @@ TEST(DdpBackward, AGradientOfTheCallersOwnIsAddedToAndAveraged) {
   });
 }
 
+struct MatrixImpl : torch::nn::Module {
+  explicit MatrixImpl(torch::Dtype type) : w(register_parameter("w", torch::ones({2, 3}, type))) {}
+
+  torch::Tensor forward(double factor) { return torch::real(w * factor).sum(); }
+
+  torch::Tensor w;
+};
+
+TORCH_MODULE(Matrix);
+
+TEST(DdpBackward, AGradientOfTheCallersOwnMayBeAViewOfAnyKind) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    const auto numbers = [] { return torch::arange(1, 7).to(torch::kFloat); };
+    for (const at::Tensor& own : {numbers().view({3, 2}).t(),
+                                  torch::_neg_view(numbers().view({2, 3})),
+                                  torch::complex(numbers(), numbers().neg()).view({2, 3}).conj()}) {
+      const at::Tensor expected = own.clone() + 1.5;
+      DistributedDataParallel model(Matrix(own.scalar_type()), group);
+      model.parameters()[0].mutable_grad() = own;
+      model(1.0 + group->rank()).backward();
+      EXPECT_TRUE(model.parameters()[0].grad().equal(expected)) << model.parameters()[0].grad();
+    }
+  });
+}
+
 TEST(DdpBackward, NoSyncAddsUpLocallyUntilTheNextSynchronizedPass) {
   on_two_ranks([](Model& model, double rank) {
     for (int step = 0; step < 3; ++step) {
@@ -109,6 +134,20 @@ TEST(DdpBackward, TheForwardPassDecidesWhetherItsBackwardIsSynchronized) {
       sum.backward();
       EXPECT_EQ(gradients_of(model), values({3, 2, 2}));
     }
+  });
+}
+
+TEST(DdpBackward, AGradientThatWasThereBeforeThePassIsSynchronizedIsAveragedToo) {
+  on_two_ranks([](Model& model, double rank) {
+    const torch::Tensor synchronized = model(Factors{0, 1, 1});
+    torch::Tensor local;
+    {
+      const NoSync guard = model.no_sync();
+      local = model(Factors{1 + rank, 0, 0});
+    }
+    // What was computed last comes first in backward.
+    (synchronized + local).backward();
+    EXPECT_EQ(gradients_of(model), values({1.5F, 1, 1}));
   });
 }
 
@@ -218,6 +257,14 @@ TEST(DdpBackward, APenaltyOnTheParametersCounts) {
   });
 }
 
+TEST(DdpBackward, APenaltyAloneIsAveraged) {
+  on_two_ranks([](Model& model, double rank) {
+    const auto& w = model.module()->w;
+    (w[0] * (1 + rank) + w[1] * 2 + w[2] * 3).backward();
+    EXPECT_EQ(gradients_of(model), values({1.5F, 2, 3}));
+  });
+}
+
 TEST(DdpBackward, APenaltyAloneUnderNoSyncStaysOnItsRank) {
   on_two_ranks([](Model& model, double rank) {
     if (rank == 0) {
@@ -234,6 +281,7 @@ TEST(DdpBackward, InPlaceOperationsOnTheOutputAreAllowed) {
   on_two_ranks([](Model& model, double rank) {
     torch::Tensor output = model(Factors{1 + rank, 2, 3});
     output.mul_(2);
+    const NoSync guard = model.no_sync();  // The forward pass decides all the same.
     output.backward();
     EXPECT_EQ(gradients_of(model), values({3, 4, 6}));
   });

@@ -101,10 +101,11 @@ TEST(DdpConstruction, TensorsLargerThanAPartAndNotContiguousArriveToo) {
     const torch::NoGradGuard no_grad;
     module->parameters()[0].fill_(mine);
     at::Tensor conv = module->parameters()[2];
-    conv.set_data(torch::full_like(conv, mine).contiguous(at::MemoryFormat::ChannelsLast));
+    const at::Tensor expected = torch::arange(conv.numel()).to(torch::kFloat).view_as(conv);
+    conv.set_data((expected * mine).contiguous(at::MemoryFormat::ChannelsLast));
     const DistributedDataParallel model(module, group);
     EXPECT_TRUE(module->parameters()[0].eq(1).all().item<bool>());
-    EXPECT_TRUE(conv.eq(1).all().item<bool>());
+    EXPECT_TRUE(conv.equal(expected));
     EXPECT_FALSE(conv.is_contiguous()) << "the layout is the rank's own";
   });
 }

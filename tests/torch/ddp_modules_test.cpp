@@ -202,6 +202,9 @@ TEST(DdpModules, ForwardTakesAndReturnsAnything) {
       EXPECT_TRUE(many->a.grad().eq(1.5 + 3).all().item<bool>());
       EXPECT_TRUE(many->b.grad().eq(1.5 + 1).all().item<bool>());
     }
+    const torch::NoGradGuard no_grad;
+    EXPECT_TRUE(std::get<1>(model(x, 3.0, "other"))[1].is_same(many->b))
+        << "without gradients, outputs are the module's own";
   });
 }
 

@@ -1,8 +1,10 @@
 // Training whose bits do not depend on the number of ranks.
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -24,6 +26,7 @@
 #include "canonical.h"
 #include "models.h"
 #include "rank_threads.h"
+#include "scalars.h"
 #include "support/throws_error.h"
 
 namespace unisono::testing {
@@ -152,6 +155,38 @@ TEST(LogicalRanks, BuffersBecomeTheFirstShardsOrTheMean) {
     of_rules.push_back(hashes.front());
   }
   EXPECT_NE(of_rules[0], of_rules[1]);
+}
+
+TEST(LogicalRanks, AMeanOfBuffersIsThatOfAllShards) {
+  for (const ShardBuffers rule : {ShardBuffers::kFirstShard, ShardBuffers::kMean}) {
+    run_ranks(2, [&](const Group& group) {
+      const torch::nn::BatchNorm1d norm(torch::nn::BatchNorm1dOptions(1).momentum(1.0));
+      DistributedDataParallel model(norm, group, {.logical_ranks = 4, .shard_buffers = rule});
+      model.for_each_shard([&](int shard) {
+        model(torch::tensor({{shard + 0.5}, {shard + 1.5}})).sum().backward();
+      });
+      EXPECT_EQ(norm->running_mean.item<double>(), rule == ShardBuffers::kMean ? 2.5 : 1);
+    });
+  }
+}
+
+TEST(LogicalRanks, AGradientThatAShardDoesNotHaveCountsAsZero) {
+  constexpr int kShards = 4;
+  for (int absent = 0; absent < kShards; ++absent) {
+    for (int world_size = 1; world_size <= kShards; ++world_size) {
+      run_ranks(world_size, [&](const Group& group) {
+        Model model(Scalars(), group, {.find_unused_parameters = true, .logical_ranks = kShards});
+        model.for_each_shard([&](int shard) {
+          const torch::Tensor loss = model(Factors{1, 0, 0});
+          (shard == absent ? loss : loss + model.module()->w[1] * -0.0).backward();
+        });
+        const std::optional<float> sum = gradients_of(model)[1];
+        EXPECT_EQ(sum, 0);
+        EXPECT_FALSE(std::signbit(sum.value_or(0)))
+            << "-0 and 0 is 0; absent in shard " << absent << " of " << world_size << " ranks";
+      });
+    }
+  }
 }
 
 TEST(LogicalRanks, ParametersOfSomeShardsOnlyAreAveragedOverAll) {

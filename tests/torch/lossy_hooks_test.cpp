@@ -131,8 +131,10 @@ TEST(LossyHooks, QuantizedMeansAreCloseAndEqualOnAllRanks) {
 
 // The mean over many passes has nothing of the errors of each.
 TEST(LossyHooks, WhatOnePassLosesTheNextOnesSend) {
-  for (const Register& add_hook :
-       {kTopK, quantize(QuantizedType::kInt8), quantize(QuantizedType::kFloat8)}) {
+  // The top 10% wait for some 10 passes.
+  for (const auto& [add_hook, bound] : {std::pair(kTopK, 0.06),
+                                        std::pair(quantize(QuantizedType::kInt8), 3e-4),
+                                        std::pair(quantize(QuantizedType::kFloat8), 2e-3)}) {
     run_ranks(3, [&](const Group& group) {
       SlopeModel model(Slope(kElems), group);
       add_hook(model, group);
@@ -142,7 +144,7 @@ TEST(LossyHooks, WhatOnePassLosesTheNextOnesSend) {
         sum.add_(gradient_of(model, slope(group->rank())));
       }
       const at::Tensor error = (sum / kPasses - mean_slope(3)).abs().max();
-      EXPECT_LE(error.item<double>(), 0.06) << "top 10% waits for some 10 passes";
+      EXPECT_LE(error.item<double>(), bound);
     });
   }
 }

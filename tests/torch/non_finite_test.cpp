@@ -1,6 +1,7 @@
 // Gradients with an infinity or NaN on one rank.
 #include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,20 @@ TEST(NonFiniteGradients, ReachAllRanksByDefault) {
     Model model(Scalars(), group);
     model(with_one_infinity(group)).backward();
     EXPECT_EQ(gradients_of(model)[1], std::numeric_limits<float>::infinity());
+  });
+}
+
+TEST(NonFiniteGradients, OfAPassThatWasGivenUpAreForgotten) {
+  run_ranks(2, [](const Group& group) {
+    Model model(Scalars(), group, {.non_finite_gradients = NonFiniteGradients::kThrow});
+    const at::Tensor last = model.module()->w[0];  // in backward
+    const unsigned trap = last.register_hook(
+        [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("no luck"); });
+    EXPECT_THROW(model(Factors{1, 2, kInfinity}).backward(), std::runtime_error);
+    last.remove_hook(trap);
+    model.zero_grad();
+    model(Factors{1, 2, 3}).backward();
+    EXPECT_EQ(gradients_of(model), values({1, 2, 3}));
   });
 }
 

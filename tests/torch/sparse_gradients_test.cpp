@@ -178,6 +178,25 @@ TEST(SparseGradient, WithANaNIsNamed) {
   });
 }
 
+TEST(SparseGradient, OfTheCallersThatDoesNotFitIsNamed) {
+  run_ranks(2, [](const Group& group) {
+    Wrapped model(Words(true), group, {.find_unused_parameters = true});
+    at::Tensor bag = model.module()->bag->weight;
+    for (const at::Tensor& wrong : {torch::zeros({kRows, kWidth}, torch::kDouble),
+                                    torch::zeros({kRows, 1}),
+                                    torch::zeros({kRows, kWidth}).to_sparse(2)}) {
+      bag.mutable_grad() = wrong;
+      expect_error(ErrorCode::kInvalidArgument,
+                   AllOf(HasSubstr("the gradient of parameter 'bag.weight' is "),
+                         HasSubstr("but the parameter is f32[40, 3]")),
+                   [&] { model(text_of(group->rank(), 0), false).backward(); });
+      model.zero_grad();
+    }
+    model(text_of(group->rank(), 0), true).backward();
+    EXPECT_TRUE(bag.grad().is_sparse()) << "the training goes on";
+  });
+}
+
 TEST(SparseGradient, OfOneRanksModuleOnlyIsAMismatch) {
   run_ranks(2, [](const Group& group) {
     expect_error(ErrorCode::kMismatch,

@@ -171,12 +171,22 @@ TEST(ConvertSyncBatchNorm, ReplacesThoseOfSequentialsWithWhatTheyHold) {
     {
       const torch::NoGradGuard no_grad;
       net->parameters().back().fill_(5);
+      for (const at::Tensor& buffer : net->buffers()) {
+        buffer.fill_(7);
+      }
     }
+    net->eval();
     const std::vector<std::string> names = net->named_parameters().keys();
     EXPECT_EQ(nn::convert_sync_batchnorm(*net, group), 2);
     EXPECT_EQ(net->named_parameters().keys(), names);
     EXPECT_EQ(net->parameters().back()[0].item<double>(), 5);
     EXPECT_TRUE(net->parameters().back().requires_grad());
+    EXPECT_EQ(net->buffers().size(), 6U);
+    for (const at::Tensor& buffer : net->buffers()) {
+      EXPECT_TRUE(buffer.eq(7).all().item<bool>());
+    }
+    EXPECT_FALSE(net->children().back()->is_training());
+    net->train();
     DistributedDataParallel<torch::nn::Sequential> model(net, group);
     // One sample for each rank: plain BatchNorm refuses it, and normalizes it to 0.
     const at::Tensor y = model(torch::full({1, 2}, group->rank() + 1.0));

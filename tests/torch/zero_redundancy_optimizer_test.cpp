@@ -34,6 +34,7 @@
 #include "canonical.h"
 #include "models.h"
 #include "rank_threads.h"
+#include "scalars.h"
 #include "support/temporary_folder.h"
 #include "support/throws_error.h"
 
@@ -258,6 +259,19 @@ TEST(OverlappedZeroRedundancyOptimizer, WrongUseIsNamed) {
     optimizer->step();
     optimizer.reset();
     EXPECT_THAT(backward, throws_error(ErrorCode::kInvalidArgument, "the optimizer"));
+  });
+}
+
+TEST(OverlappedZeroRedundancyOptimizer, AParameterThatWasNotSteppedIsSaid) {
+  run_ranks(2, [&](const Group& group) {
+    Model model(Scalars(), group);
+    ZeroRedundancyOptimizer<torch::optim::SGD> optimizer(
+        group, model.parameters(), torch::optim::SGDOptions(0.1));
+    optimizer.overlap_with(model);
+    model(Factors{1, 0, 3}).backward();
+    EXPECT_THAT(
+        [&] { optimizer.step(); },
+        throws_error(ErrorCode::kInvalidArgument, "no gradient for a parameter of bucket 0"));
   });
 }
 

@@ -54,8 +54,7 @@ bool is_same_memory(const at::Tensor& a, const at::Tensor& b) {
 void copy_gradient(const at::Tensor& view, const at::Tensor& gradient) {
   // Nearly always both are laid out alike, and then a tensor copy's checks cost more than small
   // gradients' bytes.
-  if (gradient.strides() == view.strides() && view.is_non_overlapping_and_dense() &&
-      !gradient.is_neg() && !gradient.is_conj()) {
+  if (gradient.strides() == view.strides() && !gradient.is_neg() && !gradient.is_conj()) {
     std::memcpy(view.data_ptr(), gradient.const_data_ptr(), view.nbytes());
   } else {
     view.copy_(gradient);
