@@ -145,7 +145,8 @@ class Measurement {
         .algorithm = operation.algorithms.empty() ? Algorithm::kAuto : group_.last_algorithm(),
         .busiest_bytes = std::nullopt};
     group_.all_reduce(as_buffer(std::span(&n_bytes, 1)), {.op = kMax});
-    if (n_nodes_ > 1) {
+    // What another library sends nobody counts.
+    if (n_nodes_ > 1 && is_default_backend(options_)) {
       details.busiest_bytes = std::llround(n_bytes);
     }
     return details;

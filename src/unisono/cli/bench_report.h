@@ -16,7 +16,7 @@ struct Result {
   std::int64_t n_bytes = 0;
   std::string dtype;
   std::string memory;
-  std::string backend;             ///< Empty: unisono, or no process group.
+  std::string backend = {};        ///< Empty: unisono, or no process group.
   std::string algorithm;           ///< As it was carried out; "auto" where there is but one way.
   bool is_algorithm_auto = false;  ///< Nobody asked for it.
   Summary time;
@@ -39,7 +39,7 @@ struct Result {
 [[nodiscard]] std::string table_row(const Result& result);
 
 /// One line of JSON, without a newline. "wrong" is null if nothing was checked,
-/// "busiest_bytes" where there is one node.
+/// "busiest_bytes" where there is one node or another backend than unisono.
 [[nodiscard]] std::string json_line(const Result& result);
 
 }  // namespace unisono::cli::bench

@@ -64,6 +64,39 @@ TEST(MpiFailure, BlocksOfAllToAllThatDoNotFitAreNamed) {
   EXPECT_THAT(error, HasSubstr("rank 1 has 3 elements for this rank, which takes 2 from it"));
 }
 
+// In lists, of which a rank knows its own only; ranks whose part has ended hear of it later.
+TEST(MpiFailure, BlocksOfAGatherThatDoNotFitAreNamed) {
+  ProcessGroup& group = *world();
+  const auto n = static_cast<std::size_t>(group.world_size());
+  std::vector<float> whole(2 * n);
+  std::vector<float> mine(group.rank() == 1 ? 3 : 2);
+  std::vector<Buffer> blocks;
+  for (std::size_t rank = 0; group.rank() == 0 && rank < n; ++rank) {
+    blocks.push_back(as_buffer(std::span(whole).subspan(2 * rank, 2)));
+  }
+  const std::string error = error_of([&] {
+    group.gather(as_buffer(std::span(mine)), blocks);
+    group.barrier();
+  });
+  EXPECT_THAT(error, HasSubstr("rank 1 has 3 elements for this rank, which takes 2 from it"));
+}
+
+TEST(MpiFailure, BlocksOfAScatterThatDoNotFitAreNamed) {
+  ProcessGroup& group = *world();
+  const auto n = static_cast<std::size_t>(group.world_size());
+  std::vector<float> whole(2 * n);
+  std::vector<float> mine(group.rank() == 1 ? 3 : 2);
+  std::vector<Buffer> blocks;
+  for (std::size_t rank = 0; group.rank() == 0 && rank < n; ++rank) {
+    blocks.push_back(as_buffer(std::span(whole).subspan(2 * rank, 2)));
+  }
+  const std::string error = error_of([&] {
+    group.scatter(blocks, as_buffer(std::span(mine)));
+    group.barrier();
+  });
+  EXPECT_THAT(error, HasSubstr("rank 0 has 2 elements for this rank, which takes 3 from it"));
+}
+
 TEST(MpiFailure, ALateRankIsNamedWhenTimeIsUp) {
   ProcessGroup& group = *world();
   group.barrier();

@@ -55,13 +55,16 @@ Collective collective_of(OperationKind kind) {
   }
 }
 
-// The same on all ranks.
+// Whether only pairs of ranks know the sizes of blocks. The same on all ranks.
+bool has_unknown_counts(const transport::Descriptor& descriptor) {
+  return descriptor.count == transport::kUneven;
+}
+
+// Whether blocks differ. The same on all ranks.
 bool has_own_counts(const transport::Descriptor& descriptor) {
-  if (descriptor.kind == OperationKind::kAllToAll) {
-    return descriptor.count == transport::kUneven;
-  }
-  return transport::has_blocks(descriptor.kind) && !transport::is_coalesced(descriptor.kind) &&
-         transport::BlockDetail::unpack(descriptor.detail).hint != 0;
+  return has_unknown_counts(descriptor) ||
+         (transport::has_blocks(descriptor.kind) && !transport::is_coalesced(descriptor.kind) &&
+          transport::BlockDetail::unpack(descriptor.detail).hint != 0);
 }
 
 std::uint64_t fingerprint_of(const Operation& operation) {
@@ -71,6 +74,15 @@ std::uint64_t fingerprint_of(const Operation& operation) {
     hash = fnv_step(hash, word);
   }
   return hash;
+}
+
+void check_count(int rank, int given, int taken) {
+  if (given != taken) {
+    throw Error(
+        ErrorCode::kMismatch,
+        fmt::format(
+            "rank {} has {} elements for this rank, which takes {} from it", rank, given, taken));
+  }
 }
 
 bool are_same(const Buffer& a, const Buffer& b) {
@@ -87,12 +99,10 @@ void MpiOperation::begin(const Operation& operation, std::uint32_t group) {
     group_.has_communicator = true;
   }
   prepare();
-  if (!group_.is_on_one_node) {
-    compare();
-  } else if (call_.collective == Collective::kAllToAll && call_.has_own_counts) {
-    exchange_counts();
+  if (group_.is_on_one_node) {
+    run_or_exchange_counts();
   } else {
-    run();
+    compare();
   }
 }
 
@@ -144,32 +154,47 @@ void MpiOperation::check_compared() {
   if (compared_[0] != ~compared_[1]) {
     stage_ = Stage::kDiffering;
     differing_until_ = Deadline::after(kToFindWho);
-  } else if (call_.collective == Collective::kAllToAll && call_.has_own_counts) {
+  } else {
+    run_or_exchange_counts();
+  }
+}
+
+void MpiOperation::run_or_exchange_counts() {
+  if (has_unknown_counts(operation_->descriptor)) {
     exchange_counts();
   } else {
     run();
   }
 }
 
+// Who gives elements tells who takes them how many. In a gather they all go to the root, in a
+// scatter they all come from it.
 void MpiOperation::exchange_counts() {
-  their_counts_.resize(group_.world_ranks.size());
-  start({.collective = Collective::kAllToAll,
+  their_counts_.assign(group_.world_ranks.size(), 0);
+  const bool is_gather = call_.collective == Collective::kGather;
+  start({.collective = call_.collective,
          .dtype = DType::kInt32,
+         .root = call_.root,
          .count = 1,
-         .send = sources_.counts().data(),
+         .send = is_gather ? &call_.count : sources_.counts().data(),
          .receive = their_counts_.data()},
         Stage::kExchangingCounts);
 }
 
 void MpiOperation::check_counts() const {
+  switch (call_.collective) {
+    case Collective::kScatter:
+      return check_count(call_.root, their_counts_.front(), call_.count);
+    case Collective::kGather:
+      if (group_.rank != call_.root) {
+        return;
+      }
+      break;
+    default:
+      break;
+  }
   for (std::size_t rank = 0; rank < their_counts_.size(); ++rank) {
-    if (their_counts_[rank] != targets_.counts()[rank]) {
-      throw Error(ErrorCode::kMismatch,
-                  fmt::format("rank {} has {} elements for this rank, which takes {} from it",
-                              rank,
-                              their_counts_[rank],
-                              targets_.counts()[rank]));
-    }
+    check_count(static_cast<int>(rank), their_counts_[rank], targets_.counts()[rank]);
   }
 }
 

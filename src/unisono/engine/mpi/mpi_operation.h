@@ -26,8 +26,8 @@ struct MpiGroup {
 };
 
 /// One operation as the MPI's: at first, where ranks of other nodes may have called something else,
-/// a comparison of what all have called; then the exchange of what only pairs of ranks know, if
-/// blocks of all_to_all differ; then the operation itself.
+/// a comparison of what all have called; then the exchange of what only pairs of ranks know, where
+/// their blocks differ; then the operation itself.
 class MpiOperation final : public SupervisedOperation {
  public:
   explicit MpiOperation(MpiGroup& group) : group_(group) {}
@@ -51,6 +51,7 @@ class MpiOperation final : public SupervisedOperation {
   void compare();
   void check_compared();
   void prepare();
+  void run_or_exchange_counts();
   void exchange_counts();
   void check_counts() const;
   void run();
