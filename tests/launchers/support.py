@@ -45,6 +45,8 @@ def need_namespaces() -> None:
 class LauncherTest(unittest.TestCase):
     """A test that starts ranks by a command."""
 
+    timeout_s = RUN_TIMEOUT_S
+
     def run_command(self, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command,
@@ -52,7 +54,7 @@ class LauncherTest(unittest.TestCase):
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=RUN_TIMEOUT_S,
+            timeout=self.timeout_s,
             check=False,
         )
 

@@ -35,6 +35,7 @@ class MpiConformanceTest:
 
     mpirun: list[str]
     name: str
+    timeout_s = 150  # 15 s where the machine does nothing else; ranks that share cores take long.
 
     def setUp(self):
         need(self.mpirun[0])
