@@ -11,6 +11,7 @@
 #include "unisono/comm/process_group.h"
 
 #include "everyone.h"
+#include "support/ranks.h"
 
 namespace unisono::test {
 
@@ -27,6 +28,9 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   try {
     (void)unisono::test::everyone();
+    // MPI_Init() takes all ranks, and the first test may be of two.
+    unisono::test::run_ranks(unisono::test::one_node(unisono::test::everyone().world_size()),
+                             [](unisono::ProcessGroup& /*group*/) {});
     const int result = RUN_ALL_TESTS();
     unisono::test::everyone().destroy();
     return result;
