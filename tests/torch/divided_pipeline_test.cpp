@@ -91,6 +91,10 @@ std::vector<torch::nn::Sequential> make_layers(const Group& tensor, bool drops) 
     second->push_back(Dropping(tensor));
   }
   second->push_back(model->second);
+  if (drops) {
+    // After a layer whose ranks share a seed.
+    second->push_back(Dropping(tensor));
+  }
   second->push_back(model->head);
   return {torch::nn::Sequential(model->embedding, model->first), second};
 }
