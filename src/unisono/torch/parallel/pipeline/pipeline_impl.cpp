@@ -184,6 +184,7 @@ at::Tensor Pipeline::Impl::train_step(const Tensors& inputs,
                       chunk + 1 < plan_.schedule.n_chunks);
             },
         .keeps_outputs = options_.keeps_outputs,
+        .product_bits = &product_bits_,
         .n_extra_places = n_tied_places(ties_),
         .before_backward = [&](int stage) { gradients_->before_backward(stage); },
         .after_backward = [&](int stage) { gradients_->after_backward(stage); },

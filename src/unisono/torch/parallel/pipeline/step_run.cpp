@@ -278,13 +278,13 @@ void StepRun::backward(const Action& action) {
   const bool is_end = action.kind != ActionKind::kBackwardInput;
   if (action.kind == ActionKind::kBackwardWeight) {
     options_.before_backward(action.stage);
-    compute(action, [&] { pass.backward_weights(); });
+    compute(action, [&] { pass.backward_weights(*options_.product_bits); });
     options_.after_backward(action.stage);
   } else {
     const Tensors gradients = take_gradients(action);
     if (is_end) {
       options_.before_backward(action.stage);
-      compute(action, [&] { pass.backward(gradients); });
+      compute(action, [&] { pass.backward(gradients, *options_.product_bits); });
       options_.after_backward(action.stage);
     } else {
       compute(action, [&] { pass.backward_inputs(gradients); });
