@@ -167,6 +167,8 @@ at::Tensor Pipeline::Impl::train_step(const Tensors& inputs,
   return guard("Pipeline", [&] {
     const c10::AutoGradMode with_gradients(true);
     const KeptRandomState kept;
+    // Not in the first step, in whose backward ranks wait for each other: here all do it at once.
+    product_bits_.try_new_shapes();
     std::optional<AllocationMeter> meter;
     if (options_.measures_memory) {
       meter.emplace();

@@ -8,7 +8,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/randn.h>
+#include <ATen/ops/rand.h>
 #include <c10/core/GradMode.h>
 
 namespace unisono::parallel {
@@ -22,12 +22,12 @@ bool are_alike_in(at::ScalarType type,
   const c10::NoGradGuard no_grad;
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
   const at::TensorOptions options(type);
-  const at::Tensor left = at::randn({n_rows, left_width}, generator, options).t();
-  const at::Tensor right = at::randn({n_rows, right_width}, generator, options);
-  const at::Tensor product = at::mm(left, right);
+  const at::Tensor left = at::rand({n_rows, left_width}, generator, options).t();
+  const at::Tensor right = at::rand({n_rows, right_width}, generator, options);
+  const at::Tensor expected = at::mm(left, right);
   constexpr double kSome = 0.7;
-  const at::Tensor sum = product * kSome;
-  const at::Tensor expected = sum + product;
+  const at::Tensor sum = expected * kSome;
+  expected.add_(sum);
   sum.addmm_(left, right);
   return at::equal(sum, expected);
 }
@@ -39,11 +39,16 @@ bool ProductBits::are_alike(at::ScalarType type,
                             std::int64_t left_width,
                             std::int64_t right_width) {
   const Shape shape{type, n_rows, left_width, right_width, at::get_num_threads()};
-  const auto [found, is_new] = are_alike_.try_emplace(shape, false);
-  if (is_new) {
-    found->second = are_alike_in(type, n_rows, left_width, right_width);
+  return are_alike_.try_emplace(shape).first->second.value_or(false);
+}
+
+void ProductBits::try_new_shapes() {
+  for (auto& [shape, result] : are_alike_) {
+    const auto& [type, n_rows, left_width, right_width, n_threads] = shape;
+    if (!result.has_value() && n_threads == at::get_num_threads()) {
+      result = are_alike_in(type, n_rows, left_width, right_width);
+    }
   }
-  return found->second;
 }
 
 }  // namespace unisono::parallel
