@@ -11,6 +11,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/dropout.h>
+#include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -25,6 +26,8 @@
 #include "unisono/torch/parallel/tensor/cross_entropy.h"
 #include "unisono/torch/parallel/tensor/gradients.h"
 #include "unisono/torch/parallel/tensor/linear.h"
+#include "unisono/torch/tensor/random_state.h"
+#include "unisono/torch/tensor/random_turn.h"
 
 #include "divided_models.h"
 #include "rank_threads.h"
@@ -163,6 +166,18 @@ TEST(DividedPipeline, InThreadsDropsWhatOneRankDrops) {
       expect_close(trained.gradients[stage], expected.gradients[stage]);
     });
   }
+}
+
+TEST(RandomTurn, InsideAnotherOneChangesNothing) {
+  const RandomTurn outer;
+  seed_random(5);
+  const at::Tensor expected = torch::rand({3});
+  seed_random(5);
+  {
+    const RandomTurn inner;
+  }
+  EXPECT_TRUE(RandomTurn::is_own());
+  EXPECT_TRUE(at::equal(torch::rand({3}), expected));
 }
 
 // A pipeline of two stages with gradients, of which some may have been changed.
