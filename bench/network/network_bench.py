@@ -30,7 +30,7 @@ TIMEOUT_S = 120
 NAMED = ["auto", "halving_doubling", "chunked_ring", "ring", "parameter_server"]
 MIB = 1 << 20
 NAMED_BYTES = 16 * MIB
-RANKS = [2, 4, 8]
+RANKS = range(2, 9)
 
 
 def parse_arguments():

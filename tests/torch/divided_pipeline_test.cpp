@@ -11,6 +11,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/dropout.h>
+#include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -25,6 +26,8 @@
 #include "unisono/torch/parallel/tensor/cross_entropy.h"
 #include "unisono/torch/parallel/tensor/gradients.h"
 #include "unisono/torch/parallel/tensor/linear.h"
+#include "unisono/torch/tensor/random_state.h"
+#include "unisono/torch/tensor/random_turn.h"
 
 #include "divided_models.h"
 #include "rank_threads.h"
@@ -91,6 +94,10 @@ std::vector<torch::nn::Sequential> make_layers(const Group& tensor, bool drops) 
     second->push_back(Dropping(tensor));
   }
   second->push_back(model->second);
+  if (drops) {
+    // After a layer whose ranks share a seed.
+    second->push_back(Dropping(tensor));
+  }
   second->push_back(model->head);
   return {torch::nn::Sequential(model->embedding, model->first), second};
 }
@@ -159,6 +166,18 @@ TEST(DividedPipeline, InThreadsDropsWhatOneRankDrops) {
       expect_close(trained.gradients[stage], expected.gradients[stage]);
     });
   }
+}
+
+TEST(RandomTurn, InsideAnotherOneChangesNothing) {
+  const RandomTurn outer;
+  seed_random(5);
+  const at::Tensor expected = torch::rand({3});
+  seed_random(5);
+  {
+    const RandomTurn inner;
+  }
+  EXPECT_TRUE(RandomTurn::is_own());
+  EXPECT_TRUE(at::equal(torch::rand({3}), expected));
 }
 
 // A pipeline of two stages with gradients, of which some may have been changed.

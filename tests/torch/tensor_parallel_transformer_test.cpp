@@ -194,6 +194,20 @@ at::Generator seeded() {
   return at::make_generator<at::CPUGeneratorImpl>(7);
 }
 
+TEST(ClipGradNorm, CountsLayersOfSeveralGroups) {
+  constexpr double kElements = 2 * (4 * 8 + 8);
+  run_ranks(4, [](const Group& world) {
+    const Group pair = world->split(world->rank() / 2, world->rank());
+    const parallel::ColumnParallelLinearOptions options{.in_features = 4, .out_features = 8};
+    const torch::nn::Sequential model(parallel::ColumnParallelLinear(options, pair, seeded()),
+                                      parallel::ColumnParallelLinear(options, world, seeded()));
+    for (const at::Tensor& parameter : model->parameters()) {
+      parameter.mutable_grad() = at::ones_like(parameter);
+    }
+    EXPECT_NEAR(clip_grad_norm(*model, kElements), std::sqrt(kElements), 1e-9);
+  });
+}
+
 TEST_P(DividedTransformersOnWorlds, AttentionMasksAreTorchs) {
   torch::manual_seed(7);
   torch::nn::MultiheadAttention whole(kModelSize, kHeads);

@@ -10,6 +10,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/sgd.h>
+#include <torch/utils.h>
 
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/checkpoint/module_state.h"
@@ -103,11 +104,27 @@ void train_divided(const Group& world, bool sequence_parallel) {
   }
 }
 
+// The numbers that a program draws itself.
+void expect_random_numbers_of_one_process(const Group& tensor) {
+  constexpr int kSeed = 3;
+  constexpr int kSeedsOfLayers = 4;  // Of each of two layers, its attention's and its own.
+  DividedTransformer model = make_divided(tensor, /*sequence_parallel=*/false, 0.3);
+  torch::manual_seed(kSeed);
+  (void)model->loss(make_text(0, kBatch));
+  const auto drawn = torch::rand({1}).item<double>();
+  torch::manual_seed(kSeed);
+  for (int i = 0; i < kSeedsOfLayers; ++i) {
+    torch::empty({1}, torch::kLong).random_();
+  }
+  EXPECT_EQ(drawn, torch::rand({1}).item<double>()) << "rank " << tensor->rank();
+}
+
 TEST(ThreeDimensions, TrainAsOneProcess) {
   const Group world = init_process_group();
   ASSERT_EQ(world->world_size(), 8);
   train_divided(world, /*sequence_parallel=*/false);
   train_divided(world, /*sequence_parallel=*/true);
+  expect_random_numbers_of_one_process(Mesh(world, {{"pipe", 4}, {"tensor", 2}}).group("tensor"));
   destroy_process_group();
 }
 

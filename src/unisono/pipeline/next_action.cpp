@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <iterator>
+#include <limits>
 #include <optional>
 #include <set>
 #include <utility>
@@ -14,13 +17,45 @@
 namespace unisono::pipeline {
 namespace {
 
+enum class Pass : std::uint8_t { kForward, kInputGradients, kWeightGradients };
+
+using Queue = std::pair<int, Pass>;
+
+// Actions of a queue keep their order.
+Queue queue_of(const Action& action) {
+  switch (action.kind) {
+    case ActionKind::kForward:
+      return {action.stage, Pass::kForward};
+    case ActionKind::kBackwardInput:
+      return {action.stage, Pass::kInputGradients};
+    case ActionKind::kBackward:
+    case ActionKind::kBackwardWeight:
+      break;
+  }
+  return {action.stage, Pass::kWeightGradients};
+}
+
+RankProgress begin(std::deque<Action> remaining, int max_activations) {
+  std::set<Queue> queues;
+  for (const Action& action : remaining) {
+    queues.insert(queue_of(action));
+  }
+  return {.remaining = std::move(remaining),
+          .n_activations = 0,
+          .max_activations = max_activations,
+          .n_queues = queues.size()};
+}
+
 // What the actions that are overtaken leave to those behind them.
 class Overtaken {
  public:
   explicit Overtaken(const RankProgress& progress)
       : n_activations_(progress.n_activations),
         peak_(progress.n_activations),
-        max_activations_(progress.max_activations) {}
+        max_activations_(progress.max_activations),
+        n_queues_(progress.n_queues) {}
+
+  [[nodiscard]] bool lets_none_pass() const { return queues_.size() == n_queues_; }
 
   [[nodiscard]] bool lets_pass(const Action& action) const {
     // Its activation is there, too, while those that it overtakes are done.
@@ -37,42 +72,34 @@ class Overtaken {
   }
 
  private:
-  enum class Pass : std::uint8_t { kForward, kInputGradients, kWeightGradients };
-
-  // Actions of a queue keep their order.
-  static std::pair<int, Pass> queue_of(const Action& action) {
-    switch (action.kind) {
-      case ActionKind::kForward:
-        return {action.stage, Pass::kForward};
-      case ActionKind::kBackwardInput:
-        return {action.stage, Pass::kInputGradients};
-      case ActionKind::kBackward:
-      case ActionKind::kBackwardWeight:
-        break;
-    }
-    return {action.stage, Pass::kWeightGradients};
-  }
-
   int n_activations_;
   int peak_;
   int max_activations_;
+  std::size_t n_queues_;
   std::set<std::pair<int, int>> chunks_;
-  std::set<std::pair<int, Pass>> queues_;
+  std::set<Queue> queues_;
 };
 
 }  // namespace
 
 RankProgress start(const Schedule& schedule, int rank) {
   const std::vector<Action>& order = schedule.orders[as_index(rank)];
-  return {.remaining = {order.begin(), order.end()},
-          .n_activations = 0,
-          .max_activations = peak_activations(schedule, rank)};
+  return begin({order.begin(), order.end()}, peak_activations(schedule, rank));
+}
+
+RankProgress start_forwards(const Schedule& schedule, int rank) {
+  std::deque<Action> forwards;
+  std::ranges::copy_if(schedule.orders[as_index(rank)],
+                       std::back_inserter(forwards),
+                       [](const Action& action) { return action.kind == ActionKind::kForward; });
+  return begin(std::move(forwards), std::numeric_limits<int>::max());
 }
 
 std::optional<std::size_t> next_action(const RankProgress& progress,
                                        const HasArrived& has_arrived) {
   Overtaken overtaken(progress);
-  for (std::size_t place = 0; place < progress.remaining.size(); ++place) {
+  for (std::size_t place = 0; place < progress.remaining.size() && !overtaken.lets_none_pass();
+       ++place) {
     const Action& action = progress.remaining[place];
     if (overtaken.lets_pass(action) && has_arrived(action)) {
       return place;

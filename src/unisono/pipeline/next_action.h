@@ -14,9 +14,13 @@ struct RankProgress {
   std::deque<Action> remaining;  ///< Not begun yet, in the schedule's order.
   int n_activations = 0;         ///< That it holds.
   int max_activations = 0;       ///< That it may hold: what the schedule says, or more.
+  std::size_t n_queues = 0;      ///< Of actions that keep their order: one for each stage and pass.
 };
 
 [[nodiscard]] RankProgress start(const Schedule& schedule, int rank);
+
+/// Of a step that is forward alone, whatever activations it holds.
+[[nodiscard]] RankProgress start_forwards(const Schedule& schedule, int rank);
 
 /// Whether all that an action takes in from other stages (`input_stages()`) is with the rank. Asked
 /// of actions that nothing else keeps.

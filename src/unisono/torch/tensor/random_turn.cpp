@@ -74,6 +74,10 @@ RandomTurn::~RandomTurn() {
   }
 }
 
+bool RandomTurn::is_own() {
+  return own_turn != nullptr;
+}
+
 RandomPause::RandomPause() : turn_(std::exchange(own_turn, nullptr)) {
   if (turn_ != nullptr) {
     turns().pause(*turn_);

@@ -17,6 +17,9 @@ class RandomTurn {
   RandomTurn(RandomTurn&&) = delete;
   RandomTurn& operator=(RandomTurn&&) = delete;
 
+  /// Whether this thread has one.
+  [[nodiscard]] static bool is_own();
+
  private:
   friend class RandomTurns;
 

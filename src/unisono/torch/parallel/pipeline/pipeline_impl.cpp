@@ -167,6 +167,8 @@ at::Tensor Pipeline::Impl::train_step(const Tensors& inputs,
   return guard("Pipeline", [&] {
     const c10::AutoGradMode with_gradients(true);
     const KeptRandomState kept;
+    // Not in the first step, in whose backward ranks wait for each other: here all do it at once.
+    product_bits_.try_new_shapes();
     std::optional<AllocationMeter> meter;
     if (options_.measures_memory) {
       meter.emplace();
@@ -184,6 +186,7 @@ at::Tensor Pipeline::Impl::train_step(const Tensors& inputs,
                       chunk + 1 < plan_.schedule.n_chunks);
             },
         .keeps_outputs = options_.keeps_outputs,
+        .product_bits = &product_bits_,
         .n_extra_places = n_tied_places(ties_),
         .before_backward = [&](int stage) { gradients_->before_backward(stage); },
         .after_backward = [&](int stage) { gradients_->after_backward(stage); },

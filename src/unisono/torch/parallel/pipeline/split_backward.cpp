@@ -1,10 +1,8 @@
 #include "unisono/torch/parallel/pipeline/split_backward.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -14,6 +12,10 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
+
+#include "unisono/torch/parallel/pipeline/backward_graph.h"
+#include "unisono/torch/parallel/pipeline/product_bits.h"
+#include "unisono/torch/parallel/pipeline/weight_products.h"
 
 namespace unisono::parallel {
 namespace {
@@ -32,72 +34,6 @@ class KeepGradients : public autograd::FunctionPreHook {
 
  private:
   std::shared_ptr<autograd::variable_list> kept_;
-};
-
-// What a graph's nodes lead to.
-class Graph {
- public:
-  Graph(const autograd::edge_list& roots, const Node* end) : end_(end) {
-    for (const autograd::Edge& root : roots) {
-      visit(root.function.get());
-    }
-  }
-
-  // Each after those that it leads to.
-  [[nodiscard]] const std::vector<Node*>& nodes() const { return order_; }
-
-  [[nodiscard]] bool leads_to_end(const Node* node) const { return leads_to_end_.at(node); }
-
-  // The parameters that `node` leads to, its ways to the end left out.
-  [[nodiscard]] autograd::edge_list parameters_beside(const Node& node) const {
-    autograd::edge_list parameters;
-    std::unordered_set<const Node*> seen;
-    std::vector<autograd::Edge> open(node.next_edges().begin(), node.next_edges().end());
-    while (!open.empty()) {
-      const autograd::Edge edge = std::move(open.back());
-      open.pop_back();
-      if (!edge.is_valid() || leads_to_end(edge.function.get()) ||
-          !seen.insert(edge.function.get()).second) {
-        continue;
-      }
-      if (dynamic_cast<const autograd::AccumulateGrad*>(edge.function.get()) != nullptr) {
-        parameters.emplace_back(edge.function, 0);
-      }
-      open.insert(
-          open.end(), edge.function->next_edges().begin(), edge.function->next_edges().end());
-    }
-    return parameters;
-  }
-
- private:
-  // Depth first, without recursion: graphs are as deep as models are.
-  void visit(Node* root) {
-    std::vector<std::pair<Node*, std::size_t>> path;
-    const auto enter = [&](Node* node) {
-      if (node != nullptr && leads_to_end_.emplace(node, node == end_).second) {
-        path.emplace_back(node, 0);
-      }
-    };
-    enter(root);
-    while (!path.empty()) {
-      auto& [node, n_done] = path.back();
-      if (n_done < node->num_outputs()) {
-        enter(node->next_edge(n_done++).function.get());
-        continue;
-      }
-      Node* const finished = node;
-      path.pop_back();
-      const auto leads = [&](const autograd::Edge& edge) {
-        return edge.is_valid() && leads_to_end_.at(edge.function.get());
-      };
-      leads_to_end_[finished] |= std::ranges::any_of(finished->next_edges(), leads);
-      order_.push_back(finished);
-    }
-  }
-
-  const Node* end_;
-  std::unordered_map<const Node*, bool> leads_to_end_;
-  std::vector<Node*> order_;
 };
 
 autograd::edge_list edges_of(const std::vector<at::Tensor>& tensors) {
@@ -135,7 +71,7 @@ SplitBackward::SplitBackward(std::vector<at::Tensor> roots,
 
 void SplitBackward::find_starts(Node* end) {
   const autograd::edge_list roots = edges_of(roots_);
-  const Graph graph(roots, end);
+  const BackwardGraph graph(roots, end);
   leads_to_end_ = std::ranges::any_of(graph.nodes(), [&](const Node* node) { return node == end; });
   std::unordered_set<const Node*> begun;
   for (Node* const node : graph.nodes()) {
@@ -161,29 +97,45 @@ void SplitBackward::find_starts(Node* end) {
   if (is_whole_) {
     starts_.clear();
   }
+  products_ = find_weight_products(graph);
   for (const Start& start : starts_) {
     start.node->add_pre_hook(std::make_unique<KeepGradients>(start.gradients));
   }
 }
 
-void SplitBackward::add_weight_gradients() {
+void SplitBackward::add_weight_gradients(ProductBits& bits) {
+  std::erase_if(products_, [&](const WeightProduct& product) { return !can_add(product, bits); });
   if (is_whole_) {
     if (!parameters_.empty()) {
-      run(edges_of(roots_), gradients_, parameters_, /*keeps_graph=*/false);
+      run_with_products(edges_of(roots_), gradients_, parameters_, products_);
     }
     return;
   }
   // From the outputs on, as a whole pass does it.
   for (auto start = starts_.rbegin(); start != starts_.rend(); ++start) {
-    if (start->gradients->empty()) {
-      continue;
+    if (!start->gradients->empty()) {
+      add_weight_gradients_of(*start);
     }
-    autograd::edge_list roots;
-    for (std::uint32_t i = 0; i < start->gradients->size(); ++i) {
-      roots.emplace_back(start->node, i);
-    }
-    run(roots, *start->gradients, start->parameters, /*keeps_graph=*/false);
   }
+}
+
+void SplitBackward::add_weight_gradients_of(Start& start) {
+  for (const WeightProduct& product : products_) {
+    if (product.node == start.node.get()) {
+      add(product, start.gradients->at(0));
+      std::erase_if(start.parameters, [&](const autograd::Edge& parameter) {
+        return parameter.function.get() == product.weight;
+      });
+    }
+  }
+  if (start.parameters.empty()) {
+    return;
+  }
+  autograd::edge_list roots;
+  for (std::uint32_t i = 0; i < start.gradients->size(); ++i) {
+    roots.emplace_back(start.node, i);
+  }
+  run(roots, *start.gradients, start.parameters, /*keeps_graph=*/false);
 }
 
 }  // namespace unisono::parallel

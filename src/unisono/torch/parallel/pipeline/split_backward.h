@@ -8,6 +8,8 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "unisono/torch/parallel/pipeline/input_gradients.h"
+#include "unisono/torch/parallel/pipeline/product_bits.h"
+#include "unisono/torch/parallel/pipeline/weight_products.h"
 
 namespace unisono::parallel {
 
@@ -26,7 +28,7 @@ class SplitBackward {
                 const c10::intrusive_ptr<InputGradients>& end);
 
   /// Adds the gradients to the parameters', once.
-  void add_weight_gradients();
+  void add_weight_gradients(ProductBits& bits);
 
  private:
   /// A node that has parameters beside it, and what came to it.
@@ -37,11 +39,13 @@ class SplitBackward {
   };
 
   void find_starts(torch::autograd::Node* end);
+  void add_weight_gradients_of(Start& start);
 
   std::vector<at::Tensor> roots_;
   std::vector<at::Tensor> gradients_;
   std::vector<Start> starts_;
   torch::autograd::edge_list parameters_;  // All of the graph.
+  std::vector<WeightProduct> products_;
   bool leads_to_end_ = false;
   bool is_whole_ = false;  // The second half begins at the roots.
 };

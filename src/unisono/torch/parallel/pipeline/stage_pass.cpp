@@ -1,5 +1,6 @@
 #include "unisono/torch/parallel/pipeline/stage_pass.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,7 +13,10 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "unisono/base/error.h"
+#include "unisono/torch/parallel/pipeline/product_bits.h"
 #include "unisono/torch/parallel/pipeline/stage_part.h"
+#include "unisono/torch/parallel/pipeline/weight_products.h"
+#include "unisono/torch/tensor/named_tensor.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::parallel {
@@ -175,9 +179,16 @@ StagePass::Roots StagePass::take_roots(const Tensors& gradients) {
   return roots;
 }
 
-void StagePass::backward(const Tensors& gradients) {
+void StagePass::backward(const Tensors& gradients, ProductBits& bits) {
   const Roots roots = take_roots(gradients);
-  if (!roots.tensors.empty()) {
+  if (roots.tensors.empty()) {
+    return;
+  }
+  const bool may_add = std::ranges::any_of(
+      stage_.parameters(), [](const NamedTensor& named) { return may_add_product(named.tensor); });
+  if (may_add) {
+    backward_with_products(roots.tensors, roots.gradients, bits);
+  } else {
     torch::autograd::backward(roots.tensors, roots.gradients);
   }
 }
@@ -187,8 +198,8 @@ void StagePass::backward_inputs(const Tensors& gradients) {
   split_.emplace(std::move(roots.tensors), std::move(roots.gradients), end_);
 }
 
-void StagePass::backward_weights() {
-  split_->add_weight_gradients();
+void StagePass::backward_weights(ProductBits& bits) {
+  split_->add_weight_gradients(bits);
   split_.reset();
 }
 

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -41,13 +40,6 @@ std::string name_of(const Route& route, bool is_gradient, int chunk) {
                            std::to_string(route.from) + " to stage " + std::to_string(route.to);
 }
 
-pipeline::RankProgress forwards_alone(pipeline::RankProgress progress) {
-  std::erase_if(progress.remaining,
-                [](const Action& action) { return action.kind != ActionKind::kForward; });
-  progress.max_activations = std::numeric_limits<int>::max();
-  return progress;
-}
-
 }  // namespace
 
 StepRun::StepRun(const StepPlan& plan, const Options& options)
@@ -56,16 +48,14 @@ StepRun::StepRun(const StepPlan& plan, const Options& options)
       transfers_(*plan.group,
                  2 * plan.routes.size() * as_index(plan.schedule.n_chunks) + options.n_extra_places,
                  plan.timeout),
-      progress_(pipeline::start(plan.schedule, plan.group->rank())),
+      progress_(options.loss ? pipeline::start(plan.schedule, plan.group->rank())
+                             : pipeline::start_forwards(plan.schedule, plan.group->rank())),
       is_expected_(extra_place(), false),
       losses_(as_index(plan.schedule.n_chunks), 0.0),
       outputs_(as_index(plan.schedule.n_chunks)) {
   for (int stage = 0; stage < plan.schedule.n_stages(); ++stage) {
     into_.push_back(routes_into(stage, plan.routes));
     out_of_.push_back(routes_out_of(stage, plan.routes));
-  }
-  if (!options.loss) {
-    progress_ = forwards_alone(std::move(progress_));
   }
 }
 
@@ -164,15 +154,15 @@ void StepRun::perform(const Action& action) {
 // What the stage throws, with its place.
 template <class Work>
 auto StepRun::compute(const Action& action, const Work& work) {
-  const std::string where = describe(action) + ": ";
+  const auto here = [&](const char* what) { return describe(action) + ": " + what; };
   try {
     return work();
   } catch (const Error& error) {
-    throw Error(error.code(), where + error.what());
+    throw Error(error.code(), here(error.what()));
   } catch (const c10::Error& error) {
-    throw Error(ErrorCode::kInvalidArgument, where + error.what_without_backtrace());
+    throw Error(ErrorCode::kInvalidArgument, here(error.what_without_backtrace()));
   } catch (const std::exception& error) {
-    throw Error(ErrorCode::kInvalidArgument, where + error.what());
+    throw Error(ErrorCode::kInvalidArgument, here(error.what()));
   }
 }
 
@@ -288,13 +278,13 @@ void StepRun::backward(const Action& action) {
   const bool is_end = action.kind != ActionKind::kBackwardInput;
   if (action.kind == ActionKind::kBackwardWeight) {
     options_.before_backward(action.stage);
-    compute(action, [&] { pass.backward_weights(); });
+    compute(action, [&] { pass.backward_weights(*options_.product_bits); });
     options_.after_backward(action.stage);
   } else {
     const Tensors gradients = take_gradients(action);
     if (is_end) {
       options_.before_backward(action.stage);
-      compute(action, [&] { pass.backward(gradients); });
+      compute(action, [&] { pass.backward(gradients, *options_.product_bits); });
       options_.after_backward(action.stage);
     } else {
       compute(action, [&] { pass.backward_inputs(gradients); });

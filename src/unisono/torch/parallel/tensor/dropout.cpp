@@ -1,6 +1,9 @@
 #include "unisono/torch/parallel/tensor/dropout.h"
 
+#include <array>
 #include <cstdint>
+#include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,23 +14,48 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/data/random.h"
-#include "unisono/torch/tensor/tensor.h"
+#include "unisono/torch/tensor/random_turn.h"
 
 namespace unisono::parallel {
 
+namespace {
+
+// No other process has it.
+std::int64_t mark_of_process() {
+  static const std::int64_t mark = [] {
+    std::random_device device;
+    constexpr int kBits = 32;
+    return static_cast<std::int64_t>(std::uint64_t{device()} << kBits | device());
+  }();
+  return mark;
+}
+
+std::int64_t draw_seed() {
+  return at::empty({1}, at::TensorOptions(at::kLong)).random_().item<std::int64_t>();
+}
+
+}  // namespace
+
 std::uint64_t shared_seed(ProcessGroup& group) {
-  const at::Tensor seed = at::empty({1}, at::TensorOptions(at::kLong));
+  std::array<std::int64_t, 2> drawn{};  // The seed, and where it was drawn.
   if (group.rank() == 0) {
-    seed.random_();
+    drawn = {draw_seed(), mark_of_process()};
   }
   if (group.world_size() > 1) {
-    broadcast(group, seed, {.label = "seed of dropout"});
+    const RandomPause pause;
+    group.broadcast(as_buffer(std::span<std::int64_t>(drawn)), {.label = "seed of dropout"});
   }
-  return static_cast<std::uint64_t>(seed.item<std::int64_t>());
+  const auto [seed, mark] = drawn;
+  // Without a turn of their own, ranks that are threads have rank 0's generator.
+  if (group.rank() != 0 && (mark != mark_of_process() || RandomTurn::is_own())) {
+    (void)draw_seed();
+  }
+  return static_cast<std::uint64_t>(seed);
 }
 
 at::Tensor drop_in_slices(const at::Tensor& tensor,

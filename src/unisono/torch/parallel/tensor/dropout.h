@@ -9,7 +9,8 @@
 namespace unisono::parallel {
 
 /// A new seed, the same on all ranks: rank 0 of the group draws it from the generator of
-/// torch::manual_seed(), and sends it. A collective operation.
+/// torch::manual_seed(), and sends it. The others draw one, too, so that ranks which were seeded
+/// alike still draw the same afterwards, as one process would. A collective operation.
 [[nodiscard]] std::uint64_t shared_seed(ProcessGroup& group);
 
 /// The tensor with each element, with probability `p`, set to 0, the others divided by 1 - p. What

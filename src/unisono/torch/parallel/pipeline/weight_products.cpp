@@ -1,0 +1,201 @@
+#include "unisono/torch/parallel/pipeline/weight_products.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/mm.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/generated/Functions.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "unisono/torch/parallel/pipeline/backward_graph.h"
+#include "unisono/torch/parallel/pipeline/product_bits.h"
+
+namespace unisono::parallel {
+namespace {
+
+namespace autograd = ::torch::autograd;
+using autograd::AccumulateGrad;
+using autograd::Node;
+
+// Gradients of fewer elements stay in a core's cache, where to add them costs next to nothing.
+constexpr std::int64_t kLarge = 1 << 14;
+
+using NumbersOfUses = std::unordered_map<const Node*, int>;
+
+NumbersOfUses count_uses(const BackwardGraph& graph) {
+  NumbersOfUses uses;
+  for (const Node* const node : graph.nodes()) {
+    for (const autograd::Edge& edge : node->next_edges()) {
+      if (edge.is_valid()) {
+        ++uses[edge.function.get()];
+      }
+    }
+  }
+  return uses;
+}
+
+bool has_hooks(Node& node) {
+  return !node.pre_hooks().empty() || !node.post_hooks().empty() ||
+         !node.tensor_pre_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr;
+}
+
+// What a product of two matrices leads to by its second one, and the first.
+struct Factors {
+  const autograd::Edge* second;
+  const autograd::SavedVariable* first;
+};
+
+std::optional<Factors> factors_of(const Node& node) {
+  constexpr std::size_t kSecondOfSum = 2;  // Behind what is added to the product.
+  if (const auto* const sum = dynamic_cast<const autograd::generated::AddmmBackward0*>(&node)) {
+    return sum->alpha.equal(1) ? std::optional(Factors{.second = &node.next_edge(kSecondOfSum),
+                                                       .first = &sum->mat1_})
+                               : std::nullopt;
+  }
+  if (const auto* const product = dynamic_cast<const autograd::generated::MmBackward0*>(&node)) {
+    return Factors{.second = &node.next_edge(1), .first = &product->self_};
+  }
+  return std::nullopt;
+}
+
+std::optional<WeightProduct> weight_product_of(Node* node) {
+  const std::optional<Factors> factors = factors_of(*node);
+  if (!factors || !factors->second->is_valid()) {
+    return std::nullopt;
+  }
+  Node* second = factors->second->function.get();
+  const bool is_transposed = dynamic_cast<autograd::generated::TBackward0*>(second) != nullptr;
+  if (is_transposed) {
+    second = second->next_edge(0).function.get();
+  }
+  auto* const weight = dynamic_cast<AccumulateGrad*>(second);
+  if (weight == nullptr || weight->variable.numel() < kLarge) {
+    return std::nullopt;
+  }
+  return WeightProduct{
+      .node = node, .weight = weight, .input = factors->first, .is_transposed = is_transposed};
+}
+
+bool is_plain(const at::Tensor& tensor, at::ScalarType type) {
+  return tensor.layout() == at::kStrided && tensor.is_cpu() && tensor.is_contiguous() &&
+         tensor.scalar_type() == type;
+}
+
+class AddToWeight : public autograd::FunctionPreHook {
+ public:
+  explicit AddToWeight(const WeightProduct& product) : product_(product) {}
+
+  autograd::variable_list operator()(const autograd::variable_list& gradients) override {
+    add(product_, gradients.at(0));
+    return gradients;
+  }
+
+ private:
+  WeightProduct product_;
+};
+
+}  // namespace
+
+bool may_add_product(const at::Tensor& weight) {
+  return weight.dim() == 2 && weight.numel() >= kLarge && weight.grad().defined();
+}
+
+std::vector<WeightProduct> find_weight_products(const BackwardGraph& graph) {
+  std::vector<WeightProduct> products;
+  for (Node* const node : graph.nodes()) {
+    if (const auto product = weight_product_of(node)) {
+      products.push_back(*product);
+    }
+  }
+  if (products.empty()) {
+    return products;
+  }
+  NumbersOfUses uses = count_uses(graph);
+  std::erase_if(products, [&](const WeightProduct& product) {
+    // The transposed weight, if there is one, is used by this product alone for the same reason.
+    Node* const second = factors_of(*product.node)->second->function.get();
+    return uses[product.weight] != 1 || uses[second] != 1 || has_hooks(*product.weight) ||
+           has_hooks(*second) || !product.node->post_hooks().empty();
+  });
+  return products;
+}
+
+bool can_add(const WeightProduct& product, ProductBits& bits) {
+  const at::Tensor& weight = product.weight->variable;
+  const at::Tensor& gradient = weight.grad();
+  const at::ScalarType type = weight.scalar_type();
+  if ((type != at::kFloat && type != at::kDouble) || !gradient.defined() ||
+      gradient.requires_grad() || !is_plain(weight, type) || !is_plain(gradient, type)) {
+    return false;
+  }
+  const std::int64_t n_rows =
+      product.node->input_metadata(0).shape_as_dim_vector()[0].guard_int(__FILE__, __LINE__);
+  return bits.are_alike(type, n_rows, weight.size(0), weight.size(1));
+}
+
+void add(const WeightProduct& product, const at::Tensor& gradient) {
+  if (!gradient.defined()) {
+    return;
+  }
+  const c10::NoGradGuard no_grad;
+  const at::Tensor input = product.input->unpack();
+  const at::Tensor left = (product.is_transposed ? gradient : input).t();
+  const at::Tensor& right = product.is_transposed ? input : gradient;
+  const at::Tensor& sum = product.weight->variable.grad();
+  if (is_plain(gradient, sum.scalar_type()) && is_plain(input, sum.scalar_type())) {
+    sum.addmm_(left, right);
+  } else {
+    sum.add_(at::mm(left, right));
+  }
+}
+
+void run_with_products(const autograd::edge_list& roots,
+                       const autograd::variable_list& gradients,
+                       autograd::edge_list leaves,
+                       const std::vector<WeightProduct>& products) {
+  for (const WeightProduct& product : products) {
+    std::erase_if(
+        leaves, [&](const autograd::Edge& leaf) { return leaf.function.get() == product.weight; });
+    product.node->add_pre_hook(std::make_unique<AddToWeight>(product));
+    leaves.emplace_back(product.node->getptr(), 0);
+  }
+  autograd::Engine::get_default_engine().execute(roots,
+                                                 gradients,
+                                                 /*keep_graph=*/false,
+                                                 /*create_graph=*/false,
+                                                 /*accumulate_grad=*/true,
+                                                 leaves);
+}
+
+void backward_with_products(const std::vector<at::Tensor>& roots,
+                            const std::vector<at::Tensor>& gradients,
+                            ProductBits& bits) {
+  autograd::edge_list edges;
+  for (const at::Tensor& root : roots) {
+    edges.push_back(autograd::impl::gradient_edge(root));
+  }
+  const BackwardGraph graph(edges, nullptr);
+  std::vector<WeightProduct> products = find_weight_products(graph);
+  std::erase_if(products, [&](const WeightProduct& product) { return !can_add(product, bits); });
+  autograd::edge_list leaves;
+  for (Node* const node : graph.nodes()) {
+    if (std::ranges::none_of(node->next_edges(), &autograd::Edge::is_valid)) {
+      leaves.emplace_back(node->getptr(), 0);
+    }
+  }
+  run_with_products(edges, gradients, std::move(leaves), products);
+}
+
+}  // namespace unisono::parallel
