@@ -26,6 +26,7 @@ US_PER_S = 1e6
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--unisono", required=True, help="unisono, as built")
+    parser.add_argument("--ucx", action="store_true", help="unisono was built with UCX")
     parser.add_argument("--openmpi", help="mpi_bench, as built by Open MPI")
     parser.add_argument("--mpich", help="mpi_bench, as built by MPICH")
     parser.add_argument("--torch-python", help="a Python with torch, for Gloo")
@@ -47,6 +48,8 @@ def commands(options, json_path):
         "unisono, shared memory": [*ours, *ranks],
         "unisono, tcp": [*ours, *ranks, "--nodes", str(case.ranks)],
     }
+    if options.ucx:
+        result["unisono, ucx"] = ["env", "UNISONO_TRANSPORT=ucx", *result["unisono, tcp"]]
     for who, bare in ((OPEN_MPI, options.openmpi), (MPICH, options.mpich)):
         if bare:
             start = mpi_command(who, case, options.unisono)
