@@ -85,7 +85,9 @@ Heard read_all(transport::Stream& stream) {
     } else if (heard.end.status != net::IoStatus::kDone) {
       return heard;
     }
-    heard.bytes.insert(heard.bytes.end(), buffer.begin(), buffer.begin() + heard.end.n_bytes);
+    heard.bytes.insert(heard.bytes.end(),
+                       buffer.begin(),
+                       buffer.begin() + static_cast<std::ptrdiff_t>(heard.end.n_bytes));
   }
   return heard;
 }
