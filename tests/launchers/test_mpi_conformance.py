@@ -55,10 +55,10 @@ class MpiConformanceTest:
         done = self.run_command(command, GTEST_BRIEF="1", GTEST_COLOR="no")
         said = done.stdout + done.stderr
         self.assertEqual(done.returncode, 0, said)
-        passed = re.findall(r"\[  PASSED  \] (\d+) tests", said)
-        self.assertEqual(len(passed), SIZE, said)
-        self.assertEqual(len(set(passed)), 1, said)
-        return int(passed[0])
+        # A rank that fails makes mpirun fail, and lines of ranks may meet.
+        passed = set(re.findall(r"(\d+) tests\.", said))
+        self.assertEqual(len(passed), 1, said)
+        return int(passed.pop())
 
 
 class OpenMpiTest(MpiConformanceTest, LauncherTest):

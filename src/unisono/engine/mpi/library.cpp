@@ -44,7 +44,7 @@ const Module* load(MpiImplementation implementation) {
                 fmt::format("backend mpi: {} can't be loaded: {}; is the {} that it was built with "
                             "installed?",
                             file,
-                            ::dlerror(),
+                            ::dlerror(),  // NOLINT(concurrency-mt-unsafe): of this thread.
                             to_string(implementation)));
   }
   const auto find = reinterpret_cast<FindModule>(::dlsym(library, kFindModule));
@@ -149,9 +149,13 @@ bool Library::advance(Handle& request) {
   return is_done;
 }
 
+void Library::leave_out_finalize() noexcept {
+  module_->give_up();
+}
+
 void Library::abandon() noexcept {
   has_abandoned_ = true;
-  module_->give_up();
+  leave_out_finalize();
 }
 
 void Library::check_not_abandoned() const {

@@ -49,6 +49,9 @@ class Library {
   [[nodiscard]] bool advance(Handle& request);
 
   /// An operation that has begun will not be done: the MPI may write to its memory for ever.
+  /// This process ends without MPI_Finalize, which would wait for ranks that may have failed.
+  void leave_out_finalize() noexcept;
+
   /// Nothing moves any more in this process, whose exit leaves out MPI_Finalize.
   void abandon() noexcept;
 

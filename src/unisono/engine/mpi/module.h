@@ -85,7 +85,7 @@ struct Module {
   /// Has the MPI move what it still holds for other ranks.
   void (*move)() = nullptr;
 
-  /// An operation will never be done: the process ends without MPI_Finalize.
+  /// A group has failed, and with it may have other ranks: the process ends without MPI_Finalize.
   void (*give_up)() = nullptr;
 
   /// What an error means, in a buffer of `n_bytes`.

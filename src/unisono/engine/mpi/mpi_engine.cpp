@@ -151,7 +151,7 @@ void MpiEngine::abandon(const Operation& operation) noexcept {
   group_.library->abandon();
   try {
     running_->keep(operation);
-    (void)running_.release();
+    [[maybe_unused]] const MpiOperation* const kept = running_.release();
     running_ = std::make_unique<MpiOperation>(group_);
   } catch (const std::exception&) {
     return;  // Out of memory: the group is closed, and nothing is begun any more.
@@ -171,6 +171,7 @@ void MpiEngine::check(const Operation& operation) const {
 
 void MpiEngine::abort(const Error& reason) noexcept {
   has_failed_ = true;
+  group_.library->leave_out_finalize();
   native_->abort(reason);
 }
 
