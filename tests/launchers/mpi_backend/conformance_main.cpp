@@ -1,13 +1,16 @@
 // The suites of tests/conformance for backend mpi: a rank that an mpirun starts, all of which run
 // the same tests.
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <span>
 
 #include <gtest/gtest.h>
 
+#include "unisono/base/buffer.h"
 #include "unisono/comm/process_group.h"
 
 #include "everyone.h"
@@ -22,6 +25,19 @@ ProcessGroup& everyone() {
   return *group;
 }
 
+namespace {
+
+// By one rank, as lines of several may meet.
+void report_passed() {
+  std::int64_t n_passed = ::testing::UnitTest::GetInstance()->successful_test_count();
+  const Buffer buffer = as_buffer(std::span(&n_passed, 1));
+  everyone().all_reduce(buffer, {.op = kMin});
+  if (everyone().rank() == 0) {
+    std::printf("passed on every rank: %d\n", static_cast<int>(n_passed));
+  }
+}
+
+}  // namespace
 }  // namespace unisono::test
 
 int main(int argc, char** argv) {
@@ -32,6 +48,7 @@ int main(int argc, char** argv) {
     unisono::test::run_ranks(unisono::test::one_node(unisono::test::everyone().world_size()),
                              [](unisono::ProcessGroup& /*group*/) {});
     const int result = RUN_ALL_TESTS();
+    unisono::test::report_passed();
     unisono::test::everyone().destroy();
     return result;
   } catch (const std::exception& error) {
