@@ -149,7 +149,8 @@ int start(Started* started) {
        {MPI_Comm_rank(MPI_COMM_WORLD, &started->rank),
         MPI_Comm_size(MPI_COMM_WORLD, &started->world_size),
         MPI_Query_thread(&level),
-        MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &largest_tag, &has_largest_tag)}) {
+        MPI_Comm_get_attr(
+            MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&largest_tag), &has_largest_tag)}) {
     if (error != MPI_SUCCESS) {
       return error;
     }
