@@ -1,6 +1,5 @@
 #include "unisono/engine/mpi/library.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/loaded_library.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
 #include "unisono/engine/mpi/module.h"
@@ -37,18 +37,17 @@ const Module* load(MpiImplementation implementation) {
                             to_string(implementation),
                             package_of(implementation)));
   }
-  // Never closed: an MPI can't be unloaded.
-  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    throw Error(ErrorCode::kNotFound,
-                fmt::format("backend mpi: {} can't be loaded: {}; is the {} that it was built with "
-                            "installed?",
-                            file,
-                            ::dlerror(),  // NOLINT(concurrency-mt-unsafe): of this thread.
+  FindModule find = nullptr;
+  try {
+    LoadedLibrary(file).find(kFindModule, find);
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                fmt::format("backend mpi: its module can't be loaded: {}; is the {} that it was "
+                            "built with installed?",
+                            error.what(),
                             to_string(implementation)));
   }
-  const auto find = reinterpret_cast<FindModule>(::dlsym(library, kFindModule));
-  const Module* const module = find == nullptr ? nullptr : find();
+  const Module* const module = find();
   if (module == nullptr || module->version != kModuleVersion) {
     throw Error(
         ErrorCode::kIncompatible,
