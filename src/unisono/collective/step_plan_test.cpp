@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -39,9 +40,12 @@ std::size_t index(int value) {
 // Carries the plans of all ranks out on symbols: a value says how it came about.
 class Rehearsal {
  public:
-  Rehearsal(Algorithm algorithm, int world_size) {
+  Rehearsal(Algorithm algorithm, int world_size)
+      : Rehearsal([=](int rank) { return step_plan(algorithm, rank, world_size); }, world_size) {}
+
+  Rehearsal(const std::function<StepPlan(int rank)>& plan_of, int world_size) {
     for (int rank = 0; rank < world_size; ++rank) {
-      plans_.push_back(step_plan(algorithm, rank, world_size));
+      plans_.push_back(plan_of(rank));
       const std::vector<std::string> own(index(plans_.front().n_chunks), std::to_string(rank));
       combined_.push_back(own);
       arrived_.push_back(own);
@@ -132,6 +136,47 @@ class Rehearsal {
   std::vector<int> sent_chunks_;
 };
 
+// The height of a range's tree, which is the number of its steps.
+int height_of(RankRange range) {
+  if (range.size() == 1) {
+    return 0;
+  }
+  const int mid = split_point(range);
+  return 1 + std::max(height_of({range.lo, mid}), height_of({mid, range.hi}));
+}
+
+// As one more algorithm would be: the canonical tree, with the result of each range at its last
+// rank, which the first ones send to, and spreads it.
+void add_to_last_rank(StepPlan& plan, int rank, RankRange range) {
+  if (range.size() == 1) {
+    return;
+  }
+  const int mid = split_point(range);
+  add_to_last_rank(plan, rank, {range.lo, mid});
+  add_to_last_rank(plan, rank, {mid, range.hi});
+  const std::size_t step = index(height_of(range) - 1);
+  const std::size_t step_back = plan.spreading.size() - 1 - step;
+  const int from = mid - 1;
+  const int to = range.hi - 1;
+  if (rank == from) {
+    plan.combining[step].sends.push_back({.to = to, .chunks = {0, 1}});
+    plan.spreading[step_back].receives.push_back({.from = to, .chunks = {0, 1}});
+  } else if (rank == to) {
+    plan.combining[step].receives.push_back({.from = from, .chunks = {0, 1}, .is_left = true});
+    plan.spreading[step_back].sends.push_back({.to = from, .chunks = {0, 1}});
+  }
+}
+
+StepPlan last_rank_plan(int rank, int world_size) {
+  const std::size_t n_steps = index(height_of({.lo = 0, .hi = world_size}));
+  StepPlan plan{.n_chunks = 1,
+                .combining = std::vector<Step>(n_steps),
+                .finished = {0, rank == world_size - 1 ? 1 : 0},
+                .spreading = std::vector<Step>(n_steps)};
+  add_to_last_rank(plan, rank, {.lo = 0, .hi = world_size});
+  return plan;
+}
+
 class StepPlans : public ::testing::TestWithParam<int> {};
 
 TEST_P(StepPlans, CombineInTheOrderOfTheCanonicalTree) {
@@ -144,6 +189,14 @@ TEST_P(StepPlans, CombineInTheOrderOfTheCanonicalTree) {
         EXPECT_EQ(chunk, canonical({.lo = 0, .hi = GetParam()}));
       }
     }
+  }
+}
+
+TEST_P(StepPlans, OneMoreIsATableOfStepsAndRehearsedAsTheOthersAre) {
+  Rehearsal rehearsal([](int rank) { return last_rank_plan(rank, GetParam()); }, GetParam());
+  rehearsal.run();
+  for (const std::vector<std::string>& chunks : rehearsal.results()) {
+    EXPECT_EQ(chunks.front(), canonical({.lo = 0, .hi = GetParam()}));
   }
 }
 
