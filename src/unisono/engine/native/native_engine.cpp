@@ -39,13 +39,10 @@
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/mesh.h"
 #include "unisono/transport/wait_monitor.h"
+#include "unisono/transport/waiter.h"
 
 namespace unisono::engine {
 namespace {
-
-// Looks before a wait goes to the next stage. Spins take some 40 ns each, yields some 500 ns.
-constexpr int kSpins = 2000;
-constexpr int kYields = 200;
 
 // A rank that was not waited for may have gone on by so many calls when it first waits.
 constexpr std::size_t kRememberedCalls = 64;
@@ -56,9 +53,11 @@ constexpr std::size_t kOperationBytes = 4096;
 // Time for the peers to read why this rank gave up.
 constexpr std::chrono::milliseconds kAbortLinger{250};
 
-// A rank whose peers have no core of their own must give way at once.
-shm::WaitMode user_wait_mode(bool has_cores) {
-  return {.n_spins = has_cores ? kSpins : 1, .n_yields = kYields};
+transport::WaitMode wait_mode(Caller caller, bool has_cores) {
+  if (caller == Caller::kProgress) {
+    return transport::kBriefWait;
+  }
+  return has_cores ? transport::kOwnCoreWait : transport::kSharedCoreWait;
 }
 
 bool has_core_for_each_rank_here(const rendezvous::Roster& roster) {
@@ -84,8 +83,6 @@ NativeEngine::NativeEngine(NativeParts parts)
              {.is_forced = parts_.single_copy == SingleCopy::kAlways, .has_cores = has_cores_},
              transports_.control_block(),
              parts_.ranks),
-      user_mode_(user_wait_mode(has_cores_)),
-      progress_mode_{.n_spins = 1, .n_yields = 20},
       messages_({.group = parts_.transports.group,
                  .topology = topology_,
                  .transports = transports_,
@@ -202,7 +199,7 @@ void NativeEngine::carry_out(const Operation& operation,
                            .ranks = parts_.ranks,
                            .control_block = transports_.control_block(),
                            .exchange = tcp::Exchange(transports_.mesh(), tag, wait_monitor),
-                           .mode = caller == Caller::kUser ? user_mode_ : progress_mode_,
+                           .mode = wait_mode(caller, has_cores_),
                            .has_cores = has_cores_,
                            .wait_monitor = wait_monitor,
                            .peers = peers_,

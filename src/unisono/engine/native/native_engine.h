@@ -107,8 +107,6 @@ class NativeEngine final : public Engine {
   // Whoever asks learns of one operation or the next: nothing else depends on it.
   std::atomic<Algorithm> last_algorithm_ = Algorithm::kAuto;
   PeerMemory peers_;
-  shm::WaitMode user_mode_;
-  shm::WaitMode progress_mode_;
   Coalescing coalescing_;
   std::vector<std::byte> scratch_;
   std::vector<kernels::ReduceInput> inputs_;

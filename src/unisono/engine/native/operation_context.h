@@ -17,6 +17,7 @@
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/tcp/exchange.h"
 #include "unisono/transport/wait_monitor.h"
+#include "unisono/transport/waiter.h"
 
 namespace unisono::engine {
 
@@ -28,7 +29,7 @@ struct OperationContext {
   const health::RankStatus& ranks;
   shm::ControlBlock& control_block;
   tcp::Exchange exchange;
-  shm::WaitMode mode;
+  transport::WaitMode mode;
   bool has_cores;  ///< The node has a core for each of its ranks.
   transport::WaitMonitor& wait_monitor;
   PeerMemory& peers;

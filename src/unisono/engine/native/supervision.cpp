@@ -1,7 +1,5 @@
 #include "unisono/engine/native/supervision.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -10,15 +8,16 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
-#include "unisono/base/spin.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/supervised.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/waiter.h"
 
 namespace unisono::engine {
 namespace {
 
 using Clock = Deadline::Clock;
+using transport::Look;
 
 // Looks between two checks of the wait, which ask the clock and the peers' headers.
 constexpr int kLooksPerCheck = 64;
@@ -82,24 +81,18 @@ void carry_out_supervised(SupervisedOperation& supervised,
     context.meet_other_nodes();
   }
   supervised.begin(context.operation, group);
-  for (int spin = 0; spin < context.mode.n_spins; ++spin) {
-    if (supervised.advance()) {
-      return;
-    }
-    pause_briefly();
-  }
   const LateRanks late_ranks(context);
   const bool has_other_nodes = context.topology.n_nodes() > 1;
-  for (int look = 0; !supervised.advance(); ++look) {
-    ::sched_yield();
-    if (look % kLooksPerCheck != 0) {
-      continue;
-    }
+  const auto look = [&] { return supervised.advance() ? Look::kDone : Look::kNothing; };
+  const auto check_and_nap = [&] {
     context.wait_monitor.check([&] { return late_ranks.find(); });
     if (has_other_nodes && late_ranks.waited() >= kAwake) {
       nap(late_ranks.waited());
     }
-  }
+    return Look::kProgress;
+  };
+  transport::wait(
+      {.n_spins = context.mode.n_spins, .n_yields = kLooksPerCheck}, nullptr, look, check_and_nap);
   context.wait_monitor.note_progress();
 }
 

@@ -1,6 +1,5 @@
 #include "unisono/transport/shm/control_block.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include "unisono/transport/shm/asymmetric_fence.h"
 #include "unisono/transport/shm/seqlock_text.h"
 #include "unisono/transport/wait_monitor.h"
+#include "unisono/transport/waiter.h"
 
 namespace unisono::shm {
 namespace {
@@ -58,34 +58,18 @@ ControlBlock::ControlBlock(const std::vector<Member>& members, int local_rank)
 
 template <class HasArrived>
 void ControlBlock::wait_for_all(HasArrived has_arrived,
-                                WaitMode mode,
+                                transport::WaitMode mode,
                                 transport::WaitMonitor& wait_monitor) {
+  using transport::Look;
   std::size_t next = 0;
   // Its own line is on the way to the peers: it does not look at it.
-  const auto all_have_arrived = [&] {
+  const auto look = [&] {
     while (next < members_.size() &&
            (next == self() || has_arrived(*members_[next].control_block))) {
       ++next;
     }
-    return next == members_.size();
+    return next == members_.size() ? Look::kDone : Look::kNothing;
   };
-  const int n_spins = std::min(mode.n_spins, spin_limit_.n_spins());
-  for (int spin = 0; spin < n_spins; ++spin) {
-    if (all_have_arrived()) {
-      if (spin > 0) {
-        spin_limit_.note_spun();
-      }
-      return;
-    }
-    pause_briefly();
-  }
-  for (int yield = 0; yield < mode.n_yields; ++yield) {
-    if (all_have_arrived()) {
-      spin_limit_.note_yielded(yield);
-      return;
-    }
-    ::sched_yield();
-  }
   const auto late_ranks = [&] {
     std::vector<int> ranks;
     for (const MappedMember& peer : members_) {
@@ -96,23 +80,26 @@ void ControlBlock::wait_for_all(HasArrived has_arrived,
     return ranks;
   };
   Doorbell& doorbell = members_[self()].control_block->doorbell;
-  while (true) {
+  const auto sleep = [&] {
     const std::uint32_t rings = doorbell.prepare();
     const bool is_heard = asymmetric_fence_heavy();
-    if (all_have_arrived()) {
+    if (look() == Look::kDone) {
       doorbell.stay();
       wait_monitor.note_progress();
-      return;
+      return Look::kDone;
     }
     // A failure that comes after this look rings the doorbell.
     wait_monitor.check(late_ranks);
     const Deadline next_look = is_heard ? Deadline::never() : Deadline::after(kUnheardSleep);
     doorbell.sleep(rings, earlier(wait_monitor.next_check(), next_look));
-  }
+    return Look::kNothing;
+  };
+  mode.n_spins = std::min(mode.n_spins, spin_limit_.n_spins());
+  transport::wait(mode, &spin_limit_, look, sleep);
 }
 
 void ControlBlock::enter(std::uint64_t sequence,
-                         WaitMode mode,
+                         transport::WaitMode mode,
                          transport::WaitMonitor& wait_monitor) {
   show_card(sequence);
   wait_for_headers(sequence, mode, wait_monitor);
@@ -124,7 +111,7 @@ void ControlBlock::show_card(std::uint64_t sequence) {
 }
 
 void ControlBlock::wait_for_headers(std::uint64_t sequence,
-                                    WaitMode mode,
+                                    transport::WaitMode mode,
                                     transport::WaitMonitor& wait_monitor) {
   wait_for_all(
       [sequence](const ControlBlockMemory& control_block) {
@@ -144,7 +131,7 @@ std::vector<int> ControlBlock::find_absent(std::uint64_t sequence) const {
   return ranks;
 }
 
-void ControlBlock::sync(WaitMode mode, transport::WaitMonitor& wait_monitor) {
+void ControlBlock::sync(transport::WaitMode mode, transport::WaitMonitor& wait_monitor) {
   const std::uint64_t stage = ++stage_;
   members_[self()].control_block->stage.store(stage, std::memory_order_release);
   ring_peers();

@@ -20,6 +20,7 @@
 #include "unisono/transport/shm/doorbell.h"
 #include "unisono/transport/shm/seqlock_text.h"
 #include "unisono/transport/wait_monitor.h"
+#include "unisono/transport/waiter.h"
 
 namespace unisono::shm {
 
@@ -143,12 +144,6 @@ struct ControlBlockMemory {
   alignas(4096) std::array<std::array<std::byte, kStagingBytes>, 2> staging_out;
 };
 
-/// How a thread waits for its node's peers before it sleeps.
-struct WaitMode {
-  int n_spins;   ///< Looks in a tight loop.
-  int n_yields;  ///< Looks with a sched_yield in between.
-};
-
 /// Where the ranks of a node meet in each operation of a group: every rank writes into its own
 /// arena and reads its peers'. One thread of each rank at a time.
 class ControlBlock {
@@ -212,14 +207,16 @@ class ControlBlock {
   [[nodiscard]] const Arena& arena(int local_rank) const { return *member(local_rank).arena; }
 
   /// Shows the header, and waits until every rank of the node shows its own for this operation.
-  void enter(std::uint64_t sequence, WaitMode mode, transport::WaitMonitor& wait_monitor);
+  void enter(std::uint64_t sequence,
+             transport::WaitMode mode,
+             transport::WaitMonitor& wait_monitor);
 
   /// The first half of enter().
   void show_card(std::uint64_t sequence);
 
   /// The second half.
   void wait_for_headers(std::uint64_t sequence,
-                        WaitMode mode,
+                        transport::WaitMode mode,
                         transport::WaitMonitor& wait_monitor);
 
   /// The ranks of the node that don't show their headers for this operation yet.
@@ -228,7 +225,7 @@ class ControlBlock {
   /// Waits until every rank of the node has called it as often as this one. Does not return if one
   /// of them has given up waiting by then: what this rank has read of that one's memory before the
   /// call may be anything.
-  void sync(WaitMode mode, transport::WaitMonitor& wait_monitor);
+  void sync(transport::WaitMode mode, transport::WaitMonitor& wait_monitor);
 
   /// To be called after an enter() or sync() that threw, before the memory that this rank has shown
   /// its peers may change.
@@ -289,7 +286,9 @@ class ControlBlock {
   }
 
   template <class HasArrived>
-  void wait_for_all(HasArrived has_arrived, WaitMode mode, transport::WaitMonitor& wait_monitor);
+  void wait_for_all(HasArrived has_arrived,
+                    transport::WaitMode mode,
+                    transport::WaitMonitor& wait_monitor);
 
   void ring_peers() const;
 

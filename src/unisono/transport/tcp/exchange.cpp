@@ -1,7 +1,6 @@
 #include "unisono/transport/tcp/exchange.h"
 
 #include <poll.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -14,12 +13,12 @@
 #include "unisono/transport/stream.h"
 #include "unisono/transport/tcp/liveness.h"
 #include "unisono/transport/wait_monitor.h"
+#include "unisono/transport/waiter.h"
 
 namespace unisono::tcp {
 namespace {
 
-// Looks at the sockets before the thread sleeps in poll(2): a loopback round trip is within it.
-constexpr int kLooksBeforeSleep = 20;
+using transport::Look;
 
 bool is_busy(const Connection* connection) {
   return connection->is_sending() || connection->is_receiving();
@@ -93,23 +92,25 @@ bool Exchange::greet_who_came() {
 }
 
 void Exchange::move_all() {
-  int n_idle = 0;
-  while (!awaited_.empty() || std::any_of(connections_.begin(), connections_.end(), is_busy)) {
+  const auto look = [this] {
     bool has_moved = !awaited_.empty() && greet_who_came();
+    bool is_done = awaited_.empty();
     for (Connection* const connection : connections_) {
       if (is_busy(connection)) {
         has_moved = connection->progress() || has_moved;
+        is_done = is_done && !is_busy(connection);
       }
     }
     if (has_moved) {
       wait_monitor_.note_progress();
-      n_idle = 0;
-    } else if (++n_idle < kLooksBeforeSleep) {
-      ::sched_yield();
-    } else {
-      wait();
     }
-  }
+    return is_done ? Look::kDone : has_moved ? Look::kProgress : Look::kNothing;
+  };
+  const auto sleep = [this] {
+    wait();
+    return Look::kProgress;
+  };
+  transport::wait(transport::kBriefWait, nullptr, look, sleep);
 }
 
 // Also hears of ranks whose part is done, and that have given up since: for those that this one

@@ -22,6 +22,7 @@
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
 #include "unisono/transport/relayed_error.h"
+#include "unisono/transport/waiter.h"
 
 namespace unisono::engine {
 
@@ -101,7 +102,7 @@ int PointToPointProgress::run(MessageOperation& request) {
     return request.source;
   }
   bool has_ended = false;
-  Mode mode{};
+  transport::WaitMode mode{};
   {
     const MutexLock lock(mutex_);
     throw_if_stopping();
@@ -117,7 +118,9 @@ int PointToPointProgress::run(MessageOperation& request) {
     }
   }
   if (!has_ended) {
-    drive([&] { return request.has_ended; }, mode);
+    drive([&] { return request.has_ended; },
+          mode,
+          parts_.has_cores && !needs_network(request) ? &spin_limit_ : nullptr);
   }
   if (request.error) [[unlikely]] {
     throw Error(*request.error);

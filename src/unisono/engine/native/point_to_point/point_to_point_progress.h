@@ -30,6 +30,7 @@
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/endpoint.h"
 #include "unisono/transport/tcp/message_mesh.h"
+#include "unisono/transport/waiter.h"
 
 namespace unisono::engine {
 
@@ -165,14 +166,9 @@ class PointToPointProgress {
   /// Asked with the lock held.
   using IsDone = std::function<bool()>;
 
-  // How a wait begins. The sleep comes after it.
-  struct Mode {
-    int n_spins;               // Looks in a tight loop.
-    int n_yields;              // Looks with a sched_yield in between.
-    bool is_adaptive = false;  // How it ends changes how much later ones spin.
-  };
-
-  void drive(const IsDone& is_done, Mode mode) UNISONO_EXCLUDES(mutex_);
+  void drive(const IsDone& is_done, transport::WaitMode mode, SpinLimit* spin_limit)
+      UNISONO_EXCLUDES(mutex_);
+  void stop_spinning() UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] Arrival spin_for(MessageOperation& request) UNISONO_EXCLUDES(mutex_);
   bool look(const IsDone& is_done, int n_spins) UNISONO_EXCLUDES(mutex_);
   bool sleep(const IsDone& is_done, bool is_newcomer) UNISONO_EXCLUDES(mutex_);
@@ -188,8 +184,7 @@ class PointToPointProgress {
   void make_progress() UNISONO_EXCLUDES(mutex_);
   void settle_failure() UNISONO_EXCLUDES(mutex_);
   void complete(const Requests& finished) const;
-  [[nodiscard]] Mode mode_of(const MessageOperation& request) const UNISONO_REQUIRES(mutex_);
-  void adapt_spinning(bool was_spin, int n_yields) UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] transport::WaitMode mode_of(const MessageOperation& request) const;
   [[nodiscard]] bool is_unreachable(int rank) UNISONO_REQUIRES(mutex_);
   [[nodiscard]] bool needs_network(const MessageOperation& request) const;
 
@@ -227,7 +222,7 @@ class PointToPointProgress {
   int n_spinning_ UNISONO_GUARDED_BY(mutex_) = 0;
   // When they have ended.
   bool must_wake_watch_ UNISONO_GUARDED_BY(mutex_) = false;
-  SpinLimit spin_limit_ UNISONO_GUARDED_BY(mutex_);
+  SpinLimit spin_limit_;
   std::thread progress_thread_ UNISONO_GUARDED_BY(mutex_);
 };
 

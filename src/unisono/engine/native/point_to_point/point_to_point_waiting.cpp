@@ -1,5 +1,4 @@
 #include <poll.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -17,18 +16,15 @@
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
 #include "unisono/engine/native/point_to_point/point_to_point_progress.h"
+#include "unisono/transport/waiter.h"
 
 namespace unisono::engine {
 namespace {
 
-// Looks with a yield before a wait goes to sleep, some 500 ns each; a spin takes some 50 ns.
-constexpr int kYields = 200;
+using transport::Look;
 
 // Others that want the lock wait for less than a microsecond.
 constexpr int kSpinsPerLock = 16;
-
-// Where a look costs a system call, or a thread runs beside the rank's computation.
-constexpr int kFewYields = 20;
 
 }  // namespace
 
@@ -38,24 +34,14 @@ bool PointToPointProgress::needs_network(const MessageOperation& request) const 
          (request.peer == kAnyRank || topology.node_of(request.peer) != topology.node());
 }
 
-PointToPointProgress::Mode PointToPointProgress::mode_of(const MessageOperation& request) const {
+transport::WaitMode PointToPointProgress::mode_of(const MessageOperation& request) const {
   if (needs_network(request)) {
-    return {.n_spins = 1, .n_yields = kFewYields};
+    return transport::kBriefWait;
   }
-  if (!parts_.has_cores) {
-    return {.n_spins = 1, .n_yields = kYields};
-  }
-  return {.n_spins = spin_limit_.n_spins(), .n_yields = kYields, .is_adaptive = true};
-}
-
-// From a wait that ended before it slept.
-void PointToPointProgress::adapt_spinning(bool was_spin, int n_yields) {
-  const MutexLock lock(mutex_);
-  if (was_spin) {
-    spin_limit_.note_spun();
-  } else {
-    spin_limit_.note_yielded(n_yields);
-  }
+  transport::WaitMode mode =
+      parts_.has_cores ? transport::kOwnCoreWait : transport::kSharedCoreWait;
+  mode.n_spins = std::min(mode.n_spins, spin_limit_.n_spins());
+  return mode;
 }
 
 // For the receive of one who waits while no other message is under way: what comes need not be
@@ -90,37 +76,35 @@ Arrival PointToPointProgress::spin_for(MessageOperation& request) {
   return arrival;
 }
 
-// After begin_spinning(): until `is_done`.
-void PointToPointProgress::drive(const IsDone& is_done, Mode mode) {
-  bool is_over = false;
-  for (int n = 0; n < mode.n_spins && !is_over; n += kSpinsPerLock) {
-    is_over = look(is_done, std::min(mode.n_spins, kSpinsPerLock));
-  }
-  const bool was_spin = is_over;
-  int n_yields = 0;
-  while (n_yields < mode.n_yields && !is_over) {
-    is_over = look(is_done, 1);
-    if (!is_over) {
-      ::sched_yield();
-      ++n_yields;
+// After begin_spinning(): until `is_done`. Spins go by several with the lock held.
+void PointToPointProgress::drive(const IsDone& is_done,
+                                 transport::WaitMode mode,
+                                 SpinLimit* spin_limit) {
+  int n_spins_left = mode.n_spins;
+  const auto look_once = [&] {
+    const int n_looks = std::clamp(n_spins_left, 1, kSpinsPerLock);
+    n_spins_left -= n_looks;
+    return look(is_done, n_looks) ? Look::kDone : Look::kNothing;
+  };
+  bool is_newcomer = true;
+  const auto sleep_once = [&] {
+    if (is_newcomer) {
+      stop_spinning();
     }
+    return sleep(is_done, std::exchange(is_newcomer, false)) ? Look::kDone : Look::kNothing;
+  };
+  mode.n_spins = (mode.n_spins + kSpinsPerLock - 1) / kSpinsPerLock;
+  transport::wait(mode, spin_limit, look_once, sleep_once);
+}
+
+void PointToPointProgress::stop_spinning() {
+  Requests finished;
+  {
+    const MutexLock lock(mutex_);
+    end_spinning();
+    finished.swap(finished_);
   }
-  // At the limit there is nothing to learn from a spin, and most waits end by the first.
-  if (is_over && mode.is_adaptive && !(was_spin && mode.n_spins == SpinLimit::kMost)) {
-    adapt_spinning(was_spin, n_yields);
-  }
-  if (!is_over) {
-    Requests finished;
-    {
-      const MutexLock lock(mutex_);
-      end_spinning();
-      finished.swap(finished_);
-    }
-    complete(finished);
-  }
-  for (bool is_newcomer = true; !is_over; is_newcomer = false) {
-    is_over = sleep(is_done, is_newcomer);
-  }
+  complete(finished);
 }
 
 // Looks up to `n_spins` times. True, and the spinning is over, once `is_done`.
@@ -282,7 +266,8 @@ void PointToPointProgress::make_progress() {
       begin_spinning();
     }
     drive([this]() UNISONO_REQUIRES(mutex_) { return n_async_ == 0; },
-          {.n_spins = 0, .n_yields = kFewYields});
+          transport::kBriefWait,
+          nullptr);
   }
 }
 

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <sched.h>
+
+#include <cstdint>
+
+#include "unisono/base/spin.h"
+
+namespace unisono::transport {
+
+/// How a wait looks before it sleeps.
+struct WaitMode {
+  int n_spins;   ///< Looks in a tight loop, some 40 ns each.
+  int n_yields;  ///< Looks in a row, with a sched_yield in between, some 500 ns each.
+};
+
+/// Each rank of the node has a core.
+inline constexpr WaitMode kOwnCoreWait{.n_spins = SpinLimit::kMost, .n_yields = 200};
+
+/// Ranks share cores: who waits gives way at once.
+inline constexpr WaitMode kSharedCoreWait{.n_spins = 1, .n_yields = 200};
+
+/// The thread runs beside the rank's computation, or a look costs a system call.
+inline constexpr WaitMode kBriefWait{.n_spins = 1, .n_yields = 20};
+
+/// What a look has seen of what is waited for.
+enum class Look : std::uint8_t {
+  kNothing,
+  kProgress,  ///< A part of it: more may follow at once.
+  kDone
+};
+
+/// Returns when `look` or `sleep` has seen all that is waited for: every wait of a rank for others
+/// in an operation or message is this one.
+///
+/// `sleep` announces a sleep to who can end it, looks once more, has a WaitMonitor check whether
+/// the wait may go on, and sleeps, until the monitor's next check at most. After kNothing it is
+/// called again; after kProgress looks with yields come first. `spin_limit` learns from waits that
+/// did not sleep; null where a wait tells nothing of later ones.
+///
+/// Throws what `look` and `sleep` throw.
+template <class LookFunction, class SleepFunction>
+void wait(WaitMode mode, SpinLimit* spin_limit, LookFunction look, SleepFunction sleep) {
+  for (int n_spins = 0; n_spins < mode.n_spins; ++n_spins) {
+    if (look() == Look::kDone) {
+      if (n_spins > 0 && spin_limit != nullptr) {
+        spin_limit->note_spun();
+      }
+      return;
+    }
+    pause_briefly();
+  }
+  for (bool has_slept = false;; has_slept = true) {
+    for (int n_yields = 0; n_yields < mode.n_yields;) {
+      const Look seen = look();
+      if (seen == Look::kDone) {
+        if (!has_slept && spin_limit != nullptr) {
+          spin_limit->note_yielded(n_yields);
+        }
+        return;
+      }
+      if (seen == Look::kProgress) {
+        n_yields = 0;
+      } else {
+        ::sched_yield();
+        ++n_yields;
+      }
+    }
+    Look seen = sleep();
+    while (seen == Look::kNothing) {
+      seen = sleep();
+    }
+    if (seen == Look::kDone) {
+      return;
+    }
+  }
+}
+
+}  // namespace unisono::transport
