@@ -33,6 +33,7 @@ function(unisono_library name)
     PROPERTIES EXPORT_NAME ${name} LINKER_LANGUAGE CXX VERIFY_INTERFACE_HEADER_SETS ON
   )
   target_compile_features(${target} PUBLIC cxx_std_20)
+  unisono_unity(${target} 8)
   target_link_libraries(
     ${target}
     PUBLIC ${ARG_LINKS}
@@ -55,13 +56,17 @@ endfunction()
 
 # unisono_unity(TARGET FILES_PER_UNIT)
 #
-# Compiles that many source files at a time: LibTorch's headers take the compiler longer than most
-# files that include them. Names in the unnamed namespaces of such files must differ.
+# Compiles that many source files at a time: headers take the compiler longer than most files that
+# include them. Names in the unnamed namespaces of such files must differ.
 function(unisono_unity target files_per_unit)
   set_target_properties(
     ${target}
     PROPERTIES UNITY_BUILD ${UNISONO_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE ${files_per_unit}
   )
+  if(UNISONO_UNITY_BUILD)
+    # What is in an unnamed namespace of a .cpp file looks to GCC as if a header had it.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
 endfunction()
 
 # unisono_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT seconds] [IN_ONE_PROCESS])

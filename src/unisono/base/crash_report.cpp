@@ -59,7 +59,7 @@ std::atomic<pid_t> reporting_thread = 0;
 volatile Stage stage = Stage::kBegin;
 int reported_signal = 0;
 crash::SafeText headline;
-crash::RawStack stack;
+crash::RawStack crash_stack;
 
 pid_t this_thread_id() {
   return static_cast<pid_t>(::syscall(SYS_gettid));
@@ -107,7 +107,7 @@ int describe_stack_in_child(void* /*nothing*/) {
   ::setrlimit(RLIMIT_CORE, &no_core);
   bool is_written = false;
   try {
-    const std::string text = crash::describe_stack(stack, headline.view());
+    const std::string text = crash::describe_stack(crash_stack, headline.view());
     is_written = crash::write_to_stderr(text, Deadline::after(kChildPatience));
   } catch (const std::exception&) {
     is_written = false;
@@ -151,7 +151,7 @@ bool has_succeeded(pid_t child, Deadline deadline) {
 void show_stack() {
   const pid_t child = start_child();
   if (child < 0 || !has_succeeded(child, Deadline::after(kChildPatience))) {
-    crash::write_addresses(stack, headline.view());
+    crash::write_addresses(crash_stack, headline.view());
   }
 }
 
@@ -184,7 +184,7 @@ void on_signal(int number, siginfo_t* info, void* context) {
     reported_signal = number;
     say_what_happened(*info, context);
     stage = Stage::kStack;
-    crash::take_stack(context, stack);
+    crash::take_stack(context, crash_stack);
     stage = Stage::kEnd;
     show_stack();
     die_after_return(number, info);

@@ -10,7 +10,7 @@ namespace unisono {
 namespace {
 
 // People take it for at once.
-constexpr std::chrono::milliseconds kPause{100};
+constexpr std::chrono::milliseconds kBetweenChecks{100};
 
 std::atomic<InterruptionCheck> the_check = nullptr;
 
@@ -22,7 +22,7 @@ void set_interruption_check(InterruptionCheck check) noexcept {
 
 Deadline next_interruption_check() {
   return the_check.load(std::memory_order_relaxed) == nullptr ? Deadline::never()
-                                                              : Deadline::after(kPause);
+                                                              : Deadline::after(kBetweenChecks);
 }
 
 void check_interruption() {

@@ -61,7 +61,7 @@ int this_thread() {
 }
 
 // In the thread that is asked. backtrace() takes no memory once it has been called before.
-void on_signal(int /*number*/, siginfo_t* /*info*/, void* context) {
+void on_stack_signal(int /*number*/, siginfo_t* /*info*/, void* context) {
   const int old_errno = errno;
   int thread = this_thread();
   if (sample.wanted.compare_exchange_strong(thread, kTaking, std::memory_order_acquire)) {
@@ -77,7 +77,7 @@ void on_signal(int /*number*/, siginfo_t* /*info*/, void* context) {
 bool is_ours(int signal_number) {
   struct sigaction current{};
   return signal_number != 0 && ::sigaction(signal_number, nullptr, &current) == 0 &&
-         (current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == on_signal;
+         (current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == on_stack_signal;
 }
 
 // To this thread, whose handler does nothing. An emulator takes handlers of signals that it can't
@@ -88,9 +88,9 @@ bool can_be_sent(int signal_number) {
 
 // A signal that does nothing but this, or 0 when the program uses all of them. The handler stays:
 // a signal that comes late must not end the process.
-int install_handler() {
+int install_stack_handler() {
   struct sigaction mine{};
-  mine.sa_sigaction = on_signal;
+  mine.sa_sigaction = on_stack_signal;
   mine.sa_flags = SA_SIGINFO | SA_RESTART;
   ::sigfillset(&mine.sa_mask);
   for (int number = SIGRTMAX; number >= SIGRTMIN; --number) {
@@ -229,7 +229,7 @@ std::vector<ThreadStack> take_stacks(std::size_t max_threads) {
   }
   // A program that has taken the signal over in the meantime keeps it.
   if (!is_ours(sampling_signal)) {
-    sampling_signal = install_handler();
+    sampling_signal = install_stack_handler();
   }
   std::vector<ThreadStack> stacks;
   for (const int thread : other_threads()) {

@@ -22,7 +22,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kInfoKey = "DCP_SHARDING_INFO";
-constexpr std::int64_t kMostElements = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMostShardElements = std::numeric_limits<std::int64_t>::max();
 
 [[noreturn]] void fail(const std::string& where, const std::string& name, const std::string& what) {
   throw Error(ErrorCode::kCorruptData,
@@ -43,7 +43,7 @@ std::vector<std::int64_t> numbers_of(const json& entry,
   std::vector<std::int64_t> numbers;
   for (const json& number : entry[key]) {
     numbers.push_back(whole_number(
-        number, kMostElements, where, fmt::format("\"{}\" of \"{}\"", key, tensor.info.name)));
+        number, kMostShardElements, where, fmt::format("\"{}\" of \"{}\"", key, tensor.info.name)));
   }
   return numbers;
 }
@@ -55,7 +55,7 @@ StoredPart part_of(const StoredTensor& tensor, const json& entry, const std::str
     part.tensor.shape = numbers_of(entry, "shape", tensor, where);
   } else {
     for (std::size_t axis = 0; axis < tensor.info.shape.size(); ++axis) {
-      if (part.box.offsets[axis] > kMostElements - tensor.info.shape[axis]) {
+      if (part.box.offsets[axis] > kMostShardElements - tensor.info.shape[axis]) {
         fail(where, tensor.info.name, "has an offset that is too large");
       }
       part.tensor.shape[axis] += part.box.offsets[axis];

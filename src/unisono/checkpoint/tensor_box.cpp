@@ -16,7 +16,7 @@
 namespace unisono::checkpoint {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 62;
+constexpr std::int64_t kMostBoxElements = std::int64_t{1} << 62;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ std::optional<std::int64_t> count_elements(const std::vector<std::int64_t>& size
     }
     if (size == 0) {
       is_empty = true;
-    } else if (n_elems > kMost / size) {
+    } else if (n_elems > kMostBoxElements / size) {
       return std::nullopt;
     } else {
       n_elems *= size;
@@ -45,7 +45,7 @@ std::optional<std::int64_t> count_elements(const std::vector<std::int64_t>& size
 std::optional<std::uint64_t> count_bytes(DType dtype, const std::vector<std::int64_t>& sizes) {
   const std::optional<std::int64_t> n_elems = count_elements(sizes);
   const auto item_bytes = static_cast<std::int64_t>(size_of(dtype));
-  if (!n_elems || *n_elems > kMost / item_bytes) {
+  if (!n_elems || *n_elems > kMostBoxElements / item_bytes) {
     return std::nullopt;
   }
   return static_cast<std::uint64_t>(*n_elems * item_bytes);

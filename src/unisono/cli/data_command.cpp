@@ -94,7 +94,7 @@ NamedDataset load(const std::string& folder) {
   return load_image_folder(folder);
 }
 
-int bench(const DataArguments& arguments) {
+int bench_reading(const DataArguments& arguments) {
   const auto [name, dataset] = load(arguments.folder);
   fmt::print("{}: {} samples in batches of {}\n\n  workers  samples/s\n",
              name,
@@ -141,7 +141,7 @@ int data_command(const CommandLine& line) {
   if (const std::optional<int> exit_code = parse(app, line)) {
     return *exit_code;
   }
-  return bench(arguments);
+  return bench_reading(arguments);
 }
 
 }  // namespace unisono::cli

@@ -38,7 +38,7 @@ std::optional<T> parse_number(std::string_view text) {
                                                                   : std::nullopt;
 }
 
-[[noreturn]] void refuse(const std::string& problem) {
+[[noreturn]] void refuse_nodes(const std::string& problem) {
   throw Error(ErrorCode::kInvalidArgument, "run: " + problem);
 }
 
@@ -56,7 +56,7 @@ Endpoint parse_endpoint(const std::string& text) {
     const std::string digits = text.substr(colon + 1);
     endpoint.port = parse_number<std::uint16_t>(digits);
     if (!endpoint.port) {
-      refuse(fmt::format("--rdzv-endpoint {}: {} is no port", text, digits));
+      refuse_nodes(fmt::format("--rdzv-endpoint {}: {} is no port", text, digits));
     }
     endpoint.host = text.substr(0, colon);
   }
@@ -123,7 +123,7 @@ void read_setting(const std::string& name,
   for (const Setting& setting : kSettings) {
     if (name == setting.name) {
       if (!setting.parse(value, nodes)) {
-        refuse(fmt::format("--rdzv-conf {}={}: this is no value of it", name, value));
+        refuse_nodes(fmt::format("--rdzv-conf {}={}: this is no value of it", name, value));
       }
       return;
     }
@@ -141,7 +141,7 @@ void read_settings(const std::string& text,
     const std::string pair = text.substr(begin, end - begin);
     const std::size_t equals = pair.find('=');
     if (equals == std::string::npos) {
-      refuse(fmt::format("--rdzv-conf {}: write name=value,name=value", text));
+      refuse_nodes(fmt::format("--rdzv-conf {}: write name=value,name=value", text));
     }
     read_setting(pair.substr(0, equals), pair.substr(equals + 1), nodes, ignored);
     begin = end + 1;
@@ -155,13 +155,13 @@ launch::NodesOptions read_nodes(const NodeArguments& arguments,
   // torchrun's c10d gives out the ranks, whatever --node-rank says.
   const bool are_ranks_given = arguments.node_rank.has_value() && arguments.backend != "c10d";
   if (are_ranks_given && (*arguments.node_rank < 0 || *arguments.node_rank >= count.max)) {
-    refuse(fmt::format("--node-rank {}: with --nnodes {} there are 0 to {}",
-                       *arguments.node_rank,
-                       arguments.n_nodes,
-                       count.max - 1));
+    refuse_nodes(fmt::format("--node-rank {}: with --nnodes {} there are 0 to {}",
+                             *arguments.node_rank,
+                             arguments.n_nodes,
+                             count.max - 1));
   }
   if (are_ranks_given && count.min != count.max) {
-    refuse(
+    refuse_nodes(
         fmt::format("--nnodes {} and --node-rank exclude each other: where the number of nodes "
                     "changes they are given their ranks",
                     arguments.n_nodes));
@@ -212,18 +212,18 @@ void apply(const NodeArguments& arguments,
            std::vector<std::string>& ignored) {
   const std::optional<NodeCount> count = parse_node_count(arguments.n_nodes);
   if (!count) {
-    refuse(fmt::format("--nnodes {}: write a number, or MIN:MAX", arguments.n_nodes));
+    refuse_nodes(fmt::format("--nnodes {}: write a number, or MIN:MAX", arguments.n_nodes));
   }
   const std::string& backend = arguments.backend;
   if (!backend.empty() && backend != "static" && backend != "c10d") {
-    refuse(fmt::format("--rdzv-backend {}: there are static and c10d", backend));
+    refuse_nodes(fmt::format("--rdzv-backend {}: there are static and c10d", backend));
   }
   const bool is_one_node = count->max == 1;
   if (arguments.is_standalone && !is_one_node) {
-    refuse(fmt::format("--standalone and --nnodes {} exclude each other", arguments.n_nodes));
+    refuse_nodes(fmt::format("--standalone and --nnodes {} exclude each other", arguments.n_nodes));
   }
   if (is_one_node && arguments.node_rank.value_or(0) != 0) {
-    refuse(
+    refuse_nodes(
         fmt::format("--node-rank {}: with --nnodes 1 there is 0 only; all nodes get the same "
                     "--nnodes",
                     *arguments.node_rank));

@@ -11,7 +11,7 @@
 namespace unisono::cli {
 namespace {
 
-constexpr std::string_view kBegin = R"(#compdef unisono
+constexpr std::string_view kZshBegin = R"(#compdef unisono
 # zsh completion of unisono, as `unisono completion zsh` prints it
 
 _unisono_program() {
@@ -20,7 +20,7 @@ _unisono_program() {
 )";
 
 // Autoloaded, this file is the body of the function that it defines.
-constexpr std::string_view kEnd = R"(
+constexpr std::string_view kZshEnd = R"(
 if [[ ${funcstack[1]} == _unisono ]]; then
   _unisono "$@"
 else
@@ -29,7 +29,7 @@ fi
 )";
 
 // Within quotes of the shell, and where _arguments and _describe give these characters a meaning.
-std::string escape(std::string_view text) {
+std::string escape_for_zsh(std::string_view text) {
   std::string escaped;
   for (const char character : text) {
     if (character == '\'') {
@@ -45,7 +45,7 @@ std::string escape(std::string_view text) {
 
 // "message:action", as _arguments has them.
 std::string action_of(const Value& value) {
-  const std::string message = escape(value.name);
+  const std::string message = escape_for_zsh(value.name);
   switch (value.kind) {
     case ValueKind::kChoice:
       return fmt::format("{}:({})", message, fmt::join(value.choices, " "));
@@ -69,7 +69,7 @@ std::vector<std::string> specifications(const OptionDescription& option) {
                              : option.spellings.size() > 1
                                  ? fmt::format("({})", fmt::join(option.spellings, " "))
                                  : "";
-  const std::string help = fmt::format("[{}]", escape(option.help));
+  const std::string help = fmt::format("[{}]", escape_for_zsh(option.help));
   const auto specify =
       [&](std::string_view mark, std::string_view spelling, std::string_view what) {
         if (option.values.empty()) {
@@ -134,7 +134,7 @@ std::string functions_of(const CommandDescription& command) {
   for (const CommandDescription& own : command.commands) {
     functions += functions_of(own);
     cases += fmt::format("        {}) {} ;;\n", own.short_name(), function_name(own));
-    names += fmt::format("    '{}:{}'\n", own.short_name(), escape(own.help));
+    names += fmt::format("    '{}:{}'\n", own.short_name(), escape_for_zsh(own.help));
   }
   const std::string call = fmt::format("  _arguments -C -S : \\\n    {}\n",
                                        fmt::join(specifications(command), " \\\n    "));
@@ -167,7 +167,7 @@ std::string functions_of(const CommandDescription& command) {
 }  // namespace
 
 std::string zsh_completion(const CommandDescription& program) {
-  return std::string(kBegin) + functions_of(program) + std::string(kEnd);
+  return std::string(kZshBegin) + functions_of(program) + std::string(kZshEnd);
 }
 
 }  // namespace unisono::cli

@@ -30,25 +30,25 @@ namespace {
 constexpr int kMaxWorkers = 1024;
 constexpr int kMaxPrefetchFactor = 1024;
 
-[[noreturn]] void throw_bad(const std::string& problem) {
+[[noreturn]] void throw_bad_loader(const std::string& problem) {
   throw Error(ErrorCode::kInvalidArgument, "DataLoader: " + problem);
 }
 
 DataLoaderOptions checked(const DataLoaderOptions& options) {
   if (options.batch_size < 1) {
-    throw_bad(fmt::format("batch_size is {}; it must be at least 1", options.batch_size));
+    throw_bad_loader(fmt::format("batch_size is {}; it must be at least 1", options.batch_size));
   }
   if (options.num_workers < 0 || options.num_workers > kMaxWorkers) {
-    throw_bad(
+    throw_bad_loader(
         fmt::format("num_workers is {}; 0 to {} are possible", options.num_workers, kMaxWorkers));
   }
   if (options.prefetch_factor < 1 || options.prefetch_factor > kMaxPrefetchFactor) {
-    throw_bad(fmt::format("prefetch_factor is {}; 1 to {} are possible",
-                          options.prefetch_factor,
-                          kMaxPrefetchFactor));
+    throw_bad_loader(fmt::format("prefetch_factor is {}; 1 to {} are possible",
+                                 options.prefetch_factor,
+                                 kMaxPrefetchFactor));
   }
   if (options.timeout <= std::chrono::nanoseconds::zero()) {
-    throw_bad("timeout must be above zero");
+    throw_bad_loader("timeout must be above zero");
   }
   return options;
 }
@@ -111,7 +111,7 @@ class LoaderBase::Impl {
   void start(data::BatchPlan plan, const std::optional<LoaderState>& from) {
     for (const std::int64_t index : plan.indices) {
       if (index < 0 || index >= dataset_size_) {
-        throw_bad(
+        throw_bad_loader(
             fmt::format("index {} is outside a data set of {} samples", index, dataset_size_));
       }
     }
@@ -129,14 +129,14 @@ class LoaderBase::Impl {
 
   [[nodiscard]] LoaderState state() const {
     if (pass_ == nullptr) {
-      throw_bad("state() was called before start(indices)");
+      throw_bad_loader("state() was called before start(indices)");
     }
     return state_;
   }
 
   std::shared_ptr<void> take() {
     if (pass_ == nullptr) {
-      throw_bad("next() was called before start(indices)");
+      throw_bad_loader("next() was called before start(indices)");
     }
     if (failure_) {
       throw Error(failure_->code, failure_->message);
@@ -158,7 +158,7 @@ class LoaderBase::Impl {
  private:
   static void check_fits(const LoaderState& start, const data::BatchPlan& plan) {
     if (start.order != hash_of(plan) || start.n_taken < 0 || start.n_taken > plan.n_batches()) {
-      throw_bad(
+      throw_bad_loader(
           fmt::format("the state, {} batches into a pass, is of other batches than the {} of this "
                       "pass; go on with the same data set, sampler, seed, epoch, batch size and "
                       "number of ranks",
@@ -245,14 +245,14 @@ void LoaderBase::start_batches(const std::vector<std::vector<std::int64_t>>& bat
                                const std::optional<LoaderState>& from) {
   const DataLoaderOptions& options = impl_->options();
   if (options.batch_size != 1 || options.drop_last) {
-    throw_bad(
+    throw_bad_loader(
         fmt::format("batch_size {} and drop_last {} were asked for, but the batches are made "
                     "already; leave both options out",
                     options.batch_size,
                     options.drop_last));
   }
   if (std::ranges::any_of(batches, &std::vector<std::int64_t>::empty)) {
-    throw_bad("a batch has no samples");
+    throw_bad_loader("a batch has no samples");
   }
   impl_->start(data::plan_batches(batches), from);
 }

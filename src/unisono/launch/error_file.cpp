@@ -17,7 +17,7 @@ namespace unisono::launch {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = 1 << 20;
-constexpr std::size_t kMaxMessageBytes = 64 << 10;
+constexpr std::size_t kMaxErrorBytes = 64 << 10;
 
 std::string read_all(int fd) {
   std::string text(kMaxFileBytes, '\0');
@@ -58,7 +58,7 @@ std::string ErrorFile::path() const {
 
 std::string ErrorFile::message() const {
   const std::string text = read_all(file_.get());
-  return text.empty() ? "" : find_message(text).substr(0, kMaxMessageBytes);
+  return text.empty() ? "" : find_message(text).substr(0, kMaxErrorBytes);
 }
 
 }  // namespace unisono::launch

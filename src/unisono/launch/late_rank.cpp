@@ -69,16 +69,16 @@ Deadline next_late_rank(std::span<const RankWait> waits,
 }
 
 std::string describe_waits(const LateRank& late, Time now) {
-  struct Waiting {
+  struct LateOperation {
     const std::string* operation;
     Time since;
     std::set<int> ranks;
   };
 
-  std::vector<Waiting> operations;
+  std::vector<LateOperation> operations;
   for (const RankWait& wait : late.waits) {
     auto found = std::ranges::find_if(
-        operations, [&](const Waiting& known) { return *known.operation == wait.operation; });
+        operations, [&](const LateOperation& known) { return *known.operation == wait.operation; });
     if (found == operations.end()) {
       found = operations.insert(found,
                                 {.operation = &wait.operation, .since = wait.since, .ranks = {}});
@@ -86,7 +86,7 @@ std::string describe_waits(const LateRank& late, Time now) {
     found->ranks.insert(wait.rank);
   }
   std::string text;
-  for (const Waiting& waiting :
+  for (const LateOperation& waiting :
        std::span(operations).first(std::min(operations.size(), kMostLines))) {
     const std::vector<int> ranks(waiting.ranks.begin(), waiting.ranks.end());
     text += fmt::format("{}{} in {} for {}",

@@ -40,7 +40,7 @@
 namespace unisono::launch {
 namespace {
 
-constexpr std::chrono::seconds kExecTimeout{30};
+constexpr std::chrono::seconds kStartTimeout{30};
 
 std::string to_variable(const Spawned& spawned) {
   return fmt::format(
@@ -182,7 +182,7 @@ void RankProcesses::start(int rank, const JobLayout& job) {
                                     .group = SpawnRequest::Group::kNew,
                                     .signal_mask = signal_mask_},
                                    -1,
-                                   Deadline::after(kExecTimeout));
+                                   Deadline::after(kStartTimeout));
   if (result.error_number != 0) {
     throw system_error(fmt::format("spawn: cannot start rank {}, this program again", rank),
                        result.error_number);

@@ -75,7 +75,7 @@ Fd try_range(const std::string& ip,
 // Where all are taken: who is about to lose a port to another keeps it from everybody meanwhile,
 // and of two that listen at the same moment the kernel may refuse both. Looks are counted, and not
 // the time: a process that the machine does not let run while others come and go has them, too.
-constexpr int kLooks = 9;  // With pauses of half a second in all.
+constexpr int kListenerLooks = 9;  // With pauses of half a second in all.
 
 }  // namespace
 
@@ -88,7 +88,7 @@ Fd bind_in_range(const Address& address,
     if (Fd fd = try_range(address.ip(), ports, open, use); fd.is_open()) {
       return fd;
     }
-    if (look == kLooks) {
+    if (look == kListenerLooks) {
       throw all_in_use(address, ports);
     }
     backoff.pause(Deadline::never());

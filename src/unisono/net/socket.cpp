@@ -83,15 +83,15 @@ std::string describe_obstacle(int error_number, milliseconds waited, bool is_cut
 
 Attempt try_connect(const Address& address, Deadline deadline) {
   // A lost SYN is sent again after 1 and 3 s; after that another address may be the better bet.
-  constexpr auto kPatience = std::chrono::seconds(5);
+  constexpr auto kFirstSynsTimeout = std::chrono::seconds(5);
   // Who answers at all has done so by then.
   constexpr auto kAnswerTime = std::chrono::seconds(1);
   const auto start = Deadline::Clock::now();
   auto [fd, error_number] = begin_connect(address);
   bool is_cut_short = false;
   if (error_number == 0) {
-    const bool is_over =
-        interruptible_wait_for(fd.get(), POLLOUT, earlier(deadline, Deadline::after(kPatience)));
+    const bool is_over = interruptible_wait_for(
+        fd.get(), POLLOUT, earlier(deadline, Deadline::after(kFirstSynsTimeout)));
     error_number = is_over ? end_connect(fd.get(), address) : ETIMEDOUT;
     is_cut_short = !is_over && Deadline::Clock::now() - start < kAnswerTime;
   }

@@ -16,9 +16,9 @@ namespace unisono::crash {
 namespace {
 
 // Reads a file by lines; of a line that is too long only the end.
-class Lines {
+class MapLines {
  public:
-  explicit Lines(int fd) : fd_(fd) {}
+  explicit MapLines(int fd) : fd_(fd) {}
 
   bool next(std::string_view& line) {
     std::size_t n = 0;
@@ -102,7 +102,7 @@ bool find_mapping(std::uintptr_t address, Mapping& mapping) {
     return false;
   }
   const Fd owner(fd);
-  Lines lines(fd);
+  MapLines lines(fd);
   for (std::string_view line; lines.next(line);) {
     const Row row = parse_row(line);
     // A file's parts follow each other, the first byte first.

@@ -20,14 +20,14 @@
 namespace unisono::cli::doctor {
 namespace {
 
-constexpr const char* kTopic = "launcher";
+constexpr const char* kLauncherTopic = "launcher";
 
 // Errors of rendezvous/ have what is wrong first, then ". " and what to do.
 Finding problem_of(const Error& error) {
   const std::string message = error.what();
   const std::size_t end = message.find(". ");
   return {.state = State::kProblem,
-          .topic = kTopic,
+          .topic = kLauncherTopic,
           .text = message.substr(0, end),
           .advice = end == std::string::npos ? "" : message.substr(end + 2)};
 }
@@ -52,18 +52,18 @@ Finding describe(const Environment& environment, const rendezvous::LaunchInfo& l
   if (launch_info.master_addr.empty()) {
     text += fmt::format("; the ranks meet where rank 0 tells them in the launcher's key space ({})",
                         to_string(launch_info.key_value_space.kind));
-    return {.state = State::kOk, .topic = kTopic, .text = text};
+    return {.state = State::kOk, .topic = kLauncherTopic, .text = text};
   }
   text += fmt::format(
       "; the ranks meet at {}, {}",
       net::join_host_port(rendezvous::meeting_host(launch_info), launch_info.master_port),
       launch_info.uses_agent_store ? "which the launcher serves" : "which rank 0 serves");
-  return {.state = State::kOk, .topic = kTopic, .text = text};
+  return {.state = State::kOk, .topic = kLauncherTopic, .text = text};
 }
 
 Finding describe_no_job(const Environment& environment) {
   Finding finding{.state = State::kInfo,
-                  .topic = kTopic,
+                  .topic = kLauncherTopic,
                   .text = "none: this process is no rank of a job",
                   .advice = "unisono run -n N unisono doctor looks at a job of N ranks"};
   if (environment("SLURM_JOB_ID")) {
@@ -103,7 +103,7 @@ Findings examine_local_ranks(const Environment& environment,
     return {};
   }
   return {{.state = State::kProblem,
-           .topic = kTopic,
+           .topic = kLauncherTopic,
            .text = fmt::format(
                "LOCAL_WORLD_SIZE={} is more than WORLD_SIZE={}", *size, launch_info.world_size),
            .advice = "LOCAL_RANK counts the ranks of a node from 0, LOCAL_WORLD_SIZE is how many "
@@ -120,7 +120,7 @@ Findings name_missing_variables(const Environment& environment) {
     return {};
   }
   return {{.state = State::kInfo,
-           .topic = kTopic,
+           .topic = kLauncherTopic,
            .text = "found without variables of torchrun",
            .advice = "programs of torch.distributed that don't use Unisono need" + assignments}};
 }

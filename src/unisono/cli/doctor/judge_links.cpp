@@ -12,7 +12,7 @@
 namespace unisono::cli::doctor {
 namespace {
 
-constexpr double kGiga = 1e9;
+constexpr double kGigabyte = 1e9;
 
 const Node& node_of(const std::vector<Node>& nodes, int rank) {
   return *std::find_if(nodes.begin(), nodes.end(), [&](const Node& node) {
@@ -67,8 +67,8 @@ Findings judge_bandwidths(const std::vector<Node>& nodes, const std::vector<Link
            .text = fmt::format("{} - {}: {:.3g} GB/s, and {:.3g} GB/s is usual between these nodes",
                                node_of(nodes, link.from).name,
                                node_of(nodes, link.to).name,
-                               slower_way(link) / kGiga,
-                               *middle / kGiga),
+                               slower_way(link) / kGigabyte,
+                               *middle / kGigabyte),
            .advice = "all collectives wait for the slowest link: look at the cable, the speed that "
                      "the interfaces agreed on, and what else uses it"});
     }

@@ -147,10 +147,10 @@ TEST(Json, EverythingIsInIt) {
   EXPECT_EQ(to_json(report),
             R"({"problems":1,"warnings":0,"nodes":[{"name":"alpha","ranks":[0,1]},)"
             R"({"name":"beta","ranks":[2,3]}],"findings":[{"state":"problem","topic":"port",)"
-            "\"text\":\"a \\\"b\\\" \\\\ \\u000a \xC3\xA4 \\ufffd\","
-            R"("advice":"end it","ranks":[0,1]}],"pairs":[{"ranks":[0,2],"latency_us":25,)"
-            R"("bandwidth_gb_per_s":1,"bandwidth_back_gb_per_s":2,"clock_difference_us":0,)"
-            R"("clock_uncertainty_us":0}]})");
+            R"("text":"a \"b\" \\ \n \u00e4 \ufffd",)"
+            R"("advice":"end it","ranks":[0,1]}],"pairs":[{"ranks":[0,2],"latency_us":25.0,)"
+            R"("bandwidth_gb_per_s":1.0,"bandwidth_back_gb_per_s":2.0,"clock_difference_us":0.0,)"
+            R"("clock_uncertainty_us":0.0}]})");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@
 namespace unisono::data {
 namespace {
 
-constexpr std::array<std::uint8_t, 3> kMark{0xff, 0xd8, 0xff};
+constexpr std::array<std::uint8_t, 3> kJpegMark{0xff, 0xd8, 0xff};
 
 // Ten are usual; each takes a pass over the whole image.
 constexpr int kMaxScans = 100;
@@ -173,7 +173,7 @@ J_COLOR_SPACE choose_output(const Decompressor& decompressor, const jpeg_decompr
 }  // namespace
 
 bool is_jpeg(const ImageFile& file) {
-  return file.begins_with(kMark);
+  return file.begins_with(kJpegMark);
 }
 
 ImageRows decode_jpeg(const ImageFile& file) {

@@ -18,7 +18,7 @@
 namespace unisono::data {
 namespace {
 
-constexpr std::array<std::uint8_t, 8> kMark{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+constexpr std::array<std::uint8_t, 8> kPngMark{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
 // libpng's state, freed whatever happens. Errors leave it as they leave libjpeg: by a longjmp to
 // call(), which throws.
@@ -141,7 +141,7 @@ void check_for_bytes(const PngReader& reader, std::size_t file_bytes) {
 }  // namespace
 
 bool is_png(const ImageFile& file) {
-  return file.begins_with(kMark);
+  return file.begins_with(kPngMark);
 }
 
 ImageRows decode_png(const ImageFile& file) {

@@ -14,12 +14,12 @@
 namespace unisono::data {
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{1} << 16;
+constexpr std::size_t kLineBufferBytes = std::size_t{1} << 16;
 
 }  // namespace
 
 LineSource::LineSource(const std::string& path)
-    : path_(path), source_(path), buffer_(kBufferBytes) {}
+    : path_(path), source_(path), buffer_(kLineBufferBytes) {}
 
 std::optional<std::string> LineSource::next() {
   std::string line;
@@ -66,14 +66,14 @@ std::string read_whole_text(const std::string& path) {
   std::size_t n_read = 0;
   do {
     const std::size_t start = text.size();
-    text.resize(start + kBufferBytes);
+    text.resize(start + kLineBufferBytes);
     n_read = source.read(std::as_writable_bytes(std::span(text).subspan(start)));
     text.resize(start + n_read);
     if (text.size() > kMaxLineBytes) {
       throw Error(ErrorCode::kCorruptData,
                   fmt::format("{}: has more than {} bytes; is it no text?", path, kMaxLineBytes));
     }
-  } while (n_read == kBufferBytes);
+  } while (n_read == kLineBufferBytes);
   return text;
 }
 

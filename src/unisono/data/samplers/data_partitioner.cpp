@@ -22,19 +22,20 @@ namespace {
 // Room for the rounding of fractions such as 1.0 / 3.
 constexpr double kMostTogether = 1.0 + 1e-9;
 
-[[noreturn]] void throw_bad(const std::string& problem) {
+[[noreturn]] void throw_bad_partition(const std::string& problem) {
   throw Error(ErrorCode::kInvalidArgument, "DataPartitioner: " + problem);
 }
 
 void check_fractions(const std::vector<double>& fractions) {
   for (std::size_t part = 0; part < fractions.size(); ++part) {
     if (!(fractions[part] >= 0 && fractions[part] <= 1)) {
-      throw_bad(fmt::format("fraction {} is {}; it must be within 0 and 1", part, fractions[part]));
+      throw_bad_partition(
+          fmt::format("fraction {} is {}; it must be within 0 and 1", part, fractions[part]));
     }
   }
   const double sum = std::accumulate(fractions.begin(), fractions.end(), 0.0);
   if (sum > kMostTogether) {
-    throw_bad(fmt::format(
+    throw_bad_partition(fmt::format(
         "the {} fractions are {} together, more than the whole data set", fractions.size(), sum));
   }
 }
@@ -103,7 +104,8 @@ DataPartitioner::DataPartitioner(std::int64_t dataset_size,
 
 std::span<const std::int64_t> DataPartitioner::use(int part) const {
   if (part < 0 || part >= size()) {
-    throw_bad(fmt::format("part {} was asked for, but there are {}, from 0 on", part, size()));
+    throw_bad_partition(
+        fmt::format("part {} was asked for, but there are {}, from 0 on", part, size()));
   }
   const auto at = static_cast<std::size_t>(part);
   const std::size_t start = at == 0 ? 0 : ends_[at - 1];

@@ -20,20 +20,21 @@
 namespace unisono {
 namespace {
 
-[[noreturn]] void throw_bad(const std::string& problem) {
+[[noreturn]] void throw_bad_weights(const std::string& problem) {
   throw Error(ErrorCode::kInvalidArgument, "WeightedRandomSampler: " + problem);
 }
 
 void check_weights(const std::vector<double>& weights) {
   for (std::size_t sample = 0; sample < weights.size(); ++sample) {
     if (!(weights[sample] >= 0 && std::isfinite(weights[sample]))) {
-      throw_bad(fmt::format("the weight of sample {} is {}; weights are finite and not negative",
-                            sample,
-                            weights[sample]));
+      throw_bad_weights(
+          fmt::format("the weight of sample {} is {}; weights are finite and not negative",
+                      sample,
+                      weights[sample]));
     }
   }
   if (!std::isfinite(std::accumulate(weights.begin(), weights.end(), 0.0))) {
-    throw_bad("the sum of the weights is not finite; divide them by their number");
+    throw_bad_weights("the sum of the weights is not finite; divide them by their number");
   }
 }
 
@@ -62,16 +63,17 @@ WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights,
                      .first = 0});
   check_weights(weights_);
   if (num_samples < 0) {
-    throw_bad(fmt::format("num_samples is {}; it must not be negative", num_samples));
+    throw_bad_weights(fmt::format("num_samples is {}; it must not be negative", num_samples));
   }
   const std::int64_t n_most = most_draws(weights_, options.replacement);
   if (num_samples > n_most / num_replicas) {
-    throw_bad(fmt::format("{} replicas want {} samples each, but only {} of {} can be drawn{}",
-                          num_replicas,
-                          num_samples,
-                          n_most,
-                          weights_.size(),
-                          options.replacement ? "" : " without replacement"));
+    throw_bad_weights(
+        fmt::format("{} replicas want {} samples each, but only {} of {} can be drawn{}",
+                    num_replicas,
+                    num_samples,
+                    n_most,
+                    weights_.size(),
+                    options.replacement ? "" : " without replacement"));
   }
 }
 

@@ -31,7 +31,7 @@ namespace unisono::launch {
 namespace {
 
 constexpr std::chrono::seconds kEndTimeout{11};
-constexpr std::chrono::seconds kKillTimeout{5};
+constexpr std::chrono::seconds kGuardianKillTimeout{5};
 
 // What exec would have closed, `kept` excepted: the descriptors of the parent are not the child's.
 void close_private_descriptors(int kept) {
@@ -120,10 +120,10 @@ std::vector<pid_t> GuardianLink::end(const OnReaped& on_reaped) {
   channel_ = Channel(Fd());
   if (!wait_for_guardian(Deadline::after(kEndTimeout))) {
     kill();
-    (void)wait_for_guardian(Deadline::after(kKillTimeout));
+    (void)wait_for_guardian(Deadline::after(kGuardianKillTimeout));
   }
   pid_ = -1;
-  return kill_descendants(spared_, Deadline::after(kKillTimeout), on_reaped);
+  return kill_descendants(spared_, Deadline::after(kGuardianKillTimeout), on_reaped);
 }
 
 bool GuardianLink::wait_for_guardian(Deadline deadline) const {

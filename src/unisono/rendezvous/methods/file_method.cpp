@@ -43,26 +43,26 @@ namespace {
 
 using std::chrono::milliseconds;
 
-std::uint32_t random_number() {
+std::uint32_t random_file_number() {
   std::random_device device;
   return device();
 }
 
 // What a process needs until all have met at the store: the file, in which it holds a number, and a
 // port for the store.
-class Presence {
+class FilePresence {
  public:
-  Presence(const std::string& path, const Config& config, Deadline deadline)
+  FilePresence(const std::string& path, const Config& config, Deadline deadline)
       : store_({.path = path}, deadline),
         address_(
             choose_own_address(config.interface, net::interfaces(), net::default_route_address())),
         port_(reserve_store_port(config, address_.family())) {
     do {
-      number_ = random_number();
+      number_ = random_file_number();
     } while (!store_.claim(number_));
   }
 
-  ~Presence() {
+  ~FilePresence() {
     try {
       store_.leave();
     } catch (const std::exception&) {
@@ -70,10 +70,10 @@ class Presence {
     }
   }
 
-  Presence(const Presence&) = delete;
-  Presence& operator=(const Presence&) = delete;
-  Presence(Presence&&) = delete;
-  Presence& operator=(Presence&&) = delete;
+  FilePresence(const FilePresence&) = delete;
+  FilePresence& operator=(const FilePresence&) = delete;
+  FilePresence(FilePresence&&) = delete;
+  FilePresence& operator=(FilePresence&&) = delete;
 
   [[nodiscard]] store::FileStore& store() { return store_; }
 
@@ -96,7 +96,7 @@ class Presence {
 //   GROUP/NUMBER    that job's entries, appended; each one's nonce is the number it holds
 class FileDiscovery {
  public:
-  FileDiscovery(const DiscoveryRequest& request, const RankRequest& wanted, Presence& presence)
+  FileDiscovery(const DiscoveryRequest& request, const RankRequest& wanted, FilePresence& presence)
       : request_(request),
         store_(presence.store()),
         prefix_("rendezvous/" + wanted.group_name + "/"),
@@ -151,7 +151,8 @@ class FileDiscovery {
     const std::string current = store_.try_get(prefix_ + "current").value_or("");
     key_ = prefix_ + current;
     if (current.empty() || is_full(read(key_))) {
-      const std::string next = fmt::format("{:08x}{:08x}", random_number(), random_number());
+      const std::string next =
+          fmt::format("{:08x}{:08x}", random_file_number(), random_file_number());
       store_.compare_set(prefix_ + "current", current, next);
       return false;
     }
@@ -261,7 +262,7 @@ Discovered discover_by_file(const DiscoveryRequest& request) {
   const std::string path = path_of(request.method);
   while (true) {
     try {
-      auto presence = std::make_shared<Presence>(path, request.config, request.deadline);
+      auto presence = std::make_shared<FilePresence>(path, request.config, request.deadline);
       const std::vector<Entry> entries = FileDiscovery(request, wanted, *presence).gather();
       return {.launch_info = assignment_of(entries, request.method.text, presence->number()),
               .presence = presence};

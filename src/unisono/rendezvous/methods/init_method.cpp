@@ -19,7 +19,7 @@ namespace unisono::rendezvous {
 namespace {
 
 constexpr int kMaxPort = 65'535;
-constexpr int kMaxInt = std::numeric_limits<int>::max();
+constexpr int kMostWorldSize = std::numeric_limits<int>::max();
 
 [[noreturn]] void refuse(const std::string& text, const std::string& problem) {
   throw Error(ErrorCode::kInvalidArgument,
@@ -135,8 +135,9 @@ std::optional<int> InitMethod::number(const std::string& name, int least) const 
     return std::nullopt;
   }
   const auto value = parse_number<std::int64_t>(found->second);
-  if (value && *value > kMaxInt) {
-    refuse(text, fmt::format("{}={} is too large; at most {} is taken", name, *value, kMaxInt));
+  if (value && *value > kMostWorldSize) {
+    refuse(text,
+           fmt::format("{}={} is too large; at most {} is taken", name, *value, kMostWorldSize));
   }
   if (!value || *value < least) {
     refuse(text,

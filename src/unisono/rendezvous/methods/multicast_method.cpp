@@ -73,22 +73,24 @@ std::uint64_t random_id() {
 }
 
 // Says the same again and again, from a thread of its own, until it is destroyed.
-class Presence {
+class MulticastPresence {
  public:
-  Presence(net::MulticastSocket socket, net::PortReservation port, std::vector<std::byte> packet)
+  MulticastPresence(net::MulticastSocket socket,
+                    net::PortReservation port,
+                    std::vector<std::byte> packet)
       : socket_(std::move(socket)), port_(std::move(port)), packet_(std::move(packet)) {
     thread_ = start_thread("unisono-meet", "can't announce this process", [this] { announce(); });
   }
 
-  ~Presence() {
+  ~MulticastPresence() {
     pause_.end();
     thread_.join();
   }
 
-  Presence(const Presence&) = delete;
-  Presence& operator=(const Presence&) = delete;
-  Presence(Presence&&) = delete;
-  Presence& operator=(Presence&&) = delete;
+  MulticastPresence(const MulticastPresence&) = delete;
+  MulticastPresence& operator=(const MulticastPresence&) = delete;
+  MulticastPresence(MulticastPresence&&) = delete;
+  MulticastPresence& operator=(MulticastPresence&&) = delete;
 
  private:
   void announce() {
@@ -115,7 +117,7 @@ void announce_for_a_moment(net::MulticastSocket socket,
                            std::vector<std::byte> packet,
                            Deadline deadline) {
   constexpr std::chrono::seconds kMoment{1};
-  std::optional<Presence> presence;
+  std::optional<MulticastPresence> presence;
   try {
     presence.emplace(std::move(socket), std::move(port), std::move(packet));
   } catch (const Error&) {
@@ -211,8 +213,8 @@ Discovered discover_by_multicast(const DiscoveryRequest& request) {
                           .rank = place->rank,
                           .world_size = wanted.world_size,
                           .has_many_addresses = true},
-          .presence =
-              std::make_shared<Presence>(std::move(socket), std::move(port), std::move(packet))};
+          .presence = std::make_shared<MulticastPresence>(
+              std::move(socket), std::move(port), std::move(packet))};
 }
 
 }  // namespace unisono::rendezvous

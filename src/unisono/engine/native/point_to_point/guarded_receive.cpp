@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::byte kPoison{0xFF};
 
-std::span<std::byte> bytes_of(const Buffer& buffer) {
+std::span<std::byte> landing_bytes(const Buffer& buffer) {
   return {static_cast<std::byte*>(buffer.data), static_cast<std::size_t>(buffer.n_bytes())};
 }
 
@@ -29,9 +29,9 @@ std::span<std::byte> bytes_of(const Buffer& buffer) {
 GuardedReceive::GuardedReceive(const Buffer& buffer, std::string who)
     : buffer_(buffer),
       who_(std::move(who)),
-      memory_(std::make_shared<std::vector<std::byte>>(bytes_of(buffer).size())) {
-  std::ranges::fill(bytes_of(buffer_), kPoison);
-  pages_.emplace(bytes_of(buffer_), fmt::format("{}: before wait() the buffer", who_));
+      memory_(std::make_shared<std::vector<std::byte>>(landing_bytes(buffer).size())) {
+  std::ranges::fill(landing_bytes(buffer_), kPoison);
+  pages_.emplace(landing_bytes(buffer_), fmt::format("{}: before wait() the buffer", who_));
 }
 
 Buffer GuardedReceive::landing() const {
@@ -44,7 +44,7 @@ Buffer GuardedReceive::landing() const {
 void GuardedReceive::deliver() {
   GuardedPages::Touch touch = pages_ ? pages_->first_touch() : GuardedPages::Touch::kNone;
   pages_.reset();
-  const std::span<std::byte> bytes = bytes_of(buffer_);
+  const std::span<std::byte> bytes = landing_bytes(buffer_);
   const bool is_changed =
       std::ranges::any_of(bytes, [](std::byte value) { return value != kPoison; });
   if (touch == GuardedPages::Touch::kNone && is_changed) {
