@@ -19,11 +19,6 @@ namespace {
   throw Error(ErrorCode::kInvalidArgument, fmt::format("backend {} {}", backend, problem));
 }
 
-bool has_elements(transport::OperationKind kind) {
-  return kind != transport::OperationKind::kBarrier &&
-         kind != transport::OperationKind::kMonitoredBarrier;
-}
-
 }  // namespace
 
 void check_capabilities(const Capabilities& capabilities,
@@ -35,7 +30,7 @@ void check_capabilities(const Capabilities& capabilities,
            fmt::format("has no {}; {} it", to_string(descriptor.kind), capabilities.instead));
   }
   if (!transport::reduces(descriptor.kind)) {
-    if (has_elements(descriptor.kind) && !capabilities.dtypes.has(descriptor.dtype)) {
+    if (transport::has_elements(descriptor.kind) && !capabilities.dtypes.has(descriptor.dtype)) {
       refuse(backend,
              fmt::format("moves no {}; convert the elements, or {} it",
                          to_string(descriptor.dtype),

@@ -19,11 +19,6 @@
 namespace unisono::transport {
 namespace {
 
-bool has_elements(OperationKind kind) {
-  return kind != OperationKind::kNone && kind != OperationKind::kBarrier &&
-         kind != OperationKind::kMonitoredBarrier;
-}
-
 // Of a long list the first ones are shown.
 constexpr std::size_t kMostCounts = 16;
 

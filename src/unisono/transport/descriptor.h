@@ -46,6 +46,12 @@ inline constexpr std::int64_t kUneven = -1;
          kind == OperationKind::kReduceScatterCoalesced;
 }
 
+/// Whether elements go from rank to rank.
+[[nodiscard]] constexpr bool has_elements(OperationKind kind) {
+  return kind != OperationKind::kNone && kind != OperationKind::kBarrier &&
+         kind != OperationKind::kMonitoredBarrier;
+}
+
 /// Whether ranks play different parts: one is the root.
 [[nodiscard]] constexpr bool has_root(OperationKind kind) {
   return kind == OperationKind::kBroadcast || kind == OperationKind::kReduce ||

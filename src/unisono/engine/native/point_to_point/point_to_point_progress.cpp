@@ -18,7 +18,6 @@
 #include "unisono/base/thread.h"
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/native/point_to_point/buffer_check.h"
-#include "unisono/engine/native/point_to_point/guarded_receive.h"
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
 #include "unisono/transport/relayed_error.h"
