@@ -13,7 +13,7 @@
 namespace unisono::engine::nccl {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenLooks{1};
+constexpr std::chrono::milliseconds kBetweenTries{1};
 
 ErrorCode code_of(ncclResult_t result) {
   switch (result) {
@@ -70,7 +70,7 @@ void Communicator::close(Deadline deadline) noexcept {
   }
   ncclResult_t state = library_.finalize(communicator_);
   while (state == ncclInProgress && !deadline.has_passed()) {
-    std::this_thread::sleep_for(kBetweenLooks);
+    std::this_thread::sleep_for(kBetweenTries);
     if (library_.state(communicator_, &state) != ncclSuccess) {
       break;
     }

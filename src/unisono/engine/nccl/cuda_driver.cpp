@@ -8,7 +8,7 @@
 namespace unisono::engine::nccl {
 namespace {
 
-CudaDriver load() {
+CudaDriver load_driver() {
   const LoadedLibrary library("libcuda.so.1");
   CudaDriver driver{};
   library.find("cuInit", driver.init);
@@ -35,7 +35,7 @@ CudaDriver load() {
 }  // namespace
 
 const CudaDriver& cuda_driver() {
-  static const CudaDriver driver = load();
+  static const CudaDriver driver = load_driver();
   return driver;
 }
 

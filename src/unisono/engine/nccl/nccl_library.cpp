@@ -11,7 +11,7 @@
 namespace unisono::engine::nccl {
 namespace {
 
-NcclLibrary load() {
+NcclLibrary load_nccl() {
   const LoadedLibrary file("libnccl.so.2");
   NcclLibrary library{};
   file.find("ncclGetUniqueId", library.make_id);
@@ -37,7 +37,7 @@ NcclLibrary load() {
 }  // namespace
 
 const NcclLibrary& nccl_library() {
-  static const NcclLibrary library = load();
+  static const NcclLibrary library = load_nccl();
   return library;
 }
 
