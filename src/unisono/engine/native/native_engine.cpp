@@ -272,7 +272,7 @@ void NativeEngine::abort(const Error& reason) noexcept {
   adopt_delivered();
   try {
     for (tcp::Connection* const connection : transports_.mesh().open_connections()) {
-      connection->abort(reason);
+      connection->frames().abort(reason);
     }
   } catch (const std::exception&) {
     return;  // Out of memory: the ends of the connections have to say it.
@@ -287,13 +287,13 @@ void NativeEngine::leave() noexcept {
   }
   for (tcp::Connection* const connection : connections) {
     if (!has_aborted_) {
-      connection->say_goodbye();
+      connection->frames().say_goodbye();
     }
   }
   const Deadline deadline =
       Deadline::after(has_aborted_ ? kAbortLinger : std::chrono::milliseconds::zero());
   for (tcp::Connection* const connection : connections) {
-    connection->linger(deadline);
+    connection->frames().linger(deadline);
   }
 }
 

@@ -120,7 +120,7 @@ void Exchange::wait() {
   for (Connection* const connection : connections_) {
     if (is_busy(connection)) {
       connection->check_answers();
-      connection->stream().add_polls(polls, connection->can_receive(), connection->is_sending());
+      connection->frames().stream().add_polls(polls, connection->can_receive(), connection->is_sending());
     }
   }
   Deadline next_look = earlier(wait_monitor_.next_check(), Deadline::after(kLivenessLook));
@@ -133,7 +133,7 @@ void Exchange::wait() {
   for (Connection* const connection : mesh_.open_connections()) {
     if (connection->may_tell_abort()) {
       idle.push_back(connection);
-      polls.push_back({.fd = connection->stream().socket(), .events = POLLRDHUP, .revents = 0});
+      polls.push_back({.fd = connection->frames().stream().socket(), .events = POLLRDHUP, .revents = 0});
     }
   }
   (void)::poll(polls.data(), polls.size(), next_look.poll_timeout_ms());

@@ -240,7 +240,7 @@ void MessageMesh::adopt(int rank, Fd socket) {
   net::set_no_delay(socket.get());
   net::set_idle_timeout(socket.get(), kLivenessTimeout);
   streams_[rank] =
-      std::make_unique<PacketStream>(member(rank).name, make_stream_(std::move(socket)));
+      std::make_unique<PacketStream>(member(rank).name, mine_.group, make_stream_(std::move(socket)));
   const MutexLock lock(mutex_);
   dialed_.erase(rank);
   connected_.insert(rank);
@@ -301,7 +301,7 @@ void MessageMesh::add_polls(std::vector<pollfd>& polls) const {
   add_dial_polls(polls);
   for (const auto& [rank, stream] : streams_) {
     if (!stream->has_left()) {
-      stream->stream().add_polls(polls, true, stream->is_blocked());
+      stream->frames().stream().add_polls(polls, true, stream->is_blocked());
     }
   }
 }

@@ -36,7 +36,7 @@ void PointToPointProgress::abort_streams(const Error& reason) noexcept {
   adopt_delivered(std::chrono::milliseconds::zero());
   try {
     for (tcp::PacketStream* const stream : mesh_.streams()) {
-      stream->abort(reason);
+      stream->frames().abort(reason);
     }
   } catch (const std::exception&) {
     return;  // Out of memory: the ends of the connections have to say it.
@@ -118,13 +118,13 @@ void PointToPointProgress::leave() noexcept {
   const auto streams = mesh_.streams();
   for (tcp::PacketStream* const stream : streams) {
     if (!has_aborted_) {
-      stream->say_goodbye();
+      stream->frames().say_goodbye();
     }
   }
   const Deadline deadline =
       Deadline::after(has_aborted_ ? kLinger : std::chrono::milliseconds::zero());
   for (tcp::PacketStream* const stream : streams) {
-    stream->linger(deadline);
+    stream->frames().linger(deadline);
   }
 }
 
