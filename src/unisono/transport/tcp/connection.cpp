@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -41,24 +39,16 @@ transport::Descriptor called_by(const transport::Frame& frame) {
   return descriptor;
 }
 
-// Unlike a machine that vanished.
-bool has_hung_up(const net::IoResult& result) {
-  return result.status == net::IoStatus::kClosed || result.error_number == ECONNRESET ||
-         result.error_number == EPIPE;
-}
-
 }  // namespace
 
 Connection::Connection(int rank,
                        std::string name,
                        std::uint32_t group,
                        std::unique_ptr<transport::Stream> stream,
-                       transport::JobRanks job_ranks,
-                       bool is_dialed)
+                       transport::JobRanks job_ranks)
     : rank_(rank),
       frames_(std::move(name), group, transport::FrameKind::kData, std::move(stream)),
-      job_ranks_(job_ranks),
-      may_be_untaken_(is_dialed) {}
+      job_ranks_(job_ranks) {}
 
 void Connection::begin(const OperationTag& tag) {
   tag_ = tag;
@@ -108,9 +98,6 @@ bool Connection::progress_sends() {
     if (result.status != net::IoStatus::kDone) {
       // The reason may lie in the receive queue, as an abort frame: that says more than a reset.
       progress_receives();
-      if (may_be_untaken_ && has_hung_up(result)) {
-        throw not_taken();
-      }
       throw frames_.lost(result,
                          fmt::format("after {} of {} bytes were sent",
                                      frames_.n_written(),
@@ -132,8 +119,9 @@ bool Connection::progress_receives() {
     }
     const transport::Frame& frame = *frames_.frame();
     if (frame.kind == transport::FrameKind::kLeave) {
-      throw Error(ErrorCode::kPeerLost,
-                  fmt::format("{} left the group, but this operation still needs it", frames_.name()));
+      throw Error(
+          ErrorCode::kPeerLost,
+          fmt::format("{} left the group, but this operation still needs it", frames_.name()));
     }
     match_data_frame(frame);
     if (!is_matched_) {
@@ -164,16 +152,14 @@ void Connection::look_for_abort() {
       return;
     }
     has_ended_ = result.status != net::IoStatus::kDone;
-    may_be_untaken_ = may_be_untaken_ && has_ended_;
   }
 }
 
 bool Connection::has_come(const net::IoResult& result) {
-  may_be_untaken_ = may_be_untaken_ && result.n_bytes == 0;
   if (result.status == net::IoStatus::kDone || result.status == net::IoStatus::kWouldBlock) {
     return result.status == net::IoStatus::kDone;
   }
-  throw may_be_untaken_ && has_hung_up(result) ? not_taken() : lost(result);
+  throw lost(result);
 }
 
 void Connection::check_answers() {
@@ -184,20 +170,11 @@ void Connection::check_answers() {
 
 Error Connection::lost(const net::IoResult& result) const {
   const transport::Frame* const frame = frames_.frame();
-  return frames_.lost(result,
-                      frame == nullptr ? "before its part of the operation arrived"
-                                       : fmt::format("after {} of a transfer's {} bytes",
-                                                     frames_.n_read(),
-                                                     frame->n_bytes));
-}
-
-// A rank that leaves ends connections that it has not come to take, without a goodbye.
-Error Connection::not_taken() const {
-  return {ErrorCode::kPeerLost,
-          fmt::format("{} at {} has left the group, or is gone: it ended the connection before its "
-                      "part of the operation arrived",
-                      frames_.name(),
-                      frames_.address())};
+  return frames_.lost(
+      result,
+      frame == nullptr
+          ? "before its part of the operation arrived"
+          : fmt::format("after {} of a transfer's {} bytes", frames_.n_read(), frame->n_bytes));
 }
 
 void Connection::match_data_frame(const transport::Frame& frame) {
@@ -221,10 +198,11 @@ void Connection::match_data_frame(const transport::Frame& frame) {
     throw mismatch(frame);
   }
   if (frame.step != receive_step_) {
-    throw Error(
-        ErrorCode::kCorruptData,
-        fmt::format(
-            "{} sent transfer {} where transfer {} was due", frames_.name(), frame.step, receive_step_));
+    throw Error(ErrorCode::kCorruptData,
+                fmt::format("{} sent transfer {} where transfer {} was due",
+                            frames_.name(),
+                            frame.step,
+                            receive_step_));
   }
   check_sizes(frame);
   is_matched_ = true;

@@ -32,13 +32,12 @@ struct OperationTag {
 class Connection {
  public:
   /// `name` stands for the peer in errors, e.g. "rank 3 (pid 4123 on node-a)". What `job_ranks`
-  /// looks at outlives it. `is_dialed`: this rank opened it, and the peer may not have taken it.
+  /// looks at outlives it.
   Connection(int rank,
              std::string name,
              std::uint32_t group,
              std::unique_ptr<transport::Stream> stream,
-             transport::JobRanks job_ranks = {},
-             bool is_dialed = false);
+             transport::JobRanks job_ranks = {});
 
   [[nodiscard]] int rank() const { return rank_; }
 
@@ -91,7 +90,6 @@ class Connection {
   bool progress_receives();
   [[nodiscard]] bool has_come(const net::IoResult& result);
   [[nodiscard]] Error lost(const net::IoResult& result) const;
-  [[nodiscard]] Error not_taken() const;
   void match_data_frame(const transport::Frame& frame);
   [[nodiscard]] bool is_of_this_operation(const transport::Frame& frame) const;
   void check_sizes(const transport::Frame& frame) const;
@@ -107,13 +105,12 @@ class Connection {
   std::uint64_t n_bytes_given_ = 0;  // In the last send that was posted.
 
   std::deque<std::span<std::byte>> receives_;
-  bool is_matched_ = false;  // The frame's payload goes to the first of receives_.
+  bool is_matched_ = false;                  // The frame's payload goes to the first of receives_.
   std::optional<Deadline> explained_until_;  // The frame is of a later operation than is due.
   std::uint32_t receive_step_ = 0;
   bool has_heard_ = true;  // Since begin().
   bool was_one_way_ = false;
   bool has_ended_ = false;  // Nothing more comes, and nothing was due.
-  bool may_be_untaken_;     // It was dialed, and nothing has come yet.
 };
 
 }  // namespace unisono::tcp

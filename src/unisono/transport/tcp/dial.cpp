@@ -177,9 +177,8 @@ void Dial::try_again_later() {
 
 pollfd Dial::poll() const {
   const bool writes = !is_connected_ || !output_.empty();
-  return {.fd = socket_.get(),
-          .events = static_cast<short>(writes ? POLLOUT : POLLIN),
-          .revents = 0};
+  return {
+      .fd = socket_.get(), .events = static_cast<short>(writes ? POLLOUT : POLLIN), .revents = 0};
 }
 
 }  // namespace unisono::tcp

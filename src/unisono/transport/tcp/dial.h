@@ -78,8 +78,8 @@ class Dial {
   Deadline reach_patience_;
   Deadline descriptor_patience_ = Deadline::after(kDescriptorPatience);
 
-  Fd socket_;                // Not open between two tries.
-  int connect_error_ = 0;    // Known at once.
+  Fd socket_;              // Not open between two tries.
+  int connect_error_ = 0;  // Known at once.
   bool is_connected_ = false;
   std::optional<net::Hello> hello_;
   std::vector<std::byte> output_;  // Of the hello.

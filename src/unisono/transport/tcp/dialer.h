@@ -32,7 +32,7 @@ struct DialerParts {
   net::HelloInfo mine;
   Caller caller;
   transport::MakeStream make_stream;  ///< For what comes after the hello.
-  bool has_other_nodes;               ///< Else there is nothing to wait for, and no descriptor held.
+  bool has_other_nodes;  ///< Else there is nothing to wait for, and no descriptor held.
 };
 
 /// Opens the streams of one group's rank to ranks of other nodes, for one purpose: one per pair,

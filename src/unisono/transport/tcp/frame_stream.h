@@ -35,8 +35,6 @@ class FrameStream {
 
   [[nodiscard]] const std::string& name() const { return name_; }
 
-  [[nodiscard]] const std::string& address() const { return address_; }
-
   [[nodiscard]] transport::Stream& stream() const { return *stream_; }
 
   /// Writes a frame: its header, with what belongs to it, and the payload behind that.

@@ -37,9 +37,8 @@ struct Ends {
 Ends connected(FrameKind kind) {
   std::array<int, 2> fds{};
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);
-  return {
-      .ours = FrameStream("rank 1", kGroup, kind, std::make_unique<TcpStream>(Fd(fds[0]))),
-      .theirs = FrameStream("rank 0", kGroup, kind, std::make_unique<TcpStream>(Fd(fds[1])))};
+  return {.ours = FrameStream("rank 1", kGroup, kind, std::make_unique<TcpStream>(Fd(fds[0]))),
+          .theirs = FrameStream("rank 0", kGroup, kind, std::make_unique<TcpStream>(Fd(fds[1])))};
 }
 
 std::vector<std::byte> pattern(std::size_t n_bytes) {
@@ -136,8 +135,7 @@ TEST(FrameStream, LetsNoFrameThroughThatIsForOthers) {
         EXPECT_EQ(ends.theirs.read_header().status, IoStatus::kDone);
         EXPECT_EQ(ends.theirs.frame()->kind, sent);
       } else {
-        expect_error(
-            ends.theirs, ErrorCode::kCorruptData, "rank 0 sent bytes that are no frame");
+        expect_error(ends.theirs, ErrorCode::kCorruptData, "rank 0 sent bytes that are no frame");
       }
     }
   }
