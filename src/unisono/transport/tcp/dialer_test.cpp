@@ -10,7 +10,9 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -358,13 +360,38 @@ TEST(Dialer, DoesNotWelcomeWhoeverComesOnceItsDoorIsClosed) {
   }
 }
 
+// Its listener would take it for a stranger that left in the middle of its hello.
+TEST(Dialer, GoesOnWithTheHelloOfADialThatIsNeedless) {
+  const Pair pair(Caller::kEither);
+  Rank& lower = *pair.lower;
+  Rank& higher = *pair.higher;
+  lower.table().open(1);
+  higher.table().open(0);
+  for (const Deadline deadline = Deadline::after(kPatience);
+       lower.table().find(1) == nullptr && !deadline.has_passed();) {
+    (void)higher.table().progress();
+    lower.step();
+  }
+  EXPECT_TRUE(lower.table().is_dialing());
+  ASSERT_TRUE(pair.run_until([&] { return pair.is_open() && !lower.table().is_dialing(); }));
+  EXPECT_EQ(higher.n_visitors(), 1);
+  EXPECT_EQ(higher.n_broken_off(), 0);
+  EXPECT_TRUE(pair.is_sound());
+}
+
 TEST(Dialer, FinishesItsDialsBeforeItEnds) {
   const Pair pair(Caller::kEither);
   pair.lower->table().open(1);
   pair.lower->table().finish_dials(Deadline::after(std::chrono::milliseconds(50)));
   EXPECT_TRUE(pair.lower->table().is_dialing());
-  ASSERT_TRUE(pair.run_until([&] { return pair.higher->table().find(0) != nullptr; }));
+  const std::jthread other([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      pair.higher->step();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
   pair.lower->table().finish_dials(Deadline::after(kPatience));
+  EXPECT_FALSE(pair.lower->table().is_dialing());
   EXPECT_NE(pair.lower->table().find(1), nullptr);
 }
 
