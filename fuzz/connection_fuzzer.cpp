@@ -74,7 +74,7 @@ void talk(Input input) {
   if (receive_all(connection)) {
     expect_payloads(payloads, written);
   } else {
-    connection.abort(Error(ErrorCode::kPeerLost, "the input was bad"));
+    connection.frames().abort(Error(ErrorCode::kPeerLost, "the input was bad"));
   }
 }
 

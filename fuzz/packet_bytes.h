@@ -24,7 +24,7 @@ inline std::vector<std::byte> packet_bytes(const transport::Packet& packet,
                                            std::span<const std::byte> payload) {
   constexpr std::size_t kFieldBytes = 32;
   auto [ours, theirs] = connected_sockets();
-  tcp::PacketStream sender("rank 0", std::make_unique<tcp::TcpStream>(std::move(ours)));
+  tcp::PacketStream sender("rank 0", 0, std::make_unique<tcp::TcpStream>(std::move(ours)));
   expect(sender.send(packet, label, payload), "a socket has room for the packet");
   std::vector<std::byte> bytes(transport::kFrameBytes + kFieldBytes + transport::kMaxLabelBytes +
                                payload.size());

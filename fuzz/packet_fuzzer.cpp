@@ -44,7 +44,7 @@ struct Outcome {
 class Reader {
  public:
   explicit Reader(std::array<Fd, 2> sockets)
-      : stream_("rank 1", std::make_unique<tcp::TcpStream>(std::move(sockets[0]))),
+      : stream_("rank 1", 0, std::make_unique<tcp::TcpStream>(std::move(sockets[0]))),
         peer_(std::move(sockets[1])) {}
 
   Outcome read_all(std::span<const std::byte> written, std::size_t n_per_write) {
@@ -61,7 +61,7 @@ class Reader {
     } catch (const Error& error) {
       expect(!std::string_view(error.what()).starts_with("internal error"), error.what());
       outcome_.problem = error.what();
-      stream_.abort(error);
+      stream_.frames().abort(error);
     }
     outcome_.has_left = stream_.has_left();
     return outcome_;

@@ -164,7 +164,7 @@ std::optional<transport::RankProgress> Membership::own_progress() const {
 void Membership::deliver(const net::HelloInfo& peer, Fd socket) {
   if (failure_.is_set()) {
     // It came after the others were told.
-    native_->transports().turn_away(peer.purpose, socket.get(), failure_.error());
+    native_->transports().turn_away(socket.get(), failure_.error());
   } else if (const int rank = rank_of(peer.rank); rank >= 0) {
     native_->transports().deliver(rank, peer.purpose, std::move(socket));
   }

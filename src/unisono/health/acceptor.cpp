@@ -233,12 +233,12 @@ bool Acceptor::is_member(const net::HelloInfo& theirs) const {
   if (theirs.job != mine_.job || theirs.rank < 0 || theirs.rank >= world_size_) {
     return false;
   }
-  // Of each pair the higher rank connects; for all but operations whichever needs it first.
-  return theirs.purpose == transport::kMessagePurpose || theirs.purpose == kStatusPurpose ||
-                 theirs.purpose == kAbortPurpose || theirs.purpose == kWaitPurpose ||
-                 theirs.purpose == kVerdictPurpose || theirs.purpose == kVerdictEndPurpose
-             ? theirs.rank != mine_.rank
-             : theirs.purpose == mine_.purpose && theirs.rank > mine_.rank;
+  const bool is_known = theirs.purpose == transport::kDataPurpose ||
+                        theirs.purpose == transport::kMessagePurpose ||
+                        theirs.purpose == kStatusPurpose || theirs.purpose == kAbortPurpose ||
+                        theirs.purpose == kWaitPurpose || theirs.purpose == kVerdictPurpose ||
+                        theirs.purpose == kVerdictEndPurpose;
+  return is_known && theirs.rank != mine_.rank;
 }
 
 void Acceptor::drop(int fd, const std::string& reason) {

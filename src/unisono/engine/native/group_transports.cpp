@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,7 +15,6 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/collective/topology.h"
-#include "unisono/net/hello.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/leave_frames.h"
@@ -22,8 +22,11 @@
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/endpoint.h"
 #include "unisono/transport/shm/process_memory.h"
-#include "unisono/transport/tcp/mesh.h"
-#include "unisono/transport/tcp/message_mesh.h"
+#include "unisono/transport/stream.h"
+#include "unisono/transport/tcp/connection.h"
+#include "unisono/transport/tcp/dial.h"
+#include "unisono/transport/tcp/dialer.h"
+#include "unisono/transport/tcp/packet_stream.h"
 
 namespace unisono::engine {
 namespace {
@@ -62,11 +65,18 @@ shm::Endpoint make_endpoint(const TransportParts& parts) {
   return {std::move(members), topology.local_rank(), has_bell_socket, parts.has_single_copy};
 }
 
-net::HelloInfo hello_of(const TransportParts& parts, const char* purpose) {
-  return {.job = parts.roster.job,
-          .purpose = purpose,
-          .rank = parts.roster.self().rank,
-          .group = parts.group};
+tcp::DialerParts dialer_parts(const TransportParts& parts,
+                              const char* purpose,
+                              tcp::Caller caller) {
+  return {.members = health::addresses_of(parts.roster),
+          .secret = parts.secret,
+          .mine = {.job = parts.roster.job,
+                   .purpose = purpose,
+                   .rank = parts.roster.self().rank,
+                   .group = parts.group},
+          .caller = caller,
+          .make_stream = parts.make_stream,
+          .has_other_nodes = parts.topology.n_nodes() > 1};
 }
 
 }  // namespace
@@ -87,17 +97,22 @@ GroupTransports::GroupTransports(const TransportParts& parts)
     : topology_(parts.topology),
       group_(parts.group),
       control_block_(make_control_block(parts)),
-      mesh_(health::addresses_of(parts.roster),
-            parts.secret,
-            hello_of(parts, transport::kDataPurpose),
-            parts.make_stream,
-            topology_.n_nodes() > 1),
+      job_ranks_(transport::where_they_differ(
+          transport::job_ranks_of(health::addresses_of(parts.roster)))),
+      traffic_(parts.roster.members.size()),
+      // All ranks call an operation at about the same time: it would be open twice each time.
+      connections_(
+          dialer_parts(parts, transport::kDataPurpose, tcp::Caller::kHigherRank),
+          [this](int rank, const std::string& name, std::unique_ptr<transport::Stream> stream) {
+            return std::make_unique<tcp::Connection>(
+                rank, name, group_, std::move(stream), job_ranks_);
+          }),
       endpoint_(make_endpoint(parts)),
-      message_mesh_(health::addresses_of(parts.roster),
-                    parts.secret,
-                    hello_of(parts, transport::kMessagePurpose),
-                    parts.make_stream,
-                    topology_.n_nodes() > 1) {}
+      packet_streams_(
+          dialer_parts(parts, transport::kMessagePurpose, tcp::Caller::kEither),
+          [this](int /*rank*/, const std::string& name, std::unique_ptr<transport::Stream> stream) {
+            return std::make_unique<tcp::PacketStream>(name, group_, std::move(stream));
+          }) {}
 
 std::vector<shm::ProcessMemory> GroupTransports::processes() const {
   std::vector<shm::ProcessMemory> processes;
@@ -109,25 +124,21 @@ std::vector<shm::ProcessMemory> GroupTransports::processes() const {
 
 void GroupTransports::wake() const noexcept {
   control_block_.wake();
-  mesh_.wake();
+  connections_.wake();
   endpoint_.wake();
-  message_mesh_.wake();
+  packet_streams_.wake();
 }
 
 void GroupTransports::deliver(int rank, std::string_view purpose, Fd socket) {
   if (purpose == transport::kMessagePurpose) {
-    message_mesh_.deliver(rank, std::move(socket));
+    packet_streams_.deliver(rank, std::move(socket));
   } else {
-    mesh_.deliver(rank, std::move(socket));
+    connections_.deliver(rank, std::move(socket));
   }
 }
 
-void GroupTransports::turn_away(std::string_view purpose,
-                                int socket,
-                                const Error& reason) const noexcept {
-  if (purpose == transport::kMessagePurpose) {
-    (void)tcp::MessageMesh::welcome(socket);
-  }
+void GroupTransports::turn_away(int socket, const Error& reason) const noexcept {
+  (void)tcp::welcome(socket);
   transport::send_abort(socket, group_, reason);
 }
 
@@ -138,15 +149,15 @@ transport::RankProgress GroupTransports::progress_of(int rank) const {
 ConnectedRanks GroupTransports::close() {
   ConnectedRanks connected;
   for (int rank = 0; rank < topology_.world_size(); ++rank) {
-    if (mesh_.find(rank) != nullptr) {
+    if (connections_.find(rank) != nullptr) {
       connected.by_operations.insert(rank);
     }
-    if (message_mesh_.find(rank) != nullptr) {
+    if (packet_streams_.find(rank) != nullptr) {
       connected.by_messages.insert(rank);
     }
   }
-  mesh_.close();
-  message_mesh_.close();
+  connections_.close();
+  packet_streams_.close();
   return connected;
 }
 

@@ -19,8 +19,9 @@
 #include "unisono/transport/shm/endpoint.h"
 #include "unisono/transport/shm/process_memory.h"
 #include "unisono/transport/stream.h"
-#include "unisono/transport/tcp/mesh.h"
-#include "unisono/transport/tcp/message_mesh.h"
+#include "unisono/transport/tcp/connection.h"
+#include "unisono/transport/tcp/packet_stream.h"
+#include "unisono/transport/tcp/peer_table.h"
 #include "unisono/transport/traffic.h"
 
 namespace unisono::engine {
@@ -65,11 +66,16 @@ class GroupTransports {
 
   [[nodiscard]] shm::ControlBlock& control_block() { return control_block_; }
 
-  [[nodiscard]] tcp::Mesh& mesh() { return mesh_; }
+  /// For operations.
+  [[nodiscard]] tcp::PeerTable<tcp::Connection>& connections() { return connections_; }
+
+  /// What goes through them.
+  [[nodiscard]] transport::TrafficCounters& traffic_counters() { return traffic_; }
 
   [[nodiscard]] shm::Endpoint& endpoint() { return endpoint_; }
 
-  [[nodiscard]] tcp::MessageMesh& message_mesh() { return message_mesh_; }
+  /// For messages.
+  [[nodiscard]] tcp::PeerTable<tcp::PacketStream>& packet_streams() { return packet_streams_; }
 
   /// The private memory of the node's ranks, by local rank.
   [[nodiscard]] std::vector<shm::ProcessMemory> processes() const;
@@ -82,7 +88,7 @@ class GroupTransports {
 
   /// Turns one away, whose hello says that it is for a transport, with the reason: the group has
   /// failed. Any thread.
-  void turn_away(std::string_view purpose, int socket, const Error& reason) const noexcept;
+  void turn_away(int socket, const Error& reason) const noexcept;
 
   /// Where a rank of this node is in the group's operations. Any thread.
   [[nodiscard]] transport::RankProgress progress_of(int rank) const;
@@ -98,7 +104,7 @@ class GroupTransports {
   }
 
   /// What went through the connections for operations. Any thread.
-  [[nodiscard]] std::vector<RankTraffic> traffic() const { return mesh_.traffic().read(); }
+  [[nodiscard]] std::vector<RankTraffic> traffic() const { return traffic_.read(); }
 
   /// Ends all connections, and returns with whom there were some. Nobody delivers any more.
   [[nodiscard]] ConnectedRanks close();
@@ -110,9 +116,11 @@ class GroupTransports {
   const collective::Topology& topology_;
   std::uint32_t group_;
   shm::ControlBlock control_block_;
-  tcp::Mesh mesh_;
+  std::vector<int> job_ranks_;  // Where they differ; connections look at them.
+  transport::TrafficCounters traffic_;
+  tcp::PeerTable<tcp::Connection> connections_;
   shm::Endpoint endpoint_;
-  tcp::MessageMesh message_mesh_;
+  tcp::PeerTable<tcp::PacketStream> packet_streams_;
 };
 
 }  // namespace unisono::engine

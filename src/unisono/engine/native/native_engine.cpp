@@ -37,7 +37,6 @@
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/tcp/connection.h"
-#include "unisono/transport/tcp/mesh.h"
 #include "unisono/transport/wait_monitor.h"
 #include "unisono/transport/waiter.h"
 
@@ -52,6 +51,9 @@ constexpr std::size_t kOperationBytes = 4096;
 
 // Time for the peers to read why this rank gave up.
 constexpr std::chrono::milliseconds kAbortLinger{250};
+
+// Time for them to turn away what is needless.
+constexpr std::chrono::milliseconds kDialLinger{250};
 
 transport::WaitMode wait_mode(Caller caller, bool has_cores) {
   if (caller == Caller::kProgress) {
@@ -182,7 +184,7 @@ void NativeEngine::carry_out(const Operation& operation,
   const OperationReporter reporter(called,
                                    {.group = parts_.transports.group,
                                     .topology = topology_,
-                                    .mesh = transports_.mesh(),
+                                    .connections = transports_.connections(),
                                     .ranks = parts_.ranks,
                                     .health = parts_.health,
                                     .call_history = parts_.call_history},
@@ -193,20 +195,22 @@ void NativeEngine::carry_out(const Operation& operation,
                               .blocks = agreed_blocks(called)};
   std::array<std::byte, kOperationBytes> storage;
   std::pmr::monotonic_buffer_resource memory(storage.data(), storage.size());
-  OperationContext context{.operation = operation,
-                           .called = called,
-                           .topology = topology_,
-                           .ranks = parts_.ranks,
-                           .control_block = transports_.control_block(),
-                           .exchange = tcp::Exchange(transports_.mesh(), tag, wait_monitor),
-                           .mode = wait_mode(caller, has_cores_),
-                           .has_cores = has_cores_,
-                           .wait_monitor = wait_monitor,
-                           .peers = peers_,
-                           .scratch = scratch_,
-                           .inputs = inputs_,
-                           .outputs = outputs_,
-                           .memory = memory};
+  OperationContext context{
+      .operation = operation,
+      .called = called,
+      .topology = topology_,
+      .ranks = parts_.ranks,
+      .control_block = transports_.control_block(),
+      .exchange = tcp::Exchange(
+          transports_.connections(), transports_.traffic_counters(), tag, wait_monitor),
+      .mode = wait_mode(caller, has_cores_),
+      .has_cores = has_cores_,
+      .wait_monitor = wait_monitor,
+      .peers = peers_,
+      .scratch = scratch_,
+      .inputs = inputs_,
+      .outputs = outputs_,
+      .memory = memory};
   try {
     if (supervised == nullptr) {
       run(context);
@@ -268,8 +272,8 @@ void NativeEngine::abort(const Error& reason) noexcept {
   }
   adopt_delivered();
   try {
-    for (tcp::Connection* const connection : transports_.mesh().open_connections()) {
-      connection->abort(reason);
+    for (tcp::Connection* const connection : transports_.connections().peers()) {
+      connection->frames().abort(reason);
     }
   } catch (const std::exception&) {
     return;  // Out of memory: the ends of the connections have to say it.
@@ -277,20 +281,20 @@ void NativeEngine::abort(const Error& reason) noexcept {
 }
 
 void NativeEngine::leave() noexcept {
-  adopt_delivered();
-  const std::vector<tcp::Connection*> connections = transports_.mesh().open_connections();
+  close_door();
+  const std::vector<tcp::Connection*> connections = transports_.connections().peers();
   if (!has_aborted_) {
     report_unheard(connections);
   }
   for (tcp::Connection* const connection : connections) {
     if (!has_aborted_) {
-      connection->say_goodbye();
+      connection->frames().say_goodbye();
     }
   }
   const Deadline deadline =
       Deadline::after(has_aborted_ ? kAbortLinger : std::chrono::milliseconds::zero());
   for (tcp::Connection* const connection : connections) {
-    connection->linger(deadline);
+    connection->frames().linger(deadline);
   }
 }
 
@@ -311,10 +315,22 @@ void NativeEngine::report_unheard(std::span<tcp::Connection* const> connections)
 // Ranks that this one never talked to hear of its end, too.
 void NativeEngine::adopt_delivered() noexcept {
   try {
-    transports_.mesh().adopt_delivered();
+    (void)transports_.connections().progress();
   } catch (const std::exception&) {
-    // Out of memory, say: the ends of the connections have to say it.
-    return;
+    return;  // One can't be reached, say: it can't be told.
+  }
+}
+
+// Whoever comes later would take the end of a connection without a goodbye for a death.
+void NativeEngine::close_door() noexcept {
+  try {
+    transports_.connections().close_door();
+    if (!has_aborted_) {
+      // Those that have become needless: one that breaks off looks like a stranger's.
+      transports_.connections().finish_dials(Deadline::after(kDialLinger));
+    }
+  } catch (const std::exception&) {
+    return;  // One can't be reached: it can't be told.
   }
 }
 

@@ -96,6 +96,7 @@ class NativeEngine final : public Engine {
   void reduce(OperationContext& context);
   void remember(const Operation& operation);
   void adopt_delivered() noexcept;
+  void close_door() noexcept;
   void report_unheard(std::span<tcp::Connection* const> connections) const noexcept;
 
   NativeParts parts_;

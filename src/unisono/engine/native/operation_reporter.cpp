@@ -37,7 +37,7 @@ void OperationReporter::look_into(std::span<const int> late_ranks) const {
   if (parts_.topology.n_nodes() == 1) {
     return;
   }
-  for (tcp::Connection* const connection : parts_.mesh.open_connections()) {
+  for (tcp::Connection* const connection : parts_.connections.peers()) {
     connection->look_for_abort();
   }
   parts_.call_history.tell(calls_);

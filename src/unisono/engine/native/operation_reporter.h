@@ -14,7 +14,8 @@
 #include "unisono/health/group_health.h"
 #include "unisono/health/rank_status.h"
 #include "unisono/health/wait_id.h"
-#include "unisono/transport/tcp/mesh.h"
+#include "unisono/transport/tcp/connection.h"
+#include "unisono/transport/tcp/peer_table.h"
 #include "unisono/transport/wait_monitor.h"
 
 namespace unisono::engine {
@@ -23,7 +24,7 @@ namespace unisono::engine {
 struct ReporterParts {
   std::uint32_t group;
   const collective::Topology& topology;
-  const tcp::Mesh& mesh;
+  const tcp::PeerTable<tcp::Connection>& connections;
   const health::RankStatus& ranks;
   health::GroupHealth& health;
   health::CallHistory& call_history;

@@ -7,17 +7,16 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/net/answer_watch.h"
+#include "unisono/net/io.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/frame.h"
 #include "unisono/transport/stream.h"
-#include "unisono/transport/tcp/liveness.h"
+#include "unisono/transport/tcp/frame_stream.h"
 
 namespace unisono::tcp {
 
@@ -33,17 +32,16 @@ struct OperationTag {
 class Connection {
  public:
   /// `name` stands for the peer in errors, e.g. "rank 3 (pid 4123 on node-a)". What `job_ranks`
-  /// looks at outlives it. `is_dialed`: this rank opened it, and the peer may not have taken it.
+  /// looks at outlives it.
   Connection(int rank,
              std::string name,
              std::uint32_t group,
              std::unique_ptr<transport::Stream> stream,
-             transport::JobRanks job_ranks = {},
-             bool is_dialed = false);
+             transport::JobRanks job_ranks = {});
 
   [[nodiscard]] int rank() const { return rank_; }
 
-  [[nodiscard]] transport::Stream& stream() const { return *stream_; }
+  [[nodiscard]] FrameStream& frames() { return frames_; }
 
   /// Begins an operation: transfers are numbered from 0 again, in both directions.
   void begin(const OperationTag& tag);
@@ -68,8 +66,8 @@ class Connection {
   /// operation, kCorruptData, and the peer's own error when it aborted.
   bool progress();
 
-  /// To be asked by who waits, about each kLivenessLook. Throws Error(kPeerLost) if the peer has
-  /// left what it was sent without an answer for kLivenessTimeout.
+  /// To be asked by who waits, about each kLivenessLook. Throws Error(kPeerLost) if
+  /// FrameStream::is_unanswered().
   void check_answers();
 
   /// Whether the peer may still tell, where nothing is due from it, that it gave up: its end has
@@ -82,16 +80,6 @@ class Connection {
   /// Whether this rank sent something in the operation before, and heard nothing from the peer.
   [[nodiscard]] bool was_one_way() const { return was_one_way_; }
 
-  /// Tells the peer why this side's group failed, if a frame can still begin; then ends the
-  /// connection. Does not block, does not throw.
-  void abort(const Error& reason) noexcept;
-
-  /// Tells the peer that this rank leaves in good order. Does not block, does not throw.
-  void say_goodbye() noexcept;
-
-  /// Takes and drops what still comes, until the peer hangs up or the deadline passes.
-  void linger(Deadline deadline) noexcept;
-
  private:
   struct Send {
     transport::FrameBytes header;
@@ -100,44 +88,29 @@ class Connection {
 
   bool progress_sends();
   bool progress_receives();
-  [[nodiscard]] std::size_t receive_some(std::span<std::byte> into);
-  [[nodiscard]] Error lost(const std::string& how) const;
-  [[nodiscard]] Error not_taken() const;
-  void take_header();
+  [[nodiscard]] bool has_come(const net::IoResult& result);
+  [[nodiscard]] Error lost(const net::IoResult& result) const;
   void match_data_frame(const transport::Frame& frame);
   [[nodiscard]] bool is_of_this_operation(const transport::Frame& frame) const;
   void check_sizes(const transport::Frame& frame) const;
   [[nodiscard]] Error mismatch(const transport::Frame& frame) const;
-  [[noreturn]] void finish_control_frame(const transport::Frame& frame);
 
   int rank_;
-  std::string name_;
-  std::uint32_t group_;
-  std::unique_ptr<transport::Stream> stream_;
+  FrameStream frames_;
   transport::JobRanks job_ranks_;
-  std::string address_;  // The other end of the stream's socket.
-  net::AnswerWatch answers_{kLivenessTimeout};
   OperationTag tag_{};  // Its blocks dangle between operations: only an operation looks at them.
 
   std::deque<Send> sends_;
-  std::size_t n_sent_ = 0;  // Of the first send, header included.
   std::uint32_t send_step_ = 0;
   std::uint64_t n_bytes_given_ = 0;  // In the last send that was posted.
 
   std::deque<std::span<std::byte>> receives_;
-  transport::FrameBytes header_{};
-  std::size_t n_header_ = 0;
-  std::optional<transport::Frame>
-      frame_;                // Header is complete; payload is awaited or has no taker yet.
-  bool is_matched_ = false;  // The frame's payload goes to the first of receives_.
+  bool is_matched_ = false;                  // The frame's payload goes to the first of receives_.
   std::optional<Deadline> explained_until_;  // The frame is of a later operation than is due.
-  std::size_t n_received_ = 0;               // Of the frame's payload.
-  std::vector<std::byte> control_;           // Payload of a control frame.
   std::uint32_t receive_step_ = 0;
   bool has_heard_ = true;  // Since begin().
   bool was_one_way_ = false;
   bool has_ended_ = false;  // Nothing more comes, and nothing was due.
-  bool may_be_untaken_;     // It was dialed, and nothing has come yet.
 };
 
 }  // namespace unisono::tcp

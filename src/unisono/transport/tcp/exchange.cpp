@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "unisono/base/deadline.h"
-#include "unisono/base/fd.h"
 #include "unisono/transport/stream.h"
 #include "unisono/transport/tcp/liveness.h"
 #include "unisono/transport/wait_monitor.h"
@@ -33,7 +31,7 @@ Connection& Exchange::connection(int rank) {
   if (known != connections_.end()) {
     return **known;
   }
-  Connection& opened = mesh_.connection(rank, wait_monitor_);
+  Connection& opened = open(rank);
   opened.begin(tag_);
   connections_.push_back(&opened);
   // Who only sends, call after call, reads nothing else that would say that the peer has failed.
@@ -41,6 +39,33 @@ Connection& Exchange::connection(int rank) {
     opened.look_for_abort();
   }
   return opened;
+}
+
+Connection& Exchange::open(int rank) {
+  table_.open(rank);
+  Connection* found = table_.find(rank);
+  while (found == nullptr) {
+    if (table_.progress().empty()) {
+      wait_monitor_.check([rank] { return std::vector<int>{rank}; });
+      // A stopped rank's kernel takes the connection, and the rank says nothing: this one stays
+      // awake to the group's failure.
+      std::vector<pollfd> polls;
+      table_.add_polls(polls);
+      sleep(polls, earlier(wait_monitor_.next_check(), table_.next_try()));
+    } else {
+      wait_monitor_.note_progress();
+    }
+    found = table_.find(rank);
+  }
+  return *found;
+}
+
+// The table's are the first of `polls`.
+void Exchange::sleep(std::span<pollfd> polls, Deadline deadline) {
+  (void)::poll(polls.data(), polls.size(), deadline.poll_timeout_ms());
+  if (polls.front().revents != 0) {
+    table_.clear_wakeups();
+  }
 }
 
 void Exchange::run(std::span<const Outgoing> sends, std::span<const Incoming> receives) {
@@ -52,20 +77,21 @@ void Exchange::run(std::span<const Outgoing> sends, std::span<const Incoming> re
   }
   move_all();
   for (const Outgoing& outgoing : sends) {
-    mesh_.traffic().count_sent(outgoing.rank, outgoing.data.size());
+    traffic_.count_sent(outgoing.rank, outgoing.data.size());
   }
   for (const Incoming& incoming : receives) {
-    mesh_.traffic().count_received(incoming.rank, incoming.data.size());
+    traffic_.count_received(incoming.rank, incoming.data.size());
   }
 }
 
 void Exchange::meet(std::span<const int> ranks, const AlsoLate& also_late) {
   also_late_ = &also_late;
   for (const int rank : ranks) {
-    if (Connection* const known = mesh_.find(rank)) {
+    if (Connection* const known = table_.find(rank)) {
       greet(*known);
     } else {
-      awaited_.push_back({.rank = rank, .opening = mesh_.begin_opening(rank)});
+      table_.open(rank);
+      awaited_.push_back(rank);
     }
   }
   move_all();
@@ -80,20 +106,23 @@ void Exchange::greet(Connection& connection) {
 }
 
 bool Exchange::greet_who_came() {
-  const std::size_t n_erased = std::erase_if(awaited_, [this](const Awaited& awaited) {
-    Fd socket = awaited.opening->progress();
-    if (!socket.is_open()) {
-      return false;
+  if (table_.progress().empty()) {
+    return false;
+  }
+  const std::size_t n_erased = std::erase_if(awaited_, [this](int rank) {
+    Connection* const came = table_.find(rank);
+    if (came != nullptr) {
+      greet(*came);
     }
-    greet(mesh_.adopt(awaited.rank, std::move(socket)));
-    return true;
+    return came != nullptr;
   });
   return n_erased > 0;
 }
 
 void Exchange::move_all() {
   const auto look = [this] {
-    bool has_moved = !awaited_.empty() && greet_who_came();
+    // A dial that is needless by now is seen to its end, too.
+    bool has_moved = (!awaited_.empty() || table_.is_dialing()) && greet_who_came();
     bool is_done = awaited_.empty();
     for (Connection* const connection : connections_) {
       if (is_busy(connection)) {
@@ -117,30 +146,27 @@ void Exchange::move_all() {
 // waits for they would not come either.
 void Exchange::wait() {
   wait_monitor_.check([this] { return late_ranks(); });
-  std::vector<pollfd> polls{{.fd = mesh_.wakeup_fd(), .events = POLLIN, .revents = 0}};
+  std::vector<pollfd> polls;
+  table_.add_polls(polls);
   for (Connection* const connection : connections_) {
     if (is_busy(connection)) {
       connection->check_answers();
-      connection->stream().add_polls(polls, connection->can_receive(), connection->is_sending());
+      connection->frames().stream().add_polls(
+          polls, connection->can_receive(), connection->is_sending());
     }
   }
-  Deadline next_look = earlier(wait_monitor_.next_check(), Deadline::after(kLivenessLook));
-  for (const Awaited& awaited : awaited_) {
-    polls.push_back(awaited.opening->poll());
-    next_look = earlier(next_look, awaited.opening->next_step());
-  }
+  const Deadline next_look = earlier(earlier(wait_monitor_.next_check(), table_.next_try()),
+                                     Deadline::after(kLivenessLook));
   std::vector<Connection*> idle;
   const std::size_t n_busy = polls.size();
-  for (Connection* const connection : mesh_.open_connections()) {
+  for (Connection* const connection : table_.peers()) {
     if (connection->may_tell_abort()) {
       idle.push_back(connection);
-      polls.push_back({.fd = connection->stream().socket(), .events = POLLRDHUP, .revents = 0});
+      polls.push_back(
+          {.fd = connection->frames().stream().socket(), .events = POLLRDHUP, .revents = 0});
     }
   }
-  (void)::poll(polls.data(), polls.size(), next_look.poll_timeout_ms());
-  if (polls.front().revents != 0) {
-    mesh_.clear_wakeups();
-  }
+  sleep(polls, next_look);
   for (std::size_t index = 0; index < idle.size(); ++index) {
     if (polls[n_busy + index].revents != 0) {
       idle[index]->look_for_abort();
@@ -155,9 +181,7 @@ std::vector<int> Exchange::late_ranks() const {
       ranks.push_back(connection->rank());
     }
   }
-  for (const Awaited& awaited : awaited_) {
-    ranks.push_back(awaited.rank);
-  }
+  ranks.insert(ranks.end(), awaited_.begin(), awaited_.end());
   return ranks;
 }
 

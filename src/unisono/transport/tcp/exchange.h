@@ -1,15 +1,17 @@
 #pragma once
 
+#include <poll.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/transport/tcp/connection.h"
-#include "unisono/transport/tcp/mesh.h"
-#include "unisono/transport/tcp/opening.h"
+#include "unisono/transport/tcp/peer_table.h"
+#include "unisono/transport/traffic.h"
 #include "unisono/transport/wait_monitor.h"
 
 namespace unisono::tcp {
@@ -32,13 +34,17 @@ struct Incoming {
 /// they were sent; a rank posts its receives in the order of its peer's sends.
 class Exchange {
  public:
-  /// Throws what Mesh::connection() throws.
-  Exchange(Mesh& mesh, const OperationTag& tag, transport::WaitMonitor& wait_monitor)
-      : mesh_(mesh), tag_(tag), wait_monitor_(wait_monitor) {}
+  /// `table` has the connections, and opens those that are missing; `traffic` counts what goes
+  /// through them.
+  Exchange(PeerTable<Connection>& table,
+           transport::TrafficCounters& traffic,
+           const OperationTag& tag,
+           transport::WaitMonitor& wait_monitor)
+      : table_(table), traffic_(traffic), tag_(tag), wait_monitor_(wait_monitor) {}
 
   /// Sends and receives all of it, at the same time.
   ///
-  /// Throws what Connection::progress() and `patience` throw.
+  /// Throws what Connection::progress(), PeerTable::progress() and `wait_monitor` throw.
   void run(std::span<const Outgoing> sends, std::span<const Incoming> receives);
 
   /// Names more ranks that the operation waits for.
@@ -51,24 +57,21 @@ class Exchange {
   void meet(std::span<const int> ranks, const AlsoLate& also_late);
 
  private:
-  // A rank to which there is no connection yet.
-  struct Awaited {
-    int rank;
-    std::unique_ptr<Opening> opening;
-  };
-
   Connection& connection(int rank);
+  Connection& open(int rank);
   void greet(Connection& connection);
   bool greet_who_came();
   void move_all();
   void wait();
+  void sleep(std::span<pollfd> polls, Deadline deadline);
   [[nodiscard]] std::vector<int> late_ranks() const;
 
-  Mesh& mesh_;
+  PeerTable<Connection>& table_;
+  transport::TrafficCounters& traffic_;
   OperationTag tag_;
   transport::WaitMonitor& wait_monitor_;
   std::vector<Connection*> connections_;
-  std::vector<Awaited> awaited_;
+  std::vector<int> awaited_;  // Ranks to which there is no connection yet.
   const AlsoLate* also_late_ = nullptr;
 };
 

@@ -53,8 +53,8 @@ void expect_error(PacketStream& stream, ErrorCode code, const std::string& text)
 // More than the socket holds, so both sides come back to it several times.
 TEST(PacketStream, CarriesPacketsInPieces) {
   auto [a, b] = connected();
-  PacketStream sender("rank 1", std::make_unique<TcpStream>(std::move(a)));
-  PacketStream receiver("rank 0", std::make_unique<TcpStream>(std::move(b)));
+  PacketStream sender("rank 1", 0, std::make_unique<TcpStream>(std::move(a)));
+  PacketStream receiver("rank 0", 0, std::make_unique<TcpStream>(std::move(b)));
   constexpr std::size_t kBytes = 1 << 20;
   std::vector<std::byte> sent(kBytes);
   for (std::size_t i = 0; i < kBytes; ++i) {
@@ -82,8 +82,8 @@ TEST(PacketStream, CarriesPacketsInPieces) {
 
 TEST(PacketStream, CarriesLabelsAndNothingAtAll) {
   auto [a, b] = connected();
-  PacketStream sender("rank 1", std::make_unique<TcpStream>(std::move(a)));
-  PacketStream receiver("rank 0", std::make_unique<TcpStream>(std::move(b)));
+  PacketStream sender("rank 1", 0, std::make_unique<TcpStream>(std::move(a)));
+  PacketStream receiver("rank 0", 0, std::make_unique<TcpStream>(std::move(b)));
   ASSERT_TRUE(sender.send(message_of(0), "weights", {}));
   ASSERT_TRUE(sender.send(message_of(0), std::string(500, 'x'), {}));
   ASSERT_NE(receiver.peek(), nullptr);
@@ -99,23 +99,23 @@ TEST(PacketStream, CarriesLabelsAndNothingAtAll) {
 TEST(PacketStream, SaysHowTheOtherSideEnded) {
   {
     auto [a, b] = connected();
-    PacketStream left("rank 1", std::make_unique<TcpStream>(std::move(a)));
-    PacketStream stays("rank 1", std::make_unique<TcpStream>(std::move(b)));
-    left.say_goodbye();
+    PacketStream left("rank 1", 0, std::make_unique<TcpStream>(std::move(a)));
+    PacketStream stays("rank 1", 0, std::make_unique<TcpStream>(std::move(b)));
+    left.frames().say_goodbye();
     EXPECT_EQ(stays.peek(), nullptr);
     EXPECT_TRUE(stays.has_left());
     EXPECT_FALSE(stays.send(message_of(0), "", {}));
   }
   {
     auto [a, b] = connected();
-    PacketStream failed("rank 1", std::make_unique<TcpStream>(std::move(a)));
-    PacketStream stays("rank 1", std::make_unique<TcpStream>(std::move(b)));
-    failed.abort(Error(ErrorCode::kTimeout, "too late"));
+    PacketStream failed("rank 1", 0, std::make_unique<TcpStream>(std::move(a)));
+    PacketStream stays("rank 1", 0, std::make_unique<TcpStream>(std::move(b)));
+    failed.frames().abort(Error(ErrorCode::kTimeout, "too late"));
     expect_error(stays, ErrorCode::kTimeout, "rank 1 gave up: too late");
   }
   {
     auto [a, b] = connected();
-    PacketStream stays("rank 1", std::make_unique<TcpStream>(std::move(b)));
+    PacketStream stays("rank 1", 0, std::make_unique<TcpStream>(std::move(b)));
     a.reset();
     expect_error(stays, ErrorCode::kPeerLost, "rank 1 closed the connection");
   }
@@ -124,7 +124,7 @@ TEST(PacketStream, SaysHowTheOtherSideEnded) {
 TEST(PacketStream, RefusesWhatIsNoPacket) {
   const auto expect_refused = [](const std::vector<std::byte>& bytes) {
     auto [a, b] = connected();
-    PacketStream receiver("rank 1", std::make_unique<TcpStream>(std::move(b)));
+    PacketStream receiver("rank 1", 0, std::make_unique<TcpStream>(std::move(b)));
     ASSERT_EQ(net::write_some(a.get(), bytes).n_bytes, bytes.size());
     expect_error(receiver, ErrorCode::kCorruptData, "rank 1 sent bytes that are no");
   };

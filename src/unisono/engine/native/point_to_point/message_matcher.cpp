@@ -48,7 +48,7 @@ bool MessageMatcher::progress(bool with_network) {
 
 bool MessageMatcher::progress_between_nodes() {
   bool has_moved = false;
-  for (const int rank : parts_.mesh.progress()) {
+  for (const int rank : parts_.packet_streams.progress()) {
     connect(rank);
     has_moved = true;
   }
@@ -61,12 +61,12 @@ bool MessageMatcher::progress_between_nodes() {
 
 void MessageMatcher::connect(int rank) {
   MessagePeer& peer = peers_[static_cast<std::size_t>(rank)];
-  peer.channel = parts_.mesh.find(rank);
+  peer.channel = parts_.packet_streams.find(rank);
   connected_.push_back(&peer);
 }
 
 bool MessageMatcher::has_left(int rank) const {
-  const tcp::PacketStream* const stream = parts_.mesh.find(rank);
+  const tcp::PacketStream* const stream = parts_.packet_streams.find(rank);
   return stream != nullptr && stream->has_left();
 }
 

@@ -17,7 +17,8 @@
 #include "unisono/transport/packet.h"
 #include "unisono/transport/packet_channel.h"
 #include "unisono/transport/shm/endpoint.h"
-#include "unisono/transport/tcp/message_mesh.h"
+#include "unisono/transport/tcp/packet_stream.h"
+#include "unisono/transport/tcp/peer_table.h"
 
 namespace unisono::engine {
 
@@ -25,7 +26,7 @@ namespace unisono::engine {
 struct MessageParts {
   const collective::Topology& topology;
   shm::Endpoint& endpoint;
-  tcp::MessageMesh& mesh;
+  tcp::PeerTable<tcp::PacketStream>& packet_streams;
   const health::RankStatus& ranks;
   /// Whether a peer's private memory is read in one copy even where two take less time.
   bool prefers_single_copy;

@@ -25,7 +25,9 @@
 #include "unisono/transport/purposes.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/endpoint.h"
-#include "unisono/transport/tcp/message_mesh.h"
+#include "unisono/transport/tcp/dialer.h"
+#include "unisono/transport/tcp/packet_stream.h"
+#include "unisono/transport/tcp/peer_table.h"
 #include "unisono/transport/tcp/tcp_stream.h"
 
 namespace unisono::engine {
@@ -53,15 +55,18 @@ class Rank {
       : roster_(roster_of(rank)),
         topology_(rank, std::vector<std::string>{"n", "n"}),
         endpoint_(std::move(members), rank, false),
-        mesh_({},
-              "",
-              {.job = "test", .purpose = transport::kMessagePurpose, .rank = rank},
-              tcp::prepare_streams(),
-              false),
+        packet_streams_(
+            {.members = {},
+             .secret = "",
+             .mine = {.job = "test", .purpose = transport::kMessagePurpose, .rank = rank},
+             .caller = tcp::Caller::kEither,
+             .make_stream = tcp::prepare_streams(),
+             .has_other_nodes = false},
+            nullptr),
         ranks_(roster_, "[rank]", Logger("test")),
         matcher_({.topology = topology_,
                   .endpoint = endpoint_,
-                  .mesh = mesh_,
+                  .packet_streams = packet_streams_,
                   .ranks = ranks_,
                   .prefers_single_copy = false}) {}
 
@@ -109,7 +114,7 @@ class Rank {
   rendezvous::Roster roster_;
   collective::Topology topology_;
   shm::Endpoint endpoint_;
-  tcp::MessageMesh mesh_;
+  tcp::PeerTable<tcp::PacketStream> packet_streams_;
   health::RankStatus ranks_;
   MessageMatcher matcher_;
   std::deque<Message> posted_;

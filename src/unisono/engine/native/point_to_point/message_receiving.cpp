@@ -72,7 +72,7 @@ void MessageMatcher::post_receive(Message& message) {
       return;
     }
     if (peer.channel == nullptr) {
-      parts_.mesh.open(peer.rank);
+      parts_.packet_streams.open(peer.rank);
     }
   } else {
     for (std::size_t i = 0; i < peers_.size(); ++i) {

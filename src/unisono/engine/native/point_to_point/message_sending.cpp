@@ -100,7 +100,7 @@ void MessageMatcher::post_send(Message& message) {
     peer.outgoing.push_back({.packet = packet, .message = &message});
   }
   if (peer.channel == nullptr) {
-    parts_.mesh.open(peer.rank);
+    parts_.packet_streams.open(peer.rank);
   }
   flush(peer);
 }

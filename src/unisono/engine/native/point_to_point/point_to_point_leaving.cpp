@@ -35,8 +35,8 @@ void PointToPointProgress::abort_streams(const Error& reason) noexcept {
   }
   adopt_delivered(std::chrono::milliseconds::zero());
   try {
-    for (tcp::PacketStream* const stream : mesh_.streams()) {
-      stream->abort(reason);
+    for (tcp::PacketStream* const stream : packet_streams_.peers()) {
+      stream->frames().abort(reason);
     }
   } catch (const std::exception&) {
     return;  // Out of memory: the ends of the connections have to say it.
@@ -46,8 +46,7 @@ void PointToPointProgress::abort_streams(const Error& reason) noexcept {
 // Ranks that this one never talked to hear of its end, too.
 void PointToPointProgress::adopt_delivered(std::chrono::milliseconds linger) noexcept {
   try {
-    (void)mesh_.progress();
-    mesh_.finish_dials(Deadline::after(linger));
+    packet_streams_.finish_dials(Deadline::after(linger));
   } catch (const std::exception&) {
     // One can't be reached: it can't be told.
     return;
@@ -57,7 +56,7 @@ void PointToPointProgress::adopt_delivered(std::chrono::milliseconds linger) noe
 // Whoever comes later would take the end of a connection without a goodbye for a death.
 void PointToPointProgress::close_door() noexcept {
   try {
-    mesh_.close_door();
+    packet_streams_.close_door();
   } catch (const std::exception&) {
     return;  // Out of memory: the ends of the connections have to say it.
   }
@@ -115,16 +114,16 @@ void PointToPointProgress::leave() noexcept {
   const MutexLock lock(mutex_);
   adopt_delivered(kLinger);
   close_door();
-  const auto streams = mesh_.streams();
+  const auto streams = packet_streams_.peers();
   for (tcp::PacketStream* const stream : streams) {
     if (!has_aborted_) {
-      stream->say_goodbye();
+      stream->frames().say_goodbye();
     }
   }
   const Deadline deadline =
       Deadline::after(has_aborted_ ? kLinger : std::chrono::milliseconds::zero());
   for (tcp::PacketStream* const stream : streams) {
-    stream->linger(deadline);
+    stream->frames().linger(deadline);
   }
 }
 

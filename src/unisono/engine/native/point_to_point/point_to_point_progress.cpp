@@ -28,7 +28,7 @@ namespace unisono::engine {
 PointToPointProgress::PointToPointProgress(const PointToPointParts& parts)
     : parts_(parts),
       endpoint_(parts.transports.endpoint()),
-      mesh_(parts.transports.message_mesh()),
+      packet_streams_(parts.transports.packet_streams()),
       waiting_{
           .ranks = parts.ranks,
           .failure = parts.failure,
@@ -46,7 +46,7 @@ PointToPointProgress::PointToPointProgress(const PointToPointParts& parts)
       matcher_(
           {.topology = parts.topology,
            .endpoint = endpoint_,
-           .mesh = mesh_,
+           .packet_streams = packet_streams_,
            .ranks = parts.ranks,
            // Only one of two ranks on one core can copy at a time.
            .prefers_single_copy = parts.single_copy == SingleCopy::kAlways || !parts.has_cores}) {}
@@ -57,7 +57,7 @@ PointToPointProgress::~PointToPointProgress() {
 
 bool PointToPointProgress::is_unreachable(int rank) {
   const collective::Topology& topology = parts_.topology;
-  return topology.node_of(rank) != topology.node() && mesh_.is_unreachable(rank);
+  return topology.node_of(rank) != topology.node() && packet_streams_.is_unreachable(rank);
 }
 
 // What a rank has sent before it left may be more than one look takes. Others may go on sending.
@@ -329,7 +329,7 @@ health::WaitId PointToPointProgress::next_id() {
 
 void PointToPointProgress::wake() const noexcept {
   endpoint_.wake();
-  mesh_.wake();
+  packet_streams_.wake();
 }
 
 }  // namespace unisono::engine

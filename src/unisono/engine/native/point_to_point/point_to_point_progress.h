@@ -29,7 +29,8 @@
 #include "unisono/transport/failure.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/endpoint.h"
-#include "unisono/transport/tcp/message_mesh.h"
+#include "unisono/transport/tcp/packet_stream.h"
+#include "unisono/transport/tcp/peer_table.h"
 #include "unisono/transport/waiter.h"
 
 namespace unisono::engine {
@@ -190,7 +191,7 @@ class PointToPointProgress {
 
   PointToPointParts parts_;
   shm::Endpoint& endpoint_;
-  tcp::MessageMesh& mesh_;
+  tcp::PeerTable<tcp::PacketStream>& packet_streams_;
   MessageWaiting waiting_;
   Error out_of_memory_;         // Made while there is some.
   std::function<void()> tell_;  // Set before the first call; the watcher may be earlier.

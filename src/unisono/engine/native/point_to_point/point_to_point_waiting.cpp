@@ -172,7 +172,7 @@ void PointToPointProgress::watch() {
   const std::size_t n_before = requests_.size();
   const std::uint32_t rings = endpoint_.prepare(is_polling_);
   if (is_polling_) {
-    mesh_.clear_wakeups();
+    packet_streams_.clear_wakeups();
   }
   bool has_moved = advance();
   if (!has_moved) {
@@ -196,9 +196,15 @@ void PointToPointProgress::sleep_until(Deadline deadline, std::uint32_t rings) {
     return;
   }
   std::vector<pollfd> polls;
-  mesh_.add_polls(polls);
+  packet_streams_.add_polls(polls);
+  deadline = earlier(deadline, packet_streams_.next_try());
+  for (tcp::PacketStream* const stream : packet_streams_.peers()) {
+    deadline = earlier(deadline, Deadline::after(tcp::kLivenessLook));
+    if (!stream->has_left()) {
+      stream->frames().stream().add_polls(polls, true, stream->is_blocked());
+    }
+  }
   polls.push_back({.fd = endpoint_.bell_fd(), .events = POLLIN, .revents = 0});
-  deadline = earlier(deadline, mesh_.next_try());
   mutex_.unlock();
   (void)::poll(polls.data(), polls.size(), deadline.poll_timeout_ms());
   mutex_.lock();
