@@ -79,7 +79,7 @@ TEST_F(AnswersTest, OfAGroupThatIsExpectedTheAnswerWaitsUntilItIsKnown) {
 
 TEST_F(AnswersTest, WhoKnowsNoGroupIsStuckInNone) {
   EXPECT_TRUE(hear({.kind = Kind::kAskWait, .sequence = kNumber, .question = 9},
-                   encode_wait({.id = {.group = kNumber}, .rank = kPeer})));
+                   encode_wait({.id = {.group = kNumber}, .rank = kPeer, .late = {}})));
   ASSERT_TRUE(reply_);
   EXPECT_EQ(reply_->kind, Kind::kWait);
   EXPECT_EQ(reply_->n_bytes, 0U);
