@@ -86,17 +86,16 @@ Job::Job(const JobOptions& options)
       numbers_(roster_.rank, roster_.world_size()),
       long_waits_(health::LongWaits::open(options.wait_file, logger())),
       stacks_(std::make_unique<health::StackDump>(logger())),
-      watcher_(std::make_unique<health::Watcher>(
-          health::WatcherParts{.roster = roster_,
-                               .session = session_,
-                               .data_listener = data_listener_.get(),
-                               .peers = meet_node(
-                                   roster_, session_, memory_, node_listener_, options.deadline),
-                               .groups = groups_,
-                               .stacks = *stacks_,
-                               .logger = logger()})),
-      cycles_(std::make_unique<health::CycleSearch>(
-          roster_, watcher_->control(), groups_, logger())) {
+      watcher_(std::make_unique<health::Watcher>(health::WatcherParts{
+          .roster = roster_,
+          .session = session_,
+          .data_listener = data_listener_.get(),
+          .peers = meet_node(roster_, session_, memory_, node_listener_, options.deadline),
+          .groups = groups_,
+          .stacks = *stacks_,
+          .logger = logger()})),
+      cycles_(
+          std::make_unique<health::CycleSearch>(roster_, watcher_->control(), groups_, logger())) {
   node_listener_.reset();
   warn_of_shared_core(roster_, logger());
 }

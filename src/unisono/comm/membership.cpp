@@ -92,35 +92,31 @@ Membership::Membership(Job& job, GroupSetup setup)
     : job_(job),
       setup_(std::move(setup)),
       topology_(health::topology_of(setup_.roster)),
-      status_client_({.contacts = contacts(),
-                      .groups = job.groups(),
-                      .is_on_node =
-                          [this](int rank) {
-                            return topology_.node_of(rank) == topology_.node();
-                          },
-                      .note_departure =
-                          [this](int rank, const transport::Departure& departure) {
-                            ranks_.note_departure(rank, departure);
-                            wake();
-                          },
-                      .note_reason = [this](int rank,
-                                            const Error& reason) { note_reason(rank, reason); },
-                      .note_rank_progress =
-                          [this](int rank, const transport::RankProgress& rank_progress) {
-                            note_rank_progress(rank, rank_progress);
-                          },
-                      .prefix = prefix_of(job, setup_),
-                      .logger = job.logger()}),
+      status_client_(
+          {.contacts = contacts(),
+           .groups = job.groups(),
+           .is_on_node = [this](int rank) { return topology_.node_of(rank) == topology_.node(); },
+           .note_departure =
+               [this](int rank, const transport::Departure& departure) {
+                 ranks_.note_departure(rank, departure);
+                 wake();
+               },
+           .note_reason = [this](int rank, const Error& reason) { note_reason(rank, reason); },
+           .note_rank_progress =
+               [this](int rank, const transport::RankProgress& rank_progress) {
+                 note_rank_progress(rank, rank_progress);
+               },
+           .prefix = prefix_of(job, setup_),
+           .logger = job.logger()}),
       ranks_(setup_.roster, prefix_of(job, setup_), job.logger(), this),
       diagnostics_store_(
           [&job] { return job.session().connect_again(health::kDiagnosticsStoreTimeout); }),
       failures_(diagnostics_store_, job.store_prefix(setup_.number), setup_.roster.rank),
-      call_history_(diagnostics_store_,
-                    job.store_prefix(setup_.number),
-                    setup_.roster.rank,
-                    [this](int rank, const Error& reason) {
-                      health::tell_rank(contacts(), rank, reason);
-                    }),
+      call_history_(
+          diagnostics_store_,
+          job.store_prefix(setup_.number),
+          setup_.roster.rank,
+          [this](int rank, const Error& reason) { health::tell_rank(contacts(), rank, reason); }),
       native_(std::make_unique<engine::NativeEngine>(
           engine::NativeParts{.transports = transport_parts(job, topology_, setup_),
                               .memory = job.memory().own(),

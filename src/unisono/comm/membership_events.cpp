@@ -151,8 +151,11 @@ std::string Membership::describe_activity() const {
   return text.empty() ? "" : fmt::format("{} of {}", text, describe_group(setup_, job_.numbers()));
 }
 
+// A message whose time is up waits for answers with the lock held that listening takes.
 void Membership::listen_for_messages() noexcept {
-  native_->messages().listen();
+  if (!status_client_.is_hearing()) {
+    native_->messages().listen();
+  }
 }
 
 std::optional<Error> Membership::find_failure() const {

@@ -96,8 +96,8 @@ void answer_status(const Heard& heard, GroupRegistry& groups, StackDump& stacks)
   const std::uint32_t number = group_of(heard.frame);
   const std::uint32_t question = heard.frame.question;
   const transport::Departure departure = groups.find_departure(number, heard.rank);
-  const auto owed = std::make_shared<OwedReply>(
-      heard, transport::encode_leave(number, departure, question));
+  const auto owed =
+      std::make_shared<OwedReply>(heard, transport::encode_leave(number, departure, question));
   groups.notify(number, [&groups, owed, number, question](const MonitoredGroup& group) {
     if (const std::optional<Error> failure = group.find_failure()) {
       owed->give(transport::encode_abort(number, *failure, question));
@@ -128,8 +128,8 @@ void answer_wait(const Heard& heard, GroupRegistry& groups) {
 void pass_verdict(const Heard& heard, GroupRegistry& groups) {
   const auto owed = std::make_shared<OwedReply>(
       heard,
-      transport::encode(
-          {.kind = transport::FrameKind::kHeard, .question = heard.frame.question}, {}));
+      transport::encode({.kind = transport::FrameKind::kHeard, .question = heard.frame.question},
+                        {}));
   const Error verdict = transport::decode_abort(heard.frame, heard.payload);
   const bool is_end = heard.frame.kind == transport::FrameKind::kVerdictEnd;
   groups.notify(group_of(heard.frame), [owed, verdict, is_end](MonitoredGroup& group) {
@@ -139,11 +139,10 @@ void pass_verdict(const Heard& heard, GroupRegistry& groups) {
 
 void pass_abort(const Heard& heard, GroupRegistry& groups) {
   const Error reason = transport::decode_abort(heard.frame, heard.payload);
-  groups.notify(
-      group_of(heard.frame),
-      [rank = heard.rank, is_of_node = heard.is_of_node, reason](MonitoredGroup& group) {
-        is_of_node ? group.note_abort(rank, reason) : group.pass_on(rank, reason);
-      });
+  groups.notify(group_of(heard.frame),
+                [rank = heard.rank, is_of_node = heard.is_of_node, reason](MonitoredGroup& group) {
+                  is_of_node ? group.note_abort(rank, reason) : group.pass_on(rank, reason);
+                });
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ class AnswersTest : public ::testing::Test {
                    .reply =
                        [this](const std::vector<std::byte>& bytes) {
                          ++n_replies_;
-                         reply_ = transport::decode(
-                             std::span(bytes).first<transport::kFrameBytes>());
+                         reply_ =
+                             transport::decode(std::span(bytes).first<transport::kFrameBytes>());
                        }},
                   groups_,
                   stacks_);

@@ -41,17 +41,17 @@ class ControlLinkTest : public ::testing::Test {
     link_ = std::make_unique<ControlLink>(
         loop_,
         Fd(ends[0]),
-        ControlLink::Ears{.frame =
-                              [this](const transport::Frame& frame,
-                                     std::span<const std::byte> payload) {
-                                heard_.push_back(transport::decode_abort(frame, payload).what());
-                                return true;
-                              },
-                          .end =
-                              [this](ControlLink::End how) {
-                                end_ = how;
-                                link_.reset();
-                              }},
+        ControlLink::Ears{
+            .frame =
+                [this](const transport::Frame& frame, std::span<const std::byte> payload) {
+                  heard_.push_back(transport::decode_abort(frame, payload).what());
+                  return true;
+                },
+            .end =
+                [this](ControlLink::End how) {
+                  end_ = how;
+                  link_.reset();
+                }},
         ControlLink::IfStarved::kThrow);
   }
 
@@ -91,7 +91,7 @@ std::vector<std::byte> news(const std::string& text) {
 TEST_F(ControlLinkTest, HearsFramesHoweverTheirBytesCome) {
   for (const std::byte byte : news("one")) {
     write(std::span(&byte, 1));
-    run();
+    loop_.run_once(Deadline::after(std::chrono::seconds(1)));
   }
   std::vector<std::byte> two = news("two");
   const std::vector<std::byte> three = news("");
@@ -146,9 +146,8 @@ TEST_F(ControlLinkTest, KeepsWhatAStoppedPeerDoesNotTake) {
   EXPECT_EQ(hold.use_count(), 1);
   ASSERT_EQ(all.size(), kFrames * frame.size());
   for (std::size_t i = 0; i < kFrames; ++i) {
-    EXPECT_TRUE(std::equal(frame.begin(),
-                           frame.end(),
-                           all.begin() + static_cast<std::ptrdiff_t>(i * frame.size())));
+    EXPECT_TRUE(std::equal(
+        frame.begin(), frame.end(), all.begin() + static_cast<std::ptrdiff_t>(i * frame.size())));
   }
 }
 

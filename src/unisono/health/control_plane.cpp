@@ -47,10 +47,9 @@ struct Answers {
 
 bool is_answer(const transport::Frame& frame) {
   using Kind = transport::FrameKind;
-  return frame.question != 0 &&
-         (frame.kind == Kind::kAbort || frame.kind == Kind::kLeave ||
-          frame.kind == Kind::kRankProgress || frame.kind == Kind::kWait ||
-          frame.kind == Kind::kHeard);
+  return frame.question != 0 && (frame.kind == Kind::kAbort || frame.kind == Kind::kLeave ||
+                                 frame.kind == Kind::kRankProgress || frame.kind == Kind::kWait ||
+                                 frame.kind == Kind::kHeard);
 }
 
 }  // namespace
@@ -109,7 +108,8 @@ void ControlPlane::tell(std::vector<int> ranks,
 
 void ControlPlane::ask(Question question, std::chrono::milliseconds timeout, HearAnswer hear) {
   // 0 is no number.
-  const std::uint32_t number = n_questions_.fetch_add(1, std::memory_order_relaxed) % 0x7FFF'FFFF + 1;
+  const std::uint32_t number =
+      n_questions_.fetch_add(1, std::memory_order_relaxed) % 0x7FFF'FFFF + 1;
   loop_->post([this,
                number,
                deadline = Deadline::after(timeout),
@@ -219,13 +219,13 @@ std::shared_ptr<ControlLink> ControlPlane::link(int rank, Fd socket, bool is_own
   auto link = std::make_shared<ControlLink>(
       *loop_,
       std::move(socket),
-      ControlLink::Ears{.frame =
-                            [this, rank, made](const transport::Frame& frame,
-                                               std::span<const std::byte> payload) {
-                              return hear_frame(rank, *made, frame, payload);
-                            },
-                        .end = [this, rank, is_own](
-                                   ControlLink::End how) { hear_end(rank, is_own, how); }},
+      ControlLink::Ears{
+          .frame =
+              [this, rank, made](const transport::Frame& frame,
+                                 std::span<const std::byte> payload) {
+                return hear_frame(rank, *made, frame, payload);
+              },
+          .end = [this, rank, is_own](ControlLink::End how) { hear_end(rank, is_own, how); }},
       // What ranks of a node miss nobody tells them again.
       is_of_node ? ControlLink::IfStarved::kThrow : ControlLink::IfStarved::kEnd);
   *made = link;
@@ -245,12 +245,11 @@ void ControlPlane::adopt(int rank, Fd socket, bool is_brief) {
   }
   peer.theirs = link(rank, std::move(socket), false);
   if (is_brief) {
-    (void)loop_->add_timer(Deadline::after(kBrief),
-                           [&peer, brief = std::weak_ptr(peer.theirs)] {
-                             if (peer.theirs == brief.lock()) {
-                               peer.theirs.reset();
-                             }
-                           });
+    (void)loop_->add_timer(Deadline::after(kBrief), [&peer, brief = std::weak_ptr(peer.theirs)] {
+      if (peer.theirs == brief.lock()) {
+        peer.theirs.reset();
+      }
+    });
   }
 }
 
@@ -275,19 +274,19 @@ bool ControlPlane::hear_frame(int rank,
     }
     return true;
   }
-  const auto reply = [loop = loop_, from, here = this_thread_number()](
-                         std::vector<std::byte> bytes) {
-    const auto send = [from, parcel = Parcel{.bytes = std::move(bytes)}] {
-      if (const std::shared_ptr<ControlLink> link = from.lock()) {
-        link->send(parcel);
-      }
-    };
-    if (this_thread_number() == here) {
-      send();
-    } else {
-      loop->post(send);
-    }
-  };
+  const auto reply =
+      [loop = loop_, from, here = this_thread_number()](std::vector<std::byte> bytes) {
+        const auto send = [from, parcel = Parcel{.bytes = std::move(bytes)}] {
+          if (const std::shared_ptr<ControlLink> link = from.lock()) {
+            link->send(parcel);
+          }
+        };
+        if (this_thread_number() == here) {
+          send();
+        } else {
+          loop->post(send);
+        }
+      };
   return ears_.frame({.rank = rank,
                       .is_of_node = peers_[rank].is_of_node,
                       .frame = frame,
@@ -302,8 +301,9 @@ void ControlPlane::hear_end(int rank, bool is_own, ControlLink::End how) {
     return;  // There is a later one.
   }
   if (how == ControlLink::End::kJunk && !peer.is_of_node) {
-    logger_.warning(fmt::format("ended the control connection with {}: it sent bytes that are no frame",
-                                rendezvous::describe(roster_.members[static_cast<std::size_t>(rank)])));
+    logger_.warning(
+        fmt::format("ended the control connection with {}: it sent bytes that are no frame",
+                    rendezvous::describe(roster_.members[static_cast<std::size_t>(rank)])));
   }
   end_all(rank, is_gone(rank));
   if (peer.is_of_node) {

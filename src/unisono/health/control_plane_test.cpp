@@ -61,8 +61,7 @@ rendezvous::Member member(int rank, const std::string& node, const Fd& listener)
           .pid = 1,
           .node = node,
           .address = "127.0.0.1",
-          .port = listener.is_open() ? net::local_address(listener.get()).port()
-                                     : std::uint16_t{1},
+          .port = listener.is_open() ? net::local_address(listener.get()).port() : std::uint16_t{1},
           .endpoint = ""};
 }
 
@@ -169,9 +168,8 @@ class ControlPlaneTest : public ::testing::Test {
   }
 
   std::array<Fd, 3> listeners_ = {listen(), listen(), listen()};
-  std::vector<rendezvous::Member> members_ = {member(0, "a", listeners_[0]),
-                                              member(1, "b", listeners_[1]),
-                                              member(2, "c", listeners_[2])};
+  std::vector<rendezvous::Member> members_ = {
+      member(0, "a", listeners_[0]), member(1, "b", listeners_[1]), member(2, "c", listeners_[2])};
 };
 
 bool is_left(const Answer& answer) {
@@ -285,7 +283,8 @@ TEST_F(ControlPlaneTest, NewsAreOutBeforeTheTellingRankEnds) {
   const auto hearing = make(1);
   for (int i = 0; i < 20; ++i) {
     const auto telling = make(0);
-    telling->control().tell({1}, transport::encode_abort(5, Error(ErrorCode::kTimeout, "why")), kPlenty);
+    telling->control().tell(
+        {1}, transport::encode_abort(5, Error(ErrorCode::kTimeout, "why")), kPlenty);
   }
   const Deadline deadline = Deadline::after(kPlenty);
   while (hearing->n_heard < 20 && !deadline.has_passed()) {
@@ -379,8 +378,7 @@ TEST_F(NodeControlTest, WhoSaysWhatNoRankSaysIsHeardNoMore) {
 }
 
 TEST_F(NodeControlTest, OfAProcessThatEndedTheLastWordsAreHeard) {
-  net::write_all(
-      other_.get(), transport::encode_leave(5), Deadline::after(kPlenty), "rank 0");
+  net::write_all(other_.get(), transport::encode_leave(5), Deadline::after(kPlenty), "rank 0");
   InterruptiblePause is_noted;
   rank_->loop().post([&] {
     rank_->control().note_process_end(1);

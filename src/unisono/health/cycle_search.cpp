@@ -158,10 +158,10 @@ std::optional<RankWait> CycleSearch::ask(int rank, const RankWait& waiter) {
     const std::shared_ptr<MonitoredGroup> group = groups_.find(waiter.id.group);
     return group == nullptr ? std::nullopt : group->find_stuck_wait(waiter);
   }
-  const Question question{.rank = rank,
-                          .frame = {.kind = transport::FrameKind::kAskWait,
-                                    .sequence = waiter.id.group},
-                          .payload = encode_wait(waiter)};
+  const Question question{
+      .rank = rank,
+      .frame = {.kind = transport::FrameKind::kAskWait, .sequence = waiter.id.group},
+      .payload = encode_wait(waiter)};
   const Answer answer = control_.ask_all({question}, kAnswerTimeout).front();
   std::optional<RankWait> wait = answer.frame && answer.frame->kind == transport::FrameKind::kWait
                                      ? decode_wait(answer.payload)

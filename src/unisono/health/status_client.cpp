@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <exception>
@@ -107,15 +108,16 @@ std::map<int, std::string> StatusClient::hear(std::span<const int> ranks) {
     questions.push_back(question_to(rank));
     phrases.try_emplace(rank);
   }
+  n_hearing_.fetch_add(1, std::memory_order_relaxed);
   try {
     const std::vector<Answer> answers = parts_.contacts.control.ask_all(questions, kShortTimeout);
     for (std::size_t i = 0; i < asked.size(); ++i) {
       phrases[asked[i]] = describe(asked[i], answers[i], kShortTimeout);
     }
   } catch (const std::exception& error) {
-    parts_.logger.debug(
-        fmt::format("{} can't ask what ranks do: {}", parts_.prefix, error.what()));
+    parts_.logger.debug(fmt::format("{} can't ask what ranks do: {}", parts_.prefix, error.what()));
   }
+  n_hearing_.fetch_sub(1, std::memory_order_relaxed);
   return phrases;
 }
 

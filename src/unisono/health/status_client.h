@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -55,6 +56,9 @@ class StatusClient {
   [[nodiscard]] std::map<int, std::string> hear(std::span<const int> ranks)
       UNISONO_EXCLUDES(mutex_);
 
+  /// Whether a thread is in hear(), and needs the watcher.
+  [[nodiscard]] bool is_hearing() const { return n_hearing_.load(std::memory_order_relaxed) > 0; }
+
   /// Logs no more.
   void finish() noexcept UNISONO_EXCLUDES(mutex_);
 
@@ -63,8 +67,7 @@ class StatusClient {
   [[nodiscard]] std::string describe(int rank,
                                      const Answer& answer,
                                      std::chrono::milliseconds timeout) UNISONO_EXCLUDES(mutex_);
-  [[nodiscard]] std::string describe_frame(int rank, const Answer& answer)
-      UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] std::string describe_frame(int rank, const Answer& answer) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] std::string describe_progress(int rank,
                                               const transport::RankProgress& rank_progress)
       UNISONO_EXCLUDES(mutex_);
@@ -75,6 +78,8 @@ class StatusClient {
   StatusClientParts parts_;
   std::vector<transport::RankAddress> members_;
   std::vector<int> job_ranks_;
+
+  std::atomic<int> n_hearing_ = 0;  // Relaxed: it orders nothing else.
 
   Mutex mutex_;
   std::set<int> asked_ UNISONO_GUARDED_BY(mutex_);

@@ -54,8 +54,7 @@ Acceptor::Deliver deliver_to(ControlPlane& control, GroupRegistry& groups) {
 }
 
 ControlPlane::Ears ears_of(GroupRegistry& groups, StackDump& stacks) {
-  return {.frame =
-              [&groups, &stacks](const Heard& heard) { return answer(heard, groups, stacks); },
+  return {.frame = [&groups, &stacks](const Heard& heard) { return answer(heard, groups, stacks); },
           .end =
               [&groups](int rank, ControlLink::End how) {
                 groups.notify_all([rank, how](MonitoredGroup& group) {
@@ -174,10 +173,12 @@ void Watcher::listen_later() {
 void Watcher::watch_process(const rendezvous::Member& member) {
   Fd process = open_pidfd(static_cast<pid_t>(member.pid));
   if (process.is_open()) {
-    loop_->add(process.get(), EPOLLIN, [this, rank = member.rank, fd = process.get()](std::uint32_t /*events*/) {
-      loop_->remove(fd);
-      control_.note_process_end(rank);
-    });
+    loop_->add(process.get(),
+               EPOLLIN,
+               [this, rank = member.rank, fd = process.get()](std::uint32_t /*events*/) {
+                 loop_->remove(fd);
+                 control_.note_process_end(rank);
+               });
     processes_.push_back(std::move(process));
   }
 }

@@ -186,8 +186,8 @@ std::vector<std::byte> encode_leave(std::uint32_t group,
                                     std::uint32_t question) {
   const std::uint32_t step = (departure.from_operations ? 0 : kOperationsOnTheirWay) |
                              (departure.from_messages ? 0 : kMessagesOnTheirWay);
-  return encode(
-      {.kind = FrameKind::kLeave, .step = step, .sequence = group, .question = question}, {});
+  return encode({.kind = FrameKind::kLeave, .step = step, .sequence = group, .question = question},
+                {});
 }
 
 Departure decode_departure(const Frame& frame) {

@@ -20,12 +20,12 @@ enum class FrameKind : std::uint8_t {
   kLeave = 3,         ///< The sender leaves in good order; nothing follows.
   kPacket = 4,        ///< A packet of point-to-point messages; the payload begins with its fields.
   kRankProgress = 5,  ///< Where the sender is in its group's operations; the payload is its texts.
-  kAsk = 6,           ///< Where is this rank in the group? The answer: kRankProgress, kAbort or kLeave.
-  kWait = 7,          ///< In what the sender waits; the payload is a health::RankWait, or nothing.
-  kAskWait = 8,       ///< What keeps this rank from ending the wait in the payload? Answer: kWait.
-  kVerdict = 9,       ///< Why the group will fail; as kAbort. The answer is kHeard.
-  kVerdictEnd = 10,   ///< All who are to know know that: the group fails. The answer is kHeard.
-  kHeard = 11         ///< That has been heard.
+  kAsk = 6,      ///< Where is this rank in the group? The answer: kRankProgress, kAbort or kLeave.
+  kWait = 7,     ///< In what the sender waits; the payload is a health::RankWait, or nothing.
+  kAskWait = 8,  ///< What keeps this rank from ending the wait in the payload? Answer: kWait.
+  kVerdict = 9,  ///< Why the group will fail; as kAbort. The answer is kHeard.
+  kVerdictEnd = 10,  ///< All who are to know know that: the group fails. The answer is kHeard.
+  kHeard = 11        ///< That has been heard.
 };
 
 /// What stands before each payload on a connection between nodes.
