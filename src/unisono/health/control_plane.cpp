@@ -73,7 +73,7 @@ ControlPlane::ControlPlane(std::shared_ptr<net::EventLoop> loop,
 }
 
 void ControlPlane::tell(std::vector<int> ranks,
-                        std::vector<std::byte> frame,
+                        const std::vector<std::byte>& frame,
                         std::chrono::milliseconds patience) noexcept {
   const Deadline deadline = Deadline::after(patience);
   try {

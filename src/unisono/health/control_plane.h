@@ -72,7 +72,7 @@ class ControlPlane {
   /// Sends a frame to ranks of the job. Waits, for `patience` at most, until it has been written:
   /// then it arrives, whatever becomes of this process.
   void tell(std::vector<int> ranks,
-            std::vector<std::byte> frame,
+            const std::vector<std::byte>& frame,
             std::chrono::milliseconds patience) noexcept;
 
   using HearAnswer = std::function<void(const Answer& answer)>;

@@ -279,6 +279,33 @@ TEST_F(ControlPlaneTest, AnAnswerToAQuestionThatNobodyAskedIsNone) {
   strange.join();
 }
 
+TEST_F(ControlPlaneTest, NobodyAnswersForAnother) {
+  const auto asking = make(0);
+  std::thread strange([&] {
+    std::uint32_t question = 0;
+    const Fd asked = let_in(question);
+    const Deadline deadline = Deadline::after(kPlenty);
+    const Fd socket = net::connect_tcp(net::local_address(listeners_[0].get()), deadline);
+    (void)net::connect_hello(
+        socket.get(), kSecret, {.job = "job", .purpose = "control", .rank = 2}, deadline);
+    (void)net::write_some(socket.get(), transport::encode_leave(5, {}, question));
+    net::discard_until_closed(asked.get(), Deadline::after(milliseconds(500)));
+  });
+  const Answer answer = asking->control().ask_all({ask_of(1)}, kShort).front();
+  EXPECT_FALSE(answer.frame || answer.problem);
+  strange.join();
+}
+
+TEST_F(ControlPlaneTest, WhoDoesNotWaitHearsThatARankIsSilent) {
+  const auto asking = make(0);
+  InterruptiblePause is_over;
+  asking->control().ask(ask_of(1), kShort, [&](const Answer& answer) {
+    EXPECT_FALSE(answer.frame || answer.problem);
+    is_over.end();
+  });
+  EXPECT_FALSE(is_over.wait_until(Deadline::after(kPlenty)));
+}
+
 TEST_F(ControlPlaneTest, NewsAreOutBeforeTheTellingRankEnds) {
   const auto hearing = make(1);
   for (int i = 0; i < 20; ++i) {
@@ -336,9 +363,10 @@ class NodeControlTest : public ::testing::Test {
     std::vector<NodePeer> peers;
     peers.push_back({.rank = 1, .socket = Fd(ends[0])});
     rank_ = std::make_unique<Rank>(
-        as_rank(0, {member(0, "a", {}), member(1, "a", {})}), -1, std::move(peers));
+        as_rank(0, {member(0, "a", {}), member(1, "a", listener_)}), -1, std::move(peers));
   }
 
+  Fd listener_ = listen();  // At which nobody is to ask.
   Fd other_;
   std::unique_ptr<Rank> rank_;
 };
@@ -378,9 +406,9 @@ TEST_F(NodeControlTest, WhoSaysWhatNoRankSaysIsHeardNoMore) {
 }
 
 TEST_F(NodeControlTest, OfAProcessThatEndedTheLastWordsAreHeard) {
-  net::write_all(other_.get(), transport::encode_leave(5), Deadline::after(kPlenty), "rank 0");
   InterruptiblePause is_noted;
   rank_->loop().post([&] {
+    net::write_all(other_.get(), transport::encode_leave(5), Deadline::after(kPlenty), "rank 0");
     rank_->control().note_process_end(1);
     is_noted.end();
   });

@@ -126,7 +126,7 @@ std::string StatusClient::describe(int rank,
                                    const Answer& answer,
                                    std::chrono::milliseconds timeout) {
   if (answer.frame) {
-    return describe_frame(rank, answer);
+    return describe_frame(rank, *answer.frame, answer.payload);
   }
   if (parts_.is_on_node(rank)) {
     return describe_silence_here(rank);
@@ -139,20 +139,22 @@ std::string StatusClient::describe(int rank,
              : fmt::format("can't be asked what it does: {}", answer.problem->what());
 }
 
-std::string StatusClient::describe_frame(int rank, const Answer& answer) {
-  if (answer.frame->kind == transport::FrameKind::kRankProgress) {
-    return describe_progress(rank, transport::decode_rank_progress(*answer.frame, answer.payload));
+std::string StatusClient::describe_frame(int rank,
+                                         const transport::Frame& frame,
+                                         std::span<const std::byte> payload) {
+  if (frame.kind == transport::FrameKind::kRankProgress) {
+    return describe_progress(rank, transport::decode_rank_progress(frame, payload));
   }
-  if (answer.frame->kind == transport::FrameKind::kAbort) {
-    const Error reason = transport::decode_abort(*answer.frame, answer.payload);
+  if (frame.kind == transport::FrameKind::kAbort) {
+    const Error reason = transport::decode_abort(frame, payload);
     parts_.note_reason(rank, reason);
     return fmt::format("gave up: {}", reason.what());
   }
   if (parts_.is_on_node(rank)) {
     return "";
   }
-  if (answer.frame->kind == transport::FrameKind::kLeave) {
-    parts_.note_departure(rank, transport::decode_departure(*answer.frame));
+  if (frame.kind == transport::FrameKind::kLeave) {
+    parts_.note_departure(rank, transport::decode_departure(frame));
   }
   return "is running, but has left this group";
 }

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <set>
@@ -17,6 +18,7 @@
 #include "unisono/health/group_contacts.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/frame.h"
 #include "unisono/transport/rank_address.h"
 
 namespace unisono::health {
@@ -67,7 +69,10 @@ class StatusClient {
   [[nodiscard]] std::string describe(int rank,
                                      const Answer& answer,
                                      std::chrono::milliseconds timeout) UNISONO_EXCLUDES(mutex_);
-  [[nodiscard]] std::string describe_frame(int rank, const Answer& answer) UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] std::string describe_frame(int rank,
+                                           const transport::Frame& frame,
+                                           std::span<const std::byte> payload)
+      UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] std::string describe_progress(int rank,
                                               const transport::RankProgress& rank_progress)
       UNISONO_EXCLUDES(mutex_);
