@@ -32,11 +32,13 @@ void read_frame(std::span<const std::byte> bytes) {
   if (payload.size() < frame->n_bytes) {
     return;
   }
-  if (frame->kind == transport::FrameKind::kAbort) {
+  using Kind = transport::FrameKind;
+  if (frame->kind == Kind::kAbort || frame->kind == Kind::kVerdict ||
+      frame->kind == Kind::kVerdictEnd) {
     (void)transport::decode_abort(*frame, payload.first(frame->n_bytes));
-  } else if (frame->kind == transport::FrameKind::kRankProgress) {
+  } else if (frame->kind == Kind::kRankProgress) {
     (void)transport::decode_rank_progress(*frame, payload.first(frame->n_bytes));
-  } else if (frame->kind == transport::FrameKind::kWait) {
+  } else if (frame->kind == Kind::kWait || frame->kind == Kind::kAskWait) {
     (void)health::decode_wait(payload.first(frame->n_bytes));
   }
 }

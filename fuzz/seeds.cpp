@@ -130,15 +130,20 @@ void write_frames(const std::filesystem::path& root) {
                                              .has_finished = true,
                                              .refused = "why",
                                              .waits = "for whom",
-                                             .elsewhere = "also"}));
-  frame.add("ask", transport::encode_ask());
-  frame.add("wait",
-            health::encode_wait({.id = {.group = 1, .is_message = true, .sequence = 7},
-                                 .rank = 2,
-                                 .late = {{.rank = 0, .n_arrived = 3}, {.rank = 1}},
-                                 .is_for_any = true,
-                                 .text = "recv of group 1",
-                                 .gone = "rank 3"}));
+                                             .elsewhere = "also"},
+                                            1));
+  using Kind = transport::FrameKind;
+  frame.add("ask", transport::encode({.kind = Kind::kAsk, .sequence = 1, .question = 2}, {}));
+  frame.add("heard", transport::encode({.kind = Kind::kHeard, .question = 2}, {}));
+  const Bytes wait = health::encode_wait({.id = {.group = 1, .is_message = true, .sequence = 7},
+                                          .rank = 2,
+                                          .late = {{.rank = 0, .n_arrived = 3}, {.rank = 1}},
+                                          .is_for_any = true,
+                                          .text = "recv of group 1",
+                                          .gone = "rank 3"});
+  frame.add("wait", transport::encode({.kind = Kind::kWait, .question = 2}, wait));
+  frame.add("ask_wait",
+            transport::encode({.kind = Kind::kAskWait, .sequence = 1, .question = 2}, wait));
   const Corpus connection(root, "connection");
   connection.add("one_receive", join({numbers({1, 12}), first}));
   connection.add("two_receives", join({numbers({2, 12, 3}), first, second}));

@@ -327,8 +327,12 @@ std::string answer_of(const rendezvous::Roster& roster, int rank) {
   (void)net::connect_hello(
       socket.get(),
       "the test's secret",
-      {.job = roster.job, .purpose = "inquiry", .rank = roster.rank, .group = 0},
+      {.job = roster.job, .purpose = "control", .rank = roster.rank, .group = 0},
       deadline);
+  net::write_all(socket.get(),
+                 transport::encode({.kind = transport::FrameKind::kAsk, .question = 1}),
+                 deadline,
+                 "a rank");
   transport::FrameBytes header{};
   net::read_exact(socket.get(), header, deadline, "a rank");
   const transport::Frame frame = transport::decode(header).value();

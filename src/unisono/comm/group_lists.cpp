@@ -22,9 +22,10 @@
 #include "unisono/comm/job.h"
 #include "unisono/comm/membership.h"
 #include "unisono/engine/native/group_transports.h"
-#include "unisono/health/abort_notification.h"
 #include "unisono/health/diagnostics_store.h"
 #include "unisono/health/failure_log.h"
+#include "unisono/health/group_contacts.h"
+#include "unisono/health/group_news.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
@@ -57,7 +58,9 @@ RankList local_members(const Membership& parent, const RankList& list) {
 }
 
 void tell_unmade(Job& job, const GroupSetup& setup, const Error& error) noexcept {
-  job.node_peers().tell_abort(setup.roster, setup.number, error);
+  const health::GroupContacts contacts{
+      .group = setup.number, .roster = setup.roster, .control = job.control()};
+  health::tell_node(contacts, error);
   if (health::topology_of(setup.roster).n_nodes() == 1) {
     return;
   }
@@ -65,8 +68,7 @@ void tell_unmade(Job& job, const GroupSetup& setup, const Error& error) noexcept
       [&job] { return job.session().connect_again(health::kDiagnosticsStoreTimeout); });
   if (!health::FailureLog(store, job.store_prefix(setup.number), setup.roster.rank)
            .publish(error, false)) {
-    health::notify_other_nodes(
-        {.group = setup.number, .roster = setup.roster, .secret = job.session().secret}, error);
+    health::tell_other_nodes(contacts, error);
   }
 }
 

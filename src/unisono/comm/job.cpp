@@ -26,9 +26,9 @@
 #include "unisono/engine/engine.h"
 #include "unisono/engine/lent_engine.h"
 #include "unisono/engine/native/memory/node_memory.h"
+#include "unisono/health/cycle_search.h"
 #include "unisono/health/long_waits.h"
 #include "unisono/health/monitored_group.h"
-#include "unisono/health/node_peers.h"
 #include "unisono/health/stack_dump.h"
 #include "unisono/health/watcher.h"
 #include "unisono/net/address.h"
@@ -83,19 +83,19 @@ Job::Job(const JobOptions& options)
           options,
           session_,
           describe_self(options, endpoint_, net::local_address(data_listener_.get())))),
-      node_peers_(meet_node(roster_, session_, memory_, node_listener_, options.deadline)),
       numbers_(roster_.rank, roster_.world_size()),
       long_waits_(health::LongWaits::open(options.wait_file, logger())),
-      cycles_(roster_, session_.secret, groups_, logger()),
       stacks_(std::make_unique<health::StackDump>(logger())),
-      watcher_(std::make_unique<health::Watcher>(
-          health::WatcherParts{.roster = roster_,
-                               .session = session_,
-                               .data_listener = data_listener_.get(),
-                               .peers = node_peers_,
-                               .groups = groups_,
-                               .stacks = *stacks_,
-                               .logger = logger()})) {
+      watcher_(std::make_unique<health::Watcher>(health::WatcherParts{
+          .roster = roster_,
+          .session = session_,
+          .data_listener = data_listener_.get(),
+          .peers = meet_node(roster_, session_, memory_, node_listener_, options.deadline),
+          .groups = groups_,
+          .stacks = *stacks_,
+          .logger = logger()})),
+      cycles_(
+          std::make_unique<health::CycleSearch>(roster_, watcher_->control(), groups_, logger())) {
   node_listener_.reset();
   warn_of_shared_core(roster_, logger());
 }
@@ -203,7 +203,7 @@ void Job::end_group(std::uint32_t number, health::MetRanks met, bool may_be_aske
 }
 
 void Job::leave(bool may_be_asked) noexcept {
-  cycles_.finish();
+  cycles_.reset();
   watcher_.reset();
   // The caller may hold the group for long, and a next one may need the port.
   session_.store.reset();
@@ -215,7 +215,6 @@ void Job::leave(bool may_be_asked) noexcept {
   if (long_waits_ != nullptr) {
     long_waits_->close();
   }
-  node_peers_.close();
 }
 
 }  // namespace unisono::comm

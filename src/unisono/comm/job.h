@@ -22,10 +22,10 @@
 #include "unisono/engine/backends.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/native/memory/node_memory.h"
+#include "unisono/health/control_plane.h"
 #include "unisono/health/cycle_search.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/health/long_waits.h"
-#include "unisono/health/node_peers.h"
 #include "unisono/health/rank_wait.h"
 #include "unisono/health/stack_dump.h"
 #include "unisono/health/watcher.h"
@@ -89,11 +89,8 @@ class Job {
   /// What the keys of a group's ranks in the store begin with.
   [[nodiscard]] std::string store_prefix(std::uint32_t group) const;
 
-  /// The job's other ranks of this node.
-  [[nodiscard]] const health::NodePeers& node_peers() const { return node_peers_; }
-
-  /// Shows where this rank's threads are.
-  [[nodiscard]] health::StackDump& stacks() { return *stacks_; }
+  /// By which this rank speaks to the job's others, beside operations.
+  [[nodiscard]] health::ControlPlane& control() { return watcher_->control(); }
 
   /// Who makes the calls of this rank's groups.
   [[nodiscard]] OnlyCaller& callers() { return callers_; }
@@ -104,7 +101,7 @@ class Job {
   [[nodiscard]] health::LongWaits* long_waits() const { return long_waits_.get(); }
 
   /// Looks whether waits of this rank are in a circle.
-  [[nodiscard]] health::CycleSearch& cycles() { return cycles_; }
+  [[nodiscard]] health::CycleSearch& cycles() { return *cycles_; }
 
   /// The wait that `thread` is in, while nothing else of this rank may make a call.
   [[nodiscard]] std::optional<health::RankWait> find_wait_of(std::uint64_t thread);
@@ -137,15 +134,14 @@ class Job {
   engine::NodeMemory memory_;
   transport::MakeStream streams_;
   rendezvous::Roster roster_;
-  health::NodePeers node_peers_;
   GroupNumbers numbers_;
   OnlyCaller callers_;
   std::shared_ptr<health::WorkWaits> work_waits_ = std::make_shared<health::WorkWaits>();
   std::unique_ptr<health::LongWaits> long_waits_;
   health::GroupRegistry groups_;
-  health::CycleSearch cycles_;
   std::unique_ptr<health::StackDump> stacks_;
   std::unique_ptr<health::Watcher> watcher_;
+  std::unique_ptr<health::CycleSearch> cycles_;
 
   mutable Mutex mutex_;
   int n_groups_ UNISONO_GUARDED_BY(mutex_) = 0;

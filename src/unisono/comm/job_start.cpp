@@ -18,7 +18,7 @@
 #include "unisono/engine/native/memory/node_memory.h"
 #include "unisono/health/diagnostics_store.h"
 #include "unisono/health/failure_log.h"
-#include "unisono/health/node_peers.h"
+#include "unisono/health/node_peer.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/connect_to_store.h"
@@ -26,6 +26,7 @@
 #include "unisono/rendezvous/roster/exchange_roster.h"
 #include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/leave_frames.h"
 #include "unisono/transport/relayed_error.h"
 
 namespace unisono::comm {
@@ -150,7 +151,9 @@ std::vector<health::NodePeer> meet_node(const rendezvous::Roster& roster,
   } catch (const Error& error) {
     const Error reason = explain(error, roster, session);
     publish_failed_start(roster, session, reason);
-    health::NodePeers(std::move(met)).tell_abort(roster, 0, with_prefix(reason, roster));
+    for (const health::NodePeer& peer : met) {
+      transport::send_abort(peer.socket.get(), 0, with_prefix(reason, roster));
+    }
     listener.reset();  // Others see at once that this rank does not come.
     leave_failed_start(session);
     throw Error(reason);

@@ -26,7 +26,8 @@
 #include "unisono/comm/refused_call.h"
 #include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/native_engine.h"
-#include "unisono/health/abort_notification.h"
+#include "unisono/health/group_contacts.h"
+#include "unisono/health/group_news.h"
 #include "unisono/health/rank_wait.h"
 #include "unisono/health/status_client.h"
 #include "unisono/rendezvous/connect_store.h"
@@ -92,28 +93,30 @@ Membership::Membership(Job& job, GroupSetup setup)
       setup_(std::move(setup)),
       topology_(health::topology_of(setup_.roster)),
       status_client_(
-          contacts(),
-          [this](int rank) { return topology_.node_of(rank) == topology_.node(); },
-          [this](int rank, const transport::Departure& departure) {
-            ranks_.note_departure(rank, departure);
-            wake();
-          },
-          [this](int rank, const Error& reason) { note_reason(rank, reason); },
-          [this](int rank, const transport::RankProgress& rank_progress) {
-            note_rank_progress(rank, rank_progress);
-          },
-          prefix_of(job, setup_),
-          job.logger()),
+          {.contacts = contacts(),
+           .groups = job.groups(),
+           .is_on_node = [this](int rank) { return topology_.node_of(rank) == topology_.node(); },
+           .note_departure =
+               [this](int rank, const transport::Departure& departure) {
+                 ranks_.note_departure(rank, departure);
+                 wake();
+               },
+           .note_reason = [this](int rank, const Error& reason) { note_reason(rank, reason); },
+           .note_rank_progress =
+               [this](int rank, const transport::RankProgress& rank_progress) {
+                 note_rank_progress(rank, rank_progress);
+               },
+           .prefix = prefix_of(job, setup_),
+           .logger = job.logger()}),
       ranks_(setup_.roster, prefix_of(job, setup_), job.logger(), this),
       diagnostics_store_(
           [&job] { return job.session().connect_again(health::kDiagnosticsStoreTimeout); }),
       failures_(diagnostics_store_, job.store_prefix(setup_.number), setup_.roster.rank),
-      call_history_(diagnostics_store_,
-                    job.store_prefix(setup_.number),
-                    setup_.roster.rank,
-                    [this](int rank, const Error& reason) {
-                      health::send_abort_notification(contacts(), rank, reason);
-                    }),
+      call_history_(
+          diagnostics_store_,
+          job.store_prefix(setup_.number),
+          setup_.roster.rank,
+          [this](int rank, const Error& reason) { health::tell_rank(contacts(), rank, reason); }),
       native_(std::make_unique<engine::NativeEngine>(
           engine::NativeParts{.transports = transport_parts(job, topology_, setup_),
                               .memory = job.memory().own(),
@@ -130,13 +133,10 @@ Membership::Membership(Job& job, GroupSetup setup)
   failure_.on_set([this] { wake(); });
 }
 
-health::GroupContacts Membership::contacts() const {
-  return {.group = setup_.number, .roster = setup_.roster, .secret = job_.session().secret};
-}
+Membership::~Membership() = default;
 
-// Its thread may know of a rank that left, and wakes the engine then.
-Membership::~Membership() {
-  status_client_.finish();
+health::GroupContacts Membership::contacts() const {
+  return {.group = setup_.number, .roster = setup_.roster, .control = job_.control()};
 }
 
 void Membership::wake() const {
@@ -169,10 +169,6 @@ std::map<int, std::string> Membership::hear(std::span<const int> ranks) {
 
 void Membership::ask(int rank) noexcept {
   status_client_.ask(rank);
-  const bool is_on_node = topology_.node_of(rank) == topology_.node();
-  if (is_on_node && ranks_.logger().is_enabled(LogLevel::kDebug)) {
-    job_.node_peers().ask_for_stacks(setup_.roster.members[static_cast<std::size_t>(rank)].rank);
-  }
 }
 
 void Membership::note_caller() {
@@ -195,11 +191,11 @@ void Membership::fail(const Error& error) noexcept {
   publish(error, false);
   engine_.abort(error);
   native_->messages().abort(error);
-  job_.node_peers().tell_abort(setup_.roster, setup_.number, error);
+  health::tell_node(contacts(), error);
   // Who passes on what another said need not tell whom that one tells.
   const bool is_own = transport::root_cause(error.what()) == error.what();
   if (topology_.n_nodes() > 1 && is_own && !is_in_store_) {
-    health::notify_other_nodes(contacts(), error);
+    health::tell_other_nodes(contacts(), error);
   }
 }
 
@@ -291,7 +287,7 @@ void Membership::leave() noexcept {
   engine_.leave();
   native_->messages().leave();
   if (!has_failed) {
-    job_.node_peers().tell_leave(setup_.roster, setup_.number);
+    health::tell_leave(contacts());
   }
   health::MetRanks met = close_transports();
   diagnostics_store_.give_up();

@@ -10,7 +10,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "unisono/base/deadline.h"
@@ -22,6 +21,7 @@
 #include "unisono/comm/only_caller.h"
 #include "unisono/comm/refused_call.h"
 #include "unisono/engine/engine.h"
+#include "unisono/health/answer.h"
 #include "unisono/health/diagnostics_store.h"
 #include "unisono/health/failure_log.h"
 #include "unisono/health/group_contacts.h"
@@ -150,7 +150,8 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   [[nodiscard]] std::optional<health::RankWait> find_wait_of(std::uint64_t thread) const override;
   [[nodiscard]] std::optional<health::RankWait> find_stuck_wait(
       const health::RankWait& waiter) const override;
-  void hear_verdict(std::string_view purpose, const Error& verdict) override;
+  void hear_verdict(const Error& verdict) override;
+  void end_with(const Error& verdict) override;
 
   // membership_events.cpp
   void note_departure(int job_rank) override;
@@ -159,6 +160,7 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   void note_death(int job_rank) override;
   void note_failure(int job_rank, ErrorCode code, const std::string& what) override;
   void note_shortage(const net::HelloInfo& peer, const Error& shortage) override;
+  void hear_answer(int job_rank, const health::Answer& answer) override;
   void deliver(const net::HelloInfo& peer, Fd socket) override;
   void listen_for_messages() noexcept override;
   [[nodiscard]] std::optional<Error> find_failure() const override;

@@ -18,6 +18,8 @@
 #include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/native_engine.h"
 #include "unisono/engine/native/point_to_point/point_to_point_progress.h"
+#include "unisono/health/answer.h"
+#include "unisono/health/group_news.h"
 #include "unisono/net/hello.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
@@ -99,7 +101,7 @@ void Membership::pass_on(int job_rank, const Error& reason) {
   const bool is_news = !failure_.is_set();
   note_abort(job_rank, reason);
   if (is_news && failure_.is_set()) {
-    job_.node_peers().tell_abort(setup_.roster, setup_.number, failure_.error());
+    health::tell_node(contacts(), failure_.error());
   }
 }
 
@@ -149,8 +151,11 @@ std::string Membership::describe_activity() const {
   return text.empty() ? "" : fmt::format("{} of {}", text, describe_group(setup_, job_.numbers()));
 }
 
+// A message whose time is up waits for answers with the lock held that listening takes.
 void Membership::listen_for_messages() noexcept {
-  native_->messages().listen();
+  if (!status_client_.is_hearing()) {
+    native_->messages().listen();
+  }
 }
 
 std::optional<Error> Membership::find_failure() const {
@@ -159,6 +164,12 @@ std::optional<Error> Membership::find_failure() const {
 
 std::optional<transport::RankProgress> Membership::own_progress() const {
   return native_->transports().own_progress();
+}
+
+void Membership::hear_answer(int job_rank, const health::Answer& answer) {
+  if (const int rank = rank_of(job_rank); rank >= 0) {
+    status_client_.hear_answer(rank, answer);
+  }
 }
 
 void Membership::deliver(const net::HelloInfo& peer, Fd socket) {

@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,7 +22,6 @@
 #include "unisono/health/group_health.h"
 #include "unisono/health/long_waits.h"
 #include "unisono/health/rank_wait.h"
-#include "unisono/health/wait_inquiry.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
 
@@ -154,14 +152,13 @@ void Membership::hide_wait(const health::WaitId& id) const noexcept {
   }
 }
 
-void Membership::hear_verdict(std::string_view purpose, const Error& verdict) {
-  const Error complete{verdict.code(), fmt::format("{} {}", ranks_.prefix(), verdict.what())};
-  if (purpose == health::kVerdictPurpose) {
-    const MutexLock lock(late_mutex_);
-    verdict_ = complete;
-  } else {
-    failure_.set(complete);
-  }
+void Membership::hear_verdict(const Error& verdict) {
+  const MutexLock lock(late_mutex_);
+  verdict_.emplace(verdict.code(), fmt::format("{} {}", ranks_.prefix(), verdict.what()));
+}
+
+void Membership::end_with(const Error& verdict) {
+  failure_.set({verdict.code(), fmt::format("{} {}", ranks_.prefix(), verdict.what())});
 }
 
 std::optional<Error> Membership::find_verdict() const {

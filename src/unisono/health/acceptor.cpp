@@ -22,9 +22,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
-#include "unisono/health/abort_notification.h"
-#include "unisono/health/status_client.h"
-#include "unisono/health/wait_inquiry.h"
+#include "unisono/health/control_plane.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
@@ -235,9 +233,7 @@ bool Acceptor::is_member(const net::HelloInfo& theirs) const {
   }
   const bool is_known = theirs.purpose == transport::kDataPurpose ||
                         theirs.purpose == transport::kMessagePurpose ||
-                        theirs.purpose == kStatusPurpose || theirs.purpose == kAbortPurpose ||
-                        theirs.purpose == kWaitPurpose || theirs.purpose == kVerdictPurpose ||
-                        theirs.purpose == kVerdictEndPurpose;
+                        theirs.purpose == kControlPurpose;
   return is_known && theirs.rank != mine_.rank;
 }
 

@@ -2,35 +2,64 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
-#include "unisono/health/abort_notification.h"
+#include "unisono/health/control_plane.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/health/monitored_group.h"
 #include "unisono/health/rank_wait.h"
 #include "unisono/health/stack_dump.h"
-#include "unisono/health/status_client.h"
-#include "unisono/health/wait_inquiry.h"
-#include "unisono/net/hello.h"
-#include "unisono/net/io.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/leave_frames.h"
 
 namespace unisono::health {
 namespace {
 
-// It is sent with the end of the hello; meanwhile the watcher does nothing else.
-constexpr std::chrono::milliseconds kQuestionTimeout{200};
+// The answer that a question is owed, by whoever drops it at the latest: of a group that is never
+// made, say. Shared by the events of a group, which are copied.
+class OwedReply {
+ public:
+  OwedReply(const Heard& heard, std::vector<std::byte> otherwise)
+      : reply_(heard.reply), otherwise_(std::move(otherwise)) {}
+
+  ~OwedReply() {
+    try {
+      if (!is_given_) {
+        reply_(std::move(otherwise_));
+      }
+    } catch (const std::exception&) {
+      return;  // Out of memory: who asked waits until its time is up.
+    }
+  }
+
+  OwedReply(const OwedReply&) = delete;
+  OwedReply& operator=(const OwedReply&) = delete;
+  OwedReply(OwedReply&&) = delete;
+  OwedReply& operator=(OwedReply&&) = delete;
+
+  void give(std::vector<std::byte> frame) {
+    is_given_ = true;
+    reply_(std::move(frame));
+  }
+
+ private:
+  std::function<void(std::vector<std::byte>)> reply_;
+  std::vector<std::byte> otherwise_;
+  bool is_given_ = false;
+};
+
+std::uint32_t group_of(const transport::Frame& frame) {
+  return static_cast<std::uint32_t>(frame.sequence);
+}
 
 // Of phrases about a group each: as many as a note takes whole, the first at any rate.
 std::string join(const std::vector<std::string>& phrases) {
@@ -62,48 +91,89 @@ std::string describe_elsewhere(const MonitoredGroup& group, GroupRegistry& group
   return join(phrases);
 }
 
-void answer_status(const MonitoredGroup& group,
-                   GroupRegistry& groups,
-                   const net::HelloInfo& peer,
-                   int socket) {
-  if (const std::optional<Error> failure = group.find_failure()) {
-    transport::send_abort(socket, peer.group, *failure);
-  } else if (std::optional<transport::RankProgress> progress = group.own_progress()) {
-    progress->elsewhere = describe_elsewhere(group, groups);
-    (void)net::write_some(socket, transport::encode_rank_progress(*progress));
+// A rank that knows the group no more, or is about to leave it, has left it.
+void answer_status(const Heard& heard, GroupRegistry& groups, StackDump& stacks) {
+  const std::uint32_t number = group_of(heard.frame);
+  const std::uint32_t question = heard.frame.question;
+  const transport::Departure departure = groups.find_departure(number, heard.rank);
+  const auto owed =
+      std::make_shared<OwedReply>(heard, transport::encode_leave(number, departure, question));
+  groups.notify(number, [&groups, owed, number, question](const MonitoredGroup& group) {
+    if (const std::optional<Error> failure = group.find_failure()) {
+      owed->give(transport::encode_abort(number, *failure, question));
+    } else if (std::optional<transport::RankProgress> progress = group.own_progress()) {
+      progress->elsewhere = describe_elsewhere(group, groups);
+      owed->give(transport::encode_rank_progress(*progress, question));
+    }
+  });
+  if (groups.find(number) != nullptr) {
+    stacks.show(heard.rank);
   }
 }
 
-void answer_wait(const MonitoredGroup& group, int socket) {
-  const std::optional<RankWait> waiter = read_wait(socket, Deadline::after(kQuestionTimeout));
-  if (const auto wait = waiter ? group.find_stuck_wait(*waiter) : std::nullopt) {
-    (void)net::write_some(socket, encode_wait(*wait));
+void answer_wait(const Heard& heard, GroupRegistry& groups) {
+  const transport::Frame none{.kind = transport::FrameKind::kWait,
+                              .question = heard.frame.question};
+  const auto owed = std::make_shared<OwedReply>(heard, transport::encode(none, {}));
+  if (const std::optional<RankWait> waiter = decode_wait(heard.payload)) {
+    groups.notify(group_of(heard.frame), [owed, waiter, none](const MonitoredGroup& group) {
+      if (const std::optional<RankWait> wait = group.find_stuck_wait(*waiter)) {
+        owed->give(transport::encode(none, encode_wait(*wait)));
+      }
+    });
   }
+}
+
+// What ends with the reply: the asking rank waits until the group has heard.
+void pass_verdict(const Heard& heard, GroupRegistry& groups) {
+  const auto owed = std::make_shared<OwedReply>(
+      heard,
+      transport::encode({.kind = transport::FrameKind::kHeard, .question = heard.frame.question},
+                        {}));
+  const Error verdict = transport::decode_abort(heard.frame, heard.payload);
+  const bool is_end = heard.frame.kind == transport::FrameKind::kVerdictEnd;
+  groups.notify(group_of(heard.frame), [owed, verdict, is_end](MonitoredGroup& group) {
+    is_end ? group.end_with(verdict) : group.hear_verdict(verdict);
+  });
+}
+
+void pass_abort(const Heard& heard, GroupRegistry& groups) {
+  const Error reason = transport::decode_abort(heard.frame, heard.payload);
+  groups.notify(group_of(heard.frame),
+                [rank = heard.rank, is_of_node = heard.is_of_node, reason](MonitoredGroup& group) {
+                  is_of_node ? group.note_abort(rank, reason) : group.pass_on(rank, reason);
+                });
 }
 
 }  // namespace
 
-void answer(MonitoredGroup& group,
-            GroupRegistry& groups,
-            StackDump& stacks,
-            const net::HelloInfo& peer,
-            Fd socket) {
-  if (peer.purpose == kStatusPurpose) {
-    answer_status(group, groups, peer, socket.get());
-    stacks.show(peer.rank);
-  } else if (peer.purpose == kWaitPurpose) {
-    answer_wait(group, socket.get());
-  } else if (peer.purpose == kVerdictPurpose || peer.purpose == kVerdictEndPurpose) {
-    if (const std::optional<Error> verdict = read_abort_notification(socket.get())) {
-      group.hear_verdict(peer.purpose, *verdict);
-    }
-  } else if (peer.purpose == kAbortPurpose) {
-    if (const std::optional<Error> reason = read_abort_notification(socket.get())) {
-      group.pass_on(peer.rank, *reason);
-    }
-  } else {
-    group.deliver(peer, std::move(socket));
+bool answer(const Heard& heard, GroupRegistry& groups, StackDump& stacks) {
+  switch (heard.frame.kind) {
+    case transport::FrameKind::kAbort:
+      pass_abort(heard, groups);
+      return true;
+    case transport::FrameKind::kLeave:
+      groups.notify(group_of(heard.frame),
+                    [rank = heard.rank](MonitoredGroup& group) { group.note_departure(rank); });
+      return true;
+    case transport::FrameKind::kAsk:
+      answer_status(heard, groups, stacks);
+      return true;
+    case transport::FrameKind::kAskWait:
+      answer_wait(heard, groups);
+      return true;
+    case transport::FrameKind::kVerdict:
+    case transport::FrameKind::kVerdictEnd:
+      pass_verdict(heard, groups);
+      return true;
+    case transport::FrameKind::kData:
+    case transport::FrameKind::kPacket:
+    case transport::FrameKind::kRankProgress:
+    case transport::FrameKind::kWait:
+    case transport::FrameKind::kHeard:
+      break;
   }
+  return false;
 }
 
 }  // namespace unisono::health

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -9,7 +10,7 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,16 +19,21 @@
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
-#include "unisono/health/group_contacts.h"
+#include "unisono/base/utf8.h"
+#include "unisono/health/answer.h"
+#include "unisono/health/control_plane.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/health/monitored_group.h"
 #include "unisono/health/rank_wait.h"
 #include "unisono/health/wait_cycle.h"
-#include "unisono/health/wait_inquiry.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/frame.h"
 
 namespace unisono::health {
 namespace {
+
+// For how long a rank is asked, or told something.
+constexpr std::chrono::milliseconds kAnswerTimeout{1000};
 
 Error verdict_of(const WaitCycle& cycle) {
   if (cycle.gone.empty()) {
@@ -47,10 +53,10 @@ Error verdict_of(const WaitCycle& cycle) {
 }  // namespace
 
 CycleSearch::CycleSearch(const rendezvous::Roster& roster,
-                         std::string secret,
+                         ControlPlane& control,
                          GroupRegistry& groups,
                          Logger logger)
-    : roster_(roster), secret_(std::move(secret)), groups_(groups), logger_(std::move(logger)) {}
+    : roster_(roster), control_(control), groups_(groups), logger_(std::move(logger)) {}
 
 CycleSearch::~CycleSearch() {
   finish();
@@ -152,37 +158,54 @@ std::optional<RankWait> CycleSearch::ask(int rank, const RankWait& waiter) {
     const std::shared_ptr<MonitoredGroup> group = groups_.find(waiter.id.group);
     return group == nullptr ? std::nullopt : group->find_stuck_wait(waiter);
   }
-  std::optional<RankWait> answer =
-      ask_for_wait(respondent(rank, kWaitPurpose, waiter.id.group), waiter);
-  if (answer) {
-    answer->rank = rank;
+  const Question question{
+      .rank = rank,
+      .frame = {.kind = transport::FrameKind::kAskWait, .sequence = waiter.id.group},
+      .payload = encode_wait(waiter)};
+  const Answer answer = control_.ask_all({question}, kAnswerTimeout).front();
+  std::optional<RankWait> wait = answer.frame && answer.frame->kind == transport::FrameKind::kWait
+                                     ? decode_wait(answer.payload)
+                                     : std::nullopt;
+  if (wait) {
+    wait->rank = rank;
   }
-  return answer;
+  return wait;
 }
 
 // A rank that has heard the error may end at once. So first each rank learns what it is to say,
-// whatever it sees of the others; then the waits end, this rank's own, the first, last.
+// whatever it sees of the others; then the waits end, this rank's own last.
 void CycleSearch::end(std::span<const RankWait> waits, const Error& verdict) {
+  const auto notify_own = [&](void (MonitoredGroup::*event)(const Error&)) {
+    for (const RankWait& wait : waits) {
+      const std::shared_ptr<MonitoredGroup> group =
+          wait.rank == roster_.rank ? groups_.find(wait.id.group) : nullptr;
+      if (group != nullptr) {
+        (*group.*event)(verdict);
+      }
+    }
+  };
+  notify_own(&MonitoredGroup::hear_verdict);
+  tell_others(waits, transport::FrameKind::kVerdict, verdict);
+  tell_others(waits, transport::FrameKind::kVerdictEnd, verdict);
+  notify_own(&MonitoredGroup::end_with);
+}
+
+void CycleSearch::tell_others(std::span<const RankWait> waits,
+                              transport::FrameKind kind,
+                              const Error& verdict) {
+  const std::string_view text = utf8_prefix(verdict.what(), transport::kMaxAbortBytes);
+  const auto payload = std::as_bytes(std::span(text));
+  std::vector<Question> questions;
   for (const RankWait& wait : waits) {
-    tell(wait, kVerdictPurpose, verdict);
+    if (wait.rank != roster_.rank) {
+      questions.push_back({.rank = wait.rank,
+                           .frame = {.kind = kind,
+                                     .step = static_cast<std::uint32_t>(verdict.code()),
+                                     .sequence = wait.id.group},
+                           .payload = {payload.begin(), payload.end()}});
+    }
   }
-  for (std::size_t left = waits.size(); left > 0; --left) {
-    tell(waits[left - 1], kVerdictEndPurpose, verdict);
-  }
-}
-
-void CycleSearch::tell(const RankWait& wait, const char* purpose, const Error& verdict) {
-  if (wait.rank != roster_.rank) {
-    tell_verdict(respondent(wait.rank, purpose, wait.id.group), verdict);
-  } else if (const std::shared_ptr<MonitoredGroup> group = groups_.find(wait.id.group)) {
-    group->hear_verdict(purpose, verdict);
-  }
-}
-
-Respondent CycleSearch::respondent(int rank, const char* purpose, std::uint32_t group) const {
-  return {.member = address_of(roster_.members[static_cast<std::size_t>(rank)]),
-          .secret = secret_,
-          .mine = {.job = roster_.job, .purpose = purpose, .rank = roster_.rank, .group = group}};
+  (void)control_.ask_all(questions, kAnswerTimeout);
 }
 
 }  // namespace unisono::health

@@ -1,21 +1,21 @@
 #pragma once
 
-#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
 #include <span>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
+#include "unisono/health/control_plane.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/health/rank_wait.h"
-#include "unisono/health/wait_inquiry.h"
+#include "unisono/health/wait_id.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/frame.h"
 
 namespace unisono::health {
 
@@ -25,9 +25,9 @@ namespace unisono::health {
 /// Thread-safe.
 class CycleSearch {
  public:
-  /// The references outlive it. `secret` is for the hello.
+  /// The references outlive it.
   CycleSearch(const rendezvous::Roster& roster,
-              std::string secret,
+              ControlPlane& control,
               GroupRegistry& groups,
               Logger logger);
 
@@ -53,11 +53,12 @@ class CycleSearch {
   [[nodiscard]] bool is_finished() UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] std::optional<RankWait> ask(int rank, const RankWait& waiter);
   void end(std::span<const RankWait> waits, const Error& verdict);
-  void tell(const RankWait& wait, const char* purpose, const Error& verdict);
-  [[nodiscard]] Respondent respondent(int rank, const char* purpose, std::uint32_t group) const;
+  void tell_others(std::span<const RankWait> waits,
+                   transport::FrameKind kind,
+                   const Error& verdict);
 
   const rendezvous::Roster& roster_;
-  std::string secret_;
+  ControlPlane& control_;
   GroupRegistry& groups_;
   Logger logger_;
   // By the wait that each begins with. Of the thread.

@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -13,6 +12,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/health/answer.h"
 #include "unisono/health/monitored_group.h"
 #include "unisono/health/rank_wait.h"
 #include "unisono/net/hello.h"
@@ -39,6 +39,8 @@ class SilentGroup final : public MonitoredGroup {
   void note_failure(int /*job_rank*/, ErrorCode /*code*/, const std::string& /*what*/) override {}
 
   void note_shortage(const net::HelloInfo& /*peer*/, const Error& /*shortage*/) override {}
+
+  void hear_answer(int /*job_rank*/, const Answer& /*answer*/) override {}
 
   void deliver(const net::HelloInfo& /*peer*/, Fd /*socket*/) override {}
 
@@ -68,7 +70,9 @@ class SilentGroup final : public MonitoredGroup {
 
   [[nodiscard]] bool has_heard_reason() noexcept override { return false; }
 
-  void hear_verdict(std::string_view /*purpose*/, const Error& /*verdict*/) override {}
+  void hear_verdict(const Error& /*verdict*/) override {}
+
+  void end_with(const Error& /*verdict*/) override {}
 };
 
 constexpr std::uint32_t kWorld = 0;

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/health/answer.h"
 #include "unisono/health/rank_wait.h"
 #include "unisono/net/hello.h"
 #include "unisono/transport/descriptor.h"
@@ -43,6 +43,9 @@ class MonitoredGroup {
 
   /// This rank can't keep the peer's connection, which ends the group if it was to stay.
   virtual void note_shortage(const net::HelloInfo& peer, const Error& shortage) = 0;
+
+  /// How a question to the rank about this group ended.
+  virtual void hear_answer(int job_rank, const Answer& answer) = 0;
 
   /// A connection for the group's engine, after its hello.
   virtual void deliver(const net::HelloInfo& peer, Fd socket) = 0;
@@ -82,9 +85,11 @@ class MonitoredGroup {
   /// Whether the group has failed, also where only the store knows that yet.
   [[nodiscard]] virtual bool has_heard_reason() noexcept = 0;
 
-  /// From kVerdictPurpose on, this is why the group fails, whatever the failure; with
-  /// kVerdictEndPurpose it does.
-  virtual void hear_verdict(std::string_view purpose, const Error& verdict) = 0;
+  /// From here on this is why the group fails, whatever the failure.
+  virtual void hear_verdict(const Error& verdict) = 0;
+
+  /// It fails with the verdict.
+  virtual void end_with(const Error& verdict) = 0;
 };
 
 }  // namespace unisono::health

@@ -12,7 +12,6 @@
 #include "unisono/base/bytes.h"
 #include "unisono/base/utf8.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/frame.h"
 
 namespace unisono::health {
 namespace {
@@ -40,14 +39,7 @@ std::vector<std::byte> encode_wait(const RankWait& wait) {
     payload.put(std::int32_t{late.rank});
     payload.put(late.n_arrived);
   }
-  const transport::FrameBytes header =
-      transport::encode({.kind = transport::FrameKind::kWait, .n_bytes = payload.bytes().size()});
-  std::vector<std::byte> bytes(header.size() + payload.bytes().size());
-  std::copy(header.begin(), header.end(), bytes.begin());
-  std::copy(payload.bytes().begin(),
-            payload.bytes().end(),
-            bytes.begin() + static_cast<std::ptrdiff_t>(header.size()));
-  return bytes;
+  return std::move(payload).bytes();
 }
 
 std::optional<RankWait> decode_wait(std::span<const std::byte> payload) {

@@ -31,11 +31,11 @@ struct RankWait {
   std::string gone = {};  ///< is_for_any: names those that can't send any more; "" if none.
 };
 
-/// A frame of kind kWait with it, as ranks ask each other about waits; of long texts and of many
+/// The payload of a frame with it, as ranks ask each other about waits; of long texts and of many
 /// late ranks the first part, of a receive from any of very many ranks none.
 [[nodiscard]] std::vector<std::byte> encode_wait(const RankWait& wait);
 
-/// What such a frame's payload says; nothing where no correct sender would write it.
+/// What such a payload says; nothing where no correct sender would write it.
 [[nodiscard]] std::optional<RankWait> decode_wait(std::span<const std::byte> payload);
 
 }  // namespace unisono::health

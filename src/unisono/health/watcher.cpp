@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <sys/epoll.h>  // IWYU pragma: keep (EPOLLRDHUP)
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,41 +18,54 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/process.h"
 #include "unisono/base/thread.h"
 #include "unisono/health/answers.h"
+#include "unisono/health/control_link.h"
+#include "unisono/health/control_plane.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/health/monitored_group.h"
-#include "unisono/health/node_peers.h"
-#include "unisono/health/status_client.h"
+#include "unisono/health/stack_dump.h"
+#include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/roster/roster.h"
-#include "unisono/transport/leave_frames.h"
 #include "unisono/transport/purposes.h"
 
 namespace unisono::health {
 namespace {
 
-// The socket goes to the group that it is for. An inquiry for one that this rank has left has its
-// answer here.
-Acceptor::Deliver deliver_to(GroupRegistry& groups, StackDump& stacks) {
-  return [&groups, &stacks](
+// A control connection stays here; any other goes to the group that it is for.
+Acceptor::Deliver deliver_to(ControlPlane& control, GroupRegistry& groups) {
+  return [&control, &groups](
              const net::HelloInfo& peer, Fd socket, const std::optional<Error>& shortage) {
-    if (peer.purpose == kStatusPurpose) {
-      const transport::Departure departure = groups.find_departure(peer.group, peer.rank);
-      if (departure.from_operations || departure.from_messages) {
-        transport::send_leave(socket.get(), peer.group, departure);
-        return;
-      }
+    if (peer.purpose == kControlPurpose) {
+      control.adopt(peer.rank, std::move(socket), shortage.has_value());
+      return;
     }
-    auto shared = std::make_shared<Fd>(std::move(socket));
-    groups.notify(peer.group, [&groups, &stacks, peer, shared, shortage](MonitoredGroup& group) {
+    const auto shared = std::make_shared<Fd>(std::move(socket));
+    groups.notify(peer.group, [peer, shared, shortage](MonitoredGroup& group) {
       if (shortage) {
         group.note_shortage(peer, *shortage);
       }
-      answer(group, groups, stacks, peer, std::move(*shared));
+      group.deliver(peer, std::move(*shared));
     });
   };
+}
+
+ControlPlane::Ears ears_of(GroupRegistry& groups, StackDump& stacks) {
+  return {.frame = [&groups, &stacks](const Heard& heard) { return answer(heard, groups, stacks); },
+          .end =
+              [&groups](int rank, ControlLink::End how) {
+                groups.notify_all([rank, how](MonitoredGroup& group) {
+                  if (how == ControlLink::End::kJunk) {
+                    group.note_failure(
+                        rank, ErrorCode::kCorruptData, "sent bytes that are no frame");
+                  } else {
+                    group.note_death(rank);
+                  }
+                });
+              }};
 }
 
 // Between looks at the connections that nobody waits for.
@@ -75,21 +90,29 @@ Error error_of_a_blind(const rendezvous::Roster& roster) {
 
 }  // namespace
 
-Watcher::Watcher(const WatcherParts& parts)
-    : groups_(parts.groups),
+Watcher::Watcher(WatcherParts parts)
+    : loop_(std::make_shared<net::EventLoop>()),
+      groups_(parts.groups),
       blind_(error_of_a_blind(parts.roster)),
+      control_(loop_,
+               parts.roster,
+               parts.session.secret,
+               std::move(parts.peers),
+               ears_of(parts.groups, parts.stacks),
+               parts.logger),
       acceptor_(
-          loop_,
+          *loop_,
           parts.data_listener,
           {.job = parts.roster.job, .purpose = transport::kDataPurpose, .rank = parts.roster.rank},
           parts.session.secret,
           parts.roster.world_size(),
           parts.logger,
-          deliver_to(parts.groups, parts.stacks)) {
-  for (const NodePeer& peer : parts.peers.all()) {
-    const auto& member = parts.roster.members[static_cast<std::size_t>(peer.rank)];
-    watches_.push_back(
-        std::make_unique<PeerWatch>(loop_, peer, member, parts.groups, parts.stacks));
+          deliver_to(control_, parts.groups)) {
+  for (const rendezvous::Member& member : parts.roster.members) {
+    // The process of a rank that is a thread of this one tells nothing.
+    if (member.node == parts.roster.self().node && member.pid != ::getpid()) {
+      watch_process(member);
+    }
   }
   if (has_several_nodes(parts.roster)) {
     listen_later();
@@ -107,7 +130,7 @@ Watcher::Watcher(const WatcherParts& parts)
 void Watcher::watch() noexcept {
   while (true) {
     try {
-      loop_.run();
+      loop_->run();
       return;
     } catch (const std::exception& problem) {
       give_up(problem);
@@ -132,22 +155,36 @@ void Watcher::watch_store(const WatcherParts& parts) {
       "any "
       "more why they failed",
       net::describe_peer(fd));
-  loop_.add(fd, EPOLLRDHUP, [this, fd, message, logger = parts.logger](std::uint32_t /*events*/) {
-    loop_.remove(fd);
+  loop_->add(fd, EPOLLRDHUP, [this, fd, message, logger = parts.logger](std::uint32_t /*events*/) {
+    loop_->remove(fd);
     logger.warning(message);
   });
 }
 
 // Nobody else reads what other nodes say to a rank that computes.
 void Watcher::listen_later() {
-  (void)loop_.add_timer(Deadline::after(kListening), [this] {
+  (void)loop_->add_timer(Deadline::after(kListening), [this] {
     groups_.notify_present([](MonitoredGroup& group) { group.listen_for_messages(); });
     listen_later();
   });
 }
 
+// Its socket may be held open beyond its death by a child that it made by clone().
+void Watcher::watch_process(const rendezvous::Member& member) {
+  Fd process = open_pidfd(static_cast<pid_t>(member.pid));
+  if (process.is_open()) {
+    loop_->add(process.get(),
+               EPOLLIN,
+               [this, rank = member.rank, fd = process.get()](std::uint32_t /*events*/) {
+                 loop_->remove(fd);
+                 control_.note_process_end(rank);
+               });
+    processes_.push_back(std::move(process));
+  }
+}
+
 Watcher::~Watcher() {
-  loop_.stop();
+  loop_->stop();
   thread_.join();
 }
 

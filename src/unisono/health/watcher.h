@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/fd.h"
 #include "unisono/base/log.h"
 #include "unisono/health/acceptor.h"
+#include "unisono/health/control_plane.h"
 #include "unisono/health/group_registry.h"
-#include "unisono/health/node_peers.h"
-#include "unisono/health/peer_watch.h"
+#include "unisono/health/node_peer.h"
 #include "unisono/health/stack_dump.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/rendezvous/connect_store.h"
@@ -24,19 +25,19 @@ struct WatcherParts {
   const rendezvous::Roster& roster;
   const rendezvous::StoreSession& session;
   int data_listener;
-  const NodePeers& peers;
+  std::vector<NodePeer> peers;  ///< The job's other ranks of this node.
   GroupRegistry& groups;
   StackDump& stacks;
   Logger logger;
 };
 
-/// A rank's thread beside its computation: lets in the connections of other nodes' ranks, and sees
-/// when a rank of this node leaves a group, fails in one, or dies. Answers ranks that ask where
-/// this one is. Says so when the launcher's store ends. Where it can't go on (out of memory, say)
+/// A rank's thread beside its computation: lets in the connections of other nodes' ranks, hears and
+/// says what ranks tell each other beside their operations, and sees when a rank of this node dies.
+/// Says so when the launcher's store ends. Where it can't go on (out of memory, say)
 /// all groups of this rank fail, since what it has missed nobody tells again.
 class Watcher {
  public:
-  explicit Watcher(const WatcherParts& parts);
+  explicit Watcher(WatcherParts parts);
   ~Watcher();
 
   Watcher(const Watcher&) = delete;
@@ -44,17 +45,22 @@ class Watcher {
   Watcher(Watcher&&) = delete;
   Watcher& operator=(Watcher&&) = delete;
 
+  /// By which this rank speaks to others.
+  [[nodiscard]] ControlPlane& control() { return control_; }
+
  private:
   void watch() noexcept;
   void give_up(const std::exception& problem) noexcept;
   void listen_later();
   void watch_store(const WatcherParts& parts);
+  void watch_process(const rendezvous::Member& member);
 
-  net::EventLoop loop_;
+  std::shared_ptr<net::EventLoop> loop_;  // Shared with replies to other ranks, which come late.
   GroupRegistry& groups_;
   Error blind_;  // Made while there is memory.
+  ControlPlane control_;
   Acceptor acceptor_;
-  std::vector<std::unique_ptr<PeerWatch>> watches_;
+  std::vector<Fd> processes_;
   std::thread thread_;
 };
 

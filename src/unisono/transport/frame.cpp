@@ -31,23 +31,43 @@ std::uint64_t limit_of(FrameKind kind) {
       return kMaxPayloadBytes;
     case FrameKind::kAbort:
     case FrameKind::kWait:
+    case FrameKind::kAskWait:
+    case FrameKind::kVerdict:
+    case FrameKind::kVerdictEnd:
       return kMaxAbortBytes;
     case FrameKind::kRankProgress:
       return 3 * kMaxNoteBytes;
     case FrameKind::kLeave:
     case FrameKind::kAsk:
+    case FrameKind::kHeard:
       break;
   }
   return 0;
 }
 
-std::vector<std::byte> with_text(Frame frame, std::string_view text) {
-  frame.n_bytes = text.size();
-  const FrameBytes header = encode(frame);
-  std::vector<std::byte> bytes(header.begin(), header.end());
-  const auto payload = std::as_bytes(std::span(text));
-  bytes.insert(bytes.end(), payload.begin(), payload.end());
-  return bytes;
+// Whether a frame of this kind may have this question's number.
+bool fits(FrameKind kind, std::uint32_t question) {
+  switch (kind) {
+    case FrameKind::kData:
+    case FrameKind::kPacket:
+      return question == 0;
+    case FrameKind::kAbort:
+    case FrameKind::kLeave:
+      return true;  // News, or an answer.
+    case FrameKind::kRankProgress:
+    case FrameKind::kAsk:
+    case FrameKind::kWait:
+    case FrameKind::kAskWait:
+    case FrameKind::kVerdict:
+    case FrameKind::kVerdictEnd:
+    case FrameKind::kHeard:
+      break;
+  }
+  return question != 0;
+}
+
+std::vector<std::byte> with_text(const Frame& frame, std::string_view text) {
+  return encode(frame, std::as_bytes(std::span(text)));
 }
 
 // Of a kRankProgress frame: the first bit says whether the operation is done, then come the sizes
@@ -75,7 +95,7 @@ std::string text_of(std::span<const std::byte> payload) {
 }  // namespace
 
 // u32 magic, u8 kind, 3 zero bytes, u32 step, u64 sequence, descriptor (u8 kind, dtype, reduce,
-// algorithm; i32 root; i64 count; u64 detail), u64 n_bytes, 4 zero bytes. Little-endian.
+// algorithm; i32 root; i64 count; u64 detail), u64 n_bytes, u32 question. Little-endian.
 FrameBytes encode(const Frame& frame) {
   ByteWriter writer;
   writer.put(kMagic);
@@ -84,7 +104,7 @@ FrameBytes encode(const Frame& frame) {
   writer.put(frame.sequence);
   writer.put_raw(std::as_bytes(std::span(&frame.descriptor, 1)));
   writer.put(frame.n_bytes);
-  writer.put(std::uint32_t{0});
+  writer.put(frame.question);
   UNISONO_CHECK(writer.bytes().size() == kFrameBytes, "a frame has the wrong size");
   FrameBytes bytes{};
   std::copy(writer.bytes().begin(), writer.bytes().end(), bytes.begin());
@@ -101,13 +121,16 @@ std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> bytes) {
   std::memcpy(&frame.descriptor, reader.rest().data(), sizeof(frame.descriptor));
   ByteReader tail(reader.rest().subspan(sizeof(frame.descriptor)));
   frame.n_bytes = tail.get<std::uint64_t>().value_or(0);
-  const std::uint32_t padding = tail.get<std::uint32_t>().value_or(1);
+  frame.question = tail.get<std::uint32_t>().value_or(0);
   const bool is_known = kind >= static_cast<std::uint32_t>(FrameKind::kData) &&
-                        kind <= static_cast<std::uint32_t>(FrameKind::kWait);
-  if (magic != kMagic || !is_known || padding != 0) {
+                        kind <= static_cast<std::uint32_t>(FrameKind::kHeard);
+  if (magic != kMagic || !is_known) {
     return std::nullopt;
   }
   frame.kind = static_cast<FrameKind>(kind);
+  if (!fits(frame.kind, frame.question)) {
+    return std::nullopt;
+  }
   if (frame.kind == FrameKind::kRankProgress &&
       std::uint64_t{n_refused_bytes(frame)} + n_waits_bytes(frame) > frame.n_bytes) {
     return std::nullopt;
@@ -115,14 +138,26 @@ std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> bytes) {
   return frame.n_bytes <= limit_of(frame.kind) ? std::optional(frame) : std::nullopt;
 }
 
-std::vector<std::byte> encode_abort(std::uint32_t group, const Error& error) {
+std::vector<std::byte> encode(Frame frame, std::span<const std::byte> payload) {
+  frame.n_bytes = payload.size();
+  const FrameBytes header = encode(frame);
+  std::vector<std::byte> bytes(header.begin(), header.end());
+  bytes.insert(bytes.end(), payload.begin(), payload.end());
+  return bytes;
+}
+
+std::vector<std::byte> encode_abort(std::uint32_t group,
+                                    const Error& error,
+                                    std::uint32_t question) {
   return with_text({.kind = FrameKind::kAbort,
                     .step = static_cast<std::uint32_t>(error.code()),
-                    .sequence = group},
+                    .sequence = group,
+                    .question = question},
                    utf8_prefix(error.what(), kMaxAbortBytes));
 }
 
-std::vector<std::byte> encode_rank_progress(const RankProgress& rank_progress) {
+std::vector<std::byte> encode_rank_progress(const RankProgress& rank_progress,
+                                            std::uint32_t question) {
   const std::string_view refused = utf8_prefix(rank_progress.refused, kMaxNoteBytes);
   const std::string_view waits = utf8_prefix(rank_progress.waits, kMaxNoteBytes);
   const std::string_view elsewhere = utf8_prefix(rank_progress.elsewhere, kMaxNoteBytes);
@@ -132,7 +167,8 @@ std::vector<std::byte> encode_rank_progress(const RankProgress& rank_progress) {
                     .step = kWaitsUnit * n_waits + kRefusedUnit * n_refused +
                             (rank_progress.has_finished ? 1U : 0U),
                     .sequence = rank_progress.sequence,
-                    .descriptor = rank_progress.descriptor},
+                    .descriptor = rank_progress.descriptor,
+                    .question = question},
                    fmt::format("{}{}{}", refused, waits, elsewhere));
 }
 
@@ -145,16 +181,13 @@ RankProgress decode_rank_progress(const Frame& frame, std::span<const std::byte>
           .elsewhere = text_of(payload.subspan(n_refused_bytes(frame) + n_waits_bytes(frame)))};
 }
 
-std::vector<std::byte> encode_ask() {
-  const FrameBytes header = encode({.kind = FrameKind::kAsk});
-  return {header.begin(), header.end()};
-}
-
-std::vector<std::byte> encode_leave(std::uint32_t group, const Departure& departure) {
+std::vector<std::byte> encode_leave(std::uint32_t group,
+                                    const Departure& departure,
+                                    std::uint32_t question) {
   const std::uint32_t step = (departure.from_operations ? 0 : kOperationsOnTheirWay) |
                              (departure.from_messages ? 0 : kMessagesOnTheirWay);
-  const FrameBytes header = encode({.kind = FrameKind::kLeave, .step = step, .sequence = group});
-  return {header.begin(), header.end()};
+  return encode({.kind = FrameKind::kLeave, .step = step, .sequence = group, .question = question},
+                {});
 }
 
 Departure decode_departure(const Frame& frame) {

@@ -1,6 +1,7 @@
 #include "unisono/transport/frame.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -67,12 +68,13 @@ TEST(Frame, AStandingIsReadAsItWasWritten) {
                                    .refused = "why",
                                    .waits = "for whom",
                                    .elsewhere = "also"};
-  const std::vector<std::byte> bytes = encode_rank_progress(rank_progress);
+  const std::vector<std::byte> bytes = encode_rank_progress(rank_progress, 9);
   ASSERT_EQ(bytes.size(), kFrameBytes + 15);
   const auto frame = decode(std::span(bytes).first<kFrameBytes>());
   ASSERT_TRUE(frame.has_value());
   EXPECT_EQ(frame->kind, FrameKind::kRankProgress);
   EXPECT_EQ(frame->n_bytes, 15U);
+  EXPECT_EQ(frame->question, 9U);
   const RankProgress read = decode_rank_progress(*frame, std::span(bytes).subspan(kFrameBytes));
   EXPECT_EQ(read.sequence, 7U);
   EXPECT_EQ(read.descriptor, rank_progress.descriptor);
@@ -83,9 +85,34 @@ TEST(Frame, AStandingIsReadAsItWasWritten) {
 }
 
 TEST(Frame, AStandingWhoseTextsAreShorterThanItSaysIsNoFrame) {
-  std::vector<std::byte> bytes = encode_rank_progress({.refused = "why", .waits = "whom"});
+  std::vector<std::byte> bytes = encode_rank_progress({.refused = "why", .waits = "whom"}, 1);
   bytes[kFrameBytes - 12] = std::byte{6};  // Of the payload.
   EXPECT_FALSE(decode(std::span(bytes).first<kFrameBytes>()).has_value());
+}
+
+TEST(Frame, OnlyQuestionsAndAnswersHaveANumberAndAllOfThem) {
+  using Kind = FrameKind;
+  const auto passes = [](FrameKind kind, std::uint32_t question) {
+    return decode(encode({.kind = kind, .question = question})).has_value();
+  };
+  for (const Kind kind : {Kind::kData, Kind::kPacket}) {
+    EXPECT_TRUE(passes(kind, 0));
+    EXPECT_FALSE(passes(kind, 1));
+  }
+  for (const Kind kind : {Kind::kRankProgress,
+                          Kind::kAsk,
+                          Kind::kWait,
+                          Kind::kAskWait,
+                          Kind::kVerdict,
+                          Kind::kVerdictEnd,
+                          Kind::kHeard}) {
+    EXPECT_FALSE(passes(kind, 0));
+    EXPECT_TRUE(passes(kind, 1));
+  }
+  for (const Kind kind : {Kind::kAbort, Kind::kLeave}) {
+    EXPECT_TRUE(passes(kind, 0));
+    EXPECT_TRUE(passes(kind, 1));
+  }
 }
 
 TEST(Frame, TextsThatAreTooLongAreCutBetweenCharacters) {
@@ -97,7 +124,7 @@ TEST(Frame, TextsThatAreTooLongAreCutBetweenCharacters) {
   const std::size_t n_refused = kMaxNoteBytes - 1;
   const std::string refused = std::string(n_refused, 'x') + "\u20ac";
   const std::vector<std::byte> rank_progress =
-      encode_rank_progress({.refused = refused, .waits = refused, .elsewhere = refused});
+      encode_rank_progress({.refused = refused, .waits = refused, .elsewhere = refused}, 1);
   EXPECT_EQ(payload_of(rank_progress), 3 * n_refused);
   EXPECT_TRUE(decode(std::span(rank_progress).first<kFrameBytes>()).has_value());
 }

@@ -109,7 +109,7 @@ Finding examine_locked_memory(const MemoryCalls& calls, const std::filesystem::p
 }
 
 Finding examine_files(const MemoryCalls& calls, int world_size) {
-  // Sockets for collectives, messages and inquiries and shared memory for each rank, and the rest.
+  // Sockets for collectives, messages and control, and shared memory for each rank, and the rest.
   constexpr rlim_t kForEachRank = 4;
   constexpr rlim_t kForTheProgram = 128;
   const rlim_t needed = kForEachRank * static_cast<rlim_t>(world_size) + kForTheProgram;

@@ -1,0 +1,110 @@
+#include "unisono/health/answers.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/health/control_plane.h"
+#include "unisono/health/group_registry.h"
+#include "unisono/health/rank_wait.h"
+#include "unisono/health/stack_dump.h"
+#include "unisono/transport/descriptor.h"
+#include "unisono/transport/frame.h"
+
+namespace unisono::health {
+namespace {
+
+using Kind = transport::FrameKind;
+
+constexpr std::uint32_t kNumber = 5;
+constexpr int kPeer = 3;
+
+class AnswersTest : public ::testing::Test {
+ protected:
+  bool hear(const transport::Frame& frame, std::span<const std::byte> payload = {}) {
+    return answer({.rank = kPeer,
+                   .is_of_node = false,
+                   .frame = frame,
+                   .payload = payload,
+                   .reply =
+                       [this](const std::vector<std::byte>& bytes) {
+                         ++n_replies_;
+                         reply_ =
+                             transport::decode(std::span(bytes).first<transport::kFrameBytes>());
+                       }},
+                  groups_,
+                  stacks_);
+  }
+
+  GroupRegistry groups_;
+  StackDump stacks_{Logger("test", LogLevel::kError)};
+  std::optional<transport::Frame> reply_;
+  int n_replies_ = 0;
+};
+
+TEST_F(AnswersTest, OfAGroupThatIsNotKnownThisRankHasLeftIt) {
+  EXPECT_TRUE(hear({.kind = Kind::kAsk, .sequence = kNumber, .question = 9}));
+  ASSERT_TRUE(reply_);
+  EXPECT_EQ(reply_->kind, Kind::kLeave);
+  EXPECT_EQ(reply_->question, 9U);
+  // What it sent before may still be on its way.
+  const transport::Departure departure = transport::decode_departure(*reply_);
+  EXPECT_FALSE(departure.from_operations || departure.from_messages);
+}
+
+TEST_F(AnswersTest, OfAGroupThatWasLeftNothingIsOnItsWayFromARankThatWasNotMet) {
+  groups_.end(kNumber, {.by_operations = {}, .by_messages = {kPeer}});
+  EXPECT_TRUE(hear({.kind = Kind::kAsk, .sequence = kNumber, .question = 9}));
+  ASSERT_TRUE(reply_);
+  const transport::Departure departure = transport::decode_departure(*reply_);
+  EXPECT_TRUE(departure.from_operations);
+  EXPECT_FALSE(departure.from_messages);
+}
+
+TEST_F(AnswersTest, OfAGroupThatIsExpectedTheAnswerWaitsUntilItIsKnown) {
+  groups_.expect(kNumber);
+  EXPECT_TRUE(hear({.kind = Kind::kAsk, .sequence = kNumber, .question = 9}));
+  EXPECT_EQ(n_replies_, 0);
+  groups_.forget(kNumber);
+  EXPECT_EQ(n_replies_, 1);
+  ASSERT_TRUE(reply_);
+  EXPECT_EQ(reply_->kind, Kind::kLeave);
+}
+
+TEST_F(AnswersTest, WhoKnowsNoGroupIsStuckInNone) {
+  EXPECT_TRUE(hear({.kind = Kind::kAskWait, .sequence = kNumber, .question = 9},
+                   encode_wait({.id = {.group = kNumber}, .rank = kPeer, .late = {}})));
+  ASSERT_TRUE(reply_);
+  EXPECT_EQ(reply_->kind, Kind::kWait);
+  EXPECT_EQ(reply_->n_bytes, 0U);
+}
+
+TEST_F(AnswersTest, AVerdictIsHeardWhereverItGoes) {
+  for (const Kind kind : {Kind::kVerdict, Kind::kVerdictEnd}) {
+    reply_.reset();
+    EXPECT_TRUE(hear({.kind = kind, .sequence = kNumber, .question = 9}));
+    ASSERT_TRUE(reply_);
+    EXPECT_EQ(reply_->kind, Kind::kHeard);
+  }
+}
+
+TEST_F(AnswersTest, NewsOfAGroupThatIsNotKnownAreNoNews) {
+  EXPECT_TRUE(hear({.kind = Kind::kAbort, .sequence = kNumber}));
+  EXPECT_TRUE(hear({.kind = Kind::kLeave, .sequence = kNumber}));
+  EXPECT_EQ(n_replies_, 0);
+}
+
+TEST_F(AnswersTest, AnswersAreNoQuestions) {
+  for (const Kind kind : {Kind::kRankProgress, Kind::kWait, Kind::kHeard}) {
+    EXPECT_FALSE(hear({.kind = kind, .sequence = kNumber, .question = 9}));
+  }
+}
+
+}  // namespace
+}  // namespace unisono::health

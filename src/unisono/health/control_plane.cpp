@@ -1,0 +1,340 @@
+#include "unisono/health/control_plane.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/base/interruptible_pause.h"
+#include "unisono/base/log.h"
+#include "unisono/base/mutex.h"
+#include "unisono/base/thread.h"
+#include "unisono/health/answer.h"
+#include "unisono/health/control_dial.h"
+#include "unisono/health/control_link.h"
+#include "unisono/health/group_contacts.h"
+#include "unisono/health/node_peer.h"
+#include "unisono/net/event_loop.h"
+#include "unisono/net/socket.h"
+#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/frame.h"
+#include "unisono/transport/tcp/liveness.h"
+
+namespace unisono::health {
+namespace {
+
+// For a question, where this rank has no descriptor for more.
+constexpr std::chrono::milliseconds kBrief{200};
+
+// What ask_all() waits for.
+struct Answers {
+  Mutex mutex;
+  Condition changed;
+  std::vector<Answer> all UNISONO_GUARDED_BY(mutex);
+  std::size_t n_left UNISONO_GUARDED_BY(mutex) = 0;
+};
+
+bool is_answer(const transport::Frame& frame) {
+  using Kind = transport::FrameKind;
+  return frame.question != 0 && (frame.kind == Kind::kAbort || frame.kind == Kind::kLeave ||
+                                 frame.kind == Kind::kRankProgress || frame.kind == Kind::kWait ||
+                                 frame.kind == Kind::kHeard);
+}
+
+}  // namespace
+
+ControlPlane::ControlPlane(std::shared_ptr<net::EventLoop> loop,
+                           const rendezvous::Roster& roster,
+                           const std::string& secret,
+                           std::vector<NodePeer> peers,
+                           Ears ears,
+                           Logger logger)
+    : loop_(std::move(loop)),
+      roster_(roster),
+      secret_(secret),
+      ears_(std::move(ears)),
+      logger_(std::move(logger)) {
+  loop_->post([this] { thread_ = this_thread_number(); });
+  for (NodePeer& peer : peers) {
+    peers_[peer.rank].is_of_node = true;
+    peers_[peer.rank].own = link(peer.rank, std::move(peer.socket), true);
+  }
+}
+
+void ControlPlane::tell(std::vector<int> ranks,
+                        const std::vector<std::byte>& frame,
+                        std::chrono::milliseconds patience) noexcept {
+  const Deadline deadline = Deadline::after(patience);
+  try {
+    const auto written = std::make_shared<InterruptiblePause>();
+    // Made here, as the loop may have no memory.
+    const auto parcels = std::make_shared<std::vector<Parcel>>(
+        ranks.size(),
+        Parcel{.bytes = frame,
+               .hold = std::shared_ptr<void>(nullptr, [written](void*) { written->end(); })});
+    const auto send_all = [this, ranks = std::move(ranks), parcels, deadline] {
+      for (std::size_t i = 0; i < ranks.size(); ++i) {
+        try {
+          send(ranks[i], std::move((*parcels)[i]), deadline);
+        } catch (const std::exception& problem) {
+          logger_.debug(fmt::format("can't tell rank {}: {}", ranks[i], problem.what()));
+        }
+      }
+      parcels->clear();
+    };
+    if (thread_.load(std::memory_order_relaxed) == this_thread_number()) {
+      send_all();
+      return;
+    }
+    loop_->post(send_all);
+    if (patience > std::chrono::milliseconds::zero()) {
+      (void)written->wait_until(deadline);
+    }
+  } catch (const std::exception&) {
+    return;  // Out of memory, say, while giving up: what is closed has to say it.
+  }
+}
+
+void ControlPlane::ask(Question question, std::chrono::milliseconds timeout, HearAnswer hear) {
+  // 0 is no number.
+  const std::uint32_t number =
+      n_questions_.fetch_add(1, std::memory_order_relaxed) % 0x7FFF'FFFF + 1;
+  loop_->post([this,
+               number,
+               deadline = Deadline::after(timeout),
+               question = std::move(question),
+               hear = std::move(hear)]() mutable { begin(number, question, deadline, hear); });
+}
+
+std::vector<Answer> ControlPlane::ask_all(const std::vector<Question>& questions,
+                                          std::chrono::milliseconds timeout) {
+  const Deadline deadline = Deadline::after(timeout);
+  const auto answers = std::make_shared<Answers>();
+  {
+    const MutexLock lock(answers->mutex);
+    answers->all.resize(questions.size());
+    answers->n_left = questions.size();
+  }
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    ask(questions[i], timeout, [answers, i](const Answer& answer) {
+      const MutexLock lock(answers->mutex);
+      answers->all[i] = answer;
+      --answers->n_left;
+      answers->changed.notify_all();
+    });
+  }
+  const MutexLock lock(answers->mutex);
+  while (answers->n_left > 0 && !deadline.has_passed()) {
+    (void)answers->changed.wait_until(answers->mutex, deadline.time());
+  }
+  return answers->all;
+}
+
+void ControlPlane::begin(std::uint32_t number,
+                         Question& question,
+                         Deadline deadline,
+                         HearAnswer& hear) {
+  try {
+    question.frame.question = number;
+    Pending& pending =
+        pending_.insert_or_assign(number, Pending{question.rank, std::move(hear), 0}).first->second;
+    pending.timer = loop_->add_timer(deadline, [this, number] { end(number, {}); });
+    send(question.rank, {.bytes = transport::encode(question.frame, question.payload)}, deadline);
+  } catch (const Error& error) {
+    end(number, {.problem = error});
+  } catch (const std::exception& problem) {
+    end(number, {.problem = Error(ErrorCode::kSystem, problem.what())});
+  }
+}
+
+void ControlPlane::send(int rank, Parcel parcel, Deadline until) {
+  Peer& peer = peers_[rank];
+  if (const auto& link = peer.own != nullptr ? peer.own : peer.theirs) {
+    link->send(std::move(parcel));
+    return;
+  }
+  if (peer.is_of_node) {
+    end_all(rank, is_gone(rank));
+    return;
+  }
+  peer.waiting.push_back(std::move(parcel));
+  dial(rank, peer, until);
+}
+
+void ControlPlane::dial(int rank, Peer& peer, Deadline until) {
+  if (peer.dial != nullptr) {
+    peer.dial->extend(until);
+    return;
+  }
+  try {
+    peer.dial = std::make_unique<ControlDial>(
+        *loop_,
+        address_of(roster_.members[static_cast<std::size_t>(rank)]),
+        secret_,
+        net::HelloInfo{.job = roster_.job, .purpose = kControlPurpose, .rank = roster_.rank},
+        until,
+        [this, rank](Fd socket, const std::optional<Error>& problem) {
+          end_dial(rank, std::move(socket), problem);
+        });
+  } catch (...) {
+    peer.waiting.clear();
+    throw;
+  }
+}
+
+void ControlPlane::end_dial(int rank, Fd socket, const std::optional<Error>& problem) {
+  Peer& peer = peers_[rank];
+  const std::unique_ptr<ControlDial> dial = std::move(peer.dial);
+  const std::vector<Parcel> waiting = std::move(peer.waiting);
+  peer.waiting.clear();
+  try {
+    if (socket.is_open()) {
+      peer.own = link(rank, std::move(socket), true);
+      for (const Parcel& parcel : waiting) {
+        peer.own->send(parcel);
+      }
+    } else if (problem) {
+      end_all(rank, *problem);
+    }
+  } catch (const std::exception& error) {
+    end_all(rank, Error(ErrorCode::kSystem, error.what()));
+  }
+}
+
+std::shared_ptr<ControlLink> ControlPlane::link(int rank, Fd socket, bool is_own) {
+  // A link may speak when its maker has not returned yet.
+  const auto made = std::make_shared<std::weak_ptr<ControlLink>>();
+  const bool is_of_node = peers_[rank].is_of_node;
+  auto link = std::make_shared<ControlLink>(
+      *loop_,
+      std::move(socket),
+      ControlLink::Ears{
+          .frame =
+              [this, rank, made](const transport::Frame& frame,
+                                 std::span<const std::byte> payload) {
+                return hear_frame(rank, *made, frame, payload);
+              },
+          .end = [this, rank, is_own](ControlLink::End how) { hear_end(rank, is_own, how); }},
+      // What ranks of a node miss nobody tells them again.
+      is_of_node ? ControlLink::IfStarved::kThrow : ControlLink::IfStarved::kEnd);
+  *made = link;
+  return link;
+}
+
+void ControlPlane::adopt(int rank, Fd socket, bool is_brief) {
+  Peer& peer = peers_[rank];
+  if (peer.is_of_node) {
+    return;
+  }
+  net::set_no_delay(socket.get());
+  net::set_liveness_timeout(socket.get(), tcp::kLivenessTimeout);
+  // Who opens another has given the earlier one up.
+  if (const std::shared_ptr<ControlLink> earlier = std::move(peer.theirs)) {
+    earlier->read_all();
+  }
+  peer.theirs = link(rank, std::move(socket), false);
+  if (is_brief) {
+    (void)loop_->add_timer(Deadline::after(kBrief), [&peer, brief = std::weak_ptr(peer.theirs)] {
+      if (peer.theirs == brief.lock()) {
+        peer.theirs.reset();
+      }
+    });
+  }
+}
+
+void ControlPlane::note_process_end(int rank) {
+  // A child that the peer made by clone() may hold the socket open.
+  if (const std::shared_ptr<ControlLink> link = peers_[rank].own) {
+    link->read_all();
+  }
+  if (peers_[rank].own != nullptr) {
+    hear_end(rank, true, ControlLink::End::kClosed);
+  }
+}
+
+bool ControlPlane::hear_frame(int rank,
+                              const std::weak_ptr<ControlLink>& from,
+                              const transport::Frame& frame,
+                              std::span<const std::byte> payload) {
+  if (is_answer(frame)) {
+    const auto pending = pending_.find(frame.question);
+    if (pending != pending_.end() && pending->second.rank == rank) {
+      end(frame.question, {.frame = frame, .payload = {payload.begin(), payload.end()}});
+    }
+    return true;
+  }
+  const auto reply =
+      [loop = loop_, from, here = this_thread_number()](std::vector<std::byte> bytes) {
+        const auto send = [from, parcel = Parcel{.bytes = std::move(bytes)}] {
+          if (const std::shared_ptr<ControlLink> link = from.lock()) {
+            link->send(parcel);
+          }
+        };
+        if (this_thread_number() == here) {
+          send();
+        } else {
+          loop->post(send);
+        }
+      };
+  return ears_.frame({.rank = rank,
+                      .is_of_node = peers_[rank].is_of_node,
+                      .frame = frame,
+                      .payload = payload,
+                      .reply = reply});
+}
+
+void ControlPlane::hear_end(int rank, bool is_own, ControlLink::End how) {
+  Peer& peer = peers_[rank];
+  const std::shared_ptr<ControlLink> ended = std::move(is_own ? peer.own : peer.theirs);
+  if (ended == nullptr) {
+    return;  // There is a later one.
+  }
+  if (how == ControlLink::End::kJunk && !peer.is_of_node) {
+    logger_.warning(
+        fmt::format("ended the control connection with {}: it sent bytes that are no frame",
+                    rendezvous::describe(roster_.members[static_cast<std::size_t>(rank)])));
+  }
+  end_all(rank, is_gone(rank));
+  if (peer.is_of_node) {
+    ears_.end(rank, how);
+  }
+}
+
+void ControlPlane::end(std::uint32_t number, const Answer& answer) {
+  const auto pending = pending_.extract(number);
+  if (!pending.empty()) {
+    loop_->cancel_timer(pending.mapped().timer);
+    pending.mapped().hear(answer);
+  }
+}
+
+void ControlPlane::end_all(int rank, const Error& problem) {
+  std::vector<std::uint32_t> numbers;
+  for (const auto& [number, pending] : pending_) {
+    if (pending.rank == rank) {
+      numbers.push_back(number);
+    }
+  }
+  for (const std::uint32_t number : numbers) {
+    end(number, {.problem = problem});
+  }
+}
+
+Error ControlPlane::is_gone(int rank) const {
+  return {ErrorCode::kPeerLost,
+          fmt::format("{} has left, or is gone",
+                      rendezvous::describe(roster_.members[static_cast<std::size_t>(rank)]))};
+}
+
+}  // namespace unisono::health

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/base/log.h"
+#include "unisono/health/answer.h"
+#include "unisono/health/control_dial.h"
+#include "unisono/health/control_link.h"
+#include "unisono/health/node_peer.h"
+#include "unisono/net/event_loop.h"
+#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/frame.h"
+
+namespace unisono::health {
+
+/// What the hello of a control connection says it is for.
+inline constexpr const char* kControlPurpose = "control";
+
+/// What a rank is asked.
+struct Question {
+  int rank;  ///< Of the job.
+  transport::Frame frame;
+  std::vector<std::byte> payload = {};
+};
+
+/// What another rank asks or tells.
+struct Heard {
+  int rank;
+  bool is_of_node;
+  const transport::Frame& frame;
+  std::span<const std::byte> payload;
+  /// Answers, by the way that the question came. Any thread, at any time.
+  std::function<void(std::vector<std::byte> frame)> reply;
+};
+
+/// What ranks of a job tell each other beside their operations: news, questions and answers, of all
+/// their groups. By one connection per pair of ranks: inside a node the Unix socket that they met
+/// by, between nodes one that the first who has something to say opens. Where both do so at once
+/// each speaks by its own.
+class ControlPlane {
+ public:
+  struct Ears {
+    /// False where no correct rank says that.
+    std::function<bool(const Heard& heard)> frame;
+    /// A rank of this node speaks no more: it is gone, or says what it should not.
+    std::function<void(int rank, ControlLink::End how)> end;
+  };
+
+  /// The references outlive it. The loop is shared with replies, which may come after its end.
+  ControlPlane(std::shared_ptr<net::EventLoop> loop,
+               const rendezvous::Roster& roster,
+               const std::string& secret,
+               std::vector<NodePeer> peers,
+               Ears ears,
+               Logger logger);
+
+  // For any thread:
+
+  /// Sends a frame to ranks of the job. Waits, for `patience` at most, until it has been written:
+  /// then it arrives, whatever becomes of this process.
+  void tell(std::vector<int> ranks,
+            const std::vector<std::byte>& frame,
+            std::chrono::milliseconds patience) noexcept;
+
+  using HearAnswer = std::function<void(const Answer& answer)>;
+
+  /// Asks a rank; `hear` is called by the loop, within `timeout`. Takes the frame's number from it.
+  void ask(Question question, std::chrono::milliseconds timeout, HearAnswer hear);
+
+  /// Asks all at once, and waits for the answers, which come in the order of the questions.
+  [[nodiscard]] std::vector<Answer> ask_all(const std::vector<Question>& questions,
+                                            std::chrono::milliseconds timeout);
+
+  // For the loop's thread:
+
+  /// A connection that the rank has opened. It is closed soon where it `is_brief`.
+  void adopt(int rank, Fd socket, bool is_brief);
+
+  /// The process of a rank of this node has ended.
+  void note_process_end(int rank);
+
+ private:
+  struct Peer {
+    bool is_of_node = false;
+    std::shared_ptr<ControlLink> own = nullptr;  // Shared with the replies that go by it: weakly.
+    std::shared_ptr<ControlLink> theirs = nullptr;
+    std::unique_ptr<ControlDial> dial = nullptr;
+    std::vector<Parcel> waiting = {};  // For the dial.
+  };
+
+  // A question under way.
+  struct Pending {
+    int rank;
+    HearAnswer hear;
+    net::EventLoop::TimerId timer;
+  };
+
+  [[nodiscard]] std::shared_ptr<ControlLink> link(int rank, Fd socket, bool is_own);
+  void send(int rank, Parcel parcel, Deadline until);
+  void dial(int rank, Peer& peer, Deadline until);
+  void end_dial(int rank, Fd socket, const std::optional<Error>& problem);
+  void begin(std::uint32_t number, Question& question, Deadline deadline, HearAnswer& hear);
+  [[nodiscard]] bool hear_frame(int rank,
+                                const std::weak_ptr<ControlLink>& from,
+                                const transport::Frame& frame,
+                                std::span<const std::byte> payload);
+  void hear_end(int rank, bool is_own, ControlLink::End how);
+  void end(std::uint32_t number, const Answer& answer);
+  void end_all(int rank, const Error& problem);
+  [[nodiscard]] Error is_gone(int rank) const;
+
+  std::shared_ptr<net::EventLoop> loop_;
+  const rendezvous::Roster& roster_;
+  const std::string& secret_;
+  Ears ears_;
+  Logger logger_;
+  // Relaxed: they order nothing else.
+  std::atomic<std::uint32_t> n_questions_ = 0;
+  std::atomic<std::uint64_t> thread_ = 0;  // That runs the loop; 0 until it does.
+  // Of the loop's thread.
+  std::map<int, Peer> peers_;
+  std::map<std::uint32_t, Pending> pending_;
+};
+
+}  // namespace unisono::health
