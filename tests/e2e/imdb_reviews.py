@@ -1,6 +1,8 @@
 """Expects a program on reviews of movies to learn what they think, from the reviews themselves.
 
 python imdb_reviews.py UNISONO RANKS PROGRAM [ARGUMENTS...]
+
+With --generated among the arguments, from reviews that the program makes up.
 """
 
 import os
@@ -18,11 +20,13 @@ EPOCH = re.compile(r"^epoch (\d+)/(\d+)  loss (\S+)  test accuracy (\S+)%", re.M
 
 def main():
     unisono, ranks, *program = sys.argv[1:]
-    data = Path(os.environ.get("UNISONO_TEST_DATA_DIR", ROOT / "../shared/data"))
-    if not (data / "imdb_subset_train_5000.tsv.gz").exists():
-        print(f"skipped: {data} has no reviews; UNISONO_TEST_DATA_DIR can name their folder")
-        return SKIPPED
-    command = [unisono, "run", "-n", ranks, *program, "--data", str(data)]
+    if "--generated" not in program:
+        data = Path(os.environ.get("UNISONO_TEST_DATA_DIR", ROOT / "../shared/data"))
+        if not (data / "imdb_subset_train_5000.tsv.gz").exists():
+            print(f"skipped: {data} has no reviews; UNISONO_TEST_DATA_DIR can name their folder")
+            return SKIPPED
+        program += ["--data", str(data)]
+    command = [unisono, "run", "-n", ranks, *program]
     done = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=False
     )

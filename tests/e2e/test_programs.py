@@ -268,7 +268,8 @@ class Accuracy(Programs):
     @needs(MNIST)
     def test_of_partitioned_mnist(self):
         lines = self.lines("partitioned_mnist", "--size", "2", "--data", str(DATA))
-        self.losses(lines, MNIST_LOSS, n_epochs=10)
+        for losses in self.losses(lines, MNIST_LOSS, n_epochs=10):
+            self.assertEqual(losses, sorted(losses, reverse=True), "it falls in every epoch")
         self.assertGreaterEqual(self.accuracy(lines), 97)
 
     @needs(CIFAR.format("train_10000"))

@@ -48,6 +48,7 @@ class Lars(torch.optim.SGD):
 
 
 OPTIMIZERS = {
+    "adam": lambda parameter: torch.optim.Adam([parameter], lr=0.01),
     "adadelta": lambda parameter: torch.optim.Adadelta([parameter], lr=0.9, weight_decay=0.1),
     "adamw": lambda parameter: torch.optim.AdamW([parameter]),
     "adamw_fast": lambda parameter: torch.optim.AdamW(
@@ -56,6 +57,7 @@ OPTIMIZERS = {
     "lamb": lambda parameter: Lamb(parameter, lr=0.02, weight_decay=0.05),
     "lars": lambda parameter: Lars(parameter, lr=0.5, weight_decay=0.05, trust_coefficient=0.1),
     "lars_plain": lambda parameter: torch.optim.SGD([parameter], lr=0.01, momentum=0.9),
+    "sgd": lambda parameter: torch.optim.SGD([parameter], lr=0.05, momentum=0.9),
 }
 
 

@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include <torch/optim/adam.h>
 #include <torch/optim/optimizer.h>
+#include <torch/optim/sgd.h>
 #include <torch/types.h>
 
 #include "unisono/torch/optim/adadelta.h"
@@ -46,6 +48,9 @@ std::map<std::string, MakeOptimizer> all_optimizers() {
       {"lamb", maker<Lamb>(LambOptions(0.02).weight_decay(0.05))},
       {"lars", maker<Lars>(LarsOptions(0.5).weight_decay(0.05).trust_coefficient(0.1))},
       {"lars_plain", maker<Lars>(LarsOptions(0.01).trust_coefficient(0))},
+      // LibTorch's own, which the guide names beside ours.
+      {"adam", maker<torch::optim::Adam>(torch::optim::AdamOptions(0.01))},
+      {"sgd", maker<torch::optim::SGD>(torch::optim::SGDOptions(0.05).momentum(0.9))},
   };
 }
 

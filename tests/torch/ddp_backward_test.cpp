@@ -156,9 +156,21 @@ TEST(DdpBackward, AnUnusedParameterIsNamedAtTheNextForward) {
     model(Factors{1 + rank, 0, 3}).backward();
     EXPECT_EQ(gradients_of(model)[0], 1.5F) << "the first step is synchronized all the same";
     expect_error(ErrorCode::kInvalidArgument,
-                 AllOf(HasSubstr("no gradient for 'w1';"),
+                 AllOf(HasSubstr("no gradient for 'w1' in the first pass;"),
                        HasSubstr("find_unused_parameters"),
                        HasSubstr("[rank " + std::to_string(static_cast<int>(rank)))),
+                 [&] { model(Factors{1, 2, 3}); });
+  });
+}
+
+TEST(DdpBackward, AParameterThatIsUsedNoMoreIsNamedWithItsPass) {
+  on_two_ranks([](Model& model, double /*rank*/) {
+    for (int pass = 0; pass < 3; ++pass) {
+      model(Factors{1, 2, 3}).backward();
+    }
+    model(Factors{0, 2, 0}).backward();
+    expect_error(ErrorCode::kInvalidArgument,
+                 HasSubstr("no gradient for 'w0', 'w2' in pass 4, but in every pass before;"),
                  [&] { model(Factors{1, 2, 3}); });
   });
 }

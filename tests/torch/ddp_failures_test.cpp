@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,6 +17,7 @@
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 #include "unisono/torch/tensor/tensor.h"
 
+#include "canonical.h"
 #include "rank_threads.h"
 #include "scalars.h"
 
@@ -123,6 +126,44 @@ TEST(DdpErrors, AnExceptionOnOneRankIsAnErrorOnTheOthersAndTheNextPassIsRight) {
       model(x).backward();
       EXPECT_TRUE(chain->w0.grad().eq(2).all().item<bool>());
     }
+  });
+}
+
+// They are averaged in memory that has no graph.
+TEST(DdpErrors, GradientsOfAveragedGradientsAreRefusedAndTrainingGoesOn) {
+  on_two_ranks([](Model& model, double rank) {
+    for (int step = 0; step < 2; ++step) {
+      model.zero_grad();
+      const torch::Tensor output = model(Factors{1 + rank, 2, 3}).square();
+      expect_error(ErrorCode::kInvalidArgument,
+                   AllOf(HasSubstr("[rank " + std::to_string(static_cast<int>(rank))),
+                         HasSubstr("backward() was told to create a graph of the gradients"),
+                         HasSubstr("torch::autograd::grad()")),
+                   [&] { output.backward({}, std::nullopt, /*create_graph=*/true); });
+      model.zero_grad();
+      model(Factors{1 + rank, 2, 3}).backward();
+      EXPECT_EQ(gradients_of(model), values({1.5F, 2, 3}));
+    }
+  });
+}
+
+TEST(DdpErrors, APenaltyOnGradientsOfInputsIsAveraged) {
+  const auto loss_of = [](auto& model, double rank) {
+    const torch::Tensor x = torch::full({3, 2}, 0.5 + rank, torch::requires_grad());
+    const torch::Tensor output = model->forward(x).square().sum();
+    const torch::Tensor gradient = torch::autograd::grad({output}, {x}, {}, true, true)[0];
+    return output + gradient.square().sum();
+  };
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    torch::nn::Sequential net(torch::nn::Linear(2, 4), torch::nn::Tanh(), torch::nn::Linear(4, 1));
+    DistributedDataParallel model(net, group);
+    torch::nn::Sequential alone =
+        std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone());
+    accumulate_shards(alone->parameters(), 2, [&](int shard) { loss_of(alone, shard).backward(); });
+    auto* const wrapped = &model;
+    loss_of(wrapped, group->rank()).backward();
+    EXPECT_TRUE(
+        is_bit_equal(clone_gradients(model.parameters()), clone_gradients(alone->parameters())));
   });
 }
 

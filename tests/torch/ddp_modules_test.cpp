@@ -208,6 +208,63 @@ TEST(DdpModules, ForwardTakesAndReturnsAnything) {
   });
 }
 
+// One learns to tell what the other makes from what is given, the other to make what is not told
+// apart.
+class Rivals {
+ public:
+  template <class Maker, class Judge>
+  static torch::Tensor loss_of_judge(Maker& maker, Judge& judge, int shard) {
+    const torch::Tensor given = torch::full({4, 3}, 0.3 + shard);
+    const torch::Tensor made = maker(noise(shard)).detach();
+    return (judge(given).tanh() - 1).square().sum() + judge(made).tanh().square().sum();
+  }
+
+  template <class Maker, class Judge>
+  static torch::Tensor loss_of_maker(Maker& maker, Judge& judge, int shard) {
+    return (judge(maker(noise(shard))).tanh() - 1).square().sum();
+  }
+
+ private:
+  static torch::Tensor noise(int shard) {
+    return torch::arange(1.0 + shard, 9.0 + shard).sin().view({4, 2});
+  }
+};
+
+TEST(DdpModules, TwoModelsTrainInTurns) {
+  run_ranks(3, [](const std::shared_ptr<ProcessGroup>& group) {
+    using torch::nn::Linear;
+    const DistributedDataParallelOptions many_buckets{.bucket_cap_mb = 1e-5,
+                                                      .first_bucket_cap_mb = 1e-5};
+    DistributedDataParallel maker(Linear(2, 3), group, many_buckets);
+    DistributedDataParallel judge(Linear(3, 1), group, many_buckets);
+    Linear maker_alone(std::dynamic_pointer_cast<torch::nn::LinearImpl>(maker.module()->clone()));
+    Linear judge_alone(std::dynamic_pointer_cast<torch::nn::LinearImpl>(judge.module()->clone()));
+    torch::optim::SGD of_maker(maker.parameters(), 0.1);
+    torch::optim::SGD of_judge(judge.parameters(), 0.1);
+    torch::optim::SGD of_maker_alone(maker_alone->parameters(), 0.1);
+    torch::optim::SGD of_judge_alone(judge_alone->parameters(), 0.1);
+    for (int step = 0; step < 5; ++step) {
+      judge.zero_grad();
+      Rivals::loss_of_judge(maker, judge, group->rank()).backward();
+      of_judge.step();
+      maker.zero_grad();
+      Rivals::loss_of_maker(maker, judge, group->rank()).backward();
+      of_maker.step();
+
+      accumulate_shards(judge_alone->parameters(), group->world_size(), [&](int shard) {
+        Rivals::loss_of_judge(maker_alone, judge_alone, shard).backward();
+      });
+      of_judge_alone.step();
+      accumulate_shards(maker_alone->parameters(), group->world_size(), [&](int shard) {
+        Rivals::loss_of_maker(maker_alone, judge_alone, shard).backward();
+      });
+      of_maker_alone.step();
+    }
+    EXPECT_TRUE(is_bit_equal(maker.parameters(), maker_alone->parameters()));
+    EXPECT_TRUE(is_bit_equal(judge.parameters(), judge_alone->parameters()));
+  });
+}
+
 TEST(DdpBuffers, FollowRankZeroUnlessSwitchedOff) {
   for (const bool is_on : {true, false}) {
     run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -235,27 +236,34 @@ void poison(const torch::nn::Module& module, double value) {
   module.named_parameters()["1.linear1.weight"].mutable_grad()[0][0].fill_(value);
 }
 
-TEST(DividedPipeline, WhatIsNotFiniteIsSoInAllGradientsAsInTorch) {
-  for (const double value : {kNaN, kInfinity}) {
-    const Whole whole;
-    const torch::nn::Sequential first(whole.model->embedding, whole.model->first);
-    poison(*first, value);
-    (void)torch::nn::utils::clip_grad_norm_(whole.model->parameters(), kLargestNorm);
-    run_ranks(4, [&](const Group& world) {
-      Ready ready(world);
-      if (world->rank() == 0) {
-        poison(*ready.own(), value);
-      }
-      const double norm = ready.pipeline.clip_grad_norm(kLargestNorm);
-      EXPECT_TRUE(std::isnan(value) ? std::isnan(norm) : std::isinf(norm)) << norm;
-      const TensorState expected = whole.gradients(ready.mesh.coordinate("pipe"));
-      for (const auto& [name, gradient] : gather_gradients(*ready.own())) {
-        EXPECT_TRUE(at::allclose(gradient, expected.at(name), 1e-9, 1e-12, /*equal_nan=*/true))
-            << name;
-      }
-    });
-  }
+class NotFinite : public ::testing::TestWithParam<std::tuple<double, double>> {};
+
+TEST_P(NotFinite, IsSoInAllGradientsAsInTorch) {
+  const auto [value, norm_type] = GetParam();
+  const Whole whole;
+  const torch::nn::Sequential first(whole.model->embedding, whole.model->first);
+  poison(*first, value);
+  (void)torch::nn::utils::clip_grad_norm_(whole.model->parameters(), kLargestNorm, norm_type);
+  run_ranks(4, [&, value = value, norm_type = norm_type](const Group& world) {
+    Ready ready(world);
+    if (world->rank() == 0) {
+      poison(*ready.own(), value);
+    }
+    const double norm = ready.pipeline.clip_grad_norm(kLargestNorm, {.norm_type = norm_type});
+    EXPECT_TRUE(std::isnan(value) ? std::isnan(norm) : std::isinf(norm)) << norm;
+    const TensorState expected = whole.gradients(ready.mesh.coordinate("pipe"));
+    for (const auto& [name, gradient] : gather_gradients(*ready.own())) {
+      EXPECT_TRUE(at::allclose(gradient, expected.at(name), 1e-9, 1e-12, /*equal_nan=*/true))
+          << name;
+    }
+  });
 }
+
+// A maximum keeps a NaN, too, of whatever comes before and after it.
+INSTANTIATE_TEST_SUITE_P(ValuesAndNorms,
+                         NotFinite,
+                         ::testing::Combine(::testing::Values(kNaN, kInfinity),
+                                            ::testing::Values(2.0, kInfinity)));
 
 TEST(DividedPipeline, WhatIsNotFiniteMayBeAnErrorOnEveryRankAndAllGoOn) {
   const Whole whole;

@@ -1,10 +1,14 @@
 // Pipelines against one process that takes the same chunks one after the other.
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -77,12 +81,15 @@ TEST(Pipeline, HasTheGradientsOfTheWholeBatchInDoublePrecision) {
   const Expected whole = expect_of(1, torch::kFloat64);
   run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
     for (const std::string& schedule : all_schedules()) {
-      Pipeline model(
-          group, make_chain(torch::kFloat64), PipelineOptions{.schedule = schedule, .chunks = 4});
-      (void)model.train_step(
-          make_batch(kBatch, torch::kFloat64), make_targets(kBatch), loss_of_classes);
-      EXPECT_LT(relative_difference(gradients_of(model.named_parameters()), whole.gradients), 1e-9)
-          << schedule;
+      for (const int chunks : {1, 2, 4, 8}) {
+        const PipelineOptions options{.schedule = schedule, .chunks = chunks};
+        Pipeline model(group, make_chain(torch::kFloat64), options);
+        (void)model.train_step(
+            make_batch(kBatch, torch::kFloat64), make_targets(kBatch), loss_of_classes);
+        EXPECT_LT(relative_difference(gradients_of(model.named_parameters()), whole.gradients),
+                  1e-9)
+            << name_of(options);
+      }
     }
   });
 }
@@ -214,7 +221,7 @@ TEST(Pipeline, OutputsAreOnTheLastStagesRankUnlessTheyAreGathered) {
   });
 }
 
-TEST(Pipeline, ATimelineShowsWhatRanksDidAtTheSameTime) {
+TEST(Pipeline, ATimelineShowsHowLongRanksComputed) {
   run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
     Pipeline model(group, make_chain(), PipelineOptions{.chunks = 4});
     (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
@@ -228,6 +235,52 @@ TEST(Pipeline, ATimelineShowsWhatRanksDidAtTheSameTime) {
     EXPECT_EQ(model.last_step().spans.size(), 8U);
     EXPECT_GT(model.last_step().busy_ms, 0);
     EXPECT_GE(model.last_step().step_ms, model.last_step().busy_ms);
+  });
+}
+
+// Where two stages wait for each other: the second chunk in the first one, the first in the second.
+class Meeting {
+ public:
+  // Returns whether both came.
+  bool attend() {
+    ++n_present_;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (n_present_ < 2 && std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+    }
+    return n_present_ >= 2;
+  }
+
+ private:
+  std::atomic<int> n_present_ = 0;
+};
+
+parallel::Stage meeting_stage(Meeting& meeting, int chunk) {
+  const auto layer = std::make_shared<torch::nn::LinearImpl>(6, 6);
+  return {.module = layer,
+          .forward = [&meeting, layer, left = chunk](const std::vector<torch::Tensor>& x) mutable {
+            if (left-- == 0) {
+              EXPECT_TRUE(meeting.attend());
+            }
+            return std::vector<torch::Tensor>{layer->forward(x.at(0))};
+          }};
+}
+
+TEST(Pipeline, ATimelineShowsWhatRanksDidAtTheSameTime) {
+  Meeting meeting;
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    Pipeline model(
+        group,
+        [&](int stage) { return meeting_stage(meeting, 1 - stage); },
+        PipelineOptions{.schedule = "fill_drain", .chunks = 2});
+    (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
+    const pipeline::Timeline timeline = model.timeline();
+    const auto& first = timeline.ranks.at(0).at(1);
+    const auto& second = timeline.ranks.at(1).at(0);
+    EXPECT_EQ(describe(first.action), "forward of chunk 1 in stage 0");
+    EXPECT_EQ(describe(second.action), "forward of chunk 0 in stage 1");
+    EXPECT_LT(first.start, second.end);
+    EXPECT_LT(second.start, first.end);
   });
 }
 

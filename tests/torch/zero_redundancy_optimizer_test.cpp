@@ -14,6 +14,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -135,6 +137,25 @@ TEST(ZeroRedundancyOptimizer, EachRankHasItsPartOfTheState) {
   EXPECT_EQ(n_bytes[0] + n_bytes[1], whole);
   // As evenly as whole parameters go: the largest has 1600 of 1826 elements.
   EXPECT_GT(n_bytes[1], 0U);
+}
+
+TEST(ZeroRedundancyOptimizer, RanksOfEqualLayersHaveEqualPartsOfTheState) {
+  constexpr std::size_t kBytes = 8 * (32 * 32 + 32) * 2 * sizeof(float);  // Adam's two moments
+  for (const int world_size : {2, 4, 8}) {
+    run_ranks(world_size, [&](const Group& group) {
+      torch::nn::Sequential net;
+      for (int layer = 0; layer < 8; ++layer) {
+        net->push_back(torch::nn::Linear(32, 32));
+      }
+      ZeroRedundancyOptimizer<torch::optim::Adam> optimizer(
+          group, net->parameters(), torch::optim::AdamOptions(0.01));
+      net->forward(torch::ones({1, 32})).sum().backward();
+      optimizer.step();
+      const double share = static_cast<double>(kBytes) / world_size;
+      const auto own = static_cast<double>(bytes_of(optimizer.own_state(*net)));
+      EXPECT_NEAR(own, share, 0.05 * share) << world_size;
+    });
+  }
 }
 
 TEST(ZeroRedundancyOptimizer, ItsStateGoesOnOnAnotherNumberOfRanks) {

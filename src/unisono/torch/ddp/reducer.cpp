@@ -85,6 +85,9 @@ void Reducer::before_forward() {
                 "[rank " + std::to_string(group_->rank()) +
                     "] DistributedDataParallel: backward computed no gradient for " +
                     unreached_names_ +
+                    (n_passes_ == 1
+                         ? " in the first pass"
+                         : " in pass " + std::to_string(n_passes_) + ", but in every pass before") +
                     "; use these parameters (and every output of forward) in the loss, or set the "
                     "option find_unused_parameters");
   }
@@ -162,6 +165,13 @@ void Reducer::synchronize_pass() {
   is_synchronized_ = true;
   is_rest_launched_ = false;
   is_step_reduced_ = true;
+  if (c10::GradMode::is_enabled()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "[rank " + std::to_string(group_->rank()) +
+                    "] DistributedDataParallel: backward() was told to create a graph of the "
+                    "gradients, but averages have none; take what is to be differentiated again "
+                    "from torch::autograd::grad(), and call backward() without create_graph");
+  }
   const c10::NoGradGuard no_grad;
   const std::optional<std::vector<bool>> reached = hooks_.find_reached();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

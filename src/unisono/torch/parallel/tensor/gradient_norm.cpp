@@ -40,8 +40,11 @@ class NormSum {
   }
 
   void add_value(double value) {
-    // Not std::max(), which would lose a NaN.
-    value_ = is_max() ? (value_ >= value ? value_ : value) : value_ + value;
+    if (!is_max()) {
+      value_ += value;
+    } else if (!std::isnan(value_) && !(value <= value_)) {  // std::max() would lose a NaN
+      value_ = value;
+    }
   }
 
   [[nodiscard]] double value() const { return value_; }
