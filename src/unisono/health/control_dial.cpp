@@ -1,5 +1,6 @@
 #include "unisono/health/control_dial.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/epoll.h>
 
@@ -15,19 +16,20 @@
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
 #include "unisono/transport/rank_address.h"
-#include "unisono/transport/tcp/opening.h"
+#include "unisono/transport/tcp/dial.h"
 
 namespace unisono::health {
 
 ControlDial::ControlDial(net::EventLoop& loop,
                          transport::RankAddress member,
                          const std::string& secret,
-                         const net::HelloInfo& mine,
+                         net::HelloInfo mine,
                          Deadline until,
                          Done done)
     : loop_(loop),
       member_(std::move(member)),
-      opening_(tcp::dial(member_, secret, mine)),
+      mine_(std::move(mine)),
+      dial_(member_, secret, mine_, tcp::Dial::Start::kNow),
       until_(until),
       done_(std::move(done)) {
   watch();
@@ -37,13 +39,31 @@ ControlDial::~ControlDial() {
   unwatch();
 }
 
+// The socket, or why there is none; neither while the dial goes on.
+std::optional<Error> ControlDial::step(Fd& socket) {
+  switch (dial_.progress()) {
+    case tcp::Dial::Outcome::kNone:
+      return std::nullopt;
+    case tcp::Dial::Outcome::kWelcomed:
+      socket = dial_.take();
+      return std::nullopt;
+    case tcp::Dial::Outcome::kTurnedAway:
+      return Error(ErrorCode::kPeerLost,
+                   fmt::format("{} takes no connection any more: it is about to leave, or is gone",
+                               member_.name));
+    case tcp::Dial::Outcome::kRefused:
+      return transport::nobody_listens(member_);
+  }
+  return std::nullopt;
+}
+
 void ControlDial::advance() {
   unwatch();  // The next step may be another socket's.
   Fd socket;
   std::optional<Error> problem;
   try {
-    socket = opening_->progress();
-    if (!socket.is_open() && !until_.has_passed()) {
+    problem = step(socket);
+    if (!socket.is_open() && !problem && !until_.has_passed()) {
       watch();
       return;
     }
@@ -57,14 +77,15 @@ void ControlDial::advance() {
 }
 
 void ControlDial::watch() {
-  const pollfd next = opening_->poll();
-  timer_ = loop_.add_timer(earlier(opening_->next_step(), until_), [this] { advance(); });
+  timer_ = loop_.add_timer(earlier(dial_.next_try(), until_), [this] { advance(); });
+  if (!dial_.is_trying()) {
+    return;
+  }
   try {
-    if (next.fd >= 0) {
-      const std::uint32_t events = next.events == POLLIN ? EPOLLIN : EPOLLOUT;
-      loop_.add(next.fd, events, [this](std::uint32_t) { advance(); });
-      fd_ = next.fd;
-    }
+    const pollfd next = dial_.poll();
+    const std::uint32_t events = next.events == POLLIN ? EPOLLIN : EPOLLOUT;
+    loop_.add(next.fd, events, [this](std::uint32_t) { advance(); });
+    fd_ = next.fd;
   } catch (...) {
     unwatch();
     throw;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -11,7 +10,7 @@
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
 #include "unisono/transport/rank_address.h"
-#include "unisono/transport/tcp/opening.h"
+#include "unisono/transport/tcp/dial.h"
 
 namespace unisono::health {
 
@@ -22,11 +21,11 @@ class ControlDial {
   /// may end the dial.
   using Done = std::function<void(Fd socket, const std::optional<Error>& problem)>;
 
-  /// The loop outlives it. Throws Error where there is no socket.
+  /// The loop and `secret` outlive it. Throws Error where there is no socket.
   ControlDial(net::EventLoop& loop,
               transport::RankAddress member,
               const std::string& secret,
-              const net::HelloInfo& mine,
+              net::HelloInfo mine,
               Deadline until,
               Done done);
   ~ControlDial();
@@ -40,13 +39,15 @@ class ControlDial {
   void extend(Deadline until) { until_ = until; }
 
  private:
+  [[nodiscard]] std::optional<Error> step(Fd& socket);
   void advance();
   void watch();
   void unwatch();
 
   net::EventLoop& loop_;
   transport::RankAddress member_;
-  std::unique_ptr<tcp::Opening> opening_;
+  net::HelloInfo mine_;
+  tcp::Dial dial_;
   Deadline until_;
   Done done_;
   int fd_ = -1;  // That the loop watches.

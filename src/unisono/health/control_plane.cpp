@@ -29,6 +29,7 @@
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/frame.h"
+#include "unisono/transport/tcp/dial.h"
 #include "unisono/transport/tcp/liveness.h"
 
 namespace unisono::health {
@@ -234,7 +235,7 @@ std::shared_ptr<ControlLink> ControlPlane::link(int rank, Fd socket, bool is_own
 
 void ControlPlane::adopt(int rank, Fd socket, bool is_brief) {
   Peer& peer = peers_[rank];
-  if (peer.is_of_node) {
+  if (peer.is_of_node || !tcp::welcome(socket.get())) {
     return;
   }
   net::set_no_delay(socket.get());

@@ -37,6 +37,7 @@
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/frame.h"
+#include "unisono/transport/tcp/dial.h"
 
 namespace unisono::health {
 namespace {
@@ -161,6 +162,7 @@ class ControlPlaneTest : public ::testing::Test {
     Fd socket = net::accept_connection(listeners_[1].get()).fd;
     (void)net::accept_hello(
         socket.get(), kSecret, {.job = "job", .purpose = "data", .rank = 1}, deadline);
+    EXPECT_TRUE(tcp::welcome(socket.get()));
     transport::FrameBytes bytes{};
     net::read_exact(socket.get(), bytes, deadline, "rank 0");
     question = transport::decode(bytes).value().question;
