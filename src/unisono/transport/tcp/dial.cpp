@@ -52,7 +52,8 @@ Dial::Dial(const transport::RankAddress& member,
       mine_(mine),
       start_(start),
       next_try_(Deadline::after(kLateStart)),
-      reach_patience_(Deadline::after(kReachPatience)) {
+      reach_patience_(Deadline::after(kReachPatience)),
+      hello_(net::Hello::Side::kClient, secret_, mine_) {
   if (start == Start::kNow) {
     begin();
   }
@@ -73,8 +74,8 @@ void Dial::begin() {
   next_try_ = Deadline::never();
   is_connected_ = false;
   net::set_liveness_timeout(socket_.get(), kLivenessTimeout);
-  hello_.emplace(net::Hello::Side::kClient, secret_, mine_);
-  output_ = hello_->take_output();
+  hello_ = net::Hello(net::Hello::Side::kClient, secret_, mine_);
+  output_ = hello_.take_output();
 }
 
 Dial::Outcome Dial::progress() {
@@ -127,18 +128,18 @@ bool Dial::exchange_hello() {
   while (true) {
     const net::IoResult sent = net::write_some(socket_.get(), output_);
     output_.erase(output_.begin(), output_.begin() + static_cast<std::ptrdiff_t>(sent.n_bytes));
-    if (hello_->state() == net::Hello::State::kFailed) {
-      throw Error(hello_->error().code(),
-                  fmt::format("hello with {}: {}", member_.name, hello_->error().what()));
+    if (hello_.state() == net::Hello::State::kFailed) {
+      throw Error(hello_.error().code(),
+                  fmt::format("hello with {}: {}", member_.name, hello_.error().what()));
     }
     if (!output_.empty() && sent.status == net::IoStatus::kWouldBlock) {
       return false;
     }
-    if (hello_->state() == net::Hello::State::kDone) {
-      transport::check_answer(member_, hello_->theirs(), mine_.job);
+    if (hello_.state() == net::Hello::State::kDone) {
+      transport::check_answer(member_, hello_.theirs(), mine_.job);
       return true;
     }
-    const std::size_t n_wanted = std::min(buffer.size(), hello_->n_bytes_wanted());
+    const std::size_t n_wanted = std::min(buffer.size(), hello_.n_bytes_wanted());
     const net::IoResult read = net::read_some(socket_.get(), std::span(buffer).first(n_wanted));
     if (read.status == net::IoStatus::kWouldBlock) {
       return false;
@@ -147,8 +148,8 @@ bool Dial::exchange_hello() {
       try_again_later();
       return false;
     }
-    (void)hello_->feed(std::span(buffer).first(read.n_bytes));
-    output_ = hello_->take_output();
+    (void)hello_.feed(std::span(buffer).first(read.n_bytes));
+    output_ = hello_.take_output();
   }
 }
 

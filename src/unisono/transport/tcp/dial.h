@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,7 +80,7 @@ class Dial {
   Fd socket_;              // Not open between two tries.
   int connect_error_ = 0;  // Known at once.
   bool is_connected_ = false;
-  std::optional<net::Hello> hello_;
+  net::Hello hello_;
   std::vector<std::byte> output_;  // Of the hello.
 };
 

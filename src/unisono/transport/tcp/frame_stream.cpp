@@ -81,12 +81,12 @@ net::IoResult FrameStream::read_header() {
     }
     take_header();
   }
-  if (frame_->kind == FrameKind::kAbort) {
+  if (const transport::Frame& frame = *this->frame(); frame.kind == FrameKind::kAbort) {
     const std::size_t n_of_header = result.n_bytes;
     result = read(abort_text_);
     result.n_bytes += n_of_header;
     if (result.status == net::IoStatus::kDone) {
-      abort_ = transport::relayed(name_, transport::decode_abort(*frame_, abort_text_));
+      abort_ = transport::relayed(name_, transport::decode_abort(frame, abort_text_));
       throw Error(*abort_);
     }
   }
