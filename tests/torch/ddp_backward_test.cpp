@@ -197,6 +197,34 @@ TEST(DdpBackward, UnusedParametersAreAllowedOnRequest) {
   });
 }
 
+TEST(DdpBackward, ParametersMayBeFrozenAndThawedBetweenSteps) {
+  on_two_ranks({.find_unused_parameters = true}, [](Model& model, double rank) {
+    at::Tensor frozen = model.module()->parameters()[1];
+    for (int step = 0; step < 2; ++step) {
+      model.zero_grad();
+      model(Factors{1 + rank, 2 + 2 * rank, 3}).backward();
+      EXPECT_EQ(gradients_of(model), values({1.5F, 3, 3})) << "step " << step;
+      model.zero_grad();
+      frozen.set_requires_grad(false);
+      model(Factors{1 + rank, 2 + 2 * rank, 3}).backward();
+      const std::vector<std::optional<float>> expected{1.5F, std::nullopt, 3.0F};
+      EXPECT_EQ(gradients_of(model), expected) << "step " << step;
+      frozen.set_requires_grad(true);
+    }
+  });
+}
+
+TEST(DdpBackward, AFrozenParameterThatMayNotBeUnusedIsNamed) {
+  on_two_ranks([](Model& model, double /*rank*/) {
+    model.module()->parameters()[1].set_requires_grad(false);
+    model(Factors{1, 2, 3}).backward();
+    expect_error(ErrorCode::kInvalidArgument,
+                 AllOf(HasSubstr("no gradient for 'w1' in the first pass;"),
+                       HasSubstr("find_unused_parameters")),
+                 [&] { model(Factors{1, 2, 3}); });
+  });
+}
+
 TEST(DdpBackward, AccumulatedGradientsOfUnusedParametersCount) {
   on_two_ranks({.find_unused_parameters = true}, [](Model& model, double rank) {
     {

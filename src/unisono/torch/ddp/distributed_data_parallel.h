@@ -67,7 +67,7 @@ class DistributedDataParallel {
  public:
   /// A collective operation. Copies rank 0's parameters and buffers to all ranks, once: values that
   /// are loaded into the module later must be loaded on every rank. Parameters must not be added,
-  /// replaced, converted or frozen later.
+  /// replaced or converted later, and be frozen only with find_unused_parameters.
   ///
   /// Throws Error: kMismatch, on all ranks, with the parameter, two ranks and what each has, when
   /// names, types, shapes or the need for a gradient differ; kInvalidArgument for options and
