@@ -204,6 +204,7 @@ void Job::end_group(std::uint32_t number, health::MetRanks met, bool may_be_aske
 
 void Job::leave(bool may_be_asked) noexcept {
   cycles_.reset();
+  watcher_->stop();  // What it just tells a group may be told on.
   watcher_.reset();
   // The caller may hold the group for long, and a next one may need the port.
   session_.store.reset();

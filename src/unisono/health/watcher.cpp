@@ -184,8 +184,14 @@ void Watcher::watch_process(const rendezvous::Member& member) {
 }
 
 Watcher::~Watcher() {
+  stop();
+}
+
+void Watcher::stop() {
   loop_->stop();
-  thread_.join();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
 }
 
 }  // namespace unisono::health

@@ -45,6 +45,10 @@ class Watcher {
   Watcher(Watcher&&) = delete;
   Watcher& operator=(Watcher&&) = delete;
 
+  /// Watches no more: the thread has ended, and with it all that it tells groups. Theirs may call
+  /// control() until then.
+  void stop();
+
   /// By which this rank speaks to others.
   [[nodiscard]] ControlPlane& control() { return control_; }
 
