@@ -5,7 +5,6 @@
 
 #include "unisono/base/error.h"
 #include "unisono/net/io.h"
-#include "unisono/transport/descriptor.h"
 #include "unisono/transport/frame.h"
 #include "unisono/transport/stream.h"
 
@@ -29,10 +28,6 @@ void send_abort(int fd, std::uint32_t group, const Error& reason) noexcept {
 
 void send_abort(Stream& stream, std::uint32_t group, const Error& reason) noexcept {
   try_to([&] { (void)stream.write_some(encode_abort(group, reason), {}); });
-}
-
-void send_leave(int fd, std::uint32_t group, const Departure& departure) noexcept {
-  try_to([&] { (void)net::write_some(fd, encode_leave(group, departure)); });
 }
 
 void send_leave(Stream& stream, std::uint32_t group) noexcept {

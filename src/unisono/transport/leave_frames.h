@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "unisono/base/error.h"
-#include "unisono/transport/descriptor.h"
 #include "unisono/transport/stream.h"
 
 namespace unisono::transport {
@@ -15,8 +14,7 @@ namespace unisono::transport {
 void send_abort(int fd, std::uint32_t group, const Error& reason) noexcept;
 void send_abort(Stream& stream, std::uint32_t group, const Error& reason) noexcept;
 
-/// Tells the peer that this rank leaves, or has left, in good order.
-void send_leave(int fd, std::uint32_t group, const Departure& departure = {}) noexcept;
+/// Tells the peer that this rank leaves in good order.
 void send_leave(Stream& stream, std::uint32_t group) noexcept;
 
 }  // namespace unisono::transport

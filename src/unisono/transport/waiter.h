@@ -20,6 +20,11 @@ inline constexpr WaitMode kOwnCoreWait{.n_spins = SpinLimit::kMost, .n_yields = 
 /// Ranks share cores: who waits gives way at once.
 inline constexpr WaitMode kSharedCoreWait{.n_spins = 1, .n_yields = 200};
 
+/// Of a thread in a call, by whether each rank of the node has a core.
+[[nodiscard]] constexpr WaitMode calling_wait(bool has_cores) {
+  return has_cores ? kOwnCoreWait : kSharedCoreWait;
+}
+
 /// The thread runs beside the rank's computation, or a look costs a system call.
 inline constexpr WaitMode kBriefWait{.n_spins = 1, .n_yields = 20};
 

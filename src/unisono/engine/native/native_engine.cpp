@@ -56,10 +56,7 @@ constexpr std::chrono::milliseconds kAbortLinger{250};
 constexpr std::chrono::milliseconds kDialLinger{250};
 
 transport::WaitMode wait_mode(Caller caller, bool has_cores) {
-  if (caller == Caller::kProgress) {
-    return transport::kBriefWait;
-  }
-  return has_cores ? transport::kOwnCoreWait : transport::kSharedCoreWait;
+  return caller == Caller::kProgress ? transport::kBriefWait : transport::calling_wait(has_cores);
 }
 
 bool has_core_for_each_rank_here(const rendezvous::Roster& roster) {

@@ -38,8 +38,7 @@ transport::WaitMode PointToPointProgress::mode_of(const MessageOperation& reques
   if (needs_network(request)) {
     return transport::kBriefWait;
   }
-  transport::WaitMode mode =
-      parts_.has_cores ? transport::kOwnCoreWait : transport::kSharedCoreWait;
+  transport::WaitMode mode = transport::calling_wait(parts_.has_cores);
   mode.n_spins = std::min(mode.n_spins, spin_limit_.n_spins());
   return mode;
 }

@@ -82,6 +82,7 @@ TEST_F(InboxTest, APartThatBeginsDuringALongWaitIsWaitedForToo) {
 
 TEST_F(InboxTest, AnErrorEndsTheWaitAndIsThrown) {
   std::jthread failing([this] {
+    // In the wait, most often; what fails before it ends it, too.
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     inbox_.fail(std::make_exception_ptr(std::runtime_error("the first")));
     inbox_.fail(std::make_exception_ptr(std::runtime_error("a later one")));
