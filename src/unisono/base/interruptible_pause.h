@@ -16,12 +16,10 @@ class InterruptiblePause {
     return !is_over_;
   }
 
-  /// For good.
+  /// For good. Who returns from wait_until() then may destroy this at once.
   void end() UNISONO_EXCLUDES(mutex_) {
-    {
-      const MutexLock lock(mutex_);
-      is_over_ = true;
-    }
+    const MutexLock lock(mutex_);
+    is_over_ = true;
     over_.notify_one();
   }
 

@@ -80,25 +80,26 @@ void ControlPlane::tell(std::vector<int> ranks,
   try {
     const auto written = std::make_shared<InterruptiblePause>();
     // Made here, as the loop may have no memory.
-    const auto parcels = std::make_shared<std::vector<Parcel>>(
-        ranks.size(),
-        Parcel{.bytes = frame,
-               .hold = std::shared_ptr<void>(nullptr, [written](void*) { written->end(); })});
-    const auto send_all = [this, ranks = std::move(ranks), parcels, deadline] {
-      for (std::size_t i = 0; i < ranks.size(); ++i) {
-        try {
-          send(ranks[i], std::move((*parcels)[i]), deadline);
-        } catch (const std::exception& problem) {
-          logger_.debug(fmt::format("can't tell rank {}: {}", ranks[i], problem.what()));
-        }
-      }
-      parcels->clear();
-    };
+    std::vector<Parcel> parcels(
+        ranks.size(), {.bytes = frame, .hold = std::shared_ptr<void>(nullptr, [written](void*) {
+                                         written->end();
+                                       })});
+    auto send_all =
+        [this, ranks = std::move(ranks), parcels = std::move(parcels), deadline]() mutable {
+          for (std::size_t i = 0; i < ranks.size(); ++i) {
+            try {
+              send(ranks[i], std::move(parcels[i]), deadline);
+            } catch (const std::exception& problem) {
+              logger_.debug(fmt::format("can't tell rank {}: {}", ranks[i], problem.what()));
+            }
+          }
+          parcels.clear();
+        };
     if (thread_.load(std::memory_order_relaxed) == this_thread_number()) {
       send_all();
       return;
     }
-    loop_->post(send_all);
+    loop_->post(std::move(send_all));
     if (patience > std::chrono::milliseconds::zero()) {
       (void)written->wait_until(deadline);
     }
