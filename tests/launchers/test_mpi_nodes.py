@@ -7,7 +7,6 @@ python test_mpi_nodes.py PROGRAM UNISONO, which lies beside launched_mpi_program
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 import tempfile
 import unittest
@@ -150,11 +149,6 @@ class MpichTest(NodesTest, LauncherTest):
     def setUp(self):
         super().setUp()
         need("mpirun.mpich")
-
-    def test_a_program_may_use_the_mpi_too(self):
-        if os.environ.get("SANITIZED") == "thread":
-            self.skipTest("UCX hooks the end of threads, where ThreadSanitizer crashes on it")
-        super().test_a_program_may_use_the_mpi_too()
 
     def mpirun(self, *words: str) -> list[str]:
         return ["mpirun.mpich", "-launcher", "fork", "-hosts", "a,b", "-ppn", "1", *words]
