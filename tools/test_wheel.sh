@@ -27,7 +27,7 @@ mapfile -t others < <(grep -v -e '^#' -e '^torch==' tools/requirements.txt)
 
 # Of the build itself only the wheel's part is built, by the first test.
 env -u UNISONO_TORCH_DIR PYTHON="$python" cmake --preset release -B "$folder/build" -DUNISONO_TORCH_DIR= \
-  -DUNISONO_BUILD_BENCH=OFF -DUNISONO_BUILD_EXAMPLES=OFF --log-level=WARNING
+  -DUNISONO_BUILD_BENCH=OFF --log-level=WARNING
 CMAKE_BUILD_PARALLEL_LEVEL=$jobs ctest --test-dir "$folder/build" --parallel "$jobs" \
   --output-on-failure -L python -LE slow "$@"
 echo "test_wheel: passed with torch $release: $(ls "$folder"/build-wheel/dist/*.whl)"
