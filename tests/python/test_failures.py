@@ -120,7 +120,8 @@ def missing(rank: int, world: int, wait_all_ranks: bool, who: str) -> None:
     assert text.startswith(f"Rank {rank} {words} monitoredBarrier"), text
     assert rank == 0 or "errors while waiting for send/recv from rank 0" in text, text
     assert f": {who} failed to pass monitoredBarrier in 300 ms: [rank {rank}/4]" in text, text
-    named = {number for number in range(world) if f"rank {number} (pid" in text}
+    late = text.partition("timed out waiting for")[2]
+    named = {number for number in range(world) if f"rank {number} (pid" in late}
     assert named == {1, 3}, text
 
 
