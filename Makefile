@@ -4,6 +4,7 @@
 #   DEMO_ARGS=...          more arguments for the demo's program, as `--epochs 1`
 #   FUZZ_SECONDS=20        how long each fuzz target runs
 #   FUZZ_TARGETS=...       only these, as `idx hello`
+#   TORCH=2.14.1           the torch that `make wheel-test` downloads
 #   TEST_ARGS=...          more arguments for ctest, as `-R store`
 #   JOBS=2                 how many commands at once
 MAKEFLAGS += --no-print-directory
@@ -25,7 +26,7 @@ define preset_tests
 @ctest --preset $(1) --parallel $(JOBS) -LE slow $(TEST_ARGS)
 endef
 
-.PHONY: help deps dev-deps test-deps bench-deps build demo test test-all bench lint tidy format check-layers \
+.PHONY: help deps dev-deps test-deps bench-deps build demo test test-all wheel-test bench lint tidy format check-layers \
         asan tsan asan-torch tsan-torch clang fuzz install clean
 
 help: ## List the targets
@@ -65,6 +66,9 @@ test: test-deps build ## Build all and run the tests, but not the slow ones
 
 test-all: test-deps build ## Build all and run every test
 	@$(CTEST) $(TEST_ARGS)
+
+wheel-test: ## Build the wheel against pip's torch of release TORCH, which it downloads; run the Python tests
+	@JOBS=$(JOBS) tools/test_wheel.sh "$(TORCH)" $(TEST_ARGS)
 
 bench: bench-deps test-deps build ## Measure collectives beside MPI and Gloo; steps, pipelines, checkpoints, loaders beside PyTorch's
 	@cmake --preset release

@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
@@ -22,6 +25,56 @@
 namespace unisono::python {
 
 using c10d::OpType;
+
+namespace {
+
+struct MissedBarrier {
+  int rank;
+  int world_size;
+  std::chrono::milliseconds limit;
+  bool names_all;
+  std::string_view cause;
+};
+
+// The ranks that the core's message says have not come: "timed out waiting for rank 1 (pid 5 on a),
+// which is in barrier #3, and rank 3 (pid 7 on a)".
+std::vector<int> ranks_missing(const MissedBarrier& missed) {
+  constexpr std::string_view kList = "timed out waiting for ";
+  std::vector<int> ranks;
+  const std::size_t begin = missed.cause.rfind(kList);
+  if (begin == std::string_view::npos) {
+    return ranks;
+  }
+  const std::string_view list = missed.cause.substr(begin + kList.size());
+  for (int rank = 0; rank < missed.world_size; ++rank) {
+    const std::string name = "rank " + std::to_string(rank) + " (pid ";
+    if (list.starts_with(name) || list.find(" and " + name) != std::string_view::npos) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+// The words that Gloo's users look for, then the core's, which name all ranks that are missing.
+std::string describe_timeout(const MissedBarrier& missed) {
+  const std::vector<int> ranks = ranks_missing(missed);
+  std::string who = "others";
+  if (!ranks.empty() && missed.names_all) {
+    who = "Ranks " + c10::Join(", ", ranks);
+  } else if (!ranks.empty()) {
+    who = "Rank " + std::to_string(ranks.front());
+  }
+  const std::string how =
+      missed.rank == 0
+          ? " timed out in monitoredBarrier: "
+          : " successfully reached monitoredBarrier, but received errors while waiting "
+            "for send/recv from rank 0 and the others: ";
+  return "Rank " + std::to_string(missed.rank) + how + who +
+         " failed to pass monitoredBarrier in " + std::to_string(missed.limit.count()) +
+         " ms: " + std::string(missed.cause);
+}
+
+}  // namespace
 
 Backend::WorkHandle Backend::send(Tensors& tensors, int to, int tag) {
   const Arguments arguments(*group_, "send");
@@ -72,8 +125,7 @@ Backend::WorkHandle Backend::barrier(const c10d::BarrierOptions& options) {
       [&] { return group_->barrier_async(core); });
 }
 
-// The core's message names all ranks that are missing, whether they are asked for or not.
-void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool /*wait_all_ranks*/) {
+void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   // 0 asks who is there at once.
   const std::chrono::milliseconds limit =
       std::max(timeout(options.timeout), std::chrono::milliseconds(1));
@@ -85,9 +137,11 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool /*wait_
         throw;
       }
       throw Error(ErrorCode::kTimeout,
-                  "Rank " + std::to_string(getRank()) +
-                      " timed out in monitoredBarrier: others failed to pass monitoredBarrier in " +
-                      std::to_string(limit.count()) + " ms: " + error.what());
+                  describe_timeout({.rank = getRank(),
+                                    .world_size = getSize(),
+                                    .limit = limit,
+                                    .names_all = wait_all_ranks,
+                                    .cause = error.what()}));
     }
   });
 }

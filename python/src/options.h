@@ -3,6 +3,7 @@
 #include <chrono>
 #include <string>
 
+#include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "unisono/base/algorithm.h"
@@ -16,6 +17,12 @@ class Options final : public c10d::Backend::Options {
  public:
   explicit Options(std::chrono::milliseconds group_timeout = kBackendDefaultTimeout)
       : c10d::Backend::Options("unisono", group_timeout) {}
+
+  /// A copy of all of it, for a group that is split off. torch asks for it from 2.14 on, where this
+  /// overrides; before, there is nothing to override.
+  [[nodiscard]] c10::intrusive_ptr<c10d::Backend::Options> clone() const {
+    return c10::make_intrusive<Options>(*this);
+  }
 
   /// The names, as in messages: "auto", "ring", ...; "none", "bfloat16", "fp8".
   [[nodiscard]] std::string algorithm() const { return to_string(algorithm_); }

@@ -104,13 +104,25 @@ def time_out(rank: int, world: int) -> None:
         hear("timed out")  # Comes too late.
 
 
-def missing(rank: int, world: int) -> None:
-    if rank > 0:
-        return time.sleep(1)  # Does not come in time.
+def missing(rank: int, world: int, wait_all_ranks: bool, who: str) -> None:
+    if rank in (1, 3):
+        hear("0 is told")
+        return hear("2 is told")  # Comes too late.
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
     limit = timedelta(milliseconds=300)
-    text = caught(dist.DistBackendError, "timed out", lambda: backend.monitored_barrier(limit))
-    assert "rank 1" in text and "rank 2" in text and "rank 0 " not in text.partition("]")[2], text
+    text = caught(
+        dist.DistBackendError,
+        "timed out",
+        lambda: backend.monitored_barrier(limit, wait_all_ranks),
+    )
+    tell(f"{rank} is told")
+    words = "timed out in" if rank == 0 else "successfully reached"
+    assert text.startswith(f"Rank {rank} {words} monitoredBarrier"), text
+    assert rank == 0 or "errors while waiting for send/recv from rank 0" in text, text
+    assert f": {who} failed to pass monitoredBarrier in 300 ms: [rank {rank}/4]" in text, text
+    late = text.partition("timed out waiting for")[2]
+    named = {number for number in range(world) if f"rank {number} (pid" in late}
+    assert named == {1, 3}, text
 
 
 def wait_with_limit(rank: int, world: int) -> None:
@@ -281,7 +293,8 @@ class Failures(unittest.TestCase):
         run(time_out, 2, timeout=timedelta(milliseconds=400))
 
     def test_monitored_barrier_names_all_who_are_missing(self) -> None:
-        run(missing, 3)
+        run(missing, 4, False, "Rank 1")
+        run(missing, 4, True, "Ranks 1, 3")
 
     def test_wait_with_a_limit_leaves_the_operation_going(self) -> None:
         run(wait_with_limit, 2)

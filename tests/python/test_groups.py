@@ -59,11 +59,15 @@ def split(rank: int, world: int) -> None:
     # Torch keeps the list's order since 2.14.
     keeps_order = [int(part) for part in torch.__version__.split(".")[:2]] >= [2, 14]
     order = members if keeps_order else sorted(members)
+    whole = dist.group.WORLD._get_backend(torch.device("cpu")).options
+    before = whole._timeout
     for _ in range(2):
         part = dist.group.WORLD.split_group(members, timeout=timedelta(seconds=20))
         assert part.size() == 2 and part.rank() == order.index(rank)
         backend = part._get_backend(torch.device("cpu"))
         assert backend.options._timeout == timedelta(seconds=20)
+        # Until 2.14 torch lets the part's options be the whole's.
+        assert not keeps_order or whole._timeout == before
         tensor = torch.full((3,), float(rank))
         part.allreduce([tensor]).wait()
         assert tensor.tolist() == [sum(members)] * 3

@@ -56,11 +56,26 @@ def import_unisono() -> None:
         ) from error
 
 
+def give_monitored_barrier(dist: ModuleType) -> None:
+    """Lets groups of ours have the one operation that asks for Gloo's name."""
+    c10d = dist.distributed_c10d
+    plain = dist.monitored_barrier
+
+    def monitored_barrier(
+        group: Any = None, timeout: Any = None, wait_all_ranks: bool = False
+    ) -> None:
+        if c10d._rank_not_in_group(group) or dist.get_backend(group) != "unisono":
+            return plain(group, timeout, wait_all_ranks)
+        limit = c10d.default_pg_timeout if timeout is None else timeout
+        (group or dist.group.WORLD).monitored_barrier(limit, wait_all_ranks=wait_all_ranks)
+
+    dist.monitored_barrier = monitored_barrier
+
+
 def patch(dist: ModuleType, names: set[str]) -> None:
     """Changes torch.distributed, which has just been imported."""
     c10d = dist.distributed_c10d
     plain_new = dist.Backend.__new__
-    plain_monitored_barrier = dist.monitored_barrier
     plain_set_pg_timeout = c10d._set_pg_timeout
     ours = {"unisono", *names}
 
@@ -76,15 +91,6 @@ def patch(dist: ModuleType, names: set[str]) -> None:
             return "unisono"
         return value
 
-    # The one operation that asks for Gloo's name; a group of ours has it.
-    def monitored_barrier(
-        group: Any = None, timeout: Any = None, wait_all_ranks: bool = False
-    ) -> None:
-        if c10d._rank_not_in_group(group) or dist.get_backend(group) != "unisono":
-            return plain_monitored_barrier(group, timeout, wait_all_ranks)
-        limit = c10d.default_pg_timeout if timeout is None else timeout
-        (group or dist.group.WORLD).monitored_barrier(limit, wait_all_ranks=wait_all_ranks)
-
     # It looks for the classes of Gloo and NCCL, and warns where it finds neither.
     def set_pg_timeout(timeout: Any, group: Any = None) -> None:
         if c10d._rank_not_in_group(group) or dist.get_backend(group) != "unisono":
@@ -97,7 +103,7 @@ def patch(dist: ModuleType, names: set[str]) -> None:
     for name in names:
         setattr(dist, f"is_{name}_available", lambda: True)
     if "gloo" in names:
-        dist.monitored_barrier = monitored_barrier
+        give_monitored_barrier(dist)
 
 
 class _Finder:
