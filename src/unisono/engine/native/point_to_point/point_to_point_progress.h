@@ -171,6 +171,8 @@ class PointToPointProgress {
       UNISONO_EXCLUDES(mutex_);
   void stop_spinning() UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] Arrival spin_for(MessageOperation& request) UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] Arrival receive_at_once(MessageOperation& request, int n_looks)
+      UNISONO_REQUIRES(mutex_);
   bool look(const IsDone& is_done, int n_spins) UNISONO_EXCLUDES(mutex_);
   bool sleep(const IsDone& is_done, bool is_newcomer) UNISONO_EXCLUDES(mutex_);
   void watch() UNISONO_REQUIRES(mutex_);

@@ -26,6 +26,11 @@ using transport::Look;
 // Others that want the lock wait for less than a microsecond.
 constexpr int kSpinsPerLock = 16;
 
+// How often the lock is taken for so many spins.
+constexpr int n_locks(int n_spins) {
+  return (n_spins + kSpinsPerLock - 1) / kSpinsPerLock;
+}
+
 }  // namespace
 
 bool PointToPointProgress::needs_network(const MessageOperation& request) const {
@@ -50,27 +55,32 @@ Arrival PointToPointProgress::spin_for(MessageOperation& request) {
     return Arrival::kInvolved;
   }
   auto arrival = Arrival::kNotYet;
-  int n_spins = kSpinsPerLock;
-  for (int n = 0; n < n_spins && arrival == Arrival::kNotYet; n += kSpinsPerLock) {
+  const int n_spins = mode_of(request).n_spins;
+  const int n_vain = transport::spin(n_locks(n_spins), [&] {
     const MutexLock lock(mutex_);
-    if (!requests_.empty() || is_stopping_ || parts_.failure.is_set()) {
-      return Arrival::kInvolved;
+    arrival = receive_at_once(request, std::min(n_spins, kSpinsPerLock));
+    return arrival == Arrival::kNotYet ? Look::kNothing : Look::kDone;
+  });
+  if (arrival == Arrival::kReceived && n_vain > 0) {
+    spin_limit_.note_spun();
+  }
+  return arrival;
+}
+
+Arrival PointToPointProgress::receive_at_once(MessageOperation& request, int n_looks) {
+  if (!requests_.empty() || is_stopping_ || parts_.failure.is_set()) {
+    return Arrival::kInvolved;
+  }
+  auto arrival = Arrival::kNotYet;
+  for (int n = 0; n < n_looks && arrival == Arrival::kNotYet; ++n) {
+    if (n > 0) {
+      pause_briefly();
     }
-    n_spins = mode_of(request).n_spins;
-    const int n_looks = std::min(n_spins, kSpinsPerLock);
-    for (int look = 0; look < n_looks && arrival == Arrival::kNotYet; ++look) {
-      if (n + look > 0) {
-        pause_briefly();
-      }
-      const bool is_sound = guard([&]() UNISONO_REQUIRES(mutex_) {
-        arrival = matcher_.receive_at_once(request);
-        return true;
-      });
-      arrival = is_sound ? arrival : Arrival::kInvolved;
-    }
-    if (arrival == Arrival::kReceived && n > 0) {
-      spin_limit_.note_spun();
-    }
+    const bool is_sound = guard([&]() UNISONO_REQUIRES(mutex_) {
+      arrival = matcher_.receive_at_once(request);
+      return true;
+    });
+    arrival = is_sound ? arrival : Arrival::kInvolved;
   }
   return arrival;
 }
@@ -92,7 +102,7 @@ void PointToPointProgress::drive(const IsDone& is_done,
     }
     return sleep(is_done, std::exchange(is_newcomer, false)) ? Look::kDone : Look::kNothing;
   };
-  mode.n_spins = (mode.n_spins + kSpinsPerLock - 1) / kSpinsPerLock;
+  mode.n_spins = n_locks(mode.n_spins);
   transport::wait(mode, spin_limit, look_once, sleep_once);
 }
 
