@@ -86,7 +86,8 @@ Arrival PointToPointProgress::receive_at_once(MessageOperation& request, int n_l
 }
 
 // After begin_spinning(): until `is_done`. Spins go by several with the lock held.
-void PointToPointProgress::drive(const IsDone& is_done,
+void PointToPointProgress::drive(std::uint64_t thread,
+                                 const IsDone& is_done,
                                  transport::WaitMode mode,
                                  SpinLimit* spin_limit) {
   int n_spins_left = mode.n_spins;
@@ -100,7 +101,7 @@ void PointToPointProgress::drive(const IsDone& is_done,
     if (is_newcomer) {
       stop_spinning();
     }
-    return sleep(is_done, std::exchange(is_newcomer, false)) ? Look::kDone : Look::kNothing;
+    return sleep(thread, is_done, std::exchange(is_newcomer, false)) ? Look::kDone : Look::kNothing;
   };
   mode.n_spins = n_locks(mode.n_spins);
   transport::wait(mode, spin_limit, look_once, sleep_once);
@@ -144,13 +145,13 @@ bool PointToPointProgress::look(const IsDone& is_done, int n_spins) {
 }
 
 // Sleeps once, for all if nobody else does. Who does must know what a newcomer waits for.
-bool PointToPointProgress::sleep(const IsDone& is_done, bool is_newcomer) {
+bool PointToPointProgress::sleep(std::uint64_t thread, const IsDone& is_done, bool is_newcomer) {
   Requests finished;
   bool is_over = false;
   bool has_failed = false;
   {
     const MutexLock lock(mutex_);
-    if (!is_done()) {
+    if (!is_done() && !fail_overdue(thread)) {
       if (is_watched_) {
         if (is_newcomer) {
           wake_watch();
@@ -160,7 +161,7 @@ bool PointToPointProgress::sleep(const IsDone& is_done, bool is_newcomer) {
         is_watched_ = true;
         watch();
         is_watched_ = false;
-        // Those whose messages have ended, and who sleeps next.
+        // Those whose messages have ended or are overdue, and who sleeps next.
         changed_.notify_all();
       }
     }
@@ -185,8 +186,8 @@ void PointToPointProgress::watch() {
   }
   bool has_moved = advance();
   if (!has_moved) {
-    check_requests();
-    has_moved = requests_.size() != n_before;
+    const bool is_one_overdue = check_requests();
+    has_moved = is_one_overdue || requests_.size() != n_before;
   }
   // A failure or message that comes after this look rings.
   const bool must_return_credit = error_.has_value() && !parts_.failure.is_set() && !is_settling_;
@@ -280,9 +281,12 @@ void PointToPointProgress::make_progress() {
       }
       begin_spinning();
     }
-    drive([this]() UNISONO_REQUIRES(mutex_) { return n_async_ == 0; },
-          transport::kBriefWait,
-          nullptr);
+    constexpr std::uint64_t kAsynchronous = 0;
+    drive(
+        kAsynchronous,
+        [this]() UNISONO_REQUIRES(mutex_) { return n_async_ == 0; },
+        transport::kBriefWait,
+        nullptr);
   }
 }
 
