@@ -309,7 +309,10 @@ void write_store_log(const std::filesystem::path& root) {
 }
 
 void write_rosters(const std::filesystem::path& root) {
-  const auto entry = [](int rank, std::uint16_t version, const char* release = "1.2.3") {
+  const auto entry = [](int rank,
+                        std::uint16_t version,
+                        const char* release = "1.2.3",
+                        const rendezvous::BackendNeed& backend = {}) {
     return bytes_of(rendezvous::encode_entry({.version = version,
                                               .release = release,
                                               .nonce = 0x123456789ABCDEF0,
@@ -320,7 +323,8 @@ void write_rosters(const std::filesystem::path& root) {
                                                          .node = "left",
                                                          .address = "10.0.0.2",
                                                          .port = 4123,
-                                                         .endpoint = "unisono-1"}}));
+                                                         .endpoint = "unisono-1"},
+                                              .backend = backend}));
   };
   const Corpus corpus(root, "roster");
   corpus.add("one", entry(0, net::kProtocolVersion));
@@ -331,6 +335,9 @@ void write_rosters(const std::filesystem::path& root) {
              join({entry(0, net::kProtocolVersion), entry(1, net::kProtocolVersion + 1)}));
   corpus.add("releases",
              join({entry(0, net::kProtocolVersion), entry(1, net::kProtocolVersion, "1.2.4")}));
+  corpus.add("backends",
+             join({entry(0, net::kProtocolVersion, "1.2.3", {.obstacle = "no GPU"}),
+                   entry(1, net::kProtocolVersion, "1.2.3", {.falls_back = false})}));
 }
 
 void write_key_value_space(const std::filesystem::path& root) {

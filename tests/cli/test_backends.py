@@ -77,6 +77,20 @@ class Backends(unittest.TestCase):
             asked.stderr,
         )
 
+    def test_fallback_is_the_native_backend_of_all(self):
+        asked = run(
+            *("bench", "barrier", "-n", "2", "--backend", "gloo", "--seconds", "0.01"),
+            UNISONO_BACKEND_FALLBACK="on",
+        )
+        self.assertEqual(asked.returncode, 0, asked.stderr)
+        self.assertEqual(
+            asked.stderr,
+            "[unisono rank 0] warning: backend gloo can't be used here: it is PyTorch's; unisono "
+            "does what it does on CPUs (ranks 0, 1); all ranks use backend unisono instead, as "
+            "UNISONO_BACKEND_FALLBACK allows\n",
+        )
+        self.assertNotIn("backend", asked.stdout)
+
 
 if __name__ == "__main__":
     unittest.main()

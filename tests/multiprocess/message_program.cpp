@@ -224,6 +224,48 @@ void absence(const std::string& absent) {
   group->recv(unisono::as_buffer(std::span(&value, 1)), std::stoi(absent), {.tag = 3});
 }
 
+// Rank 0 waits for a message of rank 1 that never comes, while another thread plays ping-pong with
+// rank 2; says how often it did while the first one asked rank 1 what it does, for 0.1 s.
+void meanwhile(const std::string& /*unused*/) {
+  constexpr std::chrono::milliseconds kTimeout{500};
+  constexpr std::chrono::milliseconds kHalfOfAsking{50};
+  const auto group = unisono::init_process_group();
+  std::int32_t token = 0;
+  const Buffer ball = unisono::as_buffer(std::span(&token, 1));
+  print("ready\n");
+  wait_for_end_of_stdin();
+  if (group->rank() == 1) {
+    return;
+  }
+  if (group->rank() == 2) {
+    while (true) {
+      group->recv(ball, 0);
+      group->send(ball, 0);
+    }
+  }
+  const auto asking = std::chrono::steady_clock::now() + kTimeout + kHalfOfAsking;
+  int n_returned = 0;
+  std::thread player([&] {
+    try {
+      while (true) {
+        group->send(ball, 2);
+        group->recv(ball, 2);
+        n_returned += std::chrono::steady_clock::now() > asking ? 1 : 0;
+      }
+    } catch (const std::exception&) {
+      return;  // The other thread's time is up.
+    }
+  });
+  std::int32_t value = 0;
+  try {
+    group->recv(unisono::as_buffer(std::span(&value, 1)), 1, {.timeout = kTimeout});
+  } catch (const std::exception& error) {
+    player.join();
+    print("%d meanwhile\n", n_returned);
+    throw;
+  }
+}
+
 // Rank 0 waits for a message from anybody; the others compute until the end of their input.
 void anybody(const std::string& /*unused*/) {
   const auto group = unisono::init_process_group();
@@ -288,6 +330,7 @@ int main(int argc, char** argv) {
                                                                   {"ring", ring},
                                                                   {"late", late},
                                                                   {"late_message", late_message},
+                                                                  {"meanwhile", meanwhile},
                                                                   {"mismatch", mismatch},
                                                                   {"stream", stream},
                                                                   {"absence", absence},

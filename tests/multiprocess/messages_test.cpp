@@ -196,6 +196,27 @@ TEST_P(Ring, OthersSayForWhomTheyWaitAndThatItLeft) {
   }
 }
 
+TEST(Stopped, IsAskedWhileOtherMessagesGoOn) {
+  Job job({.world_size = 3, .mode = {"meanwhile"}, .nodes = {"a", "b", "a"}});
+  job.start_all();
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    ASSERT_TRUE(job.processes().wait_for_output(rank, "ready\n"));
+  }
+  job.processes().send_signal(1, SIGSTOP);
+  job.processes().close_stdin(2);
+  job.processes().close_stdin(0);
+  const bool has_ended = job.processes().wait_for_output(0, "message_program: ");
+  job.processes().send_signal(1, SIGCONT);
+  job.processes().close_stdin(1);
+  ASSERT_TRUE(has_ended);
+  const ProcessResult result = job.processes().finish()[0];
+  EXPECT_THAT(result.err,
+              HasSubstr("recv (i32[1], from rank 1, tag 0): timed out waiting for rank 1"));
+  int n_returned = 0;
+  ASSERT_EQ(std::sscanf(result.out.c_str(), "ready\n%d meanwhile", &n_returned), 1) << result.out;
+  EXPECT_GT(n_returned, 10);
+}
+
 // No connection tells rank 0 of the death, and nobody makes a call who would notice it.
 TEST(FromAnybody, ADeathIsNamedThatARankOfItsNodeSees) {
   Job job({.world_size = 3, .mode = {"anybody"}, .nodes = {"a", "b", "b"}});

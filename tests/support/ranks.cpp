@@ -46,11 +46,13 @@ std::vector<std::exception_ptr> start_ranks(const World& world, const RankMain& 
           variables[name] = value;
         }
       }
+      const auto own_backend = world.own_backend.find(static_cast<int>(rank));
       try {
-        const std::shared_ptr<ProcessGroup> group =
-            create_process_group({.backend = world.backend,
-                                  .timeout = world.timeout,
-                                  .environment = fake_environment(variables)});
+        const std::shared_ptr<ProcessGroup> group = create_process_group(
+            {.backend =
+                 own_backend == world.own_backend.end() ? world.backend : own_backend->second,
+             .timeout = world.timeout,
+             .environment = fake_environment(variables)});
         rank_main(group);
         group->destroy();
       } catch (...) {

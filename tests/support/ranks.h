@@ -25,6 +25,7 @@ struct World {
   std::map<int, std::map<std::string, std::string>> own_environment = {};
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
   std::string backend = default_backend();
+  std::map<int, std::string> own_backend = {};  ///< Of single ranks.
 
   /// For GoogleTest: the nodes' names in one word.
   friend void PrintTo(const World& world, std::ostream* out);

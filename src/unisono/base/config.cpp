@@ -163,6 +163,11 @@ bool check_names(const std::string& text, Config& /*config*/) {
   return text.empty() || !find_alias_problem(text);
 }
 
+// Who chooses a backend reads it, before there are settings.
+bool check_switch(const std::string& text, Config& /*config*/) {
+  return text == "on" || text == "off";
+}
+
 // What a value of a row's type must be, for messages.
 std::string_view rule_of(std::string_view type) {
   if (type == "level") {
@@ -191,7 +196,7 @@ std::string_view rule_of(std::string_view type) {
   return type == "bytes" ? "a number of bytes, like 512M or 2G, of at most 64T" : type;
 }
 
-constexpr std::array<ConfigRow, 16> kRows{{
+constexpr std::array<ConfigRow, 17> kRows{{
     {"UNISONO_SECRET",
      "text",
      "",
@@ -290,6 +295,12 @@ constexpr std::array<ConfigRow, 16> kRows{{
      "nodes, bandwidth=GB/S, meeting=US and local_bandwidth=GB/S inside one. Figures left out are "
      "those of two cores and a 10 Gbit/s network; of different ones the slowest count.",
      parse_links},
+    {"UNISONO_BACKEND_FALLBACK",
+     "off|on",
+     "off",
+     "Whether all ranks use backend unisono, with a warning, where one can't have the backend that "
+     "it asks for: no GPU, no MPI. Alike on all ranks.",
+     check_switch},
     {"UNISONO_BACKEND_ALIAS",
      "names",
      "",

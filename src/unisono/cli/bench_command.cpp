@@ -26,6 +26,7 @@
 #include "unisono/cli/bench_parse.h"
 #include "unisono/cli/commands.h"
 #include "unisono/cli/parse.h"
+#include "unisono/comm/backend_choice.h"
 #include "unisono/engine/backends.h"
 #include "unisono/engine/native/collectives/algorithm_choice.h"
 #include "unisono/kernels/compress.h"
@@ -150,7 +151,7 @@ bench::BenchOptions make_options(const BenchArguments& arguments) {
   options.sizes = bench::parse_sizes(arguments.sizes);
   options.dtype = bench::parse_dtype(arguments.dtype);
   options.memory = bench::parse_memory(arguments.memory);
-  options.backend = engine::find_backend(arguments.backend).name;
+  options.backend = engine::look_up_backend(arguments.backend).name;
   options.is_checked = arguments.is_checked;
   const bool is_lossy = engine::compression_of(options.algorithm) != kernels::Compression::kNone;
   if (options.is_checked && is_lossy) {
@@ -225,9 +226,7 @@ int bench_command(const CommandLine& line) {
   if (is_in_job) {
     return bench::run_in_job(options);
   }
-  if (const engine::Backend backend = engine::find_backend(options.backend); backend.prepare) {
-    (void)backend.prepare(environment);
-  }
+  (void)comm::choose_backend(options.backend, environment);
   if (!options.json_path.empty()) {
     bench::check_json_path(options.json_path);
   }

@@ -25,8 +25,10 @@
 #include "unisono/cli/bench_report.h"
 #include "unisono/cli/bench_sampling.h"
 #include "unisono/cli/parse.h"
+#include "unisono/comm/backend_choice.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/engine/backends.h"
 #include "unisono/rendezvous/find_launch_info.h"
 #include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/rendezvous/roster/roster.h"
@@ -278,9 +280,11 @@ int run_in_job(const BenchOptions& options) {
   }
   const std::shared_ptr<ProcessGroup> group =
       create_process_group({.backend = options.backend, .environment = environment});
+  BenchOptions used = options;
+  used.backend = comm::backend_of(*group).name;  // Perhaps what the ranks fell back to.
   bool is_right = true;
   try {
-    is_right = measure_all(*group, options, output ? &*output : nullptr);
+    is_right = measure_all(*group, used, output ? &*output : nullptr);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInvalidArgument) {
       throw;

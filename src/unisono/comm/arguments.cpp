@@ -15,6 +15,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/comm/blocks.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/membership.h"
 #include "unisono/comm/refused_call.h"
@@ -163,7 +164,10 @@ void Arguments::check_root(int root) const {
   }
 }
 
-void Arguments::check_list(std::span<const Buffer> list, const char* name, DType dtype) const {
+void Arguments::check_list(std::span<const Buffer> list,
+                           const char* name,
+                           DType dtype,
+                           std::span<const std::int64_t> counts) const {
   if (list.size() != static_cast<std::size_t>(world_size_)) {
     throw invalid(fmt::format("{} has {} buffers, where a world of {} needs one per rank",
                               name,
@@ -172,6 +176,13 @@ void Arguments::check_list(std::span<const Buffer> list, const char* name, DType
   }
   for (std::size_t index = 0; index < list.size(); ++index) {
     check_dtype(list[index], {name, index}, dtype);
+  }
+  if (counts.empty()) {
+    return;
+  }
+  check_counts(counts);
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+    check_count(list[rank], {name, rank}, counts[rank]);
   }
 }
 
@@ -188,35 +199,30 @@ void Arguments::check_counts(std::span<const std::int64_t> counts) const {
   }
 }
 
-void Arguments::check_list_counts(std::span<const Buffer> list,
-                                  const char* name,
-                                  std::span<const std::int64_t> counts) const {
-  if (counts.empty()) {
-    return;
-  }
-  check_counts(counts);
-  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
-    check_count(list[rank], {name, rank}, counts[rank]);
+void Arguments::check_absent(const Blocks& blocks, const char* name) const {
+  if (blocks.is_list() ? !blocks.list.empty() : blocks.whole->count != 0) {
+    throw invalid(fmt::format("{} is for the root alone; pass {} on rank {}",
+                              name,
+                              blocks.is_list() ? "an empty list" : "Buffer()",
+                              name_of(rank_)));
   }
 }
 
-void Arguments::check_absent(const Buffer& buffer, const char* name) const {
-  if (buffer.count != 0) {
-    throw invalid(
-        fmt::format("{} is for the root alone; pass Buffer() on rank {}", name, name_of(rank_)));
-  }
-}
-
-void Arguments::check_absent(std::span<const Buffer> list, const char* name) const {
-  if (!list.empty()) {
-    throw invalid(fmt::format(
-        "{} is for the root alone; pass an empty list on rank {}", name, name_of(rank_)));
-  }
-}
-
-std::vector<Buffer> Arguments::blocks_of(const Buffer& whole,
+std::vector<Buffer> Arguments::blocks_of(const Blocks& given,
                                          const char* name,
+                                         DType dtype,
                                          std::span<const std::int64_t> counts) const {
+  if (given.is_list()) {
+    check_list(given.list, name, dtype, counts);
+    return {given.list.begin(), given.list.end()};
+  }
+  check_dtype(*given.whole, name, dtype);
+  return parts_of(*given.whole, name, counts);
+}
+
+std::vector<Buffer> Arguments::parts_of(const Buffer& whole,
+                                        const char* name,
+                                        std::span<const std::int64_t> counts) const {
   const auto world_size = static_cast<std::size_t>(world_size_);
   if (!counts.empty()) {
     check_counts(counts);

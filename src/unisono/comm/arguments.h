@@ -11,6 +11,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/comm/blocks.h"
 #include "unisono/comm/membership.h"
 #include "unisono/comm/refused_call.h"
 #include "unisono/engine/operation.h"
@@ -51,24 +52,17 @@ class Arguments {
 
   void check_root(int root) const;
 
-  /// A list has an entry for each rank, and each is a buffer of this dtype.
-  void check_list(std::span<const Buffer> list, const char* name, DType dtype) const;
-
   /// A count for each rank, none negative.
   void check_counts(std::span<const std::int64_t> counts) const;
 
-  /// If there are counts, the list's buffers are as large as they say.
-  void check_list_counts(std::span<const Buffer> list,
-                         const char* name,
-                         std::span<const std::int64_t> counts) const;
-
   /// What only the root passes.
-  void check_absent(const Buffer& buffer, const char* name) const;
-  void check_absent(std::span<const Buffer> list, const char* name) const;
+  void check_absent(const Blocks& blocks, const char* name) const;
 
-  /// A part of `whole` for each rank: of these counts, or of equal size if there are none.
-  [[nodiscard]] std::vector<Buffer> blocks_of(const Buffer& whole,
+  /// A block of this dtype for each rank: of these counts if there are any, else a list's as they
+  /// are, and a buffer's of equal size.
+  [[nodiscard]] std::vector<Buffer> blocks_of(const Blocks& given,
                                               const char* name,
+                                              DType dtype,
                                               std::span<const std::int64_t> counts) const;
 
   /// The two are the same memory, or have no byte in common.
@@ -94,6 +88,13 @@ class Arguments {
   [[nodiscard]] int world_size() const { return world_size_; }
 
  private:
+  void check_list(std::span<const Buffer> list,
+                  const char* name,
+                  DType dtype,
+                  std::span<const std::int64_t> counts) const;
+  [[nodiscard]] std::vector<Buffer> parts_of(const Buffer& whole,
+                                             const char* name,
+                                             std::span<const std::int64_t> counts) const;
   // As the caller numbers it, and as the job does.
   [[nodiscard]] std::string name_of(int rank) const;
 

@@ -8,6 +8,7 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
+#include "unisono/comm/blocks.h"
 #include "unisono/comm/membership.h"
 #include "unisono/comm/options.h"
 #include "unisono/engine/operation.h"
@@ -43,11 +44,7 @@ using NextCall = std::function<Call()>;
                                const Buffer& out,
                                const ReduceOptions& options);
 [[nodiscard]] Call reduce_scatter_call(Membership& membership,
-                                       const Buffer& in,
-                                       const Buffer& out,
-                                       const ReduceScatterOptions& options);
-[[nodiscard]] Call reduce_scatter_call(Membership& membership,
-                                       std::span<const Buffer> ins,
+                                       const Blocks& in,
                                        const Buffer& out,
                                        const ReduceScatterOptions& options);
 [[nodiscard]] Call all_reduce_coalesced_call(Membership& membership,
@@ -66,35 +63,19 @@ using NextCall = std::function<Call()>;
                                   const BroadcastOptions& options);
 [[nodiscard]] Call all_gather_call(Membership& membership,
                                    const Buffer& in,
-                                   const Buffer& out,
-                                   const AllGatherOptions& options);
-[[nodiscard]] Call all_gather_call(Membership& membership,
-                                   const Buffer& in,
-                                   std::span<const Buffer> outs,
+                                   const Blocks& out,
                                    const AllGatherOptions& options);
 [[nodiscard]] Call gather_call(Membership& membership,
                                const Buffer& in,
-                               const Buffer& out,
-                               const GatherOptions& options);
-[[nodiscard]] Call gather_call(Membership& membership,
-                               const Buffer& in,
-                               std::span<const Buffer> outs,
+                               const Blocks& out,
                                const GatherOptions& options);
 [[nodiscard]] Call scatter_call(Membership& membership,
-                                const Buffer& in,
-                                const Buffer& out,
-                                const ScatterOptions& options);
-[[nodiscard]] Call scatter_call(Membership& membership,
-                                std::span<const Buffer> ins,
+                                const Blocks& in,
                                 const Buffer& out,
                                 const ScatterOptions& options);
 [[nodiscard]] Call all_to_all_call(Membership& membership,
-                                   const Buffer& in,
-                                   const Buffer& out,
-                                   const AllToAllOptions& options);
-[[nodiscard]] Call all_to_all_call(Membership& membership,
-                                   std::span<const Buffer> ins,
-                                   std::span<const Buffer> outs,
+                                   const Blocks& in,
+                                   const Blocks& out,
                                    const AllToAllOptions& options);
 [[nodiscard]] Call barrier_call(Membership& membership, const BarrierOptions& options);
 [[nodiscard]] Call monitored_barrier_call(Membership& membership, const BarrierOptions& options);

@@ -14,11 +14,11 @@
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/wait_record.h"
+#include "unisono/comm/backend_choice.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/leave_at_exit.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/engine/backends.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/resolve_rendezvous.h"
 
@@ -55,14 +55,9 @@ void leave_default_group_at_exit() {
   }
 }
 
-// Fit for this process.
-engine::Backend find_backend(const InitOptions& options) {
+comm::BackendChoice choose_backend(const InitOptions& options) {
   try {
-    engine::Backend backend = engine::find_backend(options.backend);
-    if (backend.prepare != nullptr) {
-      backend.make = backend.prepare(options.environment);
-    }
-    return backend;
+    return comm::choose_backend(options.backend, options.environment);
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("init_process_group: {}", error.what()));
   }
@@ -114,7 +109,7 @@ std::string find_wait_file(const Environment& environment,
 }
 
 std::shared_ptr<ProcessGroup> create(const InitOptions& options, std::uint64_t generation) {
-  engine::Backend backend = find_backend(options);
+  comm::BackendChoice backend = choose_backend(options);
   // `info.discovered` lives until the ranks have met.
   const rendezvous::RendezvousInfo info = resolve_rendezvous(options);
   if (info.config.reports_crashes) {

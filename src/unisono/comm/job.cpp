@@ -21,6 +21,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
+#include "unisono/comm/backend_choice.h"
 #include "unisono/comm/membership.h"
 #include "unisono/comm/shared_core.h"
 #include "unisono/engine/engine.h"
@@ -67,7 +68,6 @@ Job::Job(const JobOptions& options)
       link_costs_(options.config.links),
       checks_buffers_(options.config.checks_buffers),
       log_level_(options.config.log_level),
-      backend_(options.backend),
       session_(connect_store(options)),
       endpoint_(random_endpoint_name()),
       node_listener_(net::listen_unix_abstract(endpoint_)),
@@ -82,7 +82,9 @@ Job::Job(const JobOptions& options)
       roster_(exchange_roster(
           options,
           session_,
-          describe_self(options, endpoint_, net::local_address(data_listener_.get())))),
+          describe_self(options, endpoint_, net::local_address(data_listener_.get())),
+          obstacles_)),
+      backend_(agreed_backend(options.backend.backend, obstacles_, roster_.rank, logger())),
       numbers_(roster_.rank, roster_.world_size()),
       long_waits_(health::LongWaits::open(options.wait_file, logger())),
       stacks_(std::make_unique<health::StackDump>(logger())),

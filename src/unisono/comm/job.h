@@ -32,6 +32,7 @@
 #include "unisono/health/work_waits.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/roster/backend_need.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/stream.h"
 
@@ -126,14 +127,15 @@ class Job {
   std::optional<LinkCosts> link_costs_;
   bool checks_buffers_;
   LogLevel log_level_;
-  engine::Backend backend_;
   rendezvous::StoreSession session_;
   std::string endpoint_;
   Fd node_listener_;
   Fd data_listener_;
   engine::NodeMemory memory_;
   transport::MakeStream streams_;
+  rendezvous::Obstacles obstacles_;
   rendezvous::Roster roster_;
+  engine::Backend backend_;
   GroupNumbers numbers_;
   OnlyCaller callers_;
   std::shared_ptr<health::WorkWaits> work_waits_ = std::make_shared<health::WorkWaits>();

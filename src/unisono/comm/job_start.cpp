@@ -114,7 +114,8 @@ rendezvous::StoreSession connect_store(const JobOptions& options) {
 
 rendezvous::Roster exchange_roster(const JobOptions& options,
                                    rendezvous::StoreSession& session,
-                                   const rendezvous::Member& self) {
+                                   const rendezvous::Member& self,
+                                   rendezvous::Obstacles& obstacles) {
   while (true) {
     try {
       return rendezvous::exchange_roster(*session.store,
@@ -124,7 +125,9 @@ rendezvous::Roster exchange_roster(const JobOptions& options,
                                           .place = place_of(session.launch_info),
                                           .from_variables = session.launch_info.from_variables,
                                           .stall = options.config.stall,
-                                          .logger = rank_logger(options)});
+                                          .logger = rank_logger(options),
+                                          .backend = options.backend.need,
+                                          .obstacles = &obstacles});
     } catch (const Error& error) {
       rendezvous::leave_after_failure(session);
       if (!was_an_earlier_store(options, error)) {

@@ -12,12 +12,13 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
-#include "unisono/engine/backends.h"
+#include "unisono/comm/backend_choice.h"
 #include "unisono/engine/native/memory/node_memory.h"
 #include "unisono/health/node_peer.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/roster/backend_need.h"
 #include "unisono/rendezvous/roster/exchange_roster.h"
 #include "unisono/rendezvous/roster/roster.h"
 
@@ -30,7 +31,7 @@ struct JobOptions {
   std::chrono::milliseconds timeout;  ///< Of operations that are given none.
   Deadline deadline;                  ///< For the rendezvous.
   std::uint64_t generation = 0;
-  engine::Backend backend = {};
+  BackendChoice backend = {};
   rendezvous::GivenStore store = {};  ///< If there is one, ranks meet in it.
   std::string wait_file = {};         ///< As LongWaits opens it.
 };
@@ -60,10 +61,12 @@ auto prepare(const JobOptions& options, rendezvous::StoreSession& session, const
   }
 }
 
-/// Joins: throws as rendezvous::exchange_roster() does.
+/// Joins, and hears of the ranks that can't have their backend. Throws as
+/// rendezvous::exchange_roster() does.
 [[nodiscard]] rendezvous::Roster exchange_roster(const JobOptions& options,
                                                  rendezvous::StoreSession& session,
-                                                 const rendezvous::Member& self);
+                                                 const rendezvous::Member& self,
+                                                 rendezvous::Obstacles& obstacles);
 
 /// Meets the ranks of this node, which have joined. Throws as NodeMemory::meet() does, for the
 /// first reason that a rank had, tells the others, and closes the listener.

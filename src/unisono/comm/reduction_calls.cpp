@@ -6,6 +6,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/comm/agreement.h"
 #include "unisono/comm/arguments.h"
+#include "unisono/comm/blocks.h"
 #include "unisono/comm/call.h"
 #include "unisono/comm/membership.h"
 #include "unisono/comm/options.h"
@@ -23,28 +24,6 @@ void complete(Call& call, const Arguments& arguments, const Options& options) {
   set_reduction(call.operation, options.op, options.algorithm);
   call.operation.label = options.label;
   arguments.check_operation(call.operation);
-}
-
-// `in` is empty where the blocks lie apart.
-Call reduce_scatter_call(const Arguments& arguments,
-                         const Buffer& in,
-                         std::vector<Buffer> ins,
-                         const Buffer& out,
-                         const ReduceScatterOptions& options) {
-  const int rank = arguments.rank();
-  arguments.check_count(out, "out", ins[static_cast<std::size_t>(rank)].count);
-  arguments.check_apart(ins, std::span(&out, 1), rank, 0);
-  const BlockSizes sizes = sizes_of(ins);
-  Call call{.limit = arguments.limit(options.timeout),
-            .operation = {.descriptor = {.kind = OperationKind::kReduceScatter,
-                                         .dtype = out.dtype,
-                                         .count = sizes.total,
-                                         .detail = sizes.detail.pack()},
-                          .in = in,
-                          .out = out,
-                          .ins = std::move(ins)}};
-  complete(call, arguments, options);
-  return call;
 }
 
 }  // namespace
@@ -93,25 +72,26 @@ Call reduce_call(Membership& membership,
 }
 
 Call reduce_scatter_call(Membership& membership,
-                         const Buffer& in,
+                         const Blocks& in,
                          const Buffer& out,
                          const ReduceScatterOptions& options) {
   const Arguments arguments(membership, "reduce_scatter", options.label);
   arguments.check_buffer(out, "out");
-  arguments.check_dtype(in, "in", out.dtype);
-  return reduce_scatter_call(
-      arguments, in, arguments.blocks_of(in, "in", options.counts), out, options);
-}
-
-Call reduce_scatter_call(Membership& membership,
-                         std::span<const Buffer> ins,
-                         const Buffer& out,
-                         const ReduceScatterOptions& options) {
-  const Arguments arguments(membership, "reduce_scatter", options.label);
-  arguments.check_buffer(out, "out");
-  arguments.check_list(ins, "in", out.dtype);
-  arguments.check_list_counts(ins, "in", options.counts);
-  return reduce_scatter_call(arguments, {}, {ins.begin(), ins.end()}, out, options);
+  std::vector<Buffer> ins = arguments.blocks_of(in, "in", out.dtype, options.counts);
+  const int rank = arguments.rank();
+  arguments.check_count(out, "out", ins[static_cast<std::size_t>(rank)].count);
+  arguments.check_apart(ins, std::span(&out, 1), rank, 0);
+  const BlockSizes sizes = sizes_of(ins);
+  Call call{.limit = arguments.limit(options.timeout),
+            .operation = {.descriptor = {.kind = OperationKind::kReduceScatter,
+                                         .dtype = out.dtype,
+                                         .count = sizes.total,
+                                         .detail = sizes.detail.pack()},
+                          .in = in.is_list() ? Buffer() : *in.whole,
+                          .out = out,
+                          .ins = std::move(ins)}};
+  complete(call, arguments, options);
+  return call;
 }
 
 }  // namespace unisono::comm

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/config.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 #include "unisono/engine/capabilities.h"
@@ -137,6 +138,13 @@ std::string names_of_those_there() {
   return text;
 }
 
+void check_is_there(const Backend& backend) {
+  if (!backend.is_there) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("backend {} can't be used here: {}", backend.name, backend.help));
+  }
+}
+
 }  // namespace
 
 std::vector<Backend> backends() {
@@ -181,19 +189,28 @@ void register_backend(std::string name,
                   .make = std::move(make)});
 }
 
-Backend find_backend(std::string_view name) {
+Backend look_up_backend(std::string_view name) {
   const std::optional<Row> row = registry().get(name);
   if (!row) {
     throw Error(
         ErrorCode::kInvalidArgument,
         fmt::format("there is no backend \"{}\"; there is {}", name, names_of_those_there()));
   }
-  Backend found = row->describe();
-  if (!found.is_there) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("backend {} can't be used here: {}", found.name, found.help));
-  }
+  return row->describe();
+}
+
+Backend find_backend(std::string_view name) {
+  Backend found = look_up_backend(name);
+  check_is_there(found);
   return found;
+}
+
+Backend prepared(Backend backend, const Environment& environment) {
+  check_is_there(backend);
+  if (backend.prepare != nullptr) {
+    backend.make = backend.prepare(environment);
+  }
+  return backend;
 }
 
 std::span<const std::string_view> operation_names() {

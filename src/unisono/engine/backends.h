@@ -57,8 +57,16 @@ void register_backend(std::string name,
                       MakeEngine make,
                       const Capabilities& capabilities = {});
 
-/// Throws Error(kInvalidArgument) with what to do, if there is no such backend. Thread-safe.
+/// The backend of that name, whether it is there or not. Throws Error(kInvalidArgument) with the
+/// names that there are, if it is none of them. Thread-safe.
+[[nodiscard]] Backend look_up_backend(std::string_view name);
+
+/// The same; throws Error(kInvalidArgument) with what to do, if it is not there, too.
 [[nodiscard]] Backend find_backend(std::string_view name);
+
+/// The backend fit for a process in that environment. Throws Error with what to do, if it is not
+/// there or the process can't have it.
+[[nodiscard]] Backend prepared(Backend backend, const Environment& environment);
 
 /// The operations that a backend may have: the names of ProcessGroup's members.
 [[nodiscard]] std::span<const std::string_view> operation_names();

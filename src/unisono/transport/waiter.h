@@ -35,6 +35,21 @@ enum class Look : std::uint8_t {
   kDone
 };
 
+/// Looks in a tight loop, `n_spins` times or until `look` has seen all that is waited for. Returns
+/// how many looks were in vain.
+template <class LookFunction>
+int spin(int n_spins, LookFunction look) {
+  for (int n = 0; n < n_spins; ++n) {
+    if (n > 0) {
+      pause_briefly();
+    }
+    if (look() == Look::kDone) {
+      return n;
+    }
+  }
+  return n_spins;
+}
+
 /// Returns when `look` or `sleep` has seen all that is waited for: every wait of a rank for others
 /// in an operation or message is this one.
 ///
@@ -46,14 +61,11 @@ enum class Look : std::uint8_t {
 /// Throws what `look` and `sleep` throw.
 template <class LookFunction, class SleepFunction>
 void wait(WaitMode mode, SpinLimit* spin_limit, LookFunction look, SleepFunction sleep) {
-  for (int n_spins = 0; n_spins < mode.n_spins; ++n_spins) {
-    if (look() == Look::kDone) {
-      if (n_spins > 0 && spin_limit != nullptr) {
-        spin_limit->note_spun();
-      }
-      return;
+  if (const int n_vain = spin(mode.n_spins, look); n_vain < mode.n_spins) {
+    if (n_vain > 0 && spin_limit != nullptr) {
+      spin_limit->note_spun();
     }
-    pause_briefly();
+    return;
   }
   for (bool has_slept = false;; has_slept = true) {
     for (int n_yields = 0; n_yields < mode.n_yields;) {

@@ -28,6 +28,19 @@ void lower(SpinLimit& limit) {
   }
 }
 
+TEST(Spin, CountsTheLooksThatWereInVain) {
+  int n_looks = 0;
+  EXPECT_EQ(spin(4, done_at(1, n_looks)), 0);
+  n_looks = 0;
+  EXPECT_EQ(spin(4, done_at(4, n_looks)), 3);
+  EXPECT_EQ(n_looks, 4);
+  n_looks = 0;
+  EXPECT_EQ(spin(4, done_at(5, n_looks)), 4);
+  EXPECT_EQ(n_looks, 4);
+  EXPECT_EQ(spin(0, done_at(1, n_looks)), 0);
+  EXPECT_EQ(n_looks, 4);
+}
+
 TEST(Wait, EndsByTheFirstLookAndLearnsNothing) {
   SpinLimit limit;
   lower(limit);

@@ -7,6 +7,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/log.h"
 #include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/roster/backend_need.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/store/store.h"
 
@@ -24,19 +25,21 @@ struct ExchangeOptions {
   /// Says whom it waits for after this time, twice that, and so on.
   std::chrono::milliseconds stall = std::chrono::seconds(5);
   Logger logger = Logger("rendezvous");
+  BackendNeed backend = {};
+  /// If not null, what exchange_roster() has heard of ranks that can't have their backend.
+  Obstacles* obstacles = nullptr;
 };
 
 /// Tells the others of `self`, waits for all, and returns who they are.
 ///
 /// All ranks look at the same roster, so all throw the same Error when it is wrong, and as soon as
 /// the first of them can know: kInvalidArgument for doubled or impossible ranks, unequal world
-/// sizes, addresses out of reach; kIncompatible. They do so when all who have come know it, as the
-/// store may be of one of them, and so do those who are late by little, at most 2 seconds later.
-/// Where a rank that had joined ends before all have come, or has told so by fail_roster(), the
-/// others throw kSystem with its name at once, if the store's server is ours.
-/// Throws kTimeout with the missing ranks,
-/// and what else ends a wait for them; find_state() tells that somebody has left so. A fixed number
-/// of requests per rank.
+/// sizes, addresses out of reach, disagreement about the fallback of a backend; kIncompatible. They
+/// do so when all who have come know it, as the store may be of one of them, and so do those who
+/// are late by little, at most 2 seconds later. Where a rank that had joined ends before all have
+/// come, or has told so by fail_roster(), the others throw kSystem with its name at once, if the
+/// store's server is ours. Throws kTimeout with the missing ranks, and what else ends a wait for
+/// them; find_state() tells that somebody has left so. A fixed number of requests per rank.
 [[nodiscard]] Roster exchange_roster(store::Store& store,
                                      const Member& self,
                                      Deadline deadline,

@@ -146,6 +146,27 @@ void check_addresses(const std::vector<Entry>& entries, const Words& words, std:
   }
 }
 
+// All have the native backend, or each has its own.
+void check_backends(const std::vector<Entry>& entries, std::string& problems) {
+  std::map<std::string, Members> by_obstacle;
+  Members unwilling;
+  for (const Entry& entry : entries) {
+    if (!entry.backend.obstacle.empty()) {
+      by_obstacle[entry.backend.obstacle].push_back(&entry.member);
+    }
+    if (!entry.backend.falls_back) {
+      unwilling.push_back(&entry.member);
+    }
+  }
+  if (!by_obstacle.empty() && !unwilling.empty()) {
+    add(problems,
+        fmt::format("there may be no fallback to backend unisono, which some ranks need: {}; set "
+                    "UNISONO_BACKEND_FALLBACK=on on {} as well, or on none",
+                    list_by_value(by_obstacle),
+                    list(unwilling)));
+  }
+}
+
 // The same as the checks above, without a word of what is wrong: of thousands of entries, which
 // every rank looks at, that takes long.
 bool is_regular(const std::vector<Entry>& entries) {
@@ -157,7 +178,7 @@ bool is_regular(const std::vector<Entry>& entries) {
     const auto address = net::Address::parse(member.address, member.port);
     if (entry.version != entries.front().version || entry.release != entries.front().release ||
         member.world_size != entries.front().member.world_size || rank >= is_present.size() ||
-        is_present[rank] || !address ||
+        is_present[rank] || !address || !entry.backend.obstacle.empty() ||
         is_loopback.value_or(address->is_loopback()) != address->is_loopback()) {
       return false;
     }
@@ -195,6 +216,7 @@ std::optional<Error> find_problem(const std::vector<Entry>& entries,
     check_ranks(by_rank, place, words, problems);
     check_world_sizes(by_world_size, by_rank, entries.size(), words, problems);
     check_addresses(entries, words, problems);
+    check_backends(entries, problems);
   }
   if (problems.empty()) {
     return std::nullopt;

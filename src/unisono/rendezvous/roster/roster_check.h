@@ -13,7 +13,8 @@
 namespace unisono::rendezvous {
 
 /// What is wrong with those who came: doubled and impossible ranks, unequal world sizes, different
-/// versions, addresses that the others can't reach. `place` and `from_variables` are as in
+/// versions, addresses that the others can't reach, backends that some ranks can't have and others
+/// insist on. `place` and `from_variables` are as in
 /// ExchangeOptions. The same text wherever the same entries are looked at, but for these.
 [[nodiscard]] std::optional<Error> find_problem(const std::vector<Entry>& entries,
                                                 const std::string& place = "",

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "unisono/base/bytes.h"
+#include "unisono/base/utf8.h"
 #include "unisono/net/hello.h"
 #include "unisono/rendezvous/roster/roster.h"
 
@@ -19,6 +20,7 @@ namespace unisono::rendezvous {
 namespace {
 
 constexpr std::size_t kMaxEntryBytes = 4096;
+constexpr std::size_t kMaxObstacleBytes = 512;
 
 // Reads fields one after the other; once one is missing, all that follow are.
 class Fields {
@@ -63,7 +65,11 @@ std::optional<Entry> decode_entry(std::string_view text) {
     entry.member.address = fields.text();
     entry.member.port = fields.number<std::uint16_t>();
     entry.member.endpoint = fields.text();
-    if (!fields.is_at_end()) {
+    entry.backend.obstacle = fields.text();
+    const auto falls_back = fields.number<std::uint8_t>();
+    entry.backend.falls_back = falls_back == 1;
+    if (entry.backend.obstacle.size() > kMaxObstacleBytes || falls_back > 1 ||
+        !fields.is_at_end()) {
       return std::nullopt;
     }
   }
@@ -90,6 +96,8 @@ std::string encode_entry(const Entry& entry) {
   body.put_string(member.address);
   body.put(member.port);
   body.put_string(member.endpoint);
+  body.put_string(utf8_prefix(entry.backend.obstacle, kMaxObstacleBytes));
+  body.put<std::uint8_t>(entry.backend.falls_back ? 1 : 0);
   ByteWriter record;
   record.put_string({reinterpret_cast<const char*>(body.bytes().data()), body.bytes().size()});
   return {reinterpret_cast<const char*>(record.bytes().data()), record.bytes().size()};

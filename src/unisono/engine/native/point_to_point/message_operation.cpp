@@ -63,10 +63,13 @@ transport::WaitMonitor& MessageOperation::wait_monitor(const MessageWaiting& wai
 }
 
 Deadline MessageOperation::next_check(const MessageWaiting& waiting) {
-  return wait_monitor(waiting).next_check();
+  return is_overdue_ ? Deadline::never() : wait_monitor(waiting).next_check();
 }
 
 void MessageOperation::check(const MessageWaiting& waiting) {
+  if (is_overdue_) {
+    return;
+  }
   bool is_first = true;
   if (std::exchange(n_seen_bytes_, n_moved_bytes) != n_moved_bytes) {
     wait_monitor(waiting).note_progress();
@@ -80,6 +83,9 @@ void MessageOperation::check(const MessageWaiting& waiting) {
       return has_ended ? std::vector<int>{} : std::vector<int>{peer};
     });
   } catch (const Error& problem) {
+    if (is_overdue_) {
+      return;
+    }
     if (waiting.failure.is_set()) {
       throw;
     }
@@ -91,10 +97,6 @@ void MessageOperation::check(const MessageWaiting& waiting) {
 std::string MessageOperation::describe_late() const {
   return peer == kAnyRank ? "a message from any rank"
                           : waiting_->ranks.describe_late(std::span(&peer, 1));
-}
-
-std::string MessageOperation::describe_overdue() const {
-  return peer == kAnyRank ? describe_late() : waiting_->ranks.describe_overdue(std::span(&peer, 1));
 }
 
 std::string MessageOperation::describe_unexpected() const {
@@ -110,8 +112,16 @@ std::string MessageOperation::describe_unexpected() const {
 }
 
 Error MessageOperation::timed_out(std::span<const int> /*late_ranks*/) const {
-  return {ErrorCode::kTimeout,
-          fmt::format("timed out waiting for {}{}", describe_overdue(), describe_unexpected())};
+  is_overdue_ = true;
+  return {ErrorCode::kTimeout, "its time is up"};
+}
+
+void MessageOperation::expire(const std::string& late) const {
+  throw Error(ErrorCode::kTimeout,
+              fmt::format("{}: timed out waiting for {}{}",
+                          describe(*this, waiting_->ranks.job_ranks()),
+                          late.empty() ? describe_late() : late,
+                          describe_unexpected()));
 }
 
 bool MessageOperation::has_departed(int rank) const {

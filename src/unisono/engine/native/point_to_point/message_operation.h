@@ -57,9 +57,16 @@ class MessageOperation final : public Message, private transport::WaitObserver {
   /// When check() is to be called next, at the latest. Time begins with the first call of the two.
   [[nodiscard]] Deadline next_check(const MessageWaiting& waiting);
 
-  /// Throws the request's error when it can't go on: its time is up, or its peer has left. Reports
-  /// a stall if one is due.
+  /// Throws the request's error when it can't go on: its peer has left, say. Reports a stall if one
+  /// is due. Notes if its time is up: it is left alone then, until expire().
   void check(const MessageWaiting& waiting);
+
+  /// Its time is up, which it has not been told: who is late is to be asked first, without a lock.
+  [[nodiscard]] bool is_overdue() const { return is_overdue_; }
+
+  /// Throws the error of a request whose time is up; `late` is what the late rank does. Empty: that
+  /// could not be found out.
+  [[noreturn]] void expire(const std::string& late) const;
 
   /// Whether it has waited for so long that the rank says so.
   [[nodiscard]] bool has_waited_long() const { return has_waited_long_; }
@@ -89,6 +96,7 @@ class MessageOperation final : public Message, private transport::WaitObserver {
   std::optional<std::size_t> place;
 
  private:
+  /// Thrown by the monitor, for check() alone.
   [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override;
   [[nodiscard]] std::optional<Error> departed(std::span<const int> late_ranks) const override;
 
@@ -108,7 +116,6 @@ class MessageOperation final : public Message, private transport::WaitObserver {
 
   transport::WaitMonitor& wait_monitor(const MessageWaiting& waiting);
   [[nodiscard]] std::string describe_late() const;
-  [[nodiscard]] std::string describe_overdue() const;
   [[nodiscard]] std::string describe_unexpected() const;
   [[nodiscard]] bool has_departed(int rank) const;
 
@@ -118,6 +125,7 @@ class MessageOperation final : public Message, private transport::WaitObserver {
   // A connection may be on its way when its rank leaves, so it takes two looks to find all gone.
   mutable bool were_all_gone_ = false;
   mutable bool has_waited_long_ = false;
+  mutable bool is_overdue_ = false;
   std::int64_t n_seen_bytes_ = 0;  // That had moved at the last check.
 };
 

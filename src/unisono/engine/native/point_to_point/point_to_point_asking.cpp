@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "unisono/base/error.h"
@@ -53,6 +56,48 @@ std::optional<WaitingReceive> PointToPointProgress::find_receive_of(std::uint64_
 std::optional<WaitingReceive> PointToPointProgress::find_receive(const health::WaitId& id) {
   const MutexLock lock(mutex_);
   return find_receive_where([&id](const auto& request) { return request.id == id; });
+}
+
+// Asks what the ranks do for which messages of this thread have waited in vain, and fails them.
+// Returns whether it has asked, and so may have missed a wake-up. No thread asks for another's: its
+// own messages may get on.
+bool PointToPointProgress::fail_overdue(std::uint64_t thread) {
+  const auto find = [this](const auto& is_it) UNISONO_REQUIRES(mutex_) {
+    const auto found = std::find_if(requests_.begin(), requests_.end(), is_it);
+    return found == requests_.end() ? nullptr : *found;
+  };
+  const auto find_overdue = [&]() UNISONO_REQUIRES(mutex_) {
+    return find([&](const MessageOperation* request) {
+      return request->is_overdue() && request->thread == thread;
+    });
+  };
+  bool has_asked = false;
+  for (const MessageOperation* overdue = find_overdue(); overdue != nullptr && !error_;
+       overdue = find_overdue()) {
+    const health::WaitId id = overdue->id;
+    const int peer = overdue->peer;
+    has_asked = true;
+    mutex_.unlock();
+    const std::string late = ask(peer);
+    mutex_.lock();
+    // Its message may have come meanwhile.
+    (void)advance();
+    const MessageOperation* const same =
+        find([&](const MessageOperation* request) { return request->id == id; });
+    if (same != nullptr) {
+      (void)guard([&]() -> bool { same->expire(late); });
+    }
+  }
+  return has_asked;
+}
+
+// What the rank does that a message waits for; nothing where that can't be found out.
+std::string PointToPointProgress::ask(int peer) const noexcept {
+  try {
+    return peer == kAnyRank ? "" : parts_.ranks.describe_overdue(std::span(&peer, 1));
+  } catch (const std::exception&) {
+    return "";  // Out of memory, say.
+  }
 }
 
 std::uint64_t PointToPointProgress::n_sent(int rank) {

@@ -117,9 +117,11 @@ int PointToPointProgress::run(MessageOperation& request) {
     }
   }
   if (!has_ended) {
-    drive([&] { return request.has_ended; },
-          mode,
-          parts_.has_cores && !needs_network(request) ? &spin_limit_ : nullptr);
+    drive(
+        request.thread,
+        [&] { return request.has_ended; },
+        mode,
+        parts_.has_cores && !needs_network(request) ? &spin_limit_ : nullptr);
   }
   if (request.error) [[unlikely]] {
     throw Error(*request.error);
@@ -300,20 +302,24 @@ void PointToPointProgress::fail_request(MessageOperation& request, const Error& 
   finish_request(request);
 }
 
-void PointToPointProgress::check_requests() {
+bool PointToPointProgress::check_requests() {
+  bool is_one_overdue = false;
   // From the back, as checks may end some: then the last takes its place.
   for (std::size_t i = requests_.size(); i-- > 0;) {
     if (i < requests_.size() && !error_) {
       MessageOperation& request = *requests_[i];
       const bool had_waited_long = request.has_waited_long();
+      const bool was_overdue = request.is_overdue();
       (void)guard([&]() UNISONO_REQUIRES(mutex_) {
         request.check(waiting_);
         return true;
       });
       have_waits_changed_ = have_waits_changed_ || request.has_waited_long() != had_waited_long;
+      is_one_overdue = is_one_overdue || (request.is_overdue() && !was_overdue);
     }
   }
   show_waits();
+  return is_one_overdue;
 }
 
 void PointToPointProgress::show_waits() {

@@ -148,7 +148,8 @@ class PointToPointProgress {
                                const Error& failure) const noexcept;
   void fail_request(MessageOperation& request, const Error& error) UNISONO_REQUIRES(mutex_);
   void note(ErrorCode code, const char* problem) noexcept UNISONO_REQUIRES(mutex_);
-  void check_requests() UNISONO_REQUIRES(mutex_);
+  // Whether the time of one of them is up now, and was not before.
+  [[nodiscard]] bool check_requests() UNISONO_REQUIRES(mutex_);
   void show_waits() UNISONO_REQUIRES(mutex_);
   [[nodiscard]] health::WaitId next_id() UNISONO_REQUIRES(mutex_);
 
@@ -156,6 +157,8 @@ class PointToPointProgress {
   template <class IsIt>
   [[nodiscard]] std::optional<WaitingReceive> find_receive_where(IsIt is_it)
       UNISONO_REQUIRES(mutex_);
+  bool fail_overdue(std::uint64_t thread) UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] std::string ask(int peer) const noexcept;
 
   // point_to_point_leaving.cpp
   void abort_streams(const Error& reason) noexcept UNISONO_REQUIRES(mutex_);
@@ -167,12 +170,18 @@ class PointToPointProgress {
   /// Asked with the lock held.
   using IsDone = std::function<bool()>;
 
-  void drive(const IsDone& is_done, transport::WaitMode mode, SpinLimit* spin_limit)
-      UNISONO_EXCLUDES(mutex_);
+  // `thread` as in MessageOperation: the one whose messages it waits for.
+  void drive(std::uint64_t thread,
+             const IsDone& is_done,
+             transport::WaitMode mode,
+             SpinLimit* spin_limit) UNISONO_EXCLUDES(mutex_);
   void stop_spinning() UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] Arrival spin_for(MessageOperation& request) UNISONO_EXCLUDES(mutex_);
+  [[nodiscard]] Arrival receive_at_once(MessageOperation& request, int n_looks)
+      UNISONO_REQUIRES(mutex_);
   bool look(const IsDone& is_done, int n_spins) UNISONO_EXCLUDES(mutex_);
-  bool sleep(const IsDone& is_done, bool is_newcomer) UNISONO_EXCLUDES(mutex_);
+  bool sleep(std::uint64_t thread, const IsDone& is_done, bool is_newcomer)
+      UNISONO_EXCLUDES(mutex_);
   void watch() UNISONO_REQUIRES(mutex_);
   void sleep_until(Deadline deadline, std::uint32_t rings) UNISONO_REQUIRES(mutex_);
   [[nodiscard]] Deadline next_check() UNISONO_REQUIRES(mutex_);

@@ -26,6 +26,11 @@ using transport::Look;
 // Others that want the lock wait for less than a microsecond.
 constexpr int kSpinsPerLock = 16;
 
+// How often the lock is taken for so many spins.
+constexpr int n_locks(int n_spins) {
+  return (n_spins + kSpinsPerLock - 1) / kSpinsPerLock;
+}
+
 }  // namespace
 
 bool PointToPointProgress::needs_network(const MessageOperation& request) const {
@@ -50,33 +55,39 @@ Arrival PointToPointProgress::spin_for(MessageOperation& request) {
     return Arrival::kInvolved;
   }
   auto arrival = Arrival::kNotYet;
-  int n_spins = kSpinsPerLock;
-  for (int n = 0; n < n_spins && arrival == Arrival::kNotYet; n += kSpinsPerLock) {
+  const int n_spins = mode_of(request).n_spins;
+  const int n_vain = transport::spin(n_locks(n_spins), [&] {
     const MutexLock lock(mutex_);
-    if (!requests_.empty() || is_stopping_ || parts_.failure.is_set()) {
-      return Arrival::kInvolved;
+    arrival = receive_at_once(request, std::min(n_spins, kSpinsPerLock));
+    return arrival == Arrival::kNotYet ? Look::kNothing : Look::kDone;
+  });
+  if (arrival == Arrival::kReceived && n_vain > 0) {
+    spin_limit_.note_spun();
+  }
+  return arrival;
+}
+
+Arrival PointToPointProgress::receive_at_once(MessageOperation& request, int n_looks) {
+  if (!requests_.empty() || is_stopping_ || parts_.failure.is_set()) {
+    return Arrival::kInvolved;
+  }
+  auto arrival = Arrival::kNotYet;
+  for (int n = 0; n < n_looks && arrival == Arrival::kNotYet; ++n) {
+    if (n > 0) {
+      pause_briefly();
     }
-    n_spins = mode_of(request).n_spins;
-    const int n_looks = std::min(n_spins, kSpinsPerLock);
-    for (int look = 0; look < n_looks && arrival == Arrival::kNotYet; ++look) {
-      if (n + look > 0) {
-        pause_briefly();
-      }
-      const bool is_sound = guard([&]() UNISONO_REQUIRES(mutex_) {
-        arrival = matcher_.receive_at_once(request);
-        return true;
-      });
-      arrival = is_sound ? arrival : Arrival::kInvolved;
-    }
-    if (arrival == Arrival::kReceived && n > 0) {
-      spin_limit_.note_spun();
-    }
+    const bool is_sound = guard([&]() UNISONO_REQUIRES(mutex_) {
+      arrival = matcher_.receive_at_once(request);
+      return true;
+    });
+    arrival = is_sound ? arrival : Arrival::kInvolved;
   }
   return arrival;
 }
 
 // After begin_spinning(): until `is_done`. Spins go by several with the lock held.
-void PointToPointProgress::drive(const IsDone& is_done,
+void PointToPointProgress::drive(std::uint64_t thread,
+                                 const IsDone& is_done,
                                  transport::WaitMode mode,
                                  SpinLimit* spin_limit) {
   int n_spins_left = mode.n_spins;
@@ -90,9 +101,9 @@ void PointToPointProgress::drive(const IsDone& is_done,
     if (is_newcomer) {
       stop_spinning();
     }
-    return sleep(is_done, std::exchange(is_newcomer, false)) ? Look::kDone : Look::kNothing;
+    return sleep(thread, is_done, std::exchange(is_newcomer, false)) ? Look::kDone : Look::kNothing;
   };
-  mode.n_spins = (mode.n_spins + kSpinsPerLock - 1) / kSpinsPerLock;
+  mode.n_spins = n_locks(mode.n_spins);
   transport::wait(mode, spin_limit, look_once, sleep_once);
 }
 
@@ -134,13 +145,13 @@ bool PointToPointProgress::look(const IsDone& is_done, int n_spins) {
 }
 
 // Sleeps once, for all if nobody else does. Who does must know what a newcomer waits for.
-bool PointToPointProgress::sleep(const IsDone& is_done, bool is_newcomer) {
+bool PointToPointProgress::sleep(std::uint64_t thread, const IsDone& is_done, bool is_newcomer) {
   Requests finished;
   bool is_over = false;
   bool has_failed = false;
   {
     const MutexLock lock(mutex_);
-    if (!is_done()) {
+    if (!is_done() && !fail_overdue(thread)) {
       if (is_watched_) {
         if (is_newcomer) {
           wake_watch();
@@ -150,7 +161,7 @@ bool PointToPointProgress::sleep(const IsDone& is_done, bool is_newcomer) {
         is_watched_ = true;
         watch();
         is_watched_ = false;
-        // Those whose messages have ended, and who sleeps next.
+        // Those whose messages have ended or are overdue, and who sleeps next.
         changed_.notify_all();
       }
     }
@@ -175,8 +186,8 @@ void PointToPointProgress::watch() {
   }
   bool has_moved = advance();
   if (!has_moved) {
-    check_requests();
-    has_moved = requests_.size() != n_before;
+    const bool is_one_overdue = check_requests();
+    has_moved = is_one_overdue || requests_.size() != n_before;
   }
   // A failure or message that comes after this look rings.
   const bool must_return_credit = error_.has_value() && !parts_.failure.is_set() && !is_settling_;
@@ -270,9 +281,12 @@ void PointToPointProgress::make_progress() {
       }
       begin_spinning();
     }
-    drive([this]() UNISONO_REQUIRES(mutex_) { return n_async_ == 0; },
-          transport::kBriefWait,
-          nullptr);
+    constexpr std::uint64_t kAsynchronous = 0;
+    drive(
+        kAsynchronous,
+        [this]() UNISONO_REQUIRES(mutex_) { return n_async_ == 0; },
+        transport::kBriefWait,
+        nullptr);
   }
 }
 
