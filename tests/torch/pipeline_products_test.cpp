@@ -2,6 +2,7 @@
 // that takes the same chunks one after the other.
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,11 +10,14 @@
 #include <utility>
 
 #include <ATen/record_function.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
+#include "unisono/torch/tensor/named_tensor.h"
 
 #include "pipelines.h"
 #include "rank_threads.h"
@@ -152,6 +156,35 @@ class AddedProducts {
   at::CallbackHandle callback_;
 };
 
+constexpr std::size_t kSmallestWeight = kWidth * kWidth * sizeof(float);
+
+// How many tensors as large as a weight this thread has allocated meanwhile.
+class LargeAllocations {
+ public:
+  LargeAllocations()
+      : count_(std::make_shared<Count>()), guard_(c10::DebugInfoKind::PROFILER_STATE, count_) {}
+
+  [[nodiscard]] int count() const { return count_->n; }
+
+ private:
+  struct Count : c10::MemoryReportingInfoBase {
+    void reportMemoryUsage(void* /*memory*/,
+                           std::int64_t change,
+                           std::size_t /*total_allocated*/,
+                           std::size_t /*total_reserved*/,
+                           c10::Device /*device*/) override {
+      n += change >= static_cast<std::int64_t>(kSmallestWeight) ? 1 : 0;
+    }
+
+    [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
+
+    int n = 0;
+  };
+
+  std::shared_ptr<Count> count_;
+  c10::DebugInfoGuard guard_;
+};
+
 // Whether this machine's library has the same bits either way.
 bool are_alike(std::int64_t n_rows) {
   const torch::Tensor rows = make_rows(n_rows);
@@ -174,9 +207,9 @@ TEST_P(PipelineProducts, HaveTheBitsOfOneProcess) {
           for (int step = 0; step < 2; ++step) {
             model.zero_grad();
             train_step(model, rows);
+            EXPECT_EQ(difference(gradients_of(model.named_parameters()), expected), "")
+                << schedule << " of " << world_size << ", step " << step;
           }
-          EXPECT_EQ(difference(gradients_of(model.named_parameters()), expected), "")
-              << schedule << " of " << world_size;
         });
       }
     }
@@ -208,6 +241,28 @@ TEST(PipelineProducts, AreAddedInPlaceFromTheSecondChunkOn) {
         if (added) {
           EXPECT_EQ(added->count(), per_step) << schedule << " of " << world_size;
         }
+      });
+    }
+  }
+}
+
+// Each weight's gradient is one tensor, and all products together have one memory, which grows once
+// where a larger weight follows a smaller one.
+TEST(PipelineProducts, ShareTheirMemoryInTheFirstStep) {
+  const torch::Tensor rows = make_rows(kChunks * 24);
+  for (const auto* const schedule : {"1f1b", "zb_h1"}) {
+    for (const int world_size : {1, 2}) {
+      run_ranks(world_size, [&](const std::shared_ptr<ProcessGroup>& group) {
+        Pipeline model(
+            group, make_wide(), PipelineOptions{.schedule = schedule, .chunks = kChunks});
+        int n_weights = 0;
+        for (const NamedTensor& parameter : model.named_parameters()) {
+          n_weights += parameter.tensor.nbytes() >= kSmallestWeight ? 1 : 0;
+        }
+        const LargeAllocations large;
+        train_step(model, rows);
+        EXPECT_GE(large.count(), n_weights) << schedule << " of " << world_size;
+        EXPECT_LE(large.count(), n_weights + 2) << schedule << " of " << world_size;
       });
     }
   }

@@ -168,7 +168,7 @@ at::Tensor Pipeline::Impl::train_step(const Tensors& inputs,
     const c10::AutoGradMode with_gradients(true);
     const KeptRandomState kept;
     // Not in the first step, in whose backward ranks wait for each other: here all do it at once.
-    product_bits_.try_new_shapes();
+    weight_sums_.bits.try_new_shapes();
     std::optional<AllocationMeter> meter;
     if (options_.measures_memory) {
       meter.emplace();
@@ -186,7 +186,7 @@ at::Tensor Pipeline::Impl::train_step(const Tensors& inputs,
                       chunk + 1 < plan_.schedule.n_chunks);
             },
         .keeps_outputs = options_.keeps_outputs,
-        .product_bits = &product_bits_,
+        .weight_sums = &weight_sums_,
         .n_extra_places = n_tied_places(ties_),
         .before_backward = [&](int stage) { gradients_->before_backward(stage); },
         .after_backward = [&](int stage) { gradients_->after_backward(stage); },
@@ -210,6 +210,7 @@ double Pipeline::Impl::train(StepRun& run) {
   last_begin_ms_ = steady_now_ms();
   gradients_->begin();
   run.run();
+  weight_sums_.memory.release();
   if (replicas_) {
     for (const auto& [stage, means] : replicas_->finish()) {
       gradients_->set(stage, means);

@@ -14,7 +14,7 @@
 #include "unisono/torch/parallel/pipeline/cut_model.h"
 #include "unisono/torch/parallel/pipeline/options.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
-#include "unisono/torch/parallel/pipeline/product_bits.h"
+#include "unisono/torch/parallel/pipeline/product_memory.h"
 #include "unisono/torch/parallel/pipeline/replica_gradients.h"
 #include "unisono/torch/parallel/pipeline/stage_gradients.h"
 #include "unisono/torch/parallel/pipeline/step_run.h"
@@ -93,7 +93,7 @@ class Pipeline::Impl {
   std::vector<int> stages_;
   int replica_ = 0;
   std::unique_ptr<StageGradients> gradients_;
-  ProductBits product_bits_;
+  WeightSums weight_sums_;
   std::unique_ptr<ReplicaGradients> replicas_;          // Null without replicas.
   std::unique_ptr<CoalescedBroadcast> shared_buffers_;  // The same.
   std::int64_t step_ = 0;

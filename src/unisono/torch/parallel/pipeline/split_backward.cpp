@@ -14,7 +14,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "unisono/torch/parallel/pipeline/backward_graph.h"
-#include "unisono/torch/parallel/pipeline/product_bits.h"
+#include "unisono/torch/parallel/pipeline/product_memory.h"
 #include "unisono/torch/parallel/pipeline/weight_products.h"
 
 namespace unisono::parallel {
@@ -103,8 +103,8 @@ void SplitBackward::find_starts(Node* end) {
   }
 }
 
-void SplitBackward::add_weight_gradients(ProductBits& bits) {
-  std::erase_if(products_, [&](const WeightProduct& product) { return !can_add(product, bits); });
+void SplitBackward::add_weight_gradients(WeightSums& sums) {
+  keep_addable(products_, sums);
   if (is_whole_) {
     if (!parameters_.empty()) {
       run_with_products(edges_of(roots_), gradients_, parameters_, products_);

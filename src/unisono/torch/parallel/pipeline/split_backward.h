@@ -8,7 +8,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "unisono/torch/parallel/pipeline/input_gradients.h"
-#include "unisono/torch/parallel/pipeline/product_bits.h"
+#include "unisono/torch/parallel/pipeline/product_memory.h"
 #include "unisono/torch/parallel/pipeline/weight_products.h"
 
 namespace unisono::parallel {
@@ -28,7 +28,7 @@ class SplitBackward {
                 const c10::intrusive_ptr<InputGradients>& end);
 
   /// Adds the gradients to the parameters', once.
-  void add_weight_gradients(ProductBits& bits);
+  void add_weight_gradients(WeightSums& sums);
 
  private:
   /// A node that has parameters beside it, and what came to it.

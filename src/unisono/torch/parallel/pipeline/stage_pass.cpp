@@ -13,7 +13,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "unisono/base/error.h"
-#include "unisono/torch/parallel/pipeline/product_bits.h"
+#include "unisono/torch/parallel/pipeline/product_memory.h"
 #include "unisono/torch/parallel/pipeline/stage_part.h"
 #include "unisono/torch/parallel/pipeline/weight_products.h"
 #include "unisono/torch/tensor/named_tensor.h"
@@ -179,7 +179,7 @@ StagePass::Roots StagePass::take_roots(const Tensors& gradients) {
   return roots;
 }
 
-void StagePass::backward(const Tensors& gradients, ProductBits& bits) {
+void StagePass::backward(const Tensors& gradients, WeightSums& sums) {
   const Roots roots = take_roots(gradients);
   if (roots.tensors.empty()) {
     return;
@@ -187,7 +187,7 @@ void StagePass::backward(const Tensors& gradients, ProductBits& bits) {
   const bool may_add = std::ranges::any_of(
       stage_.parameters(), [](const NamedTensor& named) { return may_add_product(named.tensor); });
   if (may_add) {
-    backward_with_products(roots.tensors, roots.gradients, bits);
+    backward_with_products(roots.tensors, roots.gradients, sums);
   } else {
     torch::autograd::backward(roots.tensors, roots.gradients);
   }
@@ -198,8 +198,8 @@ void StagePass::backward_inputs(const Tensors& gradients) {
   split_.emplace(std::move(roots.tensors), std::move(roots.gradients), end_);
 }
 
-void StagePass::backward_weights(ProductBits& bits) {
-  split_->add_weight_gradients(bits);
+void StagePass::backward_weights(WeightSums& sums) {
+  split_->add_weight_gradients(sums);
   split_.reset();
 }
 

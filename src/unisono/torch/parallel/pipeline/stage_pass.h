@@ -10,7 +10,7 @@
 
 #include "unisono/torch/parallel/pipeline/inbox.h"
 #include "unisono/torch/parallel/pipeline/input_gradients.h"
-#include "unisono/torch/parallel/pipeline/product_bits.h"
+#include "unisono/torch/parallel/pipeline/product_memory.h"
 #include "unisono/torch/parallel/pipeline/split_backward.h"
 #include "unisono/torch/parallel/pipeline/stage_part.h"
 
@@ -42,11 +42,11 @@ class StagePass {
 
   /// Adds to the parameters' gradients, given those of the outputs: one for each, undefined for
   /// none. Of the last stage the one of the loss.
-  void backward(const Tensors& gradients, ProductBits& bits);
+  void backward(const Tensors& gradients, WeightSums& sums);
 
   // The same in two halves.
   void backward_inputs(const Tensors& gradients);
-  void backward_weights(ProductBits& bits);
+  void backward_weights(WeightSums& sums);
 
   /// After backward() or backward_inputs(): one for each input, undefined where there is none.
   [[nodiscard]] Tensors input_gradients() const;

@@ -278,13 +278,13 @@ void StepRun::backward(const Action& action) {
   const bool is_end = action.kind != ActionKind::kBackwardInput;
   if (action.kind == ActionKind::kBackwardWeight) {
     options_.before_backward(action.stage);
-    compute(action, [&] { pass.backward_weights(*options_.product_bits); });
+    compute(action, [&] { pass.backward_weights(*options_.weight_sums); });
     options_.after_backward(action.stage);
   } else {
     const Tensors gradients = take_gradients(action);
     if (is_end) {
       options_.before_backward(action.stage);
-      compute(action, [&] { pass.backward(gradients, *options_.product_bits); });
+      compute(action, [&] { pass.backward(gradients, *options_.weight_sums); });
       options_.after_backward(action.stage);
     } else {
       compute(action, [&] { pass.backward_inputs(gradients); });

@@ -14,7 +14,7 @@
 #include "unisono/pipeline/schedule.h"
 #include "unisono/pipeline/timeline.h"
 #include "unisono/torch/parallel/pipeline/inbox.h"
-#include "unisono/torch/parallel/pipeline/product_bits.h"
+#include "unisono/torch/parallel/pipeline/product_memory.h"
 #include "unisono/torch/parallel/pipeline/routes.h"
 #include "unisono/torch/parallel/pipeline/stage_part.h"
 #include "unisono/torch/parallel/pipeline/stage_pass.h"
@@ -47,7 +47,7 @@ class StepRun {
     std::function<ChunkRandom(int chunk)> random;
     std::function<bool(int chunk)> is_checkpointed;
     bool keeps_outputs = false;
-    ProductBits* product_bits = nullptr;  ///< With a loss.
+    WeightSums* weight_sums = nullptr;  ///< With a loss.
     std::size_t n_extra_places = 0;
     /// Around a stage's backward.
     std::function<void(int stage)> before_backward = [](int) {};

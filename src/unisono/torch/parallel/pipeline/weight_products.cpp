@@ -21,6 +21,7 @@
 
 #include "unisono/torch/parallel/pipeline/backward_graph.h"
 #include "unisono/torch/parallel/pipeline/product_bits.h"
+#include "unisono/torch/parallel/pipeline/product_memory.h"
 
 namespace unisono::parallel {
 namespace {
@@ -93,6 +94,21 @@ bool is_plain(const at::Tensor& tensor, at::ScalarType type) {
          tensor.scalar_type() == type;
 }
 
+bool is_addable(const WeightProduct& product) {
+  const at::Tensor& weight = product.weight->variable;
+  const at::Tensor& gradient = weight.grad();
+  const at::ScalarType type = weight.scalar_type();
+  return (type == at::kFloat || type == at::kDouble) && gradient.defined() &&
+         !gradient.requires_grad() && is_plain(weight, type) && is_plain(gradient, type);
+}
+
+bool may_add_itself(const WeightProduct& product, ProductBits& bits) {
+  const at::Tensor& weight = product.weight->variable;
+  const std::int64_t n_rows =
+      product.node->input_metadata(0).shape_as_dim_vector()[0].guard_int(__FILE__, __LINE__);
+  return bits.are_alike(weight.scalar_type(), n_rows, weight.size(0), weight.size(1));
+}
+
 class AddToWeight : public autograd::FunctionPreHook {
  public:
   explicit AddToWeight(const WeightProduct& product) : product_(product) {}
@@ -132,17 +148,11 @@ std::vector<WeightProduct> find_weight_products(const BackwardGraph& graph) {
   return products;
 }
 
-bool can_add(const WeightProduct& product, ProductBits& bits) {
-  const at::Tensor& weight = product.weight->variable;
-  const at::Tensor& gradient = weight.grad();
-  const at::ScalarType type = weight.scalar_type();
-  if ((type != at::kFloat && type != at::kDouble) || !gradient.defined() ||
-      gradient.requires_grad() || !is_plain(weight, type) || !is_plain(gradient, type)) {
-    return false;
+void keep_addable(std::vector<WeightProduct>& products, WeightSums& sums) {
+  std::erase_if(products, [](const WeightProduct& product) { return !is_addable(product); });
+  for (WeightProduct& product : products) {
+    product.memory = may_add_itself(product, sums.bits) ? nullptr : &sums.memory;
   }
-  const std::int64_t n_rows =
-      product.node->input_metadata(0).shape_as_dim_vector()[0].guard_int(__FILE__, __LINE__);
-  return bits.are_alike(type, n_rows, weight.size(0), weight.size(1));
 }
 
 void add(const WeightProduct& product, const at::Tensor& gradient) {
@@ -154,10 +164,13 @@ void add(const WeightProduct& product, const at::Tensor& gradient) {
   const at::Tensor left = (product.is_transposed ? gradient : input).t();
   const at::Tensor& right = product.is_transposed ? input : gradient;
   const at::Tensor& sum = product.weight->variable.grad();
-  if (is_plain(gradient, sum.scalar_type()) && is_plain(input, sum.scalar_type())) {
-    sum.addmm_(left, right);
-  } else {
+  if (!is_plain(gradient, sum.scalar_type()) || !is_plain(input, sum.scalar_type())) {
     sum.add_(at::mm(left, right));
+  } else if (product.memory != nullptr) {
+    at::Tensor own = product.memory->get(sum);
+    sum.add_(at::mm_out(own, left, right));
+  } else {
+    sum.addmm_(left, right);
   }
 }
 
@@ -181,14 +194,14 @@ void run_with_products(const autograd::edge_list& roots,
 
 void backward_with_products(const std::vector<at::Tensor>& roots,
                             const std::vector<at::Tensor>& gradients,
-                            ProductBits& bits) {
+                            WeightSums& sums) {
   autograd::edge_list edges;
   for (const at::Tensor& root : roots) {
     edges.push_back(autograd::impl::gradient_edge(root));
   }
   const BackwardGraph graph(edges, nullptr);
   std::vector<WeightProduct> products = find_weight_products(graph);
-  std::erase_if(products, [&](const WeightProduct& product) { return !can_add(product, bits); });
+  keep_addable(products, sums);
   autograd::edge_list leaves;
   for (Node* const node : graph.nodes()) {
     if (std::ranges::none_of(node->next_edges(), &autograd::Edge::is_valid)) {

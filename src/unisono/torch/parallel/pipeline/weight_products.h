@@ -9,7 +9,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include "unisono/torch/parallel/pipeline/backward_graph.h"
-#include "unisono/torch/parallel/pipeline/product_bits.h"
+#include "unisono/torch/parallel/pipeline/product_memory.h"
 
 namespace unisono::parallel {
 
@@ -20,6 +20,8 @@ struct WeightProduct {
   torch::autograd::AccumulateGrad* weight;
   const torch::autograd::SavedVariable* input;
   bool is_transposed;  ///< The weight is outputs x inputs, as that of torch::nn::Linear.
+  /// Where the product is put before it is added; null: it adds to what is there.
+  ProductMemory* memory = nullptr;
 };
 
 /// Whether the tensor's gradient is there, and so large that it is worth to look for products.
@@ -28,17 +30,17 @@ struct WeightProduct {
 /// Of those weights that nothing else in the graph gives a gradient, and nobody has a hook at.
 [[nodiscard]] std::vector<WeightProduct> find_weight_products(const BackwardGraph& graph);
 
-/// Whether the product can be added to the weight's gradient with the bits that it would have
-/// otherwise.
-[[nodiscard]] bool can_add(const WeightProduct& product, ProductBits& bits);
+/// Leaves those whose weights have a gradient that add() can add to, with the bits that it would
+/// have otherwise.
+void keep_addable(std::vector<WeightProduct>& products, WeightSums& sums);
 
 /// `gradient`: of the product's output; undefined for none.
 void add(const WeightProduct& product, const at::Tensor& gradient);
 
-/// A whole backward pass, with products that add to what is there where they can.
+/// A whole backward pass, with products that are added to what is there.
 void backward_with_products(const std::vector<at::Tensor>& roots,
                             const std::vector<at::Tensor>& gradients,
-                            ProductBits& bits);
+                            WeightSums& sums);
 
 /// Runs a backward pass to the leaves given, with the gradients of these products' weights added by
 /// the products, though the weights are not among the leaves.
