@@ -184,17 +184,6 @@ TEST(DdpChanged, AConvertedBufferIsRefused) {
   });
 }
 
-TEST(DdpChanged, AThawedParameterIsRefused) {
-  run_ranks(1, [](const std::shared_ptr<ProcessGroup>& group) {
-    const Scalars scalars;
-    scalars->w[1].set_requires_grad(false);
-    Model model(scalars, group);
-    scalars->w[1].set_requires_grad(true);
-    expect_refusal([&] { model(Factors{1, 2, 3}); },
-                   "parameter 'w1' requires a gradient, but did not when the module was wrapped");
-  });
-}
-
 torch::nn::Sequential two_layers() {
   return torch::nn::Sequential(torch::nn::Linear(2, 2), torch::nn::Linear(2, 1));
 }

@@ -71,4 +71,18 @@ void on_two_ranks(const std::function<void(Model& model, double rank)>& body) {
   on_two_ranks({}, body);
 }
 
+void on_two_frozen(const DistributedDataParallelOptions& options,
+                   const std::function<void(Model& model, double rank)>& body) {
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    const Scalars scalars;
+    scalars->w[1].set_requires_grad(false);
+    Model model(scalars, group, options);
+    body(model, group->rank());
+  });
+}
+
+void thaw(Model& model, std::size_t parameter) {
+  model.module()->w[parameter].set_requires_grad(true);
+}
+
 }  // namespace unisono::testing

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -44,5 +45,12 @@ void expect_error(ErrorCode code,
 void on_two_ranks(const DistributedDataParallelOptions& options,
                   const std::function<void(Model& model, double rank)>& body);
 void on_two_ranks(const std::function<void(Model& model, double rank)>& body);
+
+/// The same where w1 was frozen when the model was wrapped.
+void on_two_frozen(const DistributedDataParallelOptions& options,
+                   const std::function<void(Model& model, double rank)>& body);
+
+/// From now on the parameter requires a gradient.
+void thaw(Model& model, std::size_t parameter);
 
 }  // namespace unisono::testing

@@ -12,6 +12,7 @@
 
 #include "unisono/comm/process_group.h"
 #include "unisono/report/step_report.h"
+#include "unisono/torch/ddp/any_module.h"
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/ddp/join.h"
 #include "unisono/torch/ddp/output_tensors.h"
@@ -51,8 +52,9 @@ class [[nodiscard]] NoSync {
 ///     torch::nll_loss(model(images), labels).backward();
 ///     optimizer.step();
 ///
-/// `Module` is a torch::nn module holder (`Net` of TORCH_MODULE) or a std::shared_ptr to a module;
-/// its forward() may take anything, and return whatever collect_tensors() can look into.
+/// `Module` is a torch::nn module holder (`Net` of TORCH_MODULE), a std::shared_ptr to a module, a
+/// torch::nn::AnyModule or a ScriptModule; its forward() may take anything, and return whatever
+/// collect_tensors() can look into.
 ///
 /// Gradients are reduced while backward computes the rest. `.grad` is a view of memory that the
 /// library owns: after backward it may be read and changed in place. A gradient's sum over ranks is
@@ -67,7 +69,9 @@ class DistributedDataParallel {
  public:
   /// A collective operation. Copies rank 0's parameters and buffers to all ranks, once: values that
   /// are loaded into the module later must be loaded on every rank. Parameters must not be added,
-  /// replaced or converted later, and be frozen only with find_unused_parameters.
+  /// replaced or converted later, and be frozen only with find_unused_parameters. Those that are
+  /// frozen now may be thawed between steps, the same ones on every rank: the next forward pass
+  /// whose gradients are averaged takes them in.
   ///
   /// Throws Error: kMismatch, on all ranks, with the parameter, two ranks and what each has, when
   /// names, types, shapes or the need for a gradient differ; kInvalidArgument for options and
@@ -77,8 +81,8 @@ class DistributedDataParallel {
                                    const DistributedDataParallelOptions& options = {})
       : module_(std::move(module)),
         replica_(std::move(group),
-                 named_tensors(module_->named_parameters()),
-                 named_tensors(module_->named_buffers()),
+                 named_tensors(ddp::module_of(module_).named_parameters()),
+                 named_tensors(ddp::module_of(module_).named_buffers()),
                  sparse_parameters(),
                  options) {}
 
@@ -88,15 +92,20 @@ class DistributedDataParallel {
   /// converted or resized after the module was wrapped, or a buffer converted or resized. A rank on
   /// which this happened alone is named by the others' timeouts.
   template <class... Args>
+    requires(!ddp::kIsAnyModule<Module>)
   auto forward(Args&&... args) {
-    replica_.check_parameters(module_->parameters(),
-                              [this] { return named_tensors(module_->named_parameters()); });
-    replica_.before_forward(module_->is_training());
-    auto result = module_->forward(std::forward<Args>(args)...);
-    std::vector<at::Tensor*> tensors;
-    ddp::collect_from(result, tensors);
-    replica_.after_forward(tensors);
-    return result;
+    return pass([&] { return module_->forward(std::forward<Args>(args)...); });
+  }
+
+  /// The same for a torch::nn::AnyModule, whose module returns `Result`. It converts nothing:
+  /// arguments have the types that the module's forward() declares. Throws RefusedCall, with what
+  /// the module takes or returns, where they have not, or where it does not return `Result`.
+  template <class Result = at::Tensor, class... Args>
+    requires(ddp::kIsAnyModule<Module>)
+  Result forward(Args&&... args) {
+    return pass([&] {
+      return ddp::forward_of<Result>(module_, *replica_.group(), std::forward<Args>(args)...);
+    });
   }
 
   template <class... Args>
@@ -238,15 +247,18 @@ class DistributedDataParallel {
 
   [[nodiscard]] const Module& module() const { return module_; }
 
-  [[nodiscard]] std::vector<at::Tensor> parameters() const { return module_->parameters(); }
+  [[nodiscard]] std::vector<at::Tensor> parameters() const {
+    return ddp::module_of(module_).parameters();
+  }
 
-  void train(bool on = true) { module_->train(on); }
+  void train(bool on = true) { ddp::module_of(module_).train(on); }
 
-  void eval() { module_->eval(); }
+  void eval() { ddp::module_of(module_).eval(); }
 
-  void zero_grad(bool set_to_none = true) { module_->zero_grad(set_to_none); }
+  void zero_grad(bool set_to_none = true) { ddp::module_of(module_).zero_grad(set_to_none); }
 
-  /// Number of all_reduces of a backward pass. May change once, after the first one.
+  /// Number of all_reduces of a backward pass. May change after the first one, and where
+  /// parameters are thawed.
   [[nodiscard]] std::size_t n_buckets() const { return replica_.n_buckets(); }
 
   /// Passes whose gradients all ranks have dropped, by NonFiniteGradients::kSkip.
@@ -257,6 +269,19 @@ class DistributedDataParallel {
   friend int join(const JoinOptions& options,
                   Loop&& loop,
                   DistributedDataParallel<Modules>&... models);
+
+  template <class Call>
+  auto pass(const Call& call) {
+    auto& module = ddp::module_of(module_);
+    replica_.check_parameters(module.parameters(),
+                              [&] { return named_tensors(module.named_parameters()); });
+    replica_.before_forward(module.is_training());
+    auto result = call();
+    std::vector<at::Tensor*> tensors;
+    ddp::collect_from(result, tensors);
+    replica_.after_forward(tensors);
+    return result;
+  }
 
   // A tensor that is registered twice counts once, under its first name.
   template <class Dictionary>
@@ -275,8 +300,9 @@ class DistributedDataParallel {
 
   // Of TorchScript's modules it is not known.
   [[nodiscard]] std::vector<at::Tensor> sparse_parameters() const {
-    if constexpr (std::is_convertible_v<decltype(&*module_), const torch::nn::Module*>) {
-      return ddp::sparse_parameters(*module_);
+    using Wrapped = decltype(&ddp::module_of(module_));
+    if constexpr (std::is_convertible_v<Wrapped, const torch::nn::Module*>) {
+      return ddp::sparse_parameters(ddp::module_of(module_));
     } else {
       return {};
     }

@@ -16,7 +16,7 @@ namespace unisono::ddp {
 /// what was asked for. All calls are made on every rank alike.
 class DriftWatch {
  public:
-  /// `parameters` must outlive the object.
+  /// `parameters` must outlive the object, and may grow.
   DriftWatch(const std::vector<NamedTensor>& parameters, ParameterDrift policy);
 
   /// For the marks of the pass; none where parameters are not compared.

@@ -63,7 +63,11 @@ GradientHooks::GradientHooks(const std::vector<at::Tensor>& parameters,
                              std::function<void(std::size_t)> on_gradient)
     : on_gradient_(
           std::make_shared<const std::function<void(std::size_t)>>(std::move(on_gradient))) {
-  entries_.reserve(parameters.size());
+  add(parameters);
+}
+
+void GradientHooks::add(const std::vector<at::Tensor>& parameters) {
+  entries_.reserve(entries_.size() + parameters.size());
   for (const at::Tensor& parameter : parameters) {
     entries_.push_back({.parameter = parameter});
     entries_.back().attach(std::make_unique<Hook>(entries_.size() - 1, on_gradient_));

@@ -26,6 +26,9 @@ class GradientHooks {
   GradientHooks(GradientHooks&&) = delete;
   GradientHooks& operator=(GradientHooks&&) = delete;
 
+  /// More parameters; their places follow those of the others.
+  void add(const std::vector<at::Tensor>& parameters);
+
   /// Moves the hooks of parameters that have got another accumulator since: LibTorch gives a tensor
   /// that is set anew, by torch::load() for one, a new one at its next use.
   void follow();

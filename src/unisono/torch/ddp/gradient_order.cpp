@@ -17,6 +17,15 @@ namespace unisono::ddp {
 
 GradientOrder::GradientOrder(std::size_t n_parameters) : present_(reverse_order(n_parameters)) {}
 
+void GradientOrder::add(std::size_t n_parameters) {
+  const std::size_t n_before = present_.size();
+  for (const std::size_t parameter : reverse_order(n_parameters)) {
+    present_.push_back(n_before + parameter);
+  }
+  seen_.clear();
+  is_agreed_ = false;
+}
+
 void GradientOrder::observe(const std::vector<std::size_t>& seen) {
   if (!is_agreed_) {
     seen_ = seen;

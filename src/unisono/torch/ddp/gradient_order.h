@@ -17,10 +17,16 @@ class GradientOrder {
 
   [[nodiscard]] const std::vector<std::size_t>& present() const { return present_; }
 
-  /// A pass is over, in which gradients came in that order; all but the first are ignored.
+  /// So many parameters follow, with the highest numbers. Their gradients are last in the order,
+  /// until the next pass has shown where they come.
+  void add(std::size_t n_parameters);
+
+  /// A pass is over, in which gradients came in that order; all but the first since parameters were
+  /// added are ignored.
   void observe(const std::vector<std::size_t>& seen);
 
-  /// Before the next pass, on every rank: a collective operation if this is the second one. Returns
+  /// Before the next pass, on every rank: a collective operation if the last one was
+  /// the first. Returns
   /// whether present() has changed, to what rank 0 saw.
   bool agree(ProcessGroup& group, std::optional<std::chrono::milliseconds> timeout);
 

@@ -52,6 +52,23 @@ bool holds(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor) {
                              [&](const at::Tensor& other) { return other.is_same(tensor); });
 }
 
+std::vector<bool> find_sparse(const std::vector<NamedTensor>& parameters,
+                              const std::vector<at::Tensor>& sparse,
+                              int logical_ranks) {
+  std::vector<bool> is_sparse;
+  for (const NamedTensor& parameter : parameters) {
+    is_sparse.push_back(holds(sparse, parameter.tensor));
+    if (logical_ranks > 0 && is_sparse.back()) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "DistributedDataParallel: with logical_ranks gradients must be dense, but that of "
+          "parameter '" +
+              parameter.name + "' is sparse: build the layer with sparse(false)");
+    }
+  }
+  return is_sparse;
+}
+
 std::vector<Property> properties_of(const std::vector<NamedTensor>& parameters,
                                     const std::vector<NamedTensor>& buffers,
                                     const std::vector<at::Tensor>& sparse,

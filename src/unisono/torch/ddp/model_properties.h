@@ -18,6 +18,12 @@ namespace unisono::ddp {
                                                   const std::vector<at::Tensor>& sparse,
                                                   const DistributedDataParallelOptions& options);
 
+/// Of each parameter, whether its gradients may be sparse, as those of `sparse`. Throws
+/// Error(kInvalidArgument) where they must be dense, with logical ranks.
+[[nodiscard]] std::vector<bool> find_sparse(const std::vector<NamedTensor>& parameters,
+                                            const std::vector<at::Tensor>& sparse,
+                                            int logical_ranks);
+
 /// Whether the tensor is one of them.
 [[nodiscard]] bool holds(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor);
 

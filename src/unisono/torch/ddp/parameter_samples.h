@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "unisono/torch/tensor/named_tensor.h"
@@ -17,8 +16,9 @@ class ParameterSamples {
   /// A part is as large as that, however small the model is.
   static constexpr std::size_t kLeastBytes = 2048;
 
-  /// `parameters` must outlive the object. Those whose elements do not lie together are left out.
-  explicit ParameterSamples(std::span<const NamedTensor> parameters) : parameters_(parameters) {}
+  /// `parameters` must outlive the object, and may grow. Those whose elements do not lie together
+  /// are left out.
+  explicit ParameterSamples(const std::vector<NamedTensor>& parameters) : parameters_(parameters) {}
 
   /// The next part's. Equal parameters give equal ones, others equal ones once in 65536 times.
   [[nodiscard]] std::uint16_t take();
@@ -27,7 +27,7 @@ class ParameterSamples {
   void skip() { ++n_taken_; }
 
  private:
-  std::span<const NamedTensor> parameters_;
+  const std::vector<NamedTensor>& parameters_;
   std::uint64_t n_taken_ = 0;
 };
 

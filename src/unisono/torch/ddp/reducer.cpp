@@ -19,6 +19,7 @@
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/ddp/pass_marks.h"
 #include "unisono/torch/ddp/sparse_gradients.h"
+#include "unisono/torch/ddp/uneven_inputs.h"
 #include "unisono/torch/ddp/wide_types.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
@@ -63,17 +64,59 @@ Reducer::Reducer(std::shared_ptr<ProcessGroup> group,
       used_(*group_, parameters_.size(), options_.find_unused_parameters),
       local_steps_(parameters_.front().tensor, "rank " + std::to_string(group_->rank())),
       order_(parameters_.size()),
-      buckets_(make_buckets()),
+      buckets_(make_buckets(parameters_, options_.is_sparse, order_.present())),
       hooks_(tensors_of(parameters_), [this](std::size_t parameter) { on_gradient(parameter); }) {
+  check_types(parameters_);
   if (options_.n_shards > 0) {
-    shards_.emplace(*group_, parameters_, options_.n_shards);
-    hook_ = shards_->make_hook(group_);
+    use_shards();
   }
   if (options_.weighs_samples) {
-    check_wide_types(parameters_, "weigh_samples", "which hold sums over all samples");
     weighted_.emplace(*group_);
   }
   for (const NamedTensor& parameter : parameters_) {
+    n_gradient_bytes_ += static_cast<std::int64_t>(parameter.tensor.nbytes());
+  }
+}
+
+void Reducer::check_types(const std::vector<NamedTensor>& parameters) const {
+  if (options_.n_shards > 0) {
+    ShardGradients::check_types(parameters);
+  }
+  if (options_.weighs_samples) {
+    check_wide_types(parameters, "weigh_samples", "which hold sums over all samples");
+  }
+}
+
+void Reducer::use_shards() {
+  shards_.emplace(*group_, parameters_, options_.n_shards);
+  hook_ = shards_->make_hook(group_);
+}
+
+void Reducer::add(const std::vector<NamedTensor>& parameters, const std::vector<bool>& is_sparse) {
+  UNISONO_CHECK(!progress_, "parameters are added in a backward pass");
+  await_given_up_pass();
+  check_types(parameters);
+  std::vector<NamedTensor> all = parameters_;
+  all.insert(all.end(), parameters.begin(), parameters.end());
+  std::vector<bool> is_any_sparse = options_.is_sparse;
+  is_any_sparse.insert(is_any_sparse.end(), is_sparse.begin(), is_sparse.end());
+  GradientOrder order = order_;
+  order.add(parameters.size());
+  std::unique_ptr<BucketSet> buckets = make_buckets(all, is_any_sparse, order.present());
+  used_.resize(all.size());
+
+  // What can fail has been done. Buckets refer to the elements of `all`, which a move leaves where
+  // they are.
+  parameters_ = std::move(all);
+  options_.is_sparse = std::move(is_any_sparse);
+  order_ = std::move(order);
+  buckets_ = std::move(buckets);
+  sparse_.add(is_sparse);
+  hooks_.add(tensors_of(parameters));
+  if (shards_) {
+    use_shards();
+  }
+  for (const NamedTensor& parameter : parameters) {
     n_gradient_bytes_ += static_cast<std::int64_t>(parameter.tensor.nbytes());
   }
 }
@@ -95,15 +138,17 @@ void Reducer::before_forward() {
   if (order_.agree(*group_, options_.timeout)) {
     // Gradients that are there stay views of the old buckets, which live as long, until the next
     // hook.
-    buckets_ = make_buckets();
+    buckets_ = make_buckets(parameters_, options_.is_sparse, order_.present());
   }
 }
 
-std::unique_ptr<BucketSet> Reducer::make_buckets() {
+std::unique_ptr<BucketSet> Reducer::make_buckets(const std::vector<NamedTensor>& parameters,
+                                                 const std::vector<bool>& is_sparse,
+                                                 const std::vector<std::size_t>& order) const {
   return std::make_unique<BucketSet>(*group_,
-                                     parameters_,
-                                     options_.is_sparse,
-                                     order_.present(),
+                                     parameters,
+                                     is_sparse,
+                                     order,
                                      options_.caps,
                                      options_.weighs_samples ? group_->world_size() : 0);
 }
@@ -242,11 +287,25 @@ void Reducer::launch(std::size_t bucket, PassStatus status) {
       weighted_->vote(buckets_->votes());
     }
   }
-  buckets_->launch(
-      bucket,
-      is_last ? PassMarks{.status = status, .fingerprint = drift_.take_fingerprint()} : PassMarks(),
-      hook_,
-      {.op = shards_ || weighted_ ? kSum : kAvg, .timeout = options_.timeout});
+  const PassMarks marks =
+      is_last ? PassMarks{.status = status, .fingerprint = drift_.take_fingerprint()} : PassMarks();
+  try {
+    buckets_->launch(bucket,
+                     marks,
+                     hook_,
+                     {.op = shards_ || weighted_ ? kSum : kAvg, .timeout = options_.timeout});
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kClosed) {
+      wait_for_first();  // whose error may be the one that has closed the group
+    }
+    throw;
+  }
+}
+
+void Reducer::wait_for_first() const {
+  explain(ErrorCode::kMismatch, advice_, [this] {
+    explain_uneven_inputs([this] { buckets_->wait_for_first(); });
+  });
 }
 
 void Reducer::launch_full_buckets() {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "unisono/comm/process_group.h"
@@ -57,6 +58,15 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   Reducer(std::shared_ptr<ProcessGroup> group,
           std::vector<NamedTensor> parameters,
           const ReducerOptions& options);
+
+  /// From now on averages these parameters' gradients, too, `is_sparse` of each. On every rank the
+  /// same, outside of passes; buckets are laid out anew. The hook stays.
+  ///
+  /// Throws Error(kInvalidArgument), and changes nothing, for types that the options don't allow.
+  void add(const std::vector<NamedTensor>& parameters, const std::vector<bool>& is_sparse);
+
+  /// What errors of ranks that called different operations end with.
+  void set_advice(std::string advice) { advice_ = std::move(advice); }
 
   /// To be called before each synchronized forward pass, outside of backward. After the first
   /// pass this is where buckets are rebuilt in the order in which rank 0 saw the gradients (a
@@ -144,6 +154,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void launch(std::size_t bucket, PassStatus status);
   void launch_full_buckets();
   void launch_rest(PassStatus status);
+  void wait_for_first() const;
   void wait_for_sums();
   void finish_pass();
   void finish_synchronized_pass(bool is_shadow);
@@ -154,7 +165,12 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void point_at_views();
   void give_up_pass() noexcept;
   void await_given_up_pass();
-  [[nodiscard]] std::unique_ptr<BucketSet> make_buckets();
+  void check_types(const std::vector<NamedTensor>& parameters) const;
+  void use_shards();
+  [[nodiscard]] std::unique_ptr<BucketSet> make_buckets(
+      const std::vector<NamedTensor>& parameters,
+      const std::vector<bool>& is_sparse,
+      const std::vector<std::size_t>& order) const;
 
   std::shared_ptr<ProcessGroup> group_;
   std::vector<NamedTensor> parameters_;
@@ -184,6 +200,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   bool is_synchronized_by_default_ = true;
   std::string unreached_names_;
+  std::string advice_;
   GradientHooks hooks_;
 };
 

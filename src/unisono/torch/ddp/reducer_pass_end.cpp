@@ -120,9 +120,11 @@ void Reducer::reduce_sparse(bool is_shadow) {
 
 void Reducer::wait_for_sums() {
   const StepTimer::Time begin = now();
-  explain_uneven_inputs([this] {
-    buckets_->wait();
-    used_.wait();
+  explain(ErrorCode::kMismatch, advice_, [this] {
+    explain_uneven_inputs([this] {
+      buckets_->wait();
+      used_.wait();
+    });
   });
   if (weighted_) {
     weighted_->read(buckets_->votes());

@@ -10,7 +10,6 @@
 #include "unisono/torch/ddp/pass_marks.h"
 #include "unisono/torch/ddp/reducer.h"
 #include "unisono/torch/ddp/sample_votes.h"
-#include "unisono/torch/ddp/uneven_inputs.h"
 
 namespace unisono::ddp {
 
@@ -50,7 +49,7 @@ void Reducer::shadow_step() {
     }
     launch(*progress_->take_bucket(), PassStatus::kGood);
     const StepTimer::Time begin = std::chrono::steady_clock::now();
-    explain_uneven_inputs([this] { buckets_->wait_for_first(); });
+    wait_for_first();
     timer_.add_exposed(std::chrono::steady_clock::now() - begin);
     weighted_->read(buckets_->votes());
     if (weighted_->votes()->n_samples > 0) {

@@ -64,21 +64,6 @@ ReducerOptions reducer_options(const DistributedDataParallelOptions& options) {
           .drift = options.parameter_drift};
 }
 
-// Which parameters' gradients may be sparse.
-std::vector<bool> find_sparse(const std::vector<NamedTensor>& parameters,
-                              const std::vector<at::Tensor>& sparse,
-                              int n_shards) {
-  std::vector<bool> is_sparse;
-  for (const NamedTensor& parameter : parameters) {
-    is_sparse.push_back(holds(sparse, parameter.tensor));
-    if (n_shards > 0 && is_sparse.back()) {
-      reject("with logical_ranks gradients must be dense, but that of parameter '" +
-             parameter.name + "' is sparse: build the layer with sparse(false)");
-    }
-  }
-  return is_sparse;
-}
-
 void check_kind_of_steps(const ProcessGroup& group, const DistributedDataParallelOptions& options) {
   const int logical_ranks = options.logical_ranks;
   if (logical_ranks < 0 || (logical_ranks > 0 && logical_ranks < group.world_size())) {
@@ -109,7 +94,8 @@ Replica::Replica(std::shared_ptr<ProcessGroup> group,
     : group_(std::move(group)),
       options_(options),
       buffers_(buffers, "buffers"),
-      wrapped_(parameters, buffers) {
+      wrapped_(parameters, buffers),
+      sparse_(sparse) {
   if (group_ == nullptr) {
     reject("the process group is null");
   }
@@ -128,6 +114,7 @@ Replica::Replica(std::shared_ptr<ProcessGroup> group,
   CoalescedBroadcast(parameters, "parameters").run(*group_, options_.timeout);
   buffers_.run(*group_, options_.timeout);
   reducer_ = std::make_shared<Reducer>(group_, std::move(trained), for_reducer);
+  reducer_->set_advice(advice_on_frozen());
   if (options_.logical_ranks > 0) {
     logical_ = std::make_unique<LogicalStep>(group_,
                                              buffers,
@@ -163,16 +150,19 @@ void Replica::before_forward(bool is_training) {
   const bool has_gradients = c10::GradMode::is_enabled();
   if (has_gradients) {
     refuse(wrapped_.find_conversion());
+    refuse_thaw_within_step();
   }
-  const Part part{
-      .is_active = true, .is_synchronized = is_synchronized_, .is_training = is_training};
+  Part part{.is_active = true,
+            .is_synchronized = is_synchronized_,
+            .is_training = is_training,
+            .has_thawed = has_gradients && wrapped_.has_thawed()};
   const StepTimer::Time begin = std::chrono::steady_clock::now();
   if (options_.weigh_samples) {
     before_weighted_forward(part);
   } else if (!join_) {
     explain_uneven_inputs([&] { prepare_pass(part, 0); });
   } else if (has_gradients) {
-    announce(part);
+    part.has_thawed = announce(part).has_thawed;
     prepare_pass(part, join_->root);
   }
   if (has_gradients) {
@@ -184,11 +174,14 @@ void Replica::before_forward(bool is_training) {
 
 void Replica::prepare_pass(const Part& part, int root) {
   if (part.is_synchronized && c10::GradMode::is_enabled()) {
+    take_in_thawed(part.has_thawed && !logical_);
     reducer_->before_forward();
   }
   const bool is_shared = options_.broadcast_buffers && !logical_;
   if (part.is_synchronized && is_shared && may_buffers_differ_) {
-    buffers_.run(*group_, options_.timeout, root);
+    explain(ErrorCode::kMismatch, advice_on_frozen(), [&] {
+      buffers_.run(*group_, options_.timeout, root);
+    });
     may_buffers_differ_ = false;
   }
   may_buffers_differ_ = may_buffers_differ_ || part.is_training;
@@ -214,7 +207,16 @@ void Replica::set_shard_step(std::int64_t step) {
 }
 
 void Replica::run_shards(const std::function<void(int)>& run_shard) {
-  logical().run(*reducer_, [this](bool is_on) { set_synchronized(is_on); }, run_shard);
+  LogicalStep& step = logical();
+  take_in_thawed(wrapped_.has_thawed());
+  is_in_step_ = true;
+  try {
+    step.run(*reducer_, [this](bool is_on) { set_synchronized(is_on); }, run_shard);
+  } catch (...) {
+    is_in_step_ = false;
+    throw;
+  }
+  is_in_step_ = false;
 }
 
 void Replica::after_forward(std::span<at::Tensor* const> outputs) {

@@ -157,15 +157,21 @@ class Replica {
     bool is_active = false;
     bool is_synchronized = false;
     bool is_training = false;
+    bool has_thawed = false;  // parameters that the others don't know of
   };
 
-  // Returns what the ranks that are active do, together.
+  // Returns what the ranks that are active do, together; has_thawed: any of them.
   Part announce(const Part& mine);
   void before_weighted_forward(const Part& part);
   void take_votes();
   void check_step(std::int64_t n_samples) const;
   void run_own_passes(const std::function<void()>& run_passes);
   void prepare_pass(const Part& part, int root);
+  void compare_thawed(const std::vector<NamedTensor>& thawed) const;
+  // A collective operation where there is any.
+  void take_in_thawed(bool is_any_thawed);
+  void refuse_thaw_within_step() const;
+  [[nodiscard]] std::string advice_on_frozen() const;
   void refuse(const std::optional<std::string>& change) const;
   [[nodiscard]] LogicalStep& logical() const;
 
@@ -173,14 +179,15 @@ class Replica {
   DistributedDataParallelOptions options_;
   CoalescedBroadcast buffers_;
   WrappedTensors wrapped_;
+  std::vector<at::Tensor> sparse_;        // parameters whose gradients may be
   std::shared_ptr<Reducer> reducer_;      // shared with the callbacks of running backward passes
   std::unique_ptr<LogicalStep> logical_;  // with logical ranks
   bool is_synchronized_ = true;
   bool may_buffers_differ_ = false;
   std::optional<StepTimer::Time> forward_begin_;  // of a pass that has gradients
   std::optional<Join> join_;
+  bool is_in_step_ = false;  // of this rank's own passes, with logical ranks or weigh_samples
   // With weigh_samples:
-  bool is_in_step_ = false;  // of this rank's own passes
   bool are_votes_taken_ = false;
   int root_ = 0;  // the lowest rank that had samples in the last step
 };

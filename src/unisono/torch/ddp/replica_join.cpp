@@ -40,10 +40,11 @@ Replica::Part Replica::announce(const Part& mine) {
   constexpr unsigned kActive = 1;
   constexpr unsigned kSynchronized = 2;
   constexpr unsigned kTraining = 4;
+  constexpr unsigned kThawed = 8;
   std::vector<std::uint8_t> parts(static_cast<std::size_t>(group_->world_size()), 0);
   parts[static_cast<std::size_t>(group_->rank())] = static_cast<std::uint8_t>(
       (mine.is_active ? kActive : 0) | (mine.is_synchronized ? kSynchronized : 0) |
-      (mine.is_training ? kTraining : 0));
+      (mine.is_training ? kTraining : 0) | (mine.has_thawed ? kThawed : 0));
   group_->all_reduce(as_buffer(std::span<std::uint8_t>(parts)),
                      {.op = kMax, .timeout = options_.timeout, .label = "join: who has a batch"});
   const auto first = std::ranges::find_if(parts, [](std::uint8_t part) { return part != 0; });
@@ -65,7 +66,9 @@ Replica::Part Replica::announce(const Part& mine) {
                                     : static_cast<double>(parts.size()) / n_active);
   return {.is_active = true,
           .is_synchronized = (*first & kSynchronized) != 0,
-          .is_training = (*first & kTraining) != 0};
+          .is_training = (*first & kTraining) != 0,
+          .has_thawed =
+              std::ranges::any_of(parts, [](unsigned part) { return (part & kThawed) != 0; })};
 }
 
 bool Replica::shadow_pass() {

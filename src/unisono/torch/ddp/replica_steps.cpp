@@ -67,7 +67,10 @@ bool Replica::run_step(std::int64_t n_samples, const std::function<void()>& run_
   refuse(wrapped_.find_conversion());
   const StepTimer::Time begin = std::chrono::steady_clock::now();
   take_votes();
-  explain_uneven_inputs([&] { prepare_pass({.is_active = true, .is_synchronized = true}, root_); });
+  explain_uneven_inputs([&] {
+    prepare_pass({.is_active = true, .is_synchronized = true, .has_thawed = wrapped_.has_thawed()},
+                 root_);
+  });
   reducer_->timer().begin(begin);
   reducer_->timer().add_exposed(std::chrono::steady_clock::now() - begin);
   reducer_->begin_step(n_samples);

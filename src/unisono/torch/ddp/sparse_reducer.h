@@ -23,11 +23,16 @@ struct SparseWeights {
 /// Averages the sparse gradients among those of a model's parameters.
 class SparseReducer {
  public:
-  /// `parameters` must outlive the object.
+  /// `parameters` must outlive the object, and may grow.
   SparseReducer(const std::vector<NamedTensor>& parameters, std::vector<bool> is_sparse);
 
   /// Of each parameter, whether its gradients may be sparse.
   [[nodiscard]] const std::vector<bool>& is_sparse() const { return is_sparse_; }
+
+  /// For parameters that have been added to the vector.
+  void add(const std::vector<bool>& is_sparse) {
+    is_sparse_.insert(is_sparse_.end(), is_sparse.begin(), is_sparse.end());
+  }
 
   /// A collective operation: the weighted mean of each parameter's gradient that any rank uses
   /// becomes its gradient. As a shadow, this rank has no rows, and keeps what it has.

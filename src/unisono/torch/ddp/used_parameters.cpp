@@ -19,6 +19,13 @@ UsedParameters::UsedParameters(ProcessGroup& group, std::size_t n_parameters, bo
   }
 }
 
+void UsedParameters::resize(std::size_t n_parameters) {
+  if (used_.data != nullptr) {
+    used_ = group_.allocate(static_cast<std::int64_t>(n_parameters), DType::kUInt8);
+  }
+  n_parameters_ = n_parameters;
+}
+
 void UsedParameters::launch(const std::function<bool(std::size_t)>& is_used,
                             std::optional<std::chrono::milliseconds> timeout) {
   auto* const used = static_cast<std::uint8_t*>(used_.data);

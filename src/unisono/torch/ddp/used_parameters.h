@@ -16,6 +16,9 @@ class UsedParameters {
  public:
   UsedParameters(ProcessGroup& group, std::size_t n_parameters, bool is_found);
 
+  /// So many there are now.
+  void resize(std::size_t n_parameters);
+
   /// Starts to find out; `is_used` tells it of this rank's. Nothing where it is not to be found.
   void launch(const std::function<bool(std::size_t)>& is_used,
               std::optional<std::chrono::milliseconds> timeout);

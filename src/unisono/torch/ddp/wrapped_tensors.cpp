@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,6 +22,10 @@ std::string quote(const std::string& kind, const NamedTensor& named) {
   return kind + " '" + named.name + "'";
 }
 
+bool requires_gradient(const NamedTensor& parameter) {
+  return parameter.tensor.requires_grad();
+}
+
 bool holds(const std::vector<NamedTensor>& all, const at::Tensor& tensor) {
   return std::ranges::any_of(
       all, [&](const NamedTensor& other) { return other.tensor.is_same(tensor); });
@@ -33,6 +38,9 @@ WrappedTensors::WrappedTensors(std::vector<NamedTensor> parameters,
     : parameters_(std::move(parameters)) {
   for (const NamedTensor& parameter : parameters_) {
     forms_.push_back(form_of("parameter", parameter));
+    if (!parameter.tensor.requires_grad()) {
+      frozen_.push_back(parameter);
+    }
   }
   for (const NamedTensor& buffer : buffers) {
     forms_.push_back(form_of("buffer", buffer));
@@ -46,8 +54,7 @@ WrappedTensors::Form WrappedTensors::form_of(const std::string& kind, const Name
           .type = tensor.scalar_type(),
           .device = tensor.device(),
           .sizes = tensor.sizes().vec(),
-          .description = describe_with_device(tensor),
-          .may_become_trained = kind == "buffer" || tensor.requires_grad()};
+          .description = describe_with_device(tensor)};
 }
 
 std::optional<std::string> WrappedTensors::find_conversion() const {
@@ -58,11 +65,22 @@ std::optional<std::string> WrappedTensors::find_conversion() const {
       return form.what + " is " + describe_with_device(tensor) + ", but was " + form.description +
              " when the module was wrapped";
     }
-    if (tensor.requires_grad() && !form.may_become_trained) {
-      return form.what + " requires a gradient, but did not when the module was wrapped";
-    }
   }
   return std::nullopt;
+}
+
+bool WrappedTensors::has_thawed() const {
+  return std::ranges::any_of(frozen_, requires_gradient);
+}
+
+std::vector<NamedTensor> WrappedTensors::thawed() const {
+  std::vector<NamedTensor> result;
+  std::ranges::copy_if(frozen_, std::back_inserter(result), requires_gradient);
+  return result;
+}
+
+void WrappedTensors::take_thawed() {
+  std::erase_if(frozen_, requires_gradient);
 }
 
 bool WrappedTensors::are_all_of(const std::vector<at::Tensor>& parameters) const {

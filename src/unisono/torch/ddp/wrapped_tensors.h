@@ -20,10 +20,22 @@ class WrappedTensors {
 
   [[nodiscard]] const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
-  /// The first tensor with another type, other sizes or another device than it had, or which is
-  /// trained now and was not: "parameter 'fc.weight' is f64[10], but was f32[10] when the module
-  /// was wrapped".
+  /// The first tensor with another type, other sizes or another device than it had: "parameter
+  /// 'fc.weight' is f64[10], but was f32[10] when the module was wrapped".
   [[nodiscard]] std::optional<std::string> find_conversion() const;
+
+  /// The parameters that required no gradient when the module was wrapped, and were not taken
+  /// since.
+  [[nodiscard]] const std::vector<NamedTensor>& frozen() const { return frozen_; }
+
+  /// Whether any of them requires one now.
+  [[nodiscard]] bool has_thawed() const;
+
+  /// Those which do.
+  [[nodiscard]] std::vector<NamedTensor> thawed() const;
+
+  /// They are frozen no more, whatever becomes of them.
+  void take_thawed();
 
   /// Whether a module whose parameters() are these holds the wrapped ones, in their order: the
   /// quick look before find_replacement().
@@ -43,12 +55,12 @@ class WrappedTensors {
     at::Device device;
     std::vector<std::int64_t> sizes;
     std::string description;
-    bool may_become_trained;
   };
 
   static Form form_of(const std::string& kind, const NamedTensor& named);
 
   std::vector<NamedTensor> parameters_;
+  std::vector<NamedTensor> frozen_;
   std::vector<Form> forms_;
 };
 

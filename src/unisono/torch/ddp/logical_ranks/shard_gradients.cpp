@@ -28,11 +28,15 @@ ShardGradients::ShardGradients(const ProcessGroup& group,
       own_(shards_of(group.rank(), group.world_size(), n_shards)),
       parameters_(parameters),
       sums_(n_shards) {
-  check_wide_types(
-      parameters, "logical_ranks", "whose sums have the same bits wherever a shard runs");
+  check_types(parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     indices_.emplace(parameters[i].tensor.unsafeGetTensorImpl(), i);
   }
+}
+
+void ShardGradients::check_types(const std::vector<NamedTensor>& parameters) {
+  check_wide_types(
+      parameters, "logical_ranks", "whose sums have the same bits wherever a shard runs");
 }
 
 void ShardGradients::fail(const std::string& problem) const {

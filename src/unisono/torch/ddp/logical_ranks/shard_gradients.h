@@ -25,6 +25,9 @@ class ShardGradients {
                  const std::vector<NamedTensor>& parameters,
                  int n_shards);
 
+  /// Throws Error(kInvalidArgument) for parameters whose sums would be rounded between shards.
+  static void check_types(const std::vector<NamedTensor>& parameters);
+
   [[nodiscard]] int n_shards() const { return n_shards_; }
 
   /// The shard's pass comes, with no gradients yet.

@@ -1,0 +1,42 @@
+#include "unisono/torch/ddp/any_module.h"
+
+#include <string>
+#include <typeinfo>
+
+#include <c10/util/Type.h>
+
+#include "unisono/base/error.h"
+#include "unisono/comm/process_group.h"
+
+namespace unisono::ddp {
+
+void refuse_empty_module() {
+  throw Error(ErrorCode::kInvalidArgument,
+              "DistributedDataParallel: the AnyModule is empty; give it a module before it is "
+              "wrapped: torch::nn::AnyModule(Net())");
+}
+
+// LibTorch has no type of its own for this error. One that comes from an AnyModule within the
+// module, as in a Sequential, is explained as well.
+void explain_arguments(ProcessGroup& group, const c10::Error& error) {
+  const std::string problem = error.what_without_backtrace();
+  if (problem.find("Expected argument #") != std::string::npos ||
+      problem.find("'s forward() method expects ") != std::string::npos) {
+    throw group.refuse("DistributedDataParallel.forward()",
+                       problem +
+                           "; an AnyModule converts nothing: pass each argument in the type that "
+                           "the module's forward() declares, such as 2.0F for a float");
+  }
+}
+
+void refuse_result(ProcessGroup& group,
+                   const std::type_info& wanted,
+                   const std::type_info& actual) {
+  throw group.refuse("DistributedDataParallel.forward()",
+                     "the module in the AnyModule returns " + c10::demangle(actual.name()) +
+                         ", not " + c10::demangle(wanted.name()) +
+                         "; name the type: model.forward<" + c10::demangle(actual.name()) +
+                         ">(...)");
+}
+
+}  // namespace unisono::ddp
