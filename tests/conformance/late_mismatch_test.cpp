@@ -79,20 +79,29 @@ class LateMismatch : public ::testing::TestWithParam<Operation> {
   // Ranks 0 and 1 call `next` once one has failed. What rank 1 throws.
   static std::string error_of_next_call(const std::function<void(ProcessGroup& group)>& next) {
     const Operation& operation = GetParam();
+    std::latch is_rank_1_done(1);
     std::latch has_failed(1);
     const auto errors = test::errors_of_ranks(kWorld, [&](ProcessGroup& group) {
       group.barrier();
       const std::size_t count = group.rank() == kOdd ? 5 : 4;
+      if (group.rank() == kOdd) {
+        is_rank_1_done.wait();
+      }
       try {
         operation.call(group, count);
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::kMismatch);
         if (group.rank() == operation.fails) {
           has_failed.count_down();
+        } else if (group.rank() == 1) {
+          is_rank_1_done.count_down();
         }
         throw;
       }
       EXPECT_NE(group.rank(), operation.fails);
+      if (group.rank() == 1) {
+        is_rank_1_done.count_down();
+      }
       has_failed.wait();
       next(group);
     });
