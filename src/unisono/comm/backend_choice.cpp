@@ -30,7 +30,7 @@ constexpr std::string_view kNative = "unisono";
 // A message of a thousand ranks helps nobody.
 constexpr std::size_t kMostRanks = 8;
 
-std::string describe_ranks(const std::vector<int>& ranks) {
+std::string list_ranks(const std::vector<int>& ranks) {
   const auto shown = std::span(ranks).first(std::min(ranks.size(), kMostRanks));
   return fmt::format(
       "{} {}{}",
@@ -75,7 +75,7 @@ engine::Backend agreed_backend(const engine::Backend& chosen,
   if (rank == 0) {
     std::string text;
     for (const auto& [obstacle, ranks] : obstacles) {
-      text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", obstacle, describe_ranks(ranks));
+      text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", obstacle, list_ranks(ranks));
     }
     logger.warning(fmt::format(
         "{}; all ranks use backend {} instead, as {} allows", text, kNative, kFallbackVariable));

@@ -14,7 +14,7 @@
 namespace unisono::parallel {
 namespace {
 
-[[noreturn]] void reject(const std::string& problem) {
+[[noreturn]] void reject_mesh(const std::string& problem) {
   throw Error(ErrorCode::kInvalidArgument, "Mesh: " + problem);
 }
 
@@ -29,27 +29,27 @@ std::string describe(const std::vector<MeshDimension>& dimensions) {
 
 void check(const std::vector<MeshDimension>& dimensions, int world_size) {
   if (dimensions.empty()) {
-    reject("there are no dimensions");
+    reject_mesh("there are no dimensions");
   }
   std::int64_t n_places = 1;
   for (const MeshDimension& dimension : dimensions) {
     if (dimension.name.empty()) {
-      reject("a dimension of " + describe(dimensions) + " has no name");
+      reject_mesh("a dimension of " + describe(dimensions) + " has no name");
     }
     const auto has_name = [&](const MeshDimension& other) { return other.name == dimension.name; };
     if (std::ranges::count_if(dimensions, has_name) > 1) {
-      reject("there are two dimensions \"" + dimension.name + "\"");
+      reject_mesh("there are two dimensions \"" + dimension.name + "\"");
     }
     if (dimension.size < 1) {
-      reject("dimension \"" + dimension.name + "\" has size " + std::to_string(dimension.size) +
-             "; the least is 1");
+      reject_mesh("dimension \"" + dimension.name + "\" has size " +
+                  std::to_string(dimension.size) + "; the least is 1");
     }
     // So the product can't overflow.
     n_places = std::min<std::int64_t>(n_places * dimension.size, std::int64_t{1} << 31);
   }
   if (n_places != world_size) {
-    reject(describe(dimensions) + " has " + std::to_string(n_places) +
-           " places, but the group has " + std::to_string(world_size) + " ranks");
+    reject_mesh(describe(dimensions) + " has " + std::to_string(n_places) +
+                " places, but the group has " + std::to_string(world_size) + " ranks");
   }
 }
 
@@ -78,7 +78,7 @@ Mesh::Mesh(std::shared_ptr<ProcessGroup> group,
            const GroupOptions& options)
     : world_(std::move(group)), dimensions_(std::move(dimensions)) {
   if (world_ == nullptr) {
-    reject("the process group is null");
+    reject_mesh("the process group is null");
   }
   check(dimensions_, world_->world_size());
   coordinates_ = coordinates_of(world_->rank(), dimensions_);
@@ -112,7 +112,7 @@ std::size_t Mesh::find(const std::string& dimension) const {
     }
     names += (names.empty() ? "" : ", ") + dimensions_[place].name;
   }
-  reject("there is no dimension \"" + dimension + "\"; there are " + names);
+  reject_mesh("there is no dimension \"" + dimension + "\"; there are " + names);
 }
 
 const std::shared_ptr<ProcessGroup>& Mesh::group(const std::string& dimension) const {
@@ -129,15 +129,15 @@ int Mesh::coordinate(const std::string& dimension) const {
 
 int Mesh::rank_at(const std::vector<int>& coordinates) const {
   if (coordinates.size() != dimensions_.size()) {
-    reject(std::to_string(coordinates.size()) + " coordinates in " +
-           std::to_string(dimensions_.size()) + " dimensions");
+    reject_mesh(std::to_string(coordinates.size()) + " coordinates in " +
+                std::to_string(dimensions_.size()) + " dimensions");
   }
   int rank = 0;
   for (std::size_t place = 0; place < dimensions_.size(); ++place) {
     const MeshDimension& dimension = dimensions_[place];
     if (coordinates[place] < 0 || coordinates[place] >= dimension.size) {
-      reject("coordinate " + std::to_string(coordinates[place]) + " in dimension \"" +
-             dimension.name + "\", which has size " + std::to_string(dimension.size));
+      reject_mesh("coordinate " + std::to_string(coordinates[place]) + " in dimension \"" +
+                  dimension.name + "\", which has size " + std::to_string(dimension.size));
     }
     rank = rank * dimension.size + coordinates[place];
   }

@@ -25,7 +25,7 @@ using pipeline::as_index;
 
 namespace {
 
-[[noreturn]] void reject(const std::string& problem) {
+[[noreturn]] void reject_cut(const std::string& problem) {
   throw Error(ErrorCode::kInvalidArgument, "Pipeline: " + problem);
 }
 
@@ -33,30 +33,31 @@ std::vector<pipeline::LayerRange> cut_layers(int n_layers,
                                              int n_stages,
                                              const PipelineOptions& options) {
   if (n_layers < n_stages) {
-    reject("the model has " + std::to_string(n_layers) + " layers, and the schedule " +
-           std::to_string(n_stages) + " stages; each needs a layer");
+    reject_cut("the model has " + std::to_string(n_layers) + " layers, and the schedule " +
+               std::to_string(n_stages) + " stages; each needs a layer");
   }
   if (!options.layers.empty()) {
     std::vector<pipeline::LayerRange> ranges;
     int begin = 0;
     for (const int count : options.layers) {
       if (count < 1) {
-        reject("a stage of " + std::to_string(count) + " layers");
+        reject_cut("a stage of " + std::to_string(count) + " layers");
       }
       ranges.push_back({.begin = begin, .end = begin + count});
       begin += count;
     }
     if (begin != n_layers || static_cast<int>(ranges.size()) != n_stages) {
-      reject("`layers` has " + std::to_string(begin) + " layers in " +
-             std::to_string(ranges.size()) + " stages; the model has " + std::to_string(n_layers) +
-             ", and the schedule " + std::to_string(n_stages) + " stages");
+      reject_cut("`layers` has " + std::to_string(begin) + " layers in " +
+                 std::to_string(ranges.size()) + " stages; the model has " +
+                 std::to_string(n_layers) + ", and the schedule " + std::to_string(n_stages) +
+                 " stages");
     }
     return ranges;
   }
   if (!options.layer_costs.empty()) {
     if (static_cast<int>(options.layer_costs.size()) != n_layers) {
-      reject("`layer_costs` has " + std::to_string(options.layer_costs.size()) +
-             " costs, and the model " + std::to_string(n_layers) + " layers");
+      reject_cut("`layer_costs` has " + std::to_string(options.layer_costs.size()) +
+                 " costs, and the model " + std::to_string(n_layers) + " layers");
     }
     return pipeline::cut_by_cost(options.layer_costs, n_stages);
   }
@@ -95,9 +96,9 @@ std::vector<Tie> find_ties(const std::map<int, StagePart>& parts) {
 void add_ties(const std::vector<TiedParameters>& tied, int n_stages, std::vector<Tie>& ties) {
   for (const TiedParameters& pair : tied) {
     if (pair.stage < 0 || pair.other_stage <= pair.stage || pair.other_stage >= n_stages) {
-      reject("parameter '" + pair.name + "' of stage " + std::to_string(pair.stage) +
-             " is tied to one of stage " + std::to_string(pair.other_stage) +
-             "; that must be a later one of " + std::to_string(n_stages));
+      reject_cut("parameter '" + pair.name + "' of stage " + std::to_string(pair.stage) +
+                 " is tied to one of stage " + std::to_string(pair.other_stage) +
+                 "; that must be a later one of " + std::to_string(n_stages));
     }
     const PlacedParameter first{.stage = pair.stage, .name = pair.name};
     const PlacedParameter other{.stage = pair.other_stage, .name = pair.other_name};
@@ -117,8 +118,8 @@ void check_ties(const ModelParts& parts) {
     for (const PlacedParameter& place : tie) {
       const auto part = parts.stages.find(place.stage);
       if (part != parts.stages.end() && !has_parameter(part->second, place.name)) {
-        reject("stage " + std::to_string(place.stage) + " has no parameter '" + place.name +
-               "', which is to be tied");
+        reject_cut("stage " + std::to_string(place.stage) + " has no parameter '" + place.name +
+                   "', which is to be tied");
       }
     }
   }
@@ -130,14 +131,14 @@ pipeline::Schedule schedule_of(const PipelineOptions& options, int n_ranks) {
   if (options.table) {
     pipeline::validate(*options.table);
     if (options.table->n_ranks() != n_ranks) {
-      reject("the schedule's table is one of " + std::to_string(options.table->n_ranks()) +
-             " ranks, but the group has " + std::to_string(n_ranks));
+      reject_cut("the schedule's table is one of " + std::to_string(options.table->n_ranks()) +
+                 " ranks, but the group has " + std::to_string(n_ranks));
     }
     return *options.table;
   }
   if (options.chunks < 1 || options.stages_per_rank < 1) {
-    reject(std::to_string(options.chunks) + " chunks and " +
-           std::to_string(options.stages_per_rank) + " stages per rank; the least is 1");
+    reject_cut(std::to_string(options.chunks) + " chunks and " +
+               std::to_string(options.stages_per_rank) + " stages per rank; the least is 1");
   }
   return pipeline::find_schedule(options.schedule)
       .make({.n_ranks = n_ranks,
@@ -150,8 +151,8 @@ std::vector<std::vector<int>> batch_inputs_of(const PipelineOptions& options, in
   int n_inputs = 1;
   for (const BatchInput& input : options.inputs) {
     if (input.stage < 0 || input.stage >= n_stages || input.input < 0) {
-      reject("input " + std::to_string(input.input) + " of the batch is to go to stage " +
-             std::to_string(input.stage) + " of " + std::to_string(n_stages));
+      reject_cut("input " + std::to_string(input.input) + " of the batch is to go to stage " +
+                 std::to_string(input.stage) + " of " + std::to_string(n_stages));
     }
     n_inputs = std::max(n_inputs, input.input + 1);
   }
