@@ -6,7 +6,6 @@
 #include <chrono>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <vector>
 
@@ -69,9 +68,7 @@ void ProgressThread::run() noexcept {
       polls.push_back({.fd = wakeup_->fd(), .events = POLLIN, .revents = 0});
       const MutexLock lock(mutex_);
       for (UcxStream* const stream : streams_) {
-        const std::optional<int> event_fd = stream->progress();
-        is_busy = is_busy || !event_fd;
-        polls.push_back({.fd = event_fd.value_or(-1), .events = POLLIN, .revents = 0});
+        is_busy = !stream->progress(polls) || is_busy;
       }
     } catch (const std::exception&) {
       is_busy = true;  // Out of memory, say.

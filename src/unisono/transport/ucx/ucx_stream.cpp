@@ -1,7 +1,6 @@
 #include "unisono/transport/ucx/ucx_stream.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 #include <ucp/api/ucp.h>
 
 #include <algorithm>
@@ -29,6 +28,7 @@
 #include "unisono/transport/stream.h"
 #include "unisono/transport/ucx/library.h"
 #include "unisono/transport/ucx/progress_thread.h"
+#include "unisono/transport/ucx/side_channel.h"
 #include "unisono/transport/ucx/ucx_streams.h"
 
 namespace unisono::ucx {
@@ -36,20 +36,12 @@ namespace {
 
 constexpr std::size_t kChunkBytes = 256 << 10;
 
-// "unisoUCX", and behind it the bytes of the address, in the order of the machine that wrote them.
-constexpr std::uint64_t kMagic = 0x584355'6f73696e75;
-constexpr std::size_t kGreetingHead = 2 * sizeof(std::uint64_t);
-constexpr std::uint64_t kMaxAddressBytes = 1 << 16;
-
-// From the end of the peer's socket until all that it wrote has come.
+// From the peer's end until all that it wrote has come.
 constexpr std::chrono::seconds kRestTimeout{5};
 
 constexpr std::chrono::seconds kFlushTimeout{1};
 
 constexpr std::chrono::microseconds kBetweenLooks{100};
-
-// For a peer that reads what was written last, before this side's endpoint is gone.
-constexpr std::chrono::milliseconds kReadTimeout{100};
 
 int error_number_of(ucs_status_t status) {
   return status == UCS_ERR_ENDPOINT_TIMEOUT || status == UCS_ERR_TIMED_OUT ? ETIMEDOUT : ECONNRESET;
@@ -63,7 +55,7 @@ constexpr net::IoResult kLater{.status = net::IoStatus::kWouldBlock};
 
 }  // namespace
 
-UcxStream::UcxStream(Fd socket) : socket_(std::move(socket)) {
+UcxStream::UcxStream(Fd socket) : peer_(std::move(socket)) {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
@@ -73,10 +65,7 @@ UcxStream::UcxStream(Fd socket) : socket_(std::move(socket)) {
     ucp_address_t* address = nullptr;
     std::size_t n_bytes = 0;
     check(library().worker_get_address(worker_, &address, &n_bytes), "an address");
-    const std::array<std::uint64_t, 2> head{kMagic, n_bytes};
-    greeting_.resize(sizeof head + n_bytes);
-    std::memcpy(greeting_.data(), head.data(), sizeof head);
-    std::memcpy(greeting_.data() + sizeof head, address, n_bytes);
+    peer_.set_address({reinterpret_cast<const std::byte*>(address), n_bytes});
     library().worker_release_address(worker_, address);
     ProgressThread::instance().add(*this);
   } catch (...) {
@@ -88,16 +77,13 @@ UcxStream::UcxStream(Fd socket) : socket_(std::move(socket)) {
 UcxStream::~UcxStream() {
   end_writing();
   flush(Deadline::after(kFlushTimeout));
-  if (n_written_ > 0 && !is_peer_gone_) {
-    transport::discard_until_closed(*this, Deadline::after(kReadTimeout));
-  }
   ProgressThread::instance().remove(*this);
   const MutexLock lock(mutex_);
   close_endpoint();
   library().worker_destroy(worker_);
 }
 
-// Until the peer's side has it: as far as UCX knows.
+// Until the peer's UCX has it.
 void UcxStream::flush(Deadline deadline) noexcept {
   void* flushing = nullptr;
   {
@@ -130,9 +116,7 @@ void UcxStream::close_endpoint() noexcept {
   if (endpoint_ == nullptr) {
     return;
   }
-  if (data_begin_ != nullptr) {
-    library().stream_release(endpoint_, data_begin_);
-  }
+  release_data();
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
@@ -172,63 +156,55 @@ void UcxStream::note_error(void* stream, ucp_ep_h /*endpoint*/, ucs_status_t sta
 }
 
 std::optional<net::IoResult> UcxStream::advance() noexcept {
+  (void)work();
   if (is_plain_) {
     return error(EPROTO);
   }
-  if (endpoint_ == nullptr && error_number_ == 0) {
+  if (endpoint_ == nullptr) {
+    return error_number_ == 0     ? kLater
+           : peer_.is_peer_gone() ? net::IoResult{net::IoStatus::kClosed}
+                                  : error(error_number_);
+  }
+  return std::nullopt;
+}
+
+bool UcxStream::work() noexcept {
+  if (endpoint_ == nullptr) {
+    if (is_plain_ || error_number_ != 0) {
+      return false;
+    }
     try {
       greet();
     } catch (const std::exception&) {
       error_number_ = ENOMEM;
     }
+    return endpoint_ != nullptr || is_plain_ || error_number_ != 0;
   }
-  if (endpoint_ == nullptr) {
-    return error_number_ == 0 ? kLater
-           : is_peer_gone_    ? net::IoResult{net::IoStatus::kClosed}
-                              : error(error_number_);
+  bool has_worked = library().worker_progress(worker_) != 0;
+  if (peer_.hear_end()) {
+    rest_by_ = Deadline::after(kRestTimeout);
+    has_worked = true;
   }
-  (void)library().worker_progress(worker_);
-  return std::nullopt;
+  take_rest();
+  return has_worked;
 }
 
 void UcxStream::greet() {
-  if (!greeting_.empty()) {
-    const net::IoResult sent = net::write_some(socket_.get(), greeting_);
-    greeting_.erase(greeting_.begin(),
-                    greeting_.begin() + static_cast<std::ptrdiff_t>(sent.n_bytes));
-  }
-  if (!fill_greeting(kGreetingHead)) {
-    return;
-  }
-  std::array<std::uint64_t, 2> head{};
-  std::memcpy(head.data(), peers_greeting_.data(), sizeof head);
-  if (head[0] != kMagic || head[1] > kMaxAddressBytes) {
-    is_plain_ = true;
-  } else if (fill_greeting(kGreetingHead + head[1]) && greeting_.empty()) {
+  const net::IoResult result = peer_.exchange_addresses();
+  if (result.status == net::IoStatus::kDone) {
     connect();
+  } else if (result.status == net::IoStatus::kError && result.error_number == EPROTO) {
+    is_plain_ = true;
+  } else if (result.status != net::IoStatus::kWouldBlock) {
+    error_number_ = result.status == net::IoStatus::kClosed ? ECONNRESET : result.error_number;
   }
-}
-
-bool UcxStream::fill_greeting(std::size_t n_bytes) {
-  while (peers_greeting_.size() < n_bytes) {
-    std::array<std::byte, 4096> buffer{};
-    const std::size_t n_wanted = std::min(buffer.size(), n_bytes - peers_greeting_.size());
-    const net::IoResult result = net::read_some(socket_.get(), std::span(buffer).first(n_wanted));
-    if (result.status != net::IoStatus::kDone) {
-      is_peer_gone_ = result.status == net::IoStatus::kClosed;
-      error_number_ = is_peer_gone_ ? ECONNRESET : result.error_number;
-      return false;
-    }
-    peers_greeting_.insert(peers_greeting_.end(), buffer.begin(), buffer.begin() + result.n_bytes);
-  }
-  return true;
 }
 
 void UcxStream::connect() {
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(peers_greeting_.data() + kGreetingHead);
+  params.address = reinterpret_cast<const ucp_address_t*>(peer_.peers_address().data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {.cb = note_error, .arg = this};
   const ucs_status_t status = library().ep_create(worker_, &params, &endpoint_);
@@ -285,25 +261,29 @@ bool UcxStream::are_chunks_done() noexcept {
   return are_done;
 }
 
-std::optional<int> UcxStream::progress() noexcept {
+bool UcxStream::progress(std::vector<pollfd>& polls) {
   const MutexLock lock(mutex_);
-  if (endpoint_ == nullptr) {
-    return -1;
+  if (work()) {
+    bell_.wake();  // Who sleeps would not see it at event_fd_, nor on the socket.
+    return false;
   }
-  if (library().worker_progress(worker_) != 0) {
-    bell_.wake();  // Who sleeps would not see it at event_fd_.
-    return std::nullopt;
+  if (endpoint_ != nullptr) {
+    if (library().worker_arm(worker_) != UCS_OK) {
+      return false;
+    }
+    polls.push_back({.fd = event_fd_, .events = POLLIN, .revents = 0});
   }
-  return library().worker_arm(worker_) == UCS_OK ? std::optional(event_fd_) : std::nullopt;
+  add_socket(polls);
+  return true;
 }
 
 bool UcxStream::find_data() noexcept {
   if (!data_.empty()) {
     return true;
   }
-  if (data_begin_ != nullptr) {
-    library().stream_release(endpoint_, data_begin_);
-    data_begin_ = nullptr;
+  release_data();
+  if (endpoint_ == nullptr) {
+    return false;
   }
   std::size_t n_bytes = 0;
   void* const data = library().stream_receive(endpoint_, &n_bytes);
@@ -316,11 +296,40 @@ bool UcxStream::find_data() noexcept {
   return !data_.empty();
 }
 
+void UcxStream::release_data() noexcept {
+  if (data_begin_ != nullptr) {
+    library().stream_release(endpoint_, data_begin_);
+    data_begin_ = nullptr;
+  }
+}
+
+// Once the peer has ended: out of UCX, which drops what has come when the peer's endpoint goes.
+void UcxStream::take_rest() noexcept {
+  if (!peer_.n_peer_wrote() || has_all_) {
+    return;
+  }
+  const std::uint64_t n_bytes = *peer_.n_peer_wrote();
+  try {
+    std::vector<std::byte> rest(data_.begin(), data_.end());
+    data_ = {};
+    while (n_read_ + rest.size() < n_bytes && find_data()) {
+      rest.insert(rest.end(), data_.begin(), data_.end());
+      data_ = {};
+    }
+    rest_ = std::move(rest);
+    data_ = rest_;
+  } catch (const std::exception&) {
+    error_number_ = ENOMEM;
+  }
+  has_all_ = n_read_ + data_.size() >= n_bytes;
+}
+
 net::IoResult UcxStream::read_some(std::span<std::byte> bytes) noexcept {
   const MutexLock lock(mutex_);
   const std::optional<net::IoResult> end = advance();
   if (is_plain_) {
-    return read_plain(bytes);
+    // A rank whose group has failed turns others away without more ado, with the reason.
+    return peer_.read_plain(bytes);
   }
   if (end) {
     return *end;
@@ -337,71 +346,51 @@ net::IoResult UcxStream::read_some(std::span<std::byte> bytes) noexcept {
                      : find_end();
 }
 
-// A rank whose group has failed turns others away without more ado, with the reason.
-net::IoResult UcxStream::read_plain(std::span<std::byte> bytes) noexcept {
-  const std::size_t n_bytes = std::min(bytes.size(), peers_greeting_.size());
-  if (n_bytes == 0) {
-    return net::read_some(socket_.get(), bytes);
-  }
-  std::copy_n(peers_greeting_.begin(), n_bytes, bytes.begin());
-  peers_greeting_.erase(peers_greeting_.begin(),
-                        peers_greeting_.begin() + static_cast<std::ptrdiff_t>(n_bytes));
-  return {.status = net::IoStatus::kDone, .n_bytes = n_bytes};
-}
-
-// Nothing is there to be read. The peer's last word on the socket says how much it has written.
+// Nothing is there to be read.
 net::IoResult UcxStream::find_end() noexcept {
-  while (!is_peer_gone_) {
-    std::array<std::byte, sizeof n_written_> word{};
-    const std::size_t n_left = word.size() - trailer_.size();
-    const net::IoResult result =
-        net::read_some(socket_.get(), std::span(word).first(std::max<std::size_t>(n_left, 1)));
-    if (result.status == net::IoStatus::kWouldBlock) {
-      return error_number_ == 0 ? kLater : error(error_number_);
-    }
-    if (result.status == net::IoStatus::kError) {
-      return result;
-    }
-    is_peer_gone_ = result.status == net::IoStatus::kClosed || n_left == 0;
-    rest_by_ = Deadline::after(kRestTimeout);
-    trailer_.insert(trailer_.end(), word.begin(), word.begin() + result.n_bytes);
-  }
-  std::uint64_t n_peer_wrote = 0;
-  if (trailer_.size() == sizeof n_peer_wrote) {
-    std::memcpy(&n_peer_wrote, trailer_.data(), sizeof n_peer_wrote);
-  }
-  if (n_read_ >= n_peer_wrote) {
+  const bool has_died = peer_.is_peer_gone() && !peer_.n_peer_wrote();
+  if (has_all_ || (has_died && peer_.error_number() == 0)) {
     return {.status = net::IoStatus::kClosed};
   }
-  return error_number_ != 0 || rest_by_.has_passed() ? error(ECONNRESET) : kLater;
+  if (has_died) {
+    return error(peer_.error_number());
+  }
+  if (error_number_ != 0) {
+    return error(error_number_);
+  }
+  return rest_by_.has_passed() ? error(ECONNRESET) : kLater;
 }
 
 void UcxStream::add_polls(std::vector<pollfd>& polls, bool reads, bool writes) {
   const MutexLock lock(mutex_);
-  if (endpoint_ == nullptr) {
-    const int events = POLLIN | (greeting_.empty() ? 0 : POLLOUT);
-    polls.push_back({.fd = socket_.get(), .events = static_cast<short>(events), .revents = 0});
-    return;
-  }
   bell_.clear();
-  const bool has_progressed = library().worker_progress(worker_) != 0;
-  if (has_progressed || error_number_ != 0 || (reads && find_data()) ||
-      (writes && find_free_chunk() != nullptr) || library().worker_arm(worker_) != UCS_OK) {
+  const bool has_worked = work();
+  const bool can_go_on = has_worked || error_number_ != 0 ||
+                         (reads && (find_data() || peer_.n_peer_wrote() || peer_.is_peer_gone())) ||
+                         (endpoint_ != nullptr && writes && find_free_chunk() != nullptr);
+  if (can_go_on || (endpoint_ != nullptr && library().worker_arm(worker_) != UCS_OK)) {
     bell_.wake();
   }
   polls.push_back({.fd = bell_.fd(), .events = POLLIN, .revents = 0});
-  polls.push_back({.fd = event_fd_, .events = POLLIN, .revents = 0});
-  polls.push_back({.fd = socket_.get(), .events = POLLIN, .revents = 0});
+  if (endpoint_ != nullptr) {
+    polls.push_back({.fd = event_fd_, .events = POLLIN, .revents = 0});
+  }
+  add_socket(polls);
+}
+
+void UcxStream::add_socket(std::vector<pollfd>& polls) const {
+  if (!peer_.is_peer_gone() && !peer_.n_peer_wrote()) {
+    const int events = POLLIN | (peer_.is_greeting_sent() ? 0 : POLLOUT);
+    polls.push_back({.fd = peer_.fd(), .events = static_cast<short>(events), .revents = 0});
+  }
 }
 
 void UcxStream::end_writing() noexcept {
   const MutexLock lock(mutex_);
-  if (!std::exchange(has_ended_, true)) {
-    if (endpoint_ != nullptr) {
-      (void)net::write_some(socket_.get(), std::as_bytes(std::span(&n_written_, 1)));
-    }
-    ::shutdown(socket_.get(), SHUT_WR);
+  if (std::exchange(has_ended_, true)) {
+    return;
   }
+  peer_.end(endpoint_ == nullptr ? std::nullopt : std::optional(n_written_));
 }
 
 std::string UcxStream::describe(int error_number) const {

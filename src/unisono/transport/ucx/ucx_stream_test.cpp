@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -144,6 +145,28 @@ TEST_F(UcxStreamTest, HandsOverWhatWasWrittenBeforeItIsDestroyed) {
   other.join();
   EXPECT_EQ(heard.end.status, net::IoStatus::kClosed);
   EXPECT_TRUE(heard.bytes == bytes);
+}
+
+// Read by a rank that has computed while its peer left.
+TEST_F(UcxStreamTest, IsDestroyedOnceThePeersProcessHasWhatWasWritten) {
+  std::array<Fd, 2> sockets = connected_sockets();
+  const std::vector<std::byte> bytes = make_bytes(300'000);
+  UcxStream stays(std::move(sockets[0]));
+  std::thread other([&] {
+    UcxStream leaves(std::move(sockets[1]));
+    write_all(leaves, bytes);
+  });
+  other.join();
+  std::vector<std::byte> heard(bytes.size() + 1);
+  std::size_t n_heard = 0;
+  net::IoResult result;
+  while (result.status == net::IoStatus::kDone) {
+    result = stays.read_some(std::span(heard).subspan(n_heard));
+    n_heard += result.n_bytes;
+  }
+  EXPECT_EQ(result.status, net::IoStatus::kClosed);
+  heard.resize(n_heard);
+  EXPECT_TRUE(heard == bytes);
 }
 
 // How often it looked until 8 bytes came.
