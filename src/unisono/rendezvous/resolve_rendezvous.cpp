@@ -14,16 +14,31 @@
 #include "unisono/base/log.h"
 #include "unisono/base/similar_setting.h"
 #include "unisono/net/host_port.h"
-#include "unisono/rendezvous/assign.h"
-#include "unisono/rendezvous/impossible_rank.h"
+#include "unisono/rendezvous/find_launch_info.h"
 #include "unisono/rendezvous/key_value_space/key_value_space_access.h"
 #include "unisono/rendezvous/key_value_space/publish_master_address.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/methods/discovery.h"
 #include "unisono/rendezvous/methods/init_method.h"
+#include "unisono/rendezvous/methods/tcp_method.h"
 
 namespace unisono::rendezvous {
 namespace {
+
+// Where find_discovery() has nothing: env:// by the launcher's variables, tcp:// by what it says.
+LaunchInfo read_launch_info(const InitMethod& method, const RendezvousRequest& request) {
+  const auto [rank, world_size] = request.given;
+  if (method.scheme == "tcp") {
+    return read_tcp(method, rank, world_size);
+  }
+  if (method.text != "env://") {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("init_method \"{}\": nothing may stand behind env://; rank and "
+                            "world_size are options of the program or environment variables",
+                            method.text));
+  }
+  return find_launch_info(request.environment, rank, world_size);
+}
 
 // One message for all that is wrong, whichever variables it is in.
 std::pair<Config, LaunchInfo> read_environment(const InitMethod& method,
@@ -33,23 +48,17 @@ std::pair<Config, LaunchInfo> read_environment(const InitMethod& method,
     problems += (problems.empty() ? "" : "; ") + std::string(error.what());
   };
   std::pair<Config, LaunchInfo> result;
-  bool has_config = false;
   try {
     result.first = read_config(request.environment);
-    has_config = true;
   } catch (const Error& error) {
     note(error);
   }
   try {
-    result.second =
-        assign(method, request.environment, request.given.rank, request.given.world_size);
+    result.second = read_launch_info(method, request);
   } catch (const Error& error) {
     note(error);
   }
   if (!problems.empty()) {
-    if (has_config) {
-      tell_of_impossible_rank(method, request, result.first, problems);
-    }
     throw Error(ErrorCode::kInvalidArgument, problems);
   }
   return result;

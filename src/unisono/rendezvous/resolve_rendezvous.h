@@ -29,13 +29,12 @@ struct RendezvousInfo {
   Discovered discovered;                  ///< Keep its presence until all have met.
 };
 
-/// Which rank this process is and where the ranks meet, by whatever method; see assign(),
-/// find_discovery() and publish_master_address(). Rank 0 says by whom the ranks were started, where
-/// the program's user did not say it by RANK and the like.
+/// Which rank this process is and where the ranks meet, by whatever method; see find_launch_info(),
+/// read_tcp(), find_discovery() and publish_master_address(). Rank 0 says by whom the ranks were
+/// started, where the program's user did not say it by RANK and the like.
 ///
-/// Throws Error: kInvalidArgument with one message that names every wrong variable, of which the
-/// others hear where it is a rank that is not below the world size; as a Gather and
-/// publish_master_address() do.
+/// Throws Error: kInvalidArgument with one message that names every wrong variable; as discovery
+/// and publish_master_address() do.
 [[nodiscard]] RendezvousInfo resolve_rendezvous(const RendezvousRequest& request);
 
 /// The timeout that a program has chosen, or the configuration's.

@@ -25,7 +25,7 @@ std::string source_of(const std::string& method, const FakeVariables& variables 
       .discovered.launch_info.place_source;
 }
 
-TEST(FindPlace, WhoNamedThePlaceIsKnown) {
+TEST(ResolveRendezvous, WhoNamedThePlaceIsKnown) {
   const FakeVariables given{
       {"MASTER_ADDR", "10.0.0.1"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"UNISONO_SECRET", "x"}};
   EXPECT_EQ(source_of("env://", given), "") << "MASTER_ADDR itself";
@@ -40,13 +40,28 @@ TEST(FindPlace, WhoNamedThePlaceIsKnown) {
             "init_method file://" + folder.path() + "/job");
 }
 
-TEST(FindPlace, OneMessageNamesAllThatIsWrong) {
+TEST(ResolveRendezvous, EachSchemeHasItsSource) {
+  const FakeVariables variables{
+      {"MASTER_ADDR", "node-a"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"UNISONO_SECRET", "x"}};
+  const auto launch_info = [&](const std::string& method) {
+    return resolve_rendezvous({.init_method = method, .environment = fake(variables)})
+        .discovered.launch_info;
+  };
+  EXPECT_EQ(launch_info("env://").master_addr, "node-a");
+  EXPECT_EQ(launch_info("env://").rank, 1);
+  EXPECT_EQ(launch_info("tcp://node-b:1234?rank=3&world_size=4").master_addr, "node-b");
+  EXPECT_EQ(launch_info("tcp://node-b:1234?rank=3&world_size=4").rank, 3);
+  EXPECT_THAT([&] { (void)launch_info("env://?rank=0"); },
+              ThrowsMessage<Error>(HasSubstr("nothing may stand behind env://")));
+}
+
+TEST(ResolveRendezvous, OneMessageNamesAllThatIsWrong) {
   EXPECT_THAT(
       [] { (void)source_of("env://", {{"RANK", "x"}, {"UNISONO_TIMEOUT_SECONDS", "y"}}); },
       ThrowsMessage<Error>(AllOf(HasSubstr("RANK=\"x\""), HasSubstr("UNISONO_TIMEOUT_SECONDS"))));
 }
 
-TEST(FindPlace, TheTimeoutIsTheProgramsOrTheSettings) {
+TEST(ResolveRendezvous, TheTimeoutIsTheProgramsOrTheSettings) {
   FakeVariables variables = changed(kOpenMpi, {{"UNISONO_TIMEOUT_SECONDS", "7"}});
   EXPECT_EQ(resolve_rendezvous({.environment = fake(variables)}).timeout, std::chrono::seconds(7));
   EXPECT_EQ(resolve_rendezvous({.timeout = std::chrono::seconds(3), .environment = fake(variables)})

@@ -1,15 +1,26 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "unisono/base/deadline.h"
 #include "unisono/rendezvous/key_value_space/key_value_space.h"
-#include "unisono/rendezvous/key_value_space/pmi_message.h"
 #include "unisono/rendezvous/launchers/loaded_mpi.h"
 
 namespace unisono::rendezvous {
+
+/// An answer of the PMI-1 protocol: a line of words "name=value", "cmd" among them.
+using PmiMessage = std::map<std::string, std::string, std::less<>>;
+
+/// Takes a line, without its end, apart. Nothing if a word is no name=value, a name is empty or
+/// comes twice, or there is no cmd.
+[[nodiscard]] std::optional<PmiMessage> parse_pmi(std::string_view line);
+
+/// The value, or an empty text.
+[[nodiscard]] std::string_view value_of(const PmiMessage& message, std::string_view name);
 
 /// The key space of a launcher that speaks PMI-1: mpirun of MPICH and Intel MPI, srun --mpi=pmi2.
 ///

@@ -17,7 +17,6 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/rendezvous/key_value_space/pmi_message.h"
 #include "unisono/rendezvous/launchers/loaded_mpi.h"
 
 namespace unisono::rendezvous {

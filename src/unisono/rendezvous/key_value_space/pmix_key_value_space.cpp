@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -15,11 +17,69 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/loaded_library.h"
 #include "unisono/base/mutex.h"
-#include "unisono/rendezvous/key_value_space/pmix_library.h"
 #include "unisono/rendezvous/launchers/loaded_mpi.h"
 
 namespace unisono::rendezvous {
+
+// What this project needs of PMIx, as its standard (version 3 and later) lays it down in memory.
+
+using PmixStatus = int;
+
+constexpr PmixStatus kPmixSuccess = 0;
+constexpr PmixStatus kPmixDoneAtOnce = -157;  // PMIX_OPERATION_SUCCEEDED.
+constexpr std::uint16_t kPmixBool = 1;
+constexpr std::uint16_t kPmixString = 3;
+constexpr std::uint16_t kPmixInt = 6;
+constexpr std::uint8_t kPmixGlobal = 3;  // A scope: processes on all nodes.
+
+struct PmixProcess {
+  std::array<char, 256> name_space{};
+  std::uint32_t rank = 0;
+};
+
+struct PmixValue {
+  std::uint16_t type = 0;
+
+  union Data {
+    void* room[8];  // At least as large as the union of any version.
+    char* string;
+    int integer;
+    bool flag;
+  } data = {};
+};
+
+struct PmixInfo {
+  std::array<char, 512> key{};
+  std::uint32_t flags = 0;
+  PmixValue value;
+};
+
+using PmixDone = void (*)(PmixStatus status, void* context);
+
+// libpmix.so.2.
+struct PmixLibrary {
+  PmixStatus (*init)(PmixProcess* self, PmixInfo* infos, std::size_t n_infos);
+  PmixStatus (*finalize)(const PmixInfo* infos, std::size_t n_infos);
+  PmixStatus (*put)(std::uint8_t scope, const char* key, PmixValue* value);
+  PmixStatus (*commit)();
+  // `done` is called on the library's thread, once, if this returns kPmixSuccess; the infos have
+  // to stay until then.
+  PmixStatus (*fence)(const PmixProcess* processes,
+                      std::size_t n_processes,
+                      const PmixInfo* infos,
+                      std::size_t n_infos,
+                      PmixDone done,
+                      void* context);
+  // The value is the caller's, made by malloc.
+  PmixStatus (*get)(const PmixProcess* process,
+                    const char* key,
+                    const PmixInfo* infos,
+                    std::size_t n_infos,
+                    PmixValue** value);
+  const char* (*describe)(PmixStatus status);
+};
 
 // Lives until the library has called back, however long this process waits for that.
 struct PmixFence {
@@ -35,6 +95,29 @@ namespace {
 
 // The daemon has it all after a fence that collects.
 constexpr std::chrono::seconds kGetTimeout{60};
+
+PmixLibrary load() {
+  try {
+    const LoadedLibrary file("libpmix.so.2");
+    PmixLibrary library{};
+    file.find("PMIx_Init", library.init);
+    file.find("PMIx_Finalize", library.finalize);
+    file.find("PMIx_Put", library.put);
+    file.find("PMIx_Commit", library.commit);
+    file.find("PMIx_Fence_nb", library.fence);
+    file.find("PMIx_Get", library.get);
+    file.find("PMIx_Error_string", library.describe);
+    return library;
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("PMIx can't be loaded: {}", error.what()));
+  }
+}
+
+// Loaded for good, when it is first asked for.
+const PmixLibrary& pmix_library() {
+  static const PmixLibrary library = load();
+  return library;
+}
 
 PmixInfo info(std::string_view key) {
   PmixInfo result;

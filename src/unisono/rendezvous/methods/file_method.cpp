@@ -31,7 +31,7 @@
 #include "unisono/rendezvous/methods/discovery.h"
 #include "unisono/rendezvous/methods/entry_list.h"
 #include "unisono/rendezvous/methods/init_method.h"
-#include "unisono/rendezvous/rank_request.h"
+#include "unisono/rendezvous/methods/rank_request.h"
 #include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/rendezvous/roster/roster_check.h"
@@ -258,7 +258,7 @@ std::string path_of(const InitMethod& method) {
 }  // namespace
 
 Discovered discover_by_file(const DiscoveryRequest& request) {
-  const RankRequest wanted = read_wanted_place(request.method, request.given);
+  const RankRequest wanted = read_rank_request(request.method, request.given);
   const std::string path = path_of(request.method);
   while (true) {
     try {

@@ -33,7 +33,7 @@
 #include "unisono/rendezvous/methods/announcement.h"
 #include "unisono/rendezvous/methods/discovery.h"
 #include "unisono/rendezvous/methods/peer_discovery.h"
-#include "unisono/rendezvous/rank_request.h"
+#include "unisono/rendezvous/methods/rank_request.h"
 #include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/rendezvous/secret.h"
 
@@ -56,7 +56,7 @@ net::Address group_of(const InitMethod& method) {
 }
 
 RankRequest rank_request(const DiscoveryRequest& request) {
-  RankRequest wanted = read_wanted_place(request.method, request.given);
+  RankRequest wanted = read_rank_request(request.method, request.given);
   if (wanted.rank) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("init_method \"{}\": rank {} is given, but at a multicast group ranks "

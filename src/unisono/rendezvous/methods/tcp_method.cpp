@@ -6,7 +6,7 @@
 
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/methods/init_method.h"
-#include "unisono/rendezvous/rank_request.h"
+#include "unisono/rendezvous/methods/rank_request.h"
 
 namespace unisono::rendezvous {
 LaunchInfo read_tcp(const InitMethod& method, int rank, int world_size) {
@@ -18,7 +18,7 @@ LaunchInfo read_tcp(const InitMethod& method, int rank, int world_size) {
     problems += fmt::format(
         "{}\"{}\" stands behind the address", problems.empty() ? "" : "; ", method.path);
   }
-  const RankRequest wanted = read_wanted_place(
+  const RankRequest wanted = read_rank_request(
       method,
       {.rank = rank, .world_size = world_size},
       {.options = {"rank", "world_size"},

@@ -1,4 +1,4 @@
-#include "unisono/rendezvous/rank_request.h"
+#include "unisono/rendezvous/methods/rank_request.h"
 
 #include <fmt/format.h>
 
@@ -12,9 +12,9 @@
 
 namespace unisono::rendezvous {
 
-RankRequest read_wanted_place(const InitMethod& method,
+RankRequest read_rank_request(const InitMethod& method,
                               const GivenRank& given,
-                              const PlaceRules& rules) {
+                              const RankRules& rules) {
   std::string problems = rules.problems;
   const auto complain = [&problems](const std::string& problem) {
     problems += (problems.empty() ? "" : "; ") + problem;
@@ -52,8 +52,8 @@ RankRequest read_wanted_place(const InitMethod& method,
           .group_name = name == method.query.end() ? "" : name->second};
 }
 
-RankRequest read_wanted_place(const InitMethod& method, const GivenRank& given) {
-  return read_wanted_place(method,
+RankRequest read_rank_request(const InitMethod& method, const GivenRank& given) {
+  return read_rank_request(method,
                            given,
                            {.options = {"rank", "world_size", "group_name"},
                             .advice = "give each process the world size, in InitOptions or as "

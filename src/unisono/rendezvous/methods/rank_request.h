@@ -18,7 +18,7 @@ struct RankRequest {
 };
 
 /// What a kind of method takes.
-struct PlaceRules {
+struct RankRules {
   std::vector<std::string_view> options;  ///< Of "rank", "world_size", "group_name".
   bool needs_rank = false;
   std::string problems = {};  ///< What was found already.
@@ -28,11 +28,11 @@ struct PlaceRules {
 /// From the options of the method; `given` comes first.
 ///
 /// Throws Error(kInvalidArgument) with everything that is missing or wrong, other options included.
-[[nodiscard]] RankRequest read_wanted_place(const InitMethod& method,
+[[nodiscard]] RankRequest read_rank_request(const InitMethod& method,
                                             const GivenRank& given,
-                                            const PlaceRules& rules);
+                                            const RankRules& rules);
 
 /// The same where processes find each other, and ranks may be given out.
-[[nodiscard]] RankRequest read_wanted_place(const InitMethod& method, const GivenRank& given);
+[[nodiscard]] RankRequest read_rank_request(const InitMethod& method, const GivenRank& given);
 
 }  // namespace unisono::rendezvous
