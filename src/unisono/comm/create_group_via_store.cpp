@@ -1,5 +1,3 @@
-#include "unisono/comm/create_group_via_store.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -23,6 +21,7 @@
 #include "unisono/comm/group_lists.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/membership.h"
+#include "unisono/comm/new_groups.h"
 #include "unisono/store/store.h"
 #include "unisono/transport/describe.h"
 

@@ -31,7 +31,6 @@
 #include "unisono/health/rank_status.h"
 #include "unisono/health/rank_wait.h"
 #include "unisono/health/status_client.h"
-#include "unisono/health/stored_call_history.h"
 #include "unisono/net/hello.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"

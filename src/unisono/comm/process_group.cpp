@@ -10,7 +10,6 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/comm/call.h"
-#include "unisono/comm/create_group_via_store.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/membership.h"

@@ -3,10 +3,14 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
+#include "unisono/health/call_history.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/store/store.h"
@@ -34,6 +38,28 @@ class DiagnosticsStore {
   Mutex mutex_;
   Connect connect_ UNISONO_GUARDED_BY(mutex_);
   std::shared_ptr<store::Store> store_ UNISONO_GUARDED_BY(mutex_);
+};
+
+/// CallHistory in the job's store, a key for each rank; warnings go to the ranks themselves.
+class StoredCallHistory final : public CallHistory {
+ public:
+  using Warn = std::function<void(int rank, const Error& reason)>;
+
+  /// `store` outlives it. `prefix` stands before the keys of one group. `warn` does not throw.
+  StoredCallHistory(DiagnosticsStore& store, std::string prefix, int rank, Warn warn);
+
+  void tell(std::span<const CallRecord> calls) noexcept override;
+  [[nodiscard]] std::vector<CallRecord> ask(int rank) noexcept override;
+
+  void warn(int rank, const Error& reason) noexcept override { warn_(rank, reason); }
+
+ private:
+  [[nodiscard]] std::string key_of(int rank) const;
+
+  DiagnosticsStore& store_;
+  std::string prefix_;
+  int rank_;
+  Warn warn_;
 };
 
 /// An error that blames another rank, which may have ended because of rank 0: says so where rank 0
