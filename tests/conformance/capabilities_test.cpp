@@ -171,6 +171,11 @@ TEST(Capabilities, WhatABackendLacksIsRefusedBeforeAnythingIsSent) {
                       ::testing::HasSubstr("make the group with backend unisono, which has it"))));
     };
     refuses([&] { group.all_gather(block, as_buffer(std::span(all))); }, "has no all_gather");
+    refuses(
+        [&] {
+          group.all_gather_coalesced(std::vector{block}, std::vector{as_buffer(std::span(all))});
+        },
+        "has no all_gather_coalesced");
     refuses([&] { group.monitored_barrier(); }, "has no monitored_barrier");
     refuses([&] { group.broadcast(wide); }, "moves no f64");
     refuses([&] { group.all_reduce(wide); }, "reduces no f64");

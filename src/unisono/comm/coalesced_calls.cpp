@@ -97,9 +97,10 @@ Call all_gather_coalesced_call(Membership& membership,
   check_buffers(arguments, ins, "in", ins, 1);
   check_buffers(arguments, outs, "out", ins, arguments.world_size());
   arguments.check_apart(without_own_blocks(arguments, ins, outs), outs, -1, -1);
-  return {.limit = arguments.limit(options.timeout),
-          .operation =
-              operation_of(OperationKind::kAllGatherCoalesced, ins, outs, outs, options.label)};
+  engine::Operation operation =
+      operation_of(OperationKind::kAllGatherCoalesced, ins, outs, outs, options.label);
+  arguments.check_operation(operation);
+  return {.limit = arguments.limit(options.timeout), .operation = std::move(operation)};
 }
 
 Call reduce_scatter_coalesced_call(Membership& membership,
