@@ -36,7 +36,7 @@ std::atomic<int> n_executed = 0;
 // What a rank has that can have its backend.
 class NotingEngine final : public Engine {
  public:
-  explicit NotingEngine(std::unique_ptr<Engine> native) : native_(std::move(native)) {}
+  explicit NotingEngine(std::shared_ptr<Engine> native) : native_(std::move(native)) {}
 
   void execute(const engine::Operation& operation,
                TimeLimit limit,
@@ -56,7 +56,7 @@ class NotingEngine final : public Engine {
   void leave() noexcept override { native_->leave(); }
 
  private:
-  std::unique_ptr<Engine> native_;
+  std::shared_ptr<Engine> native_;
 };
 
 class BackendFallback : public ::testing::Test {
@@ -64,7 +64,7 @@ class BackendFallback : public ::testing::Test {
   BackendFallback() {
     static const bool is_registered = [] {
       engine::register_backend(
-          "noting", "notes", [](const rendezvous::Roster&, std::unique_ptr<Engine> native) {
+          "noting", "notes", [](const rendezvous::Roster&, std::shared_ptr<Engine> native) {
             return std::make_unique<NotingEngine>(std::move(native));
           });
       return true;

@@ -282,7 +282,7 @@ TEST(EveryoneWhoWaits, HearsOfARankThatCouldNotMakeTheGroup) {
   engine::register_backend(
       "lame",
       "fails on one rank, but for the group of all",
-      [](const rendezvous::Roster& roster, std::unique_ptr<engine::Engine> native) {
+      [](const rendezvous::Roster& roster, std::shared_ptr<engine::Engine> native) {
         if (roster.world_size() < static_cast<int>(kRanks) && roster.self().rank == 2) {
           throw Error(ErrorCode::kSystem, "no device is left");
         }

@@ -47,7 +47,7 @@ std::atomic<std::size_t> n_messages = 0;
 // Does barriers in its own way, and has the rest done; knows no products.
 class CountingEngine final : public Engine {
  public:
-  explicit CountingEngine(std::unique_ptr<Engine> native) : native_(std::move(native)) {}
+  explicit CountingEngine(std::shared_ptr<Engine> native) : native_(std::move(native)) {}
 
   void execute(const Operation& operation, TimeLimit limit, engine::Caller caller) override {
     ++n_executed;
@@ -89,7 +89,7 @@ class CountingEngine final : public Engine {
   void leave() noexcept override { native_->leave(); }
 
  private:
-  std::unique_ptr<Engine> native_;
+  std::shared_ptr<Engine> native_;
 };
 
 // Has no use for the native engine, and passes no messages.
@@ -117,21 +117,21 @@ class OwnBackend : public ::testing::Test {
   OwnBackend() {
     static const bool is_registered = [] {
       engine::register_backend(
-          "counting", "counts", [](const rendezvous::Roster&, std::unique_ptr<Engine> native) {
+          "counting", "counts", [](const rendezvous::Roster&, std::shared_ptr<Engine> native) {
             return std::make_unique<CountingEngine>(std::move(native));
           });
       engine::register_backend(
-          "alone", "needs nobody", [](const rendezvous::Roster&, const std::unique_ptr<Engine>&) {
+          "alone", "needs nobody", [](const rendezvous::Roster&, const std::shared_ptr<Engine>&) {
             return std::make_unique<AloneEngine>();
           });
       engine::register_backend(
-          "idle", "makes nothing", [](const rendezvous::Roster&, std::unique_ptr<Engine>) {
+          "idle", "makes nothing", [](const rendezvous::Roster&, std::shared_ptr<Engine>) {
             return nullptr;
           });
       engine::register_backend(
           "broken",
           "throws",
-          [](const rendezvous::Roster& roster, std::unique_ptr<Engine>) -> std::unique_ptr<Engine> {
+          [](const rendezvous::Roster& roster, std::shared_ptr<Engine>) -> std::shared_ptr<Engine> {
             throw Error(ErrorCode::kSystem,
                         "no device for rank " + std::to_string(roster.self().rank));
           });

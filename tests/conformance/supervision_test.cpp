@@ -61,7 +61,7 @@ class SlowOperation final : public engine::SupervisedOperation {
 
 class SlowEngine final : public Engine {
  public:
-  explicit SlowEngine(std::unique_ptr<Engine> native) : native_(std::move(native)) {}
+  explicit SlowEngine(std::shared_ptr<Engine> native) : native_(std::move(native)) {}
 
   void execute(const Operation& operation, TimeLimit limit, engine::Caller caller) override {
     native_->supervise(operation, limit, caller, operation_);
@@ -78,7 +78,7 @@ class SlowEngine final : public Engine {
   void leave() noexcept override { native_->leave(); }
 
  private:
-  std::unique_ptr<Engine> native_;
+  std::shared_ptr<Engine> native_;
   SlowOperation operation_;
 };
 
@@ -87,7 +87,7 @@ class Supervision : public ::testing::TestWithParam<std::vector<std::string>> {
   Supervision() {
     static const bool is_registered = [] {
       engine::register_backend(
-          "slow", "looks again", [](const rendezvous::Roster&, std::unique_ptr<Engine> native) {
+          "slow", "looks again", [](const rendezvous::Roster&, std::shared_ptr<Engine> native) {
             return std::make_unique<SlowEngine>(std::move(native));
           });
       return true;

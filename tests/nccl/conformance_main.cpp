@@ -39,7 +39,7 @@ constexpr int kGpus = 8;
 // Tells the engine of nccl that all buffers are on the rank's GPU.
 class HostAsGpu final : public Engine {
  public:
-  HostAsGpu(int gpu, std::unique_ptr<Engine> nccl)
+  HostAsGpu(int gpu, std::shared_ptr<Engine> nccl)
       : device_{.type = DeviceType::kCuda, .index = gpu}, nccl_(std::move(nccl)) {}
 
   void execute(const Operation& operation, TimeLimit limit, engine::Caller caller) override {
@@ -80,7 +80,7 @@ class HostAsGpu final : public Engine {
   }
 
   Device device_;
-  std::unique_ptr<Engine> nccl_;
+  std::shared_ptr<Engine> nccl_;
 };
 
 void register_host_as_gpu() {
@@ -93,7 +93,7 @@ void register_host_as_gpu() {
   engine::register_backend(
       "nccl on the host",
       "for tests",
-      [make = nccl.make](const rendezvous::Roster& roster, std::unique_ptr<Engine> native) {
+      [make = nccl.make](const rendezvous::Roster& roster, std::shared_ptr<Engine> native) {
         return std::make_unique<HostAsGpu>(roster.self().rank, make(roster, std::move(native)));
       },
       has);

@@ -17,6 +17,7 @@
 #include "unisono/comm/work.h"
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/engine.h"
+#include "unisono/engine/native/native_engine.h"
 #include "unisono/engine/operation.h"
 #include "unisono/health/rank_wait.h"
 #include "unisono/transport/describe.h"
@@ -25,7 +26,7 @@ namespace unisono::comm {
 
 Group::Group(std::shared_ptr<Job> job, std::shared_ptr<Membership> membership)
     : job_(std::move(job)), membership_(std::move(membership)) {
-  membership_->on_failed_messages([this] { tell_failure(); });
+  membership_->native().messages().on_failure([this] { tell_failure(); });
 }
 
 Group::~Group() {
@@ -83,7 +84,7 @@ void Group::await(const std::shared_ptr<WorkState>& state) {
   }
 }
 
-void Group::run_with(Call& call, NextCall* next) {
+void Group::run(Call call, NextCall next) {
   if (membership_->failure().is_set()) [[unlikely]] {
     tell_failure();
   }
@@ -93,7 +94,7 @@ void Group::run_with(Call& call, NextCall* next) {
     throw_if_closed();
     has_to_queue = is_driven_ || !queue_.empty();
     if (has_to_queue) {
-      return enqueue(std::move(call), next == nullptr ? nullptr : std::move(*next));
+      return enqueue(std::move(call), std::move(next));
     }
     number(call, next != nullptr);
     is_driven_ = true;
@@ -104,10 +105,7 @@ void Group::run_with(Call& call, NextCall* next) {
     return;
   }
   // NOLINTBEGIN(bugprone-use-after-move): they are moved only where they have to queue.
-  std::exception_ptr error = drive(call, engine::Caller::kUser);
-  if (next != nullptr && !error) {
-    error = drive_next(call, *next, engine::Caller::kUser);
-  }
+  const std::exception_ptr error = drive(call, next, engine::Caller::kUser);
   // NOLINTEND(bugprone-use-after-move)
   bool is_awaited = false;
   {
@@ -193,7 +191,7 @@ std::exception_ptr Group::fail(const Error& error) {
   return std::make_exception_ptr(error);
 }
 
-std::exception_ptr Group::drive(const Call& call, engine::Caller caller) {
+std::exception_ptr Group::drive(const Call& call, const NextCall& next, engine::Caller caller) {
   // Operations behind one that failed end with its error.
   if (membership_->failure().is_set()) [[unlikely]] {
     membership_->fail(membership_->failure().error());
@@ -202,7 +200,7 @@ std::exception_ptr Group::drive(const Call& call, engine::Caller caller) {
   try {
     membership_->engine().execute(call.operation, call.limit, caller);
     membership_->note_done(call.operation.descriptor.kind);
-    return nullptr;
+    return next == nullptr ? nullptr : drive_next(call, next, caller);
   } catch (const Error& error) {
     return fail(membership_->explain(error));
   } catch (const std::exception& error) {
@@ -217,7 +215,7 @@ std::exception_ptr Group::drive_next(const Call& call,
   try {
     Call following = next();
     following.operation.sequence = done.sequence + 1;
-    return drive(following, caller);
+    return drive(following, nullptr, caller);
   } catch (const std::exception& problem) {
     if (membership_->failure().is_set()) {
       return fail(membership_->failure().error());
@@ -247,10 +245,7 @@ void Group::make_progress() {
       queue_.pop_front();
       is_driven_ = true;
     }
-    std::exception_ptr error = drive(pending.call, engine::Caller::kProgress);
-    if (pending.next != nullptr && !error) {
-      error = drive_next(pending.call, pending.next, engine::Caller::kProgress);
-    }
+    std::exception_ptr error = drive(pending.call, pending.next, engine::Caller::kProgress);
     {
       const MutexLock lock(mutex_);
       is_driven_ = false;
@@ -274,7 +269,7 @@ bool Group::is_drained_by(Deadline deadline) {
       }
     }
   }
-  return membership_->drain_messages(deadline);
+  return membership_->native().messages().drain(deadline);
 }
 
 void Group::drain() {
@@ -286,11 +281,9 @@ void Group::drain() {
 void Group::destroy() {
   {
     const MutexLock lock(mutex_);
-    if (is_destroyed_) {
+    if (std::exchange(is_stopping_, true)) {
       return;
     }
-    is_destroyed_ = true;
-    is_stopping_ = true;
   }
   changed_.notify_all();
   std::exception_ptr interruption;

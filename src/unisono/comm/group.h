@@ -42,14 +42,11 @@ class Group {
   /// Throws Error(kClosed), with the cause, where no operation can run any more.
   void check_open() const UNISONO_EXCLUDES(mutex_);
 
-  /// Runs the operation and returns when it has ended. Throws its error.
-  void run(Call call) UNISONO_EXCLUDES(mutex_) { run_with(call, nullptr); }
+  /// Runs the operation, and the next if there is one with nothing between them, and returns when
+  /// they have ended. Throws their error.
+  void run(Call call, NextCall next = nullptr) UNISONO_EXCLUDES(mutex_);
 
-  /// The same of two operations with nothing between them.
-  void run(Call call, NextCall next) UNISONO_EXCLUDES(mutex_) { run_with(call, &next); }
-
-  /// Runs the operation, and the next if there is one, on the progress thread. Where that can't
-  /// start the group fails.
+  /// The same on the progress thread. Where that can't start the group fails.
   [[nodiscard]] Work submit(Call call, NextCall next = nullptr) UNISONO_EXCLUDES(mutex_);
 
   /// Ends what is under way, then leaves. Does nothing the second time. An interruption aborts what
@@ -70,13 +67,14 @@ class Group {
   void drain() UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] bool is_drained_by(Deadline deadline) UNISONO_EXCLUDES(mutex_);
   void await(const std::shared_ptr<WorkState>& state) UNISONO_EXCLUDES(mutex_);
-  void run_with(Call& call, NextCall* next) UNISONO_EXCLUDES(mutex_);
   void number(Call& call, bool has_next) UNISONO_REQUIRES(mutex_);
   [[nodiscard]] std::shared_ptr<WorkState> enqueue(Call call, NextCall next)
       UNISONO_REQUIRES(mutex_);
   template <class Start>
   [[nodiscard]] std::shared_ptr<WorkState> begin(Start start);
-  [[nodiscard]] std::exception_ptr drive(const Call& call, engine::Caller caller);
+  [[nodiscard]] std::exception_ptr drive(const Call& call,
+                                         const NextCall& next,
+                                         engine::Caller caller);
   [[nodiscard]] std::exception_ptr drive_next(const Call& call,
                                               const NextCall& next,
                                               engine::Caller caller);
@@ -94,7 +92,6 @@ class Group {
   // The drive token: someone works with the engine.
   bool is_driven_ UNISONO_GUARDED_BY(mutex_) = false;
   bool is_stopping_ UNISONO_GUARDED_BY(mutex_) = false;
-  bool is_destroyed_ UNISONO_GUARDED_BY(mutex_) = false;
   std::thread progress_thread_ UNISONO_GUARDED_BY(mutex_);
 };
 

@@ -25,7 +25,6 @@
 #include "unisono/health/diagnostics_store.h"
 #include "unisono/health/failure_log.h"
 #include "unisono/health/group_contacts.h"
-#include "unisono/health/group_news.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"

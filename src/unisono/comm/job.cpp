@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -25,12 +24,11 @@
 #include "unisono/comm/membership.h"
 #include "unisono/comm/shared_core.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/lent_engine.h"
 #include "unisono/engine/native/memory/node_memory.h"
 #include "unisono/health/cycle_search.h"
+#include "unisono/health/group_contacts.h"
 #include "unisono/health/long_waits.h"
 #include "unisono/health/monitored_group.h"
-#include "unisono/health/stack_dump.h"
 #include "unisono/health/watcher.h"
 #include "unisono/net/address.h"
 #include "unisono/net/socket.h"
@@ -52,22 +50,11 @@ std::string random_endpoint_name() {
 // For ranks that wait and look into the store: each does once a second.
 constexpr std::chrono::seconds kLeaveTimeout{2};
 
-int local_world_size(const rendezvous::Roster& roster) {
-  return static_cast<int>(std::count_if(
-      roster.members.begin(), roster.members.end(), [&](const rendezvous::Member& member) {
-        return member.node == roster.self().node;
-      }));
-}
-
 }  // namespace
 
 Job::Job(const JobOptions& options)
     : timeout_(options.timeout),
-      stall_(options.config.stall),
-      single_copy_(options.config.single_copy),
-      link_costs_(options.config.links),
-      checks_buffers_(options.config.checks_buffers),
-      log_level_(options.config.log_level),
+      config_(options.config),
       session_(connect_store(options)),
       endpoint_(random_endpoint_name()),
       node_listener_(net::listen_unix_abstract(endpoint_)),
@@ -87,14 +74,12 @@ Job::Job(const JobOptions& options)
       backend_(agreed_backend(options.backend.backend, obstacles_, roster_.rank, logger())),
       numbers_(roster_.rank, roster_.world_size()),
       long_waits_(health::LongWaits::open(options.wait_file, logger())),
-      stacks_(std::make_unique<health::StackDump>(logger())),
       watcher_(std::make_unique<health::Watcher>(health::WatcherParts{
           .roster = roster_,
           .session = session_,
           .data_listener = data_listener_.get(),
           .peers = meet_node(roster_, session_, memory_, node_listener_, options.deadline),
           .groups = groups_,
-          .stacks = *stacks_,
           .logger = logger()})),
       cycles_(
           std::make_unique<health::CycleSearch>(roster_, watcher_->control(), groups_, logger())) {
@@ -102,13 +87,12 @@ Job::Job(const JobOptions& options)
   warn_of_shared_core(roster_, logger());
 }
 
-std::unique_ptr<engine::Engine> Job::make_own_engine(const rendezvous::Roster& roster,
-                                                     engine::Engine& native) const {
+std::shared_ptr<engine::Engine> Job::make_engine(const rendezvous::Roster& roster,
+                                                 std::shared_ptr<engine::Engine> native) const {
   if (backend_.make == nullptr) {
-    return nullptr;
+    return native;
   }
-  std::unique_ptr<engine::Engine> made =
-      backend_.make(roster, std::make_unique<engine::LentEngine>(native));
+  std::shared_ptr<engine::Engine> made = backend_.make(roster, std::move(native));
   if (made == nullptr) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -118,7 +102,7 @@ std::unique_ptr<engine::Engine> Job::make_own_engine(const rendezvous::Roster& r
 }
 
 Logger Job::logger() const {
-  return Logger(fmt::format("rank {}", session_.launch_info.rank), log_level_);
+  return Logger(fmt::format("rank {}", session_.launch_info.rank), config_.log_level);
 }
 
 std::string Job::store_prefix(std::uint32_t group) const {
@@ -127,7 +111,7 @@ std::string Job::store_prefix(std::uint32_t group) const {
 
 std::shared_ptr<Membership> Job::make_world() {
   // The first thing in every rank's arena, never given back.
-  const int n_local = local_world_size(roster_);
+  const int n_local = health::topology_of(roster_).local_world_size();
   UNISONO_CHECK(memory_.reserve_group(n_local) == 0,
                 "the world's board is not at the begin of the arena");
   try {

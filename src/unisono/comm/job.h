@@ -12,7 +12,6 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/base/link_costs.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/comm/group_numbers.h"
@@ -27,7 +26,6 @@
 #include "unisono/health/group_registry.h"
 #include "unisono/health/long_waits.h"
 #include "unisono/health/rank_wait.h"
-#include "unisono/health/stack_dump.h"
 #include "unisono/health/watcher.h"
 #include "unisono/health/work_waits.h"
 #include "unisono/rendezvous/connect_store.h"
@@ -66,26 +64,17 @@ class Job {
 
   [[nodiscard]] Logger logger() const;
 
-  [[nodiscard]] std::chrono::milliseconds stall() const { return stall_; }
-
-  /// Whether ranks of a node may read each other's private memory.
-  [[nodiscard]] SingleCopy single_copy() const { return single_copy_; }
+  [[nodiscard]] const Config& config() const { return config_; }
 
   /// What the engines of its groups are.
   [[nodiscard]] const engine::Backend& backend() const { return backend_; }
 
-  /// The engine of a group, before its native one, where the backend is not that alone; else null.
-  [[nodiscard]] std::unique_ptr<engine::Engine> make_own_engine(const rendezvous::Roster& roster,
-                                                                engine::Engine& native) const;
+  /// The engine of a group, of the job's backend; `native` itself where that is all it needs.
+  [[nodiscard]] std::shared_ptr<engine::Engine> make_engine(
+      const rendezvous::Roster& roster, std::shared_ptr<engine::Engine> native) const;
 
   /// How ranks of different nodes reach each other.
   [[nodiscard]] const transport::MakeStream& streams() const { return streams_; }
-
-  /// What links cost, if it need not be measured.
-  [[nodiscard]] const std::optional<LinkCosts>& link_costs() const { return link_costs_; }
-
-  /// Whether a wait for a message looks whether its buffer was written to before.
-  [[nodiscard]] bool checks_buffers() const { return checks_buffers_; }
 
   /// What the keys of a group's ranks in the store begin with.
   [[nodiscard]] std::string store_prefix(std::uint32_t group) const;
@@ -122,11 +111,7 @@ class Job {
 
   // In the order in which ranks come to know each other: each member is made from those above it.
   std::chrono::milliseconds timeout_;
-  std::chrono::milliseconds stall_;
-  SingleCopy single_copy_;
-  std::optional<LinkCosts> link_costs_;
-  bool checks_buffers_;
-  LogLevel log_level_;
+  Config config_;
   rendezvous::StoreSession session_;
   std::string endpoint_;
   Fd node_listener_;
@@ -141,7 +126,6 @@ class Job {
   std::shared_ptr<health::WorkWaits> work_waits_ = std::make_shared<health::WorkWaits>();
   std::unique_ptr<health::LongWaits> long_waits_;
   health::GroupRegistry groups_;
-  std::unique_ptr<health::StackDump> stacks_;
   std::unique_ptr<health::Watcher> watcher_;
   std::unique_ptr<health::CycleSearch> cycles_;
 

@@ -14,7 +14,7 @@
 #include "unisono/base/log.h"
 #include "unisono/comm/backend_choice.h"
 #include "unisono/engine/native/memory/node_memory.h"
-#include "unisono/health/node_peer.h"
+#include "unisono/health/control_plane.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/launch_info.h"

@@ -27,7 +27,6 @@
 #include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/native_engine.h"
 #include "unisono/health/group_contacts.h"
-#include "unisono/health/group_news.h"
 #include "unisono/health/rank_wait.h"
 #include "unisono/health/status_client.h"
 #include "unisono/rendezvous/connect_store.h"
@@ -51,7 +50,8 @@ constexpr std::chrono::milliseconds kBetweenListenings{500};
 
 engine::TransportParts transport_parts(Job& job,
                                        const collective::Topology& topology,
-                                       const GroupSetup& setup) {
+                                       const GroupSetup& setup,
+                                       transport::JobRanks job_ranks) {
   std::vector<engine::ArenaPart> arenas;
   for (std::size_t index = 0; index < setup.offsets.size(); ++index) {
     const auto rank = static_cast<std::size_t>(topology.local_ranks()[index]);
@@ -63,7 +63,8 @@ engine::TransportParts transport_parts(Job& job,
           .secret = job.session().secret,
           .arenas = std::move(arenas),
           .make_stream = job.streams(),
-          .has_single_copy = job.single_copy() != SingleCopy::kOff};
+          .has_single_copy = job.config().single_copy != SingleCopy::kOff,
+          .job_ranks = job_ranks};
 }
 
 // How this rank's messages begin: "[rank 5/8]", or "[rank 5/8, 1/2 in group 4.3]".
@@ -92,10 +93,11 @@ Membership::Membership(Job& job, GroupSetup setup)
     : job_(job),
       setup_(std::move(setup)),
       topology_(health::topology_of(setup_.roster)),
+      ranks_(setup_.roster, prefix_of(job, setup_), job.logger(), this),
       status_client_(
           {.contacts = contacts(),
            .groups = job.groups(),
-           .is_on_node = [this](int rank) { return topology_.node_of(rank) == topology_.node(); },
+           .ranks = ranks_,
            .note_departure =
                [this](int rank, const transport::Departure& departure) {
                  ranks_.note_departure(rank, departure);
@@ -105,31 +107,23 @@ Membership::Membership(Job& job, GroupSetup setup)
            .note_rank_progress =
                [this](int rank, const transport::RankProgress& rank_progress) {
                  note_rank_progress(rank, rank_progress);
-               },
-           .prefix = prefix_of(job, setup_),
-           .logger = job.logger()}),
-      ranks_(setup_.roster, prefix_of(job, setup_), job.logger(), this),
+               }}),
       diagnostics_store_(
           [&job] { return job.session().connect_again(health::kDiagnosticsStoreTimeout); }),
       failures_(diagnostics_store_, job.store_prefix(setup_.number), setup_.roster.rank),
-      call_history_(
-          diagnostics_store_,
-          job.store_prefix(setup_.number),
-          setup_.roster.rank,
-          [this](int rank, const Error& reason) { health::tell_rank(contacts(), rank, reason); }),
-      native_(std::make_unique<engine::NativeEngine>(
-          engine::NativeParts{.transports = transport_parts(job, topology_, setup_),
-                              .memory = job.memory().own(),
-                              .failure = failure_,
-                              .single_copy = job.single_copy(),
-                              .links = job.link_costs(),
-                              .ranks = ranks_,
-                              .health = *this,
-                              .call_history = call_history_,
-                              .stall = job.stall(),
-                              .checks_buffers = job.checks_buffers()})),
-      own_engine_(job.make_own_engine(setup_.roster, *native_)),
-      engine_(own_engine_ != nullptr ? *own_engine_ : *native_) {
+      call_history_(diagnostics_store_, job.store_prefix(setup_.number), contacts()),
+      native_(std::make_shared<engine::NativeEngine>(engine::NativeParts{
+          .transports = transport_parts(job, topology_, setup_, ranks_.job_ranks()),
+          .memory = job.memory().own(),
+          .failure = failure_,
+          .single_copy = job.config().single_copy,
+          .links = job.config().links,
+          .ranks = ranks_,
+          .health = *this,
+          .call_history = call_history_,
+          .stall = job.config().stall,
+          .checks_buffers = job.config().checks_buffers})),
+      engine_(job.make_engine(setup_.roster, native_)) {
   failure_.on_set([this] { wake(); });
 }
 
@@ -141,18 +135,6 @@ health::GroupContacts Membership::contacts() const {
 
 void Membership::wake() const {
   native_->transports().wake();
-}
-
-std::vector<RankTraffic> Membership::traffic() const {
-  return native_->transports().traffic();
-}
-
-void Membership::on_failed_messages(std::function<void()> tell) {
-  native_->messages().on_failure(std::move(tell));
-}
-
-bool Membership::drain_messages(Deadline deadline) {
-  return native_->messages().drain(deadline);
 }
 
 bool Membership::is_news(const Error& failure) {
@@ -189,7 +171,7 @@ void Membership::fail(const Error& error) noexcept {
     return;
   }
   publish(error, false);
-  engine_.abort(error);
+  engine_->abort(error);
   native_->messages().abort(error);
   health::tell_node(contacts(), error);
   // Who passes on what another said need not tell whom that one tells.
@@ -284,12 +266,12 @@ void Membership::leave() noexcept {
     }
     fail(error);
   }
-  engine_.leave();
+  engine_->leave();
   native_->messages().leave();
   if (!has_failed) {
     health::tell_leave(contacts());
   }
-  health::MetRanks met = close_transports();
+  health::MetRanks met = native_->transports().close();
   diagnostics_store_.give_up();
   status_client_.finish();
   native_->transports().leave();
@@ -300,18 +282,6 @@ void Membership::leave() noexcept {
   }
   const bool has_all = setup_.number != 0 || have_all_started_.load(std::memory_order_relaxed);
   job_.end_group(setup_.number, std::move(met), has_failed || !has_all);
-}
-
-health::MetRanks Membership::close_transports() {
-  const engine::ConnectedRanks connected = native_->transports().close();
-  health::MetRanks met;
-  for (const int rank : connected.by_operations) {
-    met.by_operations.insert(job_rank_of(rank));
-  }
-  for (const int rank : connected.by_messages) {
-    met.by_messages.insert(job_rank_of(rank));
-  }
-  return met;
 }
 
 }  // namespace unisono::comm

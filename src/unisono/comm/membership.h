@@ -21,7 +21,8 @@
 #include "unisono/comm/only_caller.h"
 #include "unisono/comm/refused_call.h"
 #include "unisono/engine/engine.h"
-#include "unisono/health/answer.h"
+#include "unisono/health/call_history.h"
+#include "unisono/health/control_plane.h"
 #include "unisono/health/diagnostics_store.h"
 #include "unisono/health/failure_log.h"
 #include "unisono/health/group_contacts.h"
@@ -94,17 +95,11 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
 
   [[nodiscard]] const transport::Failure& failure() const { return failure_; }
 
-  [[nodiscard]] std::vector<RankTraffic> traffic() const;
-
   /// What carries out the operations, and passes messages.
-  [[nodiscard]] engine::Engine& engine() { return engine_; }
+  [[nodiscard]] engine::Engine& engine() { return *engine_; }
 
-  /// `tell` is called, by any thread and without a lock, when messages have set the group's
-  /// failure: it makes it known to the other ranks.
-  void on_failed_messages(std::function<void()> tell);
-
-  /// Takes no more messages; whether those in flight have ended by the deadline.
-  [[nodiscard]] bool drain_messages(Deadline deadline);
+  /// The native engine, on which another may stand.
+  [[nodiscard]] engine::NativeEngine& native() { return *native_; }
 
   /// Notes the number of the last operation that was called, by this thread.
   void note_call(std::uint64_t sequence) {
@@ -193,9 +188,6 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   // Of an error that other ranks know more of: what they say, unless that is the same.
   [[nodiscard]] Error known_cause_of(const Error& error) const;
 
-  // Ends all connections, and returns the job's ranks with which there was one.
-  [[nodiscard]] health::MetRanks close_transports();
-
   // The operation that is under way, once it has waited for a moment.
   struct OperationWait {
     health::RankWait wait;
@@ -216,15 +208,14 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   Job& job_;
   GroupSetup setup_;
   collective::Topology topology_;
-  health::StatusClient status_client_;
   health::RankStatus ranks_;
+  health::StatusClient status_client_;
   transport::Failure failure_;
   health::DiagnosticsStore diagnostics_store_;
   health::FailureLog failures_;
-  health::StoredCallHistory call_history_;
-  std::unique_ptr<engine::NativeEngine> native_;
-  std::unique_ptr<engine::Engine> own_engine_;  // Of a backend of the program's own, or null.
-  engine::Engine& engine_;                      // One of the two.
+  health::CallHistory call_history_;
+  std::shared_ptr<engine::NativeEngine> native_;
+  std::shared_ptr<engine::Engine> engine_;  // The same, or another that may use it.
   // Relaxed: they order nothing else.
   std::atomic<std::uint64_t> n_calls_ = 0;
   std::atomic<bool> have_all_started_ = false;

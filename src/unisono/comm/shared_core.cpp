@@ -4,7 +4,6 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,6 +13,7 @@
 
 #include "unisono/base/cores.h"
 #include "unisono/base/log.h"
+#include "unisono/health/group_contacts.h"
 #include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::comm {
@@ -24,12 +24,6 @@ std::string describe_ranks(const std::vector<int>& ranks) {
     return fmt::format("ranks {} and {}", ranks[0], ranks[1]);
   }
   return fmt::format("{} ranks, {} and {} among them,", ranks.size(), ranks[0], ranks[1]);
-}
-
-bool is_first_of_node(const rendezvous::Roster& roster) {
-  const auto first =
-      std::ranges::find(roster.members, roster.self().node, &rendezvous::Member::node);
-  return first->rank == roster.rank;
 }
 
 }  // namespace
@@ -59,7 +53,7 @@ std::string describe_shared_core(const rendezvous::Roster& roster,
 }
 
 void warn_of_shared_core(const rendezvous::Roster& roster, const Logger& logger) {
-  if (!is_first_of_node(roster) || ::sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+  if (health::topology_of(roster).local_rank() != 0 || ::sysconf(_SC_NPROCESSORS_ONLN) < 2) {
     return;
   }
   const std::string ranks = describe_shared_core(roster, unisono::cores_of);

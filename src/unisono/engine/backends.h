@@ -20,8 +20,8 @@ namespace unisono::engine {
 /// `native` is what would do so otherwise: the engine may keep it and hand it what it does not
 /// carry out itself. Ranks need not have the same engine, but each must do its part in the others'
 /// operations.
-using MakeEngine = std::function<std::unique_ptr<Engine>(const rendezvous::Roster& roster,
-                                                         std::unique_ptr<Engine> native)>;
+using MakeEngine = std::function<std::shared_ptr<Engine>(const rendezvous::Roster& roster,
+                                                         std::shared_ptr<Engine> native)>;
 
 /// What carries out a group's operations, under the name by which users ask for it.
 struct Backend {

@@ -88,7 +88,7 @@ TEST(Backends, WhatThisMachineCanNotUseSaysWhy) {
 }
 
 TEST(Backends, OneOfTheProgramsOwnIsListedAndFound) {
-  const MakeEngine keep = [](const rendezvous::Roster&, std::unique_ptr<Engine> native) {
+  const MakeEngine keep = [](const rendezvous::Roster&, std::shared_ptr<Engine> native) {
     return native;
   };
   register_backend("own", "passes everything on", keep, {.operations = {OperationKind::kReduce}});

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -12,50 +13,39 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/base/mutex.h"
+#include "unisono/base/thread_stacks.h"
 #include "unisono/health/control_plane.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/health/monitored_group.h"
 #include "unisono/health/rank_wait.h"
-#include "unisono/health/stack_dump.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/frame.h"
 
 namespace unisono::health {
 namespace {
 
-// The answer that a question is owed, by whoever drops it at the latest: of a group that is never
-// made, say. Shared by the events of a group, which are copied.
-class OwedReply {
- public:
-  OwedReply(const Heard& heard, std::vector<std::byte> otherwise)
-      : reply_(heard.reply), otherwise_(std::move(otherwise)) {}
+constexpr std::chrono::seconds kBetweenDumps{2};
 
-  ~OwedReply() {
-    try {
-      if (!is_given_) {
-        reply_(std::move(otherwise_));
-      }
-    } catch (const std::exception&) {
-      return;  // Out of memory: who asked waits until its time is up.
-    }
-  }
+// A pool of workers looks alike from the second on.
+constexpr std::size_t kMaxThreads = 32;
 
-  OwedReply(const OwedReply&) = delete;
-  OwedReply& operator=(const OwedReply&) = delete;
-  OwedReply(OwedReply&&) = delete;
-  OwedReply& operator=(OwedReply&&) = delete;
-
-  void give(std::vector<std::byte> frame) {
-    is_given_ = true;
-    reply_(std::move(frame));
-  }
-
- private:
-  std::function<void(std::vector<std::byte>)> reply_;
-  std::vector<std::byte> otherwise_;
-  bool is_given_ = false;
-};
+// The answer that a question is owed: `otherwise`, until it is written over. Sent by whoever drops
+// it last; by one who drops an event of a group that is never made, say.
+std::shared_ptr<std::vector<std::byte>> owe(const Heard& heard, std::vector<std::byte> otherwise) {
+  return {new std::vector<std::byte>(std::move(otherwise)),
+          [reply = heard.reply](std::vector<std::byte>* frame) {
+            const std::unique_ptr<std::vector<std::byte>> owner(frame);
+            try {
+              reply(std::move(*frame));
+            } catch (const std::exception&) {
+              return;  // Out of memory: who asked waits until its time is up.
+            }
+          }};
+}
 
 std::uint32_t group_of(const transport::Frame& frame) {
   return static_cast<std::uint32_t>(frame.sequence);
@@ -96,16 +86,19 @@ void answer_status(const Heard& heard, GroupRegistry& groups, StackDump& stacks)
   const std::uint32_t number = group_of(heard.frame);
   const std::uint32_t question = heard.frame.question;
   const transport::Departure departure = groups.find_departure(number, heard.rank);
-  const auto owed =
-      std::make_shared<OwedReply>(heard, transport::encode_leave(number, departure, question));
-  groups.notify(number, [&groups, owed, number, question](const MonitoredGroup& group) {
-    if (const std::optional<Error> failure = group.find_failure()) {
-      owed->give(transport::encode_abort(number, *failure, question));
-    } else if (std::optional<transport::RankProgress> progress = group.own_progress()) {
-      progress->elsewhere = describe_elsewhere(group, groups);
-      owed->give(transport::encode_rank_progress(*progress, question));
-    }
-  });
+  groups.notify(
+      number,
+      [&groups,
+       owed = owe(heard, transport::encode_leave(number, departure, question)),
+       number,
+       question](const MonitoredGroup& group) {
+        if (const std::optional<Error> failure = group.find_failure()) {
+          *owed = transport::encode_abort(number, *failure, question);
+        } else if (std::optional<transport::RankProgress> progress = group.own_progress()) {
+          progress->elsewhere = describe_elsewhere(group, groups);
+          *owed = transport::encode_rank_progress(*progress, question);
+        }
+      });
   if (groups.find(number) != nullptr) {
     stacks.show(heard.rank);
   }
@@ -114,11 +107,11 @@ void answer_status(const Heard& heard, GroupRegistry& groups, StackDump& stacks)
 void answer_wait(const Heard& heard, GroupRegistry& groups) {
   const transport::Frame none{.kind = transport::FrameKind::kWait,
                               .question = heard.frame.question};
-  const auto owed = std::make_shared<OwedReply>(heard, transport::encode(none, {}));
+  const auto owed = owe(heard, transport::encode(none, {}));
   if (const std::optional<RankWait> waiter = decode_wait(heard.payload)) {
     groups.notify(group_of(heard.frame), [owed, waiter, none](const MonitoredGroup& group) {
       if (const std::optional<RankWait> wait = group.find_stuck_wait(*waiter)) {
-        owed->give(transport::encode(none, encode_wait(*wait)));
+        *owed = transport::encode(none, encode_wait(*wait));
       }
     });
   }
@@ -126,10 +119,10 @@ void answer_wait(const Heard& heard, GroupRegistry& groups) {
 
 // What ends with the reply: the asking rank waits until the group has heard.
 void pass_verdict(const Heard& heard, GroupRegistry& groups) {
-  const auto owed = std::make_shared<OwedReply>(
-      heard,
-      transport::encode({.kind = transport::FrameKind::kHeard, .question = heard.frame.question},
-                        {}));
+  const auto owed =
+      owe(heard,
+          transport::encode(
+              {.kind = transport::FrameKind::kHeard, .question = heard.frame.question}, {}));
   const Error verdict = transport::decode_abort(heard.frame, heard.payload);
   const bool is_end = heard.frame.kind == transport::FrameKind::kVerdictEnd;
   groups.notify(group_of(heard.frame), [owed, verdict, is_end](MonitoredGroup& group) {
@@ -146,6 +139,32 @@ void pass_abort(const Heard& heard, GroupRegistry& groups) {
 }
 
 }  // namespace
+
+StackDump::StackDump(Logger logger)
+    : logger_(std::move(logger)), next_(Deadline::after(std::chrono::seconds::zero())) {}
+
+void StackDump::show(int asking_rank) noexcept {
+  const MutexLock lock(mutex_);
+  if (!logger_.is_enabled(LogLevel::kDebug) || !next_.has_passed()) {
+    return;
+  }
+  next_ = Deadline::after(kBetweenDumps);
+  try {
+    for (const ThreadStack& stack : take_stacks(kMaxThreads)) {
+      std::string text = fmt::format(
+          "stack of thread {} ({}), asked for by rank {}:", stack.thread, stack.name, asking_rank);
+      if (!stack.problem.empty()) {
+        text += " none, as " + stack.problem;
+      }
+      for (std::size_t i = 0; i < stack.frames.size(); ++i) {
+        text += fmt::format("\n  #{} {}", i, stack.frames[i]);
+      }
+      logger_.debug(text);
+    }
+  } catch (const std::exception&) {
+    return;  // Out of memory, say.
+  }
+}
 
 bool answer(const Heard& heard, GroupRegistry& groups, StackDump& stacks) {
   switch (heard.frame.kind) {

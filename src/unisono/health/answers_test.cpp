@@ -13,7 +13,6 @@
 #include "unisono/health/control_plane.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/health/rank_wait.h"
-#include "unisono/health/stack_dump.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/frame.h"
 

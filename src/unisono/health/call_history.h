@@ -2,9 +2,12 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/health/diagnostics_store.h"
+#include "unisono/health/group_contacts.h"
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::health {
@@ -15,26 +18,30 @@ struct CallRecord {
   transport::Descriptor descriptor;
 };
 
-/// Where ranks are in their group's operations, as they say while they wait. Between nodes ranks
-/// that called different operations may each wait for something that the other never sends.
+/// Where ranks are in their group's operations, as they say in the job's store while they wait.
+/// Between nodes ranks that called different operations may each wait for something that the other
+/// never sends.
 class CallHistory {
  public:
-  CallHistory() = default;
-  virtual ~CallHistory() = default;
-  CallHistory(const CallHistory&) = delete;
-  CallHistory& operator=(const CallHistory&) = delete;
-  CallHistory(CallHistory&&) = delete;
-  CallHistory& operator=(CallHistory&&) = delete;
+  /// `store` outlives it. `prefix` stands before the keys of one group.
+  CallHistory(DiagnosticsStore& store, const std::string& prefix, const GroupContacts& contacts);
 
   /// Tells the others what this rank called last. Takes a second at most.
-  virtual void tell(std::span<const CallRecord> calls) noexcept = 0;
+  void tell(std::span<const CallRecord> calls) noexcept;
 
   /// What `rank` told last; empty if it has not waited, or can't be asked. Takes a second at most.
-  [[nodiscard]] virtual std::vector<CallRecord> ask(int rank) noexcept = 0;
+  [[nodiscard]] std::vector<CallRecord> ask(int rank) noexcept;
 
   /// Tells `rank` why this rank gives up: what it asked about shows an error that `rank`, which
   /// waits for others, may not see. Takes half a second at most.
-  virtual void warn(int rank, const Error& reason) noexcept = 0;
+  void warn(int rank, const Error& reason) noexcept { tell_rank(contacts_, rank, reason); }
+
+ private:
+  [[nodiscard]] std::string key_of(int rank) const;
+
+  DiagnosticsStore& store_;
+  std::string key_;
+  GroupContacts contacts_;
 };
 
 }  // namespace unisono::health

@@ -16,10 +16,8 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
-#include "unisono/health/answer.h"
 #include "unisono/health/control_dial.h"
 #include "unisono/health/control_link.h"
-#include "unisono/health/node_peer.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/frame.h"
@@ -29,11 +27,27 @@ namespace unisono::health {
 /// What the hello of a control connection says it is for.
 inline constexpr const char* kControlPurpose = "control";
 
+/// Another rank of this node, and the Unix socket by which ranks of a node tell each other how they
+/// are. It ends with the rank's process.
+struct NodePeer {
+  int rank;  ///< Of the job.
+  Fd socket;
+};
+
 /// What a rank is asked.
 struct Question {
   int rank;  ///< Of the job.
   transport::Frame frame;
   std::vector<std::byte> payload = {};
+};
+
+/// How a question to another rank ended.
+struct Answer {
+  std::optional<transport::Frame> frame = {};  ///< What it said.
+  std::vector<std::byte> payload = {};
+  /// Without a frame: why none comes; kPeerLost: the rank has left, or is gone. Without either none
+  /// came in time.
+  std::optional<Error> problem = {};
 };
 
 /// What another rank asks or tells.

@@ -20,7 +20,6 @@
 #include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
 #include "unisono/base/utf8.h"
-#include "unisono/health/answer.h"
 #include "unisono/health/control_plane.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/health/monitored_group.h"

@@ -5,12 +5,11 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
-#include <exception>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
@@ -48,69 +47,43 @@ std::optional<Reason> decode(std::string_view line) {
   return Reason{.rank = *rank, .error = {static_cast<ErrorCode>(*code), std::string(line)}};
 }
 
+// Nothing where it does not come in time.
+std::optional<std::string> get_by(store::Store& store, const std::string& key, Deadline deadline) {
+  try {
+    return store.get(key, deadline);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kTimeout) {
+      throw;
+    }
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 FailureLog::FailureLog(DiagnosticsStore& store, const std::string& prefix, int rank)
     : store_(store), key_(prefix + "/failures"), rank_(rank) {}
 
 bool FailureLog::publish(const Error& error, bool will_read) noexcept {
-  const std::shared_ptr<store::Store> store = store_.try_open();
-  if (store == nullptr) {
-    return false;
-  }
-  try {
+  return store_.use([&](store::Store& store) {
     if (!will_read) {
-      note_read(*store);
+      note_read(store);
     }
-    const std::int64_t number = store->add(key_ + "/n", 1);
-    store->set(key_of(number), encode(rank_, error));
-    return true;
-  } catch (const std::exception&) {
-    store_.give_up();
-    return false;
-  }
+    const std::int64_t number = store.add(key_ + "/n", 1);
+    store.set(key_of(number), encode(rank_, error));
+  });
 }
 
 // Waits at the store, which pushes a reason as soon as it is written: whoever wrote it may serve
-// the store, and end.
+// the store, and end. Who says no more than is known shows that it is all.
 std::string FailureLog::read_others(const std::string& known, Deadline deadline) noexcept {
-  std::string reasons = read(known, deadline);
-  const std::shared_ptr<store::Store> store = store_.try_open();
-  if (store != nullptr) {
-    try {
-      note_read(*store);
-    } catch (const std::exception&) {
-      store_.give_up();
-    }
-  }
-  return reasons;
-}
-
-std::optional<Reason> FailureLog::find_first() const noexcept {
-  const std::shared_ptr<store::Store> store = store_.try_open();
-  try {
-    for (std::int64_t number = 1; store != nullptr; ++number) {
-      const std::optional<std::string> line = store->try_get(key_of(number));
-      std::optional<Reason> reason = line ? decode(*line) : std::nullopt;
-      if (!line || (reason && reason->rank != rank_)) {
-        return reason;
-      }
-    }
-  } catch (const std::exception&) {
-    store_.give_up();
-  }
-  return std::nullopt;
-}
-
-std::string FailureLog::read(const std::string& known, Deadline deadline) const noexcept {
-  const std::shared_ptr<store::Store> store = store_.try_open();
   std::string reasons;
-  bool has_heard = false;
-  try {
-    for (std::int64_t number = 1; store != nullptr; ++number) {
+  store_.use([&](store::Store& store) {
+    bool has_heard = false;
+    for (std::int64_t number = 1;; ++number) {
       // Those that are there already come with the first.
       const std::optional<std::string> line =
-          has_heard ? store->try_get(key_of(number)) : store->get(key_of(number), deadline);
+          has_heard ? store.try_get(key_of(number)) : get_by(store, key_of(number), deadline);
       if (!line) {
         break;
       }
@@ -124,36 +97,42 @@ std::string FailureLog::read(const std::string& known, Deadline deadline) const 
         reasons += (reasons.empty() ? "" : "; ") + reason;
       }
     }
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kTimeout) {
-      store_.give_up();
-    }
-  } catch (const std::exception&) {
-    store_.give_up();
-  }
+    note_read(store);
+  });
   return reasons;
 }
 
+std::optional<Reason> FailureLog::find_first() const noexcept {
+  std::optional<Reason> first;
+  store_.use([&](store::Store& store) {
+    for (std::int64_t number = 1; !first; ++number) {
+      const std::optional<std::string> line = store.try_get(key_of(number));
+      if (!line) {
+        return;
+      }
+      std::optional<Reason> reason = decode(*line);
+      if (reason && reason->rank != rank_) {
+        first = std::move(reason);
+      }
+    }
+  });
+  return first;
+}
+
 void FailureLog::wait_for_readers(std::chrono::milliseconds patience) noexcept {
-  const std::shared_ptr<store::Store> store = store_.try_open();
-  if (store == nullptr) {
-    return;
-  }
   const Deadline deadline = Deadline::after(patience);
-  try {
-    for (std::int64_t number = 1;; ++number) {
-      const std::optional<std::string> line = store->try_get(key_of(number));
+  store_.use([&](store::Store& store) {
+    for (std::int64_t number = 1; !deadline.has_passed(); ++number) {
+      const std::optional<std::string> line = store.try_get(key_of(number));
       if (!line) {
         return;
       }
       const std::string rank = line->substr(0, line->find('\t'));
       if (rank != std::to_string(rank_)) {
-        (void)store->get(read_key_of(rank), deadline);
+        (void)get_by(store, read_key_of(rank), deadline);
       }
     }
-  } catch (const std::exception&) {
-    return;
-  }
+  });
 }
 
 void FailureLog::note_read(store::Store& store) const {

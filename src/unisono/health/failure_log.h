@@ -41,9 +41,6 @@ class FailureLog {
   void wait_for_readers(std::chrono::milliseconds patience) noexcept;
 
  private:
-  // What others wrote and `known` does not say, as far as it can be read. The first other is waited
-  // for until `deadline`: who says no more than is known shows that it is all.
-  [[nodiscard]] std::string read(const std::string& known, Deadline deadline) const noexcept;
   // Where the reason that was written as the `number`th lies, from 1.
   [[nodiscard]] std::string key_of(std::int64_t number) const;
   void note_read(store::Store& store) const;

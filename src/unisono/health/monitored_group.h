@@ -6,7 +6,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/health/answer.h"
+#include "unisono/health/control_plane.h"
 #include "unisono/health/rank_wait.h"
 #include "unisono/net/hello.h"
 #include "unisono/transport/descriptor.h"

@@ -28,12 +28,15 @@
 namespace unisono::health {
 namespace {
 
+// What JobRanks is made of.
 std::vector<int> job_ranks_of(const rendezvous::Roster& roster) {
   std::vector<int> ranks;
+  bool is_all = true;
   for (const rendezvous::Member& member : roster.members) {
+    is_all = is_all && member.rank == static_cast<int>(ranks.size());
     ranks.push_back(member.rank);
   }
-  return ranks;
+  return is_all ? std::vector<int>() : ranks;
 }
 
 // "0.3 s", "12 s": tenths where they say something.
@@ -49,7 +52,7 @@ RankStatus::RankStatus(const rendezvous::Roster& roster,
                        Logger logger,
                        GroupHealth* health)
     : roster_(roster),
-      job_ranks_(transport::where_they_differ(job_ranks_of(roster))),
+      job_ranks_(job_ranks_of(roster)),
       prefix_(std::move(prefix)),
       logger_(std::move(logger)),
       health_(health) {}

@@ -33,6 +33,8 @@ class RankStatus {
   /// What the group's ranks are called in the job, where that differs.
   [[nodiscard]] transport::JobRanks job_ranks() const { return job_ranks_; }
 
+  [[nodiscard]] bool is_on_node(int rank) const;
+
   /// "rank 1 (pid 123 on alpha)".
   [[nodiscard]] std::string describe(int rank) const;
 
@@ -72,7 +74,6 @@ class RankStatus {
   [[nodiscard]] const Logger& logger() const { return logger_; }
 
  private:
-  [[nodiscard]] bool is_on_node(int rank) const;
   // Of a rank of this node.
   [[nodiscard]] bool is_stopped(int rank) const;
   [[nodiscard]] std::string describe_each(std::span<const int> ranks,

@@ -17,7 +17,6 @@
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
-#include "unisono/health/answer.h"
 #include "unisono/health/control_plane.h"
 #include "unisono/health/group_contacts.h"
 #include "unisono/health/group_registry.h"
@@ -25,7 +24,6 @@
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/rank_address.h"
 
 namespace unisono::health {
 namespace {
@@ -41,13 +39,8 @@ constexpr std::size_t kMaxRanks = 4;
 
 }  // namespace
 
-StatusClient::StatusClient(StatusClientParts parts)
-    : parts_(std::move(parts)),
-      members_(addresses_of(parts_.contacts.roster)),
-      job_ranks_(transport::where_they_differ(transport::job_ranks_of(members_))) {}
-
 Question StatusClient::question_to(int rank) const {
-  return {.rank = members_[static_cast<std::size_t>(rank)].job_rank,
+  return {.rank = parts_.contacts.roster.members[static_cast<std::size_t>(rank)].rank,
           .frame = {.kind = transport::FrameKind::kAsk, .sequence = parts_.contacts.group}};
 }
 
@@ -71,10 +64,8 @@ void StatusClient::ask(int rank) noexcept {
           }
         });
   } catch (const std::exception& error) {
-    parts_.logger.debug(fmt::format("{} can't ask {}: {}",
-                                    parts_.prefix,
-                                    members_[static_cast<std::size_t>(rank)].name,
-                                    error.what()));
+    parts_.ranks.logger().debug(fmt::format(
+        "{} can't ask {}: {}", parts_.ranks.prefix(), parts_.ranks.describe(rank), error.what()));
     const MutexLock lock(mutex_);
     asked_.erase(rank);
   }
@@ -90,8 +81,8 @@ void StatusClient::hear_answer(int rank, const Answer& answer) {
   }
   const std::string does = describe(rank, answer, kAnswerTimeout);
   if (!does.empty()) {
-    parts_.logger.warning(fmt::format(
-        "{} {} {}", parts_.prefix, members_[static_cast<std::size_t>(rank)].name, does));
+    parts_.ranks.logger().warning(
+        fmt::format("{} {} {}", parts_.ranks.prefix(), parts_.ranks.describe(rank), does));
   }
 }
 
@@ -115,7 +106,8 @@ std::map<int, std::string> StatusClient::hear(std::span<const int> ranks) {
       phrases[asked[i]] = describe(asked[i], answers[i], kShortTimeout);
     }
   } catch (const std::exception& error) {
-    parts_.logger.debug(fmt::format("{} can't ask what ranks do: {}", parts_.prefix, error.what()));
+    parts_.ranks.logger().debug(
+        fmt::format("{} can't ask what ranks do: {}", parts_.ranks.prefix(), error.what()));
   }
   n_hearing_.fetch_sub(1, std::memory_order_relaxed);
   return phrases;
@@ -128,7 +120,7 @@ std::string StatusClient::describe(int rank,
   if (answer.frame) {
     return describe_frame(rank, *answer.frame, answer.payload);
   }
-  if (parts_.is_on_node(rank)) {
+  if (parts_.ranks.is_on_node(rank)) {
     return describe_silence_here(rank);
   }
   if (!answer.problem) {
@@ -150,7 +142,7 @@ std::string StatusClient::describe_frame(int rank,
     parts_.note_reason(rank, reason);
     return fmt::format("gave up: {}", reason.what());
   }
-  if (parts_.is_on_node(rank)) {
+  if (parts_.ranks.is_on_node(rank)) {
     return "";
   }
   if (frame.kind == transport::FrameKind::kLeave) {
@@ -161,12 +153,12 @@ std::string StatusClient::describe_frame(int rank,
 
 std::string StatusClient::describe_progress(int rank,
                                             const transport::RankProgress& rank_progress) {
-  const bool is_here = parts_.is_on_node(rank);
+  const bool is_here = parts_.ranks.is_on_node(rank);
   if (!is_here) {
     parts_.note_rank_progress(rank, rank_progress);
   }
-  const std::string does =
-      is_here ? rank_progress.elsewhere : transport::describe(rank_progress, job_ranks_);
+  const std::string does = is_here ? rank_progress.elsewhere
+                                   : transport::describe(rank_progress, parts_.ranks.job_ranks());
   const MutexLock lock(mutex_);
   last_answers_.insert_or_assign(rank, does);
   return is_here ? does : fmt::format("is running and {}", does);

@@ -8,18 +8,16 @@
 #include <set>
 #include <span>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "unisono/base/error.h"
-#include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
-#include "unisono/health/answer.h"
 #include "unisono/health/control_plane.h"
 #include "unisono/health/group_contacts.h"
 #include "unisono/health/group_registry.h"
+#include "unisono/health/rank_status.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/rank_address.h"
 
 namespace unisono::health {
 
@@ -27,16 +25,13 @@ namespace unisono::health {
 struct StatusClientParts {
   GroupContacts contacts;
   GroupRegistry& groups;
-  /// Whether rank r of the group is of this node.
-  std::function<bool(int rank)> is_on_node;
+  const RankStatus& ranks;
   /// A rank of another node has left, and of this nothing is on its way here.
   std::function<void(int rank, const transport::Departure& departure)> note_departure;
   /// A rank has given up.
   std::function<void(int rank, const Error& reason)> note_reason;
   /// Where a rank of another node is.
   std::function<void(int rank, const transport::RankProgress& rank_progress)> note_rank_progress;
-  std::string prefix;
-  Logger logger;
 };
 
 /// Asks ranks where they are in a group's operations, and in those of their other groups: their
@@ -44,7 +39,7 @@ struct StatusClientParts {
 /// the rest the control block tells. Thread-safe.
 class StatusClient {
  public:
-  explicit StatusClient(StatusClientParts parts);
+  explicit StatusClient(StatusClientParts parts) : parts_(std::move(parts)) {}
 
   /// Asks `rank`, unless it is under way; the answer comes to hear_answer() by way of the group.
   void ask(int rank) noexcept UNISONO_EXCLUDES(mutex_);
@@ -81,8 +76,6 @@ class StatusClient {
       UNISONO_EXCLUDES(mutex_);
 
   StatusClientParts parts_;
-  std::vector<transport::RankAddress> members_;
-  std::vector<int> job_ranks_;
 
   std::atomic<int> n_hearing_ = 0;  // Relaxed: it orders nothing else.
 

@@ -5,7 +5,6 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -23,9 +22,9 @@
 #include "unisono/health/answers.h"
 #include "unisono/health/control_link.h"
 #include "unisono/health/control_plane.h"
+#include "unisono/health/group_contacts.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/health/monitored_group.h"
-#include "unisono/health/stack_dump.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/socket.h"
@@ -74,13 +73,6 @@ constexpr std::chrono::seconds kListening{1};
 // Between tries of what failed.
 constexpr std::chrono::milliseconds kPause{100};
 
-bool has_several_nodes(const rendezvous::Roster& roster) {
-  return std::any_of(
-      roster.members.begin(), roster.members.end(), [&](const rendezvous::Member& member) {
-        return member.node != roster.self().node;
-      });
-}
-
 Error error_of_a_blind(const rendezvous::Roster& roster) {
   return {
       ErrorCode::kInternal,
@@ -94,11 +86,12 @@ Watcher::Watcher(WatcherParts parts)
     : loop_(std::make_shared<net::EventLoop>()),
       groups_(parts.groups),
       blind_(error_of_a_blind(parts.roster)),
+      stacks_(parts.logger),
       control_(loop_,
                parts.roster,
                parts.session.secret,
                std::move(parts.peers),
-               ears_of(parts.groups, parts.stacks),
+               ears_of(parts.groups, stacks_),
                parts.logger),
       acceptor_(
           *loop_,
@@ -114,7 +107,7 @@ Watcher::Watcher(WatcherParts parts)
       watch_process(member);
     }
   }
-  if (has_several_nodes(parts.roster)) {
+  if (topology_of(parts.roster).n_nodes() > 1) {
     listen_later();
   }
   // One of rank 0 ends when rank 0 leaves; that it died is seen otherwise.

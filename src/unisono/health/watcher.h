@@ -10,10 +10,9 @@
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
 #include "unisono/health/acceptor.h"
+#include "unisono/health/answers.h"
 #include "unisono/health/control_plane.h"
 #include "unisono/health/group_registry.h"
-#include "unisono/health/node_peer.h"
-#include "unisono/health/stack_dump.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/roster/roster.h"
@@ -27,7 +26,6 @@ struct WatcherParts {
   int data_listener;
   std::vector<NodePeer> peers;  ///< The job's other ranks of this node.
   GroupRegistry& groups;
-  StackDump& stacks;
   Logger logger;
 };
 
@@ -62,6 +60,7 @@ class Watcher {
   std::shared_ptr<net::EventLoop> loop_;  // Shared with replies to other ranks, which come late.
   GroupRegistry& groups_;
   Error blind_;  // Made while there is memory.
+  StackDump stacks_;
   ControlPlane control_;
   Acceptor acceptor_;
   std::vector<Fd> processes_;

@@ -79,15 +79,6 @@ std::string describe_reduction(const Descriptor& descriptor) {
 
 }  // namespace
 
-std::vector<int> where_they_differ(std::vector<int> job_ranks) {
-  for (std::size_t rank = 0; rank < job_ranks.size(); ++rank) {
-    if (job_ranks[rank] != static_cast<int>(rank)) {
-      return job_ranks;
-    }
-  }
-  return {};
-}
-
 std::string describe_rank(int rank, JobRanks job_ranks) {
   const auto index = static_cast<std::size_t>(rank);
   // What a peer says may be no rank at all.

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "unisono/transport/descriptor.h"
 
@@ -11,9 +10,6 @@ namespace unisono::transport {
 
 /// By rank in a group, what each is called in the job; empty where those are the same.
 using JobRanks = std::span<const int>;
-
-/// Of a group whose rank r is rank `job_ranks[r]` of the job: what JobRanks is made of.
-[[nodiscard]] std::vector<int> where_they_differ(std::vector<int> job_ranks);
 
 /// A group's rank as its caller numbers it: "1", or "1 (rank 3 of the job)".
 [[nodiscard]] std::string describe_rank(int rank, JobRanks job_ranks);

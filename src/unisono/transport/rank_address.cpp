@@ -2,23 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <span>
 #include <string>
-#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/net/address.h"
 #include "unisono/net/hello.h"
 
 namespace unisono::transport {
-
-std::vector<int> job_ranks_of(std::span<const RankAddress> ranks) {
-  std::vector<int> job_ranks;
-  for (const RankAddress& rank : ranks) {
-    job_ranks.push_back(rank.job_rank);
-  }
-  return job_ranks;
-}
 
 void check_answer(const RankAddress& rank, const net::HelloInfo& theirs, const std::string& job) {
   if (theirs.rank != rank.job_rank || theirs.job != job) {

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <span>
 #include <string>
-#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/net/address.h"
@@ -16,9 +14,6 @@ struct RankAddress {
   net::Address address;  ///< Of its data listener.
   std::string name;      ///< For messages: "rank 2 (pid 4123 on node-a)".
 };
-
-/// What ranks[r] is called in the job, by r.
-[[nodiscard]] std::vector<int> job_ranks_of(std::span<const RankAddress> ranks);
 
 /// Throws Error(kMismatch) unless the other side of a hello with `rank`, in this job, is that rank.
 void check_answer(const RankAddress& rank, const net::HelloInfo& theirs, const std::string& job);

@@ -72,8 +72,8 @@ MakeEngine prepare(const Environment& environment) {
                             package_of(*mine)));
   }
   return [implementation = *mine](const rendezvous::Roster& roster,
-                                  std::unique_ptr<Engine> native) -> std::unique_ptr<Engine> {
-    return std::make_unique<MpiEngine>(Library::open(implementation), roster, std::move(native));
+                                  std::shared_ptr<Engine> native) -> std::shared_ptr<Engine> {
+    return std::make_shared<MpiEngine>(Library::open(implementation), roster, std::move(native));
   };
 }
 
@@ -96,7 +96,7 @@ void check_size(std::span<const Buffer> buffers) {
 
 MpiEngine::MpiEngine(std::shared_ptr<Library> library,
                      const rendezvous::Roster& roster,
-                     std::unique_ptr<Engine> native)
+                     std::shared_ptr<Engine> native)
     : native_(std::move(native)),
       group_{.library = std::move(library), .world_ranks = {}, .rank = roster.rank} {
   const int rank = roster.self().rank;

@@ -26,7 +26,7 @@ class MpiEngine final : public Engine {
   /// Throws Error(kMismatch) where this rank has another number in the MPI's world.
   MpiEngine(std::shared_ptr<Library> library,
             const rendezvous::Roster& roster,
-            std::unique_ptr<Engine> native);
+            std::shared_ptr<Engine> native);
   ~MpiEngine() override;
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
@@ -49,7 +49,7 @@ class MpiEngine final : public Engine {
  private:
   void abandon(const Operation& operation) noexcept;
 
-  std::unique_ptr<Engine> native_;
+  std::shared_ptr<Engine> native_;
   MpiGroup group_;
   std::unique_ptr<MpiOperation> running_;  // Of one operation after the other: it keeps its memory.
   bool has_failed_ = false;

@@ -15,6 +15,8 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/collective/topology.h"
+#include "unisono/health/group_contacts.h"
+#include "unisono/health/group_registry.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/leave_frames.h"
@@ -94,18 +96,18 @@ bool GroupTransports::is_for_transports(std::string_view purpose) {
 }
 
 GroupTransports::GroupTransports(const TransportParts& parts)
-    : topology_(parts.topology),
+    : roster_(parts.roster),
+      topology_(parts.topology),
       group_(parts.group),
       control_block_(make_control_block(parts)),
-      job_ranks_(transport::where_they_differ(
-          transport::job_ranks_of(health::addresses_of(parts.roster)))),
       traffic_(parts.roster.members.size()),
       // All ranks call an operation at about the same time: it would be open twice each time.
       connections_(
           dialer_parts(parts, transport::kDataPurpose, tcp::Caller::kHigherRank),
-          [this](int rank, const std::string& name, std::unique_ptr<transport::Stream> stream) {
+          [group = group_, job_ranks = parts.job_ranks](
+              int rank, const std::string& name, std::unique_ptr<transport::Stream> stream) {
             return std::make_unique<tcp::Connection>(
-                rank, name, group_, std::move(stream), job_ranks_);
+                rank, name, group, std::move(stream), job_ranks);
           }),
       endpoint_(make_endpoint(parts)),
       packet_streams_(
@@ -146,19 +148,20 @@ transport::RankProgress GroupTransports::progress_of(int rank) const {
   return control_block_.rank_progress(topology_.local_rank_of(rank));
 }
 
-ConnectedRanks GroupTransports::close() {
-  ConnectedRanks connected;
+health::MetRanks GroupTransports::close() {
+  health::MetRanks met;
   for (int rank = 0; rank < topology_.world_size(); ++rank) {
+    const int job_rank = roster_.members[static_cast<std::size_t>(rank)].rank;
     if (connections_.find(rank) != nullptr) {
-      connected.by_operations.insert(rank);
+      met.by_operations.insert(job_rank);
     }
     if (packet_streams_.find(rank) != nullptr) {
-      connected.by_messages.insert(rank);
+      met.by_messages.insert(job_rank);
     }
   }
   connections_.close();
   packet_streams_.close();
-  return connected;
+  return met;
 }
 
 }  // namespace unisono::engine

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,7 +10,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/collective/topology.h"
-#include "unisono/health/group_contacts.h"
+#include "unisono/health/group_registry.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/shm/arena.h"
@@ -41,12 +40,7 @@ struct TransportParts {
   std::vector<ArenaPart> arenas;      ///< Of this node's ranks, in order of rank in the group.
   transport::MakeStream make_stream;  ///< How ranks of different nodes reach each other.
   bool has_single_copy;               ///< Whether ranks may read each other's private memory.
-};
-
-/// The ranks of the group that a rank has had connections with.
-struct ConnectedRanks {
-  std::set<int> by_operations = {};
-  std::set<int> by_messages = {};
+  transport::JobRanks job_ranks;      ///< For messages.
 };
 
 /// How the ranks of one group reach each other, by shared memory and tcp, for operations and for
@@ -107,16 +101,16 @@ class GroupTransports {
   [[nodiscard]] std::vector<RankTraffic> traffic() const { return traffic_.read(); }
 
   /// Ends all connections, and returns with whom there were some. Nobody delivers any more.
-  [[nodiscard]] ConnectedRanks close();
+  [[nodiscard]] health::MetRanks close();
 
   /// The last call: this rank looks at its peers' memory no more, nor says where it is.
   void leave() { control_block_.leave(); }
 
  private:
+  const rendezvous::Roster& roster_;
   const collective::Topology& topology_;
   std::uint32_t group_;
   shm::ControlBlock control_block_;
-  std::vector<int> job_ranks_;  // Where they differ; connections look at them.
   transport::TrafficCounters traffic_;
   tcp::PeerTable<tcp::Connection> connections_;
   shm::Endpoint endpoint_;

@@ -52,8 +52,8 @@ std::string find_obstacle() {
   return "";
 }
 
-std::unique_ptr<Engine> make(const rendezvous::Roster& roster, std::unique_ptr<Engine> native) {
-  return std::make_unique<NcclEngine>(nccl_library(), roster, std::move(native));
+std::shared_ptr<Engine> make(const rendezvous::Roster& roster, std::shared_ptr<Engine> native) {
+  return std::make_shared<NcclEngine>(nccl_library(), roster, std::move(native));
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ int local_rank_of(const rendezvous::Roster& roster) {
 
 NcclEngine::NcclEngine(const NcclLibrary& library,
                        const rendezvous::Roster& roster,
-                       std::unique_ptr<Engine> native)
+                       std::shared_ptr<Engine> native)
     : library_(library), roster_(roster), native_(std::move(native)) {}
 
 void NcclEngine::execute(const Operation& operation, TimeLimit limit, Caller caller) {

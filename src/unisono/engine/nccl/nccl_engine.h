@@ -28,7 +28,7 @@ class NcclEngine final : public Engine {
   /// The library and the roster outlive it.
   NcclEngine(const NcclLibrary& library,
              const rendezvous::Roster& roster,
-             std::unique_ptr<Engine> native);
+             std::shared_ptr<Engine> native);
 
   ~NcclEngine() override { drop(); }
 
@@ -73,7 +73,7 @@ class NcclEngine final : public Engine {
 
   const NcclLibrary& library_;
   const rendezvous::Roster& roster_;
-  std::unique_ptr<Engine> native_;
+  std::shared_ptr<Engine> native_;
   // Set once by the rank's first operation on a GPU; who checks a call before that learns of it
   // when the call is carried out.
   std::atomic<int> device_ = kNoDevice;

@@ -10,7 +10,7 @@
 #include "unisono/base/mutex.h"
 #include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/memory/symmetric_memory.h"
-#include "unisono/health/node_peer.h"
+#include "unisono/health/control_plane.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/shm/arena.h"
 
