@@ -35,9 +35,13 @@ class MpiBackendTest:
     def run_failing(self, size: int, pattern: str, **variables: str) -> None:
         """A job whose ranks may have to end without MPI_Finalize, which its mpirun may resent."""
         command = [*self.mpirun, *self.survive, "-n", str(size), PROGRAM]
-        done = self.run_command(
-            [*command, f"--gtest_filter={pattern}"], GTEST_COLOR="no", **variables
-        )
+        with tempfile.TemporaryDirectory() as ends:
+            done = self.run_command(
+                [*command, f"--gtest_filter={pattern}"],
+                GTEST_COLOR="no",
+                MPI_TEST_ENDS=ends,
+                **variables,
+            )
         said = done.stdout + done.stderr
         self.assertNotIn("FAILED", said)
         self.assertEqual(said.count("[  PASSED  ]"), size, said)

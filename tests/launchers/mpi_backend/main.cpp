@@ -1,13 +1,18 @@
 // A rank of tests of backend mpi, which an mpirun starts: every rank runs the same tests.
 //
-// MPI_TEST_NODES=n has blocks of ranks act as n nodes.
+// MPI_TEST_NODES=n has blocks of ranks act as n nodes; MPI_TEST_ENDS: see below.
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -29,6 +34,25 @@ std::optional<std::string> variable(const char* name) {
   return std::to_string(info.rank * std::stoi(*n_nodes) / info.world_size);
 }
 
+// An mpirun may end the others when a rank ends without MPI_Finalize: all are to have said how
+// their tests went before the first goes. They tell each other by files in MPI_TEST_ENDS.
+void wait_until_all_have_ended(int rank, int world_size) {
+  const std::optional<std::string> folder = unisono::process_environment()("MPI_TEST_ENDS");
+  if (!folder) {
+    return;
+  }
+  std::fflush(nullptr);
+  std::ofstream(*folder + "/" + std::to_string(rank)).close();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto n_ended = [&] {
+    return std::distance(std::filesystem::directory_iterator(*folder),
+                         std::filesystem::directory_iterator());
+  };
+  while (n_ended() < world_size && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
 }  // namespace
 
 const std::shared_ptr<unisono::ProcessGroup>& world() {
@@ -41,9 +65,11 @@ const std::shared_ptr<unisono::ProcessGroup>& world() {
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   try {
-    (void)world();
+    const int rank = world()->rank();
+    const int world_size = world()->world_size();
     const int result = RUN_ALL_TESTS();
     unisono::destroy_process_group();
+    wait_until_all_have_ended(rank, world_size);
     return result;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "mpi_backend: %s\n", error.what());
