@@ -323,8 +323,8 @@ void write_rosters(const std::filesystem::path& root) {
                                                          .node = "left",
                                                          .address = "10.0.0.2",
                                                          .port = 4123,
-                                                         .endpoint = "unisono-1"},
-                                              .backend = backend}));
+                                                         .endpoint = "unisono-1",
+                                                         .backend = backend}}));
   };
   const Corpus corpus(root, "roster");
   corpus.add("one", entry(0, net::kProtocolVersion));

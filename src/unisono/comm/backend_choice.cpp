@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,7 +20,7 @@
 #include "unisono/comm/job.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/engine/backends.h"
-#include "unisono/rendezvous/roster/backend_need.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::comm {
 namespace {
@@ -66,13 +67,18 @@ BackendChoice choose_backend(const std::string& name, const Environment& environ
 }
 
 engine::Backend agreed_backend(const engine::Backend& chosen,
-                               const rendezvous::Obstacles& obstacles,
-                               int rank,
+                               const rendezvous::Roster& roster,
                                const Logger& logger) {
+  std::map<std::string, std::vector<int>> obstacles;
+  for (const rendezvous::Member& member : roster.members) {
+    if (!member.backend.obstacle.empty()) {
+      obstacles[member.backend.obstacle].push_back(member.rank);
+    }
+  }
   if (obstacles.empty()) {
     return chosen;
   }
-  if (rank == 0) {
+  if (roster.rank == 0) {
     std::string text;
     for (const auto& [obstacle, ranks] : obstacles) {
       text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", obstacle, list_ranks(ranks));

@@ -5,7 +5,7 @@
 #include "unisono/base/config.h"
 #include "unisono/base/log.h"
 #include "unisono/engine/backends.h"
-#include "unisono/rendezvous/roster/backend_need.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono {
 class ProcessGroup;
@@ -26,8 +26,7 @@ struct BackendChoice {
 /// What all ranks have, now that each has told what it can't: its choice, or all the native one.
 /// Rank 0 warns of that.
 [[nodiscard]] engine::Backend agreed_backend(const engine::Backend& chosen,
-                                             const rendezvous::Obstacles& obstacles,
-                                             int rank,
+                                             const rendezvous::Roster& roster,
                                              const Logger& logger);
 
 /// What carries out the operations of the group's job.

@@ -69,9 +69,8 @@ Job::Job(const JobOptions& options)
       roster_(exchange_roster(
           options,
           session_,
-          describe_self(options, endpoint_, net::local_address(data_listener_.get())),
-          obstacles_)),
-      backend_(agreed_backend(options.backend.backend, obstacles_, roster_.rank, logger())),
+          describe_self(options, endpoint_, net::local_address(data_listener_.get())))),
+      backend_(agreed_backend(options.backend.backend, roster_, logger())),
       numbers_(roster_.rank, roster_.world_size()),
       long_waits_(health::LongWaits::open(options.wait_file, logger())),
       watcher_(std::make_unique<health::Watcher>(health::WatcherParts{

@@ -30,7 +30,6 @@
 #include "unisono/health/work_waits.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/launch_info.h"
-#include "unisono/rendezvous/roster/backend_need.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/stream.h"
 
@@ -118,7 +117,6 @@ class Job {
   Fd data_listener_;
   engine::NodeMemory memory_;
   transport::MakeStream streams_;
-  rendezvous::Obstacles obstacles_;
   rendezvous::Roster roster_;
   engine::Backend backend_;
   GroupNumbers numbers_;

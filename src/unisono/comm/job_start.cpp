@@ -89,7 +89,8 @@ rendezvous::Member describe_self(const JobOptions& options,
           .node = rendezvous::node_id(options.config),
           .address = data_address.ip(),
           .port = data_address.port(),
-          .endpoint = endpoint};
+          .endpoint = endpoint,
+          .backend = options.backend.need};
 }
 
 rendezvous::StoreSession connect_store(const JobOptions& options) {
@@ -114,8 +115,7 @@ rendezvous::StoreSession connect_store(const JobOptions& options) {
 
 rendezvous::Roster exchange_roster(const JobOptions& options,
                                    rendezvous::StoreSession& session,
-                                   const rendezvous::Member& self,
-                                   rendezvous::Obstacles& obstacles) {
+                                   const rendezvous::Member& self) {
   while (true) {
     try {
       return rendezvous::exchange_roster(*session.store,
@@ -125,9 +125,7 @@ rendezvous::Roster exchange_roster(const JobOptions& options,
                                           .place = place_of(session.launch_info),
                                           .from_variables = session.launch_info.from_variables,
                                           .stall = options.config.stall,
-                                          .logger = rank_logger(options),
-                                          .backend = options.backend.need,
-                                          .obstacles = &obstacles});
+                                          .logger = rank_logger(options)});
     } catch (const Error& error) {
       rendezvous::leave_after_failure(session);
       if (!was_an_earlier_store(options, error)) {

@@ -18,7 +18,6 @@
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/launch_info.h"
-#include "unisono/rendezvous/roster/backend_need.h"
 #include "unisono/rendezvous/roster/exchange_roster.h"
 #include "unisono/rendezvous/roster/roster.h"
 
@@ -61,12 +60,10 @@ auto prepare(const JobOptions& options, rendezvous::StoreSession& session, const
   }
 }
 
-/// Joins, and hears of the ranks that can't have their backend. Throws as
-/// rendezvous::exchange_roster() does.
+/// Joins. Throws as rendezvous::exchange_roster() does.
 [[nodiscard]] rendezvous::Roster exchange_roster(const JobOptions& options,
                                                  rendezvous::StoreSession& session,
-                                                 const rendezvous::Member& self,
-                                                 rendezvous::Obstacles& obstacles);
+                                                 const rendezvous::Member& self);
 
 /// Meets the ranks of this node, which have joined. Throws as NodeMemory::meet() does, for the
 /// first reason that a rank had, tells the others, and closes the listener.

@@ -63,12 +63,11 @@ bool is_there(store::Store& store, const std::string& key) {
   return store.check(std::span(&key, 1));
 }
 
-Entry entry_of(const Member& member, const BackendNeed& backend = {}) {
+Entry entry_of(const Member& member) {
   return {.version = net::kProtocolVersion,
           .release = release(),
           .nonce = random_number(),
-          .member = member,
-          .backend = backend};
+          .member = member};
 }
 
 // What all who meet have to agree on.
@@ -79,10 +78,7 @@ std::string common_of(const Entry& entry) {
 class Meeting {
  public:
   Meeting(store::Store& store, const Member& self, const ExchangeOptions& options)
-      : store_(store),
-        options_(options),
-        self_(entry_of(self, options.backend)),
-        prefix_(prefix_of(options)) {}
+      : store_(store), options_(options), self_(entry_of(self)), prefix_(prefix_of(options)) {}
 
   // Tells the others why this rank does not take part.
   void fail(const std::string& reason) { store_.compare_set(key("ready"), "", failure(reason)); }
@@ -204,9 +200,6 @@ class Meeting {
     Roster roster{.rank = self_.member.rank, .job = std::move(*job), .members = {}};
     roster.members.reserve(by_rank.size());
     for (Entry* entry : by_rank) {
-      if (options_.obstacles != nullptr && !entry->backend.obstacle.empty()) {
-        (*options_.obstacles)[entry->backend.obstacle].push_back(entry->member.rank);
-      }
       roster.members.push_back(std::move(entry->member));
     }
     return roster;

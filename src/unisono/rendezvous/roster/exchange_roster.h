@@ -7,7 +7,6 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/log.h"
 #include "unisono/rendezvous/launch_info.h"
-#include "unisono/rendezvous/roster/backend_need.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/store/store.h"
 
@@ -25,9 +24,6 @@ struct ExchangeOptions {
   /// Says whom it waits for after this time, twice that, and so on.
   std::chrono::milliseconds stall = std::chrono::seconds(5);
   Logger logger = Logger("rendezvous");
-  BackendNeed backend = {};
-  /// If not null, what exchange_roster() has heard of ranks that can't have their backend.
-  Obstacles* obstacles = nullptr;
 };
 
 /// Tells the others of `self`, waits for all, and returns who they are.

@@ -7,6 +7,12 @@
 
 namespace unisono::rendezvous {
 
+/// Whether a rank can have the backend that it is to have.
+struct BackendNeed {
+  std::string obstacle = {};  ///< Why it can't, of 512 bytes at most; empty: it can.
+  bool falls_back = true;     ///< Whether it has the native one where some rank can't.
+};
+
 /// One rank of a job, as it told the others.
 struct Member {
   int rank = 0;
@@ -17,6 +23,7 @@ struct Member {
   std::string address;  ///< Numeric IP address of its data listener.
   std::uint16_t port = 0;
   std::string endpoint;  ///< Name of its abstract Unix socket, for ranks of its node.
+  BackendNeed backend = {};
 };
 
 /// "rank 3 (pid 4123 on node-a)".

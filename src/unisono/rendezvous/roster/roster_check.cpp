@@ -151,10 +151,10 @@ void check_backends(const std::vector<Entry>& entries, std::string& problems) {
   std::map<std::string, Members> by_obstacle;
   Members unwilling;
   for (const Entry& entry : entries) {
-    if (!entry.backend.obstacle.empty()) {
-      by_obstacle[entry.backend.obstacle].push_back(&entry.member);
+    if (!entry.member.backend.obstacle.empty()) {
+      by_obstacle[entry.member.backend.obstacle].push_back(&entry.member);
     }
-    if (!entry.backend.falls_back) {
+    if (!entry.member.backend.falls_back) {
       unwilling.push_back(&entry.member);
     }
   }
@@ -178,7 +178,7 @@ bool is_regular(const std::vector<Entry>& entries) {
     const auto address = net::Address::parse(member.address, member.port);
     if (entry.version != entries.front().version || entry.release != entries.front().release ||
         member.world_size != entries.front().member.world_size || rank >= is_present.size() ||
-        is_present[rank] || !address || !entry.backend.obstacle.empty() ||
+        is_present[rank] || !address || !entry.member.backend.obstacle.empty() ||
         is_loopback.value_or(address->is_loopback()) != address->is_loopback()) {
       return false;
     }

@@ -126,15 +126,15 @@ TEST(RosterCheck, DifferentReleasesAreIncompatible) {
 
 TEST(RosterCheck, AFallbackIsThereForAllOrForNone) {
   std::vector<Entry> entries = full(3);
-  entries[0].backend.falls_back = false;
+  entries[0].member.backend.falls_back = false;
   EXPECT_EQ(problem_of(entries), "none");
-  entries[1].backend.obstacle = "no GPU";
-  entries[2].backend.obstacle = "no GPU";
+  entries[1].member.backend.obstacle = "no GPU";
+  entries[2].member.backend.obstacle = "no GPU";
   EXPECT_EQ(problem_of(entries),
             "rendezvous: there may be no fallback to backend unisono, which some ranks need: no "
             "GPU on rank 1 (pid 101 on host-1), rank 2 (pid 102 on host-2); set "
             "UNISONO_BACKEND_FALLBACK=on on rank 0 (pid 100 on host-0) as well, or on none");
-  entries[0].backend.falls_back = true;
+  entries[0].member.backend.falls_back = true;
   EXPECT_EQ(problem_of(entries), "none");
 }
 

@@ -65,10 +65,10 @@ std::optional<Entry> decode_entry(std::string_view text) {
     entry.member.address = fields.text();
     entry.member.port = fields.number<std::uint16_t>();
     entry.member.endpoint = fields.text();
-    entry.backend.obstacle = fields.text();
+    entry.member.backend.obstacle = fields.text();
     const auto falls_back = fields.number<std::uint8_t>();
-    entry.backend.falls_back = falls_back == 1;
-    if (entry.backend.obstacle.size() > kMaxObstacleBytes || falls_back > 1 ||
+    entry.member.backend.falls_back = falls_back == 1;
+    if (entry.member.backend.obstacle.size() > kMaxObstacleBytes || falls_back > 1 ||
         !fields.is_at_end()) {
       return std::nullopt;
     }
@@ -96,8 +96,8 @@ std::string encode_entry(const Entry& entry) {
   body.put_string(member.address);
   body.put(member.port);
   body.put_string(member.endpoint);
-  body.put_string(utf8_prefix(entry.backend.obstacle, kMaxObstacleBytes));
-  body.put<std::uint8_t>(entry.backend.falls_back ? 1 : 0);
+  body.put_string(utf8_prefix(entry.member.backend.obstacle, kMaxObstacleBytes));
+  body.put<std::uint8_t>(entry.member.backend.falls_back ? 1 : 0);
   ByteWriter record;
   record.put_string({reinterpret_cast<const char*>(body.bytes().data()), body.bytes().size()});
   return {reinterpret_cast<const char*>(record.bytes().data()), record.bytes().size()};

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "unisono/rendezvous/roster/backend_need.h"
 #include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::rendezvous {
@@ -17,7 +16,6 @@ struct Entry {
   std::string release;        ///< Of the library, "1.2.3".
   std::uint64_t nonce = 0;    ///< Random: tells processes apart that claim the same rank.
   Member member;              ///< Of another version: only rank, world_size, pid and host.
-  BackendNeed backend = {};
 };
 
 /// "0.1.0 (protocol 1)".

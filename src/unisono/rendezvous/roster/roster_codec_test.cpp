@@ -23,8 +23,8 @@ Entry sample(int rank) {
                      .node = "left",
                      .address = "10.0.0.2",
                      .port = 65535,
-                     .endpoint = "unisono-1"},
-          .backend = {.obstacle = "no GPU", .falls_back = false}};
+                     .endpoint = "unisono-1",
+                     .backend = {.obstacle = "no GPU", .falls_back = false}}};
 }
 
 TEST(RosterCodec, EntriesThatAreAppendedComeBack) {
@@ -43,20 +43,20 @@ TEST(RosterCodec, EntriesThatAreAppendedComeBack) {
   EXPECT_EQ(last.member.address, "10.0.0.2");
   EXPECT_EQ(last.member.port, 65535);
   EXPECT_EQ(last.member.endpoint, "unisono-1");
-  EXPECT_EQ(last.backend.obstacle, "no GPU");
-  EXPECT_FALSE(last.backend.falls_back);
+  EXPECT_EQ(last.member.backend.obstacle, "no GPU");
+  EXPECT_FALSE(last.member.backend.falls_back);
   EXPECT_TRUE(decode_entries("")->empty());
 }
 
 TEST(RosterCodec, ALongObstacleIsCutBetweenCharacters) {
   Entry entry = sample(0);
-  entry.backend.obstacle = "x";
+  entry.member.backend.obstacle = "x";
   for (int n = 0; n < 3000; ++n) {
-    entry.backend.obstacle += "\u00e9";
+    entry.member.backend.obstacle += "\u00e9";
   }
   const auto entries = decode_entries(encode_entry(entry));
   ASSERT_TRUE(entries.has_value());
-  EXPECT_EQ(entries->front().backend.obstacle, entry.backend.obstacle.substr(0, 511));
+  EXPECT_EQ(entries->front().member.backend.obstacle, entry.member.backend.obstacle.substr(0, 511));
 }
 
 TEST(RosterCodec, EveryTruncationIsRefused) {
