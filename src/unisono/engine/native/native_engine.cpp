@@ -3,13 +3,11 @@
 #include <sys/types.h>
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory_resource>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -48,12 +46,6 @@ constexpr std::size_t kRememberedCalls = 64;
 
 // Of some ten ranks. Beyond that the heap's cost is lost in the work.
 constexpr std::size_t kOperationBytes = 4096;
-
-// Time for the peers to read why this rank gave up.
-constexpr std::chrono::milliseconds kAbortLinger{250};
-
-// Time for them to turn away what is needless.
-constexpr std::chrono::milliseconds kDialLinger{250};
 
 transport::WaitMode wait_mode(Caller caller, bool has_cores) {
   return caller == Caller::kProgress ? transport::kBriefWait : transport::calling_wait(has_cores);
@@ -264,70 +256,27 @@ Buffer NativeEngine::allocate(std::int64_t count, DType dtype) {
 }
 
 void NativeEngine::abort(const Error& reason) noexcept {
-  if (std::exchange(has_aborted_, true)) {
-    return;
-  }
-  adopt_delivered();
-  try {
-    for (tcp::Connection* const connection : transports_.connections().peers()) {
-      connection->frames().abort(reason);
-    }
-  } catch (const std::exception&) {
-    return;  // Out of memory: the ends of the connections have to say it.
-  }
+  transports_.connections().abort(reason);
 }
 
 void NativeEngine::leave() noexcept {
-  close_door();
-  const std::vector<tcp::Connection*> connections = transports_.connections().peers();
-  if (!has_aborted_) {
-    report_unheard(connections);
+  if (!transports_.connections().has_aborted()) {
+    report_unheard();
   }
-  for (tcp::Connection* const connection : connections) {
-    if (!has_aborted_) {
-      connection->frames().say_goodbye();
-    }
-  }
-  const Deadline deadline =
-      Deadline::after(has_aborted_ ? kAbortLinger : std::chrono::milliseconds::zero());
-  for (tcp::Connection* const connection : connections) {
-    connection->frames().linger(deadline);
-  }
+  transports_.connections().leave();
 }
 
 // A rank that only sent may not have heard that others failed over what it called, too.
-void NativeEngine::report_unheard(std::span<tcp::Connection* const> connections) const noexcept {
-  for (tcp::Connection* const connection : connections) {
-    try {
+void NativeEngine::report_unheard() noexcept {
+  try {
+    (void)transports_.connections().take_delivered();
+    for (tcp::Connection* const connection : transports_.connections().peers()) {
       connection->look_for_abort();
-    } catch (const Error& error) {
-      parts_.ranks.report_unheard(error);
-      return;
-    } catch (const std::exception&) {
-      return;  // Out of memory, say.
     }
-  }
-}
-
-// Ranks that this one never talked to hear of its end, too.
-void NativeEngine::adopt_delivered() noexcept {
-  try {
-    (void)transports_.connections().progress();
+  } catch (const Error& error) {
+    parts_.ranks.report_unheard(error);
   } catch (const std::exception&) {
-    return;  // One can't be reached, say: it can't be told.
-  }
-}
-
-// Whoever comes later would take the end of a connection without a goodbye for a death.
-void NativeEngine::close_door() noexcept {
-  try {
-    transports_.connections().close_door();
-    if (!has_aborted_) {
-      // Those that have become needless: one that breaks off looks like a stranger's.
-      transports_.connections().finish_dials(Deadline::after(kDialLinger));
-    }
-  } catch (const std::exception&) {
-    return;  // One can't be reached: it can't be told.
+    return;  // Out of memory, say.
   }
 }
 

@@ -95,9 +95,7 @@ class NativeEngine final : public Engine {
   void run(OperationContext& context);
   void reduce(OperationContext& context);
   void remember(const Operation& operation);
-  void adopt_delivered() noexcept;
-  void close_door() noexcept;
-  void report_unheard(std::span<tcp::Connection* const> connections) const noexcept;
+  void report_unheard() noexcept;
 
   NativeParts parts_;
   const collective::Topology& topology_;
@@ -114,7 +112,6 @@ class NativeEngine final : public Engine {
   std::vector<void*> outputs_;
   // The last calls, oldest first; kept where there are several nodes.
   std::vector<health::CallRecord> calls_;
-  bool has_aborted_ = false;
   PointToPointProgress messages_;
 };
 

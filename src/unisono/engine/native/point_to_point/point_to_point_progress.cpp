@@ -275,7 +275,7 @@ void PointToPointProgress::note(ErrorCode code, const char* problem) noexcept {
 // The group has failed, and with it all that is under way.
 void PointToPointProgress::end_all() {
   const Error error = parts_.failure.error();
-  abort_streams(error);
+  packet_streams_.abort(error);
   matcher_.abandon();
   error_ = error;
   while (!requests_.empty()) {

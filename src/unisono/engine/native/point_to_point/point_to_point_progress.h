@@ -161,9 +161,6 @@ class PointToPointProgress {
   [[nodiscard]] std::string ask(int peer) const noexcept;
 
   // point_to_point_leaving.cpp
-  void abort_streams(const Error& reason) noexcept UNISONO_REQUIRES(mutex_);
-  void adopt_delivered(std::chrono::milliseconds linger) noexcept UNISONO_REQUIRES(mutex_);
-  void close_door() noexcept UNISONO_REQUIRES(mutex_);
   void give_up_receives() UNISONO_REQUIRES(mutex_);
 
   // point_to_point_waiting.cpp
@@ -219,7 +216,6 @@ class PointToPointProgress {
   // What ended the messages, until it is the group's failure.
   std::optional<Error> error_ UNISONO_GUARDED_BY(mutex_);
   bool is_settling_ UNISONO_GUARDED_BY(mutex_) = false;
-  bool has_aborted_ UNISONO_GUARDED_BY(mutex_) = false;
   bool is_stopping_ UNISONO_GUARDED_BY(mutex_) = false;
   // Since it is: when receives are given up; never, once they are.
   Deadline giving_up_ UNISONO_GUARDED_BY(mutex_) = Deadline::never();
