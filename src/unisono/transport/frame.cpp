@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include "unisono/base/bytes.h"
 #include "unisono/base/error.h"
 #include "unisono/base/utf8.h"
+#include "unisono/net/io.h"
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::transport {
@@ -154,6 +156,14 @@ std::vector<std::byte> encode_abort(std::uint32_t group,
                     .sequence = group,
                     .question = question},
                    utf8_prefix(error.what(), kMaxAbortBytes));
+}
+
+void send_abort(int fd, std::uint32_t group, const Error& reason) noexcept {
+  try {
+    (void)net::write_some(fd, encode_abort(group, reason));
+  } catch (const std::exception&) {
+    return;  // Out of memory while giving up.
+  }
 }
 
 std::vector<std::byte> encode_rank_progress(const RankProgress& rank_progress,

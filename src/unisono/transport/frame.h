@@ -65,6 +65,9 @@ using FrameBytes = std::array<std::byte, kFrameBytes>;
                                                   const Error& error,
                                                   std::uint32_t question = 0);
 
+/// Writes one to a socket. Does not block: one that is full, or whose peer is gone, drops it.
+void send_abort(int fd, std::uint32_t group, const Error& reason) noexcept;
+
 /// A whole kRankProgress frame.
 [[nodiscard]] std::vector<std::byte> encode_rank_progress(const RankProgress& rank_progress,
                                                           std::uint32_t question);

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
 
@@ -50,8 +49,5 @@ class Stream {
 /// Makes a stream of a connection to another rank, after the hello; the other side does the same.
 /// Throws Error(kSystem).
 using MakeStream = std::function<std::unique_ptr<Stream>(Fd socket)>;
-
-/// Takes and drops what is there, and what comes until the other side ends or the deadline passes.
-void discard_until_closed(Stream& stream, Deadline deadline) noexcept;
 
 }  // namespace unisono::transport

@@ -17,7 +17,7 @@
 #include "unisono/collective/topology.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/leave_frames.h"
+#include "unisono/transport/frame.h"
 #include "unisono/transport/purposes.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/endpoint.h"
