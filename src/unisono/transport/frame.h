@@ -34,8 +34,7 @@ struct Frame {
   /// kData: which transfer of the operation between this pair, from 0. kAbort, kVerdict and
   /// kVerdictEnd: the ErrorCode.
   /// kPacket: bytes of the label, which follows the fields. kRankProgress: 1 if the operation is
-  /// done, 2 times the bytes of what was refused, and 2048 times those of what is waited for; what
-  /// the sender does elsewhere follows these two. kLeave: 1 if what operations need may still be on
+  /// done. kLeave: 1 if what operations need may still be on
   /// its way by another connection, and 2 if messages may.
   std::uint32_t step = 0;
   /// kData, kRankProgress: the operation's number in its group. Else the group's number.
