@@ -139,34 +139,25 @@ void NativeEngine::remember(const Operation& operation) {
 }
 
 void NativeEngine::execute(const Operation& operation, TimeLimit limit, Caller caller) {
-  pack_and_carry_out(operation, limit, caller, nullptr);
+  carry_out(operation, limit, caller, nullptr);
 }
 
 void NativeEngine::supervise(const Operation& operation,
                              TimeLimit limit,
                              Caller caller,
                              SupervisedOperation& supervised) {
-  pack_and_carry_out(operation, limit, caller, &supervised);
+  carry_out(operation, limit, caller, &supervised);
 }
 
-void NativeEngine::pack_and_carry_out(const Operation& operation,
-                                      TimeLimit limit,
-                                      Caller caller,
-                                      SupervisedOperation* supervised) {
-  if (!Coalescing::is_coalesced(operation)) {
-    carry_out(operation, operation, limit, caller, supervised);
-    return;
-  }
-  const Operation packed = coalescing_.pack(operation, topology_.world_size());
-  carry_out(packed, operation, limit, caller, supervised);
-  Coalescing::unpack(packed, operation);
-}
-
-void NativeEngine::carry_out(const Operation& operation,
-                             const Operation& called,
+void NativeEngine::carry_out(const Operation& called,
                              TimeLimit limit,
                              Caller caller,
                              SupervisedOperation* supervised) {
+  std::optional<Operation> packed;
+  if (transport::is_coalesced(called.descriptor.kind)) {
+    packed = coalescing_.pack(called, topology_.world_size());
+  }
+  const Operation& operation = packed ? *packed : called;
   if (topology_.n_nodes() > 1) {
     remember(operation);
   }
@@ -218,6 +209,9 @@ void NativeEngine::carry_out(const Operation& operation,
   } catch (const std::exception& error) {
     transports_.control_block().give_up();
     throw reporter.complete({ErrorCode::kInternal, error.what()});  // Out of memory, say.
+  }
+  if (packed) {
+    Coalescing::unpack(*packed, called);
   }
 }
 

@@ -82,13 +82,7 @@ class NativeEngine final : public Engine {
 
  private:
   // `supervised` is null where this engine does it itself.
-  void pack_and_carry_out(const Operation& operation,
-                          TimeLimit limit,
-                          Caller caller,
-                          SupervisedOperation* supervised);
-  // `called` is what the rank asked for, of which `operation` may be the coalesced form.
-  void carry_out(const Operation& operation,
-                 const Operation& called,
+  void carry_out(const Operation& called,
                  TimeLimit limit,
                  Caller caller,
                  SupervisedOperation* supervised);
