@@ -1,5 +1,3 @@
-#include "unisono/engine/native/collectives/reductions.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -11,10 +9,9 @@
 #include "unisono/base/buffer.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/engine/native/collectives/algorithm_choice.h"
-#include "unisono/engine/native/collectives/node_chunk.h"
-#include "unisono/engine/native/collectives/reading_reduction.h"
+#include "unisono/engine/native/collectives/collectives.h"
+#include "unisono/engine/native/collectives/node_reductions.h"
 #include "unisono/engine/native/collectives/reduction_windows.h"
-#include "unisono/engine/native/collectives/symmetric_reduction.h"
 #include "unisono/engine/native/collectives/window_reduction.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/kernels/compress.h"
