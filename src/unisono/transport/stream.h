@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "unisono/base/fd.h"
@@ -49,5 +50,17 @@ class Stream {
 /// Makes a stream of a connection to another rank, after the hello; the other side does the same.
 /// Throws Error(kSystem).
 using MakeStream = std::function<std::unique_ptr<Stream>(Fd socket)>;
+
+/// How ranks of different nodes reach each other: what UNISONO_TRANSPORT names.
+///
+/// Throws Error(kInvalidArgument) that names those that there are, and Error(kNotFound) where that
+/// one can't be used here, with what to do about it.
+[[nodiscard]] MakeStream find_streams(std::string_view name);
+
+/// Adds streams of the program's own, for jobs that it joins from here on. `prepare` makes what
+/// makes them, and throws Error(kNotFound) where they can't be used. Thread-safe.
+///
+/// Throws Error(kInvalidArgument) if there is no name, or one that others have.
+void register_streams(std::string name, std::function<MakeStream()> prepare);
 
 }  // namespace unisono::transport

@@ -18,7 +18,7 @@
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/purposes.h"
+#include "unisono/transport/rank_address.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/endpoint.h"
 #include "unisono/transport/shm/process_memory.h"

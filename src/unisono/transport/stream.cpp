@@ -1,4 +1,4 @@
-#include "unisono/transport/streams.h"
+#include "unisono/transport/stream.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,6 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
-#include "unisono/transport/stream.h"
 #include "unisono/transport/tcp/tcp_stream.h"
 #include "unisono/transport/ucx/ucx_streams.h"
 
