@@ -12,7 +12,6 @@
 #include "unisono/engine/engine.h"
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/operation.h"
-#include "unisono/engine/supervised.h"
 
 namespace unisono::engine {
 
