@@ -73,27 +73,6 @@ int PointToPointProgress::pass(const MessageCall& call) {
     return kAnyRank;
   }
   MessageOperation request(call);
-  return run(request);
-}
-
-void PointToPointProgress::begin(std::span<const MessageCall> calls) {
-  Requests requests;
-  requests.reserve(calls.size());
-  for (const MessageCall& call : calls) {
-    requests.push_back(std::make_unique<MessageOperation>(call));
-  }
-  submit(std::move(requests));
-}
-
-bool PointToPointProgress::send_at_once(const MessageCall& call) {
-  const MutexLock lock(mutex_);
-  throw_if_stopping();
-  return guard([&]() UNISONO_REQUIRES(mutex_) {
-    return matcher_.send_at_once(call.peer, call.tag, call.buffer, call.label);
-  });
-}
-
-int PointToPointProgress::run(MessageOperation& request) {
   request.is_attended = true;
   request.thread = this_thread_number();
   const Arrival arrival = spin_for(request);
@@ -129,8 +108,13 @@ int PointToPointProgress::run(MessageOperation& request) {
   return request.source;
 }
 
-void PointToPointProgress::submit(Requests requests) {
+void PointToPointProgress::begin(std::span<const MessageCall> calls) {
   throw_if_closed();
+  Requests requests;
+  requests.reserve(calls.size());
+  for (const MessageCall& call : calls) {
+    requests.push_back(std::make_unique<MessageOperation>(call));
+  }
   Requests finished;
   std::optional<Error> error;
   {
@@ -158,6 +142,14 @@ void PointToPointProgress::submit(Requests requests) {
   if (error) [[unlikely]] {
     throw Error(*error);
   }
+}
+
+bool PointToPointProgress::send_at_once(const MessageCall& call) {
+  const MutexLock lock(mutex_);
+  throw_if_stopping();
+  return guard([&]() UNISONO_REQUIRES(mutex_) {
+    return matcher_.send_at_once(call.peer, call.tag, call.buffer, call.label);
+  });
 }
 
 void PointToPointProgress::begin(std::unique_ptr<MessageOperation> request) {

@@ -66,7 +66,7 @@ struct WaitingReceive {
 
 /// Runs a group's messages beside its other operations. Thread-safe.
 ///
-/// Whoever waits drives: threads in run() and, for asynchronous messages, the progress thread,
+/// Whoever waits drives: threads in pass() and, for asynchronous messages, the progress thread,
 /// which starts with the first of them. They look in turn, each for all; of those that have looked
 /// in vain one sleeps where peers can wake it, and wakes the others when it has to.
 class PointToPointProgress {
@@ -129,10 +129,8 @@ class PointToPointProgress {
 
   void throw_if_closed() UNISONO_EXCLUDES(mutex_);
   void throw_if_stopping() const UNISONO_REQUIRES(mutex_);
-  // Sends the message if that takes no wait; false else: it is to be run then.
+  // Sends the message if that takes no wait; false else.
   [[nodiscard]] bool send_at_once(const MessageCall& call) UNISONO_EXCLUDES(mutex_);
-  int run(MessageOperation& request) UNISONO_EXCLUDES(mutex_);
-  void submit(Requests requests) UNISONO_EXCLUDES(mutex_);
   void begin(std::unique_ptr<MessageOperation> request) UNISONO_REQUIRES(mutex_);
   void post(MessageOperation& request) UNISONO_REQUIRES(mutex_);
   bool advance() UNISONO_REQUIRES(mutex_);
@@ -172,7 +170,8 @@ class PointToPointProgress {
              const IsDone& is_done,
              transport::WaitMode mode,
              SpinLimit* spin_limit) UNISONO_EXCLUDES(mutex_);
-  void stop_spinning() UNISONO_EXCLUDES(mutex_);
+  template <class Step>
+  bool locked(Step step) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] Arrival spin_for(MessageOperation& request) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] Arrival receive_at_once(MessageOperation& request, int n_looks)
       UNISONO_REQUIRES(mutex_);
