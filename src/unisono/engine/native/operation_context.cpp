@@ -145,13 +145,15 @@ void OperationContext::meet_other_nodes() {
 void OperationContext::meet_every_rank() {
   control_block.my_card(operation.sequence).set_descriptor(operation.descriptor);
   control_block.show_card(operation.sequence);
-  std::vector<int> remote_ranks;
+  std::vector<tcp::Outgoing> sends;
+  std::vector<tcp::Incoming> receives;
   for (int rank = 0; rank < topology.world_size(); ++rank) {
     if (topology.node_of(rank) != topology.node()) {
-      remote_ranks.push_back(rank);
+      sends.push_back({.rank = rank, .data = {}});
+      receives.push_back({.rank = rank, .data = {}});
     }
   }
-  exchange.meet(remote_ranks, [this] { return control_block.find_absent(operation.sequence); });
+  exchange.run(sends, receives, [this] { return control_block.find_absent(operation.sequence); });
   control_block.wait_for_headers(operation.sequence, mode, wait_monitor);
   check_cards();
 }
