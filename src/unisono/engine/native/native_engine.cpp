@@ -72,16 +72,7 @@ NativeEngine::NativeEngine(NativeParts parts)
              {.is_forced = parts_.single_copy == SingleCopy::kAlways, .has_cores = has_cores_},
              transports_.control_block(),
              parts_.ranks),
-      messages_({.group = parts_.transports.group,
-                 .topology = topology_,
-                 .transports = transports_,
-                 .ranks = parts_.ranks,
-                 .failure = parts_.failure,
-                 .health = parts_.health,
-                 .stall = parts_.stall,
-                 .has_cores = has_cores_,
-                 .single_copy = parts_.single_copy,
-                 .checks_buffers = parts_.checks_buffers}) {}
+      messages_(parts_, transports_, has_cores_) {}
 
 void NativeEngine::run(OperationContext& context) {
   switch (context.operation.descriptor.kind) {
@@ -159,14 +150,7 @@ void NativeEngine::carry_out(const Operation& called,
   if (topology_.n_nodes() > 1) {
     remember(operation);
   }
-  const OperationReporter reporter(called,
-                                   {.group = parts_.transports.group,
-                                    .topology = topology_,
-                                    .connections = transports_.connections(),
-                                    .ranks = parts_.ranks,
-                                    .health = parts_.health,
-                                    .call_history = parts_.call_history},
-                                   calls_);
+  const OperationReporter reporter(called, parts_, transports_.connections(), calls_);
   transport::WaitMonitor wait_monitor(limit, parts_.stall, parts_.failure, reporter);
   const tcp::OperationTag tag{.sequence = operation.sequence,
                               .descriptor = operation.descriptor,

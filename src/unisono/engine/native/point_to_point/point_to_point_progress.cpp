@@ -25,17 +25,16 @@
 
 namespace unisono::engine {
 
-PointToPointProgress::PointToPointProgress(const PointToPointParts& parts)
+PointToPointProgress::PointToPointProgress(const NativeParts& parts,
+                                           GroupTransports& transports,
+                                           bool has_cores)
     : parts_(parts),
-      endpoint_(parts.transports.endpoint()),
-      packet_streams_(parts.transports.packet_streams()),
+      has_cores_(has_cores),
+      control_block_(transports.control_block()),
+      endpoint_(transports.endpoint()),
+      packet_streams_(transports.packet_streams()),
       waiting_{
-          .ranks = parts.ranks,
-          .failure = parts.failure,
-          .health = parts.health,
-          .rank = parts.topology.rank(),
-          .world_size = parts.topology.world_size(),
-          .stall = parts.stall,
+          .parts = parts,
           .has_left = [this](int rank) UNISONO_REQUIRES(mutex_) { return matcher_.has_left(rank); },
           .look_again = [this]() UNISONO_REQUIRES(mutex_) { take_all(); },
           .is_unreachable = [this](int rank)
@@ -43,20 +42,19 @@ PointToPointProgress::PointToPointProgress(const PointToPointParts& parts)
           .find_unexpected_tags = [this](int rank) UNISONO_REQUIRES(
                                       mutex_) { return matcher_.find_unexpected_tags(rank); }},
       out_of_memory_(ErrorCode::kInternal, parts.ranks.prefix() + " is out of memory"),
-      matcher_(
-          {.topology = parts.topology,
-           .endpoint = endpoint_,
-           .packet_streams = packet_streams_,
-           .ranks = parts.ranks,
-           // Only one of two ranks on one core can copy at a time.
-           .prefers_single_copy = parts.single_copy == SingleCopy::kAlways || !parts.has_cores}) {}
+      matcher_({.topology = parts.transports.topology,
+                .endpoint = endpoint_,
+                .packet_streams = packet_streams_,
+                .ranks = parts.ranks,
+                // Only one of two ranks on one core can copy at a time.
+                .prefers_single_copy = parts.single_copy == SingleCopy::kAlways || !has_cores}) {}
 
 PointToPointProgress::~PointToPointProgress() {
   finish();
 }
 
 bool PointToPointProgress::is_unreachable(int rank) {
-  const collective::Topology& topology = parts_.topology;
+  const collective::Topology& topology = parts_.transports.topology;
   return topology.node_of(rank) != topology.node() && packet_streams_.is_unreachable(rank);
 }
 
@@ -100,7 +98,7 @@ int PointToPointProgress::pass(const MessageCall& call) {
         request.thread,
         [&] { return request.has_ended; },
         mode,
-        parts_.has_cores && !needs_network(request) ? &spin_limit_ : nullptr);
+        has_cores_ && !needs_network(request) ? &spin_limit_ : nullptr);
   }
   if (request.error) [[unlikely]] {
     throw Error(*request.error);
@@ -316,13 +314,12 @@ bool PointToPointProgress::check_requests() {
 
 void PointToPointProgress::show_waits() {
   if (std::exchange(have_waits_changed_, false)) [[unlikely]] {
-    parts_.transports.control_block().note_waits(
-        describe_long_waits(requests_, parts_.ranks.job_ranks()));
+    control_block_.note_waits(describe_long_waits(requests_, parts_.ranks.job_ranks()));
   }
 }
 
 health::WaitId PointToPointProgress::next_id() {
-  return {.group = parts_.group, .is_message = true, .sequence = ++n_messages_};
+  return {.group = parts_.transports.group, .is_message = true, .sequence = ++n_messages_};
 }
 
 void PointToPointProgress::wake() const noexcept {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -12,21 +11,17 @@
 #include <thread>
 #include <vector>
 
-#include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/spin.h"
-#include "unisono/collective/topology.h"
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/native/group_transports.h"
+#include "unisono/engine/native/native_parts.h"
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_matcher.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
-#include "unisono/health/group_health.h"
-#include "unisono/health/rank_status.h"
 #include "unisono/health/wait_id.h"
-#include "unisono/transport/failure.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/endpoint.h"
 #include "unisono/transport/tcp/packet_stream.h"
@@ -34,21 +29,6 @@
 #include "unisono/transport/waiter.h"
 
 namespace unisono::engine {
-
-/// What a PointToPointProgress works with. The references outlive it.
-struct PointToPointParts {
-  std::uint32_t group;  ///< The group's number.
-  const collective::Topology& topology;
-  GroupTransports& transports;
-  const health::RankStatus& ranks;
-  transport::Failure& failure;
-  health::GroupHealth& health;
-  std::chrono::milliseconds stall;
-  bool has_cores;  ///< The node has a core for each of its ranks.
-  SingleCopy single_copy;
-  /// Whether waits look whether buffers were written to before them.
-  bool checks_buffers;
-};
 
 /// A receive of whose message nothing has come.
 struct WaitingReceive {
@@ -71,7 +51,8 @@ struct WaitingReceive {
 /// in vain one sleeps where peers can wake it, and wakes the others when it has to.
 class PointToPointProgress {
  public:
-  explicit PointToPointProgress(const PointToPointParts& parts);
+  /// The references outlive it; `has_cores`: the node has a core for each of its ranks.
+  PointToPointProgress(const NativeParts& parts, GroupTransports& transports, bool has_cores);
 
   /// As finish().
   ~PointToPointProgress();
@@ -194,7 +175,9 @@ class PointToPointProgress {
   [[nodiscard]] bool is_unreachable(int rank) UNISONO_REQUIRES(mutex_);
   [[nodiscard]] bool needs_network(const MessageOperation& request) const;
 
-  PointToPointParts parts_;
+  const NativeParts& parts_;
+  bool has_cores_;
+  shm::ControlBlock& control_block_;
   shm::Endpoint& endpoint_;
   tcp::PeerTable<tcp::PacketStream>& packet_streams_;
   MessageWaiting waiting_;

@@ -34,7 +34,7 @@ constexpr int n_locks(int n_spins) {
 }  // namespace
 
 bool PointToPointProgress::needs_network(const MessageOperation& request) const {
-  const collective::Topology& topology = parts_.topology;
+  const collective::Topology& topology = parts_.transports.topology;
   return topology.n_nodes() > 1 &&
          (request.peer == kAnyRank || topology.node_of(request.peer) != topology.node());
 }
@@ -43,7 +43,7 @@ transport::WaitMode PointToPointProgress::mode_of(const MessageOperation& reques
   if (needs_network(request)) {
     return transport::kBriefWait;
   }
-  transport::WaitMode mode = transport::calling_wait(parts_.has_cores);
+  transport::WaitMode mode = transport::calling_wait(has_cores_);
   mode.n_spins = std::min(mode.n_spins, spin_limit_.n_spins());
   return mode;
 }
