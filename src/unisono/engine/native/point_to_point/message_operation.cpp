@@ -28,27 +28,12 @@ constexpr std::size_t kMostTags = 8;
 constexpr std::size_t kMostRanks = 16;
 
 // "recv (...), send (...) and 4 more".
-class RequestList {
- public:
-  explicit RequestList(transport::JobRanks job_ranks) : job_ranks_(job_ranks) {}
-
-  void add(const MessageOperation& request) {
-    if (++n_ <= kMostRequests) {
-      text_ += fmt::format("{}{}", text_.empty() ? "" : ", ", describe(request, job_ranks_));
-    }
-  }
-
-  [[nodiscard]] bool is_empty() const { return n_ == 0; }
-
-  [[nodiscard]] std::string text() const {
-    return n_ <= kMostRequests ? text_ : fmt::format("{} and {} more", text_, n_ - kMostRequests);
-  }
-
- private:
-  transport::JobRanks job_ranks_;
-  std::size_t n_ = 0;
-  std::string text_;
-};
+std::string list(std::span<const std::string> requests) {
+  const auto shown = requests.first(std::min(requests.size(), kMostRequests));
+  const std::size_t n_more = requests.size() - shown.size();
+  return fmt::format(
+      "{}{}", fmt::join(shown, ", "), n_more == 0 ? "" : fmt::format(" and {} more", n_more));
+}
 
 }  // namespace
 
@@ -207,19 +192,18 @@ void MessageOperation::stalled(std::chrono::milliseconds waited,
 
 std::string describe_long_waits(std::span<MessageOperation* const> requests,
                                 transport::JobRanks job_ranks) {
-  RequestList calls(job_ranks);
-  RequestList begun(job_ranks);
+  std::vector<std::string> calls;
+  std::vector<std::string> begun;
   for (const MessageOperation* const request : requests) {
     if (request->has_waited_long()) {
-      (request->is_attended ? calls : begun).add(*request);
+      (request->is_attended ? calls : begun).push_back(describe(*request, job_ranks));
     }
   }
-  if (begun.is_empty()) {
-    return calls.is_empty() ? "" : fmt::format("waits in {}", calls.text());
+  if (begun.empty()) {
+    return calls.empty() ? "" : fmt::format("waits in {}", list(calls));
   }
-  const std::string in_call =
-      calls.is_empty() ? "" : fmt::format("waits in {}, and ", calls.text());
-  return fmt::format("{}has {} under way", in_call, begun.text());
+  const std::string in_call = calls.empty() ? "" : fmt::format("waits in {}, and ", list(calls));
+  return fmt::format("{}has {} under way", in_call, list(begun));
 }
 
 }  // namespace unisono::engine
