@@ -103,7 +103,7 @@ TEST(Capabilities, OfEveryOperationThereIsACall) {
 }
 
 TEST(Capabilities, EachOperationWorksOnADeviceOrIsRefusedAsTheTableSays) {
-  const engine::Backend backend = engine::find_backend(test::tested_backend());
+  const engine::Backend backend = engine::look_up_backend(test::tested_backend());
   test::run_ranks(test::one_node(2), [&](ProcessGroup& group) {
     for (const auto& [name, call] : kCalls) {
       for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {

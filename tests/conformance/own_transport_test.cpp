@@ -20,7 +20,6 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/net/io.h"
 #include "unisono/transport/stream.h"
-#include "unisono/transport/streams.h"
 #include "unisono/transport/tcp/tcp_stream.h"
 
 #include "support/ranks.h"

@@ -96,7 +96,7 @@ std::vector<World> worlds_of(int world_size) {
 }
 
 engine::Capabilities capabilities() {
-  return engine::find_backend(tested_backend()).capabilities;
+  return engine::look_up_backend(tested_backend()).capabilities;
 }
 
 bool is_allowed(DType dtype, ReduceKind kind) {

@@ -20,7 +20,6 @@
 #include "unisono/engine/backends.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/operation.h"
-#include "unisono/engine/supervised.h"
 #include "unisono/rendezvous/roster/roster.h"
 
 #include "support/ranks.h"

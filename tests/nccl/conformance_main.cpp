@@ -84,7 +84,7 @@ class HostAsGpu final : public Engine {
 };
 
 void register_host_as_gpu() {
-  const engine::Backend nccl = engine::find_backend("nccl");
+  const engine::Backend nccl = engine::look_up_backend("nccl");
   engine::Capabilities has = *nccl.gpu_capabilities;
   has.devices = {DeviceType::kCpu};
   // What it has for some types alone is a matter of tests of this folder.

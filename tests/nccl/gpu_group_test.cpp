@@ -148,7 +148,7 @@ TEST(NcclGroups, OfSomeRanksHaveCommunicatorsOfTheirOwn) {
 }
 
 TEST(NcclBackend, IsThereForBothDevices) {
-  const engine::Backend backend = engine::find_backend("nccl");
+  const engine::Backend backend = engine::look_up_backend("nccl");
   EXPECT_TRUE(backend.has("all_reduce", DeviceType::kCpu));
   EXPECT_TRUE(backend.has("all_reduce", DeviceType::kCuda));
   EXPECT_TRUE(backend.has("send", DeviceType::kCpu));

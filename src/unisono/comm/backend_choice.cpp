@@ -62,7 +62,7 @@ BackendChoice choose_backend(const std::string& name, const Environment& environ
     if (!may_fall_back(environment)) {
       throw;
     }
-    return {.backend = engine::find_backend(kNative), .need = {.obstacle = error.what()}};
+    return {.backend = engine::look_up_backend(kNative), .need = {.obstacle = error.what()}};
   }
 }
 
@@ -86,7 +86,7 @@ engine::Backend agreed_backend(const engine::Backend& chosen,
     logger.warning(fmt::format(
         "{}; all ranks use backend {} instead, as {} allows", text, kNative, kFallbackVariable));
   }
-  return engine::find_backend(kNative);
+  return engine::look_up_backend(kNative);
 }
 
 const engine::Backend& backend_of(ProcessGroup& group) {

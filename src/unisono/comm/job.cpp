@@ -37,7 +37,7 @@
 #include "unisono/rendezvous/data_listener.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/relayed_error.h"
-#include "unisono/transport/streams.h"
+#include "unisono/transport/stream.h"
 
 namespace unisono::comm {
 namespace {

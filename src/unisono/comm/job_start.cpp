@@ -26,7 +26,7 @@
 #include "unisono/rendezvous/roster/exchange_roster.h"
 #include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/rendezvous/roster/roster.h"
-#include "unisono/transport/leave_frames.h"
+#include "unisono/transport/frame.h"
 #include "unisono/transport/relayed_error.h"
 
 namespace unisono::comm {

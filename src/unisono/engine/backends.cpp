@@ -199,12 +199,6 @@ Backend look_up_backend(std::string_view name) {
   return row->describe();
 }
 
-Backend find_backend(std::string_view name) {
-  Backend found = look_up_backend(name);
-  check_is_there(found);
-  return found;
-}
-
 Backend prepared(Backend backend, const Environment& environment) {
   check_is_there(backend);
   if (backend.prepare != nullptr) {

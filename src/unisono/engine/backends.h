@@ -61,9 +61,6 @@ void register_backend(std::string name,
 /// names that there are, if it is none of them. Thread-safe.
 [[nodiscard]] Backend look_up_backend(std::string_view name);
 
-/// The same; throws Error(kInvalidArgument) with what to do, if it is not there, too.
-[[nodiscard]] Backend find_backend(std::string_view name);
-
 /// The backend fit for a process in that environment. Throws Error with what to do, if it is not
 /// there or the process can't have it.
 [[nodiscard]] Backend prepared(Backend backend, const Environment& environment);

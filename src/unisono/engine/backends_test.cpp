@@ -25,15 +25,17 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 using transport::OperationKind;
 
+const Environment kNobody = [](const char*) { return std::nullopt; };
+
 TEST(Backends, OneIsBuiltInAndHasSeveralNames) {
   for (const std::string name : {"unisono", "native", "tcp"}) {
-    EXPECT_EQ(find_backend(name).name, "unisono") << name;
+    EXPECT_EQ(look_up_backend(name).name, "unisono") << name;
   }
   for (const std::string_view operation : operation_names()) {
-    EXPECT_TRUE(find_backend("unisono").has(operation, DeviceType::kCpu)) << operation;
-    EXPECT_FALSE(find_backend("unisono").has(operation, DeviceType::kCuda)) << operation;
+    EXPECT_TRUE(look_up_backend("unisono").has(operation, DeviceType::kCpu)) << operation;
+    EXPECT_FALSE(look_up_backend("unisono").has(operation, DeviceType::kCuda)) << operation;
   }
-  EXPECT_FALSE(find_backend("unisono").has("smoke_signals", DeviceType::kCpu));
+  EXPECT_FALSE(look_up_backend("unisono").has("smoke_signals", DeviceType::kCpu));
 }
 
 TEST(Backends, KnownOnesThatAreNotThereSayWhatToDo) {
@@ -42,7 +44,7 @@ TEST(Backends, KnownOnesThatAreNotThereSayWhatToDo) {
     EXPECT_EQ(backend.has("all_reduce", DeviceType::kCpu), backend.is_there) << backend.name;
     EXPECT_FALSE(backend.has("all_reduce", DeviceType::kCuda)) << backend.name;
     if (!backend.is_there) {
-      EXPECT_THAT([&] { (void)find_backend(backend.name); },
+      EXPECT_THAT([&] { (void)prepared(backend, kNobody); },
                   ThrowsMessage<Error>(::testing::AllOf(
                       HasSubstr("backend " + backend.name + " can't be used here: " + backend.help),
                       HasSubstr("unisono"))));
@@ -62,14 +64,13 @@ TEST(Backends, ThatOfTheMpisIsThereOrSaysWhatToInstall) {
   EXPECT_FALSE(mpi->capabilities.has_canonical_bits);
   EXPECT_FALSE(mpi->capabilities.reduced_dtypes.has(DType::kBFloat16));
   EXPECT_TRUE(mpi->capabilities.dtypes.has(DType::kBFloat16));
-  const Environment nobody = [](const char*) { return std::nullopt; };
-  EXPECT_THAT([&] { (void)mpi->prepare(nobody); },
+  EXPECT_THAT([&] { (void)mpi->prepare(kNobody); },
               ThrowsMessage<Error>(HasSubstr("start the program itself by its mpirun")));
 }
 
 TEST(Backends, UnknownNamesAreAnsweredWithTheKnownOnes) {
   for (const std::string name : {"", " ", "Unisono", "native tcp", "uni", "ucc"}) {
-    EXPECT_THAT([&] { (void)find_backend(name); },
+    EXPECT_THAT([&] { (void)look_up_backend(name); },
                 ThrowsMessage<Error>(HasSubstr("no backend \"" + name + "\"; there is unisono")));
   }
 }
@@ -92,12 +93,12 @@ TEST(Backends, OneOfTheProgramsOwnIsListedAndFound) {
     return native;
   };
   register_backend("own", "passes everything on", keep, {.operations = {OperationKind::kReduce}});
-  EXPECT_EQ(find_backend("own").help, "passes everything on");
-  EXPECT_TRUE(find_backend("own").has("reduce", DeviceType::kCpu));
-  EXPECT_FALSE(find_backend("own").has("broadcast", DeviceType::kCpu));
-  EXPECT_TRUE(find_backend("own").has("send", DeviceType::kCpu));
+  EXPECT_EQ(look_up_backend("own").help, "passes everything on");
+  EXPECT_TRUE(look_up_backend("own").has("reduce", DeviceType::kCpu));
+  EXPECT_FALSE(look_up_backend("own").has("broadcast", DeviceType::kCpu));
+  EXPECT_TRUE(look_up_backend("own").has("send", DeviceType::kCpu));
   EXPECT_EQ(backends().back().name, "own");
-  EXPECT_THAT([] { (void)find_backend("other"); },
+  EXPECT_THAT([] { (void)look_up_backend("other"); },
               ThrowsMessage<Error>(
                   ::testing::AllOf(HasSubstr("there is unisono (also called native, tcp), "),
                                    ::testing::EndsWith(", own"))));

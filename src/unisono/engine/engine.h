@@ -10,7 +10,6 @@
 #include "unisono/base/error.h"
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/operation.h"
-#include "unisono/engine/supervised.h"
 
 namespace unisono::engine {
 
@@ -18,6 +17,30 @@ namespace unisono::engine {
 enum class Caller {
   kUser,     ///< The thread that called the operation: it may spin for a short while.
   kProgress  ///< A thread beside it: it leaves the processor to the rank's computation.
+};
+
+/// One operation that an engine carries out by other means than shared memory and tcp, as a
+/// library's non-blocking calls. See Engine::supervise().
+class SupervisedOperation {
+ public:
+  SupervisedOperation() = default;
+  virtual ~SupervisedOperation() = default;
+  SupervisedOperation(const SupervisedOperation&) = delete;
+  SupervisedOperation& operator=(const SupervisedOperation&) = delete;
+  SupervisedOperation(SupervisedOperation&&) = delete;
+  SupervisedOperation& operator=(SupervisedOperation&&) = delete;
+
+  /// Whether ranks of other nodes have to have called it, too, before it begins; the same on all
+  /// ranks. For a begin that waits for them without a deadline.
+  [[nodiscard]] virtual bool meets_all() const { return false; }
+
+  /// Begins it: every rank of this node has called the same. `operation` is the packed one where a
+  /// coalesced operation was called, and lives until the end; `group` is the number of the group,
+  /// the same on all its ranks and no other group's.
+  virtual void begin(const Operation& operation, std::uint32_t group) = 0;
+
+  /// Does what can be done without waiting. Whether the operation is done.
+  [[nodiscard]] virtual bool advance() = 0;
 };
 
 /// What carries out a group's operations, and passes the messages between two of its ranks. One
@@ -57,11 +80,11 @@ class Engine {
   ///
   /// Throws Error: kInvalidArgument, whose text says only why, for one that can't be passed, as all
   /// are where this is not overridden. Any other closes the group.
-  virtual int pass_message(const MessageCall& call);
+  virtual int pass_message(const MessageCall& /*call*/) { throw no_messages(); }
 
   /// Begins messages, all of them before it goes on with any; their handles hear how they end.
   /// Thread-safe. Throws as pass_message() does.
-  virtual void begin_messages(std::span<const MessageCall> calls);
+  virtual void begin_messages(std::span<const MessageCall> /*calls*/) { throw no_messages(); }
 
   /// Has another engine carry out the operation by means of its own, and waits for it as execute()
   /// would: ranks that call something else, die, leave or are late are errors that say so. May be
@@ -82,6 +105,11 @@ class Engine {
   /// Tells the other ranks that this rank leaves: in good order, unless it has aborted. The last
   /// call; takes a fraction of a second at most.
   virtual void leave() noexcept = 0;
+
+ private:
+  static Error no_messages() {
+    return {ErrorCode::kInvalidArgument, "the group's backend passes no messages"};
+  }
 };
 
 }  // namespace unisono::engine

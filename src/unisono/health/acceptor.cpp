@@ -28,7 +28,7 @@
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/net/unauthenticated_connections.h"
-#include "unisono/transport/purposes.h"
+#include "unisono/transport/rank_address.h"
 
 namespace unisono::health {
 namespace {

@@ -29,7 +29,7 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/roster/roster.h"
-#include "unisono/transport/purposes.h"
+#include "unisono/transport/rank_address.h"
 
 namespace unisono::health {
 namespace {

@@ -1,11 +1,11 @@
 #include "unisono/transport/frame.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +15,7 @@
 #include "unisono/base/bytes.h"
 #include "unisono/base/error.h"
 #include "unisono/base/utf8.h"
+#include "unisono/net/io.h"
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::transport {
@@ -23,65 +24,32 @@ namespace {
 // "UNI1", so that bytes out of step are seen at once.
 constexpr std::uint32_t kMagic = 0x31494E55;
 
-// The longest payload of such a frame.
-std::uint64_t limit_of(FrameKind kind) {
-  switch (kind) {
-    case FrameKind::kData:
-    case FrameKind::kPacket:
-      return kMaxPayloadBytes;
-    case FrameKind::kAbort:
-    case FrameKind::kWait:
-    case FrameKind::kAskWait:
-    case FrameKind::kVerdict:
-    case FrameKind::kVerdictEnd:
-      return kMaxAbortBytes;
-    case FrameKind::kRankProgress:
-      return 3 * kMaxNoteBytes;
-    case FrameKind::kLeave:
-    case FrameKind::kAsk:
-    case FrameKind::kHeard:
-      break;
-  }
-  return 0;
-}
+// What a frame may be.
+struct Rule {
+  std::uint64_t most_bytes;  // Of the payload.
+  bool may_stand_alone;
+  bool may_be_answer;  // Or a question: it has that one's number.
+};
 
-// Whether a frame of this kind may have this question's number.
-bool fits(FrameKind kind, std::uint32_t question) {
-  switch (kind) {
-    case FrameKind::kData:
-    case FrameKind::kPacket:
-      return question == 0;
-    case FrameKind::kAbort:
-    case FrameKind::kLeave:
-      return true;  // News, or an answer.
-    case FrameKind::kRankProgress:
-    case FrameKind::kAsk:
-    case FrameKind::kWait:
-    case FrameKind::kAskWait:
-    case FrameKind::kVerdict:
-    case FrameKind::kVerdictEnd:
-    case FrameKind::kHeard:
-      break;
-  }
-  return question != 0;
-}
+// Each text with its length.
+constexpr std::uint64_t kMostNotes = 3 * (sizeof(std::uint64_t) + kMaxNoteBytes);
+
+// By kind.
+constexpr auto kRules = std::to_array<Rule>({{kMaxPayloadBytes, true, false},  // kData
+                                             {kMaxAbortBytes, true, true},     // kAbort
+                                             {0, true, true},                  // kLeave
+                                             {kMaxPayloadBytes, true, false},  // kPacket
+                                             {kMostNotes, false, true},        // kRankProgress
+                                             {0, false, true},                 // kAsk
+                                             {kMaxAbortBytes, false, true},    // kWait
+                                             {kMaxAbortBytes, false, true},    // kAskWait
+                                             {kMaxAbortBytes, false, true},    // kVerdict
+                                             {kMaxAbortBytes, false, true},    // kVerdictEnd
+                                             {0, false, true}});               // kHeard
+static_assert(kRules.size() == static_cast<std::size_t>(FrameKind::kHeard));
 
 std::vector<std::byte> with_text(const Frame& frame, std::string_view text) {
   return encode(frame, std::as_bytes(std::span(text)));
-}
-
-// Of a kRankProgress frame: the first bit says whether the operation is done, then come the sizes
-// of two texts; the third has the rest of the payload.
-constexpr std::uint32_t kRefusedUnit = 2;
-constexpr std::uint32_t kWaitsUnit = 2048;
-static_assert(kRefusedUnit * kMaxNoteBytes < kWaitsUnit);
-
-std::uint32_t n_refused_bytes(const Frame& frame) {
-  return frame.step % kWaitsUnit / kRefusedUnit;
-}
-
-std::uint32_t n_waits_bytes(const Frame& frame) {
-  return frame.step / kWaitsUnit;
 }
 
 // Of a kLeave frame.
@@ -122,20 +90,13 @@ std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> bytes) {
   ByteReader tail(reader.rest().subspan(sizeof(frame.descriptor)));
   frame.n_bytes = tail.get<std::uint64_t>().value_or(0);
   frame.question = tail.get<std::uint32_t>().value_or(0);
-  const bool is_known = kind >= static_cast<std::uint32_t>(FrameKind::kData) &&
-                        kind <= static_cast<std::uint32_t>(FrameKind::kHeard);
-  if (magic != kMagic || !is_known) {
+  if (magic != kMagic || kind == 0 || kind > kRules.size()) {
     return std::nullopt;
   }
   frame.kind = static_cast<FrameKind>(kind);
-  if (!fits(frame.kind, frame.question)) {
-    return std::nullopt;
-  }
-  if (frame.kind == FrameKind::kRankProgress &&
-      std::uint64_t{n_refused_bytes(frame)} + n_waits_bytes(frame) > frame.n_bytes) {
-    return std::nullopt;
-  }
-  return frame.n_bytes <= limit_of(frame.kind) ? std::optional(frame) : std::nullopt;
+  const Rule& rule = kRules[kind - 1];
+  const bool is_allowed = frame.question == 0 ? rule.may_stand_alone : rule.may_be_answer;
+  return is_allowed && frame.n_bytes <= rule.most_bytes ? std::optional(frame) : std::nullopt;
 }
 
 std::vector<std::byte> encode(Frame frame, std::span<const std::byte> payload) {
@@ -156,29 +117,38 @@ std::vector<std::byte> encode_abort(std::uint32_t group,
                    utf8_prefix(error.what(), kMaxAbortBytes));
 }
 
+void send_abort(int fd, std::uint32_t group, const Error& reason) noexcept {
+  try {
+    (void)net::write_some(fd, encode_abort(group, reason));
+  } catch (const std::exception&) {
+    return;  // Out of memory while giving up.
+  }
+}
+
 std::vector<std::byte> encode_rank_progress(const RankProgress& rank_progress,
                                             std::uint32_t question) {
-  const std::string_view refused = utf8_prefix(rank_progress.refused, kMaxNoteBytes);
-  const std::string_view waits = utf8_prefix(rank_progress.waits, kMaxNoteBytes);
-  const std::string_view elsewhere = utf8_prefix(rank_progress.elsewhere, kMaxNoteBytes);
-  const auto n_refused = static_cast<std::uint32_t>(refused.size());
-  const auto n_waits = static_cast<std::uint32_t>(waits.size());
-  return with_text({.kind = FrameKind::kRankProgress,
-                    .step = kWaitsUnit * n_waits + kRefusedUnit * n_refused +
-                            (rank_progress.has_finished ? 1U : 0U),
-                    .sequence = rank_progress.sequence,
-                    .descriptor = rank_progress.descriptor,
-                    .question = question},
-                   fmt::format("{}{}{}", refused, waits, elsewhere));
+  ByteWriter payload;
+  for (const std::string* const text :
+       {&rank_progress.refused, &rank_progress.waits, &rank_progress.elsewhere}) {
+    payload.put_string(utf8_prefix(*text, kMaxNoteBytes));
+  }
+  return encode({.kind = FrameKind::kRankProgress,
+                 .step = rank_progress.has_finished ? 1U : 0U,
+                 .sequence = rank_progress.sequence,
+                 .descriptor = rank_progress.descriptor,
+                 .question = question},
+                payload.bytes());
 }
 
 RankProgress decode_rank_progress(const Frame& frame, std::span<const std::byte> payload) {
+  ByteReader reader(payload);
+  const auto next_text = [&] { return reader.get_string(kMaxNoteBytes).value_or(""); };
   return {.sequence = frame.sequence,
           .descriptor = frame.descriptor,
-          .has_finished = frame.step % 2 != 0,
-          .refused = text_of(payload.first(n_refused_bytes(frame))),
-          .waits = text_of(payload.subspan(n_refused_bytes(frame), n_waits_bytes(frame))),
-          .elsewhere = text_of(payload.subspan(n_refused_bytes(frame) + n_waits_bytes(frame)))};
+          .has_finished = frame.step != 0,
+          .refused = next_text(),
+          .waits = next_text(),
+          .elsewhere = next_text()};
 }
 
 std::vector<std::byte> encode_leave(std::uint32_t group,

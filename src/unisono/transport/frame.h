@@ -34,8 +34,7 @@ struct Frame {
   /// kData: which transfer of the operation between this pair, from 0. kAbort, kVerdict and
   /// kVerdictEnd: the ErrorCode.
   /// kPacket: bytes of the label, which follows the fields. kRankProgress: 1 if the operation is
-  /// done, 2 times the bytes of what was refused, and 2048 times those of what is waited for; what
-  /// the sender does elsewhere follows these two. kLeave: 1 if what operations need may still be on
+  /// done. kLeave: 1 if what operations need may still be on
   /// its way by another connection, and 2 if messages may.
   std::uint32_t step = 0;
   /// kData, kRankProgress: the operation's number in its group. Else the group's number.
@@ -64,6 +63,9 @@ using FrameBytes = std::array<std::byte, kFrameBytes>;
 [[nodiscard]] std::vector<std::byte> encode_abort(std::uint32_t group,
                                                   const Error& error,
                                                   std::uint32_t question = 0);
+
+/// Writes one to a socket. Does not block: one that is full, or whose peer is gone, drops it.
+void send_abort(int fd, std::uint32_t group, const Error& reason) noexcept;
 
 /// A whole kRankProgress frame.
 [[nodiscard]] std::vector<std::byte> encode_rank_progress(const RankProgress& rank_progress,

@@ -69,11 +69,11 @@ TEST(Frame, AStandingIsReadAsItWasWritten) {
                                    .waits = "for whom",
                                    .elsewhere = "also"};
   const std::vector<std::byte> bytes = encode_rank_progress(rank_progress, 9);
-  ASSERT_EQ(bytes.size(), kFrameBytes + 15);
+  ASSERT_EQ(bytes.size(), kFrameBytes + 39);
   const auto frame = decode(std::span(bytes).first<kFrameBytes>());
   ASSERT_TRUE(frame.has_value());
   EXPECT_EQ(frame->kind, FrameKind::kRankProgress);
-  EXPECT_EQ(frame->n_bytes, 15U);
+  EXPECT_EQ(frame->n_bytes, 39U);
   EXPECT_EQ(frame->question, 9U);
   const RankProgress read = decode_rank_progress(*frame, std::span(bytes).subspan(kFrameBytes));
   EXPECT_EQ(read.sequence, 7U);
@@ -84,10 +84,14 @@ TEST(Frame, AStandingIsReadAsItWasWritten) {
   EXPECT_EQ(read.elsewhere, "also");
 }
 
-TEST(Frame, AStandingWhoseTextsAreShorterThanItSaysIsNoFrame) {
+TEST(Frame, AStandingWhoseTextIsShorterThanItSaysHasOnlyThoseBefore) {
   std::vector<std::byte> bytes = encode_rank_progress({.refused = "why", .waits = "whom"}, 1);
-  bytes[kFrameBytes - 12] = std::byte{6};  // Of the payload.
-  EXPECT_FALSE(decode(std::span(bytes).first<kFrameBytes>()).has_value());
+  const std::span<const std::byte> payload = std::span(bytes).subspan(kFrameBytes);
+  bytes[kFrameBytes + 11] = std::byte{13};  // One more than follow.
+  const RankProgress read = decode_rank_progress({}, payload);
+  EXPECT_EQ(read.refused, "why");
+  EXPECT_EQ(read.waits, "");
+  EXPECT_EQ(read.elsewhere, "");
 }
 
 TEST(Frame, OnlyQuestionsAndAnswersHaveANumberAndAllOfThem) {
@@ -125,7 +129,7 @@ TEST(Frame, TextsThatAreTooLongAreCutBetweenCharacters) {
   const std::string refused = std::string(n_refused, 'x') + "\u20ac";
   const std::vector<std::byte> rank_progress =
       encode_rank_progress({.refused = refused, .waits = refused, .elsewhere = refused}, 1);
-  EXPECT_EQ(payload_of(rank_progress), 3 * n_refused);
+  EXPECT_EQ(payload_of(rank_progress), 3 * (8 + n_refused));
   EXPECT_TRUE(decode(std::span(rank_progress).first<kFrameBytes>()).has_value());
 }
 

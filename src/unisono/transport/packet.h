@@ -26,11 +26,13 @@ enum class PacketMemory : std::uint8_t {
   kAttended  ///< As kPrivate, of an announcement; a thread of the sender does nothing but wait.
 };
 
-/// What ranks tell each other about a message, with its data or without.
+/// What ranks tell each other about a message, with its data or without. Travels as it lies in
+/// memory.
 struct Packet {
   PacketKind kind = PacketKind::kNone;
   DType dtype = DType::kInt8;
   PacketMemory memory = PacketMemory::kPrivate;
+  std::uint8_t unused = 0;
   std::int32_t tag = 0;
   /// Which announced message, by its sender's count for this receiver.
   std::uint32_t number = 0;

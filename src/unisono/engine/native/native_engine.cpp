@@ -3,13 +3,11 @@
 #include <sys/types.h>
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory_resource>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -25,9 +23,7 @@
 #include "unisono/collective/topology.h"
 #include "unisono/engine/native/collectives/algorithm_choice.h"
 #include "unisono/engine/native/collectives/coalescing.h"
-#include "unisono/engine/native/collectives/data_movement.h"
-#include "unisono/engine/native/collectives/reductions.h"
-#include "unisono/engine/native/collectives/step_reduction.h"
+#include "unisono/engine/native/collectives/collectives.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/operation_reporter.h"
 #include "unisono/engine/native/supervision.h"
@@ -48,12 +44,6 @@ constexpr std::size_t kRememberedCalls = 64;
 
 // Of some ten ranks. Beyond that the heap's cost is lost in the work.
 constexpr std::size_t kOperationBytes = 4096;
-
-// Time for the peers to read why this rank gave up.
-constexpr std::chrono::milliseconds kAbortLinger{250};
-
-// Time for them to turn away what is needless.
-constexpr std::chrono::milliseconds kDialLinger{250};
 
 transport::WaitMode wait_mode(Caller caller, bool has_cores) {
   return caller == Caller::kProgress ? transport::kBriefWait : transport::calling_wait(has_cores);
@@ -82,16 +72,7 @@ NativeEngine::NativeEngine(NativeParts parts)
              {.is_forced = parts_.single_copy == SingleCopy::kAlways, .has_cores = has_cores_},
              transports_.control_block(),
              parts_.ranks),
-      messages_({.group = parts_.transports.group,
-                 .topology = topology_,
-                 .transports = transports_,
-                 .ranks = parts_.ranks,
-                 .failure = parts_.failure,
-                 .health = parts_.health,
-                 .stall = parts_.stall,
-                 .has_cores = has_cores_,
-                 .single_copy = parts_.single_copy,
-                 .checks_buffers = parts_.checks_buffers}) {}
+      messages_(parts_, transports_, has_cores_) {}
 
 void NativeEngine::run(OperationContext& context) {
   switch (context.operation.descriptor.kind) {
@@ -147,45 +128,29 @@ void NativeEngine::remember(const Operation& operation) {
 }
 
 void NativeEngine::execute(const Operation& operation, TimeLimit limit, Caller caller) {
-  pack_and_carry_out(operation, limit, caller, nullptr);
+  carry_out(operation, limit, caller, nullptr);
 }
 
 void NativeEngine::supervise(const Operation& operation,
                              TimeLimit limit,
                              Caller caller,
                              SupervisedOperation& supervised) {
-  pack_and_carry_out(operation, limit, caller, &supervised);
+  carry_out(operation, limit, caller, &supervised);
 }
 
-void NativeEngine::pack_and_carry_out(const Operation& operation,
-                                      TimeLimit limit,
-                                      Caller caller,
-                                      SupervisedOperation* supervised) {
-  if (!Coalescing::is_coalesced(operation)) {
-    carry_out(operation, operation, limit, caller, supervised);
-    return;
-  }
-  const Operation packed = coalescing_.pack(operation, topology_.world_size());
-  carry_out(packed, operation, limit, caller, supervised);
-  Coalescing::unpack(packed, operation);
-}
-
-void NativeEngine::carry_out(const Operation& operation,
-                             const Operation& called,
+void NativeEngine::carry_out(const Operation& called,
                              TimeLimit limit,
                              Caller caller,
                              SupervisedOperation* supervised) {
+  std::optional<Operation> packed;
+  if (transport::is_coalesced(called.descriptor.kind)) {
+    packed = coalescing_.pack(called, topology_.world_size());
+  }
+  const Operation& operation = packed ? *packed : called;
   if (topology_.n_nodes() > 1) {
     remember(operation);
   }
-  const OperationReporter reporter(called,
-                                   {.group = parts_.transports.group,
-                                    .topology = topology_,
-                                    .connections = transports_.connections(),
-                                    .ranks = parts_.ranks,
-                                    .health = parts_.health,
-                                    .call_history = parts_.call_history},
-                                   calls_);
+  const OperationReporter reporter(called, parts_, transports_.connections(), calls_);
   transport::WaitMonitor wait_monitor(limit, parts_.stall, parts_.failure, reporter);
   const tcp::OperationTag tag{.sequence = operation.sequence,
                               .descriptor = operation.descriptor,
@@ -227,6 +192,9 @@ void NativeEngine::carry_out(const Operation& operation,
     transports_.control_block().give_up();
     throw reporter.complete({ErrorCode::kInternal, error.what()});  // Out of memory, say.
   }
+  if (packed) {
+    Coalescing::unpack(*packed, called);
+  }
 }
 
 void NativeEngine::check(const Operation& operation) const {
@@ -264,70 +232,27 @@ Buffer NativeEngine::allocate(std::int64_t count, DType dtype) {
 }
 
 void NativeEngine::abort(const Error& reason) noexcept {
-  if (std::exchange(has_aborted_, true)) {
-    return;
-  }
-  adopt_delivered();
-  try {
-    for (tcp::Connection* const connection : transports_.connections().peers()) {
-      connection->frames().abort(reason);
-    }
-  } catch (const std::exception&) {
-    return;  // Out of memory: the ends of the connections have to say it.
-  }
+  transports_.connections().abort(reason);
 }
 
 void NativeEngine::leave() noexcept {
-  close_door();
-  const std::vector<tcp::Connection*> connections = transports_.connections().peers();
-  if (!has_aborted_) {
-    report_unheard(connections);
+  if (!transports_.connections().has_aborted()) {
+    report_unheard();
   }
-  for (tcp::Connection* const connection : connections) {
-    if (!has_aborted_) {
-      connection->frames().say_goodbye();
-    }
-  }
-  const Deadline deadline =
-      Deadline::after(has_aborted_ ? kAbortLinger : std::chrono::milliseconds::zero());
-  for (tcp::Connection* const connection : connections) {
-    connection->frames().linger(deadline);
-  }
+  transports_.connections().leave();
 }
 
 // A rank that only sent may not have heard that others failed over what it called, too.
-void NativeEngine::report_unheard(std::span<tcp::Connection* const> connections) const noexcept {
-  for (tcp::Connection* const connection : connections) {
-    try {
+void NativeEngine::report_unheard() noexcept {
+  try {
+    (void)transports_.connections().take_delivered();
+    for (tcp::Connection* const connection : transports_.connections().peers()) {
       connection->look_for_abort();
-    } catch (const Error& error) {
-      parts_.ranks.report_unheard(error);
-      return;
-    } catch (const std::exception&) {
-      return;  // Out of memory, say.
     }
-  }
-}
-
-// Ranks that this one never talked to hear of its end, too.
-void NativeEngine::adopt_delivered() noexcept {
-  try {
-    (void)transports_.connections().progress();
+  } catch (const Error& error) {
+    parts_.ranks.report_unheard(error);
   } catch (const std::exception&) {
-    return;  // One can't be reached, say: it can't be told.
-  }
-}
-
-// Whoever comes later would take the end of a connection without a goodbye for a death.
-void NativeEngine::close_door() noexcept {
-  try {
-    transports_.connections().close_door();
-    if (!has_aborted_) {
-      // Those that have become needless: one that breaks off looks like a stranger's.
-      transports_.connections().finish_dials(Deadline::after(kDialLinger));
-    }
-  } catch (const std::exception&) {
-    return;  // One can't be reached: it can't be told.
+    return;  // Out of memory, say.
   }
 }
 

@@ -1,17 +1,13 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "unisono/base/algorithm.h"
-#include "unisono/base/config.h"
-#include "unisono/base/link_costs.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/message_call.h"
@@ -20,33 +16,15 @@
 #include "unisono/engine/native/collectives/reduce_plans.h"
 #include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/memory/peer_memory.h"
-#include "unisono/engine/native/memory/symmetric_memory.h"
+#include "unisono/engine/native/native_parts.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/point_to_point/point_to_point_progress.h"
 #include "unisono/health/call_history.h"
-#include "unisono/health/group_health.h"
-#include "unisono/health/rank_status.h"
 #include "unisono/kernels/reduce.h"
-#include "unisono/transport/failure.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/tcp/connection.h"
 
 namespace unisono::engine {
-
-/// What a NativeEngine works with. The references outlive it.
-struct NativeParts {
-  TransportParts transports;  ///< Of its group.
-  std::shared_ptr<SymmetricMemory> memory;
-  transport::Failure& failure;
-  SingleCopy single_copy;
-  std::optional<LinkCosts> links;  ///< What they cost, if it need not be measured.
-  const health::RankStatus& ranks;
-  health::GroupHealth& health;
-  health::CallHistory& call_history;
-  std::chrono::milliseconds stall;
-  /// Whether waits for messages look whether buffers were written to before them.
-  bool checks_buffers;
-};
 
 /// Shared memory inside the node, tcp between nodes.
 class NativeEngine final : public Engine {
@@ -82,22 +60,14 @@ class NativeEngine final : public Engine {
 
  private:
   // `supervised` is null where this engine does it itself.
-  void pack_and_carry_out(const Operation& operation,
-                          TimeLimit limit,
-                          Caller caller,
-                          SupervisedOperation* supervised);
-  // `called` is what the rank asked for, of which `operation` may be the coalesced form.
-  void carry_out(const Operation& operation,
-                 const Operation& called,
+  void carry_out(const Operation& called,
                  TimeLimit limit,
                  Caller caller,
                  SupervisedOperation* supervised);
   void run(OperationContext& context);
   void reduce(OperationContext& context);
   void remember(const Operation& operation);
-  void adopt_delivered() noexcept;
-  void close_door() noexcept;
-  void report_unheard(std::span<tcp::Connection* const> connections) const noexcept;
+  void report_unheard() noexcept;
 
   NativeParts parts_;
   const collective::Topology& topology_;
@@ -114,7 +84,6 @@ class NativeEngine final : public Engine {
   std::vector<void*> outputs_;
   // The last calls, oldest first; kept where there are several nodes.
   std::vector<health::CallRecord> calls_;
-  bool has_aborted_ = false;
   PointToPointProgress messages_;
 };
 

@@ -43,16 +43,16 @@ void OperationContext::enter_with_buffers() {
 
 void OperationContext::enter_with(const shm::Placement& placement) {
   control_block.my_card(operation.sequence).placement = placement;
-  show_card_and_wait();
+  enter();
 }
 
 void OperationContext::enter_with(std::span<const std::byte> payload) {
   std::copy(
       payload.begin(), payload.end(), control_block.my_card(operation.sequence).payload.begin());
-  show_card_and_wait();
+  enter();
 }
 
-void OperationContext::show_card_and_wait() {
+void OperationContext::enter() {
   control_block.my_card(operation.sequence).set_descriptor(operation.descriptor);
   control_block.enter(operation.sequence, mode, wait_monitor);
   check_cards();
@@ -123,6 +123,16 @@ std::vector<std::int64_t> OperationContext::shared_counts(int local_rank) const 
   return counts;
 }
 
+std::vector<int> OperationContext::leaders_elsewhere() const {
+  std::vector<int> leaders;
+  for (int node = 0; node < topology.n_nodes(); ++node) {
+    if (node != topology.node()) {
+      leaders.push_back(topology.ranks_of(node).front());
+    }
+  }
+  return leaders;
+}
+
 void OperationContext::meet_other_nodes() {
   if (topology.n_nodes() == 1) {
     return;
@@ -130,12 +140,9 @@ void OperationContext::meet_other_nodes() {
   if (topology.local_rank() == 0) {
     std::vector<tcp::Outgoing> sends;
     std::vector<tcp::Incoming> receives;
-    for (int node = 0; node < topology.n_nodes(); ++node) {
-      if (node != topology.node()) {
-        const int leader = topology.ranks_of(node).front();
-        sends.push_back({.rank = leader, .data = {}});
-        receives.push_back({.rank = leader, .data = {}});
-      }
+    for (const int leader : leaders_elsewhere()) {
+      sends.push_back({.rank = leader, .data = {}});
+      receives.push_back({.rank = leader, .data = {}});
     }
     exchange.run(sends, receives);
   }
@@ -145,13 +152,15 @@ void OperationContext::meet_other_nodes() {
 void OperationContext::meet_every_rank() {
   control_block.my_card(operation.sequence).set_descriptor(operation.descriptor);
   control_block.show_card(operation.sequence);
-  std::vector<int> remote_ranks;
+  std::vector<tcp::Outgoing> sends;
+  std::vector<tcp::Incoming> receives;
   for (int rank = 0; rank < topology.world_size(); ++rank) {
     if (topology.node_of(rank) != topology.node()) {
-      remote_ranks.push_back(rank);
+      sends.push_back({.rank = rank, .data = {}});
+      receives.push_back({.rank = rank, .data = {}});
     }
   }
-  exchange.meet(remote_ranks, [this] { return control_block.find_absent(operation.sequence); });
+  exchange.run(sends, receives, [this] { return control_block.find_absent(operation.sequence); });
   control_block.wait_for_headers(operation.sequence, mode, wait_monitor);
   check_cards();
 }

@@ -42,7 +42,7 @@ struct OperationContext {
 
   /// Shows this rank's header, waits for those of the node's ranks, and checks that all called the
   /// same.
-  void enter() { show_card_and_wait(); }
+  void enter();
 
   /// The same, after it has written into the header where `in` and `out` are.
   void enter_with_buffers();
@@ -73,6 +73,9 @@ struct OperationContext {
 
   /// This rank's index among those of its node.
   [[nodiscard]] int self() const { return control_block.local_rank(); }
+
+  /// The lowest rank of each other node.
+  [[nodiscard]] std::vector<int> leaders_elsewhere() const;
 
   /// The group's rank with this index on this node.
   [[nodiscard]] int rank_at(int local_rank) const {
@@ -125,7 +128,6 @@ struct OperationContext {
   [[nodiscard]] std::byte* out_bytes() const { return static_cast<std::byte*>(operation.out.data); }
 
  private:
-  void show_card_and_wait();
   void check_cards();
   [[nodiscard]] Error mismatch();
   [[nodiscard]] bool share_counts();

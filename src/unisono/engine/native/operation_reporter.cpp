@@ -9,6 +9,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/collective/topology.h"
 #include "unisono/engine/operation.h"
 #include "unisono/health/call_history.h"
 #include "unisono/transport/describe.h"
@@ -34,15 +35,16 @@ std::optional<Error> OperationReporter::departed(std::span<const int> late_ranks
 // On this node the headers say what each called.
 void OperationReporter::look_into(std::span<const int> late_ranks) const {
   parts_.health.note_late(operation_.sequence, late_ranks);
-  if (parts_.topology.n_nodes() == 1) {
+  const collective::Topology& topology = parts_.transports.topology;
+  if (topology.n_nodes() == 1) {
     return;
   }
-  for (tcp::Connection* const connection : parts_.connections.peers()) {
+  for (tcp::Connection* const connection : connections_.peers()) {
     connection->look_for_abort();
   }
   parts_.call_history.tell(calls_);
   for (const int rank : late_ranks) {
-    if (parts_.topology.node_of(rank) == parts_.topology.node()) {
+    if (topology.node_of(rank) == topology.node()) {
       continue;
     }
     for (const health::CallRecord& call : parts_.call_history.ask(rank)) {

@@ -1,18 +1,15 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/collective/topology.h"
+#include "unisono/engine/native/native_parts.h"
 #include "unisono/engine/operation.h"
 #include "unisono/health/call_history.h"
-#include "unisono/health/group_health.h"
-#include "unisono/health/rank_status.h"
 #include "unisono/health/wait_id.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/peer_table.h"
@@ -20,26 +17,18 @@
 
 namespace unisono::engine {
 
-/// What an OperationReporter asks. The references outlive it.
-struct ReporterParts {
-  std::uint32_t group;
-  const collective::Topology& topology;
-  const tcp::PeerTable<tcp::Connection>& connections;
-  const health::RankStatus& ranks;
-  health::GroupHealth& health;
-  health::CallHistory& call_history;
-};
-
 /// Says who waits for whom in which operation.
 class OperationReporter final : public transport::WaitObserver {
  public:
-  /// `calls` are this rank's last ones, with `operation`.
+  /// `calls` are this rank's last ones, with `operation`. The references outlive it.
   OperationReporter(const Operation& operation,
-                    const ReporterParts& parts,
+                    const NativeParts& parts,
+                    const tcp::PeerTable<tcp::Connection>& connections,
                     std::span<const health::CallRecord> calls)
       : operation_(operation),
         parts_(parts),
-        id_{.group = parts.group, .sequence = operation.sequence},
+        connections_(connections),
+        id_{.group = parts.transports.group, .sequence = operation.sequence},
         calls_(calls) {}
 
   [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override;
@@ -62,7 +51,8 @@ class OperationReporter final : public transport::WaitObserver {
   [[nodiscard]] std::string describe_operation() const;
 
   const Operation& operation_;
-  const ReporterParts parts_;
+  const NativeParts& parts_;
+  const tcp::PeerTable<tcp::Connection>& connections_;
   const health::WaitId id_;
   std::span<const health::CallRecord> calls_;
 };

@@ -47,7 +47,7 @@ bool RingWriter::write(const Packet& packet,
   const auto label_bytes = std::as_bytes(std::span(label.substr(0, transport::kMaxLabelBytes)));
   const bool is_inline = fits_into_cell(packet.kind, label_bytes.size(), payload.size());
   const std::uint64_t n_ring_bytes = is_inline ? 0 : label_bytes.size() + payload.size();
-  if (!has_room(n_ring_bytes)) [[unlikely]] {
+  if (!fits(n_ring_bytes) && !look_for_room(n_ring_bytes)) [[unlikely]] {
     return false;
   }
   RingCell& cell = memory_.cells[n_cells_ % kRingCells];
@@ -77,15 +77,9 @@ bool RingWriter::write(const Packet& packet,
   return true;
 }
 
-bool RingWriter::has_room(std::uint64_t n_ring_bytes) noexcept {
-  const auto fits = [&] {
-    return n_cells_ - n_cells_taken_ < kRingCells &&
-           n_bytes_ - n_bytes_taken_ + n_ring_bytes <= kRingBytes;
-  };
-  if (fits()) [[likely]] {
-    return true;
-  }
-  return look_for_room(n_ring_bytes);
+bool RingWriter::fits(std::uint64_t n_ring_bytes) const noexcept {
+  return n_cells_ - n_cells_taken_ < kRingCells &&
+         n_bytes_ - n_bytes_taken_ + n_ring_bytes <= kRingBytes;
 }
 
 // Says that it waits before it looks for the last time; the reader gives room before it looks
@@ -99,8 +93,7 @@ bool RingWriter::look_for_room(std::uint64_t n_ring_bytes) noexcept {
     // A reader that says it took more than there was would only hurt its own ring's data.
     n_cells_taken_ = std::min(memory_.n_cells_taken.load(std::memory_order_seq_cst), n_cells_);
     n_bytes_taken_ = std::min(memory_.n_bytes_taken.load(std::memory_order_seq_cst), n_bytes_);
-    if (n_cells_ - n_cells_taken_ < kRingCells &&
-        n_bytes_ - n_bytes_taken_ + n_ring_bytes <= kRingBytes) {
+    if (fits(n_ring_bytes)) {
       if (is_waiting_) {
         is_waiting_ = false;
         memory_.is_writer_waiting.store(0, std::memory_order_relaxed);

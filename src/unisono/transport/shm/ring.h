@@ -59,7 +59,7 @@ class RingWriter {
                            std::span<const std::byte> payload) noexcept;
 
  private:
-  [[nodiscard]] bool has_room(std::uint64_t n_ring_bytes) noexcept;
+  [[nodiscard]] bool fits(std::uint64_t n_ring_bytes) const noexcept;
   [[nodiscard]] bool look_for_room(std::uint64_t n_ring_bytes) noexcept;
   void put(std::span<const std::byte> bytes) noexcept;
 

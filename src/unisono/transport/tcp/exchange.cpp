@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/deadline.h"
@@ -24,56 +25,17 @@ bool is_busy(const Connection* connection) {
 
 }  // namespace
 
-Connection& Exchange::connection(int rank) {
-  const auto known = std::find_if(connections_.begin(), connections_.end(), [&](Connection* other) {
-    return other->rank() == rank;
-  });
-  if (known != connections_.end()) {
-    return **known;
-  }
-  Connection& opened = open(rank);
-  opened.begin(tag_);
-  connections_.push_back(&opened);
-  // Who only sends, call after call, reads nothing else that would say that the peer has failed.
-  if (opened.was_one_way() && transport::has_root(tag_.descriptor.kind)) [[unlikely]] {
-    opened.look_for_abort();
-  }
-  return opened;
-}
-
-Connection& Exchange::open(int rank) {
-  table_.open(rank);
-  Connection* found = table_.find(rank);
-  while (found == nullptr) {
-    if (table_.progress().empty()) {
-      wait_monitor_.check([rank] { return std::vector<int>{rank}; });
-      // A stopped rank's kernel takes the connection, and the rank says nothing: this one stays
-      // awake to the group's failure.
-      std::vector<pollfd> polls;
-      table_.add_polls(polls);
-      sleep(polls, earlier(wait_monitor_.next_check(), table_.next_try()));
-    } else {
-      wait_monitor_.note_progress();
-    }
-    found = table_.find(rank);
-  }
-  return *found;
-}
-
-// The table's are the first of `polls`.
-void Exchange::sleep(std::span<pollfd> polls, Deadline deadline) {
-  (void)::poll(polls.data(), polls.size(), deadline.poll_timeout_ms());
-  if (polls.front().revents != 0) {
-    table_.clear_wakeups();
-  }
-}
-
-void Exchange::run(std::span<const Outgoing> sends, std::span<const Incoming> receives) {
+void Exchange::run(std::span<const Outgoing> sends,
+                   std::span<const Incoming> receives,
+                   AlsoLate also_late) {
+  sends_ = sends;
+  receives_ = receives;
+  also_late_ = std::move(also_late);
   for (const Outgoing& outgoing : sends) {
-    connection(outgoing.rank).post_send(outgoing.data, outgoing.n_bytes_back);
+    begin_with(outgoing.rank);
   }
   for (const Incoming& incoming : receives) {
-    connection(incoming.rank).post_receive(incoming.data);
+    begin_with(incoming.rank);
   }
   move_all();
   for (const Outgoing& outgoing : sends) {
@@ -84,35 +46,46 @@ void Exchange::run(std::span<const Outgoing> sends, std::span<const Incoming> re
   }
 }
 
-void Exchange::meet(std::span<const int> ranks, const AlsoLate& also_late) {
-  also_late_ = &also_late;
-  for (const int rank : ranks) {
-    if (Connection* const known = table_.find(rank)) {
-      greet(*known);
-    } else {
-      table_.open(rank);
-      awaited_.push_back(rank);
+// All that goes to and from the rank, unless it was named before.
+void Exchange::begin_with(int rank) {
+  Connection* const known = table_.find(rank);
+  if (known != nullptr && !is_busy(known)) {
+    post(*known);
+  } else if (known == nullptr && std::ranges::find(awaited_, rank) == awaited_.end()) {
+    table_.open(rank);
+    awaited_.push_back(rank);
+  }
+}
+
+void Exchange::post(Connection& connection) {
+  if (std::ranges::find(connections_, &connection) == connections_.end()) {
+    connection.begin(tag_);
+    connections_.push_back(&connection);
+    // Who only sends, call after call, reads nothing else that would say that the peer has failed.
+    if (connection.was_one_way() && transport::has_root(tag_.descriptor.kind)) [[unlikely]] {
+      connection.look_for_abort();
     }
   }
-  move_all();
-  also_late_ = nullptr;
+  for (const Outgoing& outgoing : sends_) {
+    if (outgoing.rank == connection.rank()) {
+      connection.post_send(outgoing.data, outgoing.n_bytes_back);
+    }
+  }
+  for (const Incoming& incoming : receives_) {
+    if (incoming.rank == connection.rank()) {
+      connection.post_receive(incoming.data);
+    }
+  }
 }
 
-void Exchange::greet(Connection& connection) {
-  connection.begin(tag_);
-  connection.post_send({});
-  connection.post_receive({});
-  connections_.push_back(&connection);
-}
-
-bool Exchange::greet_who_came() {
+bool Exchange::post_to_who_came() {
   if (table_.progress().empty()) {
     return false;
   }
   const std::size_t n_erased = std::erase_if(awaited_, [this](int rank) {
     Connection* const came = table_.find(rank);
     if (came != nullptr) {
-      greet(*came);
+      post(*came);
     }
     return came != nullptr;
   });
@@ -122,7 +95,7 @@ bool Exchange::greet_who_came() {
 void Exchange::move_all() {
   const auto look = [this] {
     // A dial that is needless by now is seen to its end, too.
-    bool has_moved = (!awaited_.empty() || table_.is_dialing()) && greet_who_came();
+    bool has_moved = (!awaited_.empty() || table_.is_dialing()) && post_to_who_came();
     bool is_done = awaited_.empty();
     for (Connection* const connection : connections_) {
       if (is_busy(connection)) {
@@ -166,7 +139,11 @@ void Exchange::wait() {
           {.fd = connection->frames().stream().socket(), .events = POLLRDHUP, .revents = 0});
     }
   }
-  sleep(polls, next_look);
+  (void)::poll(polls.data(), polls.size(), next_look.poll_timeout_ms());
+  // The table's are the first.
+  if (polls.front().revents != 0) {
+    table_.clear_wakeups();
+  }
   for (std::size_t index = 0; index < idle.size(); ++index) {
     if (polls[n_busy + index].revents != 0) {
       idle[index]->look_for_abort();
@@ -175,7 +152,7 @@ void Exchange::wait() {
 }
 
 std::vector<int> Exchange::late_ranks() const {
-  std::vector<int> ranks = also_late_ == nullptr ? std::vector<int>() : (*also_late_)();
+  std::vector<int> ranks = also_late_ ? also_late_() : std::vector<int>();
   for (const Connection* const connection : connections_) {
     if (is_busy(connection)) {
       ranks.push_back(connection->rank());

@@ -1,14 +1,11 @@
 #pragma once
 
-#include <poll.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
 
-#include "unisono/base/deadline.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/peer_table.h"
 #include "unisono/transport/traffic.h"
@@ -42,28 +39,23 @@ class Exchange {
            transport::WaitMonitor& wait_monitor)
       : table_(table), traffic_(traffic), tag_(tag), wait_monitor_(wait_monitor) {}
 
-  /// Sends and receives all of it, at the same time.
-  ///
-  /// Throws what Connection::progress(), PeerTable::progress() and `wait_monitor` throw.
-  void run(std::span<const Outgoing> sends, std::span<const Incoming> receives);
-
   /// Names more ranks that the operation waits for.
   using AlsoLate = std::function<std::vector<int>()>;
 
-  /// Sends an empty message to each of `ranks` and receives one. Connections are opened all at the
-  /// same time, so that each rank hears of all that have come, and waits for all that have not.
+  /// Sends and receives all of it, at the same time. Connections that are missing are opened all at
+  /// once, so that each rank hears of all that have come, and waits for all that have not.
   ///
-  /// Throws what run() throws.
-  void meet(std::span<const int> ranks, const AlsoLate& also_late);
+  /// Throws what Connection::progress(), PeerTable::progress() and `wait_monitor` throw.
+  void run(std::span<const Outgoing> sends,
+           std::span<const Incoming> receives,
+           AlsoLate also_late = {});
 
  private:
-  Connection& connection(int rank);
-  Connection& open(int rank);
-  void greet(Connection& connection);
-  bool greet_who_came();
+  void begin_with(int rank);
+  void post(Connection& connection);
+  bool post_to_who_came();
   void move_all();
   void wait();
-  void sleep(std::span<pollfd> polls, Deadline deadline);
   [[nodiscard]] std::vector<int> late_ranks() const;
 
   PeerTable<Connection>& table_;
@@ -72,7 +64,10 @@ class Exchange {
   transport::WaitMonitor& wait_monitor_;
   std::vector<Connection*> connections_;
   std::vector<int> awaited_;  // Ranks to which there is no connection yet.
-  const AlsoLate* also_late_ = nullptr;
+  // Of this run.
+  std::span<const Outgoing> sends_;
+  std::span<const Incoming> receives_;
+  AlsoLate also_late_;
 };
 
 }  // namespace unisono::tcp

@@ -1,23 +1,26 @@
 #include "unisono/transport/tcp/frame_stream.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/leave_frames.h"
 #include "unisono/transport/relayed_error.h"
 #include "unisono/transport/stream.h"
 
@@ -117,22 +120,46 @@ Error FrameStream::corrupt(std::string_view expected) const {
   return {ErrorCode::kCorruptData, fmt::format("{} sent bytes that are no {}", name_, expected)};
 }
 
-void FrameStream::abort(const Error& reason) noexcept {
-  // In the middle of a frame no other can begin: the closed connection has to say it all.
-  if (n_written_ == 0) {
-    transport::send_abort(*stream_, group_, reason);
+// In the middle of a frame no other can begin, and a full socket takes none: then the end of the
+// connection has to say it all.
+template <class MakeFrame>
+void FrameStream::write_last(MakeFrame make_frame) noexcept {
+  if (n_written_ > 0) {
+    return;
   }
+  try {
+    (void)stream_->write_some(make_frame(), {});
+  } catch (const std::exception&) {
+    return;  // Out of memory while giving up.
+  }
+}
+
+void FrameStream::abort(const Error& reason) noexcept {
+  write_last([&] { return transport::encode_abort(group_, reason); });
   stream_->end_writing();
 }
 
 void FrameStream::say_goodbye() noexcept {
-  if (n_written_ == 0) {
-    transport::send_leave(*stream_, group_);
-  }
+  write_last([this] { return transport::encode_leave(group_); });
 }
 
 void FrameStream::linger(Deadline deadline) noexcept {
-  transport::discard_until_closed(*stream_, deadline);
+  try {
+    std::array<std::byte, 4096> discarded{};
+    while (!deadline.has_passed()) {
+      const net::IoResult result = stream_->read_some(discarded);
+      if (result.status == net::IoStatus::kClosed || result.status == net::IoStatus::kError) {
+        return;
+      }
+      if (result.status == net::IoStatus::kWouldBlock) {
+        std::vector<pollfd> polls;
+        stream_->add_polls(polls, true, false);
+        (void)::poll(polls.data(), polls.size(), deadline.poll_timeout_ms());
+      }
+    }
+  } catch (const std::exception&) {
+    return;  // Out of memory, say: then the other side reads as far as it came.
+  }
 }
 
 }  // namespace unisono::tcp

@@ -92,6 +92,8 @@ class FrameStream {
 
  private:
   void take_header();
+  template <class MakeFrame>
+  void write_last(MakeFrame make_frame) noexcept;
 
   std::string name_;
   std::uint32_t group_;

@@ -2,13 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/bytes.h"
-#include "unisono/base/dtype.h"
 #include "unisono/net/io.h"
 #include "unisono/transport/frame.h"
 #include "unisono/transport/packet.h"
@@ -20,6 +21,7 @@ namespace {
 using transport::Packet;
 
 constexpr std::size_t kFieldBytes = 32;
+static_assert(sizeof(Packet) == kFieldBytes && std::is_trivially_copyable_v<Packet>);
 
 // The frame's header, then u8 kind, dtype, memory, zero; i32 tag; u32 number, n_bytes; i64 count,
 // place; then the label. Little-endian.
@@ -29,32 +31,9 @@ std::vector<std::byte> encode_head(const Packet& packet, std::string_view label)
   writer.put_raw(transport::encode({.kind = transport::FrameKind::kPacket,
                                     .step = static_cast<std::uint32_t>(label.size()),
                                     .n_bytes = kFieldBytes + label.size() + packet.n_bytes}));
-  writer.put(static_cast<std::uint8_t>(packet.kind));
-  writer.put(static_cast<std::uint8_t>(packet.dtype));
-  writer.put(static_cast<std::uint8_t>(packet.memory));
-  writer.put(std::uint8_t{0});
-  writer.put(packet.tag);
-  writer.put(packet.number);
-  writer.put(packet.n_bytes);
-  writer.put(packet.count);
-  writer.put(packet.place);
+  writer.put_raw(std::as_bytes(std::span(&packet, 1)));
   writer.put_raw(std::as_bytes(std::span(label)));
   return std::move(writer).bytes();
-}
-
-Packet decode_fields(std::span<const std::byte> bytes) {
-  ByteReader reader(bytes);
-  Packet packet;
-  packet.kind = static_cast<transport::PacketKind>(reader.get<std::uint8_t>().value_or(0));
-  packet.dtype = static_cast<DType>(reader.get<std::uint8_t>().value_or(0));
-  packet.memory = static_cast<transport::PacketMemory>(reader.get<std::uint8_t>().value_or(0));
-  (void)reader.get<std::uint8_t>();
-  packet.tag = reader.get<std::int32_t>().value_or(0);
-  packet.number = reader.get<std::uint32_t>().value_or(0);
-  packet.n_bytes = reader.get<std::uint32_t>().value_or(0);
-  packet.count = reader.get<std::int64_t>().value_or(0);
-  packet.place = reader.get<std::int64_t>().value_or(0);
-  return packet;
 }
 
 }  // namespace
@@ -129,7 +108,7 @@ void PacketStream::take_frame(const transport::Frame& frame) {
 }
 
 void PacketStream::take_packet_fields(const transport::Frame& frame) {
-  packet_ = decode_fields(fields_);
+  std::memcpy(&packet_, fields_.data(), kFieldBytes);
   if (!transport::is_plausible(packet_) ||
       frame.n_bytes != kFieldBytes + frame.step + packet_.n_bytes) {
     throw frames_.corrupt("packet");

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -7,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
 #include "unisono/transport/stream.h"
 #include "unisono/transport/tcp/dialer.h"
 
@@ -39,6 +43,42 @@ class PeerTable final : public Dialer {
     return peers;
   }
 
+  /// Tells the other ranks, also those that this one never talked to, why its group failed. Only
+  /// the first call does.
+  void abort(const Error& reason) noexcept {
+    if (std::exchange(has_aborted_, true)) {
+      return;
+    }
+    try_to([this] { (void)this->progress(); });
+    for (const auto& [rank, peer] : peers_) {
+      peer->frames().abort(reason);
+    }
+  }
+
+  [[nodiscard]] bool has_aborted() const { return has_aborted_; }
+
+  /// Tells them that this rank leaves in good order, unless it has aborted. Nobody is welcome any
+  /// more: who comes later would take the end of a connection without a goodbye for a death.
+  void leave() noexcept {
+    try_to([this] {
+      this->close_door();
+      if (!has_aborted_) {
+        // Those that have become needless: one that breaks off looks like a stranger's.
+        this->finish_dials(Deadline::after(kLinger));
+      }
+    });
+    for (const auto& [rank, peer] : peers_) {
+      if (!has_aborted_) {
+        peer->frames().say_goodbye();
+      }
+    }
+    const Deadline deadline =
+        Deadline::after(has_aborted_ ? kLinger : std::chrono::milliseconds::zero());
+    for (const auto& [rank, peer] : peers_) {
+      peer->frames().linger(deadline);
+    }
+  }
+
   /// Ends all connections. Nobody delivers any more.
   void close() {
     peers_.clear();
@@ -46,12 +86,25 @@ class PeerTable final : public Dialer {
   }
 
  private:
+  // Time for the peers to read why this rank gave up, or to turn away what is needless.
+  static constexpr std::chrono::milliseconds kLinger{250};
+
+  template <class Action>
+  static void try_to(Action action) noexcept {
+    try {
+      action();
+    } catch (const std::exception&) {
+      return;  // One can't be reached, say: it can't be told.
+    }
+  }
+
   void adopt(int rank, std::unique_ptr<transport::Stream> stream) override {
     peers_[rank] = make_peer_(rank, member(rank).name, std::move(stream));
   }
 
   MakePeer make_peer_;
   std::map<int, std::unique_ptr<Peer>> peers_;
+  bool has_aborted_ = false;
 };
 
 }  // namespace unisono::tcp

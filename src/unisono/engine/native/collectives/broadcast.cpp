@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "unisono/collective/reduce_plan.h"
-#include "unisono/engine/native/collectives/data_movement.h"
+#include "unisono/engine/native/collectives/collectives.h"
 #include "unisono/engine/native/collectives/local_exchange.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/transport/shm/control_block.h"

@@ -63,10 +63,6 @@ void part(const Buffer& joined, const std::vector<Buffer>& buffers, int index, i
 
 }  // namespace
 
-bool Coalescing::is_coalesced(const Operation& operation) {
-  return transport::is_coalesced(operation.descriptor.kind);
-}
-
 Buffer Coalescing::take(const Operation& operation, std::int64_t begin, std::int64_t count) {
   const DType dtype = operation.descriptor.dtype;
   return {.data = memory_.get() + begin * static_cast<std::int64_t>(size_of(dtype)),

@@ -12,8 +12,6 @@ namespace unisono::engine {
 /// taken apart.
 class Coalescing {
  public:
-  [[nodiscard]] static bool is_coalesced(const Operation& operation);
-
   /// The operation on memory of this object, which is read already. It keeps its descriptor. Memory
   /// of which one call after the other needs but little is given back.
   [[nodiscard]] Operation pack(const Operation& operation, int world_size);

@@ -1,5 +1,3 @@
-#include "unisono/engine/native/collectives/data_movement.h"
-
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -8,6 +6,7 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/collective/reduce_plan.h"
+#include "unisono/engine/native/collectives/collectives.h"
 #include "unisono/engine/native/collectives/local_exchange.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/operation.h"

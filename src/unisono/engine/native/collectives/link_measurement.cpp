@@ -53,16 +53,6 @@ int leader_of(const collective::Topology& topology, int node) {
   return topology.ranks_of(node).front();
 }
 
-std::vector<int> leaders_elsewhere(const collective::Topology& topology) {
-  std::vector<int> leaders;
-  for (int node = 0; node < topology.n_nodes(); ++node) {
-    if (node != topology.node()) {
-      leaders.push_back(leader_of(topology, node));
-    }
-  }
-  return leaders;
-}
-
 // How all ranks come to the same figures: what is larger on any of them counts.
 class LinkAgreement {
  public:
@@ -90,7 +80,7 @@ class LinkAgreement {
 
  private:
   [[nodiscard]] LinkCosts agree_between_nodes(const LinkCosts& of_node) {
-    const std::vector<int> leaders = leaders_elsewhere(context_.topology);
+    const std::vector<int> leaders = context_.leaders_elsewhere();
     std::vector<LinkCosts> theirs(leaders.size());
     std::vector<tcp::Outgoing> sends;
     std::vector<tcp::Incoming> receives;
@@ -162,7 +152,7 @@ class LinkMeasurement {
     const std::array next{leader_of(context_.topology, (node + 1) % n_nodes)};
     const std::array previous{leader_of(context_.topology, (node + n_nodes - 1) % n_nodes)};
     // The first messages open the connections.
-    const std::vector<int> leaders = leaders_elsewhere(context_.topology);
+    const std::vector<int> leaders = context_.leaders_elsewhere();
     exchange(leaders, leaders, 0);
     const double one = seconds_each(kSmallExchanges, [&] { exchange(next, previous, 0); });
     const double all = seconds_each(kSmallExchanges, [&] { exchange(leaders, leaders, 0); });

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/engine/native/collectives/window_reduction.h"
@@ -8,61 +9,34 @@
 
 namespace unisono::engine {
 
-/// How the buffers of a reduction are cut into windows, and how those are reached: where they lie
-/// in the arenas, or in staging buffers, of which two are used in turn.
-class ReductionWindows {
- public:
-  ReductionWindows(OperationContext& context, const collective::ReducePlan& plan)
-      : context_(context), plan_(plan) {}
+// How the buffers of a reduction are cut into windows, and how those are reached: where they lie in
+// the arenas, or in staging buffers, of which two are used in turn.
 
-  virtual ~ReductionWindows() = default;
-  ReductionWindows(const ReductionWindows&) = delete;
-  ReductionWindows& operator=(const ReductionWindows&) = delete;
-  ReductionWindows(ReductionWindows&&) = delete;
-  ReductionWindows& operator=(ReductionWindows&&) = delete;
+/// all_reduce and reduce: consecutive segments, each cut into equal chunks.
+class VectorWindows {
+ public:
+  VectorWindows(const OperationContext& context,
+                const collective::ReducePlan& plan,
+                std::int64_t segment_elements)
+      : context_(context), plan_(plan), segment_elements_(segment_elements) {}
 
   /// At least one.
-  [[nodiscard]] virtual std::int64_t n_windows() const = 0;
+  [[nodiscard]] std::int64_t n_windows() const;
 
-  [[nodiscard]] virtual Window symmetric(std::int64_t index) const = 0;
+  [[nodiscard]] Window symmetric(std::int64_t index) const;
 
-  [[nodiscard]] virtual Window staged(std::int64_t index) const = 0;
+  [[nodiscard]] Window staged(std::int64_t index) const;
 
   /// Puts what peers are to read of this rank's part of a window into its staging buffer.
-  virtual void copy_in(std::int64_t index) const = 0;
+  void copy_in(std::int64_t index) const;
 
   /// Takes what other ranks of the node left for this one in its staging buffer: to be called
   /// before another window is copied into it.
-  virtual void copy_out(std::int64_t index) const = 0;
+  void copy_out(std::int64_t index) const;
 
-  /// After a staged window was reduced: hands what this rank alone has read back to its owner.
-  virtual void hand_back(std::int64_t index) const = 0;
-
- protected:
-  [[nodiscard]] const OperationContext& context() const { return context_; }
-
-  [[nodiscard]] const collective::ReducePlan& plan() const { return plan_; }
-
- private:
-  OperationContext& context_;
-  const collective::ReducePlan& plan_;
-};
-
-/// all_reduce and reduce: consecutive segments, each cut into equal chunks.
-class VectorWindows final : public ReductionWindows {
- public:
-  VectorWindows(OperationContext& context,
-                const collective::ReducePlan& plan,
-                std::int64_t segment_elements);
-
-  [[nodiscard]] std::int64_t n_windows() const override;
-  [[nodiscard]] Window symmetric(std::int64_t index) const override;
-  [[nodiscard]] Window staged(std::int64_t index) const override;
-  void copy_in(std::int64_t index) const override;
-  void copy_out(std::int64_t index) const override;
-
-  // It has written there.
-  void hand_back(std::int64_t /*index*/) const override {}
+  /// After a staged window was reduced: hands what this rank alone has read back to its owner. Here
+  /// it has written there.
+  void hand_back(std::int64_t /*index*/) const {}
 
  private:
   [[nodiscard]] collective::ElementRange range(std::int64_t index) const;
@@ -74,28 +48,34 @@ class VectorWindows final : public ReductionWindows {
   template <class Copy>
   void for_chunks_of_peers(std::int64_t index, Copy copy) const;
 
+  const OperationContext& context_;
+  const collective::ReducePlan& plan_;
   std::int64_t segment_elements_;
 };
 
-/// reduce_scatter: a chunk for each rank's block; a window has a share of every block.
-class BlockWindows final : public ReductionWindows {
+/// reduce_scatter, by the same functions: a chunk for each rank's block; a window has a share of
+/// every block.
+class BlockWindows {
  public:
-  BlockWindows(OperationContext& context,
+  BlockWindows(const OperationContext& context,
                const collective::ReducePlan& plan,
-               std::int64_t share_elements);
+               std::int64_t share_elements)
+      : context_(context), plan_(plan), share_elements_(share_elements) {}
 
-  [[nodiscard]] std::int64_t n_windows() const override;
-  [[nodiscard]] Window symmetric(std::int64_t index) const override;
-  [[nodiscard]] Window staged(std::int64_t index) const override;
-  void copy_in(std::int64_t index) const override;
+  [[nodiscard]] std::int64_t n_windows() const;
+  [[nodiscard]] Window symmetric(std::int64_t index) const;
+  [[nodiscard]] Window staged(std::int64_t index) const;
+  void copy_in(std::int64_t index) const;
 
-  void copy_out(std::int64_t /*index*/) const override {}
+  void copy_out(std::int64_t /*index*/) const {}
 
-  void hand_back(std::int64_t index) const override;
+  void hand_back(std::int64_t index) const;
 
  private:
   [[nodiscard]] std::int64_t n_elements(int block, std::int64_t index) const;
 
+  const OperationContext& context_;
+  const collective::ReducePlan& plan_;
   std::int64_t share_elements_;
 };
 

@@ -1,9 +1,6 @@
-#include "unisono/engine/native/collectives/reductions.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -11,10 +8,9 @@
 #include "unisono/base/buffer.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/engine/native/collectives/algorithm_choice.h"
-#include "unisono/engine/native/collectives/node_chunk.h"
-#include "unisono/engine/native/collectives/reading_reduction.h"
+#include "unisono/engine/native/collectives/collectives.h"
+#include "unisono/engine/native/collectives/node_reductions.h"
 #include "unisono/engine/native/collectives/reduction_windows.h"
-#include "unisono/engine/native/collectives/symmetric_reduction.h"
 #include "unisono/engine/native/collectives/window_reduction.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/kernels/compress.h"
@@ -89,25 +85,28 @@ bool enter_with_slot_or_buffers(OperationContext& context, Receivers receivers) 
   return false;
 }
 
-// Segments of staged windows are sized so that they are in the cache still when they are read.
-std::unique_ptr<ReductionWindows> make_windows(OperationContext& context,
-                                               const ReducePlan& plan,
-                                               std::int64_t window_bytes) {
+// Calls `action` with the windows. Segments of staged ones are sized so that they are in the cache
+// still when they are read.
+template <class Action>
+void with_windows(const OperationContext& context,
+                  const ReducePlan& plan,
+                  std::int64_t window_bytes,
+                  Action action) {
   const std::int64_t window_elements = window_bytes / context.element_bytes();
   if (plan.receivers.kind != Receivers::Kind::kOwner) {
-    return std::make_unique<VectorWindows>(context, plan, window_elements);
+    action(VectorWindows(context, plan, window_elements));
+    return;
   }
   const std::int64_t grain = context.elements_per_line();
   const std::int64_t share = window_elements / plan.n_chunks / grain * grain;
-  return std::make_unique<BlockWindows>(context, plan, std::max(share, grain));
+  action(BlockWindows(context, plan, std::max(share, grain)));
 }
 
 // In step k a rank takes window k - 2 out, puts its part of window k in the same place for its
 // peers to read, and reduces its chunk of window k - 1; so one meeting per step is enough, and two
 // buffers.
-void reduce_pipelined(OperationContext& context,
-                      const ReducePlan& plan,
-                      const ReductionWindows& windows) {
+template <class Windows>
+void reduce_pipelined(OperationContext& context, const ReducePlan& plan, const Windows& windows) {
   const std::int64_t n_windows = windows.n_windows();
   for (std::int64_t step = 0; step < n_windows + 2; ++step) {
     if (step >= 2) {
@@ -128,23 +127,24 @@ void reduce_pipelined(OperationContext& context,
 }
 
 // The size of a window must not depend on how the buffers lie in memory: that differs by node.
+template <class Windows>
 void reduce_between_nodes(OperationContext& context,
                           const ReducePlan& plan,
-                          kernels::Compression compression) {
-  const auto windows = make_windows(context, plan, shm::kStagingBytes);
+                          kernels::Compression compression,
+                          const Windows& windows) {
   const bool is_in_place = is_symmetric(context, plan.receivers);
-  for (std::int64_t index = 0; index < windows->n_windows(); ++index) {
+  for (std::int64_t index = 0; index < windows.n_windows(); ++index) {
     if (is_in_place) {
-      const Window window = windows->symmetric(index);
+      const Window window = windows.symmetric(index);
       WindowReduction(context, plan, window, compression).run();
       continue;
     }
-    windows->copy_in(index);
+    windows.copy_in(index);
     context.sync();
-    const Window window = windows->staged(index);
+    const Window window = windows.staged(index);
     WindowReduction(context, plan, window, compression).run();
     context.sync();
-    windows->copy_out(index);
+    windows.copy_out(index);
   }
   context.sync();
 }
@@ -220,7 +220,9 @@ void reduce_two_shot(OperationContext& context,
                      kernels::Compression compression) {
   context.enter_with_buffers();
   if (context.topology.n_nodes() > 1) {
-    reduce_between_nodes(context, plan, compression);
+    with_windows(context, plan, shm::kStagingBytes, [&](const auto& windows) {
+      reduce_between_nodes(context, plan, compression, windows);
+    });
     return;
   }
   if (is_symmetric(context, plan.receivers)) {
@@ -231,7 +233,9 @@ void reduce_two_shot(OperationContext& context,
     reduce_by_reading(context, plan, steps);
     return;
   }
-  reduce_pipelined(context, plan, *make_windows(context, plan, shm::kSegmentBytes));
+  with_windows(context, plan, shm::kSegmentBytes, [&](const auto& windows) {
+    reduce_pipelined(context, plan, windows);
+  });
   context.peers.learn();
 }
 

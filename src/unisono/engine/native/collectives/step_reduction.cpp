@@ -1,5 +1,3 @@
-#include "unisono/engine/native/collectives/step_reduction.h"
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -11,6 +9,7 @@
 #include "unisono/base/reduce_kind.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/collective/step_plan.h"
+#include "unisono/engine/native/collectives/collectives.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/kernels/reduce_tree.h"

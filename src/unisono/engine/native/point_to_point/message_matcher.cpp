@@ -1,16 +1,36 @@
 #include "unisono/engine/native/point_to_point/message_matcher.h"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
+#include "unisono/base/dtype.h"
 #include "unisono/engine/native/point_to_point/message.h"
-#include "unisono/engine/native/point_to_point/message_peer.h"
+#include "unisono/transport/describe.h"
 #include "unisono/transport/packet_channel.h"
 #include "unisono/transport/tcp/packet_stream.h"
 
 namespace unisono::engine {
+
+std::string describe(const Message& message, transport::JobRanks job_ranks) {
+  const std::string peer =
+      message.peer == kAnyRank
+          ? "any rank"
+          : fmt::format("rank {}", transport::describe_rank(message.peer, job_ranks));
+  return fmt::format("{} ({}[{}], {} {}, tag {}){}{}",
+                     message.is_send ? "send" : "recv",
+                     to_string(message.buffer.dtype),
+                     message.buffer.count,
+                     message.is_send ? "to" : "from",
+                     peer,
+                     message.tag,
+                     message.label.empty() ? "" : " of ",
+                     message.label);
+}
 
 MessageMatcher::MessageMatcher(MessageParts parts)
     : parts_(parts), arena_(parts.endpoint.arena(parts.topology.local_rank())) {

@@ -22,7 +22,7 @@
 #include "unisono/health/rank_status.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/packet.h"
-#include "unisono/transport/purposes.h"
+#include "unisono/transport/rank_address.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/endpoint.h"
 #include "unisono/transport/tcp/dialer.h"

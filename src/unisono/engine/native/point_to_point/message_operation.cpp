@@ -14,6 +14,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/collective/topology.h"
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/wait_monitor.h"
@@ -27,27 +28,12 @@ constexpr std::size_t kMostTags = 8;
 constexpr std::size_t kMostRanks = 16;
 
 // "recv (...), send (...) and 4 more".
-class RequestList {
- public:
-  explicit RequestList(transport::JobRanks job_ranks) : job_ranks_(job_ranks) {}
-
-  void add(const MessageOperation& request) {
-    if (++n_ <= kMostRequests) {
-      text_ += fmt::format("{}{}", text_.empty() ? "" : ", ", describe(request, job_ranks_));
-    }
-  }
-
-  [[nodiscard]] bool is_empty() const { return n_ == 0; }
-
-  [[nodiscard]] std::string text() const {
-    return n_ <= kMostRequests ? text_ : fmt::format("{} and {} more", text_, n_ - kMostRequests);
-  }
-
- private:
-  transport::JobRanks job_ranks_;
-  std::size_t n_ = 0;
-  std::string text_;
-};
+std::string list(std::span<const std::string> requests) {
+  const auto shown = requests.first(std::min(requests.size(), kMostRequests));
+  const std::size_t n_more = requests.size() - shown.size();
+  return fmt::format(
+      "{}{}", fmt::join(shown, ", "), n_more == 0 ? "" : fmt::format(" and {} more", n_more));
+}
 
 }  // namespace
 
@@ -55,8 +41,8 @@ transport::WaitMonitor& MessageOperation::wait_monitor(const MessageWaiting& wai
   if (!wait_monitor_) {
     waiting_ = &waiting;
     wait_monitor_.emplace(TimeLimit(timeout_),
-                          waiting.stall,
-                          waiting.failure,
+                          waiting.parts.stall,
+                          waiting.parts.failure,
                           static_cast<const transport::WaitObserver&>(*this));
   }
   return *wait_monitor_;
@@ -86,17 +72,18 @@ void MessageOperation::check(const MessageWaiting& waiting) {
     if (is_overdue_) {
       return;
     }
-    if (waiting.failure.is_set()) {
+    if (waiting.parts.failure.is_set()) {
       throw;
     }
-    throw Error(problem.code(),
-                fmt::format("{}: {}", describe(*this, waiting.ranks.job_ranks()), problem.what()));
+    throw Error(
+        problem.code(),
+        fmt::format("{}: {}", describe(*this, waiting.parts.ranks.job_ranks()), problem.what()));
   }
 }
 
 std::string MessageOperation::describe_late() const {
   return peer == kAnyRank ? "a message from any rank"
-                          : waiting_->ranks.describe_late(std::span(&peer, 1));
+                          : waiting_->parts.ranks.describe_late(std::span(&peer, 1));
 }
 
 std::string MessageOperation::describe_unexpected() const {
@@ -119,13 +106,13 @@ Error MessageOperation::timed_out(std::span<const int> /*late_ranks*/) const {
 void MessageOperation::expire(const std::string& late) const {
   throw Error(ErrorCode::kTimeout,
               fmt::format("{}: timed out waiting for {}{}",
-                          describe(*this, waiting_->ranks.job_ranks()),
+                          describe(*this, waiting_->parts.ranks.job_ranks()),
                           late.empty() ? describe_late() : late,
                           describe_unexpected()));
 }
 
 bool MessageOperation::has_departed(int rank) const {
-  return waiting_->has_left(rank) || waiting_->ranks.has_departed_from_messages(rank);
+  return waiting_->has_left(rank) || waiting_->parts.ranks.has_departed_from_messages(rank);
 }
 
 std::optional<Error> MessageOperation::departed(std::span<const int> /*late_ranks*/) const {
@@ -133,18 +120,19 @@ std::optional<Error> MessageOperation::departed(std::span<const int> /*late_rank
     if (!has_departed(peer)) {
       return std::nullopt;
     }
-    return Error(ErrorCode::kPeerLost, waiting_->ranks.describe_departed(peer));
+    return Error(ErrorCode::kPeerLost, waiting_->parts.ranks.describe_departed(peer));
   }
-  if (waiting_->world_size == 1) {
+  const collective::Topology& topology = waiting_->parts.transports.topology;
+  if (topology.world_size() == 1) {
     return std::nullopt;  // It may send to itself.
   }
   std::vector<std::string> others;
-  for (int rank = 0; rank < waiting_->world_size; ++rank) {
-    if (rank != waiting_->rank) {
+  for (int rank = 0; rank < topology.world_size(); ++rank) {
+    if (rank != topology.rank()) {
       if (!has_departed(rank)) {
         return std::nullopt;
       }
-      others.push_back(waiting_->ranks.describe(rank));
+      others.push_back(waiting_->parts.ranks.describe(rank));
     }
   }
   const auto shown = std::span(others).first(std::min(others.size(), kMostRanks));
@@ -158,12 +146,13 @@ std::optional<Error> MessageOperation::departed(std::span<const int> /*late_rank
 // anybody may have none with those that ended.
 void MessageOperation::look_into(std::span<const int> /*late_ranks*/) const {
   has_waited_long_ = true;
-  if (peer != kAnyRank || waiting_->world_size == 1) {
+  const collective::Topology& topology = waiting_->parts.transports.topology;
+  if (peer != kAnyRank || topology.world_size() == 1) {
     return;
   }
   std::vector<int> gone;
-  for (int rank = 0; rank < waiting_->world_size; ++rank) {
-    const bool is_other = rank != waiting_->rank && !has_departed(rank);
+  for (int rank = 0; rank < topology.world_size(); ++rank) {
+    const bool is_other = rank != topology.rank() && !has_departed(rank);
     if (is_other && !waiting_->is_unreachable(rank)) {
       were_all_gone_ = false;
       return;
@@ -175,46 +164,46 @@ void MessageOperation::look_into(std::span<const int> /*late_ranks*/) const {
   if (std::exchange(were_all_gone_, true)) {
     throw Error(ErrorCode::kPeerLost,
                 fmt::format("no rank is left that could send: nobody listens any more for {}",
-                            waiting_->ranks.describe_late(gone)));
+                            waiting_->parts.ranks.describe_late(gone)));
   }
 }
 
 void MessageOperation::show(Deadline::Clock::time_point since,
                             std::span<const int> late_ranks) const {
   const bool is_from_any = peer == kAnyRank;
-  waiting_->health.show_wait(id,
-                             {.since = since,
-                              .late_ranks = is_from_any ? std::span<const int>() : late_ranks,
-                              .operation = describe(*this, waiting_->ranks.job_ranks())});
+  waiting_->parts.health.show_wait(
+      id,
+      {.since = since,
+       .late_ranks = is_from_any ? std::span<const int>() : late_ranks,
+       .operation = describe(*this, waiting_->parts.ranks.job_ranks())});
 }
 
 void MessageOperation::stalled(std::chrono::milliseconds waited,
                                std::span<const int> /*late_ranks*/) const {
   const bool is_from_any = peer == kAnyRank;
-  waiting_->ranks.report_stall(describe(*this, waiting_->ranks.job_ranks()),
-                               waited,
-                               describe_late() + describe_unexpected(),
-                               std::span(&peer, is_from_any ? 0 : 1));
+  waiting_->parts.ranks.report_stall(describe(*this, waiting_->parts.ranks.job_ranks()),
+                                     waited,
+                                     describe_late() + describe_unexpected(),
+                                     std::span(&peer, is_from_any ? 0 : 1));
   if (is_unanswered_receive()) {
-    waiting_->health.look_for_cycle(id);
+    waiting_->parts.health.look_for_cycle(id);
   }
 }
 
 std::string describe_long_waits(std::span<MessageOperation* const> requests,
                                 transport::JobRanks job_ranks) {
-  RequestList calls(job_ranks);
-  RequestList begun(job_ranks);
+  std::vector<std::string> calls;
+  std::vector<std::string> begun;
   for (const MessageOperation* const request : requests) {
     if (request->has_waited_long()) {
-      (request->is_attended ? calls : begun).add(*request);
+      (request->is_attended ? calls : begun).push_back(describe(*request, job_ranks));
     }
   }
-  if (begun.is_empty()) {
-    return calls.is_empty() ? "" : fmt::format("waits in {}", calls.text());
+  if (begun.empty()) {
+    return calls.empty() ? "" : fmt::format("waits in {}", list(calls));
   }
-  const std::string in_call =
-      calls.is_empty() ? "" : fmt::format("waits in {}, and ", calls.text());
-  return fmt::format("{}has {} under way", in_call, begun.text());
+  const std::string in_call = calls.empty() ? "" : fmt::format("waits in {}, and ", list(calls));
+  return fmt::format("{}has {} under way", in_call, list(begun));
 }
 
 }  // namespace unisono::engine

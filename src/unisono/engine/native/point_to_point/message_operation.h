@@ -14,24 +14,17 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/engine/message_call.h"
+#include "unisono/engine/native/native_parts.h"
 #include "unisono/engine/native/point_to_point/message.h"
-#include "unisono/health/group_health.h"
-#include "unisono/health/rank_status.h"
 #include "unisono/health/wait_id.h"
 #include "unisono/transport/describe.h"
-#include "unisono/transport/failure.h"
 #include "unisono/transport/wait_monitor.h"
 
 namespace unisono::engine {
 
 /// What a send or receive waits with. The references outlive it.
 struct MessageWaiting {
-  const health::RankStatus& ranks;
-  const transport::Failure& failure;
-  health::GroupHealth& health;
-  int rank;
-  int world_size;
-  std::chrono::milliseconds stall;
+  const NativeParts& parts;
   /// Whether a rank of another node has said that it leaves.
   std::function<bool(int rank)> has_left;
   /// Takes up what has come in the meantime.
@@ -100,17 +93,17 @@ class MessageOperation final : public Message, private transport::WaitObserver {
   [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override;
   [[nodiscard]] std::optional<Error> departed(std::span<const int> late_ranks) const override;
 
-  void listen() const override { waiting_->health.listen(); }
+  void listen() const override { waiting_->parts.health.listen(); }
 
   void look_into(std::span<const int> late_ranks) const override;
 
   [[nodiscard]] std::optional<Deadline::Clock::time_point> waited_since() const override {
-    return is_attended ? WaitObserver::waited_since() : waiting_->health.waited_since(id);
+    return is_attended ? WaitObserver::waited_since() : waiting_->parts.health.waited_since(id);
   }
 
   void show(Deadline::Clock::time_point since, std::span<const int> late_ranks) const override;
 
-  void hide() const noexcept override { waiting_->health.hide_wait(id); }
+  void hide() const noexcept override { waiting_->parts.health.hide_wait(id); }
 
   void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const override;
 

@@ -13,7 +13,6 @@
 #include "unisono/engine/native/memory/peer_memory.h"
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_matcher.h"
-#include "unisono/engine/native/point_to_point/message_peer.h"
 #include "unisono/transport/packet.h"
 
 namespace unisono::engine {

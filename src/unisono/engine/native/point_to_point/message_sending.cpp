@@ -12,7 +12,6 @@
 #include "unisono/base/error.h"
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_matcher.h"
-#include "unisono/engine/native/point_to_point/message_peer.h"
 #include "unisono/transport/packet.h"
 #include "unisono/transport/shm/arena.h"
 

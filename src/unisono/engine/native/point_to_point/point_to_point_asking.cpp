@@ -9,6 +9,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
+#include "unisono/collective/topology.h"
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
@@ -37,8 +38,9 @@ std::optional<WaitingReceive> PointToPointProgress::find_receive_where(IsIt is_i
                          .senders = {},
                          .gone = {},
                          .text = describe(request, parts_.ranks.job_ranks())};
-  for (int rank = 0; rank < waiting_.world_size; ++rank) {
-    const bool is_other = receive.is_for_any && rank != waiting_.rank;
+  const collective::Topology& topology = parts_.transports.topology;
+  for (int rank = 0; rank < topology.world_size(); ++rank) {
+    const bool is_other = receive.is_for_any && rank != topology.rank();
     if (rank == request.peer || (is_other && request.may_send(rank))) {
       receive.senders.push_back({.rank = rank, .n_arrived = matcher_.n_arrived(rank)});
     } else if (is_other) {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <exception>
 #include <thread>
 #include <utility>
 
@@ -11,13 +10,9 @@
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
 #include "unisono/engine/native/point_to_point/point_to_point_progress.h"
-#include "unisono/transport/tcp/packet_stream.h"
 
 namespace unisono::engine {
 namespace {
-
-// Time for the peers to read why this rank gave up, or to answer what is no longer needed.
-constexpr std::chrono::milliseconds kLinger{250};
 
 // What was sent before its rank left is here by then.
 constexpr std::chrono::seconds kReceivePatience{1};
@@ -26,40 +21,7 @@ constexpr std::chrono::seconds kReceivePatience{1};
 
 void PointToPointProgress::abort(const Error& reason) noexcept {
   const MutexLock lock(mutex_);
-  abort_streams(reason);
-}
-
-void PointToPointProgress::abort_streams(const Error& reason) noexcept {
-  if (std::exchange(has_aborted_, true)) {
-    return;
-  }
-  adopt_delivered(std::chrono::milliseconds::zero());
-  try {
-    for (tcp::PacketStream* const stream : packet_streams_.peers()) {
-      stream->frames().abort(reason);
-    }
-  } catch (const std::exception&) {
-    return;  // Out of memory: the ends of the connections have to say it.
-  }
-}
-
-// Ranks that this one never talked to hear of its end, too.
-void PointToPointProgress::adopt_delivered(std::chrono::milliseconds linger) noexcept {
-  try {
-    packet_streams_.finish_dials(Deadline::after(linger));
-  } catch (const std::exception&) {
-    // One can't be reached: it can't be told.
-    return;
-  }
-}
-
-// Whoever comes later would take the end of a connection without a goodbye for a death.
-void PointToPointProgress::close_door() noexcept {
-  try {
-    packet_streams_.close_door();
-  } catch (const std::exception&) {
-    return;  // Out of memory: the ends of the connections have to say it.
-  }
+  packet_streams_.abort(reason);
 }
 
 void PointToPointProgress::give_up_receives() {
@@ -112,19 +74,7 @@ void PointToPointProgress::finish() {
 
 void PointToPointProgress::leave() noexcept {
   const MutexLock lock(mutex_);
-  adopt_delivered(kLinger);
-  close_door();
-  const auto streams = packet_streams_.peers();
-  for (tcp::PacketStream* const stream : streams) {
-    if (!has_aborted_) {
-      stream->frames().say_goodbye();
-    }
-  }
-  const Deadline deadline =
-      Deadline::after(has_aborted_ ? kLinger : std::chrono::milliseconds::zero());
-  for (tcp::PacketStream* const stream : streams) {
-    stream->frames().linger(deadline);
-  }
+  packet_streams_.leave();
 }
 
 }  // namespace unisono::engine

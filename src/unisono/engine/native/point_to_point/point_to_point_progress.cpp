@@ -25,17 +25,16 @@
 
 namespace unisono::engine {
 
-PointToPointProgress::PointToPointProgress(const PointToPointParts& parts)
+PointToPointProgress::PointToPointProgress(const NativeParts& parts,
+                                           GroupTransports& transports,
+                                           bool has_cores)
     : parts_(parts),
-      endpoint_(parts.transports.endpoint()),
-      packet_streams_(parts.transports.packet_streams()),
+      has_cores_(has_cores),
+      control_block_(transports.control_block()),
+      endpoint_(transports.endpoint()),
+      packet_streams_(transports.packet_streams()),
       waiting_{
-          .ranks = parts.ranks,
-          .failure = parts.failure,
-          .health = parts.health,
-          .rank = parts.topology.rank(),
-          .world_size = parts.topology.world_size(),
-          .stall = parts.stall,
+          .parts = parts,
           .has_left = [this](int rank) UNISONO_REQUIRES(mutex_) { return matcher_.has_left(rank); },
           .look_again = [this]() UNISONO_REQUIRES(mutex_) { take_all(); },
           .is_unreachable = [this](int rank)
@@ -43,20 +42,19 @@ PointToPointProgress::PointToPointProgress(const PointToPointParts& parts)
           .find_unexpected_tags = [this](int rank) UNISONO_REQUIRES(
                                       mutex_) { return matcher_.find_unexpected_tags(rank); }},
       out_of_memory_(ErrorCode::kInternal, parts.ranks.prefix() + " is out of memory"),
-      matcher_(
-          {.topology = parts.topology,
-           .endpoint = endpoint_,
-           .packet_streams = packet_streams_,
-           .ranks = parts.ranks,
-           // Only one of two ranks on one core can copy at a time.
-           .prefers_single_copy = parts.single_copy == SingleCopy::kAlways || !parts.has_cores}) {}
+      matcher_({.topology = parts.transports.topology,
+                .endpoint = endpoint_,
+                .packet_streams = packet_streams_,
+                .ranks = parts.ranks,
+                // Only one of two ranks on one core can copy at a time.
+                .prefers_single_copy = parts.single_copy == SingleCopy::kAlways || !has_cores}) {}
 
 PointToPointProgress::~PointToPointProgress() {
   finish();
 }
 
 bool PointToPointProgress::is_unreachable(int rank) {
-  const collective::Topology& topology = parts_.topology;
+  const collective::Topology& topology = parts_.transports.topology;
   return topology.node_of(rank) != topology.node() && packet_streams_.is_unreachable(rank);
 }
 
@@ -73,27 +71,6 @@ int PointToPointProgress::pass(const MessageCall& call) {
     return kAnyRank;
   }
   MessageOperation request(call);
-  return run(request);
-}
-
-void PointToPointProgress::begin(std::span<const MessageCall> calls) {
-  Requests requests;
-  requests.reserve(calls.size());
-  for (const MessageCall& call : calls) {
-    requests.push_back(std::make_unique<MessageOperation>(call));
-  }
-  submit(std::move(requests));
-}
-
-bool PointToPointProgress::send_at_once(const MessageCall& call) {
-  const MutexLock lock(mutex_);
-  throw_if_stopping();
-  return guard([&]() UNISONO_REQUIRES(mutex_) {
-    return matcher_.send_at_once(call.peer, call.tag, call.buffer, call.label);
-  });
-}
-
-int PointToPointProgress::run(MessageOperation& request) {
   request.is_attended = true;
   request.thread = this_thread_number();
   const Arrival arrival = spin_for(request);
@@ -121,7 +98,7 @@ int PointToPointProgress::run(MessageOperation& request) {
         request.thread,
         [&] { return request.has_ended; },
         mode,
-        parts_.has_cores && !needs_network(request) ? &spin_limit_ : nullptr);
+        has_cores_ && !needs_network(request) ? &spin_limit_ : nullptr);
   }
   if (request.error) [[unlikely]] {
     throw Error(*request.error);
@@ -129,8 +106,13 @@ int PointToPointProgress::run(MessageOperation& request) {
   return request.source;
 }
 
-void PointToPointProgress::submit(Requests requests) {
+void PointToPointProgress::begin(std::span<const MessageCall> calls) {
   throw_if_closed();
+  Requests requests;
+  requests.reserve(calls.size());
+  for (const MessageCall& call : calls) {
+    requests.push_back(std::make_unique<MessageOperation>(call));
+  }
   Requests finished;
   std::optional<Error> error;
   {
@@ -158,6 +140,14 @@ void PointToPointProgress::submit(Requests requests) {
   if (error) [[unlikely]] {
     throw Error(*error);
   }
+}
+
+bool PointToPointProgress::send_at_once(const MessageCall& call) {
+  const MutexLock lock(mutex_);
+  throw_if_stopping();
+  return guard([&]() UNISONO_REQUIRES(mutex_) {
+    return matcher_.send_at_once(call.peer, call.tag, call.buffer, call.label);
+  });
 }
 
 void PointToPointProgress::begin(std::unique_ptr<MessageOperation> request) {
@@ -275,7 +265,7 @@ void PointToPointProgress::note(ErrorCode code, const char* problem) noexcept {
 // The group has failed, and with it all that is under way.
 void PointToPointProgress::end_all() {
   const Error error = parts_.failure.error();
-  abort_streams(error);
+  packet_streams_.abort(error);
   matcher_.abandon();
   error_ = error;
   while (!requests_.empty()) {
@@ -324,13 +314,12 @@ bool PointToPointProgress::check_requests() {
 
 void PointToPointProgress::show_waits() {
   if (std::exchange(have_waits_changed_, false)) [[unlikely]] {
-    parts_.transports.control_block().note_waits(
-        describe_long_waits(requests_, parts_.ranks.job_ranks()));
+    control_block_.note_waits(describe_long_waits(requests_, parts_.ranks.job_ranks()));
   }
 }
 
 health::WaitId PointToPointProgress::next_id() {
-  return {.group = parts_.group, .is_message = true, .sequence = ++n_messages_};
+  return {.group = parts_.transports.group, .is_message = true, .sequence = ++n_messages_};
 }
 
 void PointToPointProgress::wake() const noexcept {

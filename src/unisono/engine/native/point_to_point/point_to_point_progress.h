@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -12,21 +11,17 @@
 #include <thread>
 #include <vector>
 
-#include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/spin.h"
-#include "unisono/collective/topology.h"
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/native/group_transports.h"
+#include "unisono/engine/native/native_parts.h"
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_matcher.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
-#include "unisono/health/group_health.h"
-#include "unisono/health/rank_status.h"
 #include "unisono/health/wait_id.h"
-#include "unisono/transport/failure.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/endpoint.h"
 #include "unisono/transport/tcp/packet_stream.h"
@@ -34,21 +29,6 @@
 #include "unisono/transport/waiter.h"
 
 namespace unisono::engine {
-
-/// What a PointToPointProgress works with. The references outlive it.
-struct PointToPointParts {
-  std::uint32_t group;  ///< The group's number.
-  const collective::Topology& topology;
-  GroupTransports& transports;
-  const health::RankStatus& ranks;
-  transport::Failure& failure;
-  health::GroupHealth& health;
-  std::chrono::milliseconds stall;
-  bool has_cores;  ///< The node has a core for each of its ranks.
-  SingleCopy single_copy;
-  /// Whether waits look whether buffers were written to before them.
-  bool checks_buffers;
-};
 
 /// A receive of whose message nothing has come.
 struct WaitingReceive {
@@ -66,12 +46,13 @@ struct WaitingReceive {
 
 /// Runs a group's messages beside its other operations. Thread-safe.
 ///
-/// Whoever waits drives: threads in run() and, for asynchronous messages, the progress thread,
+/// Whoever waits drives: threads in pass() and, for asynchronous messages, the progress thread,
 /// which starts with the first of them. They look in turn, each for all; of those that have looked
 /// in vain one sleeps where peers can wake it, and wakes the others when it has to.
 class PointToPointProgress {
  public:
-  explicit PointToPointProgress(const PointToPointParts& parts);
+  /// The references outlive it; `has_cores`: the node has a core for each of its ranks.
+  PointToPointProgress(const NativeParts& parts, GroupTransports& transports, bool has_cores);
 
   /// As finish().
   ~PointToPointProgress();
@@ -129,10 +110,8 @@ class PointToPointProgress {
 
   void throw_if_closed() UNISONO_EXCLUDES(mutex_);
   void throw_if_stopping() const UNISONO_REQUIRES(mutex_);
-  // Sends the message if that takes no wait; false else: it is to be run then.
+  // Sends the message if that takes no wait; false else.
   [[nodiscard]] bool send_at_once(const MessageCall& call) UNISONO_EXCLUDES(mutex_);
-  int run(MessageOperation& request) UNISONO_EXCLUDES(mutex_);
-  void submit(Requests requests) UNISONO_EXCLUDES(mutex_);
   void begin(std::unique_ptr<MessageOperation> request) UNISONO_REQUIRES(mutex_);
   void post(MessageOperation& request) UNISONO_REQUIRES(mutex_);
   bool advance() UNISONO_REQUIRES(mutex_);
@@ -161,9 +140,6 @@ class PointToPointProgress {
   [[nodiscard]] std::string ask(int peer) const noexcept;
 
   // point_to_point_leaving.cpp
-  void abort_streams(const Error& reason) noexcept UNISONO_REQUIRES(mutex_);
-  void adopt_delivered(std::chrono::milliseconds linger) noexcept UNISONO_REQUIRES(mutex_);
-  void close_door() noexcept UNISONO_REQUIRES(mutex_);
   void give_up_receives() UNISONO_REQUIRES(mutex_);
 
   // point_to_point_waiting.cpp
@@ -175,7 +151,8 @@ class PointToPointProgress {
              const IsDone& is_done,
              transport::WaitMode mode,
              SpinLimit* spin_limit) UNISONO_EXCLUDES(mutex_);
-  void stop_spinning() UNISONO_EXCLUDES(mutex_);
+  template <class Step>
+  bool locked(Step step) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] Arrival spin_for(MessageOperation& request) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] Arrival receive_at_once(MessageOperation& request, int n_looks)
       UNISONO_REQUIRES(mutex_);
@@ -198,7 +175,9 @@ class PointToPointProgress {
   [[nodiscard]] bool is_unreachable(int rank) UNISONO_REQUIRES(mutex_);
   [[nodiscard]] bool needs_network(const MessageOperation& request) const;
 
-  PointToPointParts parts_;
+  const NativeParts& parts_;
+  bool has_cores_;
+  shm::ControlBlock& control_block_;
   shm::Endpoint& endpoint_;
   tcp::PeerTable<tcp::PacketStream>& packet_streams_;
   MessageWaiting waiting_;
@@ -219,7 +198,6 @@ class PointToPointProgress {
   // What ended the messages, until it is the group's failure.
   std::optional<Error> error_ UNISONO_GUARDED_BY(mutex_);
   bool is_settling_ UNISONO_GUARDED_BY(mutex_) = false;
-  bool has_aborted_ UNISONO_GUARDED_BY(mutex_) = false;
   bool is_stopping_ UNISONO_GUARDED_BY(mutex_) = false;
   // Since it is: when receives are given up; never, once they are.
   Deadline giving_up_ UNISONO_GUARDED_BY(mutex_) = Deadline::never();

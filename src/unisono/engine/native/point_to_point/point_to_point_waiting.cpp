@@ -34,7 +34,7 @@ constexpr int n_locks(int n_spins) {
 }  // namespace
 
 bool PointToPointProgress::needs_network(const MessageOperation& request) const {
-  const collective::Topology& topology = parts_.topology;
+  const collective::Topology& topology = parts_.transports.topology;
   return topology.n_nodes() > 1 &&
          (request.peer == kAnyRank || topology.node_of(request.peer) != topology.node());
 }
@@ -43,7 +43,7 @@ transport::WaitMode PointToPointProgress::mode_of(const MessageOperation& reques
   if (needs_network(request)) {
     return transport::kBriefWait;
   }
-  transport::WaitMode mode = transport::calling_wait(parts_.has_cores);
+  transport::WaitMode mode = transport::calling_wait(has_cores_);
   mode.n_spins = std::min(mode.n_spins, spin_limit_.n_spins());
   return mode;
 }
@@ -85,6 +85,26 @@ Arrival PointToPointProgress::receive_at_once(MessageOperation& request, int n_l
   return arrival;
 }
 
+// Takes a step with the lock, and without it tells of what has ended meanwhile. Returns what the
+// step does.
+template <class Step>
+bool PointToPointProgress::locked(Step step) {
+  Requests finished;
+  bool is_over = false;
+  bool has_failed = false;
+  {
+    const MutexLock lock(mutex_);
+    is_over = step();
+    has_failed = error_.has_value() || parts_.failure.is_set();
+    finished.swap(finished_);
+  }
+  if (has_failed) [[unlikely]] {
+    settle_failure();
+  }
+  complete(finished);
+  return is_over;
+}
+
 // After begin_spinning(): until `is_done`. Spins go by several with the lock held.
 void PointToPointProgress::drive(std::uint64_t thread,
                                  const IsDone& is_done,
@@ -99,7 +119,10 @@ void PointToPointProgress::drive(std::uint64_t thread,
   bool is_newcomer = true;
   const auto sleep_once = [&] {
     if (is_newcomer) {
-      stop_spinning();
+      (void)locked([this]() UNISONO_REQUIRES(mutex_) {
+        end_spinning();
+        return false;
+      });
     }
     return sleep(thread, is_done, std::exchange(is_newcomer, false)) ? Look::kDone : Look::kNothing;
   };
@@ -107,23 +130,11 @@ void PointToPointProgress::drive(std::uint64_t thread,
   transport::wait(mode, spin_limit, look_once, sleep_once);
 }
 
-void PointToPointProgress::stop_spinning() {
-  Requests finished;
-  {
-    const MutexLock lock(mutex_);
-    end_spinning();
-    finished.swap(finished_);
-  }
-  complete(finished);
-}
-
 // Looks up to `n_spins` times. True, and the spinning is over, once `is_done`.
 bool PointToPointProgress::look(const IsDone& is_done, int n_spins) {
-  Requests finished;
-  bool is_over = false;
-  bool has_failed = false;
-  {
-    const MutexLock lock(mutex_);
+  return locked([&]() UNISONO_REQUIRES(mutex_) {
+    bool is_over = false;
+    bool has_failed = false;
     for (int n = 0; n < n_spins && !is_over && finished_.empty() && !has_failed; ++n) {
       if (n > 0) {
         pause_briefly();
@@ -135,22 +146,13 @@ bool PointToPointProgress::look(const IsDone& is_done, int n_spins) {
     if (is_over) {
       end_spinning();
     }
-    finished.swap(finished_);
-  }
-  if (has_failed) [[unlikely]] {
-    settle_failure();
-  }
-  complete(finished);
-  return is_over;
+    return is_over;
+  });
 }
 
 // Sleeps once, for all if nobody else does. Who does must know what a newcomer waits for.
 bool PointToPointProgress::sleep(std::uint64_t thread, const IsDone& is_done, bool is_newcomer) {
-  Requests finished;
-  bool is_over = false;
-  bool has_failed = false;
-  {
-    const MutexLock lock(mutex_);
+  return locked([&]() UNISONO_REQUIRES(mutex_) {
     if (!is_done() && !fail_overdue(thread)) {
       if (is_watched_) {
         if (is_newcomer) {
@@ -165,15 +167,8 @@ bool PointToPointProgress::sleep(std::uint64_t thread, const IsDone& is_done, bo
         changed_.notify_all();
       }
     }
-    is_over = is_done();
-    has_failed = error_.has_value() || parts_.failure.is_set();
-    finished.swap(finished_);
-  }
-  if (has_failed) [[unlikely]] {
-    settle_failure();
-  }
-  complete(finished);
-  return is_over;
+    return is_done();
+  });
 }
 
 // Announces a sleep, looks once more, and sleeps if there was nothing.

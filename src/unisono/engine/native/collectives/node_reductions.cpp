@@ -1,14 +1,13 @@
-#include "unisono/engine/native/collectives/reading_reduction.h"
+#include "unisono/engine/native/collectives/node_reductions.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "unisono/base/buffer.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/engine/native/collectives/algorithm_choice.h"
-#include "unisono/engine/native/collectives/node_chunk.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/kernels/reduce_tree.h"
@@ -108,6 +107,66 @@ class ReadingReduction {
 };
 
 }  // namespace
+
+collective::ElementRange node_chunk(const OperationContext& context,
+                                    collective::Receivers::Kind receivers,
+                                    int local_rank) {
+  if (receivers != collective::Receivers::Kind::kOwner) {
+    return collective::chunk_of({.begin = 0, .end = context.count()},
+                                context.n_local(),
+                                local_rank,
+                                context.elements_per_line());
+  }
+  const std::span<const Buffer> blocks = context.operation.ins;
+  const auto index = static_cast<std::size_t>(local_rank);
+  std::int64_t begin = 0;
+  for (const Buffer& block : blocks.first(index)) {
+    begin += block.count;
+  }
+  return {.begin = begin, .end = begin + blocks[index].count};
+}
+
+bool is_reachable(const OperationContext& context,
+                  Receivers receivers,
+                  int local_rank,
+                  const shm::Placement& placement) {
+  const bool is_written = receivers.kind != Receivers::Kind::kOwner &&
+                          receivers.include(context.rank_at(local_rank), 0);
+  return placement.in_offset >= 0 && (placement.out_offset >= 0 || !is_written);
+}
+
+bool is_symmetric(const OperationContext& context, Receivers receivers) {
+  for (int peer = 0; peer < context.n_local(); ++peer) {
+    if (!is_reachable(context, receivers, peer, context.header(peer).placement)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void reduce_symmetric(OperationContext& context, Receivers receivers, kernels::ReduceSteps steps) {
+  const collective::ElementRange chunk = node_chunk(context, receivers.kind, context.self());
+  const std::int64_t offset = chunk.begin * context.element_bytes();
+  context.inputs.clear();
+  context.outputs.clear();
+  if (receivers.kind == Receivers::Kind::kOwner) {
+    context.outputs.push_back(context.out_bytes());
+  }
+  for (int peer = 0; peer < context.n_local(); ++peer) {
+    const shm::Placement& placement = context.header(peer).placement;
+    context.inputs.push_back({.data = context.control_block.at(peer, placement.in_offset + offset),
+                              .is_partial = false});
+    const bool is_receiver =
+        receivers.kind != Receivers::Kind::kOwner && receivers.include(context.rank_at(peer), 0);
+    if (is_receiver) {
+      context.outputs.push_back(context.control_block.at(peer, placement.out_offset + offset));
+    }
+  }
+  kernels::ReduceTask task = context.reduce_task(context.inputs, steps, context.outputs);
+  task.is_streaming = context.is_streaming();
+  kernels::reduce(task, chunk.count());
+  context.sync();
+}
 
 bool can_reduce_by_reading(const OperationContext& context, const collective::ReducePlan& plan) {
   const Receivers::Kind kind = plan.receivers.kind;
