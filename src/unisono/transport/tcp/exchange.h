@@ -56,6 +56,9 @@ class Exchange {
   /// Throws what run() throws.
   void meet(std::span<const int> ranks, const AlsoLate& also_late);
 
+  /// The ranks with which this one has not done yet.
+  [[nodiscard]] std::vector<int> unmet_ranks() const;
+
  private:
   Connection& connection(int rank);
   Connection& open(int rank);
