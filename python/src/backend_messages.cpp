@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,15 +10,16 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/comm/timed_out.h"
 
 #include "arguments.h"
 #include "backend.h"
 #include "backend_run.h"
 #include "errors.h"
 #include "staging.h"
+#include "timeout_error.h"
 
 namespace unisono::python {
 
@@ -30,34 +29,14 @@ namespace {
 
 struct MissedBarrier {
   int rank;
-  int world_size;
   std::chrono::milliseconds limit;
   bool names_all;
-  std::string_view cause;
+  const TimedOut& error;
 };
-
-// The ranks that the core's message says have not come: "timed out waiting for rank 1 (pid 5 on a),
-// which is in barrier #3, and rank 3 (pid 7 on a)".
-std::vector<int> ranks_missing(const MissedBarrier& missed) {
-  constexpr std::string_view kList = "timed out waiting for ";
-  std::vector<int> ranks;
-  const std::size_t begin = missed.cause.rfind(kList);
-  if (begin == std::string_view::npos) {
-    return ranks;
-  }
-  const std::string_view list = missed.cause.substr(begin + kList.size());
-  for (int rank = 0; rank < missed.world_size; ++rank) {
-    const std::string name = "rank " + std::to_string(rank) + " (pid ";
-    if (list.starts_with(name) || list.find(" and " + name) != std::string_view::npos) {
-      ranks.push_back(rank);
-    }
-  }
-  return ranks;
-}
 
 // The words that Gloo's users look for, then the core's, which name all ranks that are missing.
 std::string describe_timeout(const MissedBarrier& missed) {
-  const std::vector<int> ranks = ranks_missing(missed);
+  const std::vector<int>& ranks = missed.error.late_ranks();
   std::string who = "others";
   if (!ranks.empty() && missed.names_all) {
     who = "Ranks " + c10::Join(", ", ranks);
@@ -71,7 +50,7 @@ std::string describe_timeout(const MissedBarrier& missed) {
             "for send/recv from rank 0 and the others: ";
   return "Rank " + std::to_string(missed.rank) + how + who +
          " failed to pass monitoredBarrier in " + std::to_string(missed.limit.count()) +
-         " ms: " + std::string(missed.cause);
+         " ms: " + missed.error.what() + "; the timeout is over";
 }
 
 }  // namespace
@@ -132,16 +111,11 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
   with_translated_errors([&] {
     try {
       group_->monitored_barrier({.timeout = limit});
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kTimeout) {
-        throw;
-      }
-      throw Error(ErrorCode::kTimeout,
-                  describe_timeout({.rank = getRank(),
-                                    .world_size = getSize(),
-                                    .limit = limit,
-                                    .names_all = wait_all_ranks,
-                                    .cause = error.what()}));
+    } catch (const TimedOut& error) {
+      throw_timeout(
+          describe_timeout(
+              {.rank = getRank(), .limit = limit, .names_all = wait_all_ranks, .error = error}),
+          error.late_ranks());
     }
   });
 }

@@ -94,11 +94,15 @@ def _names(url: str) -> set[str]:
     return set(parse_qs(urlsplit(url).query, keep_blank_values=True))
 
 
-def _has_env_all(url: str) -> bool:
-    """Whether variables of torchrun's say all; or no launcher has set others."""
+def _is_env_complete(url: str) -> bool:
+    """Whether variables of torchrun's say all."""
     given = _names(url) | {name.lower() for name, value in os.environ.items() if value}
-    is_complete = {"rank", "world_size", "master_addr", "master_port"} <= given
-    return is_complete or not _launcher_name()
+    return {"rank", "world_size", "master_addr", "master_port"} <= given
+
+
+def _has_env_all(url: str) -> bool:
+    """The same; or no launcher has set others."""
+    return _is_env_complete(url) or not _launcher_name()
 
 
 def _is_at_host(url: str) -> bool:
@@ -161,6 +165,8 @@ def _extended(scheme: str, suffices: Callable[[str], bool]) -> Callable[..., _Pl
         if scheme != "file" and _is_for_ours():
             url = _left_to_launcher(url) if scheme == "env" else url
             is_torchs = _is_rank_below_world_size(url) and not _is_nobodys(url)
+            # Of what is missing torch names one variable.
+            is_torchs = is_torchs and (scheme != "env" or _is_env_complete(url))
         is_torchs = is_torchs and suffices(url)
         yield from (_TORCHS[scheme] if is_torchs else _meet)(url, **options)
 

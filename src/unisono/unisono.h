@@ -8,6 +8,7 @@
 #include "unisono/base/error.h"                    // IWYU pragma: export
 #include "unisono/comm/objects.h"                  // IWYU pragma: export
 #include "unisono/comm/process_group.h"            // IWYU pragma: export
+#include "unisono/comm/timed_out.h"                // IWYU pragma: export
 #include "unisono/engine/backends.h"               // IWYU pragma: export
 #include "unisono/rendezvous/methods/discovery.h"  // IWYU pragma: export
 #include "unisono/store/file_store.h"              // IWYU pragma: export

@@ -13,6 +13,7 @@
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/comm/timed_out.h"
 
 #include "support/ranks.h"
 
@@ -23,6 +24,7 @@ using test::errors_of_ranks;
 using test::one_node;
 using test::run_ranks;
 using test::World;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 const std::vector<World> kLayouts{one_node(4),
@@ -47,12 +49,18 @@ void meet(ProcessGroup& group, const BarrierOptions& options = {}) {
   }
 }
 
+struct Heard {
+  std::vector<std::string> errors;
+  std::vector<std::vector<int>> late_ranks;
+};
+
 // Every rank but the missing ones calls monitored_barrier, all at about the same time.
-std::vector<std::string> errors_without(const Scene& scene) {
+Heard heard_without(const Scene& scene) {
   const auto n_here = static_cast<std::ptrdiff_t>(kWorldSize - scene.missing.size());
   std::latch have_come(n_here);
   std::latch are_over(n_here);
-  return errors_of_ranks(scene.world, [&](ProcessGroup& group) {
+  Heard heard{.errors = {}, .late_ranks = std::vector<std::vector<int>>(kWorldSize)};
+  heard.errors = errors_of_ranks(scene.world, [&](ProcessGroup& group) {
     if (!scene.is_first_call) {
       group.barrier();
     }
@@ -63,12 +71,17 @@ std::vector<std::string> errors_without(const Scene& scene) {
     have_come.arrive_and_wait();
     try {
       meet(group, {.timeout = std::chrono::milliseconds(300)});
+    } catch (const TimedOut& error) {
+      heard.late_ranks[static_cast<std::size_t>(group.rank())] = error.late_ranks();
+      are_over.count_down();
+      throw;
     } catch (const Error&) {
       are_over.count_down();
       throw;
     }
     are_over.count_down();
   });
+  return heard;
 }
 
 // The ranks that follow "timed out waiting for".
@@ -85,13 +98,15 @@ std::set<int> ranks_named_in(const std::string& error) {
 }
 
 void expect_all_are_named(const Scene& scene) {
-  const std::vector<std::string> errors = errors_without(scene);
+  const std::vector<int> missing(scene.missing.begin(), scene.missing.end());
+  const Heard heard = heard_without(scene);
   for (int rank = 0; rank < kWorldSize; ++rank) {
-    const std::string& error = errors[static_cast<std::size_t>(rank)];
+    const std::string& error = heard.errors[static_cast<std::size_t>(rank)];
     if (!scene.missing.contains(rank)) {
-      EXPECT_EQ(ranks_named_in(error), scene.missing)
-          << "nodes " << ::testing::PrintToString(scene.world.nodes)
-          << (scene.is_first_call ? ", first call" : "") << ": " << error;
+      const std::string where = "nodes " + ::testing::PrintToString(scene.world.nodes) +
+                                (scene.is_first_call ? ", first call: " : ": ") + error;
+      EXPECT_EQ(ranks_named_in(error), scene.missing) << where;
+      EXPECT_EQ(heard.late_ranks[static_cast<std::size_t>(rank)], missing) << where;
       EXPECT_THAT(error, HasSubstr("monitored_barrier"));
     }
   }
@@ -110,6 +125,35 @@ TEST(MonitoredBarrier, AsTheFirstCallToo) {
     for (const std::set<int>& missing : {std::set{0}, {2, 3}, {1, 2, 3}}) {
       expect_all_are_named({.world = world, .missing = missing, .is_first_call = true});
     }
+  }
+}
+
+TEST(MonitoredBarrier, WhoHearsOfAnothersTimeoutKnowsToo) {
+  // Before anybody looks into the wait.
+  constexpr std::chrono::milliseconds kTimeout(150);
+  for (const World& world : kLayouts) {
+    std::latch have_come(kWorldSize - 1);
+    std::latch are_over(kWorldSize - 1);
+    std::atomic<int> n_heard = 0;
+    (void)errors_of_ranks(world, [&](ProcessGroup& group) {
+      group.barrier();
+      if (group.rank() == 3) {
+        are_over.wait();
+        return;
+      }
+      have_come.arrive_and_wait();
+      try {
+        meet(group, {.timeout = group.rank() == 0 ? kTimeout : std::chrono::seconds(30)});
+      } catch (const TimedOut& error) {
+        ++n_heard;
+        EXPECT_THAT(error.late_ranks(), Contains(3)) << error.what();
+      } catch (const Error&) {
+        are_over.count_down();
+        throw;
+      }
+      are_over.count_down();
+    });
+    EXPECT_GT(n_heard.load(), 1);
   }
 }
 

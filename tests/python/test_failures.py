@@ -21,6 +21,10 @@ FOREVER = timedelta(seconds=50)
 
 def caught(expected: type[BaseException], text: str, function) -> str:
     """The message of the error that the function must raise, exactly of the type."""
+    return str(caught_error(expected, text, function))
+
+
+def caught_error(expected: type[BaseException], text: str, function) -> BaseException:
     try:
         function()
     except BaseException as error:
@@ -28,7 +32,7 @@ def caught(expected: type[BaseException], text: str, function) -> str:
             raise AssertionError(
                 f"{type(error).__name__}, not {expected.__name__}: {error}"
             ) from error
-        return str(error)
+        return error
     raise AssertionError(f"no {expected.__name__} was raised")
 
 
@@ -110,12 +114,15 @@ def missing(rank: int, world: int, wait_all_ranks: bool, who: str) -> None:
         return hear("2 is told")  # Comes too late.
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
     limit = timedelta(milliseconds=300)
-    text = caught(
+    error = caught_error(
         dist.DistBackendError,
         "timed out",
         lambda: backend.monitored_barrier(limit, wait_all_ranks),
     )
     tell(f"{rank} is told")
+    assert error.ranks == [1, 3], error.ranks
+    text = str(error)
+    assert text.endswith("; the timeout is over"), text
     words = "timed out in" if rank == 0 else "successfully reached"
     assert text.startswith(f"Rank {rank} {words} monitoredBarrier"), text
     assert rank == 0 or "errors while waiting for send/recv from rank 0" in text, text

@@ -94,9 +94,13 @@ class Launchers(RendezvousTest):
 
     def test_nothing(self) -> None:
         looked_for = "No launcher that sets others was found; looked for Open MPI"
+        env = {"OPTIONS": "{'init_method': 'env://'}"}
         self.fails("ValueError: ", "RANK is not set", looked_for)
+        self.fails("ValueError: ", "RANK is not set", looked_for, **env)
+        rank = {"RANK": "0", "WORLD_SIZE": "2"}
+        self.fails("ValueError: ", "MASTER_ADDR is not set", '"unisono run', **rank, **env)
         torchs = "environment variable RANK expected, but not set"
-        self.fails("ValueError: ", torchs, OPTIONS="{'init_method': 'env://'}")
+        self.fails("ValueError: ", torchs, OPTIONS="{'backend': 'gloo', 'init_method': 'env://'}")
 
 
 class Methods(RendezvousTest):

@@ -14,6 +14,7 @@
 #include "unisono/base/interruption.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
+#include "unisono/comm/timed_out.h"
 #include "unisono/comm/work.h"
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/engine.h"
@@ -191,18 +192,25 @@ std::exception_ptr Group::fail(const Error& error) {
   return std::make_exception_ptr(error);
 }
 
+std::exception_ptr Group::fail_in(const Call& call, const Error& error) {
+  if (error.code() != ErrorCode::kTimeout) {
+    return fail(error);
+  }
+  membership_->fail(error);
+  return std::make_exception_ptr(TimedOut(error, membership_->late_ranks(call.operation.sequence)));
+}
+
 std::exception_ptr Group::drive(const Call& call, const NextCall& next, engine::Caller caller) {
   // Operations behind one that failed end with its error.
   if (membership_->failure().is_set()) [[unlikely]] {
-    membership_->fail(membership_->failure().error());
-    return std::make_exception_ptr(membership_->failure().error());
+    return fail_in(call, membership_->failure().error());
   }
   try {
     membership_->engine().execute(call.operation, call.limit, caller);
     membership_->note_done(call.operation.descriptor.kind);
     return next == nullptr ? nullptr : drive_next(call, next, caller);
   } catch (const Error& error) {
-    return fail(membership_->explain(error));
+    return fail_in(call, membership_->explain(error));
   } catch (const std::exception& error) {
     return fail(Error(ErrorCode::kInternal, error.what()));
   }

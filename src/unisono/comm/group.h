@@ -79,6 +79,7 @@ class Group {
                                               const NextCall& next,
                                               engine::Caller caller);
   [[nodiscard]] std::exception_ptr fail(const Error& error);
+  [[nodiscard]] std::exception_ptr fail_in(const Call& call, const Error& error);
   void tell_failure() UNISONO_EXCLUDES(mutex_);
   void make_progress() UNISONO_EXCLUDES(mutex_);
   void start_progress() UNISONO_REQUIRES(mutex_);

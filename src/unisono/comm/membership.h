@@ -124,6 +124,10 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   /// Ends the group with its first error, and tells the other ranks, once.
   void fail(const Error& error) noexcept;
 
+  /// The group's ranks, in order, that operation `sequence` waited for when it was last looked at.
+  [[nodiscard]] std::vector<int> late_ranks(std::uint64_t sequence) const
+      UNISONO_EXCLUDES(late_mutex_);
+
   // MonitoredGroup; who drives the group tells the others of what it gives up for.
   void give_up(const Error& error) noexcept override;
 

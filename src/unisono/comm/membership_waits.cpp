@@ -40,6 +40,18 @@ void Membership::note_late(std::uint64_t sequence, std::span<const int> late_ran
   late_ = {.sequence = sequence, .ranks = std::move(job_ranks), .thread = this_thread_number()};
 }
 
+std::vector<int> Membership::late_ranks(std::uint64_t sequence) const {
+  std::vector<int> ranks;
+  const MutexLock lock(late_mutex_);
+  if (late_.sequence == sequence) {
+    for (const health::LateRank& late : late_.ranks) {
+      ranks.push_back(rank_of(late.rank));
+    }
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
 std::optional<Membership::OperationWait> Membership::find_operation_wait() const {
   const std::optional<transport::RankProgress> rank_progress = native_->transports().own_progress();
   if (!rank_progress || rank_progress->has_finished || failure_.is_set()) {

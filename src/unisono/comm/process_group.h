@@ -170,9 +170,9 @@ class ProcessGroup {
   void barrier(const BarrierOptions& options = {});
   Work barrier_async(const BarrierOptions& options = {});
 
-  /// A barrier to find out who is missing: give it a short timeout, whose error then names all
-  /// ranks that did not come. A rank that calls barrier() meanwhile is a mismatch. Each rank sends
-  /// a message to every rank of another node.
+  /// A barrier to find out who is missing: give it a short timeout, whose error, a TimedOut, then
+  /// names and lists all that did not come. A rank that calls barrier() meanwhile is a mismatch.
+  /// Each rank sends a message to every rank of another node.
   void monitored_barrier(const BarrierOptions& options = {});
   Work monitored_barrier_async(const BarrierOptions& options = {});
 

@@ -182,6 +182,9 @@ void NativeEngine::carry_out(const Operation& called,
     transports_.control_block().note_finished(operation.sequence);
   } catch (const Error& error) {
     transports_.control_block().give_up();
+    if (operation.descriptor.kind == transport::OperationKind::kMonitoredBarrier) {
+      parts_.health.note_late(operation.sequence, context.find_absent());
+    }
     if (topology_.n_nodes() > 1) {
       // Somebody may wait for what this rank has not called, and come to ask.
       parts_.call_history.tell(calls_);

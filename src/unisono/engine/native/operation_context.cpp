@@ -165,6 +165,13 @@ void OperationContext::meet_every_rank() {
   check_cards();
 }
 
+std::vector<int> OperationContext::find_absent() const {
+  std::vector<int> absent = control_block.find_absent(operation.sequence);
+  const std::vector<int> unmet = exchange.unmet_ranks();
+  absent.insert(absent.end(), unmet.begin(), unmet.end());
+  return absent;
+}
+
 std::int64_t OperationContext::elements_per_line() const {
   return std::max<std::int64_t>(static_cast<std::int64_t>(shm::kCacheLine) / element_bytes(), 1);
 }

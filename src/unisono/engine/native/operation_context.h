@@ -66,6 +66,9 @@ struct OperationContext {
   /// come, so each knows all who have not.
   void meet_every_rank();
 
+  /// After it has thrown: the ranks that have not come.
+  [[nodiscard]] std::vector<int> find_absent() const;
+
   [[nodiscard]] int n_local() const { return control_block.local_world_size(); }
 
   /// What this rank shows on its node, one rank reads.

@@ -20,6 +20,7 @@
 namespace unisono::engine {
 
 Error OperationReporter::timed_out(std::span<const int> late_ranks) const {
+  parts_.health.note_late(operation_.sequence, late_ranks);
   return {ErrorCode::kTimeout,
           fmt::format("timed out waiting for {}", parts_.ranks.describe_overdue(late_ranks))};
 }

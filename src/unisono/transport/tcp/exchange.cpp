@@ -153,6 +153,13 @@ void Exchange::wait() {
 
 std::vector<int> Exchange::late_ranks() const {
   std::vector<int> ranks = also_late_ ? also_late_() : std::vector<int>();
+  const std::vector<int> unmet = unmet_ranks();
+  ranks.insert(ranks.end(), unmet.begin(), unmet.end());
+  return ranks;
+}
+
+std::vector<int> Exchange::unmet_ranks() const {
+  std::vector<int> ranks;
   for (const Connection* const connection : connections_) {
     if (is_busy(connection)) {
       ranks.push_back(connection->rank());

@@ -50,6 +50,9 @@ class Exchange {
            std::span<const Incoming> receives,
            AlsoLate also_late = {});
 
+  /// The ranks with which this one has not done yet.
+  [[nodiscard]] std::vector<int> unmet_ranks() const;
+
  private:
   void begin_with(int rank);
   void post(Connection& connection);
