@@ -26,6 +26,7 @@
 #include "unisono/torch/ddp/pass_progress.h"
 #include "unisono/torch/ddp/sample_votes.h"
 #include "unisono/torch/ddp/sparse_reducer.h"
+#include "unisono/torch/ddp/unreached_parameters.h"
 #include "unisono/torch/ddp/used_parameters.h"
 #include "unisono/torch/ddp/weighted_step.h"
 #include "unisono/torch/tensor/named_tensor.h"
@@ -72,8 +73,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// pass this is where buckets are rebuilt in the order in which rank 0 saw the gradients (a
   /// collective operation).
   ///
-  /// Throws Error(kInvalidArgument) with the names of the parameters that an earlier backward did
-  /// not reach, unless the options allow that.
+  /// Throws Error(kInvalidArgument) on every rank, with the names of the parameters that an earlier
+  /// backward did not reach, and on which ranks, unless the options allow that.
   void before_forward();
 
   /// A backward pass starts from an output of the module. A pass that is not synchronized leaves
@@ -159,6 +160,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void finish_pass();
   void finish_synchronized_pass(bool is_shadow);
   void reduce_sparse(bool is_shadow);
+  void find_unreached();
   void drop_gradients();
   void drop_non_finite();
   void begin_shadow();
@@ -199,7 +201,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   bool is_given_up_ = false;  // the last pass was, and its operations may be in flight
 
   bool is_synchronized_by_default_ = true;
-  std::string unreached_names_;
+  UnreachedParameters unreached_;
   std::string advice_;
   GradientHooks hooks_;
 };
