@@ -87,8 +87,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void set_hook(CommHook hook);
 
   /// Takes part in the other ranks' synchronized pass with gradients of zero. This rank's own,
-  /// where they are views of the buckets, become the averages. To be called outside of backward,
-  /// after before_forward().
+  /// where they are views of the buckets, become the averages; all do where that was asked for. To
+  /// be called outside of backward, after before_forward().
   void shadow_pass();
 
   // With logical ranks a step is so many passes, of which the rank's last is synchronized.
@@ -126,6 +126,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   /// What averages are multiplied by.
   void set_gradient_factor(double factor) { gradient_factor_ = factor; }
+
+  /// Whether shadow_pass() leaves the averages as this rank's gradients, as other passes do.
+  void set_averages_of_shadows(bool is_on) { has_averages_of_shadows_ = is_on; }
 
   /// Whether passes are synchronized that reach parameters past the module's outputs (a penalty on
   /// the weights, say).
@@ -184,6 +187,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   SparseReducer sparse_;
   UsedParameters used_;
   double gradient_factor_ = 1;
+  bool has_averages_of_shadows_ = false;
   std::optional<ShardGradients> shards_;
   std::optional<WeightedStep> weighted_;
   LocalSteps local_steps_;

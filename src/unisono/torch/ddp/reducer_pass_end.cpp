@@ -135,6 +135,9 @@ void Reducer::shadow_pass() {
   has_begun_ = true;
   progress_.emplace(buckets_->bucket_of(), buckets_->size());
   const c10::NoGradGuard no_grad;
+  if (has_averages_of_shadows_) {
+    drop_gradients();
+  }
   buckets_->multiply(0);
   while (const std::optional<std::size_t> bucket = progress_->take_bucket()) {
     launch(*bucket, finite_.status());
@@ -151,6 +154,10 @@ void Reducer::shadow_pass() {
   if (status == PassStatus::kNonFinite) {
     (void)describe_non_finite(*group_, "", options_.timeout);
   } else {
+    if (has_averages_of_shadows_) {
+      buckets_->multiply(gradient_factor_);
+      point_at_views();
+    }
     reduce_sparse(/*is_shadow=*/true);
   }
   order_.observe(order_.present());
