@@ -50,8 +50,24 @@ class DdpBench(unittest.TestCase):
             outputs[world_size] = done.stdout
         self.assertEqual(len(set(outputs.values())), 1, outputs)
 
+    def test_ways_to_train_on_several_batches_come_to_one_hash(self):
+        # So what the benchmark compares is the same training: halves and quarters are exact.
+        for model, batch_size in {"cnn": 2, "transformer": 2, "many": 4}.items():
+            what = ["--model", model, "--batch", batch_size, "--steps", 5, "--hash"]
+            hashes = {}
+            for n in (1, 2, 4):
+                done = run(n, *what)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                hashes[n] = done.stdout
+                self.assertRegex(hashes[n], "^sha256 [0-9a-f]{64}\n$")
+                self.assertEqual(self.alone("--data-parallel", n, *what), hashes[n], (model, n))
+            self.assertEqual(self.alone(*what), hashes[1], model)
+            # Four are added up in the order of ranks, not of the canonical tree.
+            self.assertEqual(self.alone("--accumulate", 2, *what), hashes[2], model)
+            self.assertEqual(len(set(hashes.values())), 3, hashes)
+
     def alone(self, *arguments):
-        command = [PROGRAM, "--model", "many", "--steps", "5", "--alone", *map(str, arguments)]
+        command = [PROGRAM, "--alone", *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, input="")
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
@@ -59,7 +75,7 @@ class DdpBench(unittest.TestCase):
     def test_one_process_in_threads_or_with_batches_added_up(self):
         for arguments in (["--data-parallel", 2], ["--accumulate", 2], ["--hold"]):
             held = "--hold" in arguments
-            said = self.alone(*arguments)
+            said = self.alone("--model", "many", "--steps", 5, *arguments)
             self.assertEqual(said.startswith("trained\n"), held)
             result = json.loads(said.removeprefix("trained\n"))
             batches = 1 if held else 2
@@ -80,9 +96,16 @@ class DdpBench(unittest.TestCase):
             self.assertIsNone(result["step_without_sync"])
 
     def test_wrong_options(self):
-        done = run(1, "--model", "lstm")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("lstm", done.stderr)
+        for wrong, named in (
+            (["--model", "lstm"], "lstm"),
+            (["--alone", "--data-parallel", 2, "--accumulate", 2], "--data-parallel"),
+            (["--data-parallel", 2], "--alone"),
+            (["--hash", "--json", "result.json"], "--json"),
+            (["--alone", "--hash", "--hold"], "--hold"),
+        ):
+            done = run(1, *wrong)
+            self.assertEqual(done.returncode, 2, wrong)
+            self.assertIn(named, done.stderr)
 
 
 if __name__ == "__main__":
