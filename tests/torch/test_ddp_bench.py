@@ -2,11 +2,13 @@
 """What ddp_bench prints: test_ddp_bench.py LAUNCHER PROGRAM."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 
 def run(world_size, *arguments):
@@ -65,6 +67,19 @@ class DdpBench(unittest.TestCase):
             # Four are added up in the order of ranks, not of the canonical tree.
             self.assertEqual(self.alone("--accumulate", 2, *what), hashes[2], model)
             self.assertEqual(len(set(hashes.values())), 3, hashes)
+
+    # Mapped files are left out: they are shared with whoever else runs. So is what malloc keeps for
+    # later, which this keeps it from.
+    @mock.patch.dict(os.environ, {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)})
+    def test_ranks_take_the_memory_of_as_many_processes(self):
+        what = ["--model", "mlp", "--batch", 2]
+        gradients_mib = 64
+        alone = json.loads(self.alone(*what, "--steps", 5))["pss_without_files_mib"]
+        self.assertGreater(alone, 2 * gradients_mib)  # and the parameters
+        for n in (1, 2):
+            ranks = self.measure(n, *what)["pss_without_files_mib"]
+            self.assertLess(ranks, n * (alone + 0.1 * gradients_mib))
+            self.assertGreater(ranks, n * 2 * gradients_mib)
 
     def alone(self, *arguments):
         command = [PROGRAM, "--alone", *map(str, arguments)]
