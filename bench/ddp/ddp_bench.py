@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Compares training steps of two batches: on two ranks with Unisono, with PyTorch's
 DistributedDataParallel over Gloo, in two threads of DataParallel, and one after the other.
+Ours are one training: all of them come to the same bits (ddp_bench --hash).
 
 Every round starts each program once, in turn, so that all of them see the same machine. The table
 holds medians over the rounds of each run's median step; ratios are taken within a round. Below it
@@ -35,12 +36,14 @@ TORCH_THREADS = "PyTorch, nn.DataParallel, 2 threads"
 UNISONO = "Unisono"
 GLOO = "PyTorch, Gloo"
 GLOO_VIEWS = "PyTorch, Gloo, bucket views"
+PACKAGE = "PyTorch, Unisono"
 # Batches of a step in one process.
 N_BATCHES = {ALONE: 1, ACCUMULATED: 2, THREADS: 2, TORCH_ALONE: 1, TORCH_THREADS: 2}
 # Samples a second of a run as a multiple of another's: a loop that is bound by the program's own
 # work in each operator, and models that are bound by arithmetic.
 AIMS = [
     ("many", UNISONO, THREADS, 1.0),
+    ("many", PACKAGE, TORCH_THREADS, 1.0),
     ("many", GLOO, TORCH_THREADS, 1.0),
     ("mlp", UNISONO, ALONE, 1.4),
     ("cnn", UNISONO, ALONE, 1.4),
@@ -68,6 +71,7 @@ def parse_arguments():
     parser.add_argument("--program", required=True, help="ddp_bench, as built")
     parser.add_argument("--launcher", required=True, help="unisono, as built")
     parser.add_argument("--torch-python", help="a Python with torch, for the comparison")
+    parser.add_argument("--package", help="the folder in which the Python package unisono lies")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=30, help="of each kind, in each run")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
@@ -91,6 +95,9 @@ def commands(options, model, steps, rendezvous):
         gloo = [*ranks, *torch_step]
         result[GLOO] = [*gloo, "--rendezvous", f"{rendezvous}.default"]
         result[GLOO_VIEWS] = [*gloo, "--rendezvous", f"{rendezvous}.views", "--bucket-views"]
+        if options.package:
+            package = [*gloo, "--rendezvous", f"{rendezvous}.package", "--backend", "unisono"]
+            result[PACKAGE] = ["env", f"PYTHONPATH={options.package}", *package]
     return result
 
 
@@ -181,11 +188,14 @@ def costs(options):
     rows = [["hooks and bookkeeping, us per parameter and step", f"{us:.2f}", "1"]]
     rows[0].append("yes" if us < 1 else "NO")
     for model in ("cnn", "mlp"):
-        cost, result = cost_of_wrapper(options, model, 2 * options.steps, ["--logical-ranks", "4"])
-        share = 100 * cost / result["plain_step"]["median"]
-        what = f"4 logical ranks on one, beside adding up 4 batches, {MODELS[model][1]}"
-        rows.append([what, f"{share:.1f}%", "1%", "yes" if share <= 1 else "NO"])
-    rows.append(cost_in_memory(options, "mlp"))
+        if model in options.models:
+            steps = 2 * options.steps
+            cost, result = cost_of_wrapper(options, model, steps, ["--logical-ranks", "4"])
+            share = 100 * cost / result["plain_step"]["median"]
+            what = f"4 logical ranks on one, beside adding up 4 batches, {MODELS[model][1]}"
+            rows.append([what, f"{share:.1f}%", "1%", "yes" if share <= 1 else "NO"])
+    if "mlp" in options.models:
+        rows.append(cost_in_memory(options, "mlp"))
     return rows
 
 

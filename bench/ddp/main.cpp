@@ -39,8 +39,10 @@ void hash_on(const std::shared_ptr<unisono::ProcessGroup>& group, const bench::O
   }
 }
 
-void run(const bench::Options& options) {
-  if (options.is_alone) {
+void run_alone(const bench::Options& options) {
+  if (options.hash) {
+    std::printf("sha256 %s\n", bench::train_alone_and_hash(options).c_str());
+  } else {
     bench::write_result(
         options,
         {.n_ranks = 1,
@@ -49,6 +51,12 @@ void run(const bench::Options& options) {
     std::fflush(stdout);
     while (options.is_held && std::getchar() != EOF) {
     }
+  }
+}
+
+void run(const bench::Options& options) {
+  if (options.is_alone) {
+    run_alone(options);
     return;
   }
   const std::shared_ptr<unisono::ProcessGroup> group = unisono::init_process_group();

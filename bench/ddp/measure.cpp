@@ -20,7 +20,6 @@
 #include "unisono/torch/optim/zero_redundancy_optimizer.h"
 
 #include "hooks.h"
-#include "memory.h"
 #include "models.h"
 #include "sha256.h"
 
@@ -76,7 +75,7 @@ class PlainTraining {
     optimizer_.step();
   }
 
-  [[nodiscard]] int n_parameters() const { return static_cast<int>(model_->parameters().size()); }
+  [[nodiscard]] std::vector<torch::Tensor> parameters() const { return model_->parameters(); }
 
  private:
   const Options& options_;
@@ -94,7 +93,7 @@ class ThreadTraining {
                [&options] { return make_model(options.model); },
                {.n_replicas = options.replicas}),
         optimizer_(model_.parameters(), kLearningRate) {
-    model_.module()->use_batch(0, options.replicas * options.batch);
+    model_.module()->use_joined_batches(options.replicas, options.batch);
   }
 
   void step() {
@@ -104,7 +103,7 @@ class ThreadTraining {
     optimizer_.step();
   }
 
-  [[nodiscard]] int n_parameters() const { return static_cast<int>(model_.parameters().size()); }
+  [[nodiscard]] std::vector<torch::Tensor> parameters() const { return model_.parameters(); }
 
  private:
   unisono::nn::DataParallel<std::shared_ptr<Model>> model_;
@@ -137,6 +136,8 @@ class Training {
 
   Wrapped& model() { return model_; }
 
+  [[nodiscard]] std::vector<torch::Tensor> parameters() const { return model_.parameters(); }
+
   // Steps then cost what they do, and leave the parameters as they are.
   void set_learning_rate(double rate) { optimizer_->param_groups().front().options().set_lr(rate); }
 
@@ -167,14 +168,22 @@ Measurement measure_steps(Kind& training, const Options& options) {
     time_block([&] { training.step(); }, times.synchronized);
   }
   drop_warm_up(times.synchronized, options.steps);
-  times.n_parameters = training.n_parameters();
+  times.n_parameters = static_cast<int>(training.parameters().size());
   if (options.is_held) {
     std::puts("trained");
     std::fflush(stdout);
     (void)std::getchar();
   }
-  times.pss_mib = pss_mib();
+  times.memory = memory_of_process();
   return times;
+}
+
+template <class Kind>
+std::string hash_after_steps(Kind& training, const Options& options) {
+  for (int i = 0; i < options.steps; ++i) {
+    training.step();
+  }
+  return sha256_of(training.parameters());
 }
 
 // The batches that this rank's steps have.
@@ -197,6 +206,15 @@ Measurement measure_alone(const Options& options) {
   return measure_steps(training, options);
 }
 
+std::string train_alone_and_hash(const Options& options) {
+  if (options.replicas > 0) {
+    ThreadTraining training(options);
+    return hash_after_steps(training, options);
+  }
+  PlainTraining training(options, 0, options.accumulate);
+  return hash_after_steps(training, options);
+}
+
 Measurement measure_ranks(const std::shared_ptr<unisono::ProcessGroup>& group,
                           const Options& options) {
   Training training(group, options);
@@ -212,9 +230,9 @@ Measurement measure_ranks(const std::shared_ptr<unisono::ProcessGroup>& group,
       group->barrier();
       time_block(step, times.synchronized);
     }
-    if (times.pss_mib == 0) {
+    if (times.memory.pss_mib == 0) {
       // As training is: steps without synchronization have gradients of their own beside.
-      times.pss_mib = pss_mib();
+      times.memory = memory_of_process();
     }
     if (without) {
       group->barrier();
@@ -231,8 +249,10 @@ Measurement measure_ranks(const std::shared_ptr<unisono::ProcessGroup>& group,
       time_block([&] { plain->step(); }, times.plain);
     }
   }
-  times.n_parameters = static_cast<int>(training.model().parameters().size());
-  group->all_reduce(unisono::as_buffer(std::span(&times.pss_mib, 1)));
+  times.n_parameters = static_cast<int>(training.parameters().size());
+  for (double* const mib : {&times.memory.pss_mib, &times.memory.without_files_mib}) {
+    group->all_reduce(unisono::as_buffer(std::span(mib, 1)));
+  }
   for (std::vector<double>* const part :
        {&times.synchronized, &times.unsynchronized, &times.plain}) {
     if (!part->empty()) {
@@ -246,10 +266,7 @@ Measurement measure_ranks(const std::shared_ptr<unisono::ProcessGroup>& group,
 std::string train_and_hash(const std::shared_ptr<unisono::ProcessGroup>& group,
                            const Options& options) {
   Training training(group, options);
-  for (int i = 0; i < options.steps; ++i) {
-    training.step();
-  }
-  return sha256_of(training.model().parameters());
+  return hash_after_steps(training, options);
 }
 
 }  // namespace bench

@@ -7,6 +7,7 @@
 
 #include "unisono/comm/process_group.h"
 
+#include "memory.h"
 #include "options.h"
 
 namespace bench {
@@ -17,7 +18,7 @@ struct Measurement {
   std::vector<double> unsynchronized;  ///< Under no_sync(); empty where there is none.
   std::vector<double> plain;           ///< With --beside-plain: without the wrapper.
   int n_parameters = 0;
-  double pss_mib = 0;  ///< Of all ranks, after the steps.
+  Memory memory;  ///< Of all ranks, after the steps.
 };
 
 /// Trains with plain LibTorch, or with DataParallel.
@@ -28,7 +29,10 @@ Measurement measure_alone(const Options& options);
 Measurement measure_ranks(const std::shared_ptr<unisono::ProcessGroup>& group,
                           const Options& options);
 
-/// Makes the steps and returns the SHA-256 of the parameters. A collective operation.
+/// Makes the steps of measure_alone() and returns the SHA-256 of the parameters.
+std::string train_alone_and_hash(const Options& options);
+
+/// The same with DistributedDataParallel; a collective operation.
 std::string train_and_hash(const std::shared_ptr<unisono::ProcessGroup>& group,
                            const Options& options);
 

@@ -134,6 +134,17 @@ void Model::use_batch(int number, int batch_size) {
   batch_ = place->second;
 }
 
+void Model::use_joined_batches(int n, int batch_size) {
+  std::vector<torch::Tensor> inputs;
+  std::vector<torch::Tensor> labels;
+  for (int number = 0; number < n; ++number) {
+    use_batch(number, batch_size);
+    inputs.push_back(batch_.input);
+    labels.push_back(batch_.labels);
+  }
+  batch_ = {.input = torch::cat(inputs), .labels = torch::cat(labels)};
+}
+
 std::vector<std::string> model_names() {
   return {"mlp", "cnn", "transformer", "many"};
 }

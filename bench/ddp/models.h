@@ -22,6 +22,9 @@ class Model : public torch::nn::Module {
   /// Goes on with that batch: of a rank, or of a shard. Each is drawn once.
   void use_batch(int number, int batch_size);
 
+  /// Goes on with batches 0 .. n - 1 as one.
+  void use_joined_batches(int n, int batch_size);
+
   torch::Tensor forward() { return forward(batch_.input, batch_.labels); }
 
   virtual torch::Tensor forward(const torch::Tensor& input, const torch::Tensor& labels) = 0;

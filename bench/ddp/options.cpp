@@ -10,6 +10,55 @@ namespace {
 
 constexpr int kUsageError = 2;
 
+// One process, without ranks.
+void add_alone_options(CLI::App& app, Options& options) {
+  CLI::Option* const alone =
+      app.add_flag("--alone", options.is_alone, "One process, without a process group");
+  CLI::Option* const threads =
+      app.add_option("--data-parallel",
+                     options.replicas,
+                     "Alone, with DataParallel: so many threads, and batches")
+          ->check(CLI::Range(1, 256))
+          ->needs(alone);
+  app.add_option(
+         "--accumulate", options.accumulate, "Alone, with the gradients of so many batches a step")
+      ->check(CLI::Range(1, 4096))
+      ->needs(alone)
+      ->excludes(threads);
+  app.add_flag("--hold",
+               options.is_held,
+               "Alone: say when trained, look at memory after a line of standard input, stay until "
+               "its end")
+      ->needs(alone);
+}
+
+void add_rank_options(CLI::App& app, Options& options) {
+  app.add_flag("--no-sync", options.no_sync, "Measure steps without synchronization alone")
+      ->excludes("--alone");
+  app.add_flag("--beside-plain",
+               options.beside_plain,
+               "Measure, in turn with them, steps of plain LibTorch on the same batches")
+      ->excludes("--alone")
+      ->excludes("--no-sync");
+  app.add_option("--zero",
+                 options.zero,
+                 "Divide the optimizer between the ranks, and step after backward or in it")
+      ->check(CLI::IsMember({"no", "step", "overlap"}))
+      ->capture_default_str()
+      ->excludes("--alone")
+      ->excludes("--no-sync");
+  app.add_option(
+         "--logical-ranks", options.logical_ranks, "Steps of so many shards, on however many ranks")
+      ->check(CLI::Range(1, 4096))
+      ->excludes("--alone")
+      ->excludes("--no-sync");
+  app.add_option("--hook", options.hook, "How gradients travel")
+      ->check(CLI::IsMember(hook_names()))
+      ->capture_default_str()
+      ->excludes("--alone")
+      ->excludes("--logical-ranks");
+}
+
 }  // namespace
 
 ParsedOptions parse_options(int argc, char** argv) {
@@ -27,50 +76,16 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--steps", options.steps, "Steps to measure, with and without synchronization")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  CLI::Option* const no_sync =
-      app.add_flag("--no-sync", options.no_sync, "Measure steps without synchronization alone");
-  CLI::Option* const alone =
-      app.add_flag("--alone", options.is_alone, "One process, without a process group");
-  app.add_option("--data-parallel",
-                 options.replicas,
-                 "Alone, with DataParallel: so many threads, and batches")
-      ->check(CLI::Range(1, 256))
-      ->needs(alone);
-  app.add_option(
-         "--accumulate", options.accumulate, "Alone, with the gradients of so many batches a step")
-      ->check(CLI::Range(1, 4096))
-      ->needs(alone);
-  app.add_flag("--hold",
-               options.is_held,
-               "Alone: say when trained, look at memory after a line of standard input, stay until "
-               "its end")
-      ->needs(alone);
-  app.add_flag("--beside-plain",
-               options.beside_plain,
-               "Measure, in turn with them, steps of plain LibTorch on the same batches")
-      ->excludes(alone)
-      ->excludes(no_sync);
-  app.add_option("--zero",
-                 options.zero,
-                 "Divide the optimizer between the ranks, and step after backward or in it")
-      ->check(CLI::IsMember({"no", "step", "overlap"}))
-      ->capture_default_str()
-      ->excludes(alone)
-      ->excludes(no_sync);
+  add_alone_options(app, options);
+  add_rank_options(app, options);
   app.add_option("--json", options.json_file, "Write the result into this file");
-  CLI::Option* const logical = app.add_option("--logical-ranks",
-                                              options.logical_ranks,
-                                              "Steps of so many shards, on however many ranks")
-                                   ->check(CLI::Range(1, 4096));
-  CLI::Option* const hook = app.add_option("--hook", options.hook, "How gradients travel")
-                                ->check(CLI::IsMember(hook_names()))
-                                ->capture_default_str();
   app.add_flag("--hash",
                options.hash,
-               "Train --steps steps and print the SHA-256 of the parameters on rank 0");
-  no_sync->excludes(alone)->excludes(logical);
-  logical->excludes(alone);
-  hook->excludes(alone)->excludes(logical);
+               "Train --steps steps and print the SHA-256 of the parameters on rank 0")
+      ->excludes("--json")
+      ->excludes("--hold")
+      ->excludes("--no-sync")
+      ->excludes("--beside-plain");
   try {
     app.parse(argc, argv);
     if (options.batch == 0) {

@@ -55,7 +55,8 @@ std::string as_json(const Options& options, const Result& result) {
       {"samples_per_s", fixed(result.samples_per_step / median, 3)},
       {"exposed_comm_share", exposed_share(result.measured)},
       {"parameters", std::to_string(result.measured.n_parameters)},
-      {"pss_mib", fixed(result.measured.pss_mib, 1)},
+      {"pss_mib", fixed(result.measured.memory.pss_mib, 1)},
+      {"pss_without_files_mib", fixed(result.measured.memory.without_files_mib, 1)},
       {"step", quantiles(result.measured.synchronized)},
       {"step_without_sync", quantiles(result.measured.unsynchronized)},
       {"plain_step", quantiles(result.measured.plain)}};

@@ -1,8 +1,10 @@
 // One backward pass after the other: every way in which gradients come, or do not come.
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -156,7 +158,7 @@ TEST(DdpBackward, AnUnusedParameterIsNamedAtTheNextForward) {
     model(Factors{1 + rank, 0, 3}).backward();
     EXPECT_EQ(gradients_of(model)[0], 1.5F) << "the first step is synchronized all the same";
     expect_error(ErrorCode::kInvalidArgument,
-                 AllOf(HasSubstr("no gradient for 'w1' in the first pass;"),
+                 AllOf(HasSubstr("no gradient for 'w1' on all ranks in the first pass;"),
                        HasSubstr("find_unused_parameters"),
                        HasSubstr("[rank " + std::to_string(static_cast<int>(rank)))),
                  [&] { model(Factors{1, 2, 3}); });
@@ -170,8 +172,56 @@ TEST(DdpBackward, AParameterThatIsUsedNoMoreIsNamedWithItsPass) {
     }
     model(Factors{0, 2, 0}).backward();
     expect_error(ErrorCode::kInvalidArgument,
-                 HasSubstr("no gradient for 'w0', 'w2' in pass 4, but in every pass before;"),
+                 HasSubstr("no gradient for 'w0', 'w2' on all ranks in pass 4, but in every pass "
+                           "before;"),
                  [&] { model(Factors{1, 2, 3}); });
+  });
+}
+
+TEST(DdpBackward, ParametersThatSomeRanksDoNotUseAreNamedOnAll) {
+  struct Case {
+    std::array<Factors, 3> factors;
+    std::string message;
+  };
+
+  const std::vector<Case> cases{
+      {{Factors{1, 2, 3}, {1, 0, 3}, {1, 2, 3}}, "for 'w1' on rank 1 in pass 2"},
+      {{Factors{1, 0, 3}, {1, 2, 3}, {1, 0, 3}}, "for 'w1' on ranks 0, 2 in pass 2"},
+      {{Factors{1, 0, 3}, {1, 2, 3}, {0, 2, 0}},
+       "for 'w1' on rank 0, 'w0', 'w2' on rank 2 in pass 2"}};
+  for (const auto& [factors, message] : cases) {
+    run_ranks(3, [&](const std::shared_ptr<ProcessGroup>& group) {
+      Model model(Scalars(), group);
+      model(Factors{1, 2, 3}).backward();
+      model(factors[static_cast<std::size_t>(group->rank())]).backward();
+      // Each time: nobody waits for a rank that can't go on.
+      for (int i = 0; i < 2; ++i) {
+        expect_error(
+            ErrorCode::kInvalidArgument, HasSubstr(message), [&] { model(Factors{1, 2, 3}); });
+      }
+    });
+  }
+}
+
+TEST(DdpBackward, GradientsThatAGivenUpPassLacksAreForgotten) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    Model model(Scalars(), group);
+    if (group->rank() == 0) {
+      const at::Tensor w2 = model.module()->w[2];
+      const unsigned trap = w2.register_hook(
+          [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("no luck"); });
+      EXPECT_THROW(model(Factors{1, 2, 3}).backward(), std::runtime_error);
+      w2.remove_hook(trap);
+    } else {
+      expect_error(ErrorCode::kMismatch, HasSubstr("another rank's backward"), [&] {
+        model(Factors{1, 0, 3}).backward();
+      });
+    }
+    for (int step = 0; step < 2; ++step) {
+      model.zero_grad();
+      model(Factors{1, 2, 3}).backward();
+      EXPECT_EQ(gradients_of(model), values({1, 2, 3}));
+    }
   });
 }
 
@@ -219,7 +269,7 @@ TEST(DdpBackward, AFrozenParameterThatMayNotBeUnusedIsNamed) {
     model.module()->parameters()[1].set_requires_grad(false);
     model(Factors{1, 2, 3}).backward();
     expect_error(ErrorCode::kInvalidArgument,
-                 AllOf(HasSubstr("no gradient for 'w1' in the first pass;"),
+                 AllOf(HasSubstr("no gradient for 'w1' on all ranks in the first pass;"),
                        HasSubstr("find_unused_parameters")),
                  [&] { model(Factors{1, 2, 3}); });
   });

@@ -195,6 +195,22 @@ TEST(Join, PassesAfterAnExceptionAreAsBefore) {
   });
 }
 
+TEST(Join, RanksThatAreDoneKnowWhichGradientsOthersLack) {
+  run_ranks(3, [](const Group& group) {
+    Model model(Scalars(), group);
+    const int n_steps = group->rank() == 2 ? 1 : 3;
+    const auto loop = [&] {
+      for (int step = 0; step < n_steps; ++step) {
+        const bool lacks = step == 1 && group->rank() == 1;
+        model(Factors{1, lacks ? 0.0 : 2.0, 3}).backward();
+      }
+    };
+    expect_error(ErrorCode::kInvalidArgument, HasSubstr("for 'w1' on rank 1 in pass 2, but"), [&] {
+      model.join(loop);
+    });
+  });
+}
+
 TEST(Join, IsWhatTheErrorOfUnevenInputsNames) {
   run_ranks(2, [](const Group& group) {
     Model model(Scalars(), group);

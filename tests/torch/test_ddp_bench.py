@@ -2,11 +2,13 @@
 """What ddp_bench prints: test_ddp_bench.py LAUNCHER PROGRAM."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 
 def run(world_size, *arguments):
@@ -50,8 +52,37 @@ class DdpBench(unittest.TestCase):
             outputs[world_size] = done.stdout
         self.assertEqual(len(set(outputs.values())), 1, outputs)
 
+    def test_ways_to_train_on_several_batches_come_to_one_hash(self):
+        # So what the benchmark compares is the same training: halves and quarters are exact.
+        for model, batch_size in {"cnn": 2, "transformer": 2, "many": 4}.items():
+            what = ["--model", model, "--batch", batch_size, "--steps", 5, "--hash"]
+            hashes = {}
+            for n in (1, 2, 4):
+                done = run(n, *what)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                hashes[n] = done.stdout
+                self.assertRegex(hashes[n], "^sha256 [0-9a-f]{64}\n$")
+                self.assertEqual(self.alone("--data-parallel", n, *what), hashes[n], (model, n))
+            self.assertEqual(self.alone(*what), hashes[1], model)
+            # Four are added up in the order of ranks, not of the canonical tree.
+            self.assertEqual(self.alone("--accumulate", 2, *what), hashes[2], model)
+            self.assertEqual(len(set(hashes.values())), 3, hashes)
+
+    # Mapped files are left out: they are shared with whoever else runs. So is what malloc keeps for
+    # later, which this keeps it from.
+    @mock.patch.dict(os.environ, {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)})
+    def test_ranks_take_the_memory_of_as_many_processes(self):
+        what = ["--model", "mlp", "--batch", 2]
+        gradients_mib = 64
+        alone = json.loads(self.alone(*what, "--steps", 5))["pss_without_files_mib"]
+        self.assertGreater(alone, 2 * gradients_mib)  # and the parameters
+        for n in (1, 2):
+            ranks = self.measure(n, *what)["pss_without_files_mib"]
+            self.assertLess(ranks, n * (alone + 0.1 * gradients_mib))
+            self.assertGreater(ranks, n * 2 * gradients_mib)
+
     def alone(self, *arguments):
-        command = [PROGRAM, "--model", "many", "--steps", "5", "--alone", *map(str, arguments)]
+        command = [PROGRAM, "--alone", *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, input="")
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
@@ -59,7 +90,7 @@ class DdpBench(unittest.TestCase):
     def test_one_process_in_threads_or_with_batches_added_up(self):
         for arguments in (["--data-parallel", 2], ["--accumulate", 2], ["--hold"]):
             held = "--hold" in arguments
-            said = self.alone(*arguments)
+            said = self.alone("--model", "many", "--steps", 5, *arguments)
             self.assertEqual(said.startswith("trained\n"), held)
             result = json.loads(said.removeprefix("trained\n"))
             batches = 1 if held else 2
@@ -80,9 +111,16 @@ class DdpBench(unittest.TestCase):
             self.assertIsNone(result["step_without_sync"])
 
     def test_wrong_options(self):
-        done = run(1, "--model", "lstm")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("lstm", done.stderr)
+        for wrong, named in (
+            (["--model", "lstm"], "lstm"),
+            (["--alone", "--data-parallel", 2, "--accumulate", 2], "--data-parallel"),
+            (["--data-parallel", 2], "--alone"),
+            (["--hash", "--json", "result.json"], "--json"),
+            (["--alone", "--hash", "--hold"], "--hold"),
+        ):
+            done = run(1, *wrong)
+            self.assertEqual(done.returncode, 2, wrong)
+            self.assertIn(named, done.stderr)
 
 
 if __name__ == "__main__":

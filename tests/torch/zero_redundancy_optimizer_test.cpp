@@ -269,7 +269,7 @@ TEST(OverlappedZeroRedundancyOptimizer, WrongUseIsNamed) {
       loss_of(net, make_sample(0, group->rank(), 4, torch::kFloat)).backward();
     };
     EXPECT_THAT([&] { optimizer->overlap_with(net); },
-                throws_error(ErrorCode::kInvalidArgument, "a second time"));
+                throws_error(ErrorCode::kInvalidArgument, "is called after overlap_with()"));
     EXPECT_THAT([&] { optimizer->step(); },
                 throws_error(ErrorCode::kInvalidArgument, "there were 0 since the last step()"));
     backward();

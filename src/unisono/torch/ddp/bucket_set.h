@@ -76,6 +76,9 @@ class BucketSet {
   /// After wait(): whether ranks had different fingerprints; the same on all of them.
   [[nodiscard]] bool do_fingerprints_differ() const { return ddp::do_fingerprints_differ(marks_); }
 
+  /// After wait(): whether any rank lacks gradients; the same on all of them.
+  [[nodiscard]] bool is_any_lacking() const { return ddp::is_any_lacking(marks_); }
+
  private:
   void launch_hook(std::size_t bucket,
                    const CommHook& hook,

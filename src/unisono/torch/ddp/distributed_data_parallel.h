@@ -202,6 +202,10 @@ class DistributedDataParallel {
     return ddp::run_joined({&replica_}, options, std::forward<Loop>(loop));
   }
 
+  /// For optimizers whose step() is a collective operation, to be called under join(): see
+  /// ZeroRedundancyOptimizer::join_with(). Throws RefusedCall where one is tied to the model.
+  void tie(std::shared_ptr<ddp::JoinedStep> step) { replica_.set_joined_step(std::move(step)); }
+
   /// From now on `hook(*state, bucket)` reduces each full bucket, instead of an all_reduce that
   /// averages it: one of comm_hooks.h and what lies beside it, or your own (see CommHook). Once,
   /// before the first backward pass, on every rank the same.
@@ -326,7 +330,8 @@ class DistributedDataParallel {
 /// they come before the next model's, and there must be neither two forward passes before a
 /// backward pass nor a forward pass without one, unless gradients are off. It takes part in no
 /// other operation of the loop: not in SyncBatchNorm's, not in those of a GradScaler with a group
-/// or of a PeriodicModelAverager, not in the loop's own.
+/// or of a PeriodicModelAverager, not in the loop's own. In those of a ZeroRedundancyOptimizer it
+/// does, after its join_with(); all models then have one group.
 ///
 /// Costs an all_reduce of a byte for each rank, in each forward pass that has gradients; others
 /// copy no buffers. What the loop throws, it throws, and the other ranks are not told.

@@ -12,17 +12,19 @@ namespace {
 // Replicas that are no longer joined, whichever way the loop ends.
 class Scope {
  public:
-  Scope(const std::vector<Replica*>& replicas, const JoinOptions& options) : replicas_(replicas) {
-    for (Replica* const replica : replicas_) {
-      replica->begin_join(options);
+  Scope(const std::vector<Replica*>& replicas, const JoinOptions& options) {
+    try {
+      for (Replica* const replica : replicas) {
+        replica->begin_join(options, replicas);
+        joined_.push_back(replica);
+      }
+    } catch (...) {
+      end();
+      throw;
     }
   }
 
-  ~Scope() {
-    for (Replica* const replica : replicas_) {
-      replica->end_join();
-    }
-  }
+  ~Scope() { end(); }
 
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
@@ -30,7 +32,13 @@ class Scope {
   Scope& operator=(Scope&&) = delete;
 
  private:
-  const std::vector<Replica*>& replicas_;
+  void end() {
+    for (Replica* const replica : joined_) {
+      replica->end_join();
+    }
+  }
+
+  std::vector<Replica*> joined_;
 };
 
 }  // namespace

@@ -15,6 +15,8 @@ using Numbers = std::array<double, static_cast<std::size_t>(kMarkElems)>;
 // Means over the ranks tell whether any, of up to 5000, has given up, in any type of gradients.
 constexpr double kLeastGivenUp = 2;
 
+constexpr std::int64_t kLacking = kMarkElems - 1;
+
 double number_of(PassStatus status) {
   switch (status) {
     case PassStatus::kGood:
@@ -42,6 +44,7 @@ void write_marks(const at::Tensor& elements, const PassMarks& marks, double weig
       numbers[1 + (2 * bit) + value] = weight;
     }
   }
+  numbers[static_cast<std::size_t>(kLacking)] = marks.lacks_gradients ? weight : 0;
   elements.copy_(as_tensor(numbers));
 }
 
@@ -62,6 +65,10 @@ bool do_fingerprints_differ(const at::Tensor& elements) {
     }
   }
   return false;
+}
+
+bool is_any_lacking(const at::Tensor& elements) {
+  return elements[kLacking].item().toDouble() != 0;
 }
 
 }  // namespace unisono::ddp

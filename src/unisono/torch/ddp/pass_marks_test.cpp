@@ -55,5 +55,14 @@ TEST_P(PassMarksTest, ARankWithoutAFingerprintDiffersFromNone) {
       {{.fingerprint = std::uint16_t{3}}, {}, {.fingerprint = std::uint16_t{2}}}, GetParam())));
 }
 
+TEST_P(PassMarksTest, TellOfOneRankThatLacksGradients) {
+  std::vector<PassMarks> ranks(1000, {.fingerprint = std::uint16_t{0xFFFF}});
+  EXPECT_FALSE(is_any_lacking(mean_of(ranks, GetParam())));
+  ranks[998].lacks_gradients = true;
+  EXPECT_TRUE(is_any_lacking(mean_of(ranks, GetParam())));
+  EXPECT_EQ(read_status(mean_of(ranks, GetParam())), PassStatus::kGood);
+  EXPECT_FALSE(do_fingerprints_differ(mean_of(ranks, GetParam())));
+}
+
 }  // namespace
 }  // namespace unisono::ddp

@@ -123,17 +123,7 @@ void Reducer::add(const std::vector<NamedTensor>& parameters, const std::vector<
 
 void Reducer::before_forward() {
   await_given_up_pass();
-  if (!unreached_names_.empty()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "[rank " + std::to_string(group_->rank()) +
-                    "] DistributedDataParallel: backward computed no gradient for " +
-                    unreached_names_ +
-                    (n_passes_ == 1
-                         ? " in the first pass"
-                         : " in pass " + std::to_string(n_passes_) + ", but in every pass before") +
-                    "; use these parameters (and every output of forward) in the loss, or set the "
-                    "option find_unused_parameters");
-  }
+  unreached_.check();
   hooks_.follow();
   if (order_.agree(*group_, options_.timeout)) {
     // Gradients that are there stay views of the old buckets, which live as long, until the next
@@ -287,8 +277,10 @@ void Reducer::launch(std::size_t bucket, PassStatus status) {
       weighted_->vote(buckets_->votes());
     }
   }
-  const PassMarks marks =
-      is_last ? PassMarks{.status = status, .fingerprint = drift_.take_fingerprint()} : PassMarks();
+  const PassMarks marks = is_last ? PassMarks{.status = status,
+                                              .fingerprint = drift_.take_fingerprint(),
+                                              .lacks_gradients = unreached_.is_any()}
+                                  : PassMarks();
   try {
     buckets_->launch(bucket,
                      marks,

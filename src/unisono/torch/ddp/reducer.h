@@ -26,6 +26,7 @@
 #include "unisono/torch/ddp/pass_progress.h"
 #include "unisono/torch/ddp/sample_votes.h"
 #include "unisono/torch/ddp/sparse_reducer.h"
+#include "unisono/torch/ddp/unreached_parameters.h"
 #include "unisono/torch/ddp/used_parameters.h"
 #include "unisono/torch/ddp/weighted_step.h"
 #include "unisono/torch/tensor/named_tensor.h"
@@ -72,8 +73,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// pass this is where buckets are rebuilt in the order in which rank 0 saw the gradients (a
   /// collective operation).
   ///
-  /// Throws Error(kInvalidArgument) with the names of the parameters that an earlier backward did
-  /// not reach, unless the options allow that.
+  /// Throws Error(kInvalidArgument) on every rank, with the names of the parameters that an earlier
+  /// backward did not reach, and on which ranks, unless the options allow that.
   void before_forward();
 
   /// A backward pass starts from an output of the module. A pass that is not synchronized leaves
@@ -86,8 +87,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void set_hook(CommHook hook);
 
   /// Takes part in the other ranks' synchronized pass with gradients of zero. This rank's own,
-  /// where they are views of the buckets, become the averages. To be called outside of backward,
-  /// after before_forward().
+  /// where they are views of the buckets, become the averages; all do where that was asked for. To
+  /// be called outside of backward, after before_forward().
   void shadow_pass();
 
   // With logical ranks a step is so many passes, of which the rank's last is synchronized.
@@ -126,6 +127,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// What averages are multiplied by.
   void set_gradient_factor(double factor) { gradient_factor_ = factor; }
 
+  /// Whether shadow_pass() leaves the averages as this rank's gradients, as other passes do.
+  void set_averages_of_shadows(bool is_on) { has_averages_of_shadows_ = is_on; }
+
   /// Whether passes are synchronized that reach parameters past the module's outputs (a penalty on
   /// the weights, say).
   void set_synchronized(bool is_synchronized) { is_synchronized_by_default_ = is_synchronized; }
@@ -159,6 +163,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void finish_pass();
   void finish_synchronized_pass(bool is_shadow);
   void reduce_sparse(bool is_shadow);
+  void find_unreached();
   void drop_gradients();
   void drop_non_finite();
   void begin_shadow();
@@ -182,6 +187,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   SparseReducer sparse_;
   UsedParameters used_;
   double gradient_factor_ = 1;
+  bool has_averages_of_shadows_ = false;
   std::optional<ShardGradients> shards_;
   std::optional<WeightedStep> weighted_;
   LocalSteps local_steps_;
@@ -199,7 +205,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   bool is_given_up_ = false;  // the last pass was, and its operations may be in flight
 
   bool is_synchronized_by_default_ = true;
-  std::string unreached_names_;
+  UnreachedParameters unreached_;
   std::string advice_;
   GradientHooks hooks_;
 };

@@ -17,19 +17,11 @@
 #include "unisono/torch/ddp/pass_progress.h"
 #include "unisono/torch/ddp/reducer.h"
 #include "unisono/torch/ddp/uneven_inputs.h"
+#include "unisono/torch/ddp/unreached_parameters.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::ddp {
 namespace {
-
-std::string join_names(const std::vector<NamedTensor>& parameters,
-                       const std::vector<std::size_t>& which) {
-  std::string names;
-  for (const std::size_t parameter : which) {
-    names += (names.empty() ? "'" : ", '") + parameters[parameter].name + "'";
-  }
-  return names;
-}
 
 StepTimer::Time now() {
   return std::chrono::steady_clock::now();
@@ -57,6 +49,9 @@ void Reducer::finish_synchronized_pass(bool is_shadow) {
   for (const std::size_t parameter : missing) {
     deposit(parameter);
     progress_->mark_absent(parameter);
+  }
+  if (!options_.find_unused_parameters) {
+    unreached_.note(parameters_, missing);
   }
   launch_rest(finite_.status());
   wait_for_sums();
@@ -88,10 +83,14 @@ void Reducer::finish_synchronized_pass(bool is_shadow) {
     drift_.report(*group_, options_.timeout);
   }
   order_.observe(is_shadow ? order_.present() : progress_->order());
-  if (!options_.find_unused_parameters) {
-    unreached_names_ = join_names(parameters_, missing);
-  }
+  find_unreached();
   progress_.reset();
+}
+
+void Reducer::find_unreached() {
+  if (buckets_->is_any_lacking()) {
+    unreached_.exchange(*group_, n_passes_, options_.timeout);
+  }
 }
 
 void Reducer::drop_gradients() {
@@ -136,6 +135,9 @@ void Reducer::shadow_pass() {
   has_begun_ = true;
   progress_.emplace(buckets_->bucket_of(), buckets_->size());
   const c10::NoGradGuard no_grad;
+  if (has_averages_of_shadows_) {
+    drop_gradients();
+  }
   buckets_->multiply(0);
   while (const std::optional<std::size_t> bucket = progress_->take_bucket()) {
     launch(*bucket, finite_.status());
@@ -143,16 +145,24 @@ void Reducer::shadow_pass() {
   used_.launch([](std::size_t) { return false; }, options_.timeout);
   progress_.reset();
   wait_for_sums();
-  if (buckets_->status() != PassStatus::kGivenUp) {
-    timer_.end_step(now(), n_gradient_bytes_);
+  const PassStatus status = buckets_->status();
+  if (status == PassStatus::kGivenUp) {
+    return;
   }
-  if (buckets_->status() == PassStatus::kNonFinite) {
+  ++n_passes_;
+  timer_.end_step(now(), n_gradient_bytes_);
+  if (status == PassStatus::kNonFinite) {
     (void)describe_non_finite(*group_, "", options_.timeout);
-  } else if (buckets_->status() == PassStatus::kGood) {
+  } else {
+    if (has_averages_of_shadows_) {
+      buckets_->multiply(gradient_factor_);
+      point_at_views();
+    }
     reduce_sparse(/*is_shadow=*/true);
   }
-  if (buckets_->status() != PassStatus::kGivenUp) {
-    order_.observe(order_.present());
+  order_.observe(order_.present());
+  if (status == PassStatus::kGood || !finite_.ends_passes()) {
+    find_unreached();
   }
 }
 
@@ -168,6 +178,7 @@ void Reducer::point_at_views() {
 
 void Reducer::give_up_pass() noexcept {
   finite_.forget();
+  unreached_.forget();
   if (progress_ && is_synchronized_) {
     is_given_up_ = true;
     timer_.drop_step(now());

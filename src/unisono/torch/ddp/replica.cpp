@@ -24,6 +24,7 @@
 #include "unisono/torch/ddp/bucket_plan.h"
 #include "unisono/torch/ddp/check_devices.h"
 #include "unisono/torch/ddp/comm_hook.h"
+#include "unisono/torch/ddp/joined_step.h"
 #include "unisono/torch/ddp/logical_ranks/logical_step.h"
 #include "unisono/torch/ddp/logical_ranks/shard_range.h"
 #include "unisono/torch/ddp/model_properties.h"
@@ -125,7 +126,11 @@ Replica::Replica(std::shared_ptr<ProcessGroup> group,
   }
 }
 
-Replica::~Replica() = default;
+Replica::~Replica() {
+  if (joined_step_) {
+    joined_step_->set_model(nullptr);
+  }
+}
 
 void Replica::check_parameters(const std::vector<at::Tensor>& parameters,
                                const std::function<std::vector<NamedTensor>()>& named) const {

@@ -67,6 +67,7 @@ struct DistributedDataParallelOptions {
 
 namespace ddp {
 
+class JoinedStep;
 class LogicalStep;
 class Reducer;
 
@@ -122,11 +123,13 @@ class Replica {
   /// whether any rank has.
   bool run_step(std::int64_t n_samples, const std::function<void()>& run_passes);
 
-  /// From now on passes are announced, so that ranks without batches can take part.
-  void begin_join(const JoinOptions& options);
+  /// From now on passes are announced, so that ranks without batches can take part. `joined`: all
+  /// replicas of that join(), on every rank in the same order, as long as it lasts.
+  void begin_join(const JoinOptions& options, const std::vector<Replica*>& joined);
 
   /// What a rank without batches does while others make a pass: the same operations, with zeros.
-  /// Returns false when no rank makes one.
+  /// Returns false when no rank makes one. Steps of optimizers that come before the pass are made,
+  /// too.
   bool shadow_pass();
 
   /// A collective operation: copies the parameters and buffers of a rank that made the last pass.
@@ -134,6 +137,16 @@ class Replica {
   int take_final_values();
 
   void end_join() noexcept;
+
+  /// Steps of that optimizer are made under join() by ranks without batches, too. Throws
+  /// RefusedCall where there is one, or gradients may be sparse.
+  void set_joined_step(std::shared_ptr<JoinedStep> step);
+
+  void drop_joined_step() noexcept;
+
+  /// An optimizer's step begins: under join() ranks without batches learn of it. Returns one that
+  /// has batches; nothing outside of join().
+  std::optional<int> announce_step();
 
   /// What reduces full buckets from now on.
   void set_hook(CommHook hook);
@@ -149,6 +162,7 @@ class Replica {
  private:
   struct Join {
     JoinOptions options;
+    const std::vector<Replica*>& joined;
     int root = 0;  // the lowest rank that made the last pass
   };
 
@@ -158,10 +172,13 @@ class Replica {
     bool is_synchronized = false;
     bool is_training = false;
     bool has_thawed = false;  // parameters that the others don't know of
+    bool is_step = false;     // no pass, but the step of an optimizer
+    std::size_t model = 0;    // whose step; its number in join()
   };
 
   // Returns what the ranks that are active do, together; has_thawed: any of them.
   Part announce(const Part& mine);
+  void shadow_step(int root) const;
   void before_weighted_forward(const Part& part);
   void take_votes();
   void check_step(std::int64_t n_samples) const;
@@ -186,6 +203,7 @@ class Replica {
   bool may_buffers_differ_ = false;
   std::optional<StepTimer::Time> forward_begin_;  // of a pass that has gradients
   std::optional<Join> join_;
+  std::shared_ptr<JoinedStep> joined_step_;  // shared with the optimizer
   bool is_in_step_ = false;  // of this rank's own passes, with logical ranks or weigh_samples
   // With weigh_samples:
   bool are_votes_taken_ = false;

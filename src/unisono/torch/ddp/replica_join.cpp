@@ -3,8 +3,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/buffer.h"
@@ -13,13 +16,20 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/report/step_timer.h"
 #include "unisono/torch/ddp/join.h"
+#include "unisono/torch/ddp/joined_step.h"
 #include "unisono/torch/ddp/reducer.h"
 #include "unisono/torch/ddp/replica.h"
 #include "unisono/torch/tensor/coalesced_broadcast.h"
 
 namespace unisono::ddp {
+namespace {
 
-void Replica::begin_join(const JoinOptions& options) {
+// As many as an announcement can tell apart.
+constexpr std::size_t kMostJoined = 8;
+
+}  // namespace
+
+void Replica::begin_join(const JoinOptions& options, const std::vector<Replica*>& joined) {
   if (join_) {
     throw group_->refuse("DistributedDataParallel", "join() is called within join()");
   }
@@ -32,8 +42,61 @@ void Replica::begin_join(const JoinOptions& options) {
                          "with weigh_samples there is no join(): a rank without batches calls "
                          "run_step(0, ...), until that returns false");
   }
-  join_.emplace(Join{.options = options});
+  if (joined_step_ && !joined_step_->has_shadow()) {
+    throw group_->refuse(
+        "DistributedDataParallel",
+        "an optimizer makes its steps in this model's backward passes, which ranks "
+        "without batches have none of; under join() leave overlap_with() out, and "
+        "call join_with()");
+  }
+  if (joined_step_ && joined.size() > kMostJoined) {
+    throw group_->refuse("DistributedDataParallel",
+                         "join() has " + std::to_string(joined.size()) +
+                             " models; where an optimizer is tied to one of them there may be " +
+                             std::to_string(kMostJoined));
+  }
+  join_.emplace(Join{.options = options, .joined = joined});
   reducer_->pause_comparison(true);  // a rank without batches stays behind
+}
+
+void Replica::set_joined_step(std::shared_ptr<JoinedStep> step) {
+  if (joined_step_) {
+    throw group_->refuse("DistributedDataParallel", "an optimizer is tied to this model already");
+  }
+  if (!sparse_.empty() && step->has_shadow()) {
+    throw group_->refuse("DistributedDataParallel",
+                         "the module has sparse gradients, which ranks without batches don't get; "
+                         "build its embeddings with sparse(false), or leave join_with() out");
+  }
+  joined_step_ = std::move(step);
+  joined_step_->set_model(this);
+  reducer_->set_averages_of_shadows(joined_step_->has_shadow());
+}
+
+void Replica::drop_joined_step() noexcept {
+  joined_step_.reset();
+  reducer_->set_averages_of_shadows(false);
+}
+
+std::optional<int> Replica::announce_step() {
+  if (!join_) {
+    return {};
+  }
+  const auto self = std::ranges::find(join_->joined, this);
+  announce({.is_active = true,
+            .is_step = true,
+            .model = static_cast<std::size_t>(self - join_->joined.begin())});
+  return join_->root;
+}
+
+void Replica::shadow_step(int root) const {
+  if (!joined_step_ || !joined_step_->has_shadow()) {
+    throw group_->refuse("DistributedDataParallel",
+                         "rank " + std::to_string(root) +
+                             " called step() of an optimizer that is tied to this model there, and "
+                             "not here; call join_with() on every rank");
+  }
+  joined_step_->run_shadow(root);
 }
 
 Replica::Part Replica::announce(const Part& mine) {
@@ -41,10 +104,13 @@ Replica::Part Replica::announce(const Part& mine) {
   constexpr unsigned kSynchronized = 2;
   constexpr unsigned kTraining = 4;
   constexpr unsigned kThawed = 8;
+  constexpr unsigned kStep = 16;
+  constexpr unsigned kModelShift = 5;
   std::vector<std::uint8_t> parts(static_cast<std::size_t>(group_->world_size()), 0);
   parts[static_cast<std::size_t>(group_->rank())] = static_cast<std::uint8_t>(
       (mine.is_active ? kActive : 0) | (mine.is_synchronized ? kSynchronized : 0) |
-      (mine.is_training ? kTraining : 0) | (mine.has_thawed ? kThawed : 0));
+      (mine.is_training ? kTraining : 0) | (mine.has_thawed ? kThawed : 0) |
+      (mine.is_step ? kStep : 0) | (mine.model << kModelShift));
   group_->all_reduce(as_buffer(std::span<std::uint8_t>(parts)),
                      {.op = kMax, .timeout = options_.timeout, .label = "join: who has a batch"});
   const auto first = std::ranges::find_if(parts, [](std::uint8_t part) { return part != 0; });
@@ -64,16 +130,22 @@ Replica::Part Replica::announce(const Part& mine) {
   reducer_->set_gradient_factor(join_->options.divide_by_initial_world_size
                                     ? 1
                                     : static_cast<double>(parts.size()) / n_active);
-  return {.is_active = true,
-          .is_synchronized = (*first & kSynchronized) != 0,
-          .is_training = (*first & kTraining) != 0,
-          .has_thawed =
-              std::ranges::any_of(parts, [](unsigned part) { return (part & kThawed) != 0; })};
+  return {
+      .is_active = true,
+      .is_synchronized = (*first & kSynchronized) != 0,
+      .is_training = (*first & kTraining) != 0,
+      .has_thawed = std::ranges::any_of(parts, [](unsigned part) { return (part & kThawed) != 0; }),
+      .is_step = (*first & kStep) != 0,
+      .model = static_cast<std::size_t>(*first >> kModelShift)};
 }
 
 bool Replica::shadow_pass() {
   const StepTimer::Time begin = std::chrono::steady_clock::now();
-  const Part part = announce({});
+  Part part = announce({});
+  while (part.is_step) {
+    join_->joined.at(part.model)->shadow_step(join_->root);
+    part = announce({});
+  }
   if (part.is_active) {
     prepare_pass(part, join_->root);
     reducer_->timer().begin(begin);

@@ -13,7 +13,9 @@
 
 #include <torch/nn/module.h>
 
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
+#include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
 #include "unisono/torch/optim/rebuilt_optimizer.h"
@@ -104,6 +106,17 @@ std::vector<OptimizerParamGroup> ParameterShares::own_groups(
 void ParameterShares::share_values() {
   for (std::size_t rank = 0; rank < of_ranks_.size(); ++rank) {
     of_ranks_[rank].run(*group_, std::nullopt, static_cast<int>(rank));
+  }
+}
+
+void ParameterShares::share_rates(std::vector<OptimizerParamGroup>& groups, int root) const {
+  std::vector<double> rates;
+  for (const OptimizerParamGroup& group : groups) {
+    rates.push_back(group.options().get_lr());
+  }
+  group_->broadcast(as_buffer(std::span(rates)), {.root = root, .label = "learning rates"});
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    groups[i].options().set_lr(rates[i]);
   }
 }
 

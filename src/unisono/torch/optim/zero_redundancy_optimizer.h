@@ -6,7 +6,9 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "unisono/torch/checkpoint/module_state.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
 #include "unisono/torch/ddp/comm_hook.h"
+#include "unisono/torch/ddp/joined_step.h"
 #include "unisono/torch/optim/overlapped_steps.h"
 #include "unisono/torch/tensor/coalesced_broadcast.h"
 
@@ -46,6 +49,9 @@ class ParameterShares {
 
   /// A collective operation: each rank's parameters to all.
   void share_values();
+
+  /// A collective operation: the root's learning rates of the groups to all.
+  void share_rates(std::vector<::torch::optim::OptimizerParamGroup>& groups, int root) const;
 
   /// The rank that steps each parameter, by the parameter's tensor.
   [[nodiscard]] const std::map<const void*, int>& owners() const { return owners_; }
@@ -78,8 +84,8 @@ class ParameterShares {
 /// other (so not LBFGS). Shares are whole parameters. Learning rates are set as of any optimizer,
 /// on this object; options of groups are those of param_groups().
 ///
-/// A step is a collective operation that sends the values of all parameters once, and so can't be
-/// called under join(). With overlap_with() backward makes it.
+/// A step is a collective operation that sends the values of all parameters once. Under join() it
+/// needs join_with(). With overlap_with() backward makes it.
 template <class Inner>
 class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
   static_assert(!std::is_same_v<Inner, ::torch::optim::LBFGS>,
@@ -104,6 +110,9 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
     if (overlapped_) {
       overlapped_->stop();
     }
+    if (joined_) {
+      joined_->stop();
+    }
   }
 
   ZeroRedundancyOptimizer(const ZeroRedundancyOptimizer&) = delete;
@@ -123,13 +132,10 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
   /// backward().
   ///
   /// Throws RefusedCall when the model has a communication hook, or has made a pass;
-  /// Error(kInvalidArgument) for a second call.
+  /// Error(kInvalidArgument) for a second call. join() of the model is refused then.
   template <class Model>
   void overlap_with(Model& model) {
-    if (overlapped_) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "ZeroRedundancyOptimizer: overlap_with() is called a second time");
-    }
+    refuse_second("overlap_with()");
     auto overlapped = std::make_shared<OverlappedSteps>(
         shares_.group(), shares_.owners(), [this](const std::vector<at::Tensor>& parameters) {
           step_some(parameters);
@@ -138,6 +144,22 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
       return steps.reduce(bucket);
     });
     overlapped_ = std::move(overlapped);
+    joined_ = std::make_shared<ddp::JoinedStep>();
+    model.tie(joined_);
+  }
+
+  /// From now on step() may be called under join() of `model`, a DistributedDataParallel of the
+  /// same group whose parameters these are: ranks that are done step their share, too, at the
+  /// learning rates of one that is not. A local call, on every rank.
+  ///
+  /// Throws RefusedCall where the model's gradients may be sparse, or another optimizer is tied to
+  /// it; Error(kInvalidArgument) for a second call, or one beside overlap_with().
+  template <class Model>
+  void join_with(Model& model) {
+    refuse_second("join_with()");
+    auto joined = std::make_shared<ddp::JoinedStep>([this](int root) { step_together(root); });
+    model.tie(joined);
+    joined_ = std::move(joined);
   }
 
   at::Tensor step(LossClosure closure = nullptr) override {
@@ -150,10 +172,7 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
       overlapped_->end_step();
       return loss;
     }
-    take_options();
-    note_step();
-    inner_.step();
-    shares_.share_values();
+    step_together(joined_ ? joined_->announce() : std::nullopt);
     return loss;
   }
 
@@ -195,6 +214,26 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
     take_options();
   }
 
+  void refuse_second(const char* call) const {
+    if (overlapped_ || joined_) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  std::string("ZeroRedundancyOptimizer: ") + call + " is called after " +
+                      (overlapped_ ? "overlap_with()" : "join_with()") +
+                      "; there is one call of either");
+    }
+  }
+
+  // Under join() `root` is a rank that is not done.
+  void step_together(std::optional<int> root) {
+    if (root) {
+      shares_.share_rates(param_groups(), *root);
+    }
+    take_options();
+    note_step();
+    inner_.step();
+    shares_.share_values();
+  }
+
   // Inner steps what its groups hold, so for a while they hold no more.
   void step_some(const std::vector<at::Tensor>& parameters) {
     take_options();
@@ -230,6 +269,7 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
   Inner inner_;
   bool has_stepped_ = false;
   std::shared_ptr<OverlappedSteps> overlapped_;  // shared with the model's hook
+  std::shared_ptr<ddp::JoinedStep> joined_;      // shared with the model
 };
 
 }  // namespace unisono::optim
