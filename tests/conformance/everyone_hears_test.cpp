@@ -140,8 +140,8 @@ class UntilAllHaveFailed {
 };
 
 ::testing::Matcher<std::string> names_both_calls(const std::string& operation) {
-  return AllOf(HasSubstr("ranks called different operations"),
-               HasSubstr("called " + operation),
+  return AllOf(HasSubstr("ranks called " + operation + " with different types: "),
+               HasSubstr("called " + operation + " #"),
                HasSubstr("(f32["),
                HasSubstr("(f64["),
                Not(HasSubstr("timed out")));
@@ -355,7 +355,7 @@ TEST(WhoGaveUp, SaysWhyToWhoAsksWhatItDoes) {
     has_failed.arrive_and_wait();
     if (group.rank() == 1) {
       EXPECT_NO_THROW(EXPECT_THAT(answer_of(group.roster(), 0),
-                                  HasSubstr("ranks called different operations")));
+                                  HasSubstr("ranks called all_reduce with different sizes")));
       is_answered.count_down();
     }
     is_answered.wait();

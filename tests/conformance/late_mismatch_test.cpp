@@ -110,7 +110,7 @@ class LateMismatch : public ::testing::TestWithParam<Operation> {
 
   static ::testing::Matcher<std::string> names_both_calls() {
     const std::string name = GetParam().name;
-    return AllOf(HasSubstr("different operations"),
+    return AllOf(HasSubstr("ranks called " + name + " with different sizes: "),
                  HasSubstr("called " + name + " #2 (f32[4]"),
                  HasSubstr("called " + name + " #2 (f32[5]"),
                  HasSubstr("rank 2 (pid"));
@@ -152,7 +152,7 @@ TEST(LateMismatch, IsFoundThoughWhoIsWrongHasGoneOnInAnotherGroup) {
     group.barrier();
   });
   EXPECT_THAT(errors[0],
-              AllOf(HasSubstr("different operations"),
+              AllOf(HasSubstr("ranks called reduce with different roots: "),
                     HasSubstr("called reduce #1 (f32[1], sum, root 0)"),
                     HasSubstr("called reduce #1 (f32[1], sum, root 1)"),
                     HasSubstr("rank 2 (pid")));

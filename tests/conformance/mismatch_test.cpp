@@ -7,6 +7,7 @@
 #include <ostream>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -29,6 +30,8 @@ using ::testing::HasSubstr;
 
 struct Disagreement {
   std::string name;
+  /// What the error calls it.
+  std::string heading;
   /// What rank 1 of 3 does, and what the others do.
   std::function<void(ProcessGroup&)> one;
   std::function<void(ProcessGroup&)> others;
@@ -105,7 +108,9 @@ TEST_P(Mismatch, IsAnErrorOnEveryRankThatNamesBothCalls) {
       // Who had no part in the other's call hears of it here.
       group.barrier();
     });
-    EXPECT_THAT(errors, Each(AllOf(HasSubstr("different operations"), HasSubstr("rank 1"))));
+    EXPECT_THAT(
+        errors,
+        Each(AllOf(HasSubstr("ranks called " + GetParam().heading + ": "), HasSubstr("rank 1"))));
     EXPECT_THAT(errors, Contains(HasSubstr(GetParam().one_says)));
     EXPECT_THAT(errors, Contains(HasSubstr(GetParam().others_say)));
     EXPECT_TRUE(GetParam().in_full.empty() ||
@@ -119,11 +124,13 @@ TEST_P(Mismatch, IsAnErrorOnEveryRankThatNamesBothCalls) {
 
 const std::vector<Disagreement> kDisagreements{
     {"operation",
+     "different operations",
      [](ProcessGroup& g) { all_reduce(g, 4); },
      [](ProcessGroup& g) { reduce(g, 0); },
      "all_reduce #2 (f32[4], sum)",
      "reduce #2 (f32[4], sum, root 0)"},
     {"dtype",
+     "all_reduce with different types",
      [](ProcessGroup& g) {
        std::vector<double> doubles(4);
        g.all_reduce(as_buffer(std::span(doubles)));
@@ -132,31 +139,37 @@ const std::vector<Disagreement> kDisagreements{
      "all_reduce #2 (f64[4], sum)",
      "all_reduce #2 (f32[4], sum)"},
     {"reduce_operation",
+     "all_reduce with different reductions",
      [](ProcessGroup& g) { all_reduce(g, 4, kMax); },
      [](ProcessGroup& g) { all_reduce(g, 4); },
      "all_reduce #2 (f32[4], max)",
      "all_reduce #2 (f32[4], sum)"},
     {"factor",
+     "all_reduce with different parameters",
      [](ProcessGroup& g) { all_reduce(g, 4, premul_sum(0.5)); },
      [](ProcessGroup& g) { all_reduce(g, 4, premul_sum(0.25)); },
      "all_reduce #2 (f32[4], premul_sum 0.5)",
      "all_reduce #2 (f32[4], premul_sum 0.25)"},
     {"factor_of_a_reduce_scatter",
+     "reduce_scatter with different parameters",
      [](ProcessGroup& g) { reduce_scatter(g, premul_sum(0.5)); },
      [](ProcessGroup& g) { reduce_scatter(g, premul_sum(0.25)); },
      "reduce_scatter #2 (f32[12], premul_sum e832885f",
      "reduce_scatter #2 (f32[12], premul_sum d832885f"},
     {"name_of_a_users_function",
+     "all_reduce with different parameters",
      [](ProcessGroup& g) { all_reduce(g, 4, keep_first("one")); },
      [](ProcessGroup& g) { all_reduce(g, 4, keep_first("other")); },
      "all_reduce #2 (f32[4], user ",
      "all_reduce #2 (f32[4], user "},
     {"root",
+     "reduce with different roots",
      [](ProcessGroup& g) { reduce(g, 2); },
      [](ProcessGroup& g) { reduce(g, 0); },
      "reduce #2 (f32[4], sum, root 2)",
      "reduce #2 (f32[4], sum, root 0)"},
     {"one_rank_ahead",
+     "different operations",
      [](ProcessGroup& g) { all_reduce(g, 70000); },
      [](ProcessGroup& g) {
        g.barrier();
@@ -165,6 +178,7 @@ const std::vector<Disagreement> kDisagreements{
      "all_reduce #2 (f32[70000], sum)",
      "barrier #2"},
     {"all_gather_block_sizes",
+     "all_gather with different sizes",
      [](ProcessGroup& g) { all_gather(g, {4, 4, 4}); },
      [](ProcessGroup& g) { all_gather(g, {3, 4, 5}); },
      "all_gather #2 (f32[12]",
@@ -172,6 +186,7 @@ const std::vector<Disagreement> kDisagreements{
      {"all_gather #2 (f32[12] in 3 blocks of 4 each)",
       "all_gather #2 (f32[12] in 3 blocks of 3, 4, 5)"}},
     {"sizes_of_coalesced_buffers",
+     "all_reduce_coalesced with different sizes",
      [](ProcessGroup& g) { all_reduce_coalesced(g, {3, 4, 5}); },
      [](ProcessGroup& g) { all_reduce_coalesced(g, {5, 7}); },
      "all_reduce_coalesced #2 (f32[12] in 3 buffers",
@@ -179,11 +194,13 @@ const std::vector<Disagreement> kDisagreements{
      {"all_reduce_coalesced #2 (f32[12] in 3 buffers of 3, 4, 5, sum)",
       "all_reduce_coalesced #2 (f32[12] in 2 buffers of 5, 7, sum)"}},
     {"gather_root",
+     "gather with different roots",
      [](ProcessGroup& g) { gather(g, 5, 1); },
      [](ProcessGroup& g) { gather(g, 5, 0); },
      "gather #2 (f32[5], root 1)",
      "gather #2 (f32[5], root 0)"},
     {"gather_count",
+     "gather with different sizes",
      [](ProcessGroup& g) { gather(g, 5); },
      [](ProcessGroup& g) { gather(g, 6); },
      "gather #2 (f32[5], root 0)",
@@ -194,6 +211,21 @@ INSTANTIATE_TEST_SUITE_P(Calls,
                          Mismatch,
                          ::testing::ValuesIn(kDisagreements),
                          ::testing::PrintToStringParamName());
+
+// As where each of two threads makes its own operations.
+TEST(Mismatch, OfThreadsThatShareAGroupSaysSo) {
+  const auto errors = test::errors_of_ranks(test::one_node(2), [](ProcessGroup& group) {
+    group.barrier();
+    std::thread other([&group] { group.barrier(); });
+    other.join();
+    all_reduce(group, group.rank() == 0 ? 4 : 5);
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_THAT(errors[static_cast<std::size_t>(rank)],
+                AllOf(HasSubstr("several threads of rank "),
+                      HasSubstr("give each thread a group of its own")));
+  }
+}
 
 TEST(Mismatch, EachRankNamesWhatItsCallWasFor) {
   for (const std::vector<std::string>& nodes : {std::vector<std::string>{"a", "a"}, {"a", "b"}}) {

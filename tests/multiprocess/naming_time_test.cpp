@@ -140,7 +140,7 @@ TEST_P(TimeToTell, OfAMismatchIsShortAndNamesBothCalls) {
       }
     }
     const auto start = std::chrono::steady_clock::now();
-    const Seconds time = time_to_name(job, which.ranks, "different operations", start);
+    const Seconds time = time_to_name(job, which.ranks, ": ranks called ", start);
     const std::vector<ProcessResult> results = job.processes().finish();
     for (const std::size_t rank : which.ranks) {
       EXPECT_EQ(results[rank].exit_code, 1);

@@ -84,7 +84,7 @@ TEST(ThawFailures, OnOneRankOnlyIsAnErrorThatNamesTheParameterOnBoth) {
       thaw(model, 1);
     }
     expect_error(ErrorCode::kMismatch,
-                 AllOf(HasSubstr("ranks called different operations"),
+                 AllOf(HasSubstr("ranks called all_reduce with different sizes"),
                        HasSubstr(rank == 1 ? "this rank has thawed parameter 'w1'"
                                            : "this rank has frozen parameter 'w1'"),
                        HasSubstr("set_requires_grad(true) on every rank")),

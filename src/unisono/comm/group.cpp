@@ -210,7 +210,7 @@ std::exception_ptr Group::drive(const Call& call, const NextCall& next, engine::
     membership_->note_done(call.operation.descriptor.kind);
     return next == nullptr ? nullptr : drive_next(call, next, caller);
   } catch (const Error& error) {
-    return fail_in(call, membership_->explain(error));
+    return fail_in(call, membership_->explain(membership_->with_callers(error)));
   } catch (const std::exception& error) {
     return fail(Error(ErrorCode::kInternal, error.what()));
   }

@@ -159,6 +159,18 @@ void Membership::note_caller() {
   job_.callers().note(thread);
 }
 
+Error Membership::with_callers(const Error& error) const {
+  if (error.code() != ErrorCode::kMismatch || callers_.has_none() || callers_.thread()) {
+    return error;
+  }
+  return {error.code(),
+          fmt::format("{}; several threads of rank {} call this group: unless they wait for each "
+                      "other, their calls come in another order on each rank; give each thread a "
+                      "group of its own (new_group())",
+                      error.what(),
+                      roster().self().rank)};
+}
+
 RefusedCall Membership::refuse(const std::string& call, const std::string& problem) {
   native_->transports().note_refused(n_calls_.load(std::memory_order_relaxed),
                                      fmt::format("{}: {}", call, problem));

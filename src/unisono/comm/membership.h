@@ -121,6 +121,9 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   /// waits for this rank says that it refused the call. Any thread.
   [[nodiscard]] RefusedCall refuse(const std::string& call, const std::string& problem);
 
+  /// Says of calls that differ from other ranks' where several threads make them here.
+  [[nodiscard]] Error with_callers(const Error& error) const;
+
   /// Ends the group with its first error, and tells the other ranks, once.
   void fail(const Error& error) noexcept;
 

@@ -52,15 +52,34 @@ TEST(Describe, AMismatchShowsBlocksOnlyWhereTheyDiffer) {
   const std::vector<std::int64_t> even{4, 4, 4};
   const KnownCall one{"rank 0", 2, of_blocks(OperationKind::kAllGather, 0), even};
   KnownCall other{"rank 1", 2, of_blocks(OperationKind::kAllGather, 4), {3, 4, 5}};
-  EXPECT_STREQ(
-      mismatch(one, other).what(),
-      "ranks called different operations: rank 0 called all_gather #2 (f32[12] in 3 blocks "
-      "of 4 each), rank 1 called all_gather #2 (f32[12] in 3 blocks of 3, 4, 5)");
+  EXPECT_STREQ(mismatch(one, other).what(),
+               "ranks called all_gather with different sizes: rank 0 called all_gather #2 (f32[12] "
+               "in 3 blocks "
+               "of 4 each), rank 1 called all_gather #2 (f32[12] in 3 blocks of 3, 4, 5)");
   other = {"rank 1", 2, one.descriptor, even};
   other.descriptor.dtype = DType::kFloat64;
-  EXPECT_STREQ(mismatch(one, other).what(),
-               "ranks called different operations: rank 0 called all_gather #2 (f32[12]), "
-               "rank 1 called all_gather #2 (f64[12])");
+  EXPECT_STREQ(
+      mismatch(one, other).what(),
+      "ranks called all_gather with different types: rank 0 called all_gather #2 (f32[12]), "
+      "rank 1 called all_gather #2 (f64[12])");
+}
+
+TEST(Describe, AMismatchSaysWhatDiffers) {
+  const Descriptor sum{.kind = OperationKind::kReduce, .dtype = DType::kFloat32, .count = 4};
+  const auto says = [&](const Descriptor& other) {
+    const std::string text = mismatch({"rank 0", 1, sum}, {"rank 1", 1, other}).what();
+    return text.substr(0, text.find(':'));
+  };
+  Descriptor other = sum;
+  other.root = 1;
+  EXPECT_EQ(says(other), "ranks called reduce with different roots");
+  other.count = 5;
+  EXPECT_EQ(says(other), "ranks called reduce with different roots and sizes");
+  other = sum;
+  other.reduce = ReduceKind::kMax;
+  EXPECT_EQ(says(other), "ranks called reduce with different reductions");
+  other.kind = OperationKind::kAllReduce;
+  EXPECT_EQ(says(other), "ranks called different operations");
 }
 
 KnownCall reduce_scatter(const char* who, std::uint32_t fingerprint) {
@@ -74,7 +93,8 @@ TEST(Describe, AMismatchOfFactorsDoesNotBlameTheBlocks) {
   const KnownCall one = reduce_scatter("rank 0", 0xA);
   KnownCall other = reduce_scatter("rank 1", 0xB);
   const std::string text =
-      "ranks called different operations: rank 0 called reduce_scatter #2 (f32[12], premul_sum "
+      "ranks called reduce_scatter with different parameters: rank 0 called reduce_scatter #2 "
+      "(f32[12], premul_sum "
       "0000000a), rank 1 called reduce_scatter #2 (f32[12], premul_sum 0000000b)";
   EXPECT_EQ(mismatch(one, other).what(), text);
   // As of a rank of another node.
@@ -86,9 +106,10 @@ TEST(Describe, AMismatchShowsBlocksThatDifferOnlyBehindTheFirst) {
   KnownCall one{"rank 0", 2, of_blocks(OperationKind::kAllGather, 4), {3, 4, 5}};
   KnownCall other{"rank 1", 2, of_blocks(OperationKind::kAllGather, 4), {}};
   other.descriptor.detail = BlockDetail{.fingerprint = 1, .hint = 4}.pack();
-  EXPECT_STREQ(mismatch(one, other).what(),
-               "ranks called different operations: rank 0 called all_gather #2 (f32[12] in 3 "
-               "blocks of 3, 4, 5), rank 1 called all_gather #2 (f32[12] in blocks of 3, ...)");
+  EXPECT_STREQ(
+      mismatch(one, other).what(),
+      "ranks called all_gather with different sizes: rank 0 called all_gather #2 (f32[12] in 3 "
+      "blocks of 3, 4, 5), rank 1 called all_gather #2 (f32[12] in blocks of 3, ...)");
 }
 
 TEST(Describe, AStandingKnowsOfCollectiveOperationsOfOneGroup) {

@@ -1,6 +1,7 @@
 #include "unisono/transport/mismatch.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdint>
 #include <span>
@@ -30,6 +31,25 @@ bool differ_in_blocks(const KnownCall& one, const KnownCall& other) {
   return are_known ? one.counts != other.counts : !has_other_cause;
 }
 
+// What of two calls is not the same.
+std::string describe_difference(const Descriptor& one, const Descriptor& other, bool in_blocks) {
+  std::vector<const char*> parts;
+  const auto add = [&](bool differs, const char* part) {
+    if (differs) {
+      parts.push_back(part);
+    }
+  };
+  add(one.dtype != other.dtype, "types");
+  add(one.root != other.root, "roots");
+  add(one.count != other.count || in_blocks, "sizes");
+  add(one.reduce != other.reduce, "reductions");
+  add(one.algorithm != other.algorithm, "algorithms");
+  add(parts.empty() && one.detail != other.detail, "parameters");
+  return one.kind != other.kind || parts.empty()
+             ? "different operations"
+             : fmt::format("{} with different {}", to_string(one.kind), fmt::join(parts, " and "));
+}
+
 }  // namespace
 
 Error mismatch(const KnownCall& one, const KnownCall& other, JobRanks job_ranks) {
@@ -40,7 +60,10 @@ Error mismatch(const KnownCall& one, const KnownCall& other, JobRanks job_ranks)
         "{} called {}", call.who, describe(call.descriptor, call.sequence, counts, job_ranks));
   };
   return {ErrorCode::kMismatch,
-          fmt::format("ranks called different operations: {}, {}", say(one), say(other))};
+          fmt::format("ranks called {}: {}, {}",
+                      describe_difference(one.descriptor, other.descriptor, shows_blocks),
+                      say(one),
+                      say(other))};
 }
 
 bool may_differ_in_blocks(const Descriptor& one, const Descriptor& other) {

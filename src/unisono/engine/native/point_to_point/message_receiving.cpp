@@ -318,7 +318,7 @@ void MessageMatcher::check_shape(const MessagePeer& peer,
   sent.buffer.dtype = packet.dtype;
   sent.label = label;
   throw Error(ErrorCode::kMismatch,
-              fmt::format("ranks called different operations: {} called {}, {} called {}",
+              fmt::format("a message does not fit its receive: {} called {}, {} called {}",
                           parts_.ranks.describe(peer.rank),
                           describe(sent, parts_.ranks.job_ranks()),
                           parts_.ranks.describe(parts_.topology.rank()),
