@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,6 @@
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/launchers/launcher.h"
-#include "unisono/rendezvous/launchers/slurm_launcher.h"
 #include "unisono/rendezvous/launchers/variable_reader.h"
 #include "unisono/rendezvous/methods/env.h"
 
@@ -24,11 +24,11 @@ std::string describe_search(const Environment& environment) {
     names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", launcher.name, launcher.rank);
   }
   std::string found = fmt::format("No launcher that sets others was found; looked for {}", names);
-  if (is_slurm_script(environment)) {
+  if (const std::optional<std::string> job = environment("SLURM_JOB_ID")) {
     return fmt::format(
         "This is the script or the shell of Slurm job {}, not a task: \"srun program\" in it makes "
         "tasks. {}",
-        environment("SLURM_JOB_ID").value_or(""),
+        *job,
         found);
   }
   return found;
@@ -112,7 +112,7 @@ std::vector<Variable> missing_torch_variables(const Environment& environment) {
   if (launch_info.local_rank >= 0) {
     variables.push_back({"LOCAL_RANK", std::to_string(launch_info.local_rank)});
   }
-  if (is_slurm_task(environment) && has_several_tasks_on_a_node(environment)) {
+  if (launcher_name(environment) == "Slurm" && has_several_tasks_on_a_node(environment)) {
     variables.push_back({"OMP_NUM_THREADS", "1"});
   }
   std::erase_if(variables, [&](const Variable& variable) {

@@ -69,11 +69,9 @@ KeyValueSpaceAccess find_key_space(const Environment& environment,
                                    const Launcher* launcher,
                                    int rank,
                                    int world_size) {
-  if (launcher == nullptr || launcher->is_on_several_nodes == nullptr) {
-    return {};
-  }
   VariableReader reader(environment);
-  if (!launcher->is_on_several_nodes(reader, *launcher)) {
+  if (launcher == nullptr || !launcher->has_key_space ||
+      launcher->master_host(reader, *launcher).is_on_one_node) {
     return {};
   }
   // Others, Slurm among them, may speak both.

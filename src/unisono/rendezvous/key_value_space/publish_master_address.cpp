@@ -25,7 +25,7 @@
 #include "unisono/rendezvous/key_value_space/pmi_key_value_space.h"
 #include "unisono/rendezvous/key_value_space/pmix_key_value_space.h"
 #include "unisono/rendezvous/launch_info.h"
-#include "unisono/rendezvous/launchers/loaded_mpi.h"
+#include "unisono/rendezvous/launchers/mpi_implementation.h"
 #include "unisono/rendezvous/secret.h"
 
 namespace unisono::rendezvous {

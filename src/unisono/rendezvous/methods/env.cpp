@@ -7,11 +7,10 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/agent_store.h"
 #include "unisono/rendezvous/key_value_space/key_value_space_access.h"
 #include "unisono/rendezvous/launch_info.h"
-#include "unisono/rendezvous/launchers/launched_job.h"
 #include "unisono/rendezvous/launchers/launcher.h"
+#include "unisono/rendezvous/launchers/launcher_process.h"
 #include "unisono/rendezvous/launchers/variable_reader.h"
 
 namespace unisono::rendezvous {
