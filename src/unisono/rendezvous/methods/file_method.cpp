@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,7 +30,6 @@
 #include "unisono/rendezvous/data_listener.h"
 #include "unisono/rendezvous/interface_choice.h"
 #include "unisono/rendezvous/methods/discovery.h"
-#include "unisono/rendezvous/methods/entry_list.h"
 #include "unisono/rendezvous/methods/init_method.h"
 #include "unisono/rendezvous/methods/rank_request.h"
 #include "unisono/rendezvous/roster/node_id.h"
@@ -90,6 +90,32 @@ class FilePresence {
   net::PortReservation port_;
   std::uint32_t number_ = 0;
 };
+
+// As many are here as the first one's world size.
+bool is_full(const std::vector<Entry>& entries) {
+  return !entries.empty() &&
+         entries.size() >= static_cast<std::size_t>(entries.front().member.world_size);
+}
+
+// Gives those without a rank, which have -1, the lowest ones that nobody asks for, in the order in
+// which they came.
+std::vector<Entry> give_out_ranks(std::vector<Entry> entries) {
+  std::set<int> taken;
+  for (const Entry& entry : entries) {
+    taken.insert(entry.member.rank);
+  }
+  int next = 0;
+  for (Entry& entry : entries) {
+    if (entry.member.rank >= 0) {
+      continue;
+    }
+    while (taken.contains(next)) {
+      ++next;
+    }
+    entry.member.rank = next++;
+  }
+  return entries;
+}
 
 // The processes of one group_name in the file. Its keys there:
 //   GROUP/current   the number of the job that one can join
@@ -224,11 +250,8 @@ class FileDiscovery {
   Entry self_;
 };
 
-LaunchInfo assignment_of(const std::vector<Entry>& entries,
-                         const std::string& origin,
-                         std::uint32_t number) {
+LaunchInfo assignment_of(const std::vector<Entry>& entries, std::uint32_t number) {
   LaunchInfo launch_info;
-  launch_info.origin = origin;
   launch_info.world_size = static_cast<int>(entries.size());
   launch_info.is_on_one_node = std::all_of(entries.begin(), entries.end(), [&](const Entry& entry) {
     return entry.member.node == entries.front().member.node;
@@ -264,8 +287,7 @@ Discovered discover_by_file(const DiscoveryRequest& request) {
     try {
       auto presence = std::make_shared<FilePresence>(path, request.config, request.deadline);
       const std::vector<Entry> entries = FileDiscovery(request, wanted, *presence).gather();
-      return {.launch_info = assignment_of(entries, request.method.text, presence->number()),
-              .presence = presence};
+      return {.launch_info = assignment_of(entries, presence->number()), .presence = presence};
     } catch (const Error& error) {
       // The last process of an earlier job has deleted the file just now.
       if (error.code() != ErrorCode::kPeerLost || request.deadline.has_passed()) {

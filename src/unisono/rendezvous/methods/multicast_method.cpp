@@ -45,15 +45,8 @@ constexpr std::chrono::milliseconds kInterval{100};
 // An interface that was switched on just now may need so long until something can be sent there.
 constexpr std::chrono::seconds kInterfaceDelay{4};
 
-net::Address group_of(const InitMethod& method) {
-  const std::optional<net::Address> group =
-      net::Address::parse(method.host, method.port.value_or(kDefaultMasterPort));
-  if (!group) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("init_method \"{}\" names no address", method.text));
-  }
-  return *group;
-}
+// How long others are told what contradicts them.
+constexpr std::chrono::seconds kMoment{1};
 
 RankRequest rank_request(const DiscoveryRequest& request) {
   RankRequest wanted = read_rank_request(request.method, request.given);
@@ -110,22 +103,6 @@ class MulticastPresence {
   std::thread thread_;
 };
 
-// Where somebody contradicts this process: that one, and others who come in the same moment, are to
-// hear of it, too.
-void announce_for_a_moment(net::MulticastSocket socket,
-                           net::PortReservation port,
-                           std::vector<std::byte> packet,
-                           Deadline deadline) {
-  constexpr std::chrono::seconds kMoment{1};
-  std::optional<MulticastPresence> presence;
-  try {
-    presence.emplace(std::move(socket), std::move(port), std::move(packet));
-  } catch (const Error&) {
-    return;  // No thread: what this process has to say of the contradiction counts more.
-  }
-  interruptible_sleep_until(earlier(deadline, Deadline::after(kMoment)));
-}
-
 // Hears what comes until `deadline`.
 void listen(net::MulticastSocket& socket,
             const std::string& secret,
@@ -157,7 +134,9 @@ Discovered discover_by_multicast(const DiscoveryRequest& request) {
   const RankRequest wanted = rank_request(request);
   // Who has no secret stays on this machine.
   const std::string secret = find_secret(config, net::loopback_host());
-  const net::Address group = group_of(method);
+  // The text of an address: is_multicast() has read it.
+  const net::Address group =
+      net::Address::parse(method.host, method.port.value_or(kDefaultMasterPort)).value();
   net::MulticastSocket socket(
       group,
       choose_group_interfaces(config.interface, net::interfaces(), group.family(), secret.empty()));
@@ -200,8 +179,10 @@ Discovered discover_by_multicast(const DiscoveryRequest& request) {
       listen(socket, secret, gathering, earlier(deadline, Deadline::after(kInterval)));
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kInvalidArgument) {
-        announce_for_a_moment(
-            std::move(socket), std::move(port), encode(gathering.announcement(), secret), deadline);
+        // Who contradicts this process, and who comes in the same moment, is to hear of it, too.
+        const MulticastPresence presence(
+            std::move(socket), std::move(port), encode(gathering.announcement(), secret));
+        interruptible_sleep_until(earlier(deadline, Deadline::after(kMoment)));
       }
       throw;
     }
