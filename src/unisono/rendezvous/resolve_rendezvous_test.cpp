@@ -10,7 +10,6 @@
 
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/launch_info.h"
-#include "unisono/rendezvous/testing/fake_environment.h"
 #include "unisono/rendezvous/testing/launched_ranks.h"
 
 #include "support/temporary_folder.h"

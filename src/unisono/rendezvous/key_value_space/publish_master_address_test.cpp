@@ -13,7 +13,6 @@
 #include "unisono/base/log.h"
 #include "unisono/rendezvous/key_value_space/key_value_space.h"
 #include "unisono/rendezvous/key_value_space/key_value_space_access.h"
-#include "unisono/rendezvous/key_value_space/master_record.h"
 #include "unisono/rendezvous/launch_info.h"
 
 namespace unisono::rendezvous {
@@ -79,11 +78,10 @@ Config config_with(const std::string& secret) {
 MasterRecord exchange(KeyValueSpace& space,
                       const LaunchInfo& launch_info,
                       milliseconds timeout = seconds(30)) {
-  return exchange_record(space,
-                         launch_info,
-                         kNote,
-                         {.stall = milliseconds(10), .logger = Logger("test", LogLevel::kError)},
-                         Deadline::after(timeout));
+  Config config;
+  config.stall = milliseconds(10);
+  config.log_level = LogLevel::kError;
+  return exchange_record(space, launch_info, kNote, config, Deadline::after(timeout));
 }
 
 template <class Call>
@@ -126,11 +124,36 @@ TEST(Agree, RanksThatDoNotComeAreAnErrorThatSaysWhy) {
                     HasSubstr("UNISONO_SECRET and MASTER_ADDR: tell them to all ranks")));
 }
 
-TEST(Agree, AnotherReleasesNoteIsRefusedAndNotShown) {
-  FakeKeyValueSpace space("unisono2/5ec2e7/10.0.0.1/61001");
-  const Error error = error_of([&] { (void)exchange(space, rank(3)); });
-  EXPECT_EQ(error.code(), ErrorCode::kIncompatible);
-  EXPECT_THAT(error.what(), Not(HasSubstr("5ec2e7")));
+TEST(MasterRecord, IsReadAsItWasWritten) {
+  for (const MasterRecord& note :
+       {MasterRecord{.secret = "00ff", .address = "10.0.0.1", .port = 61000},
+        MasterRecord{.secret = "00ff"},
+        MasterRecord{.address = "fd77::1", .port = 1},
+        MasterRecord{}}) {
+    EXPECT_EQ(decode_record(encode_record(note)), note) << encode_record(note);
+  }
+  EXPECT_EQ(encode_record({.secret = "00ff", .address = "10.0.0.1", .port = 61000}),
+            "unisono1/00ff/10.0.0.1/61000");
+}
+
+TEST(Agree, AnotherTextIsRefusedAndNotShown) {
+  for (const char* text : {"",
+                           "unisono1",
+                           "unisono1/00ff/10.0.0.1",
+                           "unisono2/5ec2e7/10.0.0.1/61000",
+                           "unisono1/00FF/10.0.0.1/61000",
+                           "unisono1/secret/10.0.0.1/61000",
+                           "unisono1/00ff/10.0.0.1/",
+                           "unisono1/00ff/10.0.0.1/0",
+                           "unisono1/00ff//61000",
+                           "unisono1/00ff/10.0.0.1/65536",
+                           "unisono1/00ff/10.0.0.1/-1",
+                           "unisono1/00ff/10.0.0.1/61000/"}) {
+    FakeKeyValueSpace space(text);
+    const Error error = error_of([&] { (void)exchange(space, rank(3)); });
+    EXPECT_EQ(error.code(), ErrorCode::kIncompatible) << text;
+    EXPECT_THAT(error.what(), Not(HasSubstr("5ec2e7")));
+  }
 }
 
 TEST(Agree, ANoteFillsInWhatIsMissing) {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/net/hello.h"
-#include "unisono/rendezvous/testing/fake_environment.h"
+#include "unisono/rendezvous/testing/launched_ranks.h"
 
 namespace unisono::rendezvous {
 namespace {

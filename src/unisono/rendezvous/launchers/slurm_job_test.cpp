@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/testing/fake_environment.h"
+#include "unisono/rendezvous/testing/launched_ranks.h"
 
 namespace unisono::rendezvous {
 namespace {

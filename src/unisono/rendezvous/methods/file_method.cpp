@@ -27,7 +27,6 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/interfaces.h"
 #include "unisono/net/port_reservation.h"
-#include "unisono/rendezvous/data_listener.h"
 #include "unisono/rendezvous/interface_choice.h"
 #include "unisono/rendezvous/methods/discovery.h"
 #include "unisono/rendezvous/methods/init_method.h"

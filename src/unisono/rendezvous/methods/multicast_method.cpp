@@ -28,7 +28,6 @@
 #include "unisono/net/loopback.h"
 #include "unisono/net/multicast.h"
 #include "unisono/net/port_reservation.h"
-#include "unisono/rendezvous/data_listener.h"
 #include "unisono/rendezvous/interface_choice.h"
 #include "unisono/rendezvous/methods/announcement.h"
 #include "unisono/rendezvous/methods/discovery.h"
