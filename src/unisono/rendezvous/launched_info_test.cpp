@@ -11,7 +11,6 @@
 #include "unisono/base/config.h"
 #include "unisono/net/loopback.h"
 #include "unisono/rendezvous/find_launch_info.h"
-#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/testing/launched_ranks.h"
 #include "unisono/rendezvous/testing/two_rank_job.h"

@@ -15,7 +15,6 @@
 #include "unisono/base/similar_setting.h"
 #include "unisono/net/host_port.h"
 #include "unisono/rendezvous/find_launch_info.h"
-#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
 #include "unisono/rendezvous/key_value_space/publish_master_address.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/methods/discovery.h"

@@ -23,7 +23,6 @@
 #include "unisono/net/port_reservation.h"
 #include "unisono/rendezvous/interface_choice.h"
 #include "unisono/rendezvous/key_value_space/key_value_space.h"
-#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
 #include "unisono/rendezvous/key_value_space/pmi_key_value_space.h"
 #include "unisono/rendezvous/key_value_space/pmix_key_value_space.h"
 #include "unisono/rendezvous/launch_info.h"

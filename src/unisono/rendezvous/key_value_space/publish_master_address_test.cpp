@@ -12,7 +12,6 @@
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/rendezvous/key_value_space/key_value_space.h"
-#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
 #include "unisono/rendezvous/launch_info.h"
 
 namespace unisono::rendezvous {

@@ -11,7 +11,6 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -42,11 +41,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-std::uint32_t random_file_number() {
-  std::random_device device;
-  return device();
-}
-
 // What a process needs until all have met at the store: the file, in which it holds a number, and a
 // port for the store.
 class FilePresence {
@@ -57,7 +51,7 @@ class FilePresence {
             choose_own_address(config.interface, net::interfaces(), net::default_route_address())),
         port_(reserve_store_port(config, address_.family())) {
     do {
-      number_ = random_file_number();
+      number_ = static_cast<std::uint32_t>(random_number());
     } while (!store_.claim(number_));
   }
 
@@ -176,9 +170,7 @@ class FileDiscovery {
     const std::string current = store_.try_get(prefix_ + "current").value_or("");
     key_ = prefix_ + current;
     if (current.empty() || is_full(read(key_))) {
-      const std::string next =
-          fmt::format("{:08x}{:08x}", random_file_number(), random_file_number());
-      store_.compare_set(prefix_ + "current", current, next);
+      store_.compare_set(prefix_ + "current", current, fmt::format("{:016x}", random_number()));
       return false;
     }
     if (!remove_those_that_have_ended()) {

@@ -10,7 +10,6 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -29,7 +28,6 @@
 #include "unisono/net/multicast.h"
 #include "unisono/net/port_reservation.h"
 #include "unisono/rendezvous/interface_choice.h"
-#include "unisono/rendezvous/methods/announcement.h"
 #include "unisono/rendezvous/methods/discovery.h"
 #include "unisono/rendezvous/methods/peer_discovery.h"
 #include "unisono/rendezvous/methods/rank_request.h"
@@ -57,11 +55,6 @@ RankRequest rank_request(const DiscoveryRequest& request) {
                             *wanted.rank));
   }
   return wanted;
-}
-
-std::uint64_t random_id() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
 }
 
 // Says the same again and again, from a thread of its own, until it is destroyed.
@@ -141,7 +134,7 @@ Discovered discover_by_multicast(const DiscoveryRequest& request) {
       choose_group_interfaces(config.interface, net::interfaces(), group.family(), secret.empty()));
   net::PortReservation port = reserve_store_port(config, group.family());
   PeerDiscovery gathering({.group_name = wanted.group_name,
-                           .id = random_id(),
+                           .id = random_number(),
                            .world_size = wanted.world_size,
                            .pid = ::getpid(),
                            .host = host_name(),
