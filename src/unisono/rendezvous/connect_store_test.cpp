@@ -22,6 +22,8 @@
 #include "unisono/store/hash_store.h"
 #include "unisono/store/tcp_host.h"
 
+#include "support/throws_error.h"
+
 namespace unisono::rendezvous {
 namespace {
 
@@ -79,13 +81,8 @@ TEST(Meet, AStoreThatIsGoneIsNotWaitedFor) {
   StoreSession session = connect_store(config_with(), launch_info(0, port.number()), soon());
   session.store.reset();
   session.host.reset();
-  try {
-    (void)session.connect_again(seconds(20));
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
-    EXPECT_THAT(error.what(), HasSubstr("(1 attempts); last: "));
-  }
+  EXPECT_THAT([&] { (void)session.connect_again(seconds(20)); },
+              test::throws_error(ErrorCode::kPeerLost, "(1 attempts); last: "));
 }
 
 TEST(Meet, TheLaunchersStoreIsUsedByRank0Too) {
