@@ -21,7 +21,7 @@
 #include "unisono/launch/nodes/messages.h"
 #include "unisono/launch/process/protocol.h"
 #include "unisono/net/hello.h"
-#include "unisono/rendezvous/key_value_space/master_record.h"
+#include "unisono/rendezvous/key_value_space/publish_master_address.h"
 #include "unisono/rendezvous/roster/roster_codec.h"
 #include "unisono/store/change.h"
 #include "unisono/store/log_format.h"

@@ -12,8 +12,8 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "unisono/base/config.h"
-#include "unisono/rendezvous/agent_store.h"
 #include "unisono/rendezvous/find_launch_info.h"
+#include "unisono/rendezvous/launchers/launcher_process.h"
 #include "unisono/rendezvous/resolve_rendezvous.h"
 
 #include "core_store.h"

@@ -34,7 +34,6 @@
 #include "unisono/net/socket.h"
 #include "unisono/net/unix_socket.h"
 #include "unisono/rendezvous/connect_store.h"
-#include "unisono/rendezvous/data_listener.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/relayed_error.h"
 #include "unisono/transport/stream.h"

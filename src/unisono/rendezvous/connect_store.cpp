@@ -1,12 +1,18 @@
 #include "unisono/rendezvous/connect_store.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
 #include "unisono/net/loopback.h"
 #include "unisono/net/socket.h"
@@ -84,6 +90,16 @@ StoreSession use_store(const GivenStore& given,
     session.local_ip = given.local_ip;
   }
   return session;
+}
+
+Fd listen_for_data(const Config& config, const StoreSession& session) {
+  std::optional<net::Address> address = net::Address::parse(session.local_ip, 0);
+  UNISONO_CHECK(address.has_value(),
+                fmt::format("the store was reached from \"{}\"", session.local_ip));
+  if (!config.interface.empty() && !session.secret.empty()) {
+    address = choose_data_interface(config.interface, net::interfaces(), *address).address;
+  }
+  return config.ports ? net::listen_tcp(*address, *config.ports) : net::listen_tcp(*address);
 }
 
 }  // namespace unisono::rendezvous

@@ -8,6 +8,7 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
+#include "unisono/base/fd.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/serve_store.h"
 #include "unisono/store/store.h"
@@ -65,5 +66,11 @@ struct GivenStore {
 [[nodiscard]] StoreSession use_store(const GivenStore& given,
                                      const Config& config,
                                      const LaunchInfo& launch_info);
+
+/// Where ranks of other nodes connect to this one: at the address and in the ports that the
+/// settings want. A job without a secret stays on loopback.
+///
+/// Throws Error: kInvalidArgument when there is no such interface, kSystem when no port is free.
+[[nodiscard]] Fd listen_for_data(const Config& config, const StoreSession& session);
 
 }  // namespace unisono::rendezvous

@@ -11,6 +11,8 @@
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/base/port_range.h"
 #include "unisono/net/address.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/launch_info.h"
@@ -19,6 +21,8 @@
 #include "unisono/rendezvous/testing/two_rank_job.h"
 #include "unisono/store/hash_store.h"
 #include "unisono/store/tcp_host.h"
+
+#include "support/throws_error.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -77,13 +81,8 @@ TEST(Meet, AStoreThatIsGoneIsNotWaitedFor) {
   StoreSession session = connect_store(config_with(), launch_info(0, port.number()), soon());
   session.store.reset();
   session.host.reset();
-  try {
-    (void)session.connect_again(seconds(20));
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
-    EXPECT_THAT(error.what(), HasSubstr("(1 attempts); last: "));
-  }
+  EXPECT_THAT([&] { (void)session.connect_again(seconds(20)); },
+              test::throws_error(ErrorCode::kPeerLost, "(1 attempts); last: "));
 }
 
 TEST(Meet, TheLaunchersStoreIsUsedByRank0Too) {
@@ -160,6 +159,34 @@ TEST(Meet, AGivenStoreBringsItsSecretAndItsNetwork) {
   EXPECT_EQ(none.secret, "");
   EXPECT_EQ(none.local_ip, "127.0.0.1") << "without a secret it stays on this machine";
   EXPECT_EQ(use_store({.store = store}, config_with("own"), second).secret, "own");
+}
+
+StoreSession session_from(const char* ip, const char* secret) {
+  StoreSession session;
+  session.local_ip = ip;
+  session.secret = secret;
+  return session;
+}
+
+TEST(DataListener, IsWhereTheStoreWasReachedFromAndInThePortsThatAreWanted) {
+  Config config;
+  const Fd anywhere = listen_for_data(config, session_from("::1", ""));
+  EXPECT_EQ(net::local_address(anywhere.get()).ip(), "::1");
+  config.ports = PortRange{.first = 23'100, .last = 23'999};
+  const Fd in_range = listen_for_data(config, session_from("127.0.0.1", ""));
+  const net::Address address = net::local_address(in_range.get());
+  EXPECT_EQ(address.ip(), "127.0.0.1");
+  EXPECT_GE(address.port(), 23'100);
+  EXPECT_LE(address.port(), 23'999);
+}
+
+TEST(DataListener, WithoutASecretItStaysOnLoopback) {
+  Config config;
+  config.interface = "no such interface";
+  const Fd fd = listen_for_data(config, session_from("127.0.0.1", ""));
+  EXPECT_EQ(net::local_address(fd.get()).ip(), "127.0.0.1");
+  EXPECT_THAT([&] { (void)listen_for_data(config, session_from("127.0.0.1", "secret")); },
+              ThrowsMessage<Error>(HasSubstr("there is no such interface")));
 }
 
 }  // namespace

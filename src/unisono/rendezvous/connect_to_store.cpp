@@ -19,7 +19,7 @@
 #include "unisono/net/port_holder.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/launch_info.h"
-#include "unisono/rendezvous/launchers/launched_job.h"
+#include "unisono/rendezvous/launchers/launcher.h"
 #include "unisono/store/tcp_store.h"
 
 namespace unisono::rendezvous {

@@ -3,19 +3,192 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/launchers/launcher.h"
-#include "unisono/rendezvous/launchers/slurm_launcher.h"
+#include "unisono/rendezvous/launchers/launcher_process.h"
 #include "unisono/rendezvous/launchers/variable_reader.h"
-#include "unisono/rendezvous/methods/env.h"
 
 namespace unisono::rendezvous {
 namespace {
+
+// The rank or the world size, and where it is from: "RANK=5 (given by the program)".
+struct Figure {
+  std::optional<int> value;
+  std::string source;
+  bool is_launchers = false;
+  bool is_from_variable = false;  // RANK or WORLD_SIZE.
+};
+
+// An option of the program, or else the variable, or else the launcher's.
+Figure find_figure(
+    int option, VariableReader& reader, const char* name, const char* launchers_name, int least) {
+  if (option != -1) {
+    Figure given{.value = option,
+                 .source = fmt::format("{}={} (given by the program)", name, option)};
+    if (option < 0) {
+      reader.complain(given.source + " is negative");
+      given.value.reset();
+    }
+    return given;
+  }
+  Figure figure;
+  figure.is_launchers = launchers_name != nullptr && !reader.is_set(name);
+  figure.is_from_variable = !figure.is_launchers;
+  const char* const variable = figure.is_launchers ? launchers_name : name;
+  figure.value = reader.needed_int(variable, least);
+  figure.source = fmt::format("{}={}", variable, figure.value.value_or(0));
+  return figure;
+}
+
+void check(const Figure& rank,
+           const Figure& size,
+           VariableReader& reader,
+           const Launcher* launcher) {
+  if (size.value == 0) {
+    reader.complain(size.source + " leaves no rank");
+  } else if (size.value && rank.value && *rank.value >= *size.value) {
+    reader.complain(fmt::format("{} is not below {}", rank.source, size.source));
+  }
+  // Each process that the launcher started takes part, so there are as many ranks.
+  if (rank.is_launchers && !size.is_launchers && launcher->world_size != nullptr) {
+    const std::optional<int> n_started = reader.needed_int(launcher->world_size, 1);
+    if (n_started && size.value && *n_started != *size.value) {
+      reader.complain(fmt::format("{} differs from {}={}, the number of processes that {} started",
+                                  size.source,
+                                  launcher->world_size,
+                                  *n_started,
+                                  launcher->command));
+    }
+  }
+}
+
+void read_place(VariableReader& reader, const Launcher* launcher, LaunchInfo& result) {
+  bool is_rank_zero_to_tell = false;
+  if (launcher == nullptr || reader.is_set("MASTER_ADDR")) {
+    result.master_addr = reader.host("MASTER_ADDR");
+  } else {
+    const MasterHost host = launcher->master_host(reader, *launcher);
+    result.master_addr = host.address;
+    result.is_on_one_node = host.is_on_one_node;
+    is_rank_zero_to_tell =
+        !host.problem.empty() && result.key_value_space.kind != KeyValueSpaceKind::kNone;
+    if (!host.problem.empty() && !is_rank_zero_to_tell) {
+      const std::string& reason = result.key_value_space.problem;
+      reader.complain(host.problem + (reason.empty() ? "" : "; " + reason));
+    }
+  }
+  if (!reader.is_set("MASTER_ADDR") && !reader.is_set("MASTER_PORT") && launcher != nullptr) {
+    result.place_source = is_rank_zero_to_tell
+                              ? "told by rank 0 in the launcher's key space"
+                              : fmt::format("from the variables of {}", launcher->name);
+  }
+  if (is_rank_zero_to_tell) {
+    result.master_port = reader.port("MASTER_PORT").value_or(0);
+    return;
+  }
+  const bool is_given = launcher == nullptr || reader.is_set("MASTER_PORT");
+  result.master_port =
+      (is_given ? reader.port("MASTER_PORT") : launcher->master_port(reader, *launcher))
+          .value_or(kDefaultMasterPort);
+}
+
+constexpr const char* kPmiFd = "PMI_FD";
+constexpr const char* kPmixJob = "PMIX_NAMESPACE";
+
+// The launcher of a launcher may have left its own variables here: the numbers tell.
+bool is_equal(const Environment& environment, const char* name, int number) {
+  VariableReader reader(environment);
+  return reader.optional_int(name, 0) == number;
+}
+
+// Nothing where it is not this process's.
+std::optional<KeyValueSpaceAccess> find_pmi(const Environment& environment,
+                                            int rank,
+                                            int world_size) {
+  if (!environment(kPmiFd) || !is_equal(environment, "PMI_RANK", rank) ||
+      !is_equal(environment, "PMI_SIZE", world_size)) {
+    return std::nullopt;
+  }
+  VariableReader reader(environment);
+  const std::optional<int> fd = reader.optional_int(kPmiFd, 0);
+  return fd ? KeyValueSpaceAccess{.kind = KeyValueSpaceKind::kPmi, .pmi_fd = *fd}
+            : KeyValueSpaceAccess{.problem = reader.problems()};
+}
+
+std::optional<KeyValueSpaceAccess> find_pmix(const Environment& environment, int rank) {
+  if (!environment(kPmixJob) || !is_equal(environment, "PMIX_RANK", rank)) {
+    return std::nullopt;
+  }
+  return KeyValueSpaceAccess{.kind = KeyValueSpaceKind::kPmix};
+}
+
+std::string describe_absence(const Launcher& launcher) {
+  if (std::string_view(launcher.name) == "Slurm") {
+    return "srun gives these tasks no key space; srun --mpi=pmix or --mpi=pmi2 does, and the ranks "
+           "agree on a secret by themselves";
+  }
+  return std::string(launcher.command) + " has set neither " + kPmiFd + " nor " + kPmixJob +
+         " for this rank, so there is no key space for the ranks to agree in";
+}
+
+// What `launcher` offers to this process, by its variables alone: nothing is connected. None where
+// all ranks are on one node, or where they are not the launcher's processes: it knows just these.
+KeyValueSpaceAccess find_key_space(const Environment& environment,
+                                   const Launcher& launcher,
+                                   int rank,
+                                   int world_size) {
+  VariableReader reader(environment);
+  if (!launcher.has_key_space || launcher.master_host(reader, launcher).is_on_one_node) {
+    return {};
+  }
+  // Others, Slurm among them, may speak both.
+  const bool speaks_pmi_first = std::string_view(launcher.rank) == "PMI_RANK";
+  std::optional<KeyValueSpaceAccess> found =
+      speaks_pmi_first ? find_pmi(environment, rank, world_size) : find_pmix(environment, rank);
+  if (!found) {
+    found =
+        speaks_pmi_first ? find_pmix(environment, rank) : find_pmi(environment, rank, world_size);
+  }
+  return found.value_or(KeyValueSpaceAccess{.problem = describe_absence(launcher)});
+}
+
+KeyValueSpaceAccess key_space_of(const Environment& environment,
+                                 int rank,
+                                 int world_size,
+                                 const Launcher* launcher) {
+  if (launcher == nullptr) {
+    return {};
+  }
+  // What is wrong with them is said elsewhere.
+  VariableReader reader(environment);
+  const Figure own = find_figure(rank, reader, "RANK", launcher->rank, 0);
+  const Figure size = find_figure(world_size, reader, "WORLD_SIZE", launcher->world_size, 1);
+  // Where nobody says how many there are, just that is to be complained of.
+  const bool is_size_to_come = launcher->world_size == nullptr;
+  return own.value && (size.value || is_size_to_come)
+             ? find_key_space(environment, *launcher, *own.value, size.value.value_or(0))
+             : KeyValueSpaceAccess{};
+}
+
+int read_local_rank(VariableReader& reader, const Launcher* launcher) {
+  const bool is_launchers = launcher != nullptr && !reader.is_set("LOCAL_RANK");
+  const char* const name = is_launchers ? launcher->local_rank : "LOCAL_RANK";
+  const std::optional<int> rank = name == nullptr ? std::nullopt : reader.optional_int(name, 0);
+  const char* const size_name = is_launchers ? launcher->local_world_size : "LOCAL_WORLD_SIZE";
+  const std::optional<int> size =
+      rank && size_name != nullptr ? reader.optional_int(size_name, 1) : std::nullopt;
+  if (size && *rank >= *size) {
+    reader.complain(fmt::format("{}={} is not below {}={}", name, *rank, size_name, *size));
+  }
+  return rank.value_or(-1);
+}
 
 // For who expected a launcher to be recognized.
 std::string describe_search(const Environment& environment) {
@@ -24,14 +197,37 @@ std::string describe_search(const Environment& environment) {
     names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", launcher.name, launcher.rank);
   }
   std::string found = fmt::format("No launcher that sets others was found; looked for {}", names);
-  if (is_slurm_script(environment)) {
+  if (const std::optional<std::string> job = environment("SLURM_JOB_ID")) {
     return fmt::format(
         "This is the script or the shell of Slurm job {}, not a task: \"srun program\" in it makes "
         "tasks. {}",
-        environment("SLURM_JOB_ID").value_or(""),
+        *job,
         found);
   }
   return found;
+}
+
+// Who sets the variables, for the end of a message.
+std::string advice(const Environment& environment, const Launcher* launcher, bool is_all_given) {
+  if (launcher == nullptr) {
+    return "\"unisono run -n N program\" and torchrun set these variables; who starts the ranks by "
+           "hand sets MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK for each of them" +
+           (is_all_given ? "" : ". " + describe_search(environment));
+  }
+  if (launcher->world_size == nullptr) {
+    return fmt::format(
+        "{} has set {}={}, and sets no variable for how many ranks there are: set WORLD_SIZE to "
+        "their number for all of them, or give init_process_group() a rank and a world_size",
+        launcher->command,
+        launcher->rank,
+        environment(launcher->rank).value_or(""));
+  }
+  return fmt::format(
+      "{} sets {} and {}; MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK, which the user "
+      "sets, come before what it sets",
+      launcher->command,
+      launcher->rank,
+      launcher->world_size);
 }
 
 bool has_several_tasks_on_a_node(const Environment& environment) {
@@ -57,14 +253,39 @@ LaunchInfo find_launch_info(const Environment& environment, int rank, int world_
                             (world_size >= 0 || environment("WORLD_SIZE")) &&
                             environment("MASTER_ADDR");
   const Launcher* const launcher = is_all_given ? nullptr : find_launcher(environment);
-  try {
-    return read_env(environment, rank, world_size, launcher);
-  } catch (const Error& error) {
-    if (is_all_given || launcher != nullptr) {
-      throw;
-    }
-    throw Error(error.code(), fmt::format("{}. {}", error.what(), describe_search(environment)));
+  VariableReader reader(environment);
+  LaunchInfo result;
+  if (launcher != nullptr) {
+    result.launcher = launcher->name;
   }
+  const char* const name = launcher == nullptr ? "env://" : launcher->name;
+  result.key_value_space = key_space_of(environment, rank, world_size, launcher);
+  read_place(reader, launcher, result);
+  const Figure size = find_figure(
+      world_size, reader, "WORLD_SIZE", launcher == nullptr ? nullptr : launcher->world_size, 1);
+  const Figure own =
+      find_figure(rank, reader, "RANK", launcher == nullptr ? nullptr : launcher->rank, 0);
+  check(own, size, reader, launcher);
+  // Each job of a launcher has a rank 0, so that no two of them make up one.
+  if (own.is_launchers) {
+    result.job = launched_job(environment, *launcher);
+  }
+  result.from_variables = {.rank = own.is_from_variable,
+                           .world_size = size.is_from_variable,
+                           .address = reader.is_set("MASTER_ADDR")};
+  result.rank = own.value.value_or(0);
+  result.world_size = size.value.value_or(1);
+  result.local_rank = read_local_rank(reader, launcher);
+  result.uses_agent_store = has_agent_store(environment);
+  result.origin = fmt::format("{} ({})", name, reader.found());
+  if (!reader.problems().empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} rendezvous: {}. {}",
+                            name,
+                            reader.problems(),
+                            advice(environment, launcher, is_all_given)));
+  }
+  return result;
 }
 
 std::string launcher_name(const Environment& environment) {
@@ -112,7 +333,7 @@ std::vector<Variable> missing_torch_variables(const Environment& environment) {
   if (launch_info.local_rank >= 0) {
     variables.push_back({"LOCAL_RANK", std::to_string(launch_info.local_rank)});
   }
-  if (is_slurm_task(environment) && has_several_tasks_on_a_node(environment)) {
+  if (launcher_name(environment) == "Slurm" && has_several_tasks_on_a_node(environment)) {
     variables.push_back({"OMP_NUM_THREADS", "1"});
   }
   std::erase_if(variables, [&](const Variable& variable) {

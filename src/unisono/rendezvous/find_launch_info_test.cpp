@@ -7,7 +7,6 @@
 
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/launch_info.h"
-#include "unisono/rendezvous/testing/fake_environment.h"
 #include "unisono/rendezvous/testing/launched_ranks.h"
 
 namespace unisono::rendezvous {
@@ -16,6 +15,16 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+const FakeVariables kGood{{"MASTER_ADDR", "10.0.0.1"},
+                          {"MASTER_PORT", "1234"},
+                          {"RANK", "2"},
+                          {"WORLD_SIZE", "4"},
+                          {"LOCAL_RANK", "1"}};
+
+FakeVariables good_but(const std::string& name, const std::string& value) {
+  return changed(kGood, {{name, value}});
+}
 
 TEST(FindLaunchInfo, SeveralProcessesOfALauncherAreToldFromOne) {
   EXPECT_TRUE(has_launcher_of_several(fake(kOpenMpi)));
@@ -65,6 +74,9 @@ TEST(FindLaunchInfo, TheProgramsOptionsComeFirst) {
   EXPECT_EQ(found.master_addr, "node003");
   EXPECT_THAT(message_of(kSlurm, 9),
               HasSubstr("RANK=9 (given by the program) is not below SLURM_NTASKS=8"));
+  EXPECT_THAT(message_of(kGood, -2), HasSubstr("RANK=-2 (given by the program) is negative. "));
+  EXPECT_THAT(message_of(kGood, 0, -4),
+              HasSubstr("WORLD_SIZE=-4 (given by the program) is negative. "));
 }
 
 TEST(FindLaunchInfo, Rank0Of0LeavesBothToTheLauncher) {
@@ -141,6 +153,64 @@ TEST(FindLaunchInfo, WhereNothingIsSetAMessageSaysWhatWasLookedFor) {
 TEST(FindLaunchInfo, InABatchScriptAMessageSaysSrun) {
   EXPECT_THAT(message_of({{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}),
               AllOf(HasSubstr("RANK is not set"), HasSubstr("Slurm job 7, not a task: \"srun")));
+}
+
+TEST(FindLaunchInfo, ReadsWhatALauncherSets) {
+  const LaunchInfo env = find_launch_info(fake(kGood));
+  EXPECT_EQ(env.master_addr, "10.0.0.1");
+  EXPECT_EQ(env.master_port, 1234);
+  EXPECT_EQ(env.rank, 2);
+  EXPECT_EQ(env.world_size, 4);
+  EXPECT_EQ(env.local_rank, 1);
+  EXPECT_FALSE(env.uses_agent_store);
+}
+
+TEST(FindLaunchInfo, PortAndLocalRankMayBeUnset) {
+  const LaunchInfo env =
+      find_launch_info(fake({{"MASTER_ADDR", "localhost"}, {"RANK", "0"}, {"WORLD_SIZE", "1"}}));
+  EXPECT_EQ(env.master_port, 29500);
+  EXPECT_EQ(env.local_rank, -1);
+}
+
+TEST(FindLaunchInfo, ALauncherMayServeTheStore) {
+  for (const char* text : {"True", "true", "1"}) {
+    EXPECT_TRUE(
+        find_launch_info(fake(good_but("TORCHELASTIC_USE_AGENT_STORE", text))).uses_agent_store);
+  }
+  for (const char* text : {"False", "0", ""}) {
+    EXPECT_FALSE(
+        find_launch_info(fake(good_but("TORCHELASTIC_USE_AGENT_STORE", text))).uses_agent_store);
+  }
+}
+
+TEST(FindLaunchInfo, ALocalRankMustBeBelowTheLocalWorldSize) {
+  EXPECT_THAT(message_of(good_but("LOCAL_WORLD_SIZE", "1")),
+              HasSubstr("LOCAL_RANK=1 is not below LOCAL_WORLD_SIZE=1"));
+  EXPECT_THAT(message_of(good_but("LOCAL_WORLD_SIZE", "two")),
+              HasSubstr("LOCAL_WORLD_SIZE=\"two\""));
+  EXPECT_EQ(message_of(good_but("LOCAL_WORLD_SIZE", "2")), "no error");
+  const FakeVariables mpi{{"OMPI_COMM_WORLD_RANK", "0"},
+                          {"OMPI_COMM_WORLD_SIZE", "4"},
+                          {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
+                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                          {"MASTER_ADDR", "10.0.0.1"}};
+  EXPECT_THAT(message_of(mpi),
+              HasSubstr("OMPI_COMM_WORLD_LOCAL_RANK=3 is not below OMPI_COMM_WORLD_LOCAL_SIZE=2"));
+}
+
+TEST(FindLaunchInfo, EveryBadNumberIsRefused) {
+  for (const char* text :
+       {"", " 1", "1 ", "+1", "0x1", "1e1", "-1", "2147483648", "99999999999999999999"}) {
+    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_PORT", "LOCAL_RANK"}) {
+      EXPECT_THAT(message_of(good_but(name, text)), HasSubstr(std::string(name) + "=\"" + text))
+          << name;
+    }
+  }
+  EXPECT_THAT(message_of(good_but("RANK", "2147483648")),
+              HasSubstr("is no whole number of at least 0 and at most 2147483647"));
+  EXPECT_THAT(message_of(good_but("MASTER_PORT", "0")), HasSubstr("MASTER_PORT"));
+  EXPECT_THAT(message_of(good_but("WORLD_SIZE", "0")), HasSubstr("WORLD_SIZE"));
+  EXPECT_THAT(message_of(good_but("MASTER_ADDR", "a b")), HasSubstr("MASTER_ADDR=\"a b\""));
 }
 
 TEST(ElasticLauncher, IsToldByItsFileOfErrors) {

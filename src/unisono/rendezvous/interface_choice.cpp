@@ -9,11 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/config.h"
 #include "unisono/base/error.h"
 #include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
 #include "unisono/net/loopback.h"
 #include "unisono/net/network.h"
+#include "unisono/net/port_reservation.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -134,6 +136,11 @@ std::vector<net::Interface> choose_group_interfaces(const std::string& wanted,
     }
   }
   return stays_here || others.empty() ? loopbacks : others;
+}
+
+net::PortReservation reserve_store_port(const Config& config, int family) {
+  const net::Address any = net::Address::any(family, 0);
+  return config.ports ? net::PortReservation(any, *config.ports) : net::PortReservation(any);
 }
 
 }  // namespace unisono::rendezvous

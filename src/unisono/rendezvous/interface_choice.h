@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "unisono/base/config.h"
 #include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
+#include "unisono/net/port_reservation.h"
 
 namespace unisono::rendezvous {
 
@@ -36,5 +38,11 @@ struct DataInterface {
 /// loopback alone if there is no other with an address of the family or `stays_here`.
 [[nodiscard]] std::vector<net::Interface> choose_group_interfaces(
     const std::string& wanted, const std::vector<net::Interface>& all, int family, bool stays_here);
+
+/// Keeps a port on all addresses of the family, AF_INET or AF_INET6, for a store that this process
+/// may have to serve, in the ports that the settings want.
+///
+/// Throws Error(kSystem) when no port is free.
+[[nodiscard]] net::PortReservation reserve_store_port(const Config& config, int family);
 
 }  // namespace unisono::rendezvous

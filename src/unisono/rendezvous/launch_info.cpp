@@ -9,6 +9,18 @@
 
 namespace unisono::rendezvous {
 
+const char* to_string(KeyValueSpaceKind kind) noexcept {
+  switch (kind) {
+    case KeyValueSpaceKind::kPmi:
+      return "PMI";
+    case KeyValueSpaceKind::kPmix:
+      return "PMIx";
+    case KeyValueSpaceKind::kNone:
+      break;
+  }
+  return "none";
+}
+
 std::string meeting_host(const LaunchInfo& launch_info) {
   return launch_info.is_on_one_node ? net::loopback_host() : launch_info.master_addr;
 }

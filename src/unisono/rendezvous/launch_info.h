@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <string>
 
-#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
-
 namespace unisono::rendezvous {
 
 inline constexpr std::uint16_t kDefaultMasterPort = 29500;
@@ -15,6 +13,20 @@ struct FromVariables {
   bool rank = false;        ///< RANK.
   bool world_size = false;  ///< WORLD_SIZE.
   bool address = false;     ///< MASTER_ADDR.
+};
+
+enum class KeyValueSpaceKind { kNone, kPmi, kPmix };
+
+/// "PMI", "PMIx", "none".
+[[nodiscard]] const char* to_string(KeyValueSpaceKind kind) noexcept;
+
+/// The launcher's key space through which the ranks of a job on several nodes can agree on a
+/// secret and on a place to meet.
+struct KeyValueSpaceAccess {
+  KeyValueSpaceKind kind = KeyValueSpaceKind::kNone;
+  int pmi_fd = -1;  ///< The connection, of kPmi.
+  /// Why there is none, and how to get one, where the job is on several nodes; else empty.
+  std::string problem = {};
 };
 
 /// What a launcher tells a process: which rank it is and where the ranks meet.

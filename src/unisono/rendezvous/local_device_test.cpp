@@ -8,7 +8,7 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/testing/fake_environment.h"
+#include "unisono/rendezvous/testing/launched_ranks.h"
 
 namespace unisono::rendezvous {
 namespace {

@@ -15,21 +15,33 @@
 #include "unisono/base/similar_setting.h"
 #include "unisono/net/host_port.h"
 #include "unisono/rendezvous/find_launch_info.h"
-#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
 #include "unisono/rendezvous/key_value_space/publish_master_address.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/methods/discovery.h"
 #include "unisono/rendezvous/methods/init_method.h"
-#include "unisono/rendezvous/methods/tcp_method.h"
+#include "unisono/rendezvous/methods/rank_request.h"
 
 namespace unisono::rendezvous {
 namespace {
 
+// What tcp://HOST:PORT?rank=R&world_size=N says. Rank 0 serves the store at that address.
+LaunchInfo read_tcp(const InitMethod& method, const GivenRank& given) {
+  std::string problems = method.host.empty() ? "it names no host" : "";
+  if (!method.path.empty()) {
+    problems += fmt::format(
+        "{}\"{}\" stands behind the address", problems.empty() ? "" : "; ", method.path);
+  }
+  const RankRequest wanted = read_rank_request(method, given, true, problems);
+  return {.master_addr = method.host,
+          .master_port = method.port.value_or(kDefaultMasterPort),
+          .rank = wanted.rank.value_or(0),
+          .world_size = wanted.world_size};
+}
+
 // Where find_discovery() has nothing: env:// by the launcher's variables, tcp:// by what it says.
 LaunchInfo read_launch_info(const InitMethod& method, const RendezvousRequest& request) {
-  const auto [rank, world_size] = request.given;
   if (method.scheme == "tcp") {
-    return read_tcp(method, rank, world_size);
+    return read_tcp(method, request.given);
   }
   if (method.text != "env://") {
     throw Error(ErrorCode::kInvalidArgument,
@@ -37,7 +49,7 @@ LaunchInfo read_launch_info(const InitMethod& method, const RendezvousRequest& r
                             "world_size are options of the program or environment variables",
                             method.text));
   }
-  return find_launch_info(request.environment, rank, world_size);
+  return find_launch_info(request.environment, request.given.rank, request.given.world_size);
 }
 
 // One message for all that is wrong, whichever variables it is in.

@@ -30,8 +30,8 @@ struct RendezvousInfo {
 };
 
 /// Which rank this process is and where the ranks meet, by whatever method; see find_launch_info(),
-/// read_tcp(), find_discovery() and publish_master_address(). Rank 0 says by whom the ranks were
-/// started, where the program's user did not say it by RANK and the like.
+/// find_discovery() and publish_master_address(). Rank 0 says by whom the ranks were started, where
+/// the program's user did not say it by RANK and the like.
 ///
 /// Throws Error: kInvalidArgument with one message that names every wrong variable; as discovery
 /// and publish_master_address() do.

@@ -14,12 +14,17 @@
 #include "unisono/rendezvous/launch_info.h"
 
 #include "support/temporary_folder.h"
+#include "support/throws_error.h"
 
 namespace unisono::rendezvous {
 namespace {
 
-using ::testing::HasSubstr;
+using test::throws_error;
 using ::testing::Not;
+
+auto finding(const Config& config) {
+  return [config] { (void)find_secret(config, "10.0.0.1"); };
+}
 
 class SecretFile : public ::testing::Test {
  protected:
@@ -27,16 +32,6 @@ class SecretFile : public ::testing::Test {
     Config config;
     config.secret_file = folder_.write("secret", contents, mode);
     return config;
-  }
-
-  static std::string message_of(const Config& config, ErrorCode code) {
-    try {
-      (void)find_secret(config, "10.0.0.1");
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), code);
-      return error.what();
-    }
-    return "no error";
   }
 
   test::TemporaryFolder folder_;
@@ -57,7 +52,7 @@ TEST_F(SecretFile, TheOneInTheHomeFolderIsTheLast) {
   Config config;
   config.home = folder_.path();
   EXPECT_EQ(find_secret(config, "127.0.0.1"), "");
-  EXPECT_THAT(message_of(config, ErrorCode::kInvalidArgument), HasSubstr("~/.unisono/secret"));
+  EXPECT_THAT(finding(config), throws_error(ErrorCode::kInvalidArgument, "~/.unisono/secret"));
   (void)folder_.write(".unisono/secret", "at home\n", 0600);
   EXPECT_EQ(find_secret(config, "10.0.0.1"), "at home");
   EXPECT_EQ(find_secret(config, "127.0.0.1"), "at home");
@@ -66,7 +61,7 @@ TEST_F(SecretFile, TheOneInTheHomeFolderIsTheLast) {
   config.secret_file.clear();
   (void)folder_.write(".unisono/other", "x", 0600);
   (void)folder_.write(".unisono/secret", "at home", 0644);
-  EXPECT_THAT(message_of(config, ErrorCode::kInvalidArgument), HasSubstr("has mode 0"));
+  EXPECT_THAT(finding(config), throws_error(ErrorCode::kInvalidArgument, "has mode 0"));
 }
 
 TEST_F(SecretFile, WhatRankZeroToldComesBeforeTheHomeFolder) {
@@ -79,21 +74,18 @@ TEST_F(SecretFile, WhatRankZeroToldComesBeforeTheHomeFolder) {
   EXPECT_EQ(find_secret(config, told), "named");
   config.secret = "given";
   EXPECT_EQ(find_secret(config, told), "given");
-  try {
-    (void)find_secret({},
-                      {.master_addr = "10.0.0.1", .key_value_space = {.problem = "no PMI here"}});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("does); no PMI here"));
-  }
+  const LaunchInfo untold{.master_addr = "10.0.0.1", .key_value_space = {.problem = "no PMI here"}};
+  EXPECT_THAT([&] { (void)find_secret({}, untold); },
+              throws_error(ErrorCode::kInvalidArgument, "does); no PMI here"));
 }
 
 TEST_F(SecretFile, AFileThatOthersCanReadIsRefused) {
   for (const unsigned mode : {0644U, 0640U, 0660U, 0604U, 0610U}) {
-    const std::string message = message_of(config_with("s", mode), ErrorCode::kInvalidArgument);
-    EXPECT_THAT(message, HasSubstr("the file \"" + folder_.path()));
-    EXPECT_THAT(message, HasSubstr("has mode 06"));
-    EXPECT_THAT(message, HasSubstr("chmod 600"));
+    EXPECT_THAT(finding(config_with("s", mode)),
+                throws_error(ErrorCode::kInvalidArgument,
+                             "the file \"" + folder_.path(),
+                             "has mode 06",
+                             "chmod 600"));
   }
 }
 
@@ -124,25 +116,25 @@ TEST_F(SecretFile, OneOfRootsMayBeReadByAGroup) {
     if (mode == 0440 || mode == 0640) {
       EXPECT_EQ(find_secret(config, "10.0.0.1"), "mounted");
     } else {
-      EXPECT_THAT(message_of(config, ErrorCode::kInvalidArgument), HasSubstr("chmod 440"));
+      EXPECT_THAT(finding(config), throws_error(ErrorCode::kInvalidArgument, "chmod 440"));
     }
   }
   const Config config = config_with("another's", 0600);
   ASSERT_EQ(::chown(config.secret_file.c_str(), 12345, 12345), 0);
-  EXPECT_THAT(message_of(config, ErrorCode::kInvalidArgument), HasSubstr("belongs to user 12345"));
+  EXPECT_THAT(finding(config), throws_error(ErrorCode::kInvalidArgument, "belongs to user 12345"));
 }
 
 TEST_F(SecretFile, WhatIsNoFileOrHoldsNothingIsExplained) {
   Config config;
   config.secret_file = folder_.path() + "/missing";
-  EXPECT_THAT(message_of(config, ErrorCode::kNotFound),
-              HasSubstr("of UNISONO_SECRET_FILE does not exist"));
+  EXPECT_THAT(finding(config),
+              throws_error(ErrorCode::kNotFound, "of UNISONO_SECRET_FILE does not exist"));
   config.secret_file = folder_.path();
-  EXPECT_THAT(message_of(config, ErrorCode::kInvalidArgument), HasSubstr("is not a file"));
-  EXPECT_THAT(message_of(config_with("\n", 0600), ErrorCode::kInvalidArgument),
-              HasSubstr("is empty"));
-  EXPECT_THAT(message_of(config_with(std::string(5000, 'x'), 0600), ErrorCode::kInvalidArgument),
-              HasSubstr("more than 4096 bytes"));
+  EXPECT_THAT(finding(config), throws_error(ErrorCode::kInvalidArgument, "is not a file"));
+  EXPECT_THAT(finding(config_with("\n", 0600)),
+              throws_error(ErrorCode::kInvalidArgument, "is empty"));
+  EXPECT_THAT(finding(config_with(std::string(5000, 'x'), 0600)),
+              throws_error(ErrorCode::kInvalidArgument, "more than 4096 bytes"));
 }
 
 TEST(Secret, NoneIsNeededOnLoopbackOnly) {
@@ -150,33 +142,22 @@ TEST(Secret, NoneIsNeededOnLoopbackOnly) {
     EXPECT_EQ(find_secret(Config{}, host), "") << host;
   }
   for (const char* host : {"10.0.0.1", "0.0.0.0"}) {
-    try {
-      (void)find_secret(Config{}, host);
-      FAIL() << host;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-      EXPECT_THAT(error.what(), HasSubstr(std::string("\"") + host + "\" can be reached"));
-      EXPECT_THAT(error.what(), HasSubstr("UNISONO_SECRET"));
-    }
+    EXPECT_THAT([&] { (void)find_secret(Config{}, host); },
+                throws_error(ErrorCode::kInvalidArgument,
+                             std::string("\"") + host + "\" can be reached",
+                             "UNISONO_SECRET"));
   }
-  try {
-    (void)find_secret(Config{}, LaunchInfo{.master_addr = "10.0.0.1"});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("MASTER_ADDR=\"10.0.0.1\" can be reached"));
-  }
+  EXPECT_THAT([] { (void)find_secret(Config{}, LaunchInfo{.master_addr = "10.0.0.1"}); },
+              throws_error(ErrorCode::kInvalidArgument, "MASTER_ADDR=\"10.0.0.1\" can be reached"));
 }
 
 TEST(Secret, ANameThatNobodyKnowsIsSaidToBeThat) {
-  try {
-    (void)find_secret(Config{}, "no-such-host.invalid");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    EXPECT_THAT(error.what(), HasSubstr("\"no-such-host.invalid\" leads nowhere"));
-    EXPECT_THAT(error.what(), HasSubstr("host \"no-such-host.invalid\" has no address: "));
-    EXPECT_THAT(error.what(), Not(HasSubstr("can be reached")));
-  }
+  const auto find = [] { (void)find_secret(Config{}, "no-such-host.invalid"); };
+  EXPECT_THAT(find,
+              throws_error(ErrorCode::kInvalidArgument,
+                           "\"no-such-host.invalid\" leads nowhere",
+                           "host \"no-such-host.invalid\" has no address: "));
+  EXPECT_THAT(find, Not(throws_error(ErrorCode::kInvalidArgument, "can be reached")));
 }
 
 }  // namespace

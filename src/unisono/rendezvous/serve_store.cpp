@@ -64,6 +64,12 @@ Error cannot_serve(const LaunchInfo& launch_info, const std::string& reason) {
                       reason)};
 }
 
+// The part of the store that `keys` are of.
+std::shared_ptr<store::Store> part_of(std::shared_ptr<store::Store> store, const RosterKeys& keys) {
+  return keys.part.empty() ? std::move(store)
+                           : std::make_shared<store::PrefixStore>(keys.part, std::move(store));
+}
+
 // Another that was started in the same moment may have to come to its store itself first.
 constexpr std::chrono::seconds kPatienceForATwin{2};
 
@@ -97,31 +103,7 @@ std::shared_ptr<store::TcpStore> find_store_of_twin(store::TcpStoreOptions optio
   throw cannot_serve(launch_info, fmt::format("{}; {}", in_use.what(), holder));
 }
 
-// Nothing where the store is served now.
-std::optional<net::PortInUse> try_to_serve(const Config& config,
-                                           const LaunchInfo& launch_info,
-                                           const std::string& secret,
-                                           ServedStore& served) {
-  try {
-    served.host = start_server(config, launch_info, secret);
-    return std::nullopt;
-  } catch (const net::PortInUse& in_use) {
-    return in_use;
-  } catch (const Error& error) {
-    // A port that only root may take, or an address that has gone from this machine.
-    if (error.code() != ErrorCode::kSystem) {
-      throw;
-    }
-    throw cannot_serve(launch_info, error.what());
-  }
-}
-
 }  // namespace
-
-std::shared_ptr<store::Store> part_of(std::shared_ptr<store::Store> store, const RosterKeys& keys) {
-  return keys.part.empty() ? std::move(store)
-                           : std::make_shared<store::PrefixStore>(keys.part, std::move(store));
-}
 
 net::Address listen_address(const std::string& host, std::uint16_t port, bool has_secret) {
   try {
@@ -152,21 +134,27 @@ ServedStore serve_store(const Config& config,
                         const RosterKeys& keys) {
   constexpr std::chrono::milliseconds kPause{50};
   const Deadline end = earlier(deadline, Deadline::after(kPatienceForATwin));
-  ServedStore served;
-  std::optional<net::PortInUse> first;
-  while (const std::optional<net::PortInUse> in_use =
-             try_to_serve(config, launch_info, secret, served)) {
-    if (!first) {
-      first = in_use;  // The last one may name who has ended since.
+  std::optional<net::PortInUse> first;  // The last one may name who has ended since.
+  while (true) {
+    try {
+      return {.host = start_server(config, launch_info, secret), .of_twin = nullptr};
+    } catch (const net::PortInUse& in_use) {
+      if (!first) {
+        first = in_use;
+      }
+    } catch (const Error& error) {
+      // A port that only root may take, or an address that has gone from this machine.
+      if (error.code() != ErrorCode::kSystem) {
+        throw;
+      }
+      throw cannot_serve(launch_info, error.what());
     }
-    served.of_twin = find_store_of_twin(
-        store_options(config, launch_info, secret), launch_info, end, keys, *first);
-    if (served.of_twin != nullptr) {
-      break;
+    const store::TcpStoreOptions options = store_options(config, launch_info, secret);
+    if (auto twin = find_store_of_twin(options, launch_info, end, keys, *first)) {
+      return {.host = nullptr, .of_twin = std::move(twin)};
     }
     interruptible_sleep_until(earlier(end, Deadline::after(kPause)));
   }
-  return served;
 }
 
 }  // namespace unisono::rendezvous

@@ -19,10 +19,6 @@ struct RosterKeys {
   std::uint64_t generation = 0;  ///< As in ExchangeOptions.
 };
 
-/// That part of the store; the store itself where it is all of it.
-[[nodiscard]] std::shared_ptr<store::Store> part_of(std::shared_ptr<store::Store> store,
-                                                    const RosterKeys& keys);
-
 /// Where a store is served that others know as `host`: at just that address if it is one of this
 /// machine, else on all of the machine's, as for a service's address, a translated one, or a name
 /// that leads to several addresses, nowhere yet, or to loopback here alone.

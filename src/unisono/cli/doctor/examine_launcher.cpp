@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
@@ -12,7 +13,6 @@
 #include "unisono/cli/doctor/system_files.h"
 #include "unisono/net/host_port.h"
 #include "unisono/rendezvous/find_launch_info.h"
-#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/launchers/launcher_variables.h"
 #include "unisono/rendezvous/launchers/slurm_job.h"
@@ -191,16 +191,20 @@ LauncherExamination examine_launcher(const Environment& environment) {
 Findings list_launcher_variables(const Environment& environment) {
   Findings findings;
   const std::string launcher = rendezvous::elastic_launcher(environment);
-  for (const auto& variable : rendezvous::launcher_variables(environment)) {
-    const bool is_torchruns = variable.set_by.find("torchrun") != std::string::npos;
+  for (const auto& [name, set_by, meaning] : rendezvous::launcher_variables()) {
+    const std::optional<std::string> value = environment(name);
+    if (!value) {
+      continue;
+    }
+    const bool is_torchruns = std::string_view(set_by).find("torchrun") != std::string_view::npos;
     findings.push_back(
         {.state = State::kInfo,
          .topic = "variable",
          .text = fmt::format("{}={}: {}; set by {}",
-                             variable.name,
-                             variable.value,
-                             variable.meaning,
-                             is_torchruns && !launcher.empty() ? launcher : variable.set_by)});
+                             name,
+                             *value,
+                             meaning,
+                             is_torchruns && !launcher.empty() ? launcher : set_by)});
   }
   return findings;
 }

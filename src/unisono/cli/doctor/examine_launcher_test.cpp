@@ -117,7 +117,7 @@ TEST(ExamineLauncher, LocalRanksMustFit) {
 }
 
 TEST(ExamineLauncher, ListsVariablesWithTheirMeaning) {
-  EXPECT_THAT(list_launcher_variables(fake_environment({{"RANK", "1"}})),
+  EXPECT_THAT(list_launcher_variables(fake_environment({{"PATH", "/bin"}, {"RANK", "1"}})),
               ElementsAre(Field(&Finding::text, HasSubstr("RANK=1: this process's rank"))));
 }
 

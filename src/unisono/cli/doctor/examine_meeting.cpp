@@ -19,7 +19,6 @@
 #include "unisono/net/port_holder.h"
 #include "unisono/net/port_reservation.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
 #include "unisono/rendezvous/key_value_space/publish_master_address.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/secret.h"

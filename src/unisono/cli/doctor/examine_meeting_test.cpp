@@ -15,7 +15,6 @@
 #include "unisono/cli/doctor/finding.h"
 #include "unisono/net/address.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
 #include "unisono/rendezvous/launch_info.h"
 
 #include "support/ranks.h"

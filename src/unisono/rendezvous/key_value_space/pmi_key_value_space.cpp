@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <exception>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -21,7 +21,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/net/io.h"
-#include "unisono/rendezvous/launchers/loaded_mpi.h"
+#include "unisono/rendezvous/launchers/mpi_implementation.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -33,14 +33,12 @@ constexpr std::chrono::seconds kAnswerTimeout{5};
 
 constexpr int kLeaveTimeoutMs = 2000;
 
+constexpr const char* kPeer = "the launcher at PMI_FD";
+
 bool is_stream(int fd) {
   int type = 0;
   socklen_t size = sizeof(type);
   return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
-}
-
-Error lost(std::string_view what) {
-  return {ErrorCode::kPeerLost, fmt::format("the launcher has closed PMI_FD{}", what)};
 }
 
 std::size_t read_limit(const PmiMessage& message, std::string_view name) {
@@ -118,11 +116,7 @@ PmiKeyValueSpace::PmiKeyValueSpace(int fd, MpiState mpi, Deadline deadline) : fd
   if (mpi == MpiState::kFinished) {
     throw Error(ErrorCode::kNotFound, "MPI_Finalize has given PMI_FD back");
   }
-  begin(deadline);
-}
-
-void PmiKeyValueSpace::begin(Deadline deadline) {
-  if (mpi_ != MpiState::kRunning) {
+  if (mpi != MpiState::kRunning) {
     (void)ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", deadline);
   }
   const PmiMessage limits = ask("cmd=get_maxes", "maxes", deadline);
@@ -181,23 +175,9 @@ void PmiKeyValueSpace::leave() noexcept {
   }
 }
 
-void PmiKeyValueSpace::send(std::string_view command, Deadline deadline) {
-  std::string line(command);
-  line += '\n';
-  std::string_view rest = line;
-  while (!rest.empty()) {
-    if (!net::wait_for(fd_, POLLOUT, deadline)) {
-      throw Error(ErrorCode::kTimeout, "time is up, and the launcher reads nothing from PMI_FD");
-    }
-    const ssize_t n = ::send(fd_, rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n >= 0) {
-      rest.remove_prefix(static_cast<std::size_t>(n));
-    } else if (errno == EPIPE || errno == ECONNRESET) {
-      throw lost("");
-    } else if (errno != EAGAIN && errno != EINTR) {
-      throw system_error("send to PMI_FD", errno);
-    }
-  }
+void PmiKeyValueSpace::send(const std::string& command, Deadline deadline) {
+  const std::string line = command + '\n';
+  net::write_all(fd_, std::as_bytes(std::span(line)), deadline, kPeer);
 }
 
 std::string PmiKeyValueSpace::receive_line(Deadline deadline) {
@@ -206,18 +186,10 @@ std::string PmiKeyValueSpace::receive_line(Deadline deadline) {
       throw Error(ErrorCode::kCorruptData,
                   fmt::format("the launcher's answer has more than {} bytes", kMaxLineBytes));
     }
-    if (!net::wait_for(fd_, POLLIN, deadline)) {
-      throw Error(ErrorCode::kTimeout, "time is up, and the launcher has not answered at PMI_FD");
-    }
     std::array<char, 1024> bytes{};
-    const ssize_t n = ::recv(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT);
-    if (n > 0) {
-      received_.append(bytes.data(), static_cast<std::size_t>(n));
-    } else if (n == 0 || errno == ECONNRESET) {
-      throw lost(received_.empty() ? "" : " in the middle of an answer");
-    } else if (errno != EAGAIN && errno != EINTR) {
-      throw system_error("recv from PMI_FD", errno);
-    }
+    const std::size_t n =
+        net::read_at_least_one(fd_, std::as_writable_bytes(std::span(bytes)), deadline, kPeer);
+    received_.append(bytes.data(), n);
   }
   const std::size_t end = received_.find('\n');
   std::string line = received_.substr(0, end);

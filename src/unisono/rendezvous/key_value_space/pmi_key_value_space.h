@@ -8,7 +8,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/rendezvous/key_value_space/key_value_space.h"
-#include "unisono/rendezvous/launchers/loaded_mpi.h"
+#include "unisono/rendezvous/launchers/mpi_implementation.h"
 
 namespace unisono::rendezvous {
 
@@ -41,8 +41,7 @@ class PmiKeyValueSpace final : public KeyValueSpace {
   void leave() noexcept override;
 
  private:
-  void begin(Deadline deadline);
-  void send(std::string_view command, Deadline deadline);
+  void send(const std::string& command, Deadline deadline);
   // Nothing of a longer answer is lost when the time is up.
   std::string receive_line(Deadline deadline);
   PmiMessage receive(std::string_view expected, Deadline deadline);

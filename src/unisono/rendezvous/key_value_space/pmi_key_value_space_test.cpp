@@ -17,20 +17,18 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/rendezvous/launchers/loaded_mpi.h"
+#include "unisono/rendezvous/launchers/mpi_implementation.h"
+#include "unisono/rendezvous/testing/two_rank_job.h"
+
+#include "support/throws_error.h"
 
 namespace unisono::rendezvous {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
+using test::throws_error;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::Not;
-
-Deadline soon() {
-  return Deadline::after(seconds(30));
-}
 
 const std::string kInit = "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n";
 const std::string kMaxes = "cmd=maxes kvsname_max=256 keylen_max=16 vallen_max=32\n";
@@ -93,21 +91,11 @@ class FakeLauncher {
   std::jthread thread_;
 };
 
-template <class Call>
-Error error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  return {ErrorCode::kInternal, "no error"};
-}
-
-Error error_of_beginning(std::vector<std::string> answers, bool hangs_up = true) {
-  FakeLauncher launcher(std::move(answers), hangs_up);
-  return error_of([&] {
+auto beginning(const std::vector<std::string>& answers, bool hangs_up = true) {
+  return [=] {
+    const FakeLauncher launcher(answers, hangs_up);
     (void)PmiKeyValueSpace(launcher.fd(), MpiState::kNone, Deadline::after(milliseconds(300)));
-  });
+  };
 }
 
 TEST(PmiKeyValueSpace, AsksAsTheProtocolHasIt) {
@@ -138,9 +126,8 @@ TEST(PmiKeyValueSpace, LeavesTheConnectionToAnMpi) {
   PmiKeyValueSpace(running.fd(), MpiState::kRunning, soon()).leave();
   EXPECT_THAT(running.heard(), ElementsAre("cmd=get_maxes", "cmd=get_my_kvsname"));
   FakeLauncher finished({}, false);
-  EXPECT_THAT(
-      error_of([&] { (void)PmiKeyValueSpace(finished.fd(), MpiState::kFinished, soon()); }).what(),
-      HasSubstr("MPI_Finalize"));
+  EXPECT_THAT([&] { (void)PmiKeyValueSpace(finished.fd(), MpiState::kFinished, soon()); },
+              throws_error(ErrorCode::kNotFound, "MPI_Finalize"));
 }
 
 TEST(PmiKeyValueSpace, WhatIsNoConnectionIsNotAskedAnything) {
@@ -149,17 +136,15 @@ TEST(PmiKeyValueSpace, WhatIsNoConnectionIsNotAskedAnything) {
   const Fd read_end(ends[0]);
   const Fd write_end(ends[1]);
   for (const int fd : {-1, 1'000'000, write_end.get()}) {
-    const Error error = error_of([&] { (void)PmiKeyValueSpace(fd, MpiState::kNone, soon()); });
-    EXPECT_EQ(error.code(), ErrorCode::kNotFound);
-    EXPECT_THAT(error.what(), HasSubstr("PMI_FD=" + std::to_string(fd)));
+    EXPECT_THAT([&] { (void)PmiKeyValueSpace(fd, MpiState::kNone, soon()); },
+                throws_error(ErrorCode::kNotFound, "PMI_FD=" + std::to_string(fd)));
   }
 }
 
 TEST(PmiKeyValueSpace, ALauncherThatHasGoneIsAnError) {
-  EXPECT_EQ(error_of_beginning({}).code(), ErrorCode::kPeerLost);
-  const Error cut = error_of_beginning({kInit, "cmd=maxes kvsname_m"});
-  EXPECT_EQ(cut.code(), ErrorCode::kPeerLost);
-  EXPECT_THAT(cut.what(), HasSubstr("in the middle of an answer"));
+  EXPECT_THAT(beginning({}), throws_error(ErrorCode::kPeerLost, "the launcher at PMI_FD"));
+  EXPECT_THAT(beginning({kInit, "cmd=maxes kvsname_m"}),
+              throws_error(ErrorCode::kPeerLost, "closed the connection"));
 }
 
 TEST(PmiKeyValueSpace, AnAnswerThatMakesNoSenseIsAnError) {
@@ -171,31 +156,29 @@ TEST(PmiKeyValueSpace, AnAnswerThatMakesNoSenseIsAnError) {
                                   std::string("cmd=maxes rc=0\n"),
                                   kInit + "cmd=more\n",
                                   std::string(10'000, 'x')}) {
-    const Error error = error_of_beginning({junk});
-    EXPECT_EQ(error.code(), ErrorCode::kCorruptData) << junk.substr(0, 80) << error.what();
-    EXPECT_THAT(error.what(), HasSubstr("launcher"));
+    EXPECT_THAT(beginning({junk}), throws_error(ErrorCode::kCorruptData, "launcher"))
+        << junk.substr(0, 80);
   }
   for (const char* limits : {"", " keylen_max=16", " keylen_max=x vallen_max=32"}) {
     const std::string maxes = std::string("cmd=maxes") + limits + "\n";
-    EXPECT_EQ(error_of_beginning({kInit, maxes, kName}).code(), ErrorCode::kCorruptData) << limits;
+    EXPECT_THAT(beginning({kInit, maxes, kName}), throws_error(ErrorCode::kCorruptData, "launcher"))
+        << limits;
   }
-  EXPECT_EQ(error_of_beginning({kInit, kMaxes, "cmd=my_kvsname\n"}).code(),
-            ErrorCode::kCorruptData);
+  EXPECT_THAT(beginning({kInit, kMaxes, "cmd=my_kvsname\n"}),
+              throws_error(ErrorCode::kCorruptData, "launcher"));
 }
 
 TEST(PmiKeyValueSpace, ARefusalIsAnErrorWithTheLaunchersWords) {
-  const Error error = error_of_beginning({"cmd=response_to_init rc=-1 msg=version_mismatch\n"});
-  EXPECT_EQ(error.code(), ErrorCode::kSystem);
-  EXPECT_THAT(error.what(), HasSubstr("rc=-1 version_mismatch"));
+  EXPECT_THAT(beginning({"cmd=response_to_init rc=-1 msg=version_mismatch\n"}),
+              throws_error(ErrorCode::kSystem, "rc=-1 version_mismatch"));
   FakeLauncher launcher({kInit, kMaxes, kName, "cmd=get_result rc=-1 msg=key_k_not_found\n"});
   PmiKeyValueSpace space(launcher.fd(), MpiState::kNone, soon());
-  EXPECT_THAT(error_of([&] { (void)space.get("k", soon()); }).what(), HasSubstr("key_k_not_found"));
+  EXPECT_THAT([&] { (void)space.get("k", soon()); },
+              throws_error(ErrorCode::kSystem, "key_k_not_found"));
 }
 
 TEST(PmiKeyValueSpace, NoAnswerIsATimeout) {
-  const Error error = error_of_beginning({""}, false);
-  EXPECT_EQ(error.code(), ErrorCode::kTimeout);
-  EXPECT_THAT(error.what(), HasSubstr("has not answered"));
+  EXPECT_THAT(beginning({""}, false), throws_error(ErrorCode::kTimeout, "the launcher at PMI_FD"));
 }
 
 TEST(PmiKeyValueSpace, AnAnswerMayComeInPartsAndLate) {
@@ -232,12 +215,11 @@ TEST(PmiKeyValueSpace, TooMuchIsRefusedAndNotShown) {
   FakeLauncher launcher({kInit, kMaxes, kName}, false);
   PmiKeyValueSpace space(launcher.fd(), MpiState::kNone, soon());
   const std::string secret(32, 's');
-  const Error error = error_of([&] { space.put("key", secret, soon()); });
-  EXPECT_EQ(error.code(), ErrorCode::kSystem);
-  EXPECT_THAT(error.what(), HasSubstr("more than the launcher takes, 31 and 15"));
-  EXPECT_THAT(error.what(), Not(HasSubstr(secret)));
-  EXPECT_EQ(error_of([&] { space.put(std::string(16, 'k'), "x", soon()); }).code(),
-            ErrorCode::kSystem);
+  const auto put = [&] { space.put("key", secret, soon()); };
+  EXPECT_THAT(put, throws_error(ErrorCode::kSystem, "more than the launcher takes, 31 and 15"));
+  EXPECT_THAT(put, Not(throws_error(ErrorCode::kSystem, secret)));
+  EXPECT_THAT([&] { space.put(std::string(16, 'k'), "x", soon()); },
+              throws_error(ErrorCode::kSystem, "more than the launcher takes"));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/loaded_library.h"
 #include "unisono/base/mutex.h"
-#include "unisono/rendezvous/launchers/loaded_mpi.h"
+#include "unisono/rendezvous/launchers/mpi_implementation.h"
 
 namespace unisono::rendezvous {
 

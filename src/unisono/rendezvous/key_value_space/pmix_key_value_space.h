@@ -5,7 +5,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/rendezvous/key_value_space/key_value_space.h"
-#include "unisono/rendezvous/launchers/loaded_mpi.h"
+#include "unisono/rendezvous/launchers/mpi_implementation.h"
 
 namespace unisono::rendezvous {
 

@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
@@ -17,15 +21,12 @@
 #include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
 #include "unisono/net/port_reservation.h"
-#include "unisono/rendezvous/data_listener.h"
 #include "unisono/rendezvous/interface_choice.h"
 #include "unisono/rendezvous/key_value_space/key_value_space.h"
-#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
-#include "unisono/rendezvous/key_value_space/master_record.h"
 #include "unisono/rendezvous/key_value_space/pmi_key_value_space.h"
 #include "unisono/rendezvous/key_value_space/pmix_key_value_space.h"
 #include "unisono/rendezvous/launch_info.h"
-#include "unisono/rendezvous/launchers/loaded_mpi.h"
+#include "unisono/rendezvous/launchers/mpi_implementation.h"
 #include "unisono/rendezvous/secret.h"
 
 namespace unisono::rendezvous {
@@ -33,12 +34,30 @@ namespace {
 
 constexpr const char* kKey = "unisono-rendezvous";
 constexpr std::size_t kSecretBytes = 32;
+constexpr std::string_view kVersion = "unisono1";
 
 // A connection that is not the launcher's after all would answer nothing.
 constexpr std::chrono::seconds kOpenTimeout{20};
 
 std::string describe(const LaunchInfo& launch_info) {
   return fmt::format("the launcher's key space ({})", to_string(launch_info.key_value_space.kind));
+}
+
+// Of a text with "/" between them.
+std::vector<std::string> parts_of(std::string_view text) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == '/') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+Logger logger_of(const Config& config, const LaunchInfo& launch_info) {
+  return Logger(fmt::format("rank {}", launch_info.rank), config.log_level);
 }
 
 // What this process has found out by the key space, once for all its groups.
@@ -118,8 +137,7 @@ void find_out(const Config& config,
   try {
     const MasterRecord own =
         launch_info.rank == 0 ? make_note(config, launch_info, logger, state.port) : MasterRecord{};
-    state.note = exchange_record(
-        *space, launch_info, own, {.stall = config.stall, .logger = logger}, deadline);
+    state.note = exchange_record(*space, launch_info, own, config, deadline);
     space->leave();
   } catch (const Error& error) {
     state.problem = fmt::format("{} has failed before: {}", describe(launch_info), error.what());
@@ -146,6 +164,24 @@ LaunchInfo without_note(const LaunchInfo& launch_info,
 
 }  // namespace
 
+std::string encode_record(const MasterRecord& note) {
+  return fmt::format("{}/{}/{}/{}", kVersion, note.secret, note.address, note.port);
+}
+
+std::optional<MasterRecord> decode_record(std::string_view text) {
+  const std::vector<std::string> parts = parts_of(text);
+  if (parts.size() != 4 || parts[0] != kVersion ||
+      parts[1].find_first_not_of("0123456789abcdef") != std::string::npos) {
+    return std::nullopt;
+  }
+  MasterRecord note{.secret = parts[1], .address = parts[2]};
+  const std::string& port = parts[3];
+  const char* const end = port.data() + port.size();
+  const auto [stop, error] = std::from_chars(port.data(), end, note.port);
+  const bool is_whole = error == std::errc() && stop == end;
+  return is_whole && note.address.empty() == (note.port == 0) ? std::optional(note) : std::nullopt;
+}
+
 bool needs_key_value_space(const Config& config, const LaunchInfo& launch_info) {
   return launch_info.key_value_space.kind != KeyValueSpaceKind::kNone &&
          (launch_info.master_addr.empty() || !is_secret_given(config));
@@ -154,13 +190,13 @@ bool needs_key_value_space(const Config& config, const LaunchInfo& launch_info) 
 MasterRecord exchange_record(KeyValueSpace& space,
                              const LaunchInfo& launch_info,
                              const MasterRecord& own,
-                             const Patience& patience,
+                             const Config& config,
                              Deadline deadline) {
   if (launch_info.rank == 0) {
     space.put(kKey, encode_record(own), deadline);
   }
   const auto start = Deadline::Clock::now();
-  auto stall = patience.stall;
+  auto stall = config.stall;
   while (!space.fence(earlier(deadline, Deadline::at(start + stall)))) {
     const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
     const std::string message = fmt::format(
@@ -171,7 +207,8 @@ MasterRecord exchange_record(KeyValueSpace& space,
     if (deadline.has_passed()) {
       throw Error(ErrorCode::kTimeout, message);
     }
-    patience.logger.warning(fmt::format("rendezvous: rank {} has {}", launch_info.rank, message));
+    logger_of(config, launch_info)
+        .warning(fmt::format("rendezvous: rank {} has {}", launch_info.rank, message));
     stall *= 2;
   }
   if (launch_info.rank == 0) {
@@ -222,7 +259,7 @@ LaunchInfo publish_master_address(const Config& config,
   if (!needs_key_value_space(config, launch_info)) {
     return launch_info;
   }
-  const Logger logger(fmt::format("rank {}", launch_info.rank), config.log_level);
+  const Logger logger = logger_of(config, launch_info);
   Outcome& state = outcome();
   // Held while this process waits for the launcher: a second group needs the answer, too.
   const MutexLock lock(state.mutex);

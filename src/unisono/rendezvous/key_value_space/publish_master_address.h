@@ -1,15 +1,31 @@
 #pragma once
 
-#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
-#include "unisono/base/log.h"
 #include "unisono/rendezvous/key_value_space/key_value_space.h"
-#include "unisono/rendezvous/key_value_space/master_record.h"
 #include "unisono/rendezvous/launch_info.h"
 
 namespace unisono::rendezvous {
+
+/// What rank 0 leaves for the others in the launcher's key space.
+struct MasterRecord {
+  std::string secret = {};   ///< Hexadecimal. Empty where the user has given rank 0 one.
+  std::string address = {};  ///< Empty where rank 0 has been told the place, too.
+  std::uint16_t port = 0;
+
+  friend bool operator==(const MasterRecord&, const MasterRecord&) = default;
+};
+
+/// A word as all key spaces take it: "unisono1/SECRET/ADDRESS/PORT".
+[[nodiscard]] std::string encode_record(const MasterRecord& note);
+
+/// Nothing if it is no such word.
+[[nodiscard]] std::optional<MasterRecord> decode_record(std::string_view text);
 
 /// Fills in what the ranks of a job on several nodes have been told by nobody: the secret, if the
 /// user has given none, and where they meet, if `assignment` does not say. Rank 0 makes the one and
@@ -30,12 +46,6 @@ namespace unisono::rendezvous {
 /// True where publish_master_address() asks the key space.
 [[nodiscard]] bool needs_key_value_space(const Config& config, const LaunchInfo& launch_info);
 
-/// How long a rank waits in silence, and who says that it still does.
-struct Patience {
-  std::chrono::milliseconds stall;
-  Logger logger;
-};
-
 /// Rank 0 puts `own` into the key space; the others, whose `own` does not count, get it there.
 ///
 /// Throws Error: kTimeout, kIncompatible where rank 0 has put something else; as KeyValueSpace
@@ -43,7 +53,7 @@ struct Patience {
 [[nodiscard]] MasterRecord exchange_record(KeyValueSpace& space,
                                            const LaunchInfo& launch_info,
                                            const MasterRecord& own,
-                                           const Patience& patience,
+                                           const Config& config,
                                            Deadline deadline);
 
 /// `assignment` with what rank 0 has told. Throws Error(kInvalidArgument) where the user has told

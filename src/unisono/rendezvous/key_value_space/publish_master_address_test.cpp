@@ -12,16 +12,16 @@
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/rendezvous/key_value_space/key_value_space.h"
-#include "unisono/rendezvous/key_value_space/key_value_space_access.h"
-#include "unisono/rendezvous/key_value_space/master_record.h"
 #include "unisono/rendezvous/launch_info.h"
+
+#include "support/throws_error.h"
 
 namespace unisono::rendezvous {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using ::testing::AllOf;
+using test::throws_error;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -79,21 +79,10 @@ Config config_with(const std::string& secret) {
 MasterRecord exchange(KeyValueSpace& space,
                       const LaunchInfo& launch_info,
                       milliseconds timeout = seconds(30)) {
-  return exchange_record(space,
-                         launch_info,
-                         kNote,
-                         {.stall = milliseconds(10), .logger = Logger("test", LogLevel::kError)},
-                         Deadline::after(timeout));
-}
-
-template <class Call>
-Error error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  return {ErrorCode::kInternal, "no error"};
+  Config config;
+  config.stall = milliseconds(10);
+  config.log_level = LogLevel::kError;
+  return exchange_record(space, launch_info, kNote, config, Deadline::after(timeout));
 }
 
 TEST(Agree, IsNeededWhereSomethingIsMissingOnSeveralNodes) {
@@ -119,18 +108,42 @@ TEST(Agree, RankZeroTellsTheOthers) {
 
 TEST(Agree, RanksThatDoNotComeAreAnErrorThatSaysWhy) {
   FakeKeyValueSpace space("", 1'000'000'000);
-  const Error error = error_of([&] { (void)exchange(space, rank(3), milliseconds(50)); });
-  EXPECT_EQ(error.code(), ErrorCode::kTimeout);
-  EXPECT_THAT(error.what(),
-              AllOf(HasSubstr("launcher's key space (PMIx)"),
-                    HasSubstr("UNISONO_SECRET and MASTER_ADDR: tell them to all ranks")));
+  EXPECT_THAT([&] { (void)exchange(space, rank(3), milliseconds(50)); },
+              throws_error(ErrorCode::kTimeout,
+                           "launcher's key space (PMIx)",
+                           "UNISONO_SECRET and MASTER_ADDR: tell them to all ranks"));
 }
 
-TEST(Agree, AnotherReleasesNoteIsRefusedAndNotShown) {
-  FakeKeyValueSpace space("unisono2/5ec2e7/10.0.0.1/61001");
-  const Error error = error_of([&] { (void)exchange(space, rank(3)); });
-  EXPECT_EQ(error.code(), ErrorCode::kIncompatible);
-  EXPECT_THAT(error.what(), Not(HasSubstr("5ec2e7")));
+TEST(MasterRecord, IsReadAsItWasWritten) {
+  for (const MasterRecord& note :
+       {MasterRecord{.secret = "00ff", .address = "10.0.0.1", .port = 61000},
+        MasterRecord{.secret = "00ff"},
+        MasterRecord{.address = "fd77::1", .port = 1},
+        MasterRecord{}}) {
+    EXPECT_EQ(decode_record(encode_record(note)), note) << encode_record(note);
+  }
+  EXPECT_EQ(encode_record({.secret = "00ff", .address = "10.0.0.1", .port = 61000}),
+            "unisono1/00ff/10.0.0.1/61000");
+}
+
+TEST(Agree, AnotherTextIsRefusedAndNotShown) {
+  for (const char* text : {"",
+                           "unisono1",
+                           "unisono1/00ff/10.0.0.1",
+                           "unisono2/5ec2e7/10.0.0.1/61000",
+                           "unisono1/00FF/10.0.0.1/61000",
+                           "unisono1/secret/10.0.0.1/61000",
+                           "unisono1/00ff/10.0.0.1/",
+                           "unisono1/00ff/10.0.0.1/0",
+                           "unisono1/00ff//61000",
+                           "unisono1/00ff/10.0.0.1/65536",
+                           "unisono1/00ff/10.0.0.1/-1",
+                           "unisono1/00ff/10.0.0.1/61000/"}) {
+    FakeKeyValueSpace space(text);
+    const auto get = [&] { (void)exchange(space, rank(3)); };
+    EXPECT_THAT(get, throws_error(ErrorCode::kIncompatible, "not for this release")) << text;
+    EXPECT_THAT(get, Not(throws_error(ErrorCode::kIncompatible, "5ec2e7")));
+  }
 }
 
 TEST(Agree, ANoteFillsInWhatIsMissing) {
@@ -149,19 +162,20 @@ TEST(Agree, ANoteFillsInWhatIsMissing) {
 }
 
 TEST(Agree, RanksThatWereToldDifferentThingsFail) {
-  const auto message = [](const Config& config, const LaunchInfo& own, const MasterRecord& note) {
-    const Error error = error_of([&] { (void)apply_record(config, own, note); });
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return std::string(error.what());
+  const auto applying = [](const Config& config, const LaunchInfo& own, const MasterRecord& note) {
+    return [=] { (void)apply_record(config, own, note); };
   };
-  EXPECT_THAT(message({}, rank_with_place(2), {}),
-              AllOf(HasSubstr("rank 2 has no UNISONO_SECRET"), HasSubstr("rank 0 has one")));
-  EXPECT_THAT(message(config_with("given"), rank_with_place(2), {.secret = "5ec2e7"}),
-              AllOf(HasSubstr("rank 2 has been given UNISONO_SECRET"),
-                    HasSubstr("rank 0 has none"),
-                    Not(HasSubstr("5ec2e7"))));
-  EXPECT_THAT(message({}, rank(2), {.secret = "5ec2e7"}), HasSubstr("has no MASTER_ADDR"));
-  EXPECT_THAT(message({}, rank_with_place(2), kNote), HasSubstr("been given MASTER_ADDR"));
+  constexpr ErrorCode kCode = ErrorCode::kInvalidArgument;
+  EXPECT_THAT(applying({}, rank_with_place(2), {}),
+              throws_error(kCode, "rank 2 has no UNISONO_SECRET", "rank 0 has one"));
+  const auto given = applying(config_with("given"), rank_with_place(2), {.secret = "5ec2e7"});
+  EXPECT_THAT(given,
+              throws_error(kCode, "rank 2 has been given UNISONO_SECRET", "rank 0 has none"));
+  EXPECT_THAT(given, Not(throws_error(kCode, "5ec2e7")));
+  EXPECT_THAT(applying({}, rank(2), {.secret = "5ec2e7"}),
+              throws_error(kCode, "has no MASTER_ADDR"));
+  EXPECT_THAT(applying({}, rank_with_place(2), kNote),
+              throws_error(kCode, "been given MASTER_ADDR"));
 }
 
 // The only test that asks the key space of this process: the answer is kept.
@@ -177,10 +191,9 @@ TEST(Agree, WithoutALauncherTheReasonIsKept) {
   }
   LaunchInfo without_place = own;
   without_place.master_addr.clear();
-  const Error error = error_of(
-      [&] { (void)publish_master_address(config, without_place, Deadline::after(seconds(30))); });
-  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-  EXPECT_THAT(error.what(), AllOf(HasSubstr("PMI_FD"), HasSubstr("Set MASTER_ADDR")));
+  EXPECT_THAT(
+      [&] { (void)publish_master_address(config, without_place, Deadline::after(seconds(30))); },
+      throws_error(ErrorCode::kInvalidArgument, "PMI_FD", "Set MASTER_ADDR"));
 }
 
 }  // namespace

@@ -1,20 +1,145 @@
 #include "unisono/rendezvous/launchers/launcher.h"
 
+#include <fmt/format.h>
+#include <sys/types.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "unisono/base/config.h"
 #include "unisono/base/fnv.h"
-#include "unisono/rendezvous/launchers/kubeflow_launcher.h"
-#include "unisono/rendezvous/launchers/mpi_launcher.h"
-#include "unisono/rendezvous/launchers/slurm_launcher.h"
+#include "unisono/net/hello.h"
+#include "unisono/net/loopback.h"
+#include "unisono/rendezvous/launchers/launcher_process.h"
+#include "unisono/rendezvous/launchers/variable_reader.h"
 
 namespace unisono::rendezvous {
 namespace {
+
+// One of the ports above those that systems give out by themselves (on Linux up to 60999).
+std::uint16_t port_of(std::uint64_t number) {
+  constexpr std::uint64_t kFirstPort = 61'000;
+  return static_cast<std::uint16_t>(kFirstPort + number % (65'536 - kFirstPort));
+}
+
+std::uint16_t port_of(std::string_view name) {
+  return port_of(fnv1a(name));
+}
+
+// Nothing after a complaint, where it can't be known.
+std::optional<bool> is_on_one_node(VariableReader& reader, const Launcher& launcher) {
+  if (launcher.world_size == nullptr || launcher.local_world_size == nullptr) {
+    return false;
+  }
+  const std::optional<int> all = reader.needed_int(launcher.world_size, 1);
+  const std::optional<int> local = reader.optional_int(launcher.local_world_size, 1);
+  return all ? std::optional(all == 1 || all == local) : std::nullopt;
+}
+
+// Loopback, where all ranks are on one node; else the first host of the Slurm job, within one; else
+// none, with what to set.
+MasterHost mpi_master_host(VariableReader& reader, const Launcher& launcher) {
+  const std::optional<bool> is_one = is_on_one_node(reader, launcher);
+  if (!is_one) {
+    return {};
+  }
+  if (*is_one) {
+    return {.address = net::loopback_host(), .is_on_one_node = true};
+  }
+  if (reader.is_set("SLURM_JOB_NODELIST")) {
+    const std::vector<std::string> nodes = reader.nodes("SLURM_JOB_NODELIST");
+    return {.address = nodes.empty() ? "" : nodes.front()};
+  }
+  return {.address = "",
+          .problem = fmt::format("MASTER_ADDR is not set, and {} does not say that all ranks are "
+                                 "on one node: set it for all ranks to the name of rank 0's node, "
+                                 "and MASTER_PORT to a port that is free there",
+                                 launcher.command)};
+}
+
+// From what names the job; where nothing does, and all ranks are on one node, from the number of
+// the process that started them.
+std::optional<std::uint16_t> mpi_master_port(VariableReader& reader, const Launcher& launcher) {
+  if (launcher.job != nullptr && reader.is_set(launcher.job)) {
+    return port_of(reader.text(launcher.job));
+  }
+  if (is_on_one_node(reader, launcher).value_or(false)) {
+    const std::optional<pid_t> starter = process_that_set(launcher.rank);
+    return starter ? std::optional(port_of(static_cast<std::uint64_t>(*starter))) : std::nullopt;
+  }
+  const std::optional<int> slurm_job = reader.optional_int("SLURM_JOB_ID", 0);
+  return slurm_job ? std::optional(port_of(static_cast<std::uint64_t>(*slurm_job))) : std::nullopt;
+}
+
+// Slurm's SLURM_MAX_NORMAL_STEP_ID: from here on numbers stand for batch scripts, interactive
+// shells and the like.
+constexpr std::int64_t kFirstSpecialStep = 0xfffffff0;
+constexpr std::int64_t kMaxId = std::numeric_limits<std::uint32_t>::max();
+
+// Coprime to the number of ports, and about the golden section of it: steps that follow each other
+// are far from each other, and from the first steps of the jobs that follow.
+constexpr std::int64_t kStepStride = 2803;
+
+// Not for a batch script, nor for a shell of salloc: they have variables of the job, SLURM_PROCID=0
+// among them, but are one process whatever SLURM_NTASKS is.
+bool is_slurm_task(const Environment& environment) {
+  VariableReader reader(environment);
+  const std::int64_t step = reader.number("SLURM_STEP_ID", 0, kMaxId, false).value_or(0);
+  const bool is_in_step = reader.is_set("SLURM_STEP_ID") || reader.is_set("SLURM_STEP_NODELIST");
+  return is_in_step && step < kFirstSpecialStep;
+}
+
+MasterHost slurm_master_host(VariableReader& reader, const Launcher& /*launcher*/) {
+  const std::vector<std::string> nodes = reader.nodes("SLURM_STEP_NODELIST");
+  return {.address = nodes.empty() ? "" : nodes.front(), .is_on_one_node = nodes.size() <= 1};
+}
+
+// 61000 + SLURM_JOB_ID % 4536, as NVIDIA's container hook has it, for the first step of a job.
+// Steps of one job, which may run at the same time, get ports far from each other; in a container
+// of PyTorch (PYTORCH_VERSION) they don't, since other processes there may follow the hook.
+std::optional<std::uint16_t> slurm_master_port(VariableReader& reader, const Launcher& launcher) {
+  const std::optional<std::int64_t> job = reader.number(launcher.job, 0, kMaxId, true);
+  const std::optional<std::int64_t> step = reader.is_set("PYTORCH_VERSION")
+                                               ? std::nullopt
+                                               : reader.number(launcher.step, 0, kMaxId, false);
+  if (!job) {
+    return std::nullopt;
+  }
+  return port_of(static_cast<std::uint64_t>(*job + kStepStride * step.value_or(0)));
+}
+
+// Kubeflow Trainer's pods have torchrun's options as PET_*, and nothing else: a program that is
+// started without torchrun is the one rank of its pod. (The older PyTorchJob sets RANK and
+// WORLD_SIZE itself.)
+
+bool is_kubeflow_pod(const Environment& environment) {
+  return environment("PET_NODE_RANK").has_value();
+}
+
+MasterHost kubeflow_master_host(VariableReader& reader, const Launcher& /*launcher*/) {
+  // Or "auto", "cpu", "gpu": as many as torchrun finds fit.
+  const std::string n_ranks =
+      reader.is_set("PET_NPROC_PER_NODE") ? reader.text("PET_NPROC_PER_NODE") : "1";
+  if (n_ranks.find_first_not_of("0123456789") == std::string::npos && n_ranks != "1") {
+    reader.complain(
+        fmt::format("PET_NPROC_PER_NODE=\"{}\" asks for that many ranks in each pod, and this "
+                    "program was started once: start it by torchrun, or ask for 1 (numProcPerNode)",
+                    n_ranks));
+  }
+  return {.address = reader.host("PET_MASTER_ADDR")};
+}
+
+std::optional<std::uint16_t> kubeflow_master_port(VariableReader& reader,
+                                                  const Launcher& /*launcher*/) {
+  return reader.port("PET_MASTER_PORT");
+}
 
 template <const char*... names>
 bool is_any_set(const Environment& environment) {
@@ -40,9 +165,9 @@ constexpr std::array<Launcher, 6> kLaunchers{{
      .local_world_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
      .job = "PMIX_NAMESPACE",
      .step = nullptr,
+     .has_key_space = true,
      .has_started = is_any_set<kOpenMpiRank, kOpenMpiSize>,
      .master_host = mpi_master_host,
-     .is_on_several_nodes = mpi_is_on_several_nodes,
      .master_port = mpi_master_port},
     {.name = "MPICH or Intel MPI",
      .command = "mpirun of MPICH or Intel MPI",
@@ -52,9 +177,9 @@ constexpr std::array<Launcher, 6> kLaunchers{{
      .local_world_size = kHydraLocalSize,
      .job = "I_MPI_HYDRA_UUID",
      .step = nullptr,
+     .has_key_space = true,
      .has_started = is_any_set<kHydraLocalRank, kHydraLocalSize>,
      .master_host = mpi_master_host,
-     .is_on_several_nodes = mpi_is_on_several_nodes,
      .master_port = mpi_master_port},
     {.name = "Slurm",
      .command = "srun",
@@ -64,9 +189,9 @@ constexpr std::array<Launcher, 6> kLaunchers{{
      .local_world_size = nullptr,
      .job = "SLURM_JOB_ID",
      .step = "SLURM_STEP_ID",
+     .has_key_space = true,
      .has_started = is_slurm_task,
      .master_host = slurm_master_host,
-     .is_on_several_nodes = slurm_is_on_several_nodes,
      .master_port = slurm_master_port},
     {.name = "PMI",
      .command = "a launcher that speaks PMI",
@@ -76,9 +201,9 @@ constexpr std::array<Launcher, 6> kLaunchers{{
      .local_world_size = "PMI_LOCAL_SIZE",
      .job = "PMI_JOBID",
      .step = nullptr,
+     .has_key_space = true,
      .has_started = is_any_set<kPmiRank, kPmiSize>,
      .master_host = mpi_master_host,
-     .is_on_several_nodes = mpi_is_on_several_nodes,
      .master_port = mpi_master_port},
     {.name = "PMIx",
      .command = "a launcher that speaks PMIx, as prterun,",
@@ -88,9 +213,9 @@ constexpr std::array<Launcher, 6> kLaunchers{{
      .local_world_size = nullptr,
      .job = "PMIX_NAMESPACE",
      .step = nullptr,
+     .has_key_space = true,
      .has_started = is_any_set<kPmixRank>,
      .master_host = mpi_master_host,
-     .is_on_several_nodes = mpi_is_on_several_nodes,
      .master_port = mpi_master_port},
     {.name = "Kubeflow Trainer",
      .command = "Kubeflow Trainer",
@@ -100,14 +225,15 @@ constexpr std::array<Launcher, 6> kLaunchers{{
      .local_world_size = nullptr,
      .job = nullptr,
      .step = nullptr,
+     .has_key_space = false,
      .has_started = is_kubeflow_pod,
      .master_host = kubeflow_master_host,
-     .is_on_several_nodes = nullptr,
      .master_port = kubeflow_master_port},
 }};
 
-constexpr std::uint64_t kFirstPort = 61'000;
-constexpr std::uint64_t kPorts = 65'536 - kFirstPort;
+std::string first_variable(const std::string& job) {
+  return job.substr(0, job.find('='));
+}
 
 }  // namespace
 
@@ -123,12 +249,24 @@ const Launcher* find_launcher(const Environment& environment) {
   return found == kLaunchers.end() ? nullptr : found;
 }
 
-std::uint16_t port_of(std::uint64_t number) {
-  return static_cast<std::uint16_t>(kFirstPort + number % kPorts);
+std::string launched_job(const Environment& environment, const Launcher& launcher) {
+  std::string job;
+  for (const char* const name : {launcher.job, launcher.step}) {
+    if (name == nullptr) {
+      continue;
+    }
+    const std::optional<std::string> value = environment(name);
+    if (!value || value->empty()) {
+      return "";
+    }
+    job += fmt::format("{}{}={}", job.empty() ? "" : ", ", name, *value);
+  }
+  return job.substr(0, net::kMaxJobBytes);
 }
 
-std::uint16_t port_of(std::string_view name) {
-  return port_of(fnv1a(name));
+bool are_different_jobs(const std::string& one, const std::string& other) {
+  return !one.empty() && !other.empty() && one != other &&
+         first_variable(one) == first_variable(other);
 }
 
 }  // namespace unisono::rendezvous

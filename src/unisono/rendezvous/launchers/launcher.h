@@ -4,7 +4,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "unisono/base/config.h"
 #include "unisono/rendezvous/launchers/variable_reader.h"
@@ -15,8 +14,8 @@ struct Launcher;
 
 /// Where rank 0 is.
 struct MasterHost {
-  std::string address = {};  ///< Empty after a complaint, and where `problem` is not.
-  bool is_on_one_node = false;
+  std::string address = {};     ///< Empty after a complaint, and where `problem` is not.
+  bool is_on_one_node = false;  ///< False, too, where that can't be known.
   /// What to complain of where rank 0 can't tell its address in the launcher's key space.
   std::string problem = {};
 };
@@ -32,11 +31,9 @@ struct Launcher {
   const char* local_world_size;
   const char* job;   ///< Names the job among those of a machine.
   const char* step;  ///< And this part of it, where a job may have several with ranks of their own.
+  bool has_key_space;  ///< Its processes may have one.
   bool (*has_started)(const Environment& environment);
   MasterHost (*master_host)(VariableReader& reader, const Launcher& launcher);
-  /// Whether it says, or can't rule out, that others than this node have ranks; null where its key
-  /// space is of no use.
-  bool (*is_on_several_nodes)(VariableReader& reader, const Launcher& launcher);
   /// Nothing where it tells none.
   std::optional<std::uint16_t> (*master_port)(VariableReader& reader, const Launcher& launcher);
 };
@@ -47,8 +44,13 @@ struct Launcher {
 /// The one that started a process with this environment; null if none did.
 [[nodiscard]] const Launcher* find_launcher(const Environment& environment);
 
-/// One of the ports above those that systems give out by themselves (on Linux up to 60999).
-[[nodiscard]] std::uint16_t port_of(std::uint64_t number);
-[[nodiscard]] std::uint16_t port_of(std::string_view name);
+/// What tells the job whose ranks `launcher` has numbered from its others:
+/// "SLURM_JOB_ID=4540, SLURM_STEP_ID=3". The same in all its processes; empty where it says
+/// nothing.
+[[nodiscard]] std::string launched_job(const Environment& environment, const Launcher& launcher);
+
+/// True where both tell what job they are of by the same variables, and are of different ones. Of
+/// ranks that different launchers have started nothing is known.
+[[nodiscard]] bool are_different_jobs(const std::string& one, const std::string& other);
 
 }  // namespace unisono::rendezvous

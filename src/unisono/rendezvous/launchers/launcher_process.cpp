@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "unisono/base/config.h"
 #include "unisono/base/process.h"
 
 namespace unisono::rendezvous {
@@ -37,6 +39,25 @@ pid_t parent_of(pid_t process) {
   return stat ? stat->parent : 0;
 }
 
+constexpr char kPort[] = "MASTER_PORT";
+// Those that are set are of one rank, also where a rank of one launcher has started another, whose
+// ranks have a file or a job of their own.
+constexpr std::array kRanksOwn{"TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE"};
+
+bool is_port_launchers(const Environment& environment) {
+  std::vector<std::string> entries;
+  for (const char* const name : kRanksOwn) {
+    if (const std::optional<std::string> value = environment(name)) {
+      entries.push_back(std::string(name) + "=" + *value);
+    }
+  }
+  if (entries.empty()) {
+    return true;
+  }
+  const std::optional<std::string> first = value_at_start(kPort, entries);
+  return !first || environment(kPort).value_or(*first) == *first;
+}
+
 }  // namespace
 
 std::optional<pid_t> process_that_set(const char* variable) {
@@ -58,6 +79,11 @@ std::optional<std::string> value_at_start(const char* variable,
     value = rest_of_entry(process, std::string(variable) + "=");
   }
   return value;
+}
+
+bool has_agent_store(const Environment& environment) {
+  const std::string use = environment("TORCHELASTIC_USE_AGENT_STORE").value_or("");
+  return (use == "True" || use == "true" || use == "1") && is_port_launchers(environment);
 }
 
 }  // namespace unisono::rendezvous

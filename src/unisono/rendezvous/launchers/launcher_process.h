@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "unisono/base/config.h"
+
 namespace unisono::rendezvous {
 
 /// The process that set an environment variable for this one: its nearest ancestor that was started
@@ -18,5 +20,11 @@ namespace unisono::rendezvous {
 /// /proc; nothing where this process was not started with them.
 [[nodiscard]] std::optional<std::string> value_at_start(const char* variable,
                                                         const std::vector<std::string>& entries);
+
+/// Whether the launcher serves the store at MASTER_PORT: TORCHELASTIC_USE_AGENT_STORE says so, and
+/// the program has not set MASTER_PORT to another, as programs do that start ranks themselves.
+/// Reads /proc, where TORCHELASTIC_RUN_ID and TORCHELASTIC_ERROR_FILE tell the launcher's process
+/// of this rank from others.
+[[nodiscard]] bool has_agent_store(const Environment& environment);
 
 }  // namespace unisono::rendezvous

@@ -1,13 +1,11 @@
 #include "unisono/rendezvous/launchers/launcher.h"
 
-#include <cstdint>
-#include <set>
 #include <string>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/rendezvous/testing/fake_environment.h"
+#include "unisono/net/hello.h"
+#include "unisono/rendezvous/testing/launched_ranks.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -56,18 +54,45 @@ TEST(Launcher, ABatchScriptIsNoTask) {
   }
 }
 
-TEST(Launcher, PortsAreThoseThatSystemsDoNotGiveOut) {
-  EXPECT_EQ(port_of(0), 61000);
-  EXPECT_EQ(port_of(4535), 65535);
-  EXPECT_EQ(port_of(4536), 61000);
-  EXPECT_EQ(port_of("393740289"), port_of("393740289"));
-  EXPECT_NE(port_of("393740289"), port_of("393740290"));
-  std::set<std::uint16_t> ports;
-  for (int job = 0; job < 100; ++job) {
-    ports.insert(port_of("prterun-node1-" + std::to_string(job) + "@1"));
-  }
-  EXPECT_GE(*ports.begin(), 61000);
-  EXPECT_GT(ports.size(), 90U);
+std::string job_of(const FakeVariables& variables) {
+  const Launcher* const launcher = find_launcher(fake(variables));
+  return launcher == nullptr ? "no launcher" : launched_job(fake(variables), *launcher);
+}
+
+const FakeVariables kSlurmStep{{"SLURM_JOB_ID", "4540"}, {"SLURM_STEP_ID", "3"}};
+const FakeVariables kOpenMpiJob{{"OMPI_COMM_WORLD_RANK", "0"}, {"PMIX_NAMESPACE", "prterun-a-7@1"}};
+
+TEST(LaunchedJob, IsWhatTheLauncherCallsIt) {
+  EXPECT_EQ(job_of(kSlurmStep), "SLURM_JOB_ID=4540, SLURM_STEP_ID=3");
+  EXPECT_EQ(job_of(kOpenMpiJob), "PMIX_NAMESPACE=prterun-a-7@1");
+  EXPECT_EQ(job_of({{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "a@1"}}), "PMIX_NAMESPACE=a@1");
+  EXPECT_EQ(job_of({{"MPI_LOCALRANKID", "0"}, {"I_MPI_HYDRA_UUID", "1e2f"}}),
+            "I_MPI_HYDRA_UUID=1e2f");
+  EXPECT_EQ(job_of({{"PMI_RANK", "0"}, {"PMI_JOBID", "7.0"}}), "PMI_JOBID=7.0");
+}
+
+TEST(LaunchedJob, IsNothingWhereAPartIsMissing) {
+  EXPECT_EQ(job_of({{"SLURM_STEP_ID", "3"}}), "");
+  EXPECT_EQ(job_of({{"SLURM_JOB_ID", "4540"}, {"SLURM_STEP_NODELIST", "n1"}}), "");
+  EXPECT_EQ(job_of(changed(kOpenMpiJob, {{"PMIX_NAMESPACE", ""}})), "");
+  EXPECT_EQ(job_of({{"MPI_LOCALRANKID", "0"}}), "") << "MPICH's has none";
+  EXPECT_EQ(job_of({{"PET_NODE_RANK", "0"}}), "");
+}
+
+TEST(LaunchedJob, FitsIntoAHello) {
+  const std::string job = job_of(changed(kOpenMpiJob, {{"PMIX_NAMESPACE", std::string(300, 'n')}}));
+  EXPECT_EQ(job.size(), net::kMaxJobBytes);
+}
+
+TEST(LaunchedJob, DiffersFromOthersOfTheSameKindOnly) {
+  const std::string slurm = job_of(kSlurmStep);
+  EXPECT_FALSE(are_different_jobs(slurm, slurm));
+  EXPECT_TRUE(are_different_jobs(slurm, job_of(changed(kSlurmStep, {{"SLURM_JOB_ID", "4541"}}))));
+  EXPECT_TRUE(are_different_jobs(slurm, job_of(changed(kSlurmStep, {{"SLURM_STEP_ID", "4"}}))));
+  EXPECT_FALSE(are_different_jobs(slurm, job_of(kOpenMpiJob)));
+  EXPECT_FALSE(are_different_jobs(slurm, ""));
+  EXPECT_FALSE(are_different_jobs("", slurm));
+  EXPECT_FALSE(are_different_jobs("", ""));
 }
 
 }  // namespace

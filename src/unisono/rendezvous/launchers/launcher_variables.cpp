@@ -1,20 +1,10 @@
 #include "unisono/rendezvous/launchers/launcher_variables.h"
 
 #include <array>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "unisono/base/config.h"
+#include <span>
 
 namespace unisono::rendezvous {
 namespace {
-
-struct Row {
-  const char* name;
-  const char* set_by;
-  const char* meaning;
-};
 
 constexpr const char* kTorchrun = "the user, unisono run, torchrun or the PyTorchJob operator";
 constexpr const char* kLauncher = "unisono run or torchrun";
@@ -24,7 +14,7 @@ constexpr const char* kSlurm = "srun, and Slurm for batch scripts";
 constexpr const char* kSrun = "srun";
 constexpr const char* kKubeflow = "Kubeflow Trainer and the PyTorchJob operator";
 
-constexpr std::array kRows = std::to_array<Row>({
+constexpr std::array kRows = std::to_array<LauncherVariable>({
     {"RANK", kTorchrun, "this process's rank"},
     {"WORLD_SIZE", kTorchrun, "number of ranks"},
     {"LOCAL_RANK", kTorchrun, "its rank among those of its node"},
@@ -75,15 +65,8 @@ constexpr std::array kRows = std::to_array<Row>({
 
 }  // namespace
 
-std::vector<LauncherVariable> launcher_variables(const Environment& environment) {
-  std::vector<LauncherVariable> found;
-  for (const Row& row : kRows) {
-    if (const std::optional<std::string> value = environment(row.name)) {
-      found.push_back(
-          {.name = row.name, .value = *value, .set_by = row.set_by, .meaning = row.meaning});
-    }
-  }
-  return found;
+std::span<const LauncherVariable> launcher_variables() {
+  return kRows;
 }
 
 }  // namespace unisono::rendezvous

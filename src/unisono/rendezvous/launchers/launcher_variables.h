@@ -1,22 +1,18 @@
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include "unisono/base/config.h"
+#include <span>
 
 namespace unisono::rendezvous {
 
 /// A variable by which a launcher tells a process something.
 struct LauncherVariable {
-  std::string name;
-  std::string value;
-  std::string set_by;   ///< "srun".
-  std::string meaning;  ///< "this task's rank".
+  const char* name;
+  const char* set_by;   ///< "srun".
+  const char* meaning;  ///< "this task's rank".
 };
 
-/// Those of all known launchers that are set, in the order in which find_launch_info() looks at the
-/// launchers; for people who look for the reason of a wrong start. No secret is among them.
-[[nodiscard]] std::vector<LauncherVariable> launcher_variables(const Environment& environment);
+/// Those of all known launchers, in the order in which find_launch_info() looks at the launchers;
+/// for people who look for the reason of a wrong start. No secret is among them.
+[[nodiscard]] std::span<const LauncherVariable> launcher_variables();
 
 }  // namespace unisono::rendezvous

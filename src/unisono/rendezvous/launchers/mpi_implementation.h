@@ -7,6 +7,19 @@
 
 namespace unisono::rendezvous {
 
+/// What this process's own MPI library may do with the launcher's key space, which there is but
+/// once for each process.
+enum class MpiState {
+  kNone,      ///< No MPI is loaded.
+  kToCome,    ///< One is loaded, and MPI_Init may be called later.
+  kRunning,   ///< Between MPI_Init and MPI_Finalize.
+  kFinished,  ///< After MPI_Finalize.
+};
+
+/// Looks at the shared libraries of this process, and asks its MPI library. One that is linked
+/// statically is seen only where the program exports its symbols.
+[[nodiscard]] MpiState mpi_state();
+
 /// The families of MPI libraries. What is compiled for one does not run with the other.
 enum class MpiImplementation : std::uint8_t { kOpenMpi, kMpich };
 

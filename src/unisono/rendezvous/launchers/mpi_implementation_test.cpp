@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "unisono/rendezvous/testing/fake_environment.h"
+#include "unisono/rendezvous/testing/launched_ranks.h"
 
 namespace unisono::rendezvous {
 namespace {

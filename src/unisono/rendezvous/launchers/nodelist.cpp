@@ -9,7 +9,6 @@
 #include <iterator>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "unisono/base/error.h"
@@ -44,28 +43,21 @@ class Parser {
     while (!is_at_end() && list_[position_] != ',') {
       if (skip('[')) {
         names = joined(names, brackets());
-      } else {
-        add_letter(names);
+        continue;
       }
+      const char letter = list_[position_];
+      if (letter == ']' || letter <= ' ') {
+        fail(letter == ']' ? "nothing opens this bracket" : "a blank");
+      }
+      for (std::string& name : names) {
+        name += letter;
+      }
+      ++position_;
     }
     if (position_ == start) {
       fail("a name is missing");
     }
     return names;
-  }
-
-  void add_letter(Names& names) {
-    const char letter = list_[position_];
-    if (letter == ']') {
-      fail("nothing opens this bracket");
-    }
-    if (letter <= ' ') {
-      fail("a blank");
-    }
-    for (std::string& name : names) {
-      name += letter;
-    }
-    ++position_;
   }
 
   // What stands between brackets: numbers and ranges with commas between them.
@@ -85,40 +77,35 @@ class Parser {
 
   void add_range(Names& texts) {
     const std::size_t start = position_;
-    const std::string_view first = digits();
-    const std::string_view last = skip('-') ? digits() : first;
-    const std::uint64_t from = value(first);
-    const std::uint64_t to = value(last);
+    const auto [from, n_digits] = number();
+    const std::uint64_t to = skip('-') ? number().value : from;
     if (to < from) {
       fail_at(start, "the range ends before it begins");
     }
     if (to - from >= kMaxNodes || texts.size() + (to - from) >= kMaxNodes) {
       fail_at(start, fmt::format("more than {} names", kMaxNodes));
     }
-    for (std::uint64_t number = from; number <= to; ++number) {
-      texts.push_back(fmt::format("{:0{}}", number, first.size()));
+    for (std::uint64_t value = from; value <= to; ++value) {
+      texts.push_back(fmt::format("{:0{}}", value, n_digits));
     }
   }
 
-  std::string_view digits() {
-    const std::size_t start = position_;
-    while (!is_at_end() && list_[position_] >= '0' && list_[position_] <= '9') {
-      ++position_;
-    }
-    if (position_ == start) {
-      fail("a number is missing");
-    }
-    return list_.substr(start, position_ - start);
-  }
+  struct Number {
+    std::uint64_t value = 0;
+    std::size_t n_digits;
+  };
 
-  [[nodiscard]] std::uint64_t value(std::string_view text) const {
+  Number number() {
     // Enough for any machine, and far from where sums overflow.
     constexpr std::size_t kMaxDigits = 18;
-    std::uint64_t number = 0;
-    if (text.size() > kMaxDigits ||
-        std::from_chars(text.data(), text.data() + text.size(), number).ec != std::errc()) {
-      fail_at(static_cast<std::size_t>(text.data() - list_.data()), "too large a number");
+    const std::string_view rest = list_.substr(position_);
+    const std::string_view text = rest.substr(0, rest.find_first_not_of("0123456789"));
+    if (text.empty() || text.size() > kMaxDigits) {
+      fail(text.empty() ? "a number is missing" : "too large a number");
     }
+    Number number{.n_digits = text.size()};
+    (void)std::from_chars(text.data(), text.data() + text.size(), number.value);
+    position_ += text.size();
     return number;
   }
 

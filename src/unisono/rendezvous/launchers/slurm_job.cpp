@@ -31,39 +31,44 @@ std::optional<int> take_count(std::string_view& rest) {
   return count;
 }
 
-bool take(std::string_view& rest, std::string_view text) {
-  const bool is_there = rest.starts_with(text);
-  rest.remove_prefix(is_there ? text.size() : 0);
-  return is_there;
-}
-
-// "4" or "4(x2)"; false if it is neither, or too many.
-bool take_counts(std::string_view& rest, std::vector<int>& counts) {
-  const std::optional<int> count = take_count(rest);
-  std::optional<int> times = 1;
-  if (count && take(rest, "(x")) {
-    times = take_count(rest);
-    if (!take(rest, ")")) {
-      return false;
+// "4(x2),3" as 4, 4, 3; nothing if it is no such list, or too long a one.
+std::optional<std::vector<int>> expand_counts(std::string_view rest) {
+  std::vector<int> counts;
+  while (true) {
+    const std::optional<int> count = take_count(rest);
+    std::optional<int> times = 1;
+    if (rest.starts_with("(x")) {
+      rest.remove_prefix(2);
+      times = take_count(rest);
+      if (!rest.starts_with(')')) {
+        return std::nullopt;
+      }
+      rest.remove_prefix(1);
     }
+    if (!count || !times || counts.size() + static_cast<std::size_t>(*times) > kMaxNodes) {
+      return std::nullopt;
+    }
+    counts.insert(counts.end(), static_cast<std::size_t>(*times), *count);
+    if (rest.empty()) {
+      return counts;
+    }
+    if (rest.front() != ',') {
+      return std::nullopt;
+    }
+    rest.remove_prefix(1);
   }
-  if (!count || !times || counts.size() + static_cast<std::size_t>(*times) > kMaxNodes) {
-    return false;
-  }
-  counts.insert(counts.end(), static_cast<std::size_t>(*times), *count);
-  return true;
 }
 
 std::vector<int> read_counts(VariableReader& reader, const char* name) {
   if (!reader.is_set(name)) {
     return {};
   }
-  try {
-    return expand_counts(reader.text(name));
-  } catch (const Error& error) {
-    reader.complain(fmt::format("{}: {}", name, error.what()));
-    return {};
+  const std::string text = reader.text(name);
+  const std::optional<std::vector<int>> counts = expand_counts(text);
+  if (!counts) {
+    reader.complain(fmt::format("{}=\"{}\" is no list of numbers like 4(x2),3", name, text));
   }
+  return counts.value_or(std::vector<int>());
 }
 
 // "0,2-3".
@@ -88,21 +93,6 @@ int shared_out(int n, int among) {
 }
 
 }  // namespace
-
-std::vector<int> expand_counts(const std::string& text) {
-  std::vector<int> counts;
-  std::string_view rest = text;
-  do {
-    if (!take_counts(rest, counts)) {
-      break;
-    }
-    if (rest.empty()) {
-      return counts;
-    }
-  } while (take(rest, ","));
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("\"{}\" is no list of numbers like 4(x2),3; see \"{}\"", text, rest));
-}
 
 SlurmJob slurm_job(const Environment& environment) {
   VariableReader reader(environment);

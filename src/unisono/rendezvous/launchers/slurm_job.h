@@ -30,9 +30,4 @@ struct SlurmJob {
 /// Throws Error(kInvalidArgument) with one message that names all that is missing or wrong.
 [[nodiscard]] SlurmJob slurm_job(const Environment& environment);
 
-/// Returns the numbers of tasks of the nodes, as Slurm writes them: "4(x2),3" is 4, 4, 3.
-///
-/// Throws Error(kInvalidArgument) that shows the text, also for more than kMaxNodes numbers.
-[[nodiscard]] std::vector<int> expand_counts(const std::string& text);
-
 }  // namespace unisono::rendezvous

@@ -6,14 +6,15 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/testing/fake_environment.h"
+#include "unisono/rendezvous/testing/launched_ranks.h"
+
+#include "support/throws_error.h"
 
 namespace unisono::rendezvous {
 namespace {
 
-using ::testing::AllOf;
+using test::throws_error;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // A task of `srun -N2 --ntasks-per-node=2 -c 3`.
@@ -31,23 +32,8 @@ const FakeVariables kTask{{"SLURM_JOB_ID", "12"},
                           {"SLURM_CPUS_ON_NODE", "8"},
                           {"SLURM_STEP_GPUS", "0,2-3"}};
 
-std::string message_of(const FakeVariables& variables) {
-  try {
-    (void)slurm_job(fake(variables));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "no error";
-}
-
-std::string count_message_of(const std::string& text) {
-  try {
-    (void)expand_counts(text);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+auto asking(const FakeVariables& variables) {
+  return [variables] { (void)slurm_job(fake(variables)); };
 }
 
 TEST(SlurmJob, IsWhatSlurmSays) {
@@ -104,31 +90,40 @@ TEST(SlurmJob, ABatchScriptHasTheJobsNodes) {
 }
 
 TEST(SlurmJob, OneMessageNamesAllThatIsWrong) {
-  EXPECT_THAT(message_of({}),
-              AllOf(HasSubstr("SLURM_JOB_NODELIST is not set"),
-                    HasSubstr("SLURM_NTASKS is not set"),
-                    HasSubstr("SLURM_PROCID is not set"),
-                    HasSubstr("SLURM_LOCALID is not set"),
-                    HasSubstr("srun sets")));
-  EXPECT_THAT(message_of(changed(kTask,
-                                 {{"SLURM_NTASKS", "four"},
-                                  {"SLURM_STEP_NODELIST", "gpu[05"},
-                                  {"SLURM_STEP_TASKS_PER_NODE", "2(x"},
-                                  {"SLURM_CPUS_PER_TASK", "0"},
-                                  {"SLURM_STEP_GPUS", "a"}})),
-              AllOf(HasSubstr("SLURM_NTASKS=\"four\""),
-                    HasSubstr("SLURM_STEP_NODELIST: node list \"gpu[05\""),
-                    HasSubstr("SLURM_STEP_TASKS_PER_NODE: \"2(x\""),
-                    HasSubstr("SLURM_CPUS_PER_TASK=\"0\""),
-                    HasSubstr("SLURM_STEP_GPUS=\"a\"")));
-  EXPECT_THAT(message_of(changed(kTask, {{"SLURM_PROCID", "4"}})),
-              HasSubstr("SLURM_PROCID=4 is not below SLURM_NTASKS=4"));
+  constexpr ErrorCode kCode = ErrorCode::kInvalidArgument;
+  EXPECT_THAT(asking({}),
+              throws_error(kCode,
+                           "SLURM_JOB_NODELIST is not set",
+                           "SLURM_NTASKS is not set",
+                           "SLURM_PROCID is not set",
+                           "SLURM_LOCALID is not set",
+                           "srun sets"));
+  EXPECT_THAT(asking(changed(kTask,
+                             {{"SLURM_NTASKS", "four"},
+                              {"SLURM_STEP_NODELIST", "gpu[05"},
+                              {"SLURM_STEP_TASKS_PER_NODE", "2(x"},
+                              {"SLURM_CPUS_PER_TASK", "0"},
+                              {"SLURM_STEP_GPUS", "a"}})),
+              throws_error(kCode,
+                           "SLURM_NTASKS=\"four\"",
+                           "SLURM_STEP_NODELIST: node list \"gpu[05\"",
+                           "SLURM_STEP_TASKS_PER_NODE=\"2(x\" is no list",
+                           "SLURM_CPUS_PER_TASK=\"0\"",
+                           "SLURM_STEP_GPUS=\"a\""));
+  EXPECT_THAT(asking(changed(kTask, {{"SLURM_PROCID", "4"}})),
+              throws_error(kCode, "SLURM_PROCID=4 is not below SLURM_NTASKS=4"));
 }
 
 TEST(SlurmJob, CountsAreWrittenInShort) {
-  EXPECT_THAT(expand_counts("2"), ElementsAre(2));
-  EXPECT_THAT(expand_counts("4(x2),3"), ElementsAre(4, 4, 3));
-  EXPECT_THAT(expand_counts("1,16(x3)"), ElementsAre(1, 16, 16, 16));
+  const auto with_counts = [](const std::string& text) {
+    return changed(kTask, {{"SLURM_STEP_TASKS_PER_NODE", text}});
+  };
+  const auto counts = [&](const std::string& text) {
+    return slurm_job(fake(with_counts(text))).tasks_of_nodes;
+  };
+  EXPECT_THAT(counts("2"), ElementsAre(2));
+  EXPECT_THAT(counts("4(x2),3"), ElementsAre(4, 4, 3));
+  EXPECT_THAT(counts("1,16(x3)"), ElementsAre(1, 16, 16, 16));
   for (const char* text : {"",
                            "x",
                            "0",
@@ -144,7 +139,9 @@ TEST(SlurmJob, CountsAreWrittenInShort) {
                            "99999999999",
                            "1(x65536),1",
                            "1(x2000000000)"}) {
-    EXPECT_THAT(count_message_of(text), HasSubstr("\"" + std::string(text) + "\" is no list"));
+    EXPECT_THAT(asking(with_counts(text)),
+                throws_error(ErrorCode::kInvalidArgument,
+                             "SLURM_STEP_TASKS_PER_NODE=\"" + std::string(text) + "\" is no list"));
   }
 }
 

@@ -81,13 +81,8 @@ std::optional<std::int64_t> VariableReader::number(const char* name,
   const char* end = value->data() + value->size();
   const auto [stop, error] = std::from_chars(value->data(), end, number);
   if (error != std::errc() || stop != end || number < least || number > most) {
-    const std::string range = most >= kMaxInt ? fmt::format("of at least {}", least)
-                                              : fmt::format("from {} to {}", least, most);
-    const bool is_too_large = most >= kMaxInt && !value->starts_with('-') && stop == end &&
-                              (error == std::errc::result_out_of_range || number > most);
-    complain(is_too_large
-                 ? fmt::format("{}=\"{}\" is too large; at most {} is taken", name, *value, most)
-                 : fmt::format("{}=\"{}\" is no whole number {}", name, *value, range));
+    complain(fmt::format(
+        "{}=\"{}\" is no whole number of at least {} and at most {}", name, *value, least, most));
     return std::nullopt;
   }
   note(name);

@@ -11,7 +11,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,10 +26,8 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/interfaces.h"
 #include "unisono/net/port_reservation.h"
-#include "unisono/rendezvous/data_listener.h"
 #include "unisono/rendezvous/interface_choice.h"
 #include "unisono/rendezvous/methods/discovery.h"
-#include "unisono/rendezvous/methods/entry_list.h"
 #include "unisono/rendezvous/methods/init_method.h"
 #include "unisono/rendezvous/methods/rank_request.h"
 #include "unisono/rendezvous/roster/node_id.h"
@@ -43,11 +41,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-std::uint32_t random_file_number() {
-  std::random_device device;
-  return device();
-}
-
 // What a process needs until all have met at the store: the file, in which it holds a number, and a
 // port for the store.
 class FilePresence {
@@ -58,7 +51,7 @@ class FilePresence {
             choose_own_address(config.interface, net::interfaces(), net::default_route_address())),
         port_(reserve_store_port(config, address_.family())) {
     do {
-      number_ = random_file_number();
+      number_ = static_cast<std::uint32_t>(random_number());
     } while (!store_.claim(number_));
   }
 
@@ -90,6 +83,32 @@ class FilePresence {
   net::PortReservation port_;
   std::uint32_t number_ = 0;
 };
+
+// As many are here as the first one's world size.
+bool is_full(const std::vector<Entry>& entries) {
+  return !entries.empty() &&
+         entries.size() >= static_cast<std::size_t>(entries.front().member.world_size);
+}
+
+// Gives those without a rank, which have -1, the lowest ones that nobody asks for, in the order in
+// which they came.
+std::vector<Entry> give_out_ranks(std::vector<Entry> entries) {
+  std::set<int> taken;
+  for (const Entry& entry : entries) {
+    taken.insert(entry.member.rank);
+  }
+  int next = 0;
+  for (Entry& entry : entries) {
+    if (entry.member.rank >= 0) {
+      continue;
+    }
+    while (taken.contains(next)) {
+      ++next;
+    }
+    entry.member.rank = next++;
+  }
+  return entries;
+}
 
 // The processes of one group_name in the file. Its keys there:
 //   GROUP/current   the number of the job that one can join
@@ -151,9 +170,7 @@ class FileDiscovery {
     const std::string current = store_.try_get(prefix_ + "current").value_or("");
     key_ = prefix_ + current;
     if (current.empty() || is_full(read(key_))) {
-      const std::string next =
-          fmt::format("{:08x}{:08x}", random_file_number(), random_file_number());
-      store_.compare_set(prefix_ + "current", current, next);
+      store_.compare_set(prefix_ + "current", current, fmt::format("{:016x}", random_number()));
       return false;
     }
     if (!remove_those_that_have_ended()) {
@@ -224,11 +241,8 @@ class FileDiscovery {
   Entry self_;
 };
 
-LaunchInfo assignment_of(const std::vector<Entry>& entries,
-                         const std::string& origin,
-                         std::uint32_t number) {
+LaunchInfo assignment_of(const std::vector<Entry>& entries, std::uint32_t number) {
   LaunchInfo launch_info;
-  launch_info.origin = origin;
   launch_info.world_size = static_cast<int>(entries.size());
   launch_info.is_on_one_node = std::all_of(entries.begin(), entries.end(), [&](const Entry& entry) {
     return entry.member.node == entries.front().member.node;
@@ -264,8 +278,7 @@ Discovered discover_by_file(const DiscoveryRequest& request) {
     try {
       auto presence = std::make_shared<FilePresence>(path, request.config, request.deadline);
       const std::vector<Entry> entries = FileDiscovery(request, wanted, *presence).gather();
-      return {.launch_info = assignment_of(entries, request.method.text, presence->number()),
-              .presence = presence};
+      return {.launch_info = assignment_of(entries, presence->number()), .presence = presence};
     } catch (const Error& error) {
       // The last process of an earlier job has deleted the file just now.
       if (error.code() != ErrorCode::kPeerLost || request.deadline.has_passed()) {

@@ -135,13 +135,13 @@ std::optional<int> InitMethod::number(const std::string& name, int least) const 
     return std::nullopt;
   }
   const auto value = parse_number<std::int64_t>(found->second);
-  if (value && *value > kMostWorldSize) {
+  if (!value || *value < least || *value > kMostWorldSize) {
     refuse(text,
-           fmt::format("{}={} is too large; at most {} is taken", name, *value, kMostWorldSize));
-  }
-  if (!value || *value < least) {
-    refuse(text,
-           fmt::format("{}={} is no whole number of at least {}", name, found->second, least));
+           fmt::format("{}={} is no whole number of at least {} and at most {}",
+                       name,
+                       found->second,
+                       least,
+                       kMostWorldSize));
   }
   return static_cast<int>(*value);
 }

@@ -10,7 +10,6 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -28,9 +27,7 @@
 #include "unisono/net/loopback.h"
 #include "unisono/net/multicast.h"
 #include "unisono/net/port_reservation.h"
-#include "unisono/rendezvous/data_listener.h"
 #include "unisono/rendezvous/interface_choice.h"
-#include "unisono/rendezvous/methods/announcement.h"
 #include "unisono/rendezvous/methods/discovery.h"
 #include "unisono/rendezvous/methods/peer_discovery.h"
 #include "unisono/rendezvous/methods/rank_request.h"
@@ -45,15 +42,8 @@ constexpr std::chrono::milliseconds kInterval{100};
 // An interface that was switched on just now may need so long until something can be sent there.
 constexpr std::chrono::seconds kInterfaceDelay{4};
 
-net::Address group_of(const InitMethod& method) {
-  const std::optional<net::Address> group =
-      net::Address::parse(method.host, method.port.value_or(kDefaultMasterPort));
-  if (!group) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("init_method \"{}\" names no address", method.text));
-  }
-  return *group;
-}
+// How long others are told what contradicts them.
+constexpr std::chrono::seconds kMoment{1};
 
 RankRequest rank_request(const DiscoveryRequest& request) {
   RankRequest wanted = read_rank_request(request.method, request.given);
@@ -65,11 +55,6 @@ RankRequest rank_request(const DiscoveryRequest& request) {
                             *wanted.rank));
   }
   return wanted;
-}
-
-std::uint64_t random_id() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
 }
 
 // Says the same again and again, from a thread of its own, until it is destroyed.
@@ -110,22 +95,6 @@ class MulticastPresence {
   std::thread thread_;
 };
 
-// Where somebody contradicts this process: that one, and others who come in the same moment, are to
-// hear of it, too.
-void announce_for_a_moment(net::MulticastSocket socket,
-                           net::PortReservation port,
-                           std::vector<std::byte> packet,
-                           Deadline deadline) {
-  constexpr std::chrono::seconds kMoment{1};
-  std::optional<MulticastPresence> presence;
-  try {
-    presence.emplace(std::move(socket), std::move(port), std::move(packet));
-  } catch (const Error&) {
-    return;  // No thread: what this process has to say of the contradiction counts more.
-  }
-  interruptible_sleep_until(earlier(deadline, Deadline::after(kMoment)));
-}
-
 // Hears what comes until `deadline`.
 void listen(net::MulticastSocket& socket,
             const std::string& secret,
@@ -157,13 +126,15 @@ Discovered discover_by_multicast(const DiscoveryRequest& request) {
   const RankRequest wanted = rank_request(request);
   // Who has no secret stays on this machine.
   const std::string secret = find_secret(config, net::loopback_host());
-  const net::Address group = group_of(method);
+  // The text of an address: is_multicast() has read it.
+  const net::Address group =
+      net::Address::parse(method.host, method.port.value_or(kDefaultMasterPort)).value();
   net::MulticastSocket socket(
       group,
       choose_group_interfaces(config.interface, net::interfaces(), group.family(), secret.empty()));
   net::PortReservation port = reserve_store_port(config, group.family());
   PeerDiscovery gathering({.group_name = wanted.group_name,
-                           .id = random_id(),
+                           .id = random_number(),
                            .world_size = wanted.world_size,
                            .pid = ::getpid(),
                            .host = host_name(),
@@ -200,8 +171,10 @@ Discovered discover_by_multicast(const DiscoveryRequest& request) {
       listen(socket, secret, gathering, earlier(deadline, Deadline::after(kInterval)));
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kInvalidArgument) {
-        announce_for_a_moment(
-            std::move(socket), std::move(port), encode(gathering.announcement(), secret), deadline);
+        // Who contradicts this process, and who comes in the same moment, is to hear of it, too.
+        const MulticastPresence presence(
+            std::move(socket), std::move(port), encode(gathering.announcement(), secret));
+        interruptible_sleep_until(earlier(deadline, Deadline::after(kMoment)));
       }
       throw;
     }

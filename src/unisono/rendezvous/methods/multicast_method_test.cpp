@@ -14,7 +14,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/rendezvous/methods/init_method.h"
-#include "unisono/rendezvous/testing/fake_environment.h"
+#include "unisono/rendezvous/testing/launched_ranks.h"
 
 namespace unisono::rendezvous {
 namespace {

@@ -12,7 +12,6 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/methods/announcement.h"
 
 namespace unisono::rendezvous {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -14,8 +13,8 @@ namespace unisono::rendezvous {
 
 RankRequest read_rank_request(const InitMethod& method,
                               const GivenRank& given,
-                              const RankRules& rules) {
-  std::string problems = rules.problems;
+                              bool needs_rank,
+                              std::string problems) {
   const auto complain = [&problems](const std::string& problem) {
     problems += (problems.empty() ? "" : "; ") + problem;
   };
@@ -25,7 +24,7 @@ RankRequest read_rank_request(const InitMethod& method,
       given.world_size >= 0 ? std::optional(given.world_size) : method.number("world_size", 1);
   if (given.rank < -1) {
     complain(fmt::format("rank {} is negative", given.rank));
-  } else if (!rank && rules.needs_rank) {
+  } else if (!rank && needs_rank) {
     complain("there is no rank");
   }
   if (given.world_size < -1) {
@@ -38,26 +37,23 @@ RankRequest read_rank_request(const InitMethod& method,
     complain(fmt::format("rank {} is not below world_size {}", *rank, *world_size));
   }
   for (const auto& [name, value] : method.query) {
-    if (std::find(rules.options.begin(), rules.options.end(), name) == rules.options.end()) {
+    if (name != "rank" && name != "world_size" && (needs_rank || name != "group_name")) {
       complain(fmt::format("there is no option {}", name));
     }
   }
   if (!problems.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("init_method \"{}\": {}; {}", method.text, problems, rules.advice));
+                fmt::format("init_method \"{}\": {}; give each process {}, in InitOptions or as {}",
+                            method.text,
+                            problems,
+                            needs_rank ? "its rank and the world size" : "the world size",
+                            needs_rank ? "tcp://10.0.0.1:29500?rank=0&world_size=4"
+                                       : "?world_size=4 behind the method"));
   }
   const auto name = method.query.find("group_name");
   return {.rank = rank,
           .world_size = world_size.value_or(1),
           .group_name = name == method.query.end() ? "" : name->second};
-}
-
-RankRequest read_rank_request(const InitMethod& method, const GivenRank& given) {
-  return read_rank_request(method,
-                           given,
-                           {.options = {"rank", "world_size", "group_name"},
-                            .advice = "give each process the world size, in InitOptions or as "
-                                      "?world_size=4 behind the method"});
 }
 
 }  // namespace unisono::rendezvous

@@ -2,8 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "unisono/rendezvous/methods/discovery.h"
 #include "unisono/rendezvous/methods/init_method.h"
@@ -17,22 +15,13 @@ struct RankRequest {
   std::string group_name;
 };
 
-/// What a kind of method takes.
-struct RankRules {
-  std::vector<std::string_view> options;  ///< Of "rank", "world_size", "group_name".
-  bool needs_rank = false;
-  std::string problems = {};  ///< What was found already.
-  std::string advice;         ///< The end of the message.
-};
-
-/// From the options of the method; `given` comes first.
+/// From the options of the method; `given` comes first. Where every process `needs_rank`, there is
+/// no group_name. `problems` are what was found already.
 ///
 /// Throws Error(kInvalidArgument) with everything that is missing or wrong, other options included.
 [[nodiscard]] RankRequest read_rank_request(const InitMethod& method,
                                             const GivenRank& given,
-                                            const RankRules& rules);
-
-/// The same where processes find each other, and ranks may be given out.
-[[nodiscard]] RankRequest read_rank_request(const InitMethod& method, const GivenRank& given);
+                                            bool needs_rank = false,
+                                            std::string problems = "");
 
 }  // namespace unisono::rendezvous

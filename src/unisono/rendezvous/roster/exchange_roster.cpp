@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
-#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +19,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/release.h"
 #include "unisono/net/hello.h"
+#include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/rendezvous/roster/roster_check.h"
 #include "unisono/rendezvous/roster/roster_codec.h"
@@ -34,11 +34,6 @@ constexpr std::chrono::seconds kPatienceForAnother{1};
 
 // Who does not look by then what has become of the meeting was killed.
 constexpr std::chrono::seconds kPatienceForReaders{2};
-
-std::uint64_t random_number() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
 
 // The keys of one meeting:
 //   members   everybody's entry, appended

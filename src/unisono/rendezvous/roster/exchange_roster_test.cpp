@@ -20,6 +20,7 @@
 #include "unisono/base/log.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/rendezvous/testing/two_rank_job.h"
 #include "unisono/store/prefix_store.h"
 #include "unisono/store/store.h"
 #include "unisono/store/tcp_host.h"
@@ -31,10 +32,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
-
-Deadline soon() {
-  return Deadline::after(std::chrono::seconds(30));
-}
 
 Member member(int rank, int world_size) {
   return {.rank = rank,

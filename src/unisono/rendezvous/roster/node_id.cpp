@@ -7,7 +7,9 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <fstream>
+#include <random>
 #include <string>
 
 #include "unisono/base/config.h"
@@ -39,6 +41,11 @@ std::string node_id(const Config& config) {
                      namespace_of("/proc/self/ns/net"),
                      namespace_of("/proc/self/ns/pid"),
                      ::getuid());
+}
+
+std::uint64_t random_number() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
 }
 
 std::string host_name() {

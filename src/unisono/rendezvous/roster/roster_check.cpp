@@ -109,12 +109,8 @@ void check_world_sizes(const std::map<int, Members>& by_world_size,
     }
   }
   if (!problems.empty() && n_entries >= static_cast<std::size_t>(world_size)) {
-    std::set<int> present;
-    for (const auto& [rank, members] : by_rank) {
-      present.insert(rank);
-    }
     for (int rank = 0; rank < world_size; ++rank) {
-      if (!present.contains(rank)) {
+      if (!by_rank.contains(rank)) {
         add(problems, fmt::format("nobody has {}{}", words.rank, rank));
         break;
       }

@@ -78,6 +78,10 @@ std::optional<Entry> decode_entry(std::string_view text) {
 
 }  // namespace
 
+std::string describe(const Member& member) {
+  return fmt::format("rank {} (pid {} on {})", member.rank, member.pid, member.host);
+}
+
 std::string describe_version(const Entry& entry) {
   return fmt::format("{} (protocol {})", entry.release, entry.version);
 }

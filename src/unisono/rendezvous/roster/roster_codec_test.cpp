@@ -1,13 +1,18 @@
 #include "unisono/rendezvous/roster/roster_codec.h"
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "unisono/base/config.h"
 #include "unisono/net/hello.h"
+#include "unisono/rendezvous/roster/node_id.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -96,6 +101,23 @@ TEST(RosterCodec, AnotherVersionGivesWhatItsMessagesNeed) {
   EXPECT_EQ(entries->front().member.rank, 2);
   EXPECT_EQ(entries->front().member.host, "node-a");
   EXPECT_EQ(entries->front().member.address, "");
+}
+
+TEST(NodeId, IsTheSameEachTimeAndNamesKernelNamespacesAndUser) {
+  const std::string id = node_id(Config{});
+  EXPECT_EQ(id, node_id(Config{}));
+  EXPECT_THAT(id, ::testing::MatchesRegex("[^/]+/net[1-9][0-9]*/pid[1-9][0-9]*/uid[0-9]+"));
+  EXPECT_THAT(id, ::testing::EndsWith("/uid" + std::to_string(::getuid())));
+}
+
+TEST(NodeId, TheSettingReplacesIt) {
+  Config config;
+  config.node_id = "left";
+  EXPECT_EQ(node_id(config), "left");
+}
+
+TEST(NodeId, TheHostHasAName) {
+  EXPECT_NE(host_name(), "");
 }
 
 }  // namespace
