@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 
 struct Disagreement {
   std::string name;
-  /// What the error calls it.
+  /// What the error calls it; empty where a rank may have gone on to another call.
   std::string heading;
   /// What rank 1 of 3 does, and what the others do.
   std::function<void(ProcessGroup&)> one;
@@ -110,7 +110,7 @@ TEST_P(Mismatch, IsAnErrorOnEveryRankThatNamesBothCalls) {
     });
     EXPECT_THAT(
         errors,
-        Each(AllOf(HasSubstr("ranks called " + GetParam().heading + ": "), HasSubstr("rank 1"))));
+        Each(AllOf(HasSubstr("ranks called " + GetParam().heading), HasSubstr("rank 1"))));
     EXPECT_THAT(errors, Contains(HasSubstr(GetParam().one_says)));
     EXPECT_THAT(errors, Contains(HasSubstr(GetParam().others_say)));
     EXPECT_TRUE(GetParam().in_full.empty() ||
@@ -163,7 +163,7 @@ const std::vector<Disagreement> kDisagreements{
      "all_reduce #2 (f32[4], user ",
      "all_reduce #2 (f32[4], user "},
     {"root",
-     "reduce with different roots",
+     "",
      [](ProcessGroup& g) { reduce(g, 2); },
      [](ProcessGroup& g) { reduce(g, 0); },
      "reduce #2 (f32[4], sum, root 2)",
@@ -194,7 +194,7 @@ const std::vector<Disagreement> kDisagreements{
      {"all_reduce_coalesced #2 (f32[12] in 3 buffers of 3, 4, 5, sum)",
       "all_reduce_coalesced #2 (f32[12] in 2 buffers of 5, 7, sum)"}},
     {"gather_root",
-     "gather with different roots",
+     "",
      [](ProcessGroup& g) { gather(g, 5, 1); },
      [](ProcessGroup& g) { gather(g, 5, 0); },
      "gather #2 (f32[5], root 1)",
