@@ -108,9 +108,8 @@ TEST_P(Mismatch, IsAnErrorOnEveryRankThatNamesBothCalls) {
       // Who had no part in the other's call hears of it here.
       group.barrier();
     });
-    EXPECT_THAT(
-        errors,
-        Each(AllOf(HasSubstr("ranks called " + GetParam().heading), HasSubstr("rank 1"))));
+    EXPECT_THAT(errors,
+                Each(AllOf(HasSubstr("ranks called " + GetParam().heading), HasSubstr("rank 1"))));
     EXPECT_THAT(errors, Contains(HasSubstr(GetParam().one_says)));
     EXPECT_THAT(errors, Contains(HasSubstr(GetParam().others_say)));
     EXPECT_TRUE(GetParam().in_full.empty() ||
