@@ -79,7 +79,7 @@ std::shared_ptr<store::TcpStore> find_store_of_twin(store::TcpStoreOptions optio
                                                     const LaunchInfo& launch_info,
                                                     Deadline end,
                                                     const RosterKeys& keys,
-                                                    const net::PortInUse& in_use) {
+                                                    const std::string& in_use) {
   std::string holder = "another job may use the port";
   options.if_refused = net::IfRefused::kGiveUp;
   try {
@@ -100,7 +100,7 @@ std::shared_ptr<store::TcpStore> find_store_of_twin(store::TcpStoreOptions optio
       return nullptr;
     }
   }
-  throw cannot_serve(launch_info, fmt::format("{}; {}", in_use.what(), holder));
+  throw cannot_serve(launch_info, fmt::format("{}; {}", in_use, holder));
 }
 
 }  // namespace
@@ -134,13 +134,14 @@ ServedStore serve_store(const Config& config,
                         const RosterKeys& keys) {
   constexpr std::chrono::milliseconds kPause{50};
   const Deadline end = earlier(deadline, Deadline::after(kPatienceForATwin));
-  std::optional<net::PortInUse> first;  // The last one may name who has ended since.
+  ServedStore served;
+  std::string first;  // The last one may name who has ended since.
   while (true) {
     try {
-      return {.host = start_server(config, launch_info, secret), .of_twin = nullptr};
+      served.host = start_server(config, launch_info, secret);
     } catch (const net::PortInUse& in_use) {
-      if (!first) {
-        first = in_use;
+      if (first.empty()) {
+        first = in_use.what();
       }
     } catch (const Error& error) {
       // A port that only root may take, or an address that has gone from this machine.
@@ -149,9 +150,12 @@ ServedStore serve_store(const Config& config,
       }
       throw cannot_serve(launch_info, error.what());
     }
-    const store::TcpStoreOptions options = store_options(config, launch_info, secret);
-    if (auto twin = find_store_of_twin(options, launch_info, end, keys, *first)) {
-      return {.host = nullptr, .of_twin = std::move(twin)};
+    if (served.host == nullptr) {
+      served.of_twin = find_store_of_twin(
+          store_options(config, launch_info, secret), launch_info, end, keys, first);
+    }
+    if (served.host != nullptr || served.of_twin != nullptr) {
+      return served;
     }
     interruptible_sleep_until(earlier(end, Deadline::after(kPause)));
   }

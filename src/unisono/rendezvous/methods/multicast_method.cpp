@@ -126,13 +126,13 @@ Discovered discover_by_multicast(const DiscoveryRequest& request) {
   const RankRequest wanted = rank_request(request);
   // Who has no secret stays on this machine.
   const std::string secret = find_secret(config, net::loopback_host());
-  // The text of an address: is_multicast() has read it.
-  const net::Address group =
-      net::Address::parse(method.host, method.port.value_or(kDefaultMasterPort)).value();
+  const auto group = net::Address::parse(method.host, method.port.value_or(kDefaultMasterPort));
+  UNISONO_CHECK(group.has_value(), "is_multicast() has read it");
   net::MulticastSocket socket(
-      group,
-      choose_group_interfaces(config.interface, net::interfaces(), group.family(), secret.empty()));
-  net::PortReservation port = reserve_store_port(config, group.family());
+      *group,
+      choose_group_interfaces(
+          config.interface, net::interfaces(), group->family(), secret.empty()));
+  net::PortReservation port = reserve_store_port(config, group->family());
   PeerDiscovery gathering({.group_name = wanted.group_name,
                            .id = random_number(),
                            .world_size = wanted.world_size,
