@@ -45,7 +45,7 @@ class SlurmTest(LauncherTest):
         self.assertRegex(said, r": 4 ranks meet at node\d:6\d{4}")
 
     def test_tasks_of_several_nodes_meet_on_the_first(self):
-        command = [*SRUN, "-N2", "-n5", PROGRAM]
+        command = [*SRUN, "-w", "node[1-2]", "-n5", PROGRAM]
         said = self.expect_world(5, command, SLURM_CONF=self.conf)
         self.assertRegex(said, r": 5 ranks meet at node1:6\d{4}")
         command = [*SRUN, "-w", "node[2-3]", "--ntasks-per-node=2", PROGRAM]
