@@ -75,9 +75,10 @@ TEST_P(DataParallelTraining, EqualsTheModuleAlone) {
 
 TEST(DataParallel, ClonesAModuleThatCanBe) {
   torch::nn::Sequential net(torch::nn::Linear(4, 3), torch::nn::Tanh());
+  net->to(torch::kDouble);
   DataParallel model(net, {.n_replicas = 3});
   EXPECT_EQ(model.n_replicas(), 3U);
-  const torch::Tensor x = torch::randn({5, 4});
+  const torch::Tensor x = torch::randn({5, 4}, torch::kDouble);
   EXPECT_TRUE(model(x).allclose(net->forward(x)));
   EXPECT_EQ(DataParallel(net).n_replicas(), static_cast<std::size_t>(torch::get_num_threads()));
 }

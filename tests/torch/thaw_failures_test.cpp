@@ -83,12 +83,13 @@ TEST(ThawFailures, OnOneRankOnlyIsAnErrorThatNamesTheParameterOnBoth) {
     if (rank == 1) {
       thaw(model, 1);
     }
-    expect_error(ErrorCode::kMismatch,
-                 AllOf(HasSubstr("ranks called all_reduce with different sizes"),
-                       HasSubstr(rank == 1 ? "this rank has thawed parameter 'w1'"
-                                           : "this rank has frozen parameter 'w1'"),
-                       HasSubstr("set_requires_grad(true) on every rank")),
-                 [&] { model(Factors{1, 2, 3}).backward(); });
+    expect_error(
+        ErrorCode::kMismatch,
+        AllOf(HasSubstr("ranks called all_reduce with different types, sizes and reductions"),
+              HasSubstr(rank == 1 ? "this rank has thawed parameter 'w1'"
+                                  : "this rank has frozen parameter 'w1'"),
+              HasSubstr("set_requires_grad(true) on every rank")),
+        [&] { model(Factors{1, 2, 3}).backward(); });
   });
 }
 

@@ -75,6 +75,8 @@ TEST(Describe, AMismatchSaysWhatDiffers) {
   EXPECT_EQ(says(other), "ranks called reduce with different roots");
   other.count = 5;
   EXPECT_EQ(says(other), "ranks called reduce with different roots and sizes");
+  other.dtype = DType::kFloat64;
+  EXPECT_EQ(says(other), "ranks called reduce with different types, roots and sizes");
   other = sum;
   other.reduce = ReduceKind::kMax;
   EXPECT_EQ(says(other), "ranks called reduce with different reductions");

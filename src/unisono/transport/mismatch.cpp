@@ -45,9 +45,15 @@ std::string describe_difference(const Descriptor& one, const Descriptor& other, 
   add(one.reduce != other.reduce, "reductions");
   add(one.algorithm != other.algorithm, "algorithms");
   add(parts.empty() && one.detail != other.detail, "parameters");
-  return one.kind != other.kind || parts.empty()
-             ? "different operations"
-             : fmt::format("{} with different {}", to_string(one.kind), fmt::join(parts, " and "));
+  if (one.kind != other.kind || parts.empty()) {
+    return "different operations";
+  }
+  const auto but_the_last = std::span(parts).first(parts.size() - 1);
+  return fmt::format("{} with different {}{}{}",
+                     to_string(one.kind),
+                     fmt::join(but_the_last, ", "),
+                     but_the_last.empty() ? "" : " and ",
+                     parts.back());
 }
 
 }  // namespace
