@@ -305,14 +305,14 @@ void UcxStream::release_data() noexcept {
 
 // Once the peer has ended: out of UCX, which drops what has come when the peer's endpoint goes.
 void UcxStream::take_rest() noexcept {
-  if (!peer_.n_peer_wrote() || has_all_) {
+  const std::optional<std::uint64_t> n_bytes = peer_.n_peer_wrote();
+  if (!n_bytes || has_all_) {
     return;
   }
-  const std::uint64_t n_bytes = *peer_.n_peer_wrote();
   try {
     std::vector<std::byte> rest(data_.begin(), data_.end());
     data_ = {};
-    while (n_read_ + rest.size() < n_bytes && find_data()) {
+    while (n_read_ + rest.size() < *n_bytes && find_data()) {
       rest.insert(rest.end(), data_.begin(), data_.end());
       data_ = {};
     }
@@ -321,7 +321,7 @@ void UcxStream::take_rest() noexcept {
   } catch (const std::exception&) {
     error_number_ = ENOMEM;
   }
-  has_all_ = n_read_ + data_.size() >= n_bytes;
+  has_all_ = n_read_ + data_.size() >= *n_bytes;
 }
 
 net::IoResult UcxStream::read_some(std::span<std::byte> bytes) noexcept {
