@@ -191,18 +191,18 @@ class PointToPointProgress {
   std::vector<MessageOperation*> requests_ UNISONO_GUARDED_BY(mutex_);
   std::size_t n_async_ UNISONO_GUARDED_BY(mutex_) = 0;
   std::size_t n_networked_ UNISONO_GUARDED_BY(mutex_) = 0;
-  // One of them has waited long since, or no longer waits.
-  bool have_waits_changed_ UNISONO_GUARDED_BY(mutex_) = false;
   // Ended asynchronous ones whose handles have not been told.
   Requests finished_ UNISONO_GUARDED_BY(mutex_);
   // What ended the messages, until it is the group's failure.
   std::optional<Error> error_ UNISONO_GUARDED_BY(mutex_);
+  // Since it stops: when receives are given up; never, once they are.
+  Deadline giving_up_ UNISONO_GUARDED_BY(mutex_) = Deadline::never();
+  std::uint64_t n_messages_ UNISONO_GUARDED_BY(mutex_) = 0;
   bool is_settling_ UNISONO_GUARDED_BY(mutex_) = false;
   bool is_stopping_ UNISONO_GUARDED_BY(mutex_) = false;
-  // Since it is: when receives are given up; never, once they are.
-  Deadline giving_up_ UNISONO_GUARDED_BY(mutex_) = Deadline::never();
   bool is_listening_ UNISONO_GUARDED_BY(mutex_) = false;
-  std::uint64_t n_messages_ UNISONO_GUARDED_BY(mutex_) = 0;
+  // One of `requests_` has waited long since, or no longer waits.
+  bool have_waits_changed_ UNISONO_GUARDED_BY(mutex_) = false;
   // A thread sleeps for all, or is about to; in poll(2) if `is_polling_`.
   bool is_watched_ UNISONO_GUARDED_BY(mutex_) = false;
   bool is_polling_ UNISONO_GUARDED_BY(mutex_) = false;
