@@ -160,7 +160,10 @@ void OperationContext::meet_every_rank() {
       receives.push_back({.rank = rank, .data = {}});
     }
   }
-  exchange.run(sends, receives, [this] { return control_block.find_absent(operation.sequence); });
+  const tcp::Exchange::AlsoLate absent = [this] {
+    return control_block.find_absent(operation.sequence);
+  };
+  exchange.run(sends, receives, &absent);
   control_block.wait_for_headers(operation.sequence, mode, wait_monitor);
   check_cards();
 }

@@ -27,10 +27,10 @@ bool is_busy(const Connection* connection) {
 
 void Exchange::run(std::span<const Outgoing> sends,
                    std::span<const Incoming> receives,
-                   AlsoLate also_late) {
+                   const AlsoLate* also_late) {
   sends_ = sends;
   receives_ = receives;
-  also_late_ = std::move(also_late);
+  also_late_ = also_late;
   for (const Outgoing& outgoing : sends) {
     begin_with(outgoing.rank);
   }
@@ -152,7 +152,7 @@ void Exchange::wait() {
 }
 
 std::vector<int> Exchange::late_ranks() const {
-  std::vector<int> ranks = also_late_ ? also_late_() : std::vector<int>();
+  std::vector<int> ranks = also_late_ == nullptr ? std::vector<int>() : (*also_late_)();
   const std::vector<int> unmet = unmet_ranks();
   ranks.insert(ranks.end(), unmet.begin(), unmet.end());
   return ranks;

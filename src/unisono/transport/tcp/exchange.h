@@ -48,7 +48,7 @@ class Exchange {
   /// Throws what Connection::progress(), PeerTable::progress() and `wait_monitor` throw.
   void run(std::span<const Outgoing> sends,
            std::span<const Incoming> receives,
-           AlsoLate also_late = {});
+           const AlsoLate* also_late = nullptr);
 
   /// The ranks with which this one has not done yet.
   [[nodiscard]] std::vector<int> unmet_ranks() const;
@@ -70,7 +70,7 @@ class Exchange {
   // Of this run.
   std::span<const Outgoing> sends_;
   std::span<const Incoming> receives_;
-  AlsoLate also_late_;
+  const AlsoLate* also_late_ = nullptr;
 };
 
 }  // namespace unisono::tcp
