@@ -18,7 +18,6 @@
 #include "unisono/comm/work.h"
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/native/native_engine.h"
 #include "unisono/engine/operation.h"
 #include "unisono/health/rank_wait.h"
 #include "unisono/transport/describe.h"
@@ -27,7 +26,7 @@ namespace unisono::comm {
 
 Group::Group(std::shared_ptr<Job> job, std::shared_ptr<Membership> membership)
     : job_(std::move(job)), membership_(std::move(membership)) {
-  membership_->native().messages().on_failure([this] { tell_failure(); });
+  membership_->on_failed_messages([this] { tell_failure(); });
 }
 
 Group::~Group() {
@@ -277,7 +276,7 @@ bool Group::is_drained_by(Deadline deadline) {
       }
     }
   }
-  return membership_->native().messages().drain(deadline);
+  return membership_->drain_messages(deadline);
 }
 
 void Group::drain() {

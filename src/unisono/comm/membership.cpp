@@ -137,6 +137,18 @@ void Membership::wake() const {
   native_->transports().wake();
 }
 
+std::vector<RankTraffic> Membership::traffic() const {
+  return native_->transports().traffic();
+}
+
+void Membership::on_failed_messages(std::function<void()> tell) {
+  native_->messages().on_failure(std::move(tell));
+}
+
+bool Membership::drain_messages(Deadline deadline) {
+  return native_->messages().drain(deadline);
+}
+
 bool Membership::is_news(const Error& failure) {
   return job_.is_news(failure);
 }

@@ -98,8 +98,14 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   /// What carries out the operations, and passes messages.
   [[nodiscard]] engine::Engine& engine() { return *engine_; }
 
-  /// The native engine, on which another may stand.
-  [[nodiscard]] engine::NativeEngine& native() { return *native_; }
+  [[nodiscard]] std::vector<RankTraffic> traffic() const;
+
+  /// `tell` is called, by any thread and without a lock, when messages have set the group's
+  /// failure: it makes it known to the other ranks.
+  void on_failed_messages(std::function<void()> tell);
+
+  /// Takes no more messages; whether those in flight have ended by the deadline.
+  [[nodiscard]] bool drain_messages(Deadline deadline);
 
   /// Notes the number of the last operation that was called, by this thread.
   void note_call(std::uint64_t sequence) {

@@ -16,9 +16,7 @@
 #include "unisono/comm/new_groups.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/work.h"
-#include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/memory/symmetric_memory.h"
-#include "unisono/engine/native/native_engine.h"
 #include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono {
@@ -54,7 +52,7 @@ const rendezvous::Roster& ProcessGroup::roster() const {
 }
 
 std::vector<RankTraffic> ProcessGroup::traffic() const {
-  return group_->membership().native().transports().traffic();
+  return group_->membership().traffic();
 }
 
 Algorithm ProcessGroup::last_algorithm() const {

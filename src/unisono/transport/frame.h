@@ -34,8 +34,8 @@ struct Frame {
   /// kData: which transfer of the operation between this pair, from 0. kAbort, kVerdict and
   /// kVerdictEnd: the ErrorCode.
   /// kPacket: bytes of the label, which follows the fields. kRankProgress: 1 if the operation is
-  /// done. kLeave: 1 if what operations need may still be on
-  /// its way by another connection, and 2 if messages may.
+  /// done. kLeave: 1 if what operations need may still be on its way by another connection, and 2
+  /// if messages may.
   std::uint32_t step = 0;
   /// kData, kRankProgress: the operation's number in its group. Else the group's number.
   std::uint64_t sequence = 0;
