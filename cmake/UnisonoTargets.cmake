@@ -69,14 +69,14 @@ function(unisono_unity target files_per_unit)
   endif()
 endfunction()
 
-# unisono_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT seconds] [IN_ONE_PROCESS])
+# unisono_test(NAME SOURCES ... [APART ...] [LINKS ...] [LABELS ...] [TIMEOUT seconds] [IN_ONE_PROCESS])
 #
 # A GoogleTest program NAME, run by ctest case by case; IN_ONE_PROCESS as one test, which is for programs
 # that take longer to load than most of their cases to run: those with LibTorch, a quarter of a second.
 # Its own sources are not optimized: GoogleTest's macros take the optimizer longer than the tests take to
-# run.
+# run. Those APART are compiled by themselves: they have names that others of its sources have, too.
 function(unisono_test name)
-  cmake_parse_arguments(ARG "IN_ONE_PROCESS" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "IN_ONE_PROCESS" "TIMEOUT" "SOURCES;APART;LINKS;LABELS" ${ARGN})
   if(NOT UNISONO_BUILD_TESTS)
     return()
   endif()
@@ -86,8 +86,10 @@ function(unisono_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
-  add_executable(${name} ${ARG_SOURCES})
+  add_executable(${name} ${ARG_SOURCES} ${ARG_APART})
   target_compile_options(${name} PRIVATE -O0)
+  unisono_unity(${name} 8)
+  set_source_files_properties(${ARG_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} unisono_options GTest::gmock GTest::gtest_main)
   if(ARG_IN_ONE_PROCESS)
     add_test(NAME ${name} COMMAND ${name})

@@ -36,7 +36,7 @@ class CheckpointTest : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-torch::nn::Sequential make_module() {
+torch::nn::Sequential make_small_net() {
   return torch::nn::Sequential(
       torch::nn::Conv2d(1, 2, 3), torch::nn::BatchNorm2d(2), torch::nn::Linear(4, 3));
 }
@@ -44,7 +44,7 @@ torch::nn::Sequential make_module() {
 TEST_F(CheckpointTest, OneFileThatANonDistributedProgramLoads) {
   std::vector<std::vector<at::Tensor>> saved(3);
   run_ranks(3, [&](const std::shared_ptr<ProcessGroup>& group) {
-    DistributedDataParallel model(make_module(), group);
+    DistributedDataParallel model(make_small_net(), group);
     const torch::NoGradGuard no_grad;
     if (group->rank() != 0) {
       model.parameters()[0].add_(1);
@@ -54,7 +54,7 @@ TEST_F(CheckpointTest, OneFileThatANonDistributedProgramLoads) {
     saved[static_cast<std::size_t>(group->rank())] = clone_all(model.parameters());
   });
   EXPECT_THAT(folder_.names(), ::testing::ElementsAre("model.pt"));
-  torch::nn::Sequential loaded = make_module();
+  torch::nn::Sequential loaded = make_small_net();
   torch::load(loaded, path());
   EXPECT_TRUE(is_bit_equal(clone_all(loaded->parameters()), saved[0]));
   EXPECT_FALSE(is_bit_equal(clone_all(loaded->parameters()), saved[1]));
@@ -66,7 +66,7 @@ TEST_F(CheckpointTest, OneFileThatANonDistributedProgramLoads) {
 
 TEST_F(CheckpointTest, EveryRankLearnsWhyItCouldNotBeSaved) {
   run_ranks(3, [&](const std::shared_ptr<ProcessGroup>& group) {
-    const torch::nn::Sequential module = make_module();
+    const torch::nn::Sequential module = make_small_net();
     try {
       save_on_rank_0(*group, *module, path("missing/model.pt"));
       ADD_FAILURE() << "there is no such folder";

@@ -74,7 +74,7 @@ TEST_P(DdpTraining, EqualsOneProcessWhateverTheBuckets) {
 
 TEST_P(DdpTraining, EqualsTheJoinedBatchInFloat64) {
   const int world_size = GetParam();
-  constexpr int kSteps = 20;
+  constexpr int kTrainingSteps = 20;
   run_ranks(world_size, [&](const std::shared_ptr<ProcessGroup>& group) {
     ConvNet net;
     net->to(torch::kDouble);
@@ -82,7 +82,7 @@ TEST_P(DdpTraining, EqualsTheJoinedBatchInFloat64) {
     ConvNet alone = clone_of(net);
     torch::optim::SGD optimizer(model.parameters(), 0.1);
     torch::optim::SGD optimizer_alone(alone->parameters(), 0.1);
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kTrainingSteps; ++step) {
       optimizer.zero_grad();
       loss_of(model, make_sample(step, group->rank(), kBatchSize, torch::kDouble)).backward();
       optimizer.step();

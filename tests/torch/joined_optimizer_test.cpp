@@ -38,10 +38,10 @@ using DividedAdam = optim::ZeroRedundancyOptimizer<Adam>;
 const torch::optim::AdamOptions kAdam(0.01);
 
 // By rank. Each has a share of the parameters to step, and one is done before the others.
-constexpr std::array<int, 3> kBatches{3, 5, 0};
+constexpr std::array<int, 3> kBatchesOfRanks{3, 5, 0};
 
 int n_batches(int rank) {
-  return kBatches.at(static_cast<std::size_t>(rank));
+  return kBatchesOfRanks.at(static_cast<std::size_t>(rank));
 }
 
 void plain_step(Net& net, torch::optim::Optimizer& optimizer, int rank, int step) {

@@ -42,7 +42,7 @@ std::vector<double> rates_of(const torch::optim::Optimizer& optimizer) {
   return rates;
 }
 
-testing::Matcher<double> near(double value) {
+::testing::Matcher<double> near(double value) {
   return DoubleNear(value, 1e-15);
 }
 
@@ -93,7 +93,7 @@ TEST(ReduceOnPlateau, TheStateIsAllThatResumingNeeds) {
 
 TEST(Schedules, ArgumentsOutOfRangeAreRejectedByName) {
   const auto expect_rejected = [](const std::string& message, const std::function<void()>& body) {
-    EXPECT_THAT(body, testing::ThrowsMessage<Error>(message));
+    EXPECT_THAT(body, ::testing::ThrowsMessage<Error>(message));
   };
   expect_rejected("constant_lr: factor must be from 0 to 1", [] { (void)constant_lr(2); });
   expect_rejected("linear_lr: start_factor must be greater than 0, and at most 1",

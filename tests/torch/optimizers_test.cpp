@@ -27,7 +27,7 @@ struct Case {
   static Options options(double lr = 0.1) { return Options(lr); }
 };
 
-torch::Tensor make_parameter(torch::Dtype dtype = torch::kFloat) {
+torch::Tensor make_parameter_of(torch::Dtype dtype = torch::kFloat) {
   return torch::tensor({1.0, -2.0, 0.5, 3.0, -0.25, 0.125}, dtype).set_requires_grad(true);
 }
 
@@ -49,11 +49,11 @@ TYPED_TEST_SUITE(Optimizers, Cases);
 
 TYPED_TEST(Optimizers, StateSurvivesSavingAndLoading) {
   using Optimizer = typename TypeParam::Type;
-  const torch::Tensor whole = make_parameter();
+  const torch::Tensor whole = make_parameter_of();
   Optimizer reference({whole}, TypeParam::options());
   make_steps(reference, whole, 10);
 
-  const torch::Tensor first = make_parameter();
+  const torch::Tensor first = make_parameter_of();
   Optimizer before({first}, TypeParam::options());
   make_steps(before, first, 5);
   std::stringstream file;
@@ -66,10 +66,10 @@ TYPED_TEST(Optimizers, StateSurvivesSavingAndLoading) {
 }
 
 TYPED_TEST(Optimizers, ParametersWithoutGradientStay) {
-  const torch::Tensor parameter = make_parameter();
+  const torch::Tensor parameter = make_parameter_of();
   typename TypeParam::Type optimizer({parameter}, TypeParam::options());
   optimizer.step();
-  EXPECT_TRUE(parameter.equal(make_parameter()));
+  EXPECT_TRUE(parameter.equal(make_parameter_of()));
 }
 
 TYPED_TEST(Optimizers, AParameterThatIsZeroLearns) {
@@ -80,7 +80,7 @@ TYPED_TEST(Optimizers, AParameterThatIsZeroLearns) {
 }
 
 TYPED_TEST(Optimizers, AGradientOfZeroLeavesNumbersFinite) {
-  const torch::Tensor parameter = make_parameter();
+  const torch::Tensor parameter = make_parameter_of();
   typename TypeParam::Type optimizer({parameter}, TypeParam::options());
   parameter.mutable_grad() = torch::zeros({6});
   optimizer.step();
@@ -88,29 +88,29 @@ TYPED_TEST(Optimizers, AGradientOfZeroLeavesNumbersFinite) {
 }
 
 TYPED_TEST(Optimizers, HalfPrecisionTakesStepsOfItsOwnAccuracy) {
-  const torch::Tensor wide = make_parameter();
+  const torch::Tensor wide = make_parameter_of();
   typename TypeParam::Type of_wide({wide}, TypeParam::options());
   make_steps(of_wide, wide, 1);
-  const torch::Tensor narrow = make_parameter(torch::kBFloat16);
+  const torch::Tensor narrow = make_parameter_of(torch::kBFloat16);
   typename TypeParam::Type of_narrow({narrow}, TypeParam::options());
   make_steps(of_narrow, narrow, 1);
   EXPECT_TRUE(narrow.to(torch::kFloat).allclose(wide, 1e-2)) << narrow << wide;
 }
 
 TYPED_TEST(Optimizers, TheClosuresLossComesBack) {
-  const torch::Tensor parameter = make_parameter();
+  const torch::Tensor parameter = make_parameter_of();
   typename TypeParam::Type optimizer({parameter}, TypeParam::options());
   const torch::Tensor loss = optimizer.step([&] {
     torch::Tensor sum = parameter.square().sum();
     sum.backward();
     return sum;
   });
-  EXPECT_EQ(loss.item<float>(), make_parameter().square().sum().template item<float>());
-  EXPECT_FALSE(parameter.equal(make_parameter()));
+  EXPECT_EQ(loss.item<float>(), make_parameter_of().square().sum().template item<float>());
+  EXPECT_FALSE(parameter.equal(make_parameter_of()));
 }
 
 TYPED_TEST(Optimizers, SparseGradientsAreRejected) {
-  const torch::Tensor parameter = make_parameter();
+  const torch::Tensor parameter = make_parameter_of();
   typename TypeParam::Type optimizer({parameter}, TypeParam::options());
   parameter.mutable_grad() = torch::ones({6}).to_sparse();
   EXPECT_THAT([&] { optimizer.step(); },
@@ -121,7 +121,7 @@ TYPED_TEST(Optimizers, SparseGradientsAreRejected) {
 std::string warnings_of(const std::function<void(const torch::Tensor& parameter)>& steps) {
   ::testing::internal::CaptureStderr();
   std::thread([&] {
-    const torch::Tensor parameter = make_parameter();
+    const torch::Tensor parameter = make_parameter_of();
     for (int i = 0; i < 2; ++i) {
       parameter.mutable_grad() = torch::ones_like(parameter);
       steps(parameter);
@@ -145,7 +145,7 @@ TYPED_TEST(Optimizers, OneForEachStepIsSaidOnce) {
               typename TypeParam::Type optimizer({parameter}, TypeParam::options());
               optimizer.step();
               optimizer.step();
-              const torch::Tensor other = make_parameter();
+              const torch::Tensor other = make_parameter_of();
               other.mutable_grad() = torch::ones_like(other);
               typename TypeParam::Type of_other({other}, TypeParam::options());
               of_other.step();
@@ -154,21 +154,21 @@ TYPED_TEST(Optimizers, OneForEachStepIsSaidOnce) {
 }
 
 TYPED_TEST(Optimizers, ANegativeRateIsRejected) {
-  EXPECT_THROW(typename TypeParam::Type({make_parameter()}, TypeParam::options(-1)), c10::Error);
+  EXPECT_THROW(typename TypeParam::Type({make_parameter_of()}, TypeParam::options(-1)), c10::Error);
 }
 
 TEST(AdamW, OptionsOutOfRangeAreRejected) {
-  EXPECT_THROW(AdamW({make_parameter()}, AdamWOptions().betas(Betas(1, 0.9))), c10::Error);
-  EXPECT_THROW(AdamW({make_parameter()}, AdamWOptions().betas(Betas(0.9, -1))), c10::Error);
-  EXPECT_THROW(AdamW({make_parameter()}, AdamWOptions().eps(-1)), c10::Error);
-  EXPECT_THROW(AdamW({make_parameter()}, AdamWOptions().weight_decay(-1)), c10::Error);
+  EXPECT_THROW(AdamW({make_parameter_of()}, AdamWOptions().betas(Betas(1, 0.9))), c10::Error);
+  EXPECT_THROW(AdamW({make_parameter_of()}, AdamWOptions().betas(Betas(0.9, -1))), c10::Error);
+  EXPECT_THROW(AdamW({make_parameter_of()}, AdamWOptions().eps(-1)), c10::Error);
+  EXPECT_THROW(AdamW({make_parameter_of()}, AdamWOptions().weight_decay(-1)), c10::Error);
 }
 
 TEST(Lars, OptionsOutOfRangeAreRejected) {
-  EXPECT_THROW(Lars({make_parameter()}, LarsOptions(1).momentum(-1)), c10::Error);
-  EXPECT_THROW(Lars({make_parameter()}, LarsOptions(1).weight_decay(-1)), c10::Error);
-  EXPECT_THROW(Lars({make_parameter()}, LarsOptions(1).trust_coefficient(-1)), c10::Error);
-  EXPECT_THROW(Lars({make_parameter()}, LarsOptions(1).eps(-1)), c10::Error);
+  EXPECT_THROW(Lars({make_parameter_of()}, LarsOptions(1).momentum(-1)), c10::Error);
+  EXPECT_THROW(Lars({make_parameter_of()}, LarsOptions(1).weight_decay(-1)), c10::Error);
+  EXPECT_THROW(Lars({make_parameter_of()}, LarsOptions(1).trust_coefficient(-1)), c10::Error);
+  EXPECT_THROW(Lars({make_parameter_of()}, LarsOptions(1).eps(-1)), c10::Error);
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ ScriptModule make_script(const std::string& returns = "y") {
   return ScriptModule(module);
 }
 
-torch::Tensor input_of(int rank, int step) {
+torch::Tensor script_input(int rank, int step) {
   return torch::arange(20.0).view({5, 4}).mul(0.1 * (step + 1)).add(rank).sin();
 }
 
@@ -76,7 +76,7 @@ TEST(ScriptModule, TrainsAsTheSameModuleOfCpp) {
     for (int step = 0; step < kSteps; ++step) {
       optimizer.zero_grad();
       of_twin.zero_grad();
-      const torch::Tensor x = input_of(group->rank(), step);
+      const torch::Tensor x = script_input(group->rank(), step);
       model(x, 2.0).toTensor().sum().backward();
       (torch::tanh(twin(x)) * 2.0).sum().backward();
       for (std::size_t i = 0; i < 2; ++i) {
@@ -101,9 +101,9 @@ TEST(ScriptModule, StartsWithRankZerosValuesAndFollowsItsBuffers) {
     DistributedDataParallel model(script, group);
     EXPECT_TRUE(is_bit_equal(model.parameters(), make_script().parameters()));
     EXPECT_THAT(script.named_parameters()[0].key(), "layer.weight");
-    model(input_of(0, 0), 1.0);
+    model(script_input(0, 0), 1.0);
     script.named_buffers()[0].value().add_(10 * group->rank());
-    model(input_of(0, 0), 1.0);
+    model(script_input(0, 0), 1.0);
     EXPECT_EQ(script.named_buffers()[0].value().item<double>(), 2);
   });
 }
@@ -115,11 +115,11 @@ TEST(ScriptModule, IsSavedByRankZeroAndLoadedAsAnyScript) {
     ScriptModule script = make_script();
     DistributedDataParallel model(script, group);
     torch::optim::SGD optimizer(model.parameters(), 0.1);
-    model(input_of(group->rank(), 0), 2.0).toTensor().sum().backward();
+    model(script_input(group->rank(), 0), 2.0).toTensor().sum().backward();
     optimizer.step();
     save_on_rank_0(*group, model.module(), path);
     torch::jit::Module loaded = torch::jit::load(path);
-    const torch::Tensor x = input_of(0, 3);
+    const torch::Tensor x = script_input(0, 3);
     EXPECT_TRUE(loaded.forward({x, 2.0}).toTensor().equal(script.forward(x, 2.0).toTensor()));
     EXPECT_TRUE(is_bit_equal(ScriptModule(loaded).parameters(), model.parameters()));
     // What was loaded can be trained on.
@@ -139,7 +139,7 @@ TEST(ScriptModule, ReturnsTuplesAndLists) {
       DistributedDataParallel model(make_script(returns), group);
       for (int step = 0; step < kSteps; ++step) {
         model.zero_grad();
-        c10::IValue result = model(input_of(group->rank(), step), 1.0);
+        c10::IValue result = model(script_input(group->rank(), step), 1.0);
         std::vector<at::Tensor*> tensors;
         collect_tensors(result, tensors);
         ASSERT_EQ(tensors.size(), 3U);
@@ -151,7 +151,7 @@ TEST(ScriptModule, ReturnsTuplesAndLists) {
         EXPECT_TRUE(mine.equal(of_root)) << "averaged, so equal";
       }
       model.zero_grad();
-      c10::IValue result = model(input_of(group->rank(), 0), 1.0);
+      c10::IValue result = model(script_input(group->rank(), 0), 1.0);
       std::vector<at::Tensor*> tensors;
       collect_tensors(result, tensors);
       (*tensors[0] * 0 + *tensors[2] * (group->rank() + 1.0)).sum().backward();
@@ -165,7 +165,7 @@ TEST(ScriptModule, ReturnsNoDictionary) {
   run_ranks(1, [](const Group& group) {
     DistributedDataParallel model(make_script("{'y': y}"), group);
     expect_error(ErrorCode::kInvalidArgument, HasSubstr("return them as a tuple or list"), [&] {
-      (void)model(input_of(0, 0), 1.0);
+      (void)model(script_input(0, 0), 1.0);
     });
   });
 }

@@ -55,7 +55,7 @@ using ::testing::HasSubstr;
 using Group = std::shared_ptr<ProcessGroup>;
 
 constexpr double kRate = 0.5;
-constexpr double kLargestNorm = 0.4;
+constexpr double kClippedNorm = 0.4;
 
 // Ranks, and whether the sequence is divided, too.
 class DividedTransformersOnWorlds : public ::testing::TestWithParam<std::tuple<int, bool>> {
@@ -98,22 +98,22 @@ TEST_P(DividedTransformersOnWorlds, EqualTheWholeForwardAndBackward) {
 }
 
 // Of training: the norms of the gradients, and the values at the end.
-struct Trained {
+struct TrainedLayer {
   std::vector<double> norms;
   TensorState values;
 };
 
 constexpr int kSteps = 20;
 
-Trained train_whole(double norm_type) {
+TrainedLayer train_whole(double norm_type) {
   WholeTransformer whole = make_whole();
   torch::optim::SGD optimizer(whole->parameters(), torch::optim::SGDOptions(kRate).momentum(0.9));
-  Trained trained;
+  TrainedLayer trained;
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     whole->loss(make_text(step, 4)).backward();
     trained.norms.push_back(
-        torch::nn::utils::clip_grad_norm_(whole->parameters(), kLargestNorm, norm_type));
+        torch::nn::utils::clip_grad_norm_(whole->parameters(), kClippedNorm, norm_type));
     optimizer.step();
   }
   trained.values = copy_of(module_state(*whole));
@@ -122,7 +122,7 @@ Trained train_whole(double norm_type) {
 
 TEST_P(DividedTransformersOnWorlds, TrainAsTheWhole) {
   for (const double norm_type : {2.0, 3.0, std::numeric_limits<double>::infinity()}) {
-    const Trained expected = train_whole(norm_type);
+    const TrainedLayer expected = train_whole(norm_type);
     run_ranks(n_ranks(), [&](const Group& group) {
       DividedTransformer divided = make_divided(group, sequence_parallel());
       torch::optim::SGD optimizer(divided->parameters(),
@@ -131,7 +131,7 @@ TEST_P(DividedTransformersOnWorlds, TrainAsTheWhole) {
         optimizer.zero_grad();
         divided->loss(make_text(step, 4)).backward();
         sum_partial_gradients(*divided);
-        const double norm = clip_grad_norm(*divided, kLargestNorm, {.norm_type = norm_type});
+        const double norm = clip_grad_norm(*divided, kClippedNorm, {.norm_type = norm_type});
         const double whole_norm = expected.norms[static_cast<std::size_t>(step)];
         EXPECT_NEAR(norm, whole_norm, 1e-9 * whole_norm) << "step " << step;
         optimizer.step();
@@ -143,7 +143,7 @@ TEST_P(DividedTransformersOnWorlds, TrainAsTheWhole) {
 
 // 2 x 2 ranks: each pair of neighbours has the model, each pair across half of the batch.
 TEST(DividedTransformers, TrainUnderDistributedDataParallel) {
-  const Trained expected = train_whole(2);
+  const TrainedLayer expected = train_whole(2);
   for (const bool sequence_parallel : {false, true}) {
     run_ranks(4, [&](const Group& world) {
       const int replica = world->rank() / 2;
@@ -161,7 +161,7 @@ TEST(DividedTransformers, TrainUnderDistributedDataParallel) {
                                                tensor)
             .backward();
         sum_partial_gradients(*model.module());
-        (void)clip_grad_norm(*model.module(), kLargestNorm);
+        (void)clip_grad_norm(*model.module(), kClippedNorm);
         optimizer.step();
       }
       model.check_consistent();
@@ -296,8 +296,8 @@ TEST_P(DividedTransformersOnWorlds, NormsMayComeFirst) {
 }
 
 // On rank 0, whose random numbers count.
-Trained step_with_dropout(int n_ranks, bool sequence_parallel, bool trains) {
-  Trained result;
+TrainedLayer step_with_dropout(int n_ranks, bool sequence_parallel, bool trains) {
+  TrainedLayer result;
   torch::manual_seed(11);
   run_ranks(n_ranks, [&](const Group& group) {
     DividedTransformer divided = make_divided(group, sequence_parallel, 0.3);
@@ -314,11 +314,11 @@ Trained step_with_dropout(int n_ranks, bool sequence_parallel, bool trains) {
 }
 
 TEST_P(DividedTransformersOnWorlds, DropTheSameOnAnyNumberOfRanks) {
-  const Trained alone = step_with_dropout(1, false, true);
-  const Trained mine = step_with_dropout(n_ranks(), sequence_parallel(), true);
+  const TrainedLayer alone = step_with_dropout(1, false, true);
+  const TrainedLayer mine = step_with_dropout(n_ranks(), sequence_parallel(), true);
   EXPECT_NEAR(mine.norms[0], alone.norms[0], 1e-9 * alone.norms[0]);
   expect_close(mine.values, alone.values);
-  const Trained without = step_with_dropout(n_ranks(), sequence_parallel(), false);
+  const TrainedLayer without = step_with_dropout(n_ranks(), sequence_parallel(), false);
   EXPECT_GT(std::abs(mine.norms[0] - without.norms[0]), 1e-3);
   EXPECT_NEAR(without.norms[0], make_whole()->loss(make_text(0, 3)).item<double>(), 1e-9);
 }

@@ -29,7 +29,7 @@ using Group = std::shared_ptr<ProcessGroup>;
 using Net = DistributedDataParallel<ConvNet>;
 using Gradients = std::vector<std::optional<float>>;
 
-constexpr int kSteps = 5;
+constexpr int kThawedSteps = 5;
 constexpr int kThawed = 2;  // before this step, the third
 constexpr int kBatch = 4;
 
@@ -74,7 +74,7 @@ torch::Tensor loss_of_part(Model& model, int step, int shard, int part) {
 // Calls `make_step` for each, and thaws in between.
 void train(const ConvNet& net, const std::function<void(int step)>& make_step) {
   torch::optim::SGD optimizer = optimizer_of(net);
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kThawedSteps; ++step) {
     if (step == kThawed) {
       set_trained(net, true);
     }
