@@ -15,8 +15,8 @@
 #include "unisono/base/fd.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
+#include "unisono/transport/dial.h"
 #include "unisono/transport/rank_address.h"
-#include "unisono/transport/tcp/dial.h"
 
 namespace unisono::health {
 
@@ -29,7 +29,7 @@ ControlDial::ControlDial(net::EventLoop& loop,
     : loop_(loop),
       member_(std::move(member)),
       mine_(std::move(mine)),
-      dial_(member_, secret, mine_, tcp::Dial::Start::kNow),
+      dial_(member_, secret, mine_, transport::Dial::Start::kNow),
       until_(until),
       done_(std::move(done)) {
   watch();
@@ -42,16 +42,16 @@ ControlDial::~ControlDial() {
 // The socket, or why there is none; neither while the dial goes on.
 std::optional<Error> ControlDial::step(Fd& socket) {
   switch (dial_.progress()) {
-    case tcp::Dial::Outcome::kNone:
+    case transport::Dial::Outcome::kNone:
       return std::nullopt;
-    case tcp::Dial::Outcome::kWelcomed:
+    case transport::Dial::Outcome::kWelcomed:
       socket = dial_.take();
       return std::nullopt;
-    case tcp::Dial::Outcome::kTurnedAway:
+    case transport::Dial::Outcome::kTurnedAway:
       return Error(ErrorCode::kPeerLost,
                    fmt::format("{} takes no connection any more: it is about to leave, or is gone",
                                member_.name));
-    case tcp::Dial::Outcome::kRefused:
+    case transport::Dial::Outcome::kRefused:
       return transport::nobody_listens(member_);
   }
   return std::nullopt;

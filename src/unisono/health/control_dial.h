@@ -9,8 +9,8 @@
 #include "unisono/base/fd.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
+#include "unisono/transport/dial.h"
 #include "unisono/transport/rank_address.h"
-#include "unisono/transport/tcp/dial.h"
 
 namespace unisono::health {
 
@@ -47,7 +47,7 @@ class ControlDial {
   net::EventLoop& loop_;
   transport::RankAddress member_;
   net::HelloInfo mine_;
-  tcp::Dial dial_;
+  transport::Dial dial_;
   Deadline until_;
   Done done_;
   int fd_ = -1;  // That the loop watches.

@@ -26,9 +26,9 @@
 #include "unisono/net/event_loop.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/dial.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/tcp/dial.h"
-#include "unisono/transport/tcp/liveness.h"
+#include "unisono/transport/liveness.h"
 
 namespace unisono::health {
 namespace {
@@ -234,11 +234,11 @@ std::shared_ptr<ControlLink> ControlPlane::link(int rank, Fd socket, bool is_own
 
 void ControlPlane::adopt(int rank, Fd socket, bool is_brief) {
   Peer& peer = peers_[rank];
-  if (peer.is_of_node || !tcp::welcome(socket.get())) {
+  if (peer.is_of_node || !transport::welcome(socket.get())) {
     return;
   }
   net::set_no_delay(socket.get());
-  net::set_liveness_timeout(socket.get(), tcp::kLivenessTimeout);
+  net::set_liveness_timeout(socket.get(), transport::kLivenessTimeout);
   // Who opens another has given the earlier one up.
   if (const std::shared_ptr<ControlLink> earlier = std::move(peer.theirs)) {
     earlier->read_all();

@@ -34,8 +34,8 @@
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/dial.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/tcp/dial.h"
 
 namespace unisono::health {
 namespace {
@@ -160,7 +160,7 @@ class ControlPlaneTest : public ::testing::Test {
     Fd socket = net::accept_connection(listeners_[1].get()).fd;
     (void)net::accept_hello(
         socket.get(), kSecret, {.job = "job", .purpose = "data", .rank = 1}, deadline);
-    EXPECT_TRUE(tcp::welcome(socket.get()));
+    EXPECT_TRUE(transport::welcome(socket.get()));
     transport::FrameBytes bytes{};
     net::read_exact(socket.get(), bytes, deadline, "rank 0");
     question = transport::decode(bytes).value().question;

@@ -19,6 +19,7 @@
 #include "unisono/health/group_registry.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/dial.h"
 #include "unisono/transport/frame.h"
 #include "unisono/transport/rank_address.h"
 #include "unisono/transport/shm/control_block.h"
@@ -26,7 +27,6 @@
 #include "unisono/transport/shm/process_memory.h"
 #include "unisono/transport/stream.h"
 #include "unisono/transport/tcp/connection.h"
-#include "unisono/transport/tcp/dial.h"
 #include "unisono/transport/tcp/dialer.h"
 #include "unisono/transport/tcp/packet_stream.h"
 
@@ -140,7 +140,7 @@ void GroupTransports::deliver(int rank, std::string_view purpose, Fd socket) {
 }
 
 void GroupTransports::turn_away(int socket, const Error& reason) const noexcept {
-  (void)tcp::welcome(socket);
+  (void)transport::welcome(socket);
   transport::send_abort(socket, group_, reason);
 }
 

@@ -16,9 +16,9 @@
 #include "unisono/base/mutex.h"
 #include "unisono/net/socket.h"
 #include "unisono/net/wakeup.h"
+#include "unisono/transport/dial.h"
+#include "unisono/transport/liveness.h"
 #include "unisono/transport/rank_address.h"
-#include "unisono/transport/tcp/dial.h"
-#include "unisono/transport/tcp/liveness.h"
 
 namespace unisono::tcp {
 namespace {
@@ -54,18 +54,19 @@ void Dialer::open(int rank) {
   }
   const bool is_late = parts_.caller == Caller::kHigherRank && !has_preference(rank);
   dials_.emplace(rank,
-                 OwnDial{.dial = Dial(member(rank),
-                                      parts_.secret,
-                                      parts_.mine,
-                                      is_late ? Dial::Start::kLate : Dial::Start::kNow)});
+                 OwnDial{.dial = transport::Dial(member(rank),
+                                                 parts_.secret,
+                                                 parts_.mine,
+                                                 is_late ? transport::Dial::Start::kLate
+                                                         : transport::Dial::Start::kNow)});
 }
 
 std::vector<int> Dialer::progress() {
   std::vector<int> opened = take_delivered();
   for (auto entry = dials_.begin(); entry != dials_.end();) {
     auto& [rank, own] = *entry;
-    const Dial::Outcome outcome = own.dial.progress();
-    const bool is_welcome = outcome == Dial::Outcome::kWelcomed;
+    const transport::Dial::Outcome outcome = own.dial.progress();
+    const bool is_welcome = outcome == transport::Dial::Outcome::kWelcomed;
     if (is_welcome && !own.is_needless) {
       accept(rank, own.dial.take());
       opened.push_back(rank);
@@ -80,12 +81,12 @@ std::vector<int> Dialer::progress() {
 
 // Whoever ends has first sent all it had to by connections that were welcome here: these are
 // delivered by now.
-void Dialer::check(int rank, Dial::Outcome outcome) {
-  if (outcome == Dial::Outcome::kRefused && !has_delivered(rank)) {
+void Dialer::check(int rank, transport::Dial::Outcome outcome) {
+  if (outcome == transport::Dial::Outcome::kRefused && !has_delivered(rank)) {
     throw transport::nobody_listens(member(rank));
   }
   // A lower rank may just be about to hear of the higher one's connection.
-  const bool has_left = outcome == Dial::Outcome::kTurnedAway &&
+  const bool has_left = outcome == transport::Dial::Outcome::kTurnedAway &&
                         parts_.caller == Caller::kHigherRank && has_preference(rank);
   if (has_left && !has_delivered(rank)) {
     throw Error(ErrorCode::kPeerLost,
@@ -98,7 +99,7 @@ void Dialer::check(int rank, Dial::Outcome outcome) {
 
 void Dialer::accept(int rank, Fd socket) {
   net::set_no_delay(socket.get());
-  net::set_idle_timeout(socket.get(), kLivenessTimeout);
+  net::set_idle_timeout(socket.get(), transport::kLivenessTimeout);
   adopt(rank, parts_.make_stream(std::move(socket)));
   const MutexLock lock(mutex_);
   dialed_.erase(rank);
@@ -153,7 +154,7 @@ void Dialer::deliver(int rank, Fd socket) {
         delivered_.contains(rank)) {
       return;  // Closes it.
     }
-    if (!welcome(socket.get())) {
+    if (!transport::welcome(socket.get())) {
       return;
     }
     delivered_.emplace(rank, std::move(socket));

@@ -13,9 +13,9 @@
 #include "unisono/base/mutex.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/wakeup.h"
+#include "unisono/transport/dial.h"
 #include "unisono/transport/rank_address.h"
 #include "unisono/transport/stream.h"
-#include "unisono/transport/tcp/dial.h"
 
 namespace unisono::tcp {
 
@@ -113,7 +113,7 @@ class Dialer {
 
   // A connection that this rank opens.
   struct OwnDial {
-    Dial dial;
+    transport::Dial dial;
     // The other side's connection came first. The hello goes on until this one is turned away: one
     // that breaks off looks like a stranger's.
     bool is_needless = false;
@@ -122,7 +122,7 @@ class Dialer {
   [[nodiscard]] bool has_preference(int rank) const;
   [[nodiscard]] bool has_delivered(int rank) UNISONO_EXCLUDES(mutex_);
   void accept(int rank, Fd socket) UNISONO_EXCLUDES(mutex_);
-  void check(int rank, Dial::Outcome outcome) UNISONO_EXCLUDES(mutex_);
+  void check(int rank, transport::Dial::Outcome outcome) UNISONO_EXCLUDES(mutex_);
 
   DialerParts parts_;
   std::unique_ptr<net::Wakeup> wakeup_;  // Where there are other nodes.

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
+#include "unisono/transport/liveness.h"
 #include "unisono/transport/stream.h"
-#include "unisono/transport/tcp/liveness.h"
 #include "unisono/transport/wait_monitor.h"
 #include "unisono/transport/waiter.h"
 
@@ -128,7 +128,7 @@ void Exchange::wait() {
     }
   }
   const Deadline next_look = earlier(earlier(wait_monitor_.next_check(), table_.next_try()),
-                                     Deadline::after(kLivenessLook));
+                                     Deadline::after(transport::kLivenessLook));
   std::vector<Connection*> idle;
   const std::size_t n_busy = polls.size();
   for (Connection* const connection : table_.peers()) {

@@ -14,8 +14,8 @@
 #include "unisono/net/answer_watch.h"
 #include "unisono/net/io.h"
 #include "unisono/transport/frame.h"
+#include "unisono/transport/liveness.h"
 #include "unisono/transport/stream.h"
-#include "unisono/transport/tcp/liveness.h"
 
 namespace unisono::tcp {
 
@@ -67,8 +67,8 @@ class FrameStream {
     return !frame_ || frame_->kind == transport::FrameKind::kAbort;
   }
 
-  /// To be asked by who waits, about each kLivenessLook: whether the peer has left what it was sent
-  /// without an answer for kLivenessTimeout.
+  /// To be asked by who waits, about each transport::kLivenessLook: whether the peer has left what
+  /// it was sent without an answer for transport::kLivenessTimeout.
   [[nodiscard]] bool is_unanswered() noexcept { return answers_.is_silent(stream_->socket()); }
 
   /// What a connection comes to that is_unanswered().
@@ -100,7 +100,7 @@ class FrameStream {
   transport::FrameKind kind_;
   std::unique_ptr<transport::Stream> stream_;
   std::string address_;  // The other end of the stream's socket.
-  net::AnswerWatch answers_{kLivenessTimeout};
+  net::AnswerWatch answers_{transport::kLivenessTimeout};
 
   std::size_t n_written_ = 0;
 

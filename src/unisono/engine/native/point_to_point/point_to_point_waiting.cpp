@@ -204,7 +204,7 @@ void PointToPointProgress::sleep_until(Deadline deadline, std::uint32_t rings) {
   packet_streams_.add_polls(polls);
   deadline = earlier(deadline, packet_streams_.next_try());
   for (tcp::PacketStream* const stream : packet_streams_.peers()) {
-    deadline = earlier(deadline, Deadline::after(tcp::kLivenessLook));
+    deadline = earlier(deadline, Deadline::after(transport::kLivenessLook));
     if (!stream->has_left()) {
       stream->frames().stream().add_polls(polls, true, stream->is_blocked());
     }

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-namespace unisono::tcp {
+namespace unisono::transport {
 
 /// A peer whose machine vanished is noticed after about this long without an answer, by whoever
 /// waits for it.
@@ -15,4 +15,4 @@ inline constexpr std::chrono::seconds kLivenessLook{1};
 /// one: one may come free, and who accepts connections gives up sooner, which both sides hear of.
 inline constexpr std::chrono::seconds kDescriptorPatience{10};
 
-}  // namespace unisono::tcp
+}  // namespace unisono::transport

@@ -1,4 +1,4 @@
-#include "unisono/transport/tcp/dial.h"
+#include "unisono/transport/dial.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -18,10 +18,10 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
+#include "unisono/transport/liveness.h"
 #include "unisono/transport/rank_address.h"
-#include "unisono/transport/tcp/liveness.h"
 
-namespace unisono::tcp {
+namespace unisono::transport {
 namespace {
 
 constexpr std::byte kWelcome{0x57};
@@ -43,7 +43,7 @@ bool welcome(int fd) noexcept {
   return net::write_some(fd, std::span(&kWelcome, 1)).n_bytes == 1;
 }
 
-Dial::Dial(const transport::RankAddress& member,
+Dial::Dial(const RankAddress& member,
            const std::string& secret,
            const net::HelloInfo& mine,
            Start start)
@@ -136,7 +136,7 @@ bool Dial::exchange_hello() {
       return false;
     }
     if (hello_.state() == net::Hello::State::kDone) {
-      transport::check_answer(member_, hello_.theirs(), mine_.job);
+      check_answer(member_, hello_.theirs(), mine_.job);
       return true;
     }
     const std::size_t n_wanted = std::min(buffer.size(), hello_.n_bytes_wanted());
@@ -182,4 +182,4 @@ pollfd Dial::poll() const {
       .fd = socket_.get(), .events = static_cast<short>(writes ? POLLOUT : POLLIN), .revents = 0};
 }
 
-}  // namespace unisono::tcp
+}  // namespace unisono::transport

@@ -11,10 +11,10 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/hello.h"
+#include "unisono/transport/liveness.h"
 #include "unisono/transport/rank_address.h"
-#include "unisono/transport/tcp/liveness.h"
 
-namespace unisono::tcp {
+namespace unisono::transport {
 
 /// Says to who has dialed, after the hello, that the connection is kept. False when the other side
 /// is gone.
@@ -38,7 +38,7 @@ class Dial {
   };
 
   /// `member`, and for the hello `secret` and `mine`, outlive it.
-  Dial(const transport::RankAddress& member,
+  Dial(const RankAddress& member,
        const std::string& secret,
        const net::HelloInfo& mine,
        Start start);
@@ -68,7 +68,7 @@ class Dial {
   [[nodiscard]] Outcome read_welcome();
   void try_again_later();
 
-  const transport::RankAddress& member_;
+  const RankAddress& member_;
   const std::string& secret_;
   const net::HelloInfo& mine_;
   Start start_;
@@ -84,4 +84,4 @@ class Dial {
   std::vector<std::byte> output_;  // Of the hello.
 };
 
-}  // namespace unisono::tcp
+}  // namespace unisono::transport
