@@ -112,6 +112,24 @@ class AloneEngine final : public Engine {
   void leave() noexcept override {}
 };
 
+void expect_no_messages(const std::string& backend, const std::string& problem) {
+  n_executed = 0;
+  run_ranks({.nodes = {"a", "a", "b"}, .backend = backend}, [&](ProcessGroup& group) {
+    float value = 1;
+    const Buffer buffer = as_buffer(std::span(&value, 1));
+    const auto refuses = [&](const std::string& call) {
+      return ThrowsMessage<Error>(fmt::format("[rank {}/3] {}: {}", group.rank(), call, problem));
+    };
+    EXPECT_THAT([&] { group.send(buffer, 0, {.label = "weights"}); }, refuses("send of weights"));
+    EXPECT_THAT([&] { (void)group.recv(buffer, 0); }, refuses("recv"));
+    EXPECT_THAT([&] { (void)group.send_async(buffer, 0); }, refuses("send"));
+    EXPECT_THAT([&] { (void)group.batch({}); }, refuses("batch"));
+    // Which closes nothing.
+    group.barrier();
+  });
+  EXPECT_EQ(n_executed, 3);
+}
+
 class OwnBackend : public ::testing::Test {
  protected:
   OwnBackend() {
@@ -120,10 +138,11 @@ class OwnBackend : public ::testing::Test {
           "counting", "counts", [](const rendezvous::Roster&, std::shared_ptr<Engine> native) {
             return std::make_unique<CountingEngine>(std::move(native));
           });
-      engine::register_backend(
-          "alone", "needs nobody", [](const rendezvous::Roster&, const std::shared_ptr<Engine>&) {
-            return std::make_unique<AloneEngine>();
-          });
+      const auto make_alone = [](const rendezvous::Roster&, const std::shared_ptr<Engine>&) {
+        return std::make_unique<AloneEngine>();
+      };
+      engine::register_backend("alone", "needs nobody", make_alone);
+      engine::register_backend("mute", "says so", make_alone, {.passes_messages = false});
       engine::register_backend(
           "idle", "makes nothing", [](const rendezvous::Roster&, std::shared_ptr<Engine>) {
             return nullptr;
@@ -188,22 +207,12 @@ TEST_F(OwnBackend, MessagesPassInItsGroups) {
   EXPECT_EQ(n_messages, 3U * 3U * 2U);
 }
 
+// Whether it says so beforehand, or only its engine knows.
 TEST_F(OwnBackend, RefusesMessagesThatItPassesNot) {
-  run_ranks({.nodes = {"a", "a", "b"}, .backend = "alone"}, [](ProcessGroup& group) {
-    float value = 1;
-    const Buffer buffer = as_buffer(std::span(&value, 1));
-    const auto refuses = [&](const std::string& call) {
-      return ThrowsMessage<Error>(fmt::format(
-          "[rank {}/3] {}: the group's backend passes no messages", group.rank(), call));
-    };
-    EXPECT_THAT([&] { group.send(buffer, 0, {.label = "weights"}); }, refuses("send of weights"));
-    EXPECT_THAT([&] { (void)group.recv(buffer, 0); }, refuses("recv"));
-    EXPECT_THAT([&] { (void)group.send_async(buffer, 0); }, refuses("send"));
-    EXPECT_THAT([&] { (void)group.batch({}); }, refuses("batch"));
-    // Which closes nothing.
-    group.barrier();
-  });
-  EXPECT_EQ(n_executed, 3);
+  expect_no_messages("alone", "the group's backend passes no messages");
+  expect_no_messages(
+      "mute",
+      "backend mute passes no messages; make the group with backend unisono, which has them");
 }
 
 // The group goes on to watch its ranks by the native engine, which this backend let go of.

@@ -19,6 +19,8 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
 #include "unisono/comm/work_state.h"
+#include "unisono/engine/backends.h"
+#include "unisono/engine/capabilities.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/message_call.h"
 
@@ -58,13 +60,15 @@ milliseconds check(const MessageCall& call,
   return arguments.timeout(timeout);
 }
 
-// What `pass` does. An engine may pass no messages, or not this one.
+// What `pass` does. A backend may pass no messages, or not this one.
 template <class Pass>
 auto or_refuse(comm::Membership& membership,
                const char* name,
                const std::string& label,
                const Pass& pass) -> decltype(pass()) {
   try {
+    const engine::Backend& backend = membership.job().backend();
+    engine::check_passes_messages(backend.capabilities, backend.name);
     return pass();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInvalidArgument || membership.failure().is_set()) {

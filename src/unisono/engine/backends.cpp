@@ -27,7 +27,7 @@ namespace {
 
 using transport::OperationKind;
 
-// An operation of ProcessGroup; kNone: a message between two ranks, which no engine carries.
+// An operation of ProcessGroup; kNone: a message between two ranks.
 struct NamedOperation {
   std::string_view name;
   OperationKind kind;
@@ -168,7 +168,7 @@ bool Backend::has(std::string_view operation, DeviceType device) const {
     return false;
   }
   return found->kind == OperationKind::kNone
-             ? device == DeviceType::kCpu
+             ? device == DeviceType::kCpu && capabilities.passes_messages
              : capabilities.devices.has(device) &&
                    capabilities_on(device).operations.has(found->kind);
 }

@@ -97,11 +97,16 @@ TEST(Backends, OneOfTheProgramsOwnIsListedAndFound) {
   EXPECT_TRUE(look_up_backend("own").has("reduce", DeviceType::kCpu));
   EXPECT_FALSE(look_up_backend("own").has("broadcast", DeviceType::kCpu));
   EXPECT_TRUE(look_up_backend("own").has("send", DeviceType::kCpu));
-  EXPECT_EQ(backends().back().name, "own");
+  register_backend("mute", "passes no messages", keep, {.passes_messages = false});
+  EXPECT_TRUE(look_up_backend("mute").has("broadcast", DeviceType::kCpu));
+  for (const std::string_view message : {"send", "recv", "batch"}) {
+    EXPECT_FALSE(look_up_backend("mute").has(message, DeviceType::kCpu)) << message;
+  }
+  EXPECT_EQ(backends().back().name, "mute");
   EXPECT_THAT([] { (void)look_up_backend("other"); },
               ThrowsMessage<Error>(
                   ::testing::AllOf(HasSubstr("there is unisono (also called native, tcp), "),
-                                   ::testing::EndsWith(", own"))));
+                                   ::testing::EndsWith(", own, mute"))));
   for (const std::string taken : {"own", "unisono", "tcp", "nccl"}) {
     EXPECT_THAT(
         [&] { register_backend(taken, "", keep); },

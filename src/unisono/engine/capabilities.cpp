@@ -57,4 +57,10 @@ void check_capabilities(const Capabilities& capabilities,
   }
 }
 
+void check_passes_messages(const Capabilities& capabilities, std::string_view backend) {
+  if (!capabilities.passes_messages) {
+    refuse(backend, fmt::format("passes no messages; {} them", capabilities.instead));
+  }
+}
+
 }  // namespace unisono::engine

@@ -47,12 +47,12 @@ class SetOf {
   std::uint32_t bits_ = 0;
 };
 
-/// What a backend can do. Messages between two ranks are no matter of it: the engine hands them to
-/// the native one, or refuses them.
+/// What a backend can do.
 struct Capabilities {
   SetOf<DeviceType> devices = {DeviceType::kCpu};
   SetOf<transport::OperationKind> operations =
       SetOf<transport::OperationKind>::up_to(transport::OperationKind::kReduceScatterCoalesced);
+  bool passes_messages = true;                              ///< Of memory on the CPU, of all types.
   SetOf<DType> dtypes = SetOf<DType>::up_to(DType::kBool);  ///< Of what it moves.
   SetOf<DType> reduced_dtypes = SetOf<DType>::up_to(DType::kBool);
   SetOf<ReduceKind> reductions = SetOf<ReduceKind>::up_to(ReduceKind::kUser);
@@ -68,5 +68,8 @@ struct Capabilities {
 void check_capabilities(const Capabilities& capabilities,
                         std::string_view backend,
                         const Operation& operation);
+
+/// The same for messages.
+void check_passes_messages(const Capabilities& capabilities, std::string_view backend);
 
 }  // namespace unisono::engine
