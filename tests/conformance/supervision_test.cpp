@@ -20,6 +20,7 @@
 #include "unisono/engine/backends.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/operation.h"
+#include "unisono/engine/supervising_engine.h"
 #include "unisono/rendezvous/roster/roster.h"
 
 #include "support/ranks.h"
@@ -29,6 +30,7 @@ namespace {
 
 using engine::Engine;
 using engine::Operation;
+using engine::SupervisingEngine;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
@@ -60,7 +62,7 @@ class SlowOperation final : public engine::SupervisedOperation {
 
 class SlowEngine final : public Engine {
  public:
-  explicit SlowEngine(std::shared_ptr<Engine> native) : native_(std::move(native)) {}
+  explicit SlowEngine(std::shared_ptr<SupervisingEngine> native) : native_(std::move(native)) {}
 
   void execute(const Operation& operation, TimeLimit limit, engine::Caller caller) override {
     native_->supervise(operation, limit, caller, operation_);
@@ -77,7 +79,7 @@ class SlowEngine final : public Engine {
   void leave() noexcept override { native_->leave(); }
 
  private:
-  std::shared_ptr<Engine> native_;
+  std::shared_ptr<SupervisingEngine> native_;
   SlowOperation operation_;
 };
 
@@ -86,7 +88,9 @@ class Supervision : public ::testing::TestWithParam<std::vector<std::string>> {
   Supervision() {
     static const bool is_registered = [] {
       engine::register_backend(
-          "slow", "looks again", [](const rendezvous::Roster&, std::shared_ptr<Engine> native) {
+          "slow",
+          "looks again",
+          [](const rendezvous::Roster&, std::shared_ptr<SupervisingEngine> native) {
             return std::make_unique<SlowEngine>(std::move(native));
           });
       return true;

@@ -19,6 +19,7 @@
 #include "unisono/engine/engine.h"
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/operation.h"
+#include "unisono/engine/supervising_engine.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
 
@@ -93,7 +94,8 @@ void register_host_as_gpu() {
   engine::register_backend(
       "nccl on the host",
       "for tests",
-      [make = nccl.make](const rendezvous::Roster& roster, std::shared_ptr<Engine> native) {
+      [make = nccl.make](const rendezvous::Roster& roster,
+                         std::shared_ptr<engine::SupervisingEngine> native) {
         return std::make_unique<HostAsGpu>(roster.self().rank, make(roster, std::move(native)));
       },
       has);

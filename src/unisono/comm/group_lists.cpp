@@ -21,7 +21,7 @@
 #include "unisono/comm/group.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/membership.h"
-#include "unisono/engine/native/group_transports.h"
+#include "unisono/engine/native_engines.h"
 #include "unisono/health/diagnostics_store.h"
 #include "unisono/health/failure_log.h"
 #include "unisono/health/group_contacts.h"
@@ -123,7 +123,7 @@ ControlBlocks::ControlBlocks(Job& job, const Membership& parent, std::span<const
     if (has(list, parent.topology().rank())) {
       try {
         offsets_.back() =
-            job.memory().reserve_group(static_cast<int>(local_members(parent, list).size()));
+            job.engines().reserve_group(static_cast<int>(local_members(parent, list).size()));
       } catch (const Error& error) {
         offsets_.back() = kNoRoom;
         problem_ = error;
@@ -149,7 +149,7 @@ void check_offset(std::int64_t offset, int rank, const Membership& parent) {
 ControlBlocks::~ControlBlocks() {
   for (const std::int64_t offset : offsets_) {
     if (!is_kept_ && offset >= 0) {
-      job_.memory().own()->release(offset);
+      job_.engines().release_group(offset);
     }
   }
 }

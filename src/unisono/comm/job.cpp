@@ -24,7 +24,8 @@
 #include "unisono/comm/membership.h"
 #include "unisono/comm/shared_core.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/native/memory/node_memory.h"
+#include "unisono/engine/native_engines.h"
+#include "unisono/engine/supervising_engine.h"
 #include "unisono/health/cycle_search.h"
 #include "unisono/health/group_contacts.h"
 #include "unisono/health/long_waits.h"
@@ -36,7 +37,6 @@
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/relayed_error.h"
-#include "unisono/transport/stream.h"
 
 namespace unisono::comm {
 namespace {
@@ -61,10 +61,7 @@ Job::Job(const JobOptions& options)
           prepare(options,
                   session_,
                   [&] { return rendezvous::listen_for_data(options.config, session_); })),
-      memory_(prepare(
-          options, session_, [&] { return engine::NodeMemory(options.config.arena_bytes); })),
-      streams_(prepare(
-          options, session_, [&] { return transport::find_streams(options.config.transport); })),
+      engines_(prepare(options, session_, [&] { return engine::NativeEngines(options.config); })),
       roster_(exchange_roster(
           options,
           session_,
@@ -76,7 +73,7 @@ Job::Job(const JobOptions& options)
           .roster = roster_,
           .session = session_,
           .data_listener = data_listener_.get(),
-          .peers = meet_node(roster_, session_, memory_, node_listener_, options.deadline),
+          .peers = meet_node(roster_, session_, engines_, node_listener_, options.deadline),
           .groups = groups_,
           .logger = logger()})),
       cycles_(
@@ -85,8 +82,8 @@ Job::Job(const JobOptions& options)
   warn_of_shared_core(roster_, logger());
 }
 
-std::shared_ptr<engine::Engine> Job::make_engine(const rendezvous::Roster& roster,
-                                                 std::shared_ptr<engine::Engine> native) const {
+std::shared_ptr<engine::Engine> Job::make_engine(
+    const rendezvous::Roster& roster, std::shared_ptr<engine::SupervisingEngine> native) const {
   if (backend_.make == nullptr) {
     return native;
   }
@@ -110,7 +107,7 @@ std::string Job::store_prefix(std::uint32_t group) const {
 std::shared_ptr<Membership> Job::make_world() {
   // The first thing in every rank's arena, never given back.
   const int n_local = health::topology_of(roster_).local_world_size();
-  UNISONO_CHECK(memory_.reserve_group(n_local) == 0,
+  UNISONO_CHECK(engines_.reserve_group(n_local) == 0,
                 "the world's board is not at the begin of the arena");
   try {
     return make_group({.number = 0,

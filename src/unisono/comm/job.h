@@ -20,7 +20,8 @@
 #include "unisono/comm/only_caller.h"
 #include "unisono/engine/backends.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/native/memory/node_memory.h"
+#include "unisono/engine/native_engines.h"
+#include "unisono/engine/supervising_engine.h"
 #include "unisono/health/control_plane.h"
 #include "unisono/health/cycle_search.h"
 #include "unisono/health/group_registry.h"
@@ -31,7 +32,6 @@
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/roster/roster.h"
-#include "unisono/transport/stream.h"
 
 namespace unisono::comm {
 
@@ -53,7 +53,8 @@ class Job {
 
   [[nodiscard]] const rendezvous::StoreSession& session() const { return session_; }
 
-  [[nodiscard]] engine::NodeMemory& memory() { return memory_; }
+  /// By which its ranks reach each other, whatever the backend.
+  [[nodiscard]] engine::NativeEngines& engines() { return engines_; }
 
   [[nodiscard]] health::GroupRegistry& groups() { return groups_; }
 
@@ -70,10 +71,7 @@ class Job {
 
   /// The engine of a group, of the job's backend; `native` itself where that is all it needs.
   [[nodiscard]] std::shared_ptr<engine::Engine> make_engine(
-      const rendezvous::Roster& roster, std::shared_ptr<engine::Engine> native) const;
-
-  /// How ranks of different nodes reach each other.
-  [[nodiscard]] const transport::MakeStream& streams() const { return streams_; }
+      const rendezvous::Roster& roster, std::shared_ptr<engine::SupervisingEngine> native) const;
 
   /// What the keys of a group's ranks in the store begin with.
   [[nodiscard]] std::string store_prefix(std::uint32_t group) const;
@@ -115,8 +113,7 @@ class Job {
   std::string endpoint_;
   Fd node_listener_;
   Fd data_listener_;
-  engine::NodeMemory memory_;
-  transport::MakeStream streams_;
+  engine::NativeEngines engines_;
   rendezvous::Roster roster_;
   engine::Backend backend_;
   GroupNumbers numbers_;

@@ -15,7 +15,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
-#include "unisono/engine/native/memory/node_memory.h"
+#include "unisono/engine/native_engines.h"
 #include "unisono/health/control_plane.h"
 #include "unisono/health/diagnostics_store.h"
 #include "unisono/health/failure_log.h"
@@ -95,7 +95,7 @@ rendezvous::Member describe_self(const JobOptions& options,
 
 rendezvous::StoreSession connect_store(const JobOptions& options) {
   // Before the store's thread and the watcher's start, which make it slow.
-  engine::NodeMemory::prepare_process();
+  engine::NativeEngines::prepare_process();
   if (options.store.store != nullptr) {
     return rendezvous::use_store(options.store, options.config, options.launch_info);
   }
@@ -142,12 +142,12 @@ rendezvous::Roster exchange_roster(const JobOptions& options,
 
 std::vector<health::NodePeer> meet_node(const rendezvous::Roster& roster,
                                         rendezvous::StoreSession& session,
-                                        engine::NodeMemory& memory,
+                                        engine::NativeEngines& engines,
                                         Fd& listener,
                                         Deadline deadline) {
   std::vector<health::NodePeer> met;
   try {
-    memory.meet(roster, session.secret, listener.get(), deadline, met);
+    engines.meet(roster, session.secret, listener.get(), deadline, met);
     return met;
   } catch (const Error& error) {
     const Error reason = explain(error, roster, session);

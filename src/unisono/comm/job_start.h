@@ -13,7 +13,7 @@
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
 #include "unisono/comm/backend_choice.h"
-#include "unisono/engine/native/memory/node_memory.h"
+#include "unisono/engine/native_engines.h"
 #include "unisono/health/control_plane.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/connect_store.h"
@@ -65,11 +65,11 @@ auto prepare(const JobOptions& options, rendezvous::StoreSession& session, const
                                                  rendezvous::StoreSession& session,
                                                  const rendezvous::Member& self);
 
-/// Meets the ranks of this node, which have joined. Throws as NodeMemory::meet() does, for the
+/// Meets the ranks of this node, which have joined. Throws as NativeEngines::meet() does, for the
 /// first reason that a rank had, tells the others, and closes the listener.
 [[nodiscard]] std::vector<health::NodePeer> meet_node(const rendezvous::Roster& roster,
                                                       rendezvous::StoreSession& session,
-                                                      engine::NodeMemory& memory,
+                                                      engine::NativeEngines& engines,
                                                       Fd& listener,
                                                       Deadline deadline);
 

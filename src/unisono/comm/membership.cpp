@@ -24,8 +24,7 @@
 #include "unisono/base/thread.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/refused_call.h"
-#include "unisono/engine/native/group_transports.h"
-#include "unisono/engine/native/native_engine.h"
+#include "unisono/engine/native_engines.h"
 #include "unisono/health/group_contacts.h"
 #include "unisono/health/rank_wait.h"
 #include "unisono/health/status_client.h"
@@ -47,25 +46,6 @@ constexpr std::chrono::milliseconds kWatcherTimeout{100};
 
 // However many waits ask for it.
 constexpr std::chrono::milliseconds kBetweenListenings{500};
-
-engine::TransportParts transport_parts(Job& job,
-                                       const collective::Topology& topology,
-                                       const GroupSetup& setup,
-                                       transport::JobRanks job_ranks) {
-  std::vector<engine::ArenaPart> arenas;
-  for (std::size_t index = 0; index < setup.offsets.size(); ++index) {
-    const auto rank = static_cast<std::size_t>(topology.local_ranks()[index]);
-    arenas.push_back(job.memory().part_of(setup.roster.members[rank].rank, setup.offsets[index]));
-  }
-  return {.group = setup.number,
-          .roster = setup.roster,
-          .topology = topology,
-          .secret = job.session().secret,
-          .arenas = std::move(arenas),
-          .make_stream = job.streams(),
-          .has_single_copy = job.config().single_copy != SingleCopy::kOff,
-          .job_ranks = job_ranks};
-}
 
 // How this rank's messages begin: "[rank 5/8]", or "[rank 5/8, 1/2 in group 4.3]".
 std::string prefix_of(const Job& job, const GroupSetup& setup) {
@@ -112,17 +92,14 @@ Membership::Membership(Job& job, GroupSetup setup)
           [&job] { return job.session().connect_again(health::kDiagnosticsStoreTimeout); }),
       failures_(diagnostics_store_, job.store_prefix(setup_.number), setup_.roster.rank),
       call_history_(diagnostics_store_, job.store_prefix(setup_.number), contacts()),
-      native_(std::make_shared<engine::NativeEngine>(engine::NativeParts{
-          .transports = transport_parts(job, topology_, setup_, ranks_.job_ranks()),
-          .memory = job.memory().own(),
-          .failure = failure_,
-          .single_copy = job.config().single_copy,
-          .links = job.config().links,
-          .ranks = ranks_,
-          .health = *this,
-          .call_history = call_history_,
-          .stall = job.config().stall,
-          .checks_buffers = job.config().checks_buffers})),
+      native_(job.engines().make({.group = setup_.number,
+                                  .roster = setup_.roster,
+                                  .topology = topology_,
+                                  .offsets = setup_.offsets,
+                                  .failure = failure_,
+                                  .ranks = ranks_,
+                                  .health = *this,
+                                  .call_history = call_history_})),
       engine_(job.make_engine(setup_.roster, native_)) {
   failure_.on_set([this] { wake(); });
 }
@@ -134,19 +111,19 @@ health::GroupContacts Membership::contacts() const {
 }
 
 void Membership::wake() const {
-  native_->transports().wake();
+  native_->wake();
 }
 
 std::vector<RankTraffic> Membership::traffic() const {
-  return native_->transports().traffic();
+  return native_->traffic();
 }
 
 void Membership::on_failed_messages(std::function<void()> tell) {
-  native_->messages().on_failure(std::move(tell));
+  native_->on_failed_messages(std::move(tell));
 }
 
 bool Membership::drain_messages(Deadline deadline) {
-  return native_->messages().drain(deadline);
+  return native_->drain_messages(deadline);
 }
 
 bool Membership::is_news(const Error& failure) {
@@ -154,7 +131,7 @@ bool Membership::is_news(const Error& failure) {
 }
 
 transport::RankProgress Membership::progress_of(int rank) const {
-  return native_->transports().progress_of(rank);
+  return native_->progress_of(rank);
 }
 
 std::map<int, std::string> Membership::hear(std::span<const int> ranks) {
@@ -184,8 +161,8 @@ Error Membership::with_callers(const Error& error) const {
 }
 
 RefusedCall Membership::refuse(const std::string& call, const std::string& problem) {
-  native_->transports().note_refused(n_calls_.load(std::memory_order_relaxed),
-                                     fmt::format("{}: {}", call, problem));
+  native_->note_refused(n_calls_.load(std::memory_order_relaxed),
+                        fmt::format("{}: {}", call, problem));
   return {fmt::format("{} {}", ranks_.prefix(), call), problem};
 }
 
@@ -196,7 +173,7 @@ void Membership::fail(const Error& error) noexcept {
   }
   publish(error, false);
   engine_->abort(error);
-  native_->messages().abort(error);
+  native_->abort_messages(error);
   health::tell_node(contacts(), error);
   // Who passes on what another said need not tell whom that one tells.
   const bool is_own = transport::root_cause(error.what()) == error.what();
@@ -280,7 +257,7 @@ bool Membership::has_heard_reason() noexcept {
 }
 
 void Membership::leave() noexcept {
-  native_->messages().finish();
+  native_->finish_messages();
   const bool has_failed = failure_.is_set();
   if (has_failed) {
     const Error error = failure_.error();
@@ -291,18 +268,18 @@ void Membership::leave() noexcept {
     fail(error);
   }
   engine_->leave();
-  native_->messages().leave();
+  native_->leave_messages();
   if (!has_failed) {
     health::tell_leave(contacts());
   }
-  health::MetRanks met = native_->transports().close();
+  health::MetRanks met = native_->close();
   diagnostics_store_.give_up();
   status_client_.finish();
-  native_->transports().leave();
+  native_->leave_memory();
   // Where a rank failed, another may wake up late and still write there.
   if (setup_.number != 0 && !has_failed) {
-    job_.memory().retire_group(setup_.offsets[static_cast<std::size_t>(topology_.local_rank())],
-                               topology_.local_world_size());
+    job_.engines().retire_group(setup_.offsets[static_cast<std::size_t>(topology_.local_rank())],
+                                topology_.local_world_size());
   }
   const bool has_all = setup_.number != 0 || have_all_started_.load(std::memory_order_relaxed);
   job_.end_group(setup_.number, std::move(met), has_failed || !has_all);

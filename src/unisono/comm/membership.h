@@ -21,6 +21,7 @@
 #include "unisono/comm/only_caller.h"
 #include "unisono/comm/refused_call.h"
 #include "unisono/engine/engine.h"
+#include "unisono/engine/group_engine.h"
 #include "unisono/health/call_history.h"
 #include "unisono/health/control_plane.h"
 #include "unisono/health/diagnostics_store.h"
@@ -38,11 +39,6 @@
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/traffic.h"
-
-namespace unisono::engine {
-class NativeEngine;
-struct WaitingReceive;
-}  // namespace unisono::engine
 
 namespace unisono::comm {
 
@@ -166,9 +162,10 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   void pass_on(int job_rank, const Error& reason) override;
   void note_death(int job_rank) override;
   void note_failure(int job_rank, ErrorCode code, const std::string& what) override;
-  void note_shortage(const net::HelloInfo& peer, const Error& shortage) override;
   void hear_answer(int job_rank, const health::Answer& answer) override;
-  void deliver(const net::HelloInfo& peer, Fd socket) override;
+  void deliver(const net::HelloInfo& peer,
+               Fd socket,
+               const std::optional<Error>& shortage) override;
   void listen_for_messages() noexcept override;
   [[nodiscard]] std::optional<Error> find_failure() const override;
   [[nodiscard]] std::optional<transport::RankProgress> own_progress() const override;
@@ -211,7 +208,7 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   [[nodiscard]] int job_rank_of(int rank) const;
   [[nodiscard]] std::optional<OperationWait> find_operation_wait() const;
   [[nodiscard]] std::optional<health::RankWait> wait_of(
-      const std::optional<engine::WaitingReceive>& receive) const;
+      std::optional<health::RankWait> receive) const;
   [[nodiscard]] std::optional<Error> find_verdict() const;
 
   // membership_events.cpp
@@ -227,7 +224,7 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   health::DiagnosticsStore diagnostics_store_;
   health::FailureLog failures_;
   health::CallHistory call_history_;
-  std::shared_ptr<engine::NativeEngine> native_;
+  std::shared_ptr<engine::GroupEngine> native_;
   std::shared_ptr<engine::Engine> engine_;  // The same, or another that may use it.
   // Relaxed: they order nothing else.
   std::atomic<std::uint64_t> n_calls_ = 0;

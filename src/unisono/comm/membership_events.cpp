@@ -15,9 +15,7 @@
 #include "unisono/comm/group_numbers.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/membership.h"
-#include "unisono/engine/native/group_transports.h"
-#include "unisono/engine/native/native_engine.h"
-#include "unisono/engine/native/point_to_point/point_to_point_progress.h"
+#include "unisono/engine/group_engine.h"
 #include "unisono/health/control_plane.h"
 #include "unisono/health/group_contacts.h"
 #include "unisono/net/hello.h"
@@ -82,7 +80,7 @@ void Membership::note_reason(int rank, const Error& reason) {
 // A rank that needed nothing from this one may have ended its part of what it took for the same
 // operation, and be elsewhere since.
 void Membership::note_rank_progress(int rank, const transport::RankProgress& theirs) {
-  const std::optional<transport::RankProgress> mine = native_->transports().own_progress();
+  const std::optional<transport::RankProgress> mine = native_->own_progress();
   if (mine && !mine->has_finished && mine->sequence > 0 && theirs.sequence == mine->sequence &&
       theirs.descriptor != mine->descriptor) {
     const Error error = transport::mismatch({.who = ranks_.describe(rank),
@@ -123,20 +121,8 @@ void Membership::note_failure(int job_rank, ErrorCode code, const std::string& w
   }
 }
 
-void Membership::note_shortage(const net::HelloInfo& peer, const Error& shortage) {
-  const int rank = rank_of(peer.rank);
-  const bool is_to_stay = engine::GroupTransports::is_for_transports(peer.purpose);
-  if (rank >= 0 && is_to_stay) {
-    failure_.set({shortage.code(),
-                  fmt::format("{} can't keep the connection of {}: {}",
-                              ranks_.prefix(),
-                              ranks_.describe(rank),
-                              shortage.what())});
-  }
-}
-
 std::string Membership::describe_activity() const {
-  const std::optional<transport::RankProgress> rank_progress = native_->transports().own_progress();
+  const std::optional<transport::RankProgress> rank_progress = native_->own_progress();
   if (!rank_progress) {
     return "";
   }
@@ -154,7 +140,7 @@ std::string Membership::describe_activity() const {
 // A message whose time is up waits for answers with the lock held that listening takes.
 void Membership::listen_for_messages() noexcept {
   if (!status_client_.is_hearing()) {
-    native_->messages().listen();
+    native_->listen_for_messages();
   }
 }
 
@@ -163,7 +149,7 @@ std::optional<Error> Membership::find_failure() const {
 }
 
 std::optional<transport::RankProgress> Membership::own_progress() const {
-  return native_->transports().own_progress();
+  return native_->own_progress();
 }
 
 void Membership::hear_answer(int job_rank, const health::Answer& answer) {
@@ -172,12 +158,22 @@ void Membership::hear_answer(int job_rank, const health::Answer& answer) {
   }
 }
 
-void Membership::deliver(const net::HelloInfo& peer, Fd socket) {
+void Membership::deliver(const net::HelloInfo& peer,
+                         Fd socket,
+                         const std::optional<Error>& shortage) {
+  const int rank = rank_of(peer.rank);
+  if (shortage && rank >= 0) {
+    failure_.set({shortage->code(),
+                  fmt::format("{} can't keep the connection of {}: {}",
+                              ranks_.prefix(),
+                              ranks_.describe(rank),
+                              shortage->what())});
+  }
   if (failure_.is_set()) {
     // It came after the others were told.
-    native_->transports().turn_away(socket.get(), failure_.error());
-  } else if (const int rank = rank_of(peer.rank); rank >= 0) {
-    native_->transports().deliver(rank, peer.purpose, std::move(socket));
+    native_->turn_away(socket.get(), failure_.error());
+  } else if (rank >= 0) {
+    native_->deliver(rank, peer.purpose, std::move(socket));
   }
 }
 

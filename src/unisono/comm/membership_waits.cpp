@@ -16,9 +16,7 @@
 #include "unisono/base/wait_record.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/membership.h"
-#include "unisono/engine/native/group_transports.h"
-#include "unisono/engine/native/native_engine.h"
-#include "unisono/engine/native/point_to_point/point_to_point_progress.h"
+#include "unisono/engine/group_engine.h"
 #include "unisono/health/group_health.h"
 #include "unisono/health/long_waits.h"
 #include "unisono/health/rank_wait.h"
@@ -53,7 +51,7 @@ std::vector<int> Membership::late_ranks(std::uint64_t sequence) const {
 }
 
 std::optional<Membership::OperationWait> Membership::find_operation_wait() const {
-  const std::optional<transport::RankProgress> rank_progress = native_->transports().own_progress();
+  const std::optional<transport::RankProgress> rank_progress = native_->own_progress();
   if (!rank_progress || rank_progress->has_finished || failure_.is_set()) {
     return std::nullopt;
   }
@@ -73,27 +71,17 @@ std::optional<Membership::OperationWait> Membership::find_operation_wait() const
       .thread = late_.thread};
 }
 
-std::optional<health::RankWait> Membership::wait_of(
-    const std::optional<engine::WaitingReceive>& receive) const {
+std::optional<health::RankWait> Membership::wait_of(std::optional<health::RankWait> receive) const {
   if (!receive || failure_.is_set()) {
     return std::nullopt;
   }
-  std::vector<health::LateRank> late;
-  for (const engine::WaitingReceive::Sender& sender : receive->senders) {
-    late.push_back({.rank = job_rank_of(sender.rank), .n_arrived = sender.n_arrived});
-  }
-  return health::RankWait{
-      .id = receive->id,
-      .rank = setup_.roster.self().rank,
-      .late = std::move(late),
-      .is_for_any = receive->is_for_any,
-      .text = fmt::format("{} of {}", receive->text, describe_group(setup_, job_.numbers())),
-      .gone = receive->gone.empty() ? "" : ranks_.describe_late(receive->gone)};
+  receive->text += " of " + describe_group(setup_, job_.numbers());
+  return receive;
 }
 
 std::optional<health::RankWait> Membership::find_wait(const health::WaitId& id) const {
   if (id.is_message) {
-    return wait_of(native_->messages().find_receive(id));
+    return wait_of(native_->find_receive(id));
   }
   // Operations have their turn one after the other.
   const std::optional<OperationWait> operation = find_operation_wait();
@@ -103,9 +91,8 @@ std::optional<health::RankWait> Membership::find_wait(const health::WaitId& id) 
 
 std::optional<health::RankWait> Membership::find_wait_of(std::uint64_t thread) const {
   const std::optional<OperationWait> operation = find_operation_wait();
-  return operation && operation->thread == thread
-             ? std::optional(operation->wait)
-             : wait_of(native_->messages().find_receive_of(thread));
+  return operation && operation->thread == thread ? std::optional(operation->wait)
+                                                  : wait_of(native_->find_receive_of(thread));
 }
 
 std::optional<health::RankWait> Membership::find_stuck_wait(const health::RankWait& waiter) const {
@@ -119,7 +106,7 @@ std::optional<health::RankWait> Membership::find_stuck_wait(const health::RankWa
         std::find_if(waiter.late.begin(), waiter.late.end(), [self](const health::LateRank& one) {
           return one.rank == self;
         });
-    if (late == waiter.late.end() || native_->messages().n_sent(peer) != late->n_arrived) {
+    if (late == waiter.late.end() || native_->n_sent(peer) != late->n_arrived) {
       return std::nullopt;  // Something is on its way.
     }
   } else if (n_calls_.load(std::memory_order_relaxed) >= waiter.id.sequence) {

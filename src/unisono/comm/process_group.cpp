@@ -16,7 +16,7 @@
 #include "unisono/comm/new_groups.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/work.h"
-#include "unisono/engine/native/memory/symmetric_memory.h"
+#include "unisono/engine/native_engines.h"
 #include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono {
@@ -292,7 +292,7 @@ Buffer ProcessGroup::allocate(std::int64_t count, DType dtype) {
 }
 
 bool ProcessGroup::is_symmetric(const Buffer& buffer) const {
-  return group_->job()->memory().own()->contains(buffer);
+  return group_->job()->engines().is_symmetric(buffer);
 }
 
 void ProcessGroup::destroy() {

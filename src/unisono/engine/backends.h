@@ -12,6 +12,7 @@
 #include "unisono/base/config.h"
 #include "unisono/engine/capabilities.h"
 #include "unisono/engine/engine.h"
+#include "unisono/engine/supervising_engine.h"
 #include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::engine {
@@ -20,8 +21,8 @@ namespace unisono::engine {
 /// `native` is what would do so otherwise: the engine may keep it and hand it what it does not
 /// carry out itself. Ranks need not have the same engine, but each must do its part in the others'
 /// operations.
-using MakeEngine = std::function<std::shared_ptr<Engine>(const rendezvous::Roster& roster,
-                                                         std::shared_ptr<Engine> native)>;
+using MakeEngine = std::function<std::shared_ptr<Engine>(
+    const rendezvous::Roster& roster, std::shared_ptr<SupervisingEngine> native)>;
 
 /// What carries out a group's operations, under the name by which users ask for it.
 struct Backend {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "unisono/base/algorithm.h"
@@ -17,30 +16,6 @@ namespace unisono::engine {
 enum class Caller {
   kUser,     ///< The thread that called the operation: it may spin for a short while.
   kProgress  ///< A thread beside it: it leaves the processor to the rank's computation.
-};
-
-/// One operation that an engine carries out by other means than shared memory and tcp, as a
-/// library's non-blocking calls. See Engine::supervise().
-class SupervisedOperation {
- public:
-  SupervisedOperation() = default;
-  virtual ~SupervisedOperation() = default;
-  SupervisedOperation(const SupervisedOperation&) = delete;
-  SupervisedOperation& operator=(const SupervisedOperation&) = delete;
-  SupervisedOperation(SupervisedOperation&&) = delete;
-  SupervisedOperation& operator=(SupervisedOperation&&) = delete;
-
-  /// Whether ranks of other nodes have to have called it, too, before it begins; the same on all
-  /// ranks. For a begin that waits for them without a deadline.
-  [[nodiscard]] virtual bool meets_all() const { return false; }
-
-  /// Begins it: every rank of this node has called the same. `operation` is the packed one where a
-  /// coalesced operation was called, and lives until the end; `group` is the number of the group,
-  /// the same on all its ranks and no other group's.
-  virtual void begin(const Operation& operation, std::uint32_t group) = 0;
-
-  /// Does what can be done without waiting. Whether the operation is done.
-  [[nodiscard]] virtual bool advance() = 0;
 };
 
 /// What carries out a group's operations, and passes the messages between two of its ranks. One
@@ -66,11 +41,6 @@ class Engine {
   /// why. Thread-safe.
   virtual void check(const Operation& operation) const = 0;
 
-  /// For an engine that has been given this one and waits, in its execute(), for what another
-  /// library does: throws what has ended the group meanwhile, as the failure of another rank.
-  /// Returns what is to be said of a rank that has left in good order, perhaps after its part.
-  [[nodiscard]] virtual std::optional<Error> look_at_ranks() { return std::nullopt; }
-
   /// How the last reduction was carried out; Algorithm::kAuto before the first, and where the
   /// engine does not say. Thread-safe.
   [[nodiscard]] virtual Algorithm last_algorithm() const noexcept { return Algorithm::kAuto; }
@@ -85,19 +55,6 @@ class Engine {
   /// Begins messages, all of them before it goes on with any; their handles hear how they end.
   /// Thread-safe. Throws as pass_message() does.
   virtual void begin_messages(std::span<const MessageCall> /*calls*/) { throw no_messages(); }
-
-  /// Has another engine carry out the operation by means of its own, and waits for it as execute()
-  /// would: ranks that call something else, die, leave or are late are errors that say so. May be
-  /// called instead of execute(), operation by operation, the same on all ranks.
-  ///
-  /// Throws what execute() throws, and what `supervised` throws; Error(kInternal) where this engine
-  /// supervises nothing.
-  virtual void supervise(const Operation& /*operation*/,
-                         TimeLimit /*limit*/,
-                         Caller /*caller*/,
-                         SupervisedOperation& /*supervised*/) {
-    throw Error(ErrorCode::kInternal, "this engine supervises no other's operations");
-  }
 
   /// Tells the other ranks that this rank's group failed, and why. After the last execute().
   virtual void abort(const Error& reason) noexcept = 0;

@@ -38,11 +38,11 @@ class SilentGroup final : public MonitoredGroup {
 
   void note_failure(int /*job_rank*/, ErrorCode /*code*/, const std::string& /*what*/) override {}
 
-  void note_shortage(const net::HelloInfo& /*peer*/, const Error& /*shortage*/) override {}
-
   void hear_answer(int /*job_rank*/, const Answer& /*answer*/) override {}
 
-  void deliver(const net::HelloInfo& /*peer*/, Fd /*socket*/) override {}
+  void deliver(const net::HelloInfo& /*peer*/,
+               Fd /*socket*/,
+               const std::optional<Error>& /*shortage*/) override {}
 
   void listen_for_messages() noexcept override {}
 

@@ -41,14 +41,14 @@ class MonitoredGroup {
   /// The message is the rank's name and `what` it did.
   virtual void note_failure(int job_rank, ErrorCode code, const std::string& what) = 0;
 
-  /// This rank can't keep the peer's connection, which ends the group if it was to stay.
-  virtual void note_shortage(const net::HelloInfo& peer, const Error& shortage) = 0;
-
   /// How a question to the rank about this group ended.
   virtual void hear_answer(int job_rank, const Answer& answer) = 0;
 
-  /// A connection for the group's engine, after its hello.
-  virtual void deliver(const net::HelloInfo& peer, Fd socket) = 0;
+  /// A connection for the group's engine, after its hello. `shortage` says why this rank can't keep
+  /// it, if that is so, which ends the group.
+  virtual void deliver(const net::HelloInfo& peer,
+                       Fd socket,
+                       const std::optional<Error>& shortage) = 0;
 
   /// Hears what ranks of other nodes say to one that waits for none of their messages. Now and
   /// then.

@@ -44,10 +44,7 @@ Acceptor::Deliver deliver_to(ControlPlane& control, GroupRegistry& groups) {
     }
     const auto shared = std::make_shared<Fd>(std::move(socket));
     groups.notify(peer.group, [peer, shared, shortage](MonitoredGroup& group) {
-      if (shortage) {
-        group.note_shortage(peer, *shortage);
-      }
-      group.deliver(peer, std::move(*shared));
+      group.deliver(peer, std::move(*shared), shortage);
     });
   };
 }

@@ -26,6 +26,7 @@
 #include "unisono/engine/mpi/module_file.h"
 #include "unisono/engine/mpi/mpi_operation.h"
 #include "unisono/engine/operation.h"
+#include "unisono/engine/supervising_engine.h"
 #include "unisono/rendezvous/launchers/mpi_implementation.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
@@ -71,8 +72,9 @@ MakeEngine prepare(const Environment& environment) {
                             names_of(built_modules()),
                             package_of(*mine)));
   }
-  return [implementation = *mine](const rendezvous::Roster& roster,
-                                  std::shared_ptr<Engine> native) -> std::shared_ptr<Engine> {
+  return [implementation = *mine](
+             const rendezvous::Roster& roster,
+             std::shared_ptr<SupervisingEngine> native) -> std::shared_ptr<Engine> {
     return std::make_shared<MpiEngine>(Library::open(implementation), roster, std::move(native));
   };
 }
@@ -96,7 +98,7 @@ void check_size(std::span<const Buffer> buffers) {
 
 MpiEngine::MpiEngine(std::shared_ptr<Library> library,
                      const rendezvous::Roster& roster,
-                     std::shared_ptr<Engine> native)
+                     std::shared_ptr<SupervisingEngine> native)
     : native_(std::move(native)),
       group_{.library = std::move(library), .world_ranks = {}, .rank = roster.rank} {
   const int rank = roster.self().rank;

@@ -15,6 +15,7 @@
 #include "unisono/engine/mpi/library.h"
 #include "unisono/engine/mpi/mpi_operation.h"
 #include "unisono/engine/operation.h"
+#include "unisono/engine/supervising_engine.h"
 #include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::engine::mpi {
@@ -26,7 +27,7 @@ class MpiEngine final : public Engine {
   /// Throws Error(kMismatch) where this rank has another number in the MPI's world.
   MpiEngine(std::shared_ptr<Library> library,
             const rendezvous::Roster& roster,
-            std::shared_ptr<Engine> native);
+            std::shared_ptr<SupervisingEngine> native);
   ~MpiEngine() override;
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
@@ -49,7 +50,7 @@ class MpiEngine final : public Engine {
  private:
   void abandon(const Operation& operation) noexcept;
 
-  std::shared_ptr<Engine> native_;
+  std::shared_ptr<SupervisingEngine> native_;
   MpiGroup group_;
   std::unique_ptr<MpiOperation> running_;  // Of one operation after the other: it keeps its memory.
   bool has_failed_ = false;

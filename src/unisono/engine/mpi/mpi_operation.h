@@ -7,11 +7,11 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
-#include "unisono/engine/engine.h"
 #include "unisono/engine/mpi/blocks.h"
 #include "unisono/engine/mpi/library.h"
 #include "unisono/engine/mpi/module.h"
 #include "unisono/engine/operation.h"
+#include "unisono/engine/supervising_engine.h"
 
 namespace unisono::engine::mpi {
 

@@ -91,10 +91,6 @@ bool GroupTransports::have_all_left(const ArenaPart& part, int local_world_size)
   return shm::ControlBlock::have_all_left(*part.arena, part.offset_bytes, local_world_size);
 }
 
-bool GroupTransports::is_for_transports(std::string_view purpose) {
-  return purpose == transport::kDataPurpose || purpose == transport::kMessagePurpose;
-}
-
 GroupTransports::GroupTransports(const TransportParts& parts)
     : roster_(parts.roster),
       topology_(parts.topology),

@@ -53,9 +53,6 @@ class GroupTransports {
   /// Whether nobody of the node looks at a part of `arena` any more, which then is free.
   [[nodiscard]] static bool have_all_left(const ArenaPart& part, int local_world_size);
 
-  /// What the hello of a connection says that is for one of a group's transports.
-  [[nodiscard]] static bool is_for_transports(std::string_view purpose);
-
   explicit GroupTransports(const TransportParts& parts);
 
   [[nodiscard]] shm::ControlBlock& control_block() { return control_block_; }

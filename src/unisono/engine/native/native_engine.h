@@ -3,13 +3,21 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "unisono/base/algorithm.h"
+#include "unisono/base/buffer.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
+#include "unisono/base/fd.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/engine.h"
+#include "unisono/engine/group_engine.h"
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/native/collectives/algorithm_choice.h"
 #include "unisono/engine/native/collectives/coalescing.h"
@@ -19,15 +27,20 @@
 #include "unisono/engine/native/native_parts.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/point_to_point/point_to_point_progress.h"
+#include "unisono/engine/operation.h"
+#include "unisono/engine/supervising_engine.h"
 #include "unisono/health/call_history.h"
+#include "unisono/health/group_registry.h"
+#include "unisono/health/rank_wait.h"
+#include "unisono/health/wait_id.h"
 #include "unisono/kernels/reduce.h"
-#include "unisono/transport/shm/control_block.h"
-#include "unisono/transport/tcp/connection.h"
+#include "unisono/transport/descriptor.h"
+#include "unisono/transport/traffic.h"
 
 namespace unisono::engine {
 
 /// Shared memory inside the node, tcp between nodes.
-class NativeEngine final : public Engine {
+class NativeEngine final : public GroupEngine {
  public:
   explicit NativeEngine(NativeParts parts);
 
@@ -48,15 +61,62 @@ class NativeEngine final : public Engine {
 
   void begin_messages(std::span<const MessageCall> calls) override { messages_.begin(calls); }
 
-  /// Of operations only: messages() has its own end.
   void abort(const Error& reason) noexcept override;
   void leave() noexcept override;
 
-  /// How the group's ranks reach each other.
-  [[nodiscard]] GroupTransports& transports() { return transports_; }
+  void wake() const noexcept override { transports_.wake(); }
 
-  /// The messages under way.
-  [[nodiscard]] PointToPointProgress& messages() { return messages_; }
+  void deliver(int rank, std::string_view purpose, Fd socket) override {
+    transports_.deliver(rank, purpose, std::move(socket));
+  }
+
+  void turn_away(int socket, const Error& reason) const noexcept override {
+    transports_.turn_away(socket, reason);
+  }
+
+  [[nodiscard]] std::vector<RankTraffic> traffic() const override { return transports_.traffic(); }
+
+  [[nodiscard]] transport::RankProgress progress_of(int rank) const override {
+    return transports_.progress_of(rank);
+  }
+
+  [[nodiscard]] std::optional<transport::RankProgress> own_progress() const override {
+    return transports_.own_progress();
+  }
+
+  void note_refused(std::uint64_t sequence, std::string_view text) override {
+    transports_.note_refused(sequence, text);
+  }
+
+  void on_failed_messages(std::function<void()> tell) override {
+    messages_.on_failure(std::move(tell));
+  }
+
+  void listen_for_messages() noexcept override { messages_.listen(); }
+
+  [[nodiscard]] std::optional<health::RankWait> find_receive(const health::WaitId& id) override {
+    return messages_.find_receive(id);
+  }
+
+  [[nodiscard]] std::optional<health::RankWait> find_receive_of(std::uint64_t thread) override {
+    return messages_.find_receive_of(thread);
+  }
+
+  [[nodiscard]] std::uint64_t n_sent(int rank) override { return messages_.n_sent(rank); }
+
+  [[nodiscard]] bool drain_messages(Deadline deadline) override {
+    return messages_.drain(deadline);
+  }
+
+  void finish_messages() override { messages_.finish(); }
+
+  void abort_messages(const Error& reason) noexcept override { messages_.abort(reason); }
+
+  void leave_messages() noexcept override { messages_.leave(); }
+
+  [[nodiscard]] health::MetRanks close() override { return transports_.close(); }
+
+  void leave_memory() override { transports_.leave(); }
 
  private:
   // `supervised` is null where this engine does it itself.

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
-#include "unisono/engine/engine.h"
 #include "unisono/engine/native/operation_context.h"
+#include "unisono/engine/supervising_engine.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/waiter.h"
 

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "unisono/engine/engine.h"
 #include "unisono/engine/native/operation_context.h"
+#include "unisono/engine/supervising_engine.h"
 
 namespace unisono::engine {
 

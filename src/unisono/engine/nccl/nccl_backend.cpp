@@ -17,6 +17,7 @@
 #include "unisono/engine/engine.h"
 #include "unisono/engine/nccl/nccl_engine.h"
 #include "unisono/engine/nccl/nccl_library.h"
+#include "unisono/engine/supervising_engine.h"
 #include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::engine::nccl {
@@ -52,7 +53,8 @@ std::string find_obstacle() {
   return "";
 }
 
-std::shared_ptr<Engine> make(const rendezvous::Roster& roster, std::shared_ptr<Engine> native) {
+std::shared_ptr<Engine> make(const rendezvous::Roster& roster,
+                             std::shared_ptr<SupervisingEngine> native) {
   return std::make_shared<NcclEngine>(nccl_library(), roster, std::move(native));
 }
 

@@ -31,6 +31,7 @@
 #include "unisono/engine/nccl/nccl_library.h"
 #include "unisono/engine/nccl/reductions.h"
 #include "unisono/engine/operation.h"
+#include "unisono/engine/supervising_engine.h"
 #include "unisono/rendezvous/local_device.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
@@ -96,7 +97,7 @@ int local_rank_of(const rendezvous::Roster& roster) {
 
 NcclEngine::NcclEngine(const NcclLibrary& library,
                        const rendezvous::Roster& roster,
-                       std::shared_ptr<Engine> native)
+                       std::shared_ptr<SupervisingEngine> native)
     : library_(library), roster_(roster), native_(std::move(native)) {}
 
 void NcclEngine::execute(const Operation& operation, TimeLimit limit, Caller caller) {

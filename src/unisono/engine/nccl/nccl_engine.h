@@ -17,6 +17,7 @@
 #include "unisono/engine/nccl/gpu_context.h"
 #include "unisono/engine/nccl/nccl_library.h"
 #include "unisono/engine/operation.h"
+#include "unisono/engine/supervising_engine.h"
 #include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::engine::nccl {
@@ -28,7 +29,7 @@ class NcclEngine final : public Engine {
   /// The library and the roster outlive it.
   NcclEngine(const NcclLibrary& library,
              const rendezvous::Roster& roster,
-             std::shared_ptr<Engine> native);
+             std::shared_ptr<SupervisingEngine> native);
 
   ~NcclEngine() override { drop(); }
 
@@ -73,7 +74,7 @@ class NcclEngine final : public Engine {
 
   const NcclLibrary& library_;
   const rendezvous::Roster& roster_;
-  std::shared_ptr<Engine> native_;
+  std::shared_ptr<SupervisingEngine> native_;
   // Set once by the rank's first operation on a GPU; who checks a call before that learns of it
   // when the call is carried out.
   std::atomic<int> device_ = kNoDevice;

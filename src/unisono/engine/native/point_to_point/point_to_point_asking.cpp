@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -6,15 +7,17 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
-#include "unisono/collective/topology.h"
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
 #include "unisono/engine/native/point_to_point/point_to_point_progress.h"
+#include "unisono/health/rank_wait.h"
 #include "unisono/health/wait_id.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::engine {
 namespace {
@@ -25,38 +28,43 @@ constexpr int kPacketsPerListening = 16;
 }  // namespace
 
 template <class IsIt>
-std::optional<WaitingReceive> PointToPointProgress::find_receive_where(IsIt is_it) {
-  const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const auto* request) {
-    return request->is_unanswered_receive() && is_it(*request);
-  });
-  if (found == requests_.end()) {
-    return std::nullopt;
-  }
-  const MessageOperation& request = **found;
-  WaitingReceive receive{.id = request.id,
-                         .is_for_any = request.peer == kAnyRank,
-                         .senders = {},
-                         .gone = {},
-                         .text = describe(request, parts_.ranks.job_ranks())};
-  const collective::Topology& topology = parts_.transports.topology;
-  for (int rank = 0; rank < topology.world_size(); ++rank) {
-    const bool is_other = receive.is_for_any && rank != topology.rank();
-    if (rank == request.peer || (is_other && request.may_send(rank))) {
-      receive.senders.push_back({.rank = rank, .n_arrived = matcher_.n_arrived(rank)});
-    } else if (is_other) {
-      receive.gone.push_back(rank);
+std::optional<health::RankWait> PointToPointProgress::find_receive_where(IsIt is_it) {
+  const rendezvous::Roster& roster = parts_.transports.roster;
+  std::optional<health::RankWait> wait;
+  std::vector<int> gone;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const auto* request) {
+      return request->is_unanswered_receive() && is_it(*request);
+    });
+    if (found == requests_.end()) {
+      return std::nullopt;
+    }
+    const MessageOperation& request = **found;
+    wait = health::RankWait{.id = request.id,
+                            .rank = roster.self().rank,
+                            .late = {},
+                            .is_for_any = request.peer == kAnyRank,
+                            .text = describe(request, parts_.ranks.job_ranks())};
+    for (int rank = 0; rank < roster.world_size(); ++rank) {
+      const bool is_other = wait->is_for_any && rank != roster.rank;
+      if (rank == request.peer || (is_other && request.may_send(rank))) {
+        wait->late.push_back({.rank = roster.members[static_cast<std::size_t>(rank)].rank,
+                              .n_arrived = matcher_.n_arrived(rank)});
+      } else if (is_other) {
+        gone.push_back(rank);
+      }
     }
   }
-  return receive;
+  wait->gone = gone.empty() ? "" : parts_.ranks.describe_late(gone);
+  return wait;
 }
 
-std::optional<WaitingReceive> PointToPointProgress::find_receive_of(std::uint64_t thread) {
-  const MutexLock lock(mutex_);
+std::optional<health::RankWait> PointToPointProgress::find_receive_of(std::uint64_t thread) {
   return find_receive_where([thread](const auto& request) { return request.thread == thread; });
 }
 
-std::optional<WaitingReceive> PointToPointProgress::find_receive(const health::WaitId& id) {
-  const MutexLock lock(mutex_);
+std::optional<health::RankWait> PointToPointProgress::find_receive(const health::WaitId& id) {
   return find_receive_where([&id](const auto& request) { return request.id == id; });
 }
 

@@ -21,6 +21,7 @@
 #include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_matcher.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
+#include "unisono/health/rank_wait.h"
 #include "unisono/health/wait_id.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/endpoint.h"
@@ -29,20 +30,6 @@
 #include "unisono/transport/waiter.h"
 
 namespace unisono::engine {
-
-/// A receive of whose message nothing has come.
-struct WaitingReceive {
-  struct Sender {
-    int rank;
-    std::uint64_t n_arrived;  ///< Messages from it, ever.
-  };
-
-  health::WaitId id;
-  bool is_for_any = false;
-  std::vector<Sender> senders;  ///< The peer, or the other ranks that may still send.
-  std::vector<int> gone;        ///< is_for_any: those that can't.
-  std::string text = {};
-};
 
 /// Runs a group's messages beside its other operations. Thread-safe.
 ///
@@ -74,12 +61,12 @@ class PointToPointProgress {
   /// the group fails.
   void begin(std::span<const MessageCall> calls) UNISONO_EXCLUDES(mutex_);
 
-  /// The receive that `thread` waits in. If it is from any rank, looks who of other nodes still
-  /// listens.
-  [[nodiscard]] std::optional<WaitingReceive> find_receive_of(std::uint64_t thread)
+  /// The receive that `thread` waits in, while nothing of its message has come. If it is from any
+  /// rank, looks who of other nodes still listens.
+  [[nodiscard]] std::optional<health::RankWait> find_receive_of(std::uint64_t thread)
       UNISONO_EXCLUDES(mutex_);
 
-  [[nodiscard]] std::optional<WaitingReceive> find_receive(const health::WaitId& id)
+  [[nodiscard]] std::optional<health::RankWait> find_receive(const health::WaitId& id)
       UNISONO_EXCLUDES(mutex_);
 
   /// How many messages this rank has called to `rank`, ever.
@@ -134,8 +121,8 @@ class PointToPointProgress {
 
   // point_to_point_asking.cpp
   template <class IsIt>
-  [[nodiscard]] std::optional<WaitingReceive> find_receive_where(IsIt is_it)
-      UNISONO_REQUIRES(mutex_);
+  [[nodiscard]] std::optional<health::RankWait> find_receive_where(IsIt is_it)
+      UNISONO_EXCLUDES(mutex_);
   bool fail_overdue(std::uint64_t thread) UNISONO_REQUIRES(mutex_);
   [[nodiscard]] std::string ask(int peer) const noexcept;
 
