@@ -185,33 +185,28 @@ void Group::start_progress() {
                    [this] { make_progress(); });
 }
 
-// This rank can't take part any more (it is out of memory, say), and the others must know.
-std::exception_ptr Group::fail(const Error& error) {
+std::exception_ptr Group::fail(const Call& call, const Error& error) {
   membership_->fail(error);
-  return std::make_exception_ptr(error);
-}
-
-std::exception_ptr Group::fail_in(const Call& call, const Error& error) {
   if (error.code() != ErrorCode::kTimeout) {
-    return fail(error);
+    return std::make_exception_ptr(error);
   }
-  membership_->fail(error);
   return std::make_exception_ptr(TimedOut(error, membership_->late_ranks(call.operation.sequence)));
 }
 
 std::exception_ptr Group::drive(const Call& call, const NextCall& next, engine::Caller caller) {
   // Operations behind one that failed end with its error.
   if (membership_->failure().is_set()) [[unlikely]] {
-    return fail_in(call, membership_->failure().error());
+    return fail(call, membership_->failure().error());
   }
   try {
     membership_->engine().execute(call.operation, call.limit, caller);
     membership_->note_done(call.operation.descriptor.kind);
     return next == nullptr ? nullptr : drive_next(call, next, caller);
   } catch (const Error& error) {
-    return fail_in(call, membership_->explain(membership_->with_callers(error)));
+    return fail(call, membership_->explain(membership_->with_callers(error)));
   } catch (const std::exception& error) {
-    return fail(Error(ErrorCode::kInternal, error.what()));
+    // This rank can't take part any more (it is out of memory, say), and the others must know.
+    return fail(call, Error(ErrorCode::kInternal, error.what()));
   }
 }
 
@@ -225,14 +220,16 @@ std::exception_ptr Group::drive_next(const Call& call,
     return drive(following, nullptr, caller);
   } catch (const std::exception& problem) {
     if (membership_->failure().is_set()) {
-      return fail(membership_->failure().error());
+      return fail(call, membership_->failure().error());
     }
     const std::string name =
         transport::describe(done.descriptor, done.sequence, {}, membership_->job_ranks());
-    return fail(Error(
-        ErrorCode::kInternal,
-        fmt::format(
-            "{} after {} of {}: {}", membership_->prefix(), name, done.label, problem.what())));
+    return fail(
+        call,
+        Error(
+            ErrorCode::kInternal,
+            fmt::format(
+                "{} after {} of {}: {}", membership_->prefix(), name, done.label, problem.what())));
   }
 }
 

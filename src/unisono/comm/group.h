@@ -33,8 +33,6 @@ class Group {
   Group(Group&&) = delete;
   Group& operator=(Group&&) = delete;
 
-  [[nodiscard]] const Membership& membership() const { return *membership_; }
-
   [[nodiscard]] Membership& membership() { return *membership_; }
 
   [[nodiscard]] const std::shared_ptr<Job>& job() const { return job_; }
@@ -78,8 +76,7 @@ class Group {
   [[nodiscard]] std::exception_ptr drive_next(const Call& call,
                                               const NextCall& next,
                                               engine::Caller caller);
-  [[nodiscard]] std::exception_ptr fail(const Error& error);
-  [[nodiscard]] std::exception_ptr fail_in(const Call& call, const Error& error);
+  [[nodiscard]] std::exception_ptr fail(const Call& call, const Error& error);
   void tell_failure() UNISONO_EXCLUDES(mutex_);
   void make_progress() UNISONO_EXCLUDES(mutex_);
   void start_progress() UNISONO_REQUIRES(mutex_);

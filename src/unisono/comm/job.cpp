@@ -121,15 +121,16 @@ std::shared_ptr<Membership> Job::make_world() {
   }
 }
 
-// Where the system has nothing left for a group, says which it was.
-std::shared_ptr<Membership> Job::make_membership(GroupSetup setup) {
+std::shared_ptr<Membership> Job::make_group(GroupSetup setup) {
   const std::uint32_t number = setup.number;
+  std::shared_ptr<Membership> membership;
   try {
-    return std::make_shared<Membership>(*this, std::move(setup));
+    membership = std::make_shared<Membership>(*this, std::move(setup));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kSystem) {
       throw;
     }
+    // The system has nothing left for a group: say for which.
     throw Error(
         error.code(),
         fmt::format("rank {} can't make {}: {}",
@@ -137,11 +138,6 @@ std::shared_ptr<Membership> Job::make_membership(GroupSetup setup) {
                     number == 0 ? "the group of all ranks" : "group " + numbers_.name(number),
                     error.what()));
   }
-}
-
-std::shared_ptr<Membership> Job::make_group(GroupSetup setup) {
-  const std::uint32_t number = setup.number;
-  const std::shared_ptr<Membership> membership = make_membership(std::move(setup));
   {
     const MutexLock lock(mutex_);
     ++n_groups_;

@@ -60,8 +60,6 @@ class Job {
 
   [[nodiscard]] GroupNumbers& numbers() { return numbers_; }
 
-  [[nodiscard]] const GroupNumbers& numbers() const { return numbers_; }
-
   [[nodiscard]] Logger logger() const;
 
   [[nodiscard]] const Config& config() const { return config_; }
@@ -103,7 +101,6 @@ class Job {
       UNISONO_EXCLUDES(mutex_);
 
  private:
-  [[nodiscard]] std::shared_ptr<Membership> make_membership(GroupSetup setup);
   void leave(bool may_be_asked) noexcept;
 
   // In the order in which ranks come to know each other: each member is made from those above it.

@@ -48,7 +48,7 @@ constexpr std::chrono::milliseconds kWatcherTimeout{100};
 constexpr std::chrono::milliseconds kBetweenListenings{500};
 
 // How this rank's messages begin: "[rank 5/8]", or "[rank 5/8, 1/2 in group 4.3]".
-std::string prefix_of(const Job& job, const GroupSetup& setup) {
+std::string prefix_of(Job& job, const GroupSetup& setup) {
   const rendezvous::Roster& world = job.roster();
   const std::string place = setup.number == 0 ? ""
                                               : fmt::format(", {}/{} in group {}",
@@ -88,6 +88,7 @@ Membership::Membership(Job& job, GroupSetup setup)
                [this](int rank, const transport::RankProgress& rank_progress) {
                  note_rank_progress(rank, rank_progress);
                }}),
+      failure_([this] { wake(); }),
       diagnostics_store_(
           [&job] { return job.session().connect_again(health::kDiagnosticsStoreTimeout); }),
       failures_(diagnostics_store_, job.store_prefix(setup_.number), setup_.roster.rank),
@@ -100,9 +101,7 @@ Membership::Membership(Job& job, GroupSetup setup)
                                   .ranks = ranks_,
                                   .health = *this,
                                   .call_history = call_history_})),
-      engine_(job.make_engine(setup_.roster, native_)) {
-  failure_.on_set([this] { wake(); });
-}
+      engine_(job.make_engine(setup_.roster, native_)) {}
 
 Membership::~Membership() = default;
 

@@ -23,7 +23,7 @@
 #include "unisono/engine/engine.h"
 #include "unisono/engine/group_engine.h"
 #include "unisono/health/call_history.h"
-#include "unisono/health/control_plane.h"
+#include "unisono/health/control_link.h"
 #include "unisono/health/diagnostics_store.h"
 #include "unisono/health/failure_log.h"
 #include "unisono/health/group_contacts.h"
@@ -159,10 +159,7 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   // membership_events.cpp
   void note_departure(int job_rank) override;
   void note_abort(int job_rank, const Error& reason) override;
-  void pass_on(int job_rank, const Error& reason) override;
-  void note_death(int job_rank) override;
-  void note_failure(int job_rank, ErrorCode code, const std::string& what) override;
-  void hear_answer(int job_rank, const health::Answer& answer) override;
+  void note_end(int job_rank, health::ControlLink::End how) override;
   void deliver(const net::HelloInfo& peer,
                Fd socket,
                const std::optional<Error>& shortage) override;
@@ -212,6 +209,7 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   [[nodiscard]] std::optional<Error> find_verdict() const;
 
   // membership_events.cpp
+  void note_failure(int rank, ErrorCode code, const std::string& what);
   // Rank in the group, or -1.
   [[nodiscard]] int rank_of(int job_rank) const;
 

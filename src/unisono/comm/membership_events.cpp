@@ -16,7 +16,7 @@
 #include "unisono/comm/job.h"
 #include "unisono/comm/membership.h"
 #include "unisono/engine/group_engine.h"
-#include "unisono/health/control_plane.h"
+#include "unisono/health/control_link.h"
 #include "unisono/health/group_contacts.h"
 #include "unisono/net/hello.h"
 #include "unisono/rendezvous/roster/roster.h"
@@ -66,8 +66,14 @@ void Membership::note_departure(int job_rank) {
 }
 
 void Membership::note_abort(int job_rank, const Error& reason) {
-  if (const int rank = rank_of(job_rank); rank >= 0) {
-    note_reason(rank, reason);
+  const int rank = rank_of(job_rank);
+  if (rank < 0) {
+    return;
+  }
+  const bool is_news = !failure_.is_set();
+  note_reason(rank, reason);
+  if (is_news && !ranks_.is_on_node(rank)) {
+    health::tell_node(contacts(), failure_.error());
   }
 }
 
@@ -94,31 +100,24 @@ void Membership::note_rank_progress(int rank, const transport::RankProgress& the
   }
 }
 
-// Only this rank of its node has been sent it.
-void Membership::pass_on(int job_rank, const Error& reason) {
-  const bool is_news = !failure_.is_set();
-  note_abort(job_rank, reason);
-  if (is_news && failure_.is_set()) {
-    health::tell_node(contacts(), failure_.error());
-  }
-}
-
-void Membership::note_death(int job_rank) {
+void Membership::note_end(int job_rank, health::ControlLink::End how) {
   const int rank = rank_of(job_rank);
-  if (rank < 0 || ranks_.find_departed(std::span(&rank, 1)) ||
-      ranks_.has_departed_from_messages(rank)) {
+  if (rank < 0) {
     return;
   }
-  note_failure(job_rank,
-               ErrorCode::kPeerLost,
-               "is gone: its process ended without leaving the group (killed, or crashed)");
+  if (how == health::ControlLink::End::kJunk) {
+    note_failure(rank, ErrorCode::kCorruptData, "sent bytes that are no frame");
+  } else if (!ranks_.find_departed(std::span(&rank, 1)) &&
+             !ranks_.has_departed_from_messages(rank)) {
+    note_failure(rank,
+                 ErrorCode::kPeerLost,
+                 "is gone: its process ended without leaving the group (killed, or crashed)");
+  }
 }
 
-void Membership::note_failure(int job_rank, ErrorCode code, const std::string& what) {
-  if (const int rank = rank_of(job_rank); rank >= 0) {
-    failure_.set(find_verdict().value_or(
-        Error(code, fmt::format("{} {} {}", ranks_.prefix(), ranks_.describe(rank), what))));
-  }
+void Membership::note_failure(int rank, ErrorCode code, const std::string& what) {
+  failure_.set(find_verdict().value_or(
+      Error(code, fmt::format("{} {} {}", ranks_.prefix(), ranks_.describe(rank), what))));
 }
 
 std::string Membership::describe_activity() const {
@@ -150,12 +149,6 @@ std::optional<Error> Membership::find_failure() const {
 
 std::optional<transport::RankProgress> Membership::own_progress() const {
   return native_->own_progress();
-}
-
-void Membership::hear_answer(int job_rank, const health::Answer& answer) {
-  if (const int rank = rank_of(job_rank); rank >= 0) {
-    status_client_.hear_answer(rank, answer);
-  }
 }
 
 void Membership::deliver(const net::HelloInfo& peer,

@@ -132,10 +132,9 @@ void pass_verdict(const Heard& heard, GroupRegistry& groups) {
 
 void pass_abort(const Heard& heard, GroupRegistry& groups) {
   const Error reason = transport::decode_abort(heard.frame, heard.payload);
-  groups.notify(group_of(heard.frame),
-                [rank = heard.rank, is_of_node = heard.is_of_node, reason](MonitoredGroup& group) {
-                  is_of_node ? group.note_abort(rank, reason) : group.pass_on(rank, reason);
-                });
+  groups.notify(group_of(heard.frame), [rank = heard.rank, reason](MonitoredGroup& group) {
+    group.note_abort(rank, reason);
+  });
 }
 
 }  // namespace

@@ -28,7 +28,6 @@ class AnswersTest : public ::testing::Test {
  protected:
   bool hear(const transport::Frame& frame, std::span<const std::byte> payload = {}) {
     return answer({.rank = kPeer,
-                   .is_of_node = false,
                    .frame = frame,
                    .payload = payload,
                    .reply =

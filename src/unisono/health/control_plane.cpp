@@ -287,11 +287,7 @@ bool ControlPlane::hear_frame(int rank,
           loop->post(send);
         }
       };
-  return ears_.frame({.rank = rank,
-                      .is_of_node = peers_[rank].is_of_node,
-                      .frame = frame,
-                      .payload = payload,
-                      .reply = reply});
+  return ears_.frame({.rank = rank, .frame = frame, .payload = payload, .reply = reply});
 }
 
 void ControlPlane::hear_end(int rank, bool is_own, ControlLink::End how) {

@@ -53,7 +53,6 @@ struct Answer {
 /// What another rank asks or tells.
 struct Heard {
   int rank;
-  bool is_of_node;
   const transport::Frame& frame;
   std::span<const std::byte> payload;
   /// Answers, by the way that the question came. Any thread, at any time.

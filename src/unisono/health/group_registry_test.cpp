@@ -32,13 +32,7 @@ class SilentGroup final : public MonitoredGroup {
 
   void note_abort(int /*job_rank*/, const Error& /*reason*/) override {}
 
-  void pass_on(int /*job_rank*/, const Error& /*reason*/) override {}
-
-  void note_death(int /*job_rank*/) override {}
-
-  void note_failure(int /*job_rank*/, ErrorCode /*code*/, const std::string& /*what*/) override {}
-
-  void hear_answer(int /*job_rank*/, const Answer& /*answer*/) override {}
+  void note_end(int /*job_rank*/, ControlLink::End /*how*/) override {}
 
   void deliver(const net::HelloInfo& /*peer*/,
                Fd /*socket*/,

@@ -6,7 +6,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/health/control_plane.h"
+#include "unisono/health/control_link.h"
 #include "unisono/health/rank_wait.h"
 #include "unisono/net/hello.h"
 #include "unisono/transport/descriptor.h"
@@ -29,20 +29,13 @@ class MonitoredGroup {
   /// A rank of this node has left.
   virtual void note_departure(int job_rank) = 0;
 
-  /// A rank has given up.
+  /// A rank has given up. One of another node has told this rank alone of its node: then the others
+  /// hear it from here.
   virtual void note_abort(int job_rank, const Error& reason) = 0;
 
-  /// The same, where only this rank of its node has been told.
-  virtual void pass_on(int job_rank, const Error& reason) = 0;
-
-  /// A rank of this node is gone without a word.
-  virtual void note_death(int job_rank) = 0;
-
-  /// The message is the rank's name and `what` it did.
-  virtual void note_failure(int job_rank, ErrorCode code, const std::string& what) = 0;
-
-  /// How a question to the rank about this group ended.
-  virtual void hear_answer(int job_rank, const Answer& answer) = 0;
+  /// A rank of this node speaks no more: it is gone, which is no news of one that has left, or says
+  /// what it should not.
+  virtual void note_end(int job_rank, ControlLink::End how) = 0;
 
   /// A connection for the group's engine, after its hello. `shortage` says why this rank can't keep
   /// it, if that is so, which ends the group.

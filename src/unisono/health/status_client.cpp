@@ -52,15 +52,14 @@ void StatusClient::ask(int rank) noexcept {
         return;
       }
     }
-    Question question = question_to(rank);
-    const int job_rank = question.rank;
-    // The group may end meanwhile.
+    // The group, and with it this client, may end meanwhile.
     parts_.contacts.control.ask(
-        std::move(question),
+        question_to(rank),
         kAnswerTimeout,
-        [&groups = parts_.groups, number = parts_.contacts.group, job_rank](const Answer& answer) {
-          if (const std::shared_ptr<MonitoredGroup> group = groups.find(number)) {
-            group->hear_answer(job_rank, answer);
+        [this, &groups = parts_.groups, number = parts_.contacts.group, rank](
+            const Answer& answer) {
+          if (const std::shared_ptr<MonitoredGroup> kept = groups.find(number)) {
+            hear_answer(rank, answer);
           }
         });
   } catch (const std::exception& error) {

@@ -41,11 +41,9 @@ class StatusClient {
  public:
   explicit StatusClient(StatusClientParts parts) : parts_(std::move(parts)) {}
 
-  /// Asks `rank`, unless it is under way; the answer comes to hear_answer() by way of the group.
+  /// Asks `rank`, unless it is under way, and does not wait: what it says, or that it is silent,
+  /// goes to the log, as long as the group is there.
   void ask(int rank) noexcept UNISONO_EXCLUDES(mutex_);
-
-  /// Logs what it says, or that it is silent.
-  void hear_answer(int rank, const Answer& answer) UNISONO_EXCLUDES(mutex_);
 
   /// Asks the first few of `ranks`, all at once, and waits for 0.1 s at most. What each does, in a
   /// phrase that follows its name; of one that does not answer, what it has said before, too. Of a
@@ -61,6 +59,7 @@ class StatusClient {
 
  private:
   [[nodiscard]] Question question_to(int rank) const;
+  void hear_answer(int rank, const Answer& answer) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] std::string describe(int rank,
                                      const Answer& answer,
                                      std::chrono::milliseconds timeout) UNISONO_EXCLUDES(mutex_);

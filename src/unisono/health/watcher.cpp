@@ -50,18 +50,12 @@ Acceptor::Deliver deliver_to(ControlPlane& control, GroupRegistry& groups) {
 }
 
 ControlPlane::Ears ears_of(GroupRegistry& groups, StackDump& stacks) {
-  return {.frame = [&groups, &stacks](const Heard& heard) { return answer(heard, groups, stacks); },
-          .end =
-              [&groups](int rank, ControlLink::End how) {
-                groups.notify_all([rank, how](MonitoredGroup& group) {
-                  if (how == ControlLink::End::kJunk) {
-                    group.note_failure(
-                        rank, ErrorCode::kCorruptData, "sent bytes that are no frame");
-                  } else {
-                    group.note_death(rank);
-                  }
-                });
-              }};
+  return {
+      .frame = [&groups, &stacks](const Heard& heard) { return answer(heard, groups, stacks); },
+      .end =
+          [&groups](int rank, ControlLink::End how) {
+            groups.notify_all([rank, how](MonitoredGroup& group) { group.note_end(rank, how); });
+          }};
 }
 
 // Between looks at the connections that nobody waits for.

@@ -1,9 +1,6 @@
 #include "unisono/transport/failure.h"
 
 #include <atomic>
-#include <functional>
-#include <utility>
-#include <vector>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
@@ -12,20 +9,16 @@
 namespace unisono::transport {
 
 bool Failure::set(const Error& error) {
-  std::vector<std::function<void()>> wakes;
   {
     const MutexLock lock(mutex_);
     if (error_) {
       return false;
     }
     error_ = error;
-    wakes = std::exchange(wakes_, {});
     is_set_.store(true, std::memory_order_release);
     changed_.notify_all();
   }
-  for (const std::function<void()>& wake : wakes) {
-    wake();
-  }
+  wake_();
   return true;
 }
 
@@ -41,17 +34,6 @@ bool Failure::wait_until_set(Deadline deadline) const {
     (void)changed_.wait_until(mutex_, deadline.time());
   }
   return error_.has_value();
-}
-
-void Failure::on_set(std::function<void()> wake) {
-  {
-    const MutexLock lock(mutex_);
-    if (!error_) {
-      wakes_.push_back(std::move(wake));
-      return;
-    }
-  }
-  wake();
 }
 
 }  // namespace unisono::transport

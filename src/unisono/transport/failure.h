@@ -4,7 +4,7 @@
 #include <exception>
 #include <functional>
 #include <optional>
-#include <vector>
+#include <utility>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
@@ -16,6 +16,10 @@ namespace unisono::transport {
 /// group looks at it and throws it. Thread-safe.
 class Failure {
  public:
+  /// `wake` is called once when the failure is set: it must make the waits of its owner look again,
+  /// and not block. No lock is held.
+  explicit Failure(std::function<void()> wake = [] {}) : wake_(std::move(wake)) {}
+
   /// Keeps the first error and wakes the waiting threads. Returns false when there was one before.
   /// Takes no memory.
   bool set(const Error& error) UNISONO_EXCLUDES(mutex_);
@@ -38,16 +42,12 @@ class Failure {
     }
   }
 
-  /// Calls `wake` once when the failure is set (at once, if it is): it must make the waits of its
-  /// owner look again, and not block. No lock is held.
-  void on_set(std::function<void()> wake) UNISONO_EXCLUDES(mutex_);
-
  private:
+  const std::function<void()> wake_;
   std::atomic<bool> is_set_ = false;
   mutable Mutex mutex_;
   mutable Condition changed_;
   std::optional<Error> error_ UNISONO_GUARDED_BY(mutex_);
-  std::vector<std::function<void()>> wakes_ UNISONO_GUARDED_BY(mutex_);
 };
 
 }  // namespace unisono::transport
