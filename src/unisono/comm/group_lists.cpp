@@ -23,7 +23,6 @@
 #include "unisono/comm/membership.h"
 #include "unisono/engine/native_engines.h"
 #include "unisono/health/diagnostics_store.h"
-#include "unisono/health/failure_log.h"
 #include "unisono/health/group_contacts.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/rendezvous/roster/roster.h"
@@ -63,9 +62,7 @@ void tell_unmade(Job& job, const GroupSetup& setup, const Error& error) noexcept
   if (health::topology_of(setup.roster).n_nodes() == 1) {
     return;
   }
-  health::DiagnosticsStore store(
-      [&job] { return job.session().connect_again(health::kDiagnosticsStoreTimeout); });
-  if (!health::FailureLog(store, job.store_prefix(setup.number), setup.roster.rank)
+  if (!health::DiagnosticsStore(job.session(), job.store_prefix(setup.number), setup.roster.rank)
            .publish(error, false)) {
     health::tell_other_nodes(contacts, error);
   }

@@ -18,7 +18,6 @@
 #include "unisono/engine/native_engines.h"
 #include "unisono/health/control_plane.h"
 #include "unisono/health/diagnostics_store.h"
-#include "unisono/health/failure_log.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/connect_to_store.h"
@@ -59,12 +58,10 @@ Error explain(const Error& error,
   if (error.code() != ErrorCode::kPeerLost) {
     return error;
   }
-  health::DiagnosticsStore store(
-      [&] { return session.connect_again(health::kDiagnosticsStoreTimeout); });
-  const health::FailureLog log(store, store_prefix(roster.job, 0), roster.rank);
-  const std::optional<health::Reason> reason = log.find_first();
+  health::DiagnosticsStore store(session, store_prefix(roster.job, 0), roster.rank);
+  const std::optional<health::Reason> reason = store.find_first();
   if (!reason || reason->rank >= roster.world_size()) {
-    return health::with_lost_host(error, roster, session, store);
+    return store.with_lost_host(error, roster);
   }
   const rendezvous::Member& first = roster.members[static_cast<std::size_t>(reason->rank)];
   const Error known = transport::relayed(rendezvous::describe(first), reason->error);
@@ -165,10 +162,8 @@ void publish_failed_start(const rendezvous::Roster& roster,
                           const rendezvous::StoreSession& session,
                           const Error& error) noexcept {
   try {
-    health::DiagnosticsStore store(
-        [&] { return session.connect_again(health::kDiagnosticsStoreTimeout); });
-    health::FailureLog log(store, store_prefix(roster.job, 0), roster.rank);
-    (void)log.publish(with_prefix(error, roster), false);
+    (void)health::DiagnosticsStore(session, store_prefix(roster.job, 0), roster.rank)
+        .publish(with_prefix(error, roster), false);
   } catch (const std::exception&) {
     return;  // Out of memory, say: the others see that it is gone.
   }

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -89,18 +88,17 @@ Membership::Membership(Job& job, GroupSetup setup)
                  note_rank_progress(rank, rank_progress);
                }}),
       failure_([this] { wake(); }),
-      diagnostics_store_(
-          [&job] { return job.session().connect_again(health::kDiagnosticsStoreTimeout); }),
-      failures_(diagnostics_store_, job.store_prefix(setup_.number), setup_.roster.rank),
-      call_history_(diagnostics_store_, job.store_prefix(setup_.number), contacts()),
+      diagnostics_store_(job.session(), job.store_prefix(setup_.number), setup_.roster.rank),
       native_(job.engines().make({.group = setup_.number,
                                   .roster = setup_.roster,
                                   .topology = topology_,
                                   .offsets = setup_.offsets,
                                   .failure = failure_,
                                   .ranks = ranks_,
+                                  .status = status_client_,
                                   .health = *this,
-                                  .call_history = call_history_})),
+                                  .work_waits = *job.work_waits(),
+                                  .diagnostics = diagnostics_store_})),
       engine_(job.make_engine(setup_.roster, native_)) {}
 
 Membership::~Membership() = default;
@@ -131,14 +129,6 @@ bool Membership::is_news(const Error& failure) {
 
 transport::RankProgress Membership::progress_of(int rank) const {
   return native_->progress_of(rank);
-}
-
-std::map<int, std::string> Membership::hear(std::span<const int> ranks) {
-  return status_client_.hear(ranks);
-}
-
-void Membership::ask(int rank) noexcept {
-  status_client_.ask(rank);
 }
 
 void Membership::note_caller() {
@@ -187,7 +177,7 @@ void Membership::give_up(const Error& error) noexcept {
 
 void Membership::publish(const Error& error, bool will_read) noexcept {
   if (topology_.n_nodes() > 1 && !has_published_.exchange(true)) {
-    is_in_store_ = failures_.publish(error, will_read);
+    is_in_store_ = diagnostics_store_.publish(error, will_read);
   }
 }
 
@@ -212,9 +202,9 @@ Error Membership::explain(const Error& error) noexcept {
   if (!may_be_anothers) {
     return error;
   }
-  const std::string others = failures_.read_others(error.what(), deadline);
+  const std::string others = diagnostics_store_.read_others(error.what(), deadline);
   if (job_.session().host != nullptr) {
-    failures_.wait_for_readers(kExplainTimeout);
+    diagnostics_store_.wait_for_readers(kExplainTimeout);
   }
   if (!others.empty()) {
     return {error.code(), fmt::format("{}; other ranks say: {}", error.what(), others)};
@@ -223,7 +213,7 @@ Error Membership::explain(const Error& error) noexcept {
   if (error.code() == ErrorCode::kPeerLost && failure_.wait_until_set(deadline)) {
     return known_cause_of(error);
   }
-  return health::with_lost_host(error, job_.roster(), job_.session(), diagnostics_store_);
+  return diagnostics_store_.with_lost_host(error, job_.roster());
 }
 
 Error Membership::known_cause_of(const Error& error) const {
@@ -247,7 +237,7 @@ void Membership::listen() noexcept {
 
 bool Membership::has_heard_reason() noexcept {
   if (topology_.n_nodes() > 1 && !failure_.is_set()) {
-    const std::optional<health::Reason> reason = failures_.find_first();
+    const std::optional<health::Reason> reason = diagnostics_store_.find_first();
     if (reason && reason->rank < topology_.world_size()) {
       note_reason(reason->rank, reason->error);
     }

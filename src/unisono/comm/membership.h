@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,16 +15,15 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/mutex.h"
+#include "unisono/base/wait_record.h"
 #include "unisono/collective/topology.h"
 #include "unisono/comm/group_numbers.h"
 #include "unisono/comm/only_caller.h"
 #include "unisono/comm/refused_call.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/group_engine.h"
-#include "unisono/health/call_history.h"
 #include "unisono/health/control_link.h"
 #include "unisono/health/diagnostics_store.h"
-#include "unisono/health/failure_log.h"
 #include "unisono/health/group_contacts.h"
 #include "unisono/health/group_health.h"
 #include "unisono/health/group_registry.h"
@@ -172,15 +170,11 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   // GroupHealth: what the engine asks and tells.
   [[nodiscard]] bool is_news(const Error& failure) override;
   [[nodiscard]] transport::RankProgress progress_of(int rank) const override;
-  void ask(int rank) noexcept override;
-  [[nodiscard]] std::map<int, std::string> hear(std::span<const int> ranks) override;
   void note_late(std::uint64_t sequence, std::span<const int> late_ranks) override
       UNISONO_EXCLUDES(late_mutex_);
   void look_for_cycle(const health::WaitId& wait) override;
-  void show_wait(const health::WaitId& id, const health::ShownWait& wait) const override;
+  void show_wait(const health::WaitId& id, LongWait wait) const override;
   void hide_wait(const health::WaitId& id) const noexcept override;
-  [[nodiscard]] std::optional<Deadline::Clock::time_point> waited_since(
-      const health::WaitId& message) const override;
 
   // Makes waits look again. Any thread.
   void wake() const;
@@ -220,8 +214,6 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   health::StatusClient status_client_;
   transport::Failure failure_;
   health::DiagnosticsStore diagnostics_store_;
-  health::FailureLog failures_;
-  health::CallHistory call_history_;
   std::shared_ptr<engine::GroupEngine> native_;
   std::shared_ptr<engine::Engine> engine_;  // The same, or another that may use it.
   // Relaxed: they order nothing else.

@@ -17,7 +17,6 @@
 #include "unisono/comm/job.h"
 #include "unisono/comm/membership.h"
 #include "unisono/engine/group_engine.h"
-#include "unisono/health/group_health.h"
 #include "unisono/health/long_waits.h"
 #include "unisono/health/rank_wait.h"
 #include "unisono/rendezvous/roster/roster.h"
@@ -122,27 +121,19 @@ void Membership::look_for_cycle(const health::WaitId& wait) {
   job_.cycles().look(wait);
 }
 
-std::optional<Deadline::Clock::time_point> Membership::waited_since(
-    const health::WaitId& message) const {
-  return job_.work_waits()->waited_since(message);
-}
-
-void Membership::show_wait(const health::WaitId& id, const health::ShownWait& wait) const {
+void Membership::show_wait(const health::WaitId& id, LongWait wait) const {
   health::LongWaits* const shown = job_.long_waits();
   if (shown == nullptr) {
     return;
   }
-  LongWait long_wait{.since = wait.since,
-                     .seen = Deadline::Clock::now(),
-                     .operation = std::string(wait.operation),
-                     .late = {}};
+  wait.seen = Deadline::Clock::now();
   if (setup_.number != 0) {
-    long_wait.operation += " of " + describe_group(setup_, job_.numbers());
+    wait.operation += " of " + describe_group(setup_, job_.numbers());
   }
-  for (const int rank : wait.late_ranks) {
-    long_wait.late.push_back(job_rank_of(rank));
+  for (int& rank : wait.late) {
+    rank = job_rank_of(rank);
   }
-  shown->note(id, std::move(long_wait));
+  shown->note(id, std::move(wait));
 }
 
 void Membership::hide_wait(const health::WaitId& id) const noexcept {

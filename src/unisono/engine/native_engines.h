@@ -10,10 +10,12 @@
 #include "unisono/base/deadline.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/group_engine.h"
-#include "unisono/health/call_history.h"
 #include "unisono/health/control_plane.h"
+#include "unisono/health/diagnostics_store.h"
 #include "unisono/health/group_health.h"
 #include "unisono/health/rank_status.h"
+#include "unisono/health/status_client.h"
+#include "unisono/health/work_waits.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/failure.h"
 
@@ -28,8 +30,10 @@ struct GroupParts {
   const std::vector<std::int64_t>& offsets;
   transport::Failure& failure;
   const health::RankStatus& ranks;
+  health::StatusClient& status;
   health::GroupHealth& health;
-  health::CallHistory& call_history;
+  const health::WorkWaits& work_waits;
+  health::DiagnosticsStore& diagnostics;
 };
 
 /// What the native engines of a rank's groups share: the memory of the node, and how ranks of

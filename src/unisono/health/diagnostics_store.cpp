@@ -2,26 +2,84 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "unisono/base/bytes.h"
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/store/store.h"
+#include "unisono/transport/relayed_error.h"
 
 namespace unisono::health {
+namespace {
+
+// What is told of failures must not make them last.
+constexpr std::chrono::seconds kRequestTimeout{1};
+
+static_assert(std::is_trivially_copyable_v<CallRecord>, "it travels byte by byte");
+
+std::string encode(const Reason& reason) {
+  ByteWriter writer;
+  writer.put<std::int32_t>(reason.rank);
+  writer.put<std::int32_t>(static_cast<std::int32_t>(reason.error.code()));
+  writer.put_string(reason.error.what());
+  const std::span<const std::byte> bytes(writer.bytes());
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Nothing if no rank can have written it.
+std::optional<Reason> decode(const std::string& bytes) {
+  ByteReader reader(std::as_bytes(std::span(bytes)));
+  const auto rank = reader.get<std::int32_t>();
+  const auto code = reader.get<std::int32_t>();
+  const std::optional<std::string> text = reader.get_string(bytes.size());
+  if (!rank || !code || !text || *rank < 0 || *code < 0 ||
+      *code > static_cast<std::int32_t>(ErrorCode::kInternal)) {
+    return std::nullopt;
+  }
+  return Reason{.rank = *rank, .error = {static_cast<ErrorCode>(*code), *text}};
+}
+
+// Nothing where it does not come in time.
+std::optional<std::string> get_by(store::Store& store, const std::string& key, Deadline deadline) {
+  try {
+    return store.get(key, deadline);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kTimeout) {
+      throw;
+    }
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+DiagnosticsStore::DiagnosticsStore(const rendezvous::StoreSession& session,
+                                   const std::string& prefix,
+                                   int rank)
+    : session_(session), prefix_(prefix), rank_(rank) {}
 
 std::shared_ptr<store::Store> DiagnosticsStore::try_open() noexcept {
   // Held while connecting: who else needs the store waits for the same connection.
   const MutexLock lock(mutex_);
-  if (connect_ != nullptr) {
+  if (!std::exchange(has_opened_, true)) {
     try {
-      store_ = std::exchange(connect_, nullptr)();
+      store_ = session_.connect_again(kRequestTimeout);
     } catch (const std::exception&) {
       store_.reset();
     }
@@ -29,28 +87,140 @@ std::shared_ptr<store::Store> DiagnosticsStore::try_open() noexcept {
   return store_;
 }
 
+template <class Action>
+bool DiagnosticsStore::use(const Action& action) noexcept {
+  try {
+    if (const std::shared_ptr<store::Store> store = try_open()) {
+      action(*store);
+      return true;
+    }
+  } catch (const std::exception&) {
+    give_up();
+  }
+  return false;
+}
+
 void DiagnosticsStore::give_up() noexcept {
   const MutexLock lock(mutex_);
-  connect_ = nullptr;
+  has_opened_ = true;
   store_.reset();
 }
 
-Error with_lost_host(const Error& error,
-                     const rendezvous::Roster& roster,
-                     const rendezvous::StoreSession& session,
-                     DiagnosticsStore& store) {
+bool DiagnosticsStore::publish(const Error& reason, bool will_read) noexcept {
+  return use([&](store::Store& store) {
+    if (!will_read) {
+      store.set(read_key(rank_), "");
+    }
+    const std::int64_t number = store.add(prefix_ + "/failures/n", 1);
+    store.set(reason_key(number), encode({.rank = rank_, .error = reason}));
+  });
+}
+
+// Waits at the store, which pushes a reason as soon as it is written: whoever wrote it may serve
+// the store, and end. Who says no more than is known shows that it is all.
+std::string DiagnosticsStore::read_others(const std::string& known, Deadline deadline) noexcept {
+  std::string reasons;
+  use([&](store::Store& store) {
+    bool has_heard = false;
+    for (std::int64_t number = 1;; ++number) {
+      // Those that are there already come with the first.
+      const std::optional<std::string> bytes = has_heard
+                                                   ? store.try_get(reason_key(number))
+                                                   : get_by(store, reason_key(number), deadline);
+      if (!bytes) {
+        break;
+      }
+      const std::optional<Reason> other = decode(*bytes);
+      if (!other || other->rank == rank_) {
+        continue;
+      }
+      has_heard = true;
+      const std::string reason(transport::root_cause(other->error.what()));
+      if (known.find(reason) == std::string::npos && reasons.find(reason) == std::string::npos) {
+        reasons += (reasons.empty() ? "" : "; ") + reason;
+      }
+    }
+    store.set(read_key(rank_), "");
+  });
+  return reasons;
+}
+
+std::optional<Reason> DiagnosticsStore::find_first() noexcept {
+  std::optional<Reason> first;
+  use([&](store::Store& store) {
+    for (std::int64_t number = 1; !first; ++number) {
+      const std::optional<std::string> bytes = store.try_get(reason_key(number));
+      if (!bytes) {
+        return;
+      }
+      std::optional<Reason> reason = decode(*bytes);
+      if (reason && reason->rank != rank_) {
+        first = std::move(reason);
+      }
+    }
+  });
+  return first;
+}
+
+void DiagnosticsStore::wait_for_readers(std::chrono::milliseconds patience) noexcept {
+  const Deadline deadline = Deadline::after(patience);
+  use([&](store::Store& store) {
+    for (std::int64_t number = 1; !deadline.has_passed(); ++number) {
+      const std::optional<std::string> bytes = store.try_get(reason_key(number));
+      if (!bytes) {
+        return;
+      }
+      const std::optional<Reason> reason = decode(*bytes);
+      if (reason && reason->rank != rank_) {
+        (void)get_by(store, read_key(reason->rank), deadline);
+      }
+    }
+  });
+}
+
+void DiagnosticsStore::tell_calls(std::span<const CallRecord> calls) noexcept {
+  use([&](store::Store& store) {
+    store.set(calls_key(rank_),
+              std::string(reinterpret_cast<const char*>(calls.data()), calls.size_bytes()));
+  });
+}
+
+std::vector<CallRecord> DiagnosticsStore::ask_calls(int rank) noexcept {
+  std::vector<CallRecord> calls;
+  use([&](store::Store& store) {
+    const std::string bytes = store.try_get(calls_key(rank)).value_or("");
+    calls.resize(bytes.size() / sizeof(CallRecord));
+    std::copy_n(
+        bytes.data(), calls.size() * sizeof(CallRecord), reinterpret_cast<char*>(calls.data()));
+  });
+  return calls;
+}
+
+Error DiagnosticsStore::with_lost_host(const Error& error, const rendezvous::Roster& roster) {
   // Where the program brings a store, nobody knows who serves it.
-  const bool has_rank_0_served = !session.launch_info.master_addr.empty() &&
-                                 !session.launch_info.uses_agent_store && session.host == nullptr;
+  const bool has_rank_0_served = !session_.launch_info.master_addr.empty() &&
+                                 !session_.launch_info.uses_agent_store && session_.host == nullptr;
   const std::string host = rendezvous::describe(roster.members.front());
   const bool is_named = std::string_view(error.what()).find(host) != std::string_view::npos;
-  if (!has_rank_0_served || is_named || store.try_open() != nullptr) {
+  if (!has_rank_0_served || is_named || try_open() != nullptr) {
     return error;
   }
   return {
       error.code(),
       fmt::format(
           "{}; {}, which served the job's store, can't be reached any more", error.what(), host)};
+}
+
+std::string DiagnosticsStore::reason_key(std::int64_t number) const {
+  return fmt::format("{}/failures/{}", prefix_, number);
+}
+
+std::string DiagnosticsStore::read_key(int rank) const {
+  return fmt::format("{}/failures/read/{}", prefix_, rank);
+}
+
+std::string DiagnosticsStore::calls_key(int rank) const {
+  return fmt::format("{}/calls/{}", prefix_, rank);
 }
 
 }  // namespace unisono::health

@@ -4,11 +4,9 @@
 #include <sys/types.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <span>
@@ -39,12 +37,6 @@ std::vector<int> job_ranks_of(const rendezvous::Roster& roster) {
   return is_all ? std::vector<int>() : ranks;
 }
 
-// "0.3 s", "12 s": tenths where they say something.
-std::string describe_time(std::chrono::milliseconds time) {
-  const auto seconds = std::chrono::duration<double>(time).count();
-  return seconds < 10 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds);
-}
-
 }  // namespace
 
 RankStatus::RankStatus(const rendezvous::Roster& roster,
@@ -67,23 +59,10 @@ bool RankStatus::is_on_node(int rank) const {
 
 bool RankStatus::is_stopped(int rank) const {
   const std::int64_t pid = roster_.members[static_cast<std::size_t>(rank)].pid;
-  return describe_process_state(static_cast<pid_t>(pid)) == kStoppedProcess;
+  return is_on_node(rank) && describe_process_state(static_cast<pid_t>(pid)) == kStoppedProcess;
 }
 
-std::string RankStatus::describe_late(std::span<const int> ranks) const {
-  return describe_each(ranks, {});
-}
-
-std::string RankStatus::describe_overdue(std::span<const int> ranks) const {
-  std::vector<int> able;
-  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(able), [this](int rank) {
-    return rank != roster_.rank && !(is_on_node(rank) && is_stopped(rank));
-  });
-  const bool can_ask = health_ != nullptr && !able.empty();
-  return describe_each(ranks, can_ask ? health_->hear(able) : std::map<int, std::string>());
-}
-
-std::string RankStatus::describe_each(std::span<const int> ranks,
+std::string RankStatus::describe_late(std::span<const int> ranks,
                                       const std::map<int, std::string>& answers) const {
   std::string text;
   bool ends_a_clause = false;
@@ -124,24 +103,6 @@ std::string RankStatus::describe_departed(int rank) const {
   return refused.empty()
              ? text
              : fmt::format("{}; it had refused a call for wrong arguments: \"{}\"", text, refused);
-}
-
-void RankStatus::report_stall(const std::string& operation,
-                              std::chrono::milliseconds waited,
-                              const std::string& late,
-                              std::span<const int> ranks) const {
-  logger_.warning(
-      fmt::format("{} {} waits since {} for {}", prefix_, operation, describe_time(waited), late));
-  if (health_ == nullptr) {
-    return;
-  }
-  for (const int rank : ranks) {
-    if (is_on_node(rank) && is_stopped(rank)) {
-      logger_.debug(fmt::format("{} is stopped, and so can't show its stack", describe(rank)));
-    } else if (rank != roster_.rank) {
-      health_->ask(rank);
-    }
-  }
 }
 
 void RankStatus::report_unheard(const Error& failure) const noexcept {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <map>
 #include <optional>
 #include <set>
@@ -35,22 +34,17 @@ class RankStatus {
 
   [[nodiscard]] bool is_on_node(int rank) const;
 
+  /// Whether it is a process of this node that is stopped.
+  [[nodiscard]] bool is_stopped(int rank) const;
+
   /// "rank 1 (pid 123 on alpha)".
   [[nodiscard]] std::string describe(int rank) const;
 
   /// "rank 1 (pid 123 on alpha, stopped), which is in barrier #3, and rank 3 (...)": for ranks on
-  /// this node with what /proc tells, and where they are in the group's operations.
-  [[nodiscard]] std::string describe_late(std::span<const int> ranks) const;
-
-  /// The same of ranks that are waited for no more: they are asked what they do, those of this node
-  /// in other groups.
-  [[nodiscard]] std::string describe_overdue(std::span<const int> ranks) const;
-
-  /// Logs that `operation` waits for `late`, in words, and asks `ranks` what they do.
-  void report_stall(const std::string& operation,
-                    std::chrono::milliseconds waited,
-                    const std::string& late,
-                    std::span<const int> ranks) const;
+  /// this node with what /proc tells, and where they are in the group's operations. `answers` are
+  /// what ranks said when they were asked what they do, those of this node in other groups.
+  [[nodiscard]] std::string describe_late(std::span<const int> ranks,
+                                          const std::map<int, std::string>& answers = {}) const;
 
   /// Logs why other ranks of the group failed, which this rank has heard of only as it leaves: as a
   /// warning if it is news, else for who debugs.
@@ -74,11 +68,6 @@ class RankStatus {
   [[nodiscard]] const Logger& logger() const { return logger_; }
 
  private:
-  // Of a rank of this node.
-  [[nodiscard]] bool is_stopped(int rank) const;
-  [[nodiscard]] std::string describe_each(std::span<const int> ranks,
-                                          const std::map<int, std::string>& answers) const;
-
   const rendezvous::Roster& roster_;
   std::vector<int> job_ranks_;
   std::string prefix_;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <span>
@@ -37,11 +38,49 @@ constexpr std::chrono::milliseconds kShortTimeout{100};
 // Where all are late, the first of them say enough.
 constexpr std::size_t kMaxRanks = 4;
 
+// "0.3 s", "12 s": tenths where they say something.
+std::string describe_time(std::chrono::milliseconds time) {
+  const auto seconds = std::chrono::duration<double>(time).count();
+  return seconds < 10 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds);
+}
+
 }  // namespace
 
 Question StatusClient::question_to(int rank) const {
   return {.rank = parts_.contacts.roster.members[static_cast<std::size_t>(rank)].rank,
           .frame = {.kind = transport::FrameKind::kAsk, .sequence = parts_.contacts.group}};
+}
+
+bool StatusClient::is_self(int rank) const {
+  return rank == parts_.contacts.roster.rank;
+}
+
+std::string StatusClient::describe_overdue(std::span<const int> ranks) {
+  std::vector<int> able;
+  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(able), [this](int rank) {
+    return !is_self(rank) && !parts_.ranks.is_stopped(rank);
+  });
+  return parts_.ranks.describe_late(ranks,
+                                    able.empty() ? std::map<int, std::string>() : hear(able));
+}
+
+void StatusClient::report_stall(const std::string& operation,
+                                std::chrono::milliseconds waited,
+                                const std::string& late,
+                                std::span<const int> ranks) {
+  parts_.ranks.logger().warning(fmt::format("{} {} waits since {} for {}",
+                                            parts_.ranks.prefix(),
+                                            operation,
+                                            describe_time(waited),
+                                            late));
+  for (const int rank : ranks) {
+    if (parts_.ranks.is_stopped(rank)) {
+      parts_.ranks.logger().debug(
+          fmt::format("{} is stopped, and so can't show its stack", parts_.ranks.describe(rank)));
+    } else if (!is_self(rank)) {
+      ask(rank);
+    }
+  }
 }
 
 void StatusClient::ask(int rank) noexcept {

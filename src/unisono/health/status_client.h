@@ -41,24 +41,41 @@ class StatusClient {
  public:
   explicit StatusClient(StatusClientParts parts) : parts_(std::move(parts)) {}
 
-  /// Asks `rank`, unless it is under way, and does not wait: what it says, or that it is silent,
-  /// goes to the log, as long as the group is there.
-  void ask(int rank) noexcept UNISONO_EXCLUDES(mutex_);
+  /// As RankStatus::describe_late(), of ranks that are waited for no more: the first few are asked,
+  /// for 0.1 s at most.
+  [[nodiscard]] std::string describe_overdue(std::span<const int> ranks) UNISONO_EXCLUDES(mutex_);
 
-  /// Asks the first few of `ranks`, all at once, and waits for 0.1 s at most. What each does, in a
-  /// phrase that follows its name; of one that does not answer, what it has said before, too. Of a
-  /// rank of this node: a Standing's `elsewhere`.
-  [[nodiscard]] std::map<int, std::string> hear(std::span<const int> ranks)
-      UNISONO_EXCLUDES(mutex_);
+  /// Logs that `operation` waits for `late`, in words, and asks `ranks` what they do; does not wait
+  /// for what they say, which goes to the log, too.
+  void report_stall(const std::string& operation,
+                    std::chrono::milliseconds waited,
+                    const std::string& late,
+                    std::span<const int> ranks) UNISONO_EXCLUDES(mutex_);
 
-  /// Whether a thread is in hear(), and needs the watcher.
+  /// Tells a rank why this one gives up, where it may see nothing of it: it waits for others. Takes
+  /// half a second at most.
+  void warn(int rank, const Error& reason) const noexcept {
+    tell_rank(parts_.contacts, rank, reason);
+  }
+
+  /// Whether a thread waits for answers, and needs the watcher.
   [[nodiscard]] bool is_hearing() const { return n_hearing_.load(std::memory_order_relaxed) > 0; }
 
   /// Logs no more.
   void finish() noexcept UNISONO_EXCLUDES(mutex_);
 
  private:
+  [[nodiscard]] bool is_self(int rank) const;
   [[nodiscard]] Question question_to(int rank) const;
+
+  // Unless it is under way. The answer goes to the log, as long as the group is there.
+  void ask(int rank) noexcept UNISONO_EXCLUDES(mutex_);
+
+  // Asks the first few of `ranks`, all at once. What each does, in a phrase that follows its name;
+  // of one that does not answer, what it has said before, too. Of a rank of this node: a
+  // RankProgress's `elsewhere`.
+  [[nodiscard]] std::map<int, std::string> hear(std::span<const int> ranks)
+      UNISONO_EXCLUDES(mutex_);
   void hear_answer(int rank, const Answer& answer) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] std::string describe(int rank,
                                      const Answer& answer,

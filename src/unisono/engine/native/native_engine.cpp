@@ -187,7 +187,7 @@ void NativeEngine::carry_out(const Operation& called,
     }
     if (topology_.n_nodes() > 1) {
       // Somebody may wait for what this rank has not called, and come to ask.
-      parts_.call_history.tell(calls_);
+      parts_.diagnostics.tell_calls(calls_);
     }
     // What another thread knew first is the cause.
     throw reporter.complete(parts_.failure.is_set() ? parts_.failure.error() : error);

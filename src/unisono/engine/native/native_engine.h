@@ -29,7 +29,7 @@
 #include "unisono/engine/native/point_to_point/point_to_point_progress.h"
 #include "unisono/engine/operation.h"
 #include "unisono/engine/supervising_engine.h"
-#include "unisono/health/call_history.h"
+#include "unisono/health/diagnostics_store.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/health/rank_wait.h"
 #include "unisono/health/wait_id.h"

@@ -71,8 +71,10 @@ std::shared_ptr<GroupEngine> NativeEngines::make(const GroupParts& parts) {
                   .single_copy = config.single_copy,
                   .links = config.links,
                   .ranks = parts.ranks,
+                  .status = parts.status,
                   .health = parts.health,
-                  .call_history = parts.call_history,
+                  .work_waits = parts.work_waits,
+                  .diagnostics = parts.diagnostics,
                   .stall = config.stall,
                   .checks_buffers = config.checks_buffers});
 }

@@ -8,9 +8,11 @@
 #include "unisono/base/link_costs.h"
 #include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/memory/symmetric_memory.h"
-#include "unisono/health/call_history.h"
+#include "unisono/health/diagnostics_store.h"
 #include "unisono/health/group_health.h"
 #include "unisono/health/rank_status.h"
+#include "unisono/health/status_client.h"
+#include "unisono/health/work_waits.h"
 #include "unisono/transport/failure.h"
 
 namespace unisono::engine {
@@ -23,8 +25,10 @@ struct NativeParts {
   SingleCopy single_copy;
   std::optional<LinkCosts> links;  ///< What they cost, if it need not be measured.
   const health::RankStatus& ranks;
+  health::StatusClient& status;
   health::GroupHealth& health;
-  health::CallHistory& call_history;
+  const health::WorkWaits& work_waits;
+  health::DiagnosticsStore& diagnostics;
   std::chrono::milliseconds stall;
   /// Whether waits for messages look whether buffers were written to before them.
   bool checks_buffers;

@@ -11,7 +11,7 @@
 #include "unisono/base/error.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/operation.h"
-#include "unisono/health/call_history.h"
+#include "unisono/health/diagnostics_store.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/mismatch.h"
 #include "unisono/transport/relayed_error.h"
@@ -22,7 +22,7 @@ namespace unisono::engine {
 Error OperationReporter::timed_out(std::span<const int> late_ranks) const {
   parts_.health.note_late(operation_.sequence, late_ranks);
   return {ErrorCode::kTimeout,
-          fmt::format("timed out waiting for {}", parts_.ranks.describe_overdue(late_ranks))};
+          fmt::format("timed out waiting for {}", parts_.status.describe_overdue(late_ranks))};
 }
 
 std::optional<Error> OperationReporter::departed(std::span<const int> late_ranks) const {
@@ -43,15 +43,15 @@ void OperationReporter::look_into(std::span<const int> late_ranks) const {
   for (tcp::Connection* const connection : connections_.peers()) {
     connection->look_for_abort();
   }
-  parts_.call_history.tell(calls_);
+  parts_.diagnostics.tell_calls(calls_);
   for (const int rank : late_ranks) {
     if (topology.node_of(rank) == topology.node()) {
       continue;
     }
-    for (const health::CallRecord& call : parts_.call_history.ask(rank)) {
+    for (const health::CallRecord& call : parts_.diagnostics.ask_calls(rank)) {
       if (call.sequence == operation_.sequence && call.descriptor != operation_.descriptor) {
         // It may wait for another rank, which knows nothing of it.
-        parts_.call_history.warn(rank, complete(mismatch(rank, call)));
+        parts_.status.warn(rank, complete(mismatch(rank, call)));
         throw mismatch(rank, call);
       }
     }
@@ -60,13 +60,16 @@ void OperationReporter::look_into(std::span<const int> late_ranks) const {
 
 void OperationReporter::show(Deadline::Clock::time_point since,
                              std::span<const int> late_ranks) const {
-  parts_.health.show_wait(
-      id_, {.since = since, .late_ranks = late_ranks, .operation = describe_operation()});
+  parts_.health.show_wait(id_,
+                          {.since = since,
+                           .seen = {},
+                           .operation = describe_operation(),
+                           .late = {late_ranks.begin(), late_ranks.end()}});
 }
 
 void OperationReporter::stalled(std::chrono::milliseconds waited,
                                 std::span<const int> late_ranks) const {
-  parts_.ranks.report_stall(
+  parts_.status.report_stall(
       describe_operation(), waited, parts_.ranks.describe_late(late_ranks), late_ranks);
   parts_.health.look_for_cycle(id_);
 }

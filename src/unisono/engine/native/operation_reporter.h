@@ -9,7 +9,7 @@
 #include "unisono/base/error.h"
 #include "unisono/engine/native/native_parts.h"
 #include "unisono/engine/operation.h"
-#include "unisono/health/call_history.h"
+#include "unisono/health/diagnostics_store.h"
 #include "unisono/health/wait_id.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/peer_table.h"

@@ -170,21 +170,21 @@ void MessageOperation::look_into(std::span<const int> /*late_ranks*/) const {
 
 void MessageOperation::show(Deadline::Clock::time_point since,
                             std::span<const int> late_ranks) const {
-  const bool is_from_any = peer == kAnyRank;
-  waiting_->parts.health.show_wait(
-      id,
-      {.since = since,
-       .late_ranks = is_from_any ? std::span<const int>() : late_ranks,
-       .operation = describe(*this, waiting_->parts.ranks.job_ranks())});
+  const std::span<const int> late = peer == kAnyRank ? std::span<const int>() : late_ranks;
+  waiting_->parts.health.show_wait(id,
+                                   {.since = since,
+                                    .seen = {},
+                                    .operation = describe(*this, waiting_->parts.ranks.job_ranks()),
+                                    .late = {late.begin(), late.end()}});
 }
 
 void MessageOperation::stalled(std::chrono::milliseconds waited,
                                std::span<const int> /*late_ranks*/) const {
   const bool is_from_any = peer == kAnyRank;
-  waiting_->parts.ranks.report_stall(describe(*this, waiting_->parts.ranks.job_ranks()),
-                                     waited,
-                                     describe_late() + describe_unexpected(),
-                                     std::span(&peer, is_from_any ? 0 : 1));
+  waiting_->parts.status.report_stall(describe(*this, waiting_->parts.ranks.job_ranks()),
+                                      waited,
+                                      describe_late() + describe_unexpected(),
+                                      std::span(&peer, is_from_any ? 0 : 1));
   if (is_unanswered_receive()) {
     waiting_->parts.health.look_for_cycle(id);
   }

@@ -98,7 +98,7 @@ class MessageOperation final : public Message, private transport::WaitObserver {
   void look_into(std::span<const int> late_ranks) const override;
 
   [[nodiscard]] std::optional<Deadline::Clock::time_point> waited_since() const override {
-    return is_attended ? WaitObserver::waited_since() : waiting_->parts.health.waited_since(id);
+    return is_attended ? WaitObserver::waited_since() : waiting_->parts.work_waits.waited_since(id);
   }
 
   void show(Deadline::Clock::time_point since, std::span<const int> late_ranks) const override;

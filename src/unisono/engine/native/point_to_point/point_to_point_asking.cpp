@@ -104,7 +104,7 @@ bool PointToPointProgress::fail_overdue(std::uint64_t thread) {
 // What the rank does that a message waits for; nothing where that can't be found out.
 std::string PointToPointProgress::ask(int peer) const noexcept {
   try {
-    return peer == kAnyRank ? "" : parts_.ranks.describe_overdue(std::span(&peer, 1));
+    return peer == kAnyRank ? "" : parts_.status.describe_overdue(std::span(&peer, 1));
   } catch (const std::exception&) {
     return "";  // Out of memory, say.
   }
