@@ -51,6 +51,9 @@ constexpr std::array kOperations = std::to_array<NamedOperation>(
      {"recv", OperationKind::kNone},
      {"batch", OperationKind::kNone}});
 
+static_assert(kOperations.size() == static_cast<std::size_t>(transport::kLastOperationKind) + 3,
+              "each kind is there, and three that are messages");
+
 constexpr auto kOperationNames = [] {
   std::array<std::string_view, kOperations.size()> names;
   for (std::size_t i = 0; i < names.size(); ++i) {

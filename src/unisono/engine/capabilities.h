@@ -51,7 +51,7 @@ class SetOf {
 struct Capabilities {
   SetOf<DeviceType> devices = {DeviceType::kCpu};
   SetOf<transport::OperationKind> operations =
-      SetOf<transport::OperationKind>::up_to(transport::OperationKind::kReduceScatterCoalesced);
+      SetOf<transport::OperationKind>::up_to(transport::kLastOperationKind);
   bool passes_messages = true;                              ///< Of memory on the CPU, of all types.
   SetOf<DType> dtypes = SetOf<DType>::up_to(DType::kBool);  ///< Of what it moves.
   SetOf<DType> reduced_dtypes = SetOf<DType>::up_to(DType::kBool);

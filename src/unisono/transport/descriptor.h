@@ -30,6 +30,8 @@ enum class OperationKind : std::uint8_t {
   kReduceScatterCoalesced
 };
 
+inline constexpr OperationKind kLastOperationKind = OperationKind::kReduceScatterCoalesced;
+
 /// Descriptor::count where blocks differ in size, and a rank knows only the sizes of its own.
 inline constexpr std::int64_t kUneven = -1;
 

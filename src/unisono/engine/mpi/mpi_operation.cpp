@@ -50,9 +50,12 @@ Collective collective_of(OperationKind kind) {
       return Collective::kScatter;
     case OperationKind::kAllToAll:
       return Collective::kAllToAll;
-    default:
-      return Collective::kBarrier;
+    case OperationKind::kNone:
+    case OperationKind::kBarrier:
+    case OperationKind::kMonitoredBarrier:
+      break;
   }
+  return Collective::kBarrier;
 }
 
 // Whether only pairs of ranks know the sizes of blocks. The same on all ranks.
