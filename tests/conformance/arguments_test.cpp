@@ -1,5 +1,6 @@
 // Wrong arguments of any operation are refused with a text that names the argument, before anything
 // is sent; the group goes on.
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -177,6 +178,19 @@ const std::vector<WrongCall> kWrongCalls{
        f.group.all_to_all(ins, outs);
      },
      "own block of out has 1 elements, where 2 are expected"},
+    {"all_to_all_of_a_list_into_a_buffer",
+     [](Fixture& f) {
+       std::vector<float> out(4);
+       f.group.all_to_all(std::vector<Buffer>{f.part(0), f.part(1)}, as_buffer(std::span(out)));
+     },
+     "one of in and out is a list, the other is not"},
+    {"all_to_all_of_a_buffer_into_a_list",
+     [](Fixture& f) {
+       std::vector<float> out(4);
+       const std::array outs{as_buffer(std::span(out).first(2)), as_buffer(std::span(out).last(2))};
+       f.group.all_to_all(f.whole(), outs);
+     },
+     "one of in and out is a list, the other is not"},
     {"barrier_timeout",
      [](Fixture& f) { f.group.barrier({.timeout = std::chrono::milliseconds(-1)}); },
      "barrier: the timeout is -1 ms"},

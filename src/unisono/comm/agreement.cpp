@@ -11,6 +11,7 @@
 
 #include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
+#include "unisono/base/fnv.h"
 #include "unisono/base/reduce_kind.h"
 #include "unisono/comm/options.h"
 #include "unisono/engine/operation.h"
@@ -20,12 +21,12 @@
 namespace unisono::comm {
 namespace {
 
-// FNV-1a with the low bit set: never 0.
+// With the low bit set: never 0.
 template <class Values>
 std::uint64_t hash_of(const Values& values) {
-  std::uint64_t hash = 14695981039346656037U;
+  std::uint64_t hash = kFnvStart;
   for (const auto value : values) {
-    hash = (hash ^ static_cast<std::uint64_t>(value)) * 1099511628211U;
+    hash = fnv_step(hash, static_cast<std::uint64_t>(value));
   }
   return hash | 1U;
 }

@@ -16,6 +16,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/blocks.h"
+#include "unisono/comm/call.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/membership.h"
 #include "unisono/comm/refused_call.h"
@@ -177,10 +178,6 @@ void Arguments::check_list(std::span<const Buffer> list,
   for (std::size_t index = 0; index < list.size(); ++index) {
     check_dtype(list[index], {name, index}, dtype);
   }
-  if (counts.empty()) {
-    return;
-  }
-  check_counts(counts);
   for (std::size_t rank = 0; rank < counts.size(); ++rank) {
     check_count(list[rank], {name, rank}, counts[rank]);
   }
@@ -212,21 +209,26 @@ std::vector<Buffer> Arguments::blocks_of(const Blocks& given,
                                          const char* name,
                                          DType dtype,
                                          std::span<const std::int64_t> counts) const {
-  if (given.is_list()) {
-    check_list(given.list, name, dtype, counts);
-    return {given.list.begin(), given.list.end()};
+  if (!counts.empty()) {
+    check_counts(counts);
   }
-  check_dtype(*given.whole, name, dtype);
-  return parts_of(*given.whole, name, counts);
+  if (!given.is_list()) {
+    check_dtype(*given.whole, name, dtype);
+    return parts_of(kept(given, *given.whole), name, counts);
+  }
+  check_list(given.list, name, dtype, counts);
+  std::vector<Buffer> blocks;
+  blocks.reserve(given.list.size());
+  for (const Buffer& block : given.list) {
+    blocks.push_back(kept(given, block));
+  }
+  return blocks;
 }
 
 std::vector<Buffer> Arguments::parts_of(const Buffer& whole,
                                         const char* name,
                                         std::span<const std::int64_t> counts) const {
   const auto world_size = static_cast<std::size_t>(world_size_);
-  if (!counts.empty()) {
-    check_counts(counts);
-  }
   if (counts.empty() && whole.count % world_size_ != 0) {
     throw invalid(fmt::format("{} has {} elements, which make no equal blocks for a world of {}",
                               name,
@@ -257,8 +259,7 @@ std::vector<Buffer> Arguments::parts_of(const Buffer& whole,
 }
 
 void Arguments::check_same_or_apart(const Buffer& in, const Buffer& out) const {
-  if (in.data != out.data &&
-      overlap(extent_of(in, false, true, "in"), extent_of(out, true, true, "out"))) {
+  if (in.data != out.data && have_bytes_in_common(in, out)) {
     throw invalid(
         "in and out overlap, but are not the same memory; pass one for both, or two apart");
   }

@@ -1,21 +1,21 @@
 #pragma once
 
+#include <concepts>
 #include <span>
-#include <vector>
 
 #include "unisono/base/buffer.h"
 
-namespace unisono::comm {
+namespace unisono {
 
-/// A block for each rank as a call takes them: in one buffer, one after the other, or in a list.
-/// Refers to what it is made of, for the time of a call.
+/// A block for each rank: in one buffer, one after the other, or in a list with an entry per rank.
+/// Made where a call is given either, and refers to it for the time of the call.
 struct Blocks {
   // NOLINTBEGIN(google-explicit-constructor): callers pass either.
   Blocks(const Buffer& buffer) : whole(&buffer) {}
 
-  Blocks(std::span<const Buffer> buffers) : list(buffers) {}
-
-  Blocks(const std::vector<Buffer>& buffers) : list(buffers) {}
+  template <class List>
+    requires std::convertible_to<const List&, std::span<const Buffer>>
+  Blocks(const List& buffers) : list(buffers) {}
 
   // NOLINTEND(google-explicit-constructor)
 
@@ -23,6 +23,7 @@ struct Blocks {
 
   const Buffer* whole = nullptr;
   std::span<const Buffer> list;
+  bool is_lent = false;  ///< The caller keeps the memory alive itself: no owner is counted.
 };
 
-}  // namespace unisono::comm
+}  // namespace unisono

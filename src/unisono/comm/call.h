@@ -12,6 +12,7 @@
 #include "unisono/comm/membership.h"
 #include "unisono/comm/options.h"
 #include "unisono/engine/operation.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono::comm {
 
@@ -31,6 +32,16 @@ using NextCall = std::function<Call()>;
 [[nodiscard]] inline Buffer lend(const Buffer& buffer) {
   return {
       .data = buffer.data, .count = buffer.count, .dtype = buffer.dtype, .device = buffer.device};
+}
+
+[[nodiscard]] inline Blocks lend(Blocks blocks) {
+  blocks.is_lent = true;
+  return blocks;
+}
+
+/// One of the buffers, for an operation to keep.
+[[nodiscard]] inline Buffer kept(const Blocks& blocks, const Buffer& buffer) {
+  return blocks.is_lent ? lend(buffer) : buffer;
 }
 
 // Each throws Error(kInvalidArgument) that names operation, label, argument and what is wrong.
@@ -65,19 +76,21 @@ using NextCall = std::function<Call()>;
                                    const Buffer& in,
                                    const Blocks& out,
                                    const AllGatherOptions& options);
-[[nodiscard]] Call gather_call(Membership& membership,
-                               const Buffer& in,
-                               const Blocks& out,
-                               const GatherOptions& options);
-[[nodiscard]] Call scatter_call(Membership& membership,
-                                const Blocks& in,
-                                const Buffer& out,
-                                const ScatterOptions& options);
+
+/// Of a gather or a scatter: `own` is what every rank passes, `blocks` what the root does.
+[[nodiscard]] Call rooted_call(Membership& membership,
+                               transport::OperationKind kind,
+                               const Buffer& own,
+                               const Blocks& blocks,
+                               const RootedOptions& options);
 [[nodiscard]] Call all_to_all_call(Membership& membership,
                                    const Blocks& in,
                                    const Blocks& out,
                                    const AllToAllOptions& options);
-[[nodiscard]] Call barrier_call(Membership& membership, const BarrierOptions& options);
-[[nodiscard]] Call monitored_barrier_call(Membership& membership, const BarrierOptions& options);
+
+/// Of a barrier or a monitored one.
+[[nodiscard]] Call barrier_call(Membership& membership,
+                                transport::OperationKind kind,
+                                const BarrierOptions& options);
 
 }  // namespace unisono::comm

@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
+#include "unisono/base/random_hex.h"
 #include "unisono/comm/backend_choice.h"
 #include "unisono/comm/membership.h"
 #include "unisono/comm/shared_core.h"
@@ -42,8 +42,7 @@ namespace unisono::comm {
 namespace {
 
 std::string random_endpoint_name() {
-  std::random_device random;
-  return fmt::format("unisono-{}-{:08x}{:08x}", ::getpid(), random(), random());
+  return fmt::format("unisono-{}-{}", ::getpid(), random_hex(8));
 }
 
 // For ranks that wait and look into the store: each does once a second.

@@ -21,9 +21,12 @@
 #include "unisono/comm/membership.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono {
 namespace {
+
+using transport::OperationKind;
 
 // const_cast: a buffer is for inputs and outputs, and this one is never written.
 Buffer view_of(std::string_view bytes) {
@@ -87,26 +90,21 @@ std::vector<Buffer> make_room(ObjectList& objects, std::span<const std::int64_t>
   return buffers;
 }
 
-struct Gathering {
-  std::int64_t own_size;
-  std::vector<std::int64_t> sizes;
-  ObjectList objects;
-};
-
-struct Single {
-  std::vector<std::int64_t> sizes;  // On the root of a scatter.
-  std::int64_t size;
+// Both calls hold it.
+struct State {
+  std::int64_t size = 0;            // Of this rank's object.
+  std::vector<std::int64_t> sizes;  // Of all objects, where this rank has them.
   std::string object;
+  ObjectList objects;
 };
 
 ObjectCalls<ObjectList> all_gather_object_calls(comm::Membership& membership,
                                                 const Buffer& object,
                                                 const ObjectOptions& options) {
   const auto n_ranks = static_cast<std::size_t>(membership.topology().world_size());
-  const auto state =
-      std::make_shared<Gathering>(object.count, std::vector<std::int64_t>(n_ranks), ObjectList());
+  const auto state = std::make_shared<State>(object.count, std::vector<std::int64_t>(n_ranks));
   return {.sizes = comm::all_gather_call(membership,
-                                         as_buffer(std::span(&state->own_size, 1)),
+                                         as_buffer(std::span(&state->size, 1)),
                                          as_buffer(std::span(state->sizes)),
                                          {.timeout = options.timeout, .label = kSizesLabel}),
           .bytes =
@@ -125,17 +123,18 @@ ObjectCalls<ObjectList> gather_object_calls(comm::Membership& membership,
                                             const ObjectOptions& options) {
   const bool is_root = membership.topology().rank() == root;
   const auto n_sizes = static_cast<std::size_t>(is_root ? membership.topology().world_size() : 0);
-  const auto state =
-      std::make_shared<Gathering>(object.count, std::vector<std::int64_t>(n_sizes), ObjectList());
+  const auto state = std::make_shared<State>(object.count, std::vector<std::int64_t>(n_sizes));
   return {
-      .sizes = comm::gather_call(membership,
-                                 as_buffer(std::span(&state->own_size, 1)),
+      .sizes = comm::rooted_call(membership,
+                                 OperationKind::kGather,
+                                 as_buffer(std::span(&state->size, 1)),
                                  is_root ? as_buffer(std::span(state->sizes)) : Buffer(),
                                  {.root = root, .timeout = options.timeout, .label = kSizesLabel}),
       .bytes =
           [&membership, object, root, options, state] {
-            return comm::gather_call(
+            return comm::rooted_call(
                 membership,
+                OperationKind::kGather,
                 object,
                 make_room(state->objects, state->sizes),
                 {.root = root, .timeout = options.timeout, .label = kObjectsLabel});
@@ -148,7 +147,7 @@ ObjectCalls<std::string> broadcast_object_calls(comm::Membership& membership,
                                                 int root,
                                                 const ObjectOptions& options) {
   const bool is_root = membership.topology().rank() == root;
-  const auto state = std::make_shared<Single>(std::vector<std::int64_t>(), object.count, "");
+  const auto state = std::make_shared<State>(object.count);
   return {.sizes = comm::broadcast_call(
               membership,
               as_buffer(std::span(&state->size, 1)),
@@ -180,22 +179,24 @@ ObjectCalls<std::string> scatter_object_calls(comm::Membership& membership,
                     objects.size(),
                     n_ranks));
   }
-  const auto state = std::make_shared<Single>();
+  const auto state = std::make_shared<State>();
   for (const Buffer& object : objects) {
     state->sizes.push_back(object.count);
   }
   return {
-      .sizes = comm::scatter_call(membership,
-                                  is_root ? as_buffer(std::span(state->sizes)) : Buffer(),
-                                  as_buffer(std::span(&state->size, 1)),
-                                  {.root = root, .timeout = options.timeout, .label = kSizesLabel}),
+      .sizes = comm::rooted_call(membership,
+                                 OperationKind::kScatter,
+                                 as_buffer(std::span(&state->size, 1)),
+                                 is_root ? as_buffer(std::span(state->sizes)) : Buffer(),
+                                 {.root = root, .timeout = options.timeout, .label = kSizesLabel}),
       .bytes =
           [&membership, objects, root, is_root, options, state] {
             make_room(state->object, state->size);
-            return comm::scatter_call(
+            return comm::rooted_call(
                 membership,
-                std::span<const Buffer>(is_root ? objects : std::vector<Buffer>()),
+                OperationKind::kScatter,
                 view_of(state->object),
+                is_root ? objects : std::vector<Buffer>(),
                 {.root = root, .timeout = options.timeout, .label = kObjectsLabel});
           },
       .result = {state, &state->object}};

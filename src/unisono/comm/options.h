@@ -129,20 +129,15 @@ struct ObjectOptions {
 /// As the rank to receive from: whichever sends first.
 inline constexpr int kAnySource = -1;
 
-// In both: `tag`, from 0, tells apart the messages between two ranks: a receive takes the first
-// message with its tag.
-
+/// Of send and recv.
 struct SendOptions {
+  /// From 0: tells apart the messages between two ranks. A receive takes the first with its tag.
   int tag = 0;
   std::optional<std::chrono::milliseconds> timeout = {};
   std::string label = {};
 };
 
-struct RecvOptions {
-  int tag = 0;
-  std::optional<std::chrono::milliseconds> timeout = {};
-  std::string label = {};
-};
+using RecvOptions = SendOptions;
 
 /// One message of a batch.
 struct PointToPointOperation {

@@ -9,6 +9,7 @@
 #include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
+#include "unisono/comm/blocks.h"
 #include "unisono/comm/call.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/job.h"
@@ -18,6 +19,7 @@
 #include "unisono/comm/work.h"
 #include "unisono/engine/native_engines.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono {
 
@@ -26,6 +28,7 @@ comm::Group& comm::group_of(ProcessGroup& group) {
 }
 
 using comm::lend;
+using transport::OperationKind;
 
 ProcessGroup::ProcessGroup(std::unique_ptr<comm::Group> group) : group_(std::move(group)) {}
 
@@ -122,28 +125,16 @@ Work ProcessGroup::reduce_async(const Buffer& in, const Buffer& out, const Reduc
   return group_->submit(comm::reduce_call(group_->membership(), in, out, options));
 }
 
-void ProcessGroup::reduce_scatter(const Buffer& in,
+void ProcessGroup::reduce_scatter(const Blocks& in,
                                   const Buffer& out,
                                   const ReduceScatterOptions& options) {
   group_->run(comm::reduce_scatter_call(group_->membership(), lend(in), lend(out), options));
 }
 
-Work ProcessGroup::reduce_scatter_async(const Buffer& in,
+Work ProcessGroup::reduce_scatter_async(const Blocks& in,
                                         const Buffer& out,
                                         const ReduceScatterOptions& options) {
   return group_->submit(comm::reduce_scatter_call(group_->membership(), in, out, options));
-}
-
-void ProcessGroup::reduce_scatter(std::span<const Buffer> ins,
-                                  const Buffer& out,
-                                  const ReduceScatterOptions& options) {
-  group_->run(comm::reduce_scatter_call(group_->membership(), ins, lend(out), options));
-}
-
-Work ProcessGroup::reduce_scatter_async(std::span<const Buffer> ins,
-                                        const Buffer& out,
-                                        const ReduceScatterOptions& options) {
-  return group_->submit(comm::reduce_scatter_call(group_->membership(), ins, out, options));
 }
 
 void ProcessGroup::broadcast(const Buffer& buffer, const BroadcastOptions& options) {
@@ -155,107 +146,64 @@ Work ProcessGroup::broadcast_async(const Buffer& buffer, const BroadcastOptions&
 }
 
 void ProcessGroup::all_gather(const Buffer& in,
-                              const Buffer& out,
+                              const Blocks& out,
                               const AllGatherOptions& options) {
   group_->run(comm::all_gather_call(group_->membership(), lend(in), lend(out), options));
 }
 
 Work ProcessGroup::all_gather_async(const Buffer& in,
-                                    const Buffer& out,
+                                    const Blocks& out,
                                     const AllGatherOptions& options) {
   return group_->submit(comm::all_gather_call(group_->membership(), in, out, options));
 }
 
-void ProcessGroup::all_gather(const Buffer& in,
-                              std::span<const Buffer> outs,
-                              const AllGatherOptions& options) {
-  group_->run(comm::all_gather_call(group_->membership(), lend(in), outs, options));
+void ProcessGroup::gather(const Buffer& in, const Blocks& out, const GatherOptions& options) {
+  group_->run(comm::rooted_call(
+      group_->membership(), OperationKind::kGather, lend(in), lend(out), options));
 }
 
-Work ProcessGroup::all_gather_async(const Buffer& in,
-                                    std::span<const Buffer> outs,
-                                    const AllGatherOptions& options) {
-  return group_->submit(comm::all_gather_call(group_->membership(), in, outs, options));
+Work ProcessGroup::gather_async(const Buffer& in, const Blocks& out, const GatherOptions& options) {
+  return group_->submit(
+      comm::rooted_call(group_->membership(), OperationKind::kGather, in, out, options));
 }
 
-void ProcessGroup::gather(const Buffer& in, const Buffer& out, const GatherOptions& options) {
-  group_->run(comm::gather_call(group_->membership(), lend(in), lend(out), options));
+void ProcessGroup::scatter(const Blocks& in, const Buffer& out, const ScatterOptions& options) {
+  group_->run(comm::rooted_call(
+      group_->membership(), OperationKind::kScatter, lend(out), lend(in), options));
 }
 
-Work ProcessGroup::gather_async(const Buffer& in, const Buffer& out, const GatherOptions& options) {
-  return group_->submit(comm::gather_call(group_->membership(), in, out, options));
-}
-
-void ProcessGroup::gather(const Buffer& in,
-                          std::span<const Buffer> outs,
-                          const GatherOptions& options) {
-  group_->run(comm::gather_call(group_->membership(), lend(in), outs, options));
-}
-
-Work ProcessGroup::gather_async(const Buffer& in,
-                                std::span<const Buffer> outs,
-                                const GatherOptions& options) {
-  return group_->submit(comm::gather_call(group_->membership(), in, outs, options));
-}
-
-void ProcessGroup::scatter(const Buffer& in, const Buffer& out, const ScatterOptions& options) {
-  group_->run(comm::scatter_call(group_->membership(), lend(in), lend(out), options));
-}
-
-Work ProcessGroup::scatter_async(const Buffer& in,
+Work ProcessGroup::scatter_async(const Blocks& in,
                                  const Buffer& out,
                                  const ScatterOptions& options) {
-  return group_->submit(comm::scatter_call(group_->membership(), in, out, options));
+  return group_->submit(
+      comm::rooted_call(group_->membership(), OperationKind::kScatter, out, in, options));
 }
 
-void ProcessGroup::scatter(std::span<const Buffer> ins,
-                           const Buffer& out,
-                           const ScatterOptions& options) {
-  group_->run(comm::scatter_call(group_->membership(), ins, lend(out), options));
-}
-
-Work ProcessGroup::scatter_async(std::span<const Buffer> ins,
-                                 const Buffer& out,
-                                 const ScatterOptions& options) {
-  return group_->submit(comm::scatter_call(group_->membership(), ins, out, options));
-}
-
-void ProcessGroup::all_to_all(const Buffer& in, const Buffer& out, const AllToAllOptions& options) {
+void ProcessGroup::all_to_all(const Blocks& in, const Blocks& out, const AllToAllOptions& options) {
   group_->run(comm::all_to_all_call(group_->membership(), lend(in), lend(out), options));
 }
 
-Work ProcessGroup::all_to_all_async(const Buffer& in,
-                                    const Buffer& out,
+Work ProcessGroup::all_to_all_async(const Blocks& in,
+                                    const Blocks& out,
                                     const AllToAllOptions& options) {
   return group_->submit(comm::all_to_all_call(group_->membership(), in, out, options));
 }
 
-void ProcessGroup::all_to_all(std::span<const Buffer> ins,
-                              std::span<const Buffer> outs,
-                              const AllToAllOptions& options) {
-  group_->run(comm::all_to_all_call(group_->membership(), ins, outs, options));
-}
-
-Work ProcessGroup::all_to_all_async(std::span<const Buffer> ins,
-                                    std::span<const Buffer> outs,
-                                    const AllToAllOptions& options) {
-  return group_->submit(comm::all_to_all_call(group_->membership(), ins, outs, options));
-}
-
 void ProcessGroup::barrier(const BarrierOptions& options) {
-  group_->run(comm::barrier_call(group_->membership(), options));
+  group_->run(comm::barrier_call(group_->membership(), OperationKind::kBarrier, options));
 }
 
 Work ProcessGroup::barrier_async(const BarrierOptions& options) {
-  return group_->submit(comm::barrier_call(group_->membership(), options));
+  return group_->submit(comm::barrier_call(group_->membership(), OperationKind::kBarrier, options));
 }
 
 void ProcessGroup::monitored_barrier(const BarrierOptions& options) {
-  group_->run(comm::monitored_barrier_call(group_->membership(), options));
+  group_->run(comm::barrier_call(group_->membership(), OperationKind::kMonitoredBarrier, options));
 }
 
 Work ProcessGroup::monitored_barrier_async(const BarrierOptions& options) {
-  return group_->submit(comm::monitored_barrier_call(group_->membership(), options));
+  return group_->submit(
+      comm::barrier_call(group_->membership(), OperationKind::kMonitoredBarrier, options));
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,

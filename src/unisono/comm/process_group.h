@@ -12,6 +12,7 @@
 #include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/base/config.h"
+#include "unisono/comm/blocks.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/refused_call.h"
 #include "unisono/comm/work.h"
@@ -104,18 +105,12 @@ class ProcessGroup {
   Work reduce_async(const Buffer& in, const Buffer& out, const ReduceOptions& options = {});
 
   /// Combines the ranks' `in`, of a block for each rank, and gives rank r block r of the result in
-  /// its `out`. Blocks are equal, or as large as `options.counts` says; in the second form each
-  /// lies elsewhere. A rank's own block may be its `out`.
-  void reduce_scatter(const Buffer& in,
+  /// its `out`. Blocks are equal, or as large as `options.counts` says; in a list each lies
+  /// elsewhere. A rank's own block may be its `out`.
+  void reduce_scatter(const Blocks& in,
                       const Buffer& out,
                       const ReduceScatterOptions& options = {});
-  void reduce_scatter(std::span<const Buffer> ins,
-                      const Buffer& out,
-                      const ReduceScatterOptions& options = {});
-  Work reduce_scatter_async(const Buffer& in,
-                            const Buffer& out,
-                            const ReduceScatterOptions& options = {});
-  Work reduce_scatter_async(std::span<const Buffer> ins,
+  Work reduce_scatter_async(const Blocks& in,
                             const Buffer& out,
                             const ReduceScatterOptions& options = {});
 
@@ -124,47 +119,27 @@ class ProcessGroup {
   Work broadcast_async(const Buffer& buffer, const BroadcastOptions& options = {});
 
   // In what follows a rank has a block for each rank: in one buffer, one after the other (of equal
-  // size, or as the options' counts say), or in the second form in a list with an entry per rank.
+  // size, or as the options' counts say), or in a list with an entry per rank, as a vector of them.
   // Inputs and outputs overlap nowhere, save that a rank's own block may be in place already.
 
   /// Gives every rank every rank's `in`, in order of rank.
-  void all_gather(const Buffer& in, const Buffer& out, const AllGatherOptions& options = {});
-  void all_gather(const Buffer& in,
-                  std::span<const Buffer> outs,
-                  const AllGatherOptions& options = {});
-  Work all_gather_async(const Buffer& in, const Buffer& out, const AllGatherOptions& options = {});
-  Work all_gather_async(const Buffer& in,
-                        std::span<const Buffer> outs,
-                        const AllGatherOptions& options = {});
+  void all_gather(const Buffer& in, const Blocks& out, const AllGatherOptions& options = {});
+  Work all_gather_async(const Buffer& in, const Blocks& out, const AllGatherOptions& options = {});
 
   /// Gives the root every rank's `in`. The other ranks pass Buffer() or an empty list for the
   /// output. In a list, blocks may have any size.
-  void gather(const Buffer& in, const Buffer& out, const GatherOptions& options = {});
-  void gather(const Buffer& in, std::span<const Buffer> outs, const GatherOptions& options = {});
-  Work gather_async(const Buffer& in, const Buffer& out, const GatherOptions& options = {});
-  Work gather_async(const Buffer& in,
-                    std::span<const Buffer> outs,
-                    const GatherOptions& options = {});
+  void gather(const Buffer& in, const Blocks& out, const GatherOptions& options = {});
+  Work gather_async(const Buffer& in, const Blocks& out, const GatherOptions& options = {});
 
   /// Gives each rank its block of the root's input. The other ranks pass Buffer() or an empty list
   /// for the input. In a list, blocks may have any size.
-  void scatter(const Buffer& in, const Buffer& out, const ScatterOptions& options = {});
-  void scatter(std::span<const Buffer> ins, const Buffer& out, const ScatterOptions& options = {});
-  Work scatter_async(const Buffer& in, const Buffer& out, const ScatterOptions& options = {});
-  Work scatter_async(std::span<const Buffer> ins,
-                     const Buffer& out,
-                     const ScatterOptions& options = {});
+  void scatter(const Blocks& in, const Buffer& out, const ScatterOptions& options = {});
+  Work scatter_async(const Blocks& in, const Buffer& out, const ScatterOptions& options = {});
 
-  /// Gives each rank one block of every rank: rank r's block s becomes rank s's block r. In a list,
-  /// blocks may have any size.
-  void all_to_all(const Buffer& in, const Buffer& out, const AllToAllOptions& options = {});
-  void all_to_all(std::span<const Buffer> ins,
-                  std::span<const Buffer> outs,
-                  const AllToAllOptions& options = {});
-  Work all_to_all_async(const Buffer& in, const Buffer& out, const AllToAllOptions& options = {});
-  Work all_to_all_async(std::span<const Buffer> ins,
-                        std::span<const Buffer> outs,
-                        const AllToAllOptions& options = {});
+  /// Gives each rank one block of every rank: rank r's block s becomes rank s's block r. In lists,
+  /// both or neither, blocks may have any size.
+  void all_to_all(const Blocks& in, const Blocks& out, const AllToAllOptions& options = {});
+  Work all_to_all_async(const Blocks& in, const Blocks& out, const AllToAllOptions& options = {});
 
   /// Returns when every rank has called it.
   void barrier(const BarrierOptions& options = {});

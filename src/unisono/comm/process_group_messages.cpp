@@ -110,44 +110,42 @@ Work submit(comm::Group& group, MessageCall call, const std::optional<millisecon
   return begin(group, name_of(call), call.label, std::span(&call, 1)).front();
 }
 
-MessageCall send_call(const Buffer& buffer, int to, const SendOptions& options) {
-  return {
-      .is_send = true, .peer = to, .tag = options.tag, .buffer = buffer, .label = options.label};
-}
-
-MessageCall recv_call(const Buffer& buffer, int from, const RecvOptions& options) {
-  return {
-      .is_send = false, .peer = from, .tag = options.tag, .buffer = buffer, .label = options.label};
+// `Options` are those of one message, or a batch's message itself.
+template <class Options>
+MessageCall message_call(bool is_send, const Buffer& buffer, int peer, const Options& options) {
+  return {.is_send = is_send,
+          .peer = peer,
+          .tag = options.tag,
+          .buffer = buffer,
+          .label = options.label};
 }
 
 }  // namespace
 
 void ProcessGroup::send(const Buffer& buffer, int to, const SendOptions& options) {
-  (void)run(group_->membership(), send_call(lend(buffer), to, options), options.timeout);
+  (void)run(group_->membership(), message_call(true, lend(buffer), to, options), options.timeout);
 }
 
 Work ProcessGroup::send_async(const Buffer& buffer, int to, const SendOptions& options) {
-  return submit(*group_, send_call(buffer, to, options), options.timeout);
+  return submit(*group_, message_call(true, buffer, to, options), options.timeout);
 }
 
 int ProcessGroup::recv(const Buffer& buffer, int from, const RecvOptions& options) {
-  return run(group_->membership(), recv_call(lend(buffer), from, options), options.timeout);
+  return run(
+      group_->membership(), message_call(false, lend(buffer), from, options), options.timeout);
 }
 
 Work ProcessGroup::recv_async(const Buffer& buffer, int from, const RecvOptions& options) {
-  return submit(*group_, recv_call(buffer, from, options), options.timeout);
+  return submit(*group_, message_call(false, buffer, from, options), options.timeout);
 }
 
 std::vector<Work> ProcessGroup::batch(std::span<const PointToPointOperation> operations) {
   std::vector<MessageCall> calls;
   calls.reserve(operations.size());
   for (const PointToPointOperation& operation : operations) {
-    MessageCall& call = calls.emplace_back(
-        MessageCall{.is_send = operation.kind == PointToPointOperation::Kind::kSend,
-                    .peer = operation.peer,
-                    .tag = operation.tag,
-                    .buffer = operation.buffer,
-                    .label = operation.label});
+    const bool is_send = operation.kind == PointToPointOperation::Kind::kSend;
+    MessageCall& call =
+        calls.emplace_back(message_call(is_send, operation.buffer, operation.peer, operation));
     call.timeout = check(call, group_->membership(), operation.timeout);
   }
   return begin(*group_, "batch", "", calls);
