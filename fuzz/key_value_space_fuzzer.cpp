@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "unisono/rendezvous/key_value_space/pmi_key_value_space.h"
+#include "unisono/rendezvous/key_value_space/pmi_message.h"
 #include "unisono/rendezvous/key_value_space/publish_master_address.h"
 
 #include "expect.h"

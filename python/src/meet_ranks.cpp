@@ -94,13 +94,12 @@ std::optional<std::string> meet_others(rendezvous::StoreSession& session,
 }  // namespace
 
 RankMeeting meet_ranks(const rendezvous::RendezvousRequest& request) {
-  rendezvous::RendezvousRequest ours = request;
-  ours.keys.part = first_generation(kTimes, 0).prefix;
-  const rendezvous::RendezvousInfo info = rendezvous::resolve_rendezvous(ours);
+  const rendezvous::RosterKeys keys{.part = first_generation(kTimes, 0).prefix};
+  const rendezvous::RendezvousInfo info = rendezvous::resolve_rendezvous(request);
   const rendezvous::LaunchInfo& launch_info = info.discovered.launch_info;
   while (true) {
     rendezvous::StoreSession session =
-        rendezvous::connect_store(info.config, launch_info, info.deadline, ours.keys);
+        rendezvous::connect_store(info.config, launch_info, info.deadline, keys);
     if (const std::optional<std::string> prefix = meet_others(session, info)) {
       has_met = true;
       return {.store = c10::make_intrusive<CoreStore>(

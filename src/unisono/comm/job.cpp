@@ -115,7 +115,7 @@ std::shared_ptr<Membership> Job::make_world() {
                        .offsets = std::vector<std::int64_t>(static_cast<std::size_t>(n_local))});
   } catch (const Error& error) {
     publish_failed_start(roster_, session_, error);
-    leave_failed_start(session_);
+    rendezvous::leave_after_failure(session_, kTimeToRead);
     throw;
   }
 }

@@ -20,19 +20,16 @@
 #include "unisono/health/diagnostics_store.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/connect_store.h"
-#include "unisono/rendezvous/connect_to_store.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/roster/exchange_roster.h"
 #include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/rendezvous/store_client.h"
 #include "unisono/transport/frame.h"
 #include "unisono/transport/relayed_error.h"
 
 namespace unisono::comm {
 namespace {
-
-// For ranks that look for the reason in the store of this one.
-constexpr std::chrono::seconds kTimeToRead{1};
 
 Logger rank_logger(const JobOptions& options) {
   return Logger(fmt::format("rank {}", options.launch_info.rank), options.config.log_level);
@@ -153,7 +150,7 @@ std::vector<health::NodePeer> meet_node(const rendezvous::Roster& roster,
       transport::send_abort(peer.socket.get(), 0, with_prefix(reason, roster));
     }
     listener.reset();  // Others see at once that this rank does not come.
-    leave_failed_start(session);
+    rendezvous::leave_after_failure(session, kTimeToRead);
     throw Error(reason);
   }
 }
@@ -166,13 +163,6 @@ void publish_failed_start(const rendezvous::Roster& roster,
         .publish(with_prefix(error, roster), false);
   } catch (const std::exception&) {
     return;  // Out of memory, say: the others see that it is gone.
-  }
-}
-
-void leave_failed_start(rendezvous::StoreSession& session) {
-  session.store.reset();
-  if (session.host != nullptr) {
-    session.host->wait_until_left(Deadline::after(kTimeToRead));
   }
 }
 

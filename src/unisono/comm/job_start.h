@@ -79,8 +79,8 @@ void publish_failed_start(const rendezvous::Roster& roster,
                           const rendezvous::StoreSession& session,
                           const Error& error) noexcept;
 
-/// Leaves the meeting after that: where this rank serves the store, they have a second to read it.
-void leave_failed_start(rendezvous::StoreSession& session);
+/// How long they have for that where this rank serves the store.
+inline constexpr std::chrono::seconds kTimeToRead{1};
 
 /// What the keys of a group's ranks in the job's store begin with.
 [[nodiscard]] std::string store_prefix(const std::string& job, std::uint32_t group);

@@ -16,20 +16,15 @@
 #include "unisono/net/interfaces.h"
 #include "unisono/net/loopback.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/connect_to_store.h"
 #include "unisono/rendezvous/interface_choice.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/rendezvous/serve_store.h"
+#include "unisono/rendezvous/store_client.h"
 #include "unisono/store/store.h"
 #include "unisono/store/tcp_store.h"
 
 namespace unisono::rendezvous {
-namespace {
-
-constexpr std::chrono::seconds kLingerTimeout{5};
-
-}  // namespace
 
 StoreSession connect_store(const Config& config,
                            const LaunchInfo& launch_info,
@@ -47,7 +42,7 @@ StoreSession connect_store(const Config& config,
     store = std::move(served.of_twin);
   }
   if (store == nullptr) {
-    store = connect_to_store(config, session.launch_info, session.secret, deadline);
+    store = connect_as_client(config, session.launch_info, session.secret, deadline);
   }
   session.store_fd = launch_info.uses_agent_store ? store->fd() : -1;
   session.local_ip = store->local_address().ip();
@@ -62,10 +57,10 @@ StoreSession connect_store(const Config& config,
   return session;
 }
 
-void leave_after_failure(StoreSession& session) {
+void leave_after_failure(StoreSession& session, std::chrono::seconds longest) {
   session.store.reset();
   if (session.host != nullptr) {
-    session.host->wait_until_left(Deadline::after(kLingerTimeout));
+    session.host->wait_until_left(Deadline::after(longest));
   }
 }
 

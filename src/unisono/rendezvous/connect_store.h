@@ -38,16 +38,17 @@ struct StoreSession {
 /// Connects to the job's store; rank 0 serves it first, where that is nobody else's task. Whose job
 /// has a name (LaunchInfo::job) joins no store of a job of another name, and writes nothing there.
 ///
-/// Throws Error as serve_store() and connect_to_store() do; kInvalidArgument when there has to be a
-/// secret.
+/// Throws Error as serve_store() and connect_as_client() do; kInvalidArgument when there has to be
+/// a secret.
 [[nodiscard]] StoreSession connect_store(const Config& config,
                                          const LaunchInfo& launch_info,
                                          Deadline deadline,
                                          const RosterKeys& keys = {});
 
-/// Leaves a meeting that has failed. On rank 0 it waits for the others, at most 5 seconds: those
+/// Leaves a meeting that has failed. On rank 0 it waits for the others, no longer than that: those
 /// who look for the reason in the store a moment later must find it.
-void leave_after_failure(StoreSession& session);
+void leave_after_failure(StoreSession& session,
+                         std::chrono::seconds longest = std::chrono::seconds(5));
 
 /// A store that the program brings, through which ranks meet.
 struct GivenStore {
@@ -55,11 +56,11 @@ struct GivenStore {
   ConnectAgain connect_again = {};  ///< Null where there is but the one connection.
   /// The job's; nothing where it is to be found as for any job.
   std::optional<std::string> secret = {};
-  std::string local_ip = {};  ///< As in Meeting; empty where it is not known.
+  std::string local_ip = {};  ///< As in StoreSession; empty where it is not known.
   int fd = -1;                ///< As StoreSession::store_fd.
 };
 
-/// The same in `given`; of `assignment` rank and world size count. Connects to nobody. A job
+/// The same in `given`; of `launch_info` rank and world size count. Connects to nobody. A job
 /// without a secret stays on loopback.
 ///
 /// Throws Error(kInvalidArgument) when UNISONO_INTERFACE or the secret's file is wrong.

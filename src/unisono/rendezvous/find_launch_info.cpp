@@ -69,20 +69,25 @@ void check(const Figure& rank,
   }
 }
 
-void read_place(VariableReader& reader, const Launcher* launcher, LaunchInfo& result) {
-  bool is_rank_zero_to_tell = false;
-  if (launcher == nullptr || reader.is_set("MASTER_ADDR")) {
-    result.master_addr = reader.host("MASTER_ADDR");
-  } else {
-    const MasterHost host = launcher->master_host(reader, *launcher);
-    result.master_addr = host.address;
-    result.is_on_one_node = host.is_on_one_node;
-    is_rank_zero_to_tell =
-        !host.problem.empty() && result.key_value_space.kind != KeyValueSpaceKind::kNone;
-    if (!host.problem.empty() && !is_rank_zero_to_tell) {
-      const std::string& reason = result.key_value_space.problem;
-      reader.complain(host.problem + (reason.empty() ? "" : "; " + reason));
-    }
+// What the user says, or else the launcher.
+MasterHost read_host(VariableReader& reader, const Launcher* launcher) {
+  return launcher == nullptr || reader.is_set("MASTER_ADDR")
+             ? MasterHost{.address = reader.host("MASTER_ADDR")}
+             : launcher->master_host(reader, *launcher);
+}
+
+// With the key space that there is.
+void set_place(const MasterHost& host,
+               VariableReader& reader,
+               const Launcher* launcher,
+               LaunchInfo& result) {
+  result.master_addr = host.address;
+  result.is_on_one_node = host.is_on_one_node;
+  const bool is_rank_zero_to_tell =
+      !host.problem.empty() && result.key_value_space.kind != KeyValueSpaceKind::kNone;
+  if (!host.problem.empty() && !is_rank_zero_to_tell) {
+    const std::string& reason = result.key_value_space.problem;
+    reader.complain(host.problem + (reason.empty() ? "" : "; " + reason));
   }
   if (!reader.is_set("MASTER_ADDR") && !reader.is_set("MASTER_PORT") && launcher != nullptr) {
     result.place_source = is_rank_zero_to_tell
@@ -108,27 +113,6 @@ bool is_equal(const Environment& environment, const char* name, int number) {
   return reader.optional_int(name, 0) == number;
 }
 
-// Nothing where it is not this process's.
-std::optional<KeyValueSpaceAccess> find_pmi(const Environment& environment,
-                                            int rank,
-                                            int world_size) {
-  if (!environment(kPmiFd) || !is_equal(environment, "PMI_RANK", rank) ||
-      !is_equal(environment, "PMI_SIZE", world_size)) {
-    return std::nullopt;
-  }
-  VariableReader reader(environment);
-  const std::optional<int> fd = reader.optional_int(kPmiFd, 0);
-  return fd ? KeyValueSpaceAccess{.kind = KeyValueSpaceKind::kPmi, .pmi_fd = *fd}
-            : KeyValueSpaceAccess{.problem = reader.problems()};
-}
-
-std::optional<KeyValueSpaceAccess> find_pmix(const Environment& environment, int rank) {
-  if (!environment(kPmixJob) || !is_equal(environment, "PMIX_RANK", rank)) {
-    return std::nullopt;
-  }
-  return KeyValueSpaceAccess{.kind = KeyValueSpaceKind::kPmix};
-}
-
 std::string describe_absence(const Launcher& launcher) {
   if (std::string_view(launcher.name) == "Slurm") {
     return "srun gives these tasks no key space; srun --mpi=pmix or --mpi=pmi2 does, and the ranks "
@@ -148,33 +132,19 @@ KeyValueSpaceAccess find_key_space(const Environment& environment,
   if (!launcher.has_key_space || launcher.master_host(reader, launcher).is_on_one_node) {
     return {};
   }
+  const bool speaks_pmi = environment(kPmiFd) && is_equal(environment, "PMI_RANK", rank) &&
+                          is_equal(environment, "PMI_SIZE", world_size);
+  const bool speaks_pmix = environment(kPmixJob) && is_equal(environment, "PMIX_RANK", rank);
   // Others, Slurm among them, may speak both.
   const bool speaks_pmi_first = std::string_view(launcher.rank) == "PMI_RANK";
-  std::optional<KeyValueSpaceAccess> found =
-      speaks_pmi_first ? find_pmi(environment, rank, world_size) : find_pmix(environment, rank);
-  if (!found) {
-    found =
-        speaks_pmi_first ? find_pmix(environment, rank) : find_pmi(environment, rank, world_size);
+  if (speaks_pmi && (speaks_pmi_first || !speaks_pmix)) {
+    VariableReader pmi_reader(environment);
+    const std::optional<int> fd = pmi_reader.optional_int(kPmiFd, 0);
+    return fd ? KeyValueSpaceAccess{.kind = KeyValueSpaceKind::kPmi, .pmi_fd = *fd}
+              : KeyValueSpaceAccess{.problem = pmi_reader.problems()};
   }
-  return found.value_or(KeyValueSpaceAccess{.problem = describe_absence(launcher)});
-}
-
-KeyValueSpaceAccess key_space_of(const Environment& environment,
-                                 int rank,
-                                 int world_size,
-                                 const Launcher* launcher) {
-  if (launcher == nullptr) {
-    return {};
-  }
-  // What is wrong with them is said elsewhere.
-  VariableReader reader(environment);
-  const Figure own = find_figure(rank, reader, "RANK", launcher->rank, 0);
-  const Figure size = find_figure(world_size, reader, "WORLD_SIZE", launcher->world_size, 1);
-  // Where nobody says how many there are, just that is to be complained of.
-  const bool is_size_to_come = launcher->world_size == nullptr;
-  return own.value && (size.value || is_size_to_come)
-             ? find_key_space(environment, *launcher, *own.value, size.value.value_or(0))
-             : KeyValueSpaceAccess{};
+  return speaks_pmix ? KeyValueSpaceAccess{.kind = KeyValueSpaceKind::kPmix}
+                     : KeyValueSpaceAccess{.problem = describe_absence(launcher)};
 }
 
 int read_local_rank(VariableReader& reader, const Launcher* launcher) {
@@ -259,13 +229,18 @@ LaunchInfo find_launch_info(const Environment& environment, int rank, int world_
     result.launcher = launcher->name;
   }
   const char* const name = launcher == nullptr ? "env://" : launcher->name;
-  result.key_value_space = key_space_of(environment, rank, world_size, launcher);
-  read_place(reader, launcher, result);
+  const MasterHost host = read_host(reader, launcher);
   const Figure size = find_figure(
       world_size, reader, "WORLD_SIZE", launcher == nullptr ? nullptr : launcher->world_size, 1);
   const Figure own =
       find_figure(rank, reader, "RANK", launcher == nullptr ? nullptr : launcher->rank, 0);
   check(own, size, reader, launcher);
+  // Where nobody says how many ranks there are, just that is to be complained of.
+  if (launcher != nullptr && own.value && (size.value || launcher->world_size == nullptr)) {
+    result.key_value_space =
+        find_key_space(environment, *launcher, *own.value, size.value.value_or(0));
+  }
+  set_place(host, reader, launcher, result);
   // Each job of a launcher has a rank 0, so that no two of them make up one.
   if (own.is_launchers) {
     result.job = launched_job(environment, *launcher);

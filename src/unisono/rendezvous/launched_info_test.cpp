@@ -31,7 +31,7 @@ TEST(LaunchedInfo, OfSlurm) {
   EXPECT_FALSE(found.is_on_one_node);
   EXPECT_EQ(found.launcher, "Slurm");
   EXPECT_EQ(found.origin,
-            "Slurm (SLURM_STEP_NODELIST, SLURM_JOB_ID, SLURM_NTASKS, SLURM_PROCID, SLURM_LOCALID)");
+            "Slurm (SLURM_STEP_NODELIST, SLURM_NTASKS, SLURM_PROCID, SLURM_JOB_ID, SLURM_LOCALID)");
 }
 
 // Who has numbered the ranks himself may have made one job of several steps.

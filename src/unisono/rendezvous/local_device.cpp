@@ -17,14 +17,10 @@
 namespace unisono::rendezvous {
 namespace {
 
-// "0 and 2", "0, 2 and 4"
+// Of several: "0 and 2", "0, 2 and 4"
 std::string listed(const std::vector<int>& numbers) {
-  std::string text;
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const bool is_last = i + 1 == numbers.size();
-    text += fmt::format("{}{}", i == 0 ? "" : (is_last ? " and " : ", "), numbers[i]);
-  }
-  return text;
+  const auto last = numbers.end() - 1;
+  return fmt::format("{} and {}", fmt::join(numbers.begin(), last, ", "), *last);
 }
 
 // In a phrase for each GPU that several ranks have: "ranks 0 and 1 are both on cuda:0". `format`

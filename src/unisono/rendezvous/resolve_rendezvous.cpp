@@ -5,8 +5,6 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <tuple>
-#include <utility>
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
@@ -17,9 +15,9 @@
 #include "unisono/rendezvous/find_launch_info.h"
 #include "unisono/rendezvous/key_value_space/publish_master_address.h"
 #include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/methods/builtin_methods.h"
 #include "unisono/rendezvous/methods/discovery.h"
 #include "unisono/rendezvous/methods/init_method.h"
-#include "unisono/rendezvous/methods/rank_request.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -52,28 +50,27 @@ LaunchInfo read_launch_info(const InitMethod& method, const RendezvousRequest& r
   return find_launch_info(request.environment, request.given.rank, request.given.world_size);
 }
 
-// One message for all that is wrong, whichever variables it is in.
-std::pair<Config, LaunchInfo> read_environment(const InitMethod& method,
-                                               const RendezvousRequest& request) {
+// Fills in both. One message for all that is wrong, whichever variables it is in.
+void read_environment(const InitMethod& method,
+                      const RendezvousRequest& request,
+                      RendezvousInfo& info) {
   std::string problems;
   const auto note = [&problems](const Error& error) {
     problems += (problems.empty() ? "" : "; ") + std::string(error.what());
   };
-  std::pair<Config, LaunchInfo> result;
   try {
-    result.first = read_config(request.environment);
+    info.config = read_config(request.environment);
   } catch (const Error& error) {
     note(error);
   }
   try {
-    result.second = read_launch_info(method, request);
+    info.discovered.launch_info = read_launch_info(method, request);
   } catch (const Error& error) {
     note(error);
   }
   if (!problems.empty()) {
     throw Error(ErrorCode::kInvalidArgument, problems);
   }
-  return result;
 }
 
 void log_launcher(const Config& config, const LaunchInfo& launch_info) {
@@ -121,7 +118,7 @@ RendezvousInfo resolve_rendezvous(const RendezvousRequest& request) {
   const Discovery discover = find_discovery(method);
   RendezvousInfo info;
   if (discover == nullptr) {
-    std::tie(info.config, info.discovered.launch_info) = read_environment(method, request);
+    read_environment(method, request, info);
   } else {
     info.config = read_config(request.environment);
   }

@@ -7,7 +7,6 @@
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
 #include "unisono/rendezvous/methods/discovery.h"
-#include "unisono/rendezvous/serve_store.h"
 
 namespace unisono::rendezvous {
 
@@ -18,7 +17,6 @@ struct RendezvousRequest {
   /// For meeting the others, and for operations that are given none. Default: the configuration's.
   std::optional<std::chrono::milliseconds> timeout = {};
   Environment environment = process_environment();
-  RosterKeys keys = {};  ///< Where in the store the ranks are to meet.
 };
 
 /// What a rank knows before it meets the others at the store.

@@ -19,10 +19,10 @@
 #include "unisono/net/address.h"
 #include "unisono/net/interfaces.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/connect_to_store.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/roster/exchange_roster.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/rendezvous/store_client.h"
 #include "unisono/store/prefix_store.h"
 #include "unisono/store/store.h"
 #include "unisono/store/tcp_host.h"
@@ -134,11 +134,10 @@ ServedStore serve_store(const Config& config,
                         const RosterKeys& keys) {
   constexpr std::chrono::milliseconds kPause{50};
   const Deadline end = earlier(deadline, Deadline::after(kPatienceForATwin));
-  ServedStore served;
   std::string first;  // The last one may name who has ended since.
   while (true) {
     try {
-      served.host = start_server(config, launch_info, secret);
+      return {.host = start_server(config, launch_info, secret), .of_twin = nullptr};
     } catch (const net::PortInUse& in_use) {
       if (first.empty()) {
         first = in_use.what();
@@ -150,12 +149,9 @@ ServedStore serve_store(const Config& config,
       }
       throw cannot_serve(launch_info, error.what());
     }
-    if (served.host == nullptr) {
-      served.of_twin = find_store_of_twin(
-          store_options(config, launch_info, secret), launch_info, end, keys, first);
-    }
-    if (served.host != nullptr || served.of_twin != nullptr) {
-      return served;
+    if (auto of_twin = find_store_of_twin(
+            store_options(config, launch_info, secret), launch_info, end, keys, first)) {
+      return {.host = nullptr, .of_twin = std::move(of_twin)};
     }
     interruptible_sleep_until(earlier(end, Deadline::after(kPause)));
   }

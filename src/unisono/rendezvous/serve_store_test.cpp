@@ -20,9 +20,9 @@
 #include "unisono/base/fd.h"
 #include "unisono/net/address.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/connect_to_store.h"
 #include "unisono/rendezvous/roster/exchange_roster.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/rendezvous/store_client.h"
 #include "unisono/rendezvous/testing/two_rank_job.h"
 #include "unisono/store/prefix_store.h"
 #include "unisono/store/store.h"
@@ -109,7 +109,7 @@ TEST(ServeStore, ASecondJobAtThePortFailsAlone) {
   const ServedStore first = serve(config, rank_0);
   EXPECT_NE(first.host, nullptr);
   EXPECT_EQ(first.of_twin, nullptr);
-  const auto store = connect_to_store(config, rank_0, "", soon());
+  const auto store = connect_as_client(config, rank_0, "", soon());
   join(*store);
   const ServedStore twin = serve(config, rank_0);
   EXPECT_EQ(twin.host, nullptr);
@@ -127,7 +127,7 @@ TEST(ServeStore, ASecondRank0IsLookedForWhereTheRanksMeet) {
   const Config config = config_with();
   const LaunchInfo rank_0 = launch_info(0, port.number());
   const ServedStore first = serve(config, rank_0);
-  store::PrefixStore part("part", connect_to_store(config, rank_0, "", soon()));
+  store::PrefixStore part("part", connect_as_client(config, rank_0, "", soon()));
   join(part);
   EXPECT_NE(serve(config, rank_0, {.part = "part"}).of_twin, nullptr);
   for (const RosterKeys& keys : {RosterKeys{}, {.part = "part", .generation = 1}}) {

@@ -1,17 +1,17 @@
-#include "unisono/rendezvous/key_value_space/pmi_key_value_space.h"
-
 #include <fmt/format.h>
 #include <sys/poll.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +21,8 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/net/io.h"
+#include "unisono/rendezvous/key_value_space/key_value_space.h"
+#include "unisono/rendezvous/key_value_space/pmi_message.h"
 #include "unisono/rendezvous/launchers/mpi_implementation.h"
 
 namespace unisono::rendezvous {
@@ -41,6 +43,12 @@ bool is_stream(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
 }
 
+// The value, or an empty text.
+std::string_view value_of(const PmiMessage& message, std::string_view name) {
+  const auto found = message.find(name);
+  return found == message.end() ? std::string_view() : std::string_view(found->second);
+}
+
 std::size_t read_limit(const PmiMessage& message, std::string_view name) {
   const std::string_view text = value_of(message, name);
   std::size_t limit = 0;
@@ -58,19 +66,19 @@ bool is_word(std::string_view text) {
 
 // What is left to do at the end of a process whose MPI was expected to leave. Nothing may be
 // called there that needs what has been destroyed by then.
-struct Farewell {
+struct DueFinalize {
   int fd;
   pid_t process;
 };
 
-Farewell& farewell() {
-  static Farewell instance{};
+DueFinalize& due_finalize() {
+  static DueFinalize instance{};
   return instance;
 }
 
-void say_farewell() {
+void send_finalize() {
   constexpr std::string_view kCommand = "cmd=finalize\n";
-  const Farewell& due = farewell();
+  const DueFinalize& due = due_finalize();
   if (::getpid() == due.process && mpi_state() == MpiState::kToCome) {
     (void)::send(due.fd, kCommand.data(), kCommand.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     // A launcher that can't write its answer takes that for a failure of the job.
@@ -82,29 +90,30 @@ void say_farewell() {
   }
 }
 
-}  // namespace
+class PmiKeyValueSpace final : public KeyValueSpace {
+ public:
+  PmiKeyValueSpace(int fd, MpiState mpi, Deadline deadline);
 
-std::optional<PmiMessage> parse_pmi(std::string_view line) {
-  PmiMessage message;
-  while (!line.empty()) {
-    const std::string_view word = line.substr(0, line.find(' '));
-    line.remove_prefix(std::min(word.size() + 1, line.size()));
-    if (word.empty()) {
-      continue;
-    }
-    const std::size_t equals = word.find('=');
-    if (equals == std::string_view::npos || equals == 0 ||
-        !message.emplace(word.substr(0, equals), word.substr(equals + 1)).second) {
-      return std::nullopt;
-    }
-  }
-  return message.contains("cmd") ? std::optional(message) : std::nullopt;
-}
+  void put(const std::string& key, const std::string& text, Deadline deadline) override;
+  bool fence(Deadline deadline) override;
+  std::string get(const std::string& key, Deadline deadline) override;
+  void leave() noexcept override;
 
-std::string_view value_of(const PmiMessage& message, std::string_view name) {
-  const auto found = message.find(name);
-  return found == message.end() ? std::string_view() : std::string_view(found->second);
-}
+ private:
+  void send(const std::string& command, Deadline deadline);
+  // Nothing of a longer answer is lost when the time is up.
+  std::string receive_line(Deadline deadline);
+  PmiMessage receive(std::string_view expected, Deadline deadline);
+  PmiMessage ask(const std::string& command, std::string_view expected, Deadline deadline);
+
+  int fd_;
+  MpiState mpi_;
+  std::string received_;
+  bool is_in_fence_ = false;
+  std::string space_;  // The name of the job's key space.
+  std::size_t max_key_bytes_ = 0;
+  std::size_t max_text_bytes_ = 0;
+};
 
 PmiKeyValueSpace::PmiKeyValueSpace(int fd, MpiState mpi, Deadline deadline) : fd_(fd), mpi_(mpi) {
   if (!is_stream(fd)) {
@@ -167,8 +176,8 @@ void PmiKeyValueSpace::leave() noexcept {
     if (mpi_ == MpiState::kNone) {
       (void)ask("cmd=finalize", "finalize_ack", Deadline::after(kAnswerTimeout));
     } else if (mpi_ == MpiState::kToCome) {
-      farewell() = {.fd = fd_, .process = ::getpid()};
-      std::atexit(say_farewell);
+      due_finalize() = {.fd = fd_, .process = ::getpid()};
+      std::atexit(send_finalize);
     }
   } catch (const std::exception&) {
     return;  // The launcher has gone: so will this process.
@@ -219,6 +228,29 @@ PmiMessage PmiKeyValueSpace::ask(const std::string& command,
                                  Deadline deadline) {
   send(command, deadline);
   return receive(expected, deadline);
+}
+
+}  // namespace
+
+std::optional<PmiMessage> parse_pmi(std::string_view line) {
+  PmiMessage message;
+  while (!line.empty()) {
+    const std::string_view word = line.substr(0, line.find(' '));
+    line.remove_prefix(std::min(word.size() + 1, line.size()));
+    if (word.empty()) {
+      continue;
+    }
+    const std::size_t equals = word.find('=');
+    if (equals == std::string_view::npos || equals == 0 ||
+        !message.emplace(word.substr(0, equals), word.substr(equals + 1)).second) {
+      return std::nullopt;
+    }
+  }
+  return message.contains("cmd") ? std::optional(message) : std::nullopt;
+}
+
+std::unique_ptr<KeyValueSpace> open_pmi(int fd, MpiState mpi, Deadline deadline) {
+  return std::make_unique<PmiKeyValueSpace>(fd, mpi, deadline);
 }
 
 }  // namespace unisono::rendezvous

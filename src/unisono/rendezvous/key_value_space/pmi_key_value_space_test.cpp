@@ -1,5 +1,3 @@
-#include "unisono/rendezvous/key_value_space/pmi_key_value_space.h"
-
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +15,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/rendezvous/key_value_space/key_value_space.h"
 #include "unisono/rendezvous/launchers/mpi_implementation.h"
 #include "unisono/rendezvous/testing/two_rank_job.h"
 
@@ -94,7 +93,7 @@ class FakeLauncher {
 auto beginning(const std::vector<std::string>& answers, bool hangs_up = true) {
   return [=] {
     const FakeLauncher launcher(answers, hangs_up);
-    (void)PmiKeyValueSpace(launcher.fd(), MpiState::kNone, Deadline::after(milliseconds(300)));
+    (void)open_pmi(launcher.fd(), MpiState::kNone, Deadline::after(milliseconds(300)));
   };
 }
 
@@ -106,11 +105,11 @@ TEST(PmiKeyValueSpace, AsksAsTheProtocolHasIt) {
                          "cmd=barrier_out\n",
                          "cmd=get_result rc=0 msg=success value=a/b/c\n",
                          "cmd=finalize_ack\n"});
-  PmiKeyValueSpace space(launcher.fd(), MpiState::kNone, soon());
-  space.put("key", "a/b/c", soon());
-  EXPECT_TRUE(space.fence(soon()));
-  EXPECT_EQ(space.get("key", soon()), "a/b/c");
-  space.leave();
+  const auto space = open_pmi(launcher.fd(), MpiState::kNone, soon());
+  space->put("key", "a/b/c", soon());
+  EXPECT_TRUE(space->fence(soon()));
+  EXPECT_EQ(space->get("key", soon()), "a/b/c");
+  space->leave();
   EXPECT_THAT(launcher.heard(),
               ElementsAre("cmd=init pmi_version=1 pmi_subversion=1",
                           "cmd=get_maxes",
@@ -123,10 +122,10 @@ TEST(PmiKeyValueSpace, AsksAsTheProtocolHasIt) {
 
 TEST(PmiKeyValueSpace, LeavesTheConnectionToAnMpi) {
   FakeLauncher running({kMaxes, kName}, false);
-  PmiKeyValueSpace(running.fd(), MpiState::kRunning, soon()).leave();
+  open_pmi(running.fd(), MpiState::kRunning, soon())->leave();
   EXPECT_THAT(running.heard(), ElementsAre("cmd=get_maxes", "cmd=get_my_kvsname"));
   FakeLauncher finished({}, false);
-  EXPECT_THAT([&] { (void)PmiKeyValueSpace(finished.fd(), MpiState::kFinished, soon()); },
+  EXPECT_THAT([&] { (void)open_pmi(finished.fd(), MpiState::kFinished, soon()); },
               throws_error(ErrorCode::kNotFound, "MPI_Finalize"));
 }
 
@@ -136,7 +135,7 @@ TEST(PmiKeyValueSpace, WhatIsNoConnectionIsNotAskedAnything) {
   const Fd read_end(ends[0]);
   const Fd write_end(ends[1]);
   for (const int fd : {-1, 1'000'000, write_end.get()}) {
-    EXPECT_THAT([&] { (void)PmiKeyValueSpace(fd, MpiState::kNone, soon()); },
+    EXPECT_THAT([&] { (void)open_pmi(fd, MpiState::kNone, soon()); },
                 throws_error(ErrorCode::kNotFound, "PMI_FD=" + std::to_string(fd)));
   }
 }
@@ -172,8 +171,8 @@ TEST(PmiKeyValueSpace, ARefusalIsAnErrorWithTheLaunchersWords) {
   EXPECT_THAT(beginning({"cmd=response_to_init rc=-1 msg=version_mismatch\n"}),
               throws_error(ErrorCode::kSystem, "rc=-1 version_mismatch"));
   FakeLauncher launcher({kInit, kMaxes, kName, "cmd=get_result rc=-1 msg=key_k_not_found\n"});
-  PmiKeyValueSpace space(launcher.fd(), MpiState::kNone, soon());
-  EXPECT_THAT([&] { (void)space.get("k", soon()); },
+  const auto space = open_pmi(launcher.fd(), MpiState::kNone, soon());
+  EXPECT_THAT([&] { (void)space->get("k", soon()); },
               throws_error(ErrorCode::kSystem, "key_k_not_found"));
 }
 
@@ -196,14 +195,14 @@ TEST(PmiKeyValueSpace, AnAnswerMayComeInPartsAndLate) {
       }
     }
   });
-  const PmiKeyValueSpace space(rank.get(), MpiState::kNone, soon());
+  const auto space = open_pmi(rank.get(), MpiState::kNone, soon());
 }
 
 TEST(PmiKeyValueSpace, AFenceGoesOnAfterATimeout) {
   FakeLauncher launcher({kInit, kMaxes, kName, "", "cmd=get_result rc=0 value=x\n"}, false);
-  PmiKeyValueSpace space(launcher.fd(), MpiState::kNone, soon());
-  EXPECT_FALSE(space.fence(Deadline::after(milliseconds(20))));
-  EXPECT_FALSE(space.fence(Deadline::after(milliseconds(20))));
+  const auto space = open_pmi(launcher.fd(), MpiState::kNone, soon());
+  EXPECT_FALSE(space->fence(Deadline::after(milliseconds(20))));
+  EXPECT_FALSE(space->fence(Deadline::after(milliseconds(20))));
   EXPECT_THAT(launcher.heard(),
               ElementsAre("cmd=init pmi_version=1 pmi_subversion=1",
                           "cmd=get_maxes",
@@ -213,12 +212,12 @@ TEST(PmiKeyValueSpace, AFenceGoesOnAfterATimeout) {
 
 TEST(PmiKeyValueSpace, TooMuchIsRefusedAndNotShown) {
   FakeLauncher launcher({kInit, kMaxes, kName}, false);
-  PmiKeyValueSpace space(launcher.fd(), MpiState::kNone, soon());
+  const auto space = open_pmi(launcher.fd(), MpiState::kNone, soon());
   const std::string secret(32, 's');
-  const auto put = [&] { space.put("key", secret, soon()); };
+  const auto put = [&] { space->put("key", secret, soon()); };
   EXPECT_THAT(put, throws_error(ErrorCode::kSystem, "more than the launcher takes, 31 and 15"));
   EXPECT_THAT(put, Not(throws_error(ErrorCode::kSystem, secret)));
-  EXPECT_THAT([&] { space.put(std::string(16, 'k'), "x", soon()); },
+  EXPECT_THAT([&] { space->put(std::string(16, 'k'), "x", soon()); },
               throws_error(ErrorCode::kSystem, "more than the launcher takes"));
 }
 

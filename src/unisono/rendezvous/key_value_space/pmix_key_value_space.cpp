@@ -1,5 +1,3 @@
-#include "unisono/rendezvous/key_value_space/pmix_key_value_space.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -19,9 +17,11 @@
 #include "unisono/base/error.h"
 #include "unisono/base/loaded_library.h"
 #include "unisono/base/mutex.h"
+#include "unisono/rendezvous/key_value_space/key_value_space.h"
 #include "unisono/rendezvous/launchers/mpi_implementation.h"
 
 namespace unisono::rendezvous {
+namespace {
 
 // What this project needs of PMIx, as its standard (version 3 and later) lays it down in memory.
 
@@ -91,8 +91,6 @@ struct PmixFence {
   PmixStatus status UNISONO_GUARDED_BY(mutex) = kPmixSuccess;
 };
 
-namespace {
-
 // The daemon has it all after a fence that collects.
 constexpr std::chrono::seconds kGetTimeout{60};
 
@@ -156,7 +154,21 @@ void finalize_at_exit() {
   }
 }
 
-}  // namespace
+class PmixKeyValueSpace final : public KeyValueSpace {
+ public:
+  explicit PmixKeyValueSpace(MpiState mpi);
+
+  void put(const std::string& key, const std::string& text, Deadline deadline) override;
+  bool fence(Deadline deadline) override;
+  std::string get(const std::string& key, Deadline deadline) override;
+  void leave() noexcept override;
+
+ private:
+  const PmixLibrary& library_;
+  MpiState mpi_;
+  std::string name_space_;            // The launcher's name of the job.
+  std::shared_ptr<PmixFence> fence_;  // Shared with the library until it is over.
+};
 
 PmixKeyValueSpace::PmixKeyValueSpace(MpiState mpi) : library_(pmix_library()), mpi_(mpi) {
   PmixProcess self;
@@ -230,6 +242,12 @@ void PmixKeyValueSpace::leave() noexcept {
   }
   process_to_finalize() = ::getpid();
   std::atexit(finalize_at_exit);
+}
+
+}  // namespace
+
+std::unique_ptr<KeyValueSpace> open_pmix(MpiState mpi) {
+  return std::make_unique<PmixKeyValueSpace>(mpi);
 }
 
 }  // namespace unisono::rendezvous

@@ -23,8 +23,6 @@
 #include "unisono/net/port_reservation.h"
 #include "unisono/rendezvous/interface_choice.h"
 #include "unisono/rendezvous/key_value_space/key_value_space.h"
-#include "unisono/rendezvous/key_value_space/pmi_key_value_space.h"
-#include "unisono/rendezvous/key_value_space/pmix_key_value_space.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/launchers/mpi_implementation.h"
 #include "unisono/rendezvous/secret.h"
@@ -78,9 +76,9 @@ Outcome& outcome() {
 std::unique_ptr<KeyValueSpace> open(const LaunchInfo& launch_info, Deadline deadline) {
   const MpiState mpi = mpi_state();
   if (launch_info.key_value_space.kind == KeyValueSpaceKind::kPmix) {
-    return std::make_unique<PmixKeyValueSpace>(mpi);
+    return open_pmix(mpi);
   }
-  return std::make_unique<PmiKeyValueSpace>(
+  return open_pmi(
       launch_info.key_value_space.pmi_fd, mpi, earlier(deadline, Deadline::after(kOpenTimeout)));
 }
 

@@ -28,9 +28,10 @@ struct MasterRecord {
 [[nodiscard]] std::optional<MasterRecord> decode_record(std::string_view text);
 
 /// Fills in what the ranks of a job on several nodes have been told by nobody: the secret, if the
-/// user has given none, and where they meet, if `assignment` does not say. Rank 0 makes the one and
-/// chooses the other, and tells them in the launcher's key space; a port that it chose is kept for
-/// its store while the process lives. Where nothing is missing, as on one node, nobody is asked.
+/// user has given none, and where they meet, if `launch_info` does not say. Rank 0 makes the one
+/// and chooses the other, and tells them in the launcher's key space; a port that it chose is kept
+/// for its store while the process lives. Where nothing is missing, as on one node, nobody is
+/// asked.
 ///
 /// The key space serves once in a process, so the answer is kept: other groups get the same.
 /// Thread-safe. Says that it still waits after config.stall, twice that, and so on. Where there is
@@ -56,7 +57,7 @@ struct MasterRecord {
                                            const Config& config,
                                            Deadline deadline);
 
-/// `assignment` with what rank 0 has told. Throws Error(kInvalidArgument) where the user has told
+/// `launch_info` with what rank 0 has told. Throws Error(kInvalidArgument) where the user has told
 /// one of the two more than the other.
 [[nodiscard]] LaunchInfo apply_record(const Config& config,
                                       const LaunchInfo& launch_info,

@@ -119,10 +119,6 @@ std::optional<std::uint16_t> slurm_master_port(VariableReader& reader, const Lau
 // started without torchrun is the one rank of its pod. (The older PyTorchJob sets RANK and
 // WORLD_SIZE itself.)
 
-bool is_kubeflow_pod(const Environment& environment) {
-  return environment("PET_NODE_RANK").has_value();
-}
-
 MasterHost kubeflow_master_host(VariableReader& reader, const Launcher& /*launcher*/) {
   // Or "auto", "cpu", "gpu": as many as torchrun finds fit.
   const std::string n_ranks =
@@ -153,6 +149,7 @@ constexpr char kHydraLocalSize[] = "MPI_LOCALNRANKS";
 constexpr char kPmiRank[] = "PMI_RANK";
 constexpr char kPmiSize[] = "PMI_SIZE";
 constexpr char kPmixRank[] = "PMIX_RANK";
+constexpr char kPodRank[] = "PET_NODE_RANK";
 
 // mpirun stands before Slurm: within a job it starts its daemons by srun, and the ranks inherit
 // what srun tells these. PMI and PMIx stand behind Slurm: srun sets their variables, too.
@@ -164,8 +161,6 @@ constexpr std::array<Launcher, 6> kLaunchers{{
      .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
      .local_world_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
      .job = "PMIX_NAMESPACE",
-     .step = nullptr,
-     .has_key_space = true,
      .has_started = is_any_set<kOpenMpiRank, kOpenMpiSize>,
      .master_host = mpi_master_host,
      .master_port = mpi_master_port},
@@ -176,8 +171,6 @@ constexpr std::array<Launcher, 6> kLaunchers{{
      .local_rank = kHydraLocalRank,
      .local_world_size = kHydraLocalSize,
      .job = "I_MPI_HYDRA_UUID",
-     .step = nullptr,
-     .has_key_space = true,
      .has_started = is_any_set<kHydraLocalRank, kHydraLocalSize>,
      .master_host = mpi_master_host,
      .master_port = mpi_master_port},
@@ -186,10 +179,8 @@ constexpr std::array<Launcher, 6> kLaunchers{{
      .rank = "SLURM_PROCID",
      .world_size = "SLURM_NTASKS",
      .local_rank = "SLURM_LOCALID",
-     .local_world_size = nullptr,
      .job = "SLURM_JOB_ID",
      .step = "SLURM_STEP_ID",
-     .has_key_space = true,
      .has_started = is_slurm_task,
      .master_host = slurm_master_host,
      .master_port = slurm_master_port},
@@ -200,33 +191,22 @@ constexpr std::array<Launcher, 6> kLaunchers{{
      .local_rank = "PMI_LOCAL_RANK",
      .local_world_size = "PMI_LOCAL_SIZE",
      .job = "PMI_JOBID",
-     .step = nullptr,
-     .has_key_space = true,
      .has_started = is_any_set<kPmiRank, kPmiSize>,
      .master_host = mpi_master_host,
      .master_port = mpi_master_port},
     {.name = "PMIx",
      .command = "a launcher that speaks PMIx, as prterun,",
      .rank = kPmixRank,
-     .world_size = nullptr,
-     .local_rank = nullptr,
-     .local_world_size = nullptr,
      .job = "PMIX_NAMESPACE",
-     .step = nullptr,
-     .has_key_space = true,
      .has_started = is_any_set<kPmixRank>,
      .master_host = mpi_master_host,
      .master_port = mpi_master_port},
     {.name = "Kubeflow Trainer",
      .command = "Kubeflow Trainer",
-     .rank = "PET_NODE_RANK",
+     .rank = kPodRank,
      .world_size = "PET_NNODES",
-     .local_rank = nullptr,
-     .local_world_size = nullptr,
-     .job = nullptr,
-     .step = nullptr,
      .has_key_space = false,
-     .has_started = is_kubeflow_pod,
+     .has_started = is_any_set<kPodRank>,
      .master_host = kubeflow_master_host,
      .master_port = kubeflow_master_port},
 }};

@@ -25,13 +25,14 @@ struct Launcher {
   const char* name;
   const char* command;  ///< Who sets the variables, for messages.
   /// The variables; null where the launcher has none for it.
-  const char* rank;
-  const char* world_size;
-  const char* local_rank;
-  const char* local_world_size;
-  const char* job;   ///< Names the job among those of a machine.
-  const char* step;  ///< And this part of it, where a job may have several with ranks of their own.
-  bool has_key_space;  ///< Its processes may have one.
+  const char* rank = nullptr;
+  const char* world_size = nullptr;
+  const char* local_rank = nullptr;
+  const char* local_world_size = nullptr;
+  const char* job = nullptr;  ///< Names the job among those of a machine.
+  /// And this part of it, where a job may have several with ranks of their own.
+  const char* step = nullptr;
+  bool has_key_space = true;  ///< Its processes may have one.
   bool (*has_started)(const Environment& environment);
   MasterHost (*master_host)(VariableReader& reader, const Launcher& launcher);
   /// Nothing where it tells none.

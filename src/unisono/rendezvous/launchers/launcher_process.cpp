@@ -29,10 +29,6 @@ std::optional<std::string> rest_of_entry(pid_t process, const std::string& begin
   return std::nullopt;
 }
 
-bool was_started_with(pid_t process, const std::string& variable) {
-  return rest_of_entry(process, variable + "=").has_value();
-}
-
 // 0 where it is not to be found.
 pid_t parent_of(pid_t process) {
   const std::optional<ProcessStat> stat = read_process_stat(fmt::format("/proc/{}", process));
@@ -61,8 +57,9 @@ bool is_port_launchers(const Environment& environment) {
 }  // namespace
 
 std::optional<pid_t> process_that_set(const char* variable) {
+  const std::string beginning = std::string(variable) + "=";
   pid_t process = ::getppid();
-  while (process > 0 && was_started_with(process, variable)) {
+  while (process > 0 && rest_of_entry(process, beginning)) {
     process = parent_of(process);
   }
   return process > 0 ? std::optional(process) : std::nullopt;

@@ -34,7 +34,7 @@ void add_new(const std::string& text, std::vector<std::string>& texts) {
 std::string VariableReader::text(const char* name) {
   const std::optional<std::string> value = environment_(name);
   if (value) {
-    note(name);
+    add_new(name, found_);
   } else {
     complain(fmt::format("{} is not set", name));
   }
@@ -58,7 +58,7 @@ std::vector<std::string> VariableReader::nodes(const char* name) {
   }
   try {
     std::vector<std::string> names = expand_nodelist(*value);
-    note(name);
+    add_new(name, found_);
     return names;
   } catch (const Error& error) {
     complain(fmt::format("{}: {}", name, error.what()));
@@ -85,7 +85,7 @@ std::optional<std::int64_t> VariableReader::number(const char* name,
         "{}=\"{}\" is no whole number of at least {} and at most {}", name, *value, least, most));
     return std::nullopt;
   }
-  note(name);
+  add_new(name, found_);
   return number;
 }
 
@@ -113,10 +113,6 @@ std::string VariableReader::problems() const {
 
 std::string VariableReader::found() const {
   return fmt::format("{}", fmt::join(found_, ", "));
-}
-
-void VariableReader::note(const char* name) {
-  add_new(name, found_);
 }
 
 }  // namespace unisono::rendezvous

@@ -52,8 +52,6 @@ class VariableReader {
   [[nodiscard]] std::string found() const;
 
  private:
-  void note(const char* name);
-
   const Environment& environment_;
   std::vector<std::string> problems_;
   std::vector<std::string> found_;

@@ -10,9 +10,8 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
-#include "unisono/rendezvous/methods/file_method.h"
+#include "unisono/rendezvous/methods/builtin_methods.h"
 #include "unisono/rendezvous/methods/init_method.h"
-#include "unisono/rendezvous/methods/multicast_method.h"
 
 namespace unisono::rendezvous {
 namespace {

@@ -44,7 +44,8 @@ using Discovery = std::function<Discovered(const DiscoveryRequest& request)>;
 /// Throws Error(kInvalidArgument) for a name that is no scheme or that one has already.
 void register_init_method(const std::string& scheme, Discovery discover);
 
-/// Null for env:// and tcp://HOST:PORT, which say all without others; see assign(). Thread-safe.
+/// Null for env:// and tcp://HOST:PORT, which say all without others; see resolve_rendezvous().
+/// Thread-safe.
 ///
 /// Throws Error(kInvalidArgument) with those that there are, if there is no such scheme.
 [[nodiscard]] Discovery find_discovery(const InitMethod& method);

@@ -1,5 +1,3 @@
-#include "unisono/rendezvous/methods/file_method.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -27,9 +25,9 @@
 #include "unisono/net/interfaces.h"
 #include "unisono/net/port_reservation.h"
 #include "unisono/rendezvous/interface_choice.h"
+#include "unisono/rendezvous/methods/builtin_methods.h"
 #include "unisono/rendezvous/methods/discovery.h"
 #include "unisono/rendezvous/methods/init_method.h"
-#include "unisono/rendezvous/methods/rank_request.h"
 #include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/rendezvous/roster/roster_check.h"

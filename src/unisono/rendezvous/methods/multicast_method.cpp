@@ -1,5 +1,3 @@
-#include "unisono/rendezvous/methods/multicast_method.h"
-
 #include <fmt/format.h>
 #include <sys/poll.h>
 #include <unistd.h>
@@ -28,9 +26,9 @@
 #include "unisono/net/multicast.h"
 #include "unisono/net/port_reservation.h"
 #include "unisono/rendezvous/interface_choice.h"
+#include "unisono/rendezvous/methods/builtin_methods.h"
 #include "unisono/rendezvous/methods/discovery.h"
 #include "unisono/rendezvous/methods/peer_discovery.h"
-#include "unisono/rendezvous/methods/rank_request.h"
 #include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/rendezvous/secret.h"
 
@@ -98,17 +96,17 @@ class MulticastPresence {
 // Hears what comes until `deadline`.
 void listen(net::MulticastSocket& socket,
             const std::string& secret,
-            PeerDiscovery& gathering,
+            PeerDiscovery& peers,
             Deadline deadline) {
-  while (!gathering.place() && net::wait_for(socket.fd(), POLLIN, deadline)) {
+  while (!peers.agreement() && net::wait_for(socket.fd(), POLLIN, deadline)) {
     while (const std::optional<net::MulticastSocket::Packet> packet = socket.receive()) {
       if (deadline.has_passed()) {
         return;  // Somebody sends more than can be read.
       }
       if (const std::optional<Announcement> said = decode_announcement(packet->bytes, secret)) {
-        gathering.hear(*said,
-                       {.address = packet->from.ip(), .interface = packet->interface},
-                       Deadline::Clock::now());
+        peers.hear(*said,
+                   {.address = packet->from.ip(), .interface = packet->interface},
+                   Deadline::Clock::now());
       }
     }
   }
@@ -133,23 +131,23 @@ Discovered discover_by_multicast(const DiscoveryRequest& request) {
       choose_group_interfaces(
           config.interface, net::interfaces(), group->family(), secret.empty()));
   net::PortReservation port = reserve_store_port(config, group->family());
-  PeerDiscovery gathering({.group_name = wanted.group_name,
-                           .id = random_number(),
-                           .world_size = wanted.world_size,
-                           .pid = ::getpid(),
-                           .host = host_name(),
-                           .store_port = port.port()});
+  PeerDiscovery peers({.group_name = wanted.group_name,
+                       .id = random_number(),
+                       .world_size = wanted.world_size,
+                       .pid = ::getpid(),
+                       .host = host_name(),
+                       .store_port = port.port()});
   const Logger logger("rendezvous", config.log_level);
   auto patience = config.stall;
   const auto start = Deadline::Clock::now();
-  std::optional<PeerDiscovery::Place> place;
+  std::optional<PeerDiscovery::Agreement> agreed;
   std::string obstacle;  // Why nothing can be sent.
-  for (; !place; place = gathering.place()) {
+  for (; !agreed; agreed = peers.agreement()) {
     const Deadline::Clock::time_point now = Deadline::Clock::now();
     const std::string message = fmt::format("rendezvous: at {} for {:.1f} s: {}{}",
                                             method.text,
                                             std::chrono::duration<double>(now - start).count(),
-                                            gathering.describe(),
+                                            peers.describe(),
                                             obstacle);
     if (deadline.has_passed()) {
       throw Error(ErrorCode::kTimeout, message);
@@ -159,7 +157,7 @@ Discovered discover_by_multicast(const DiscoveryRequest& request) {
       patience *= 2;
     }
     try {
-      socket.send(encode(gathering.announce(now), secret));
+      socket.send(encode(peers.announce(now), secret));
       obstacle.clear();
     } catch (const Error& error) {
       obstacle = fmt::format("; {}", error.what());
@@ -168,22 +166,22 @@ Discovered discover_by_multicast(const DiscoveryRequest& request) {
       }
     }
     try {
-      listen(socket, secret, gathering, earlier(deadline, Deadline::after(kInterval)));
+      listen(socket, secret, peers, earlier(deadline, Deadline::after(kInterval)));
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kInvalidArgument) {
         // Who contradicts this process, and who comes in the same moment, is to hear of it, too.
         const MulticastPresence presence(
-            std::move(socket), std::move(port), encode(gathering.announcement(), secret));
+            std::move(socket), std::move(port), encode(peers.announcement(), secret));
         interruptible_sleep_until(earlier(deadline, Deadline::after(kMoment)));
       }
       throw;
     }
     check_interruption();
   }
-  std::vector<std::byte> packet = encode(gathering.announcement(), secret);
-  return {.launch_info = {.master_addr = place->master_address,
-                          .master_port = place->master_port,
-                          .rank = place->rank,
+  std::vector<std::byte> packet = encode(peers.announcement(), secret);
+  return {.launch_info = {.master_addr = agreed->master_address,
+                          .master_port = agreed->master_port,
+                          .rank = agreed->rank,
                           .world_size = wanted.world_size,
                           .has_many_addresses = true},
           .presence = std::make_shared<MulticastPresence>(

@@ -1,5 +1,3 @@
-#include "unisono/rendezvous/methods/multicast_method.h"
-
 #include <unistd.h>
 
 #include <chrono>
@@ -13,6 +11,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
+#include "unisono/rendezvous/methods/builtin_methods.h"
 #include "unisono/rendezvous/methods/init_method.h"
 #include "unisono/rendezvous/testing/launched_ranks.h"
 

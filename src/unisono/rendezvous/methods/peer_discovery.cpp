@@ -121,7 +121,7 @@ Announcement PeerDiscovery::announcement() {
   return own_;
 }
 
-std::optional<PeerDiscovery::Place> PeerDiscovery::place() const {
+std::optional<PeerDiscovery::Agreement> PeerDiscovery::agreement() const {
   const auto world_size = static_cast<std::size_t>(own_.world_size);
   const std::uint64_t hash = known_hash();
   const bool is_complete =
@@ -134,12 +134,12 @@ std::optional<PeerDiscovery::Place> PeerDiscovery::place() const {
   }
   const auto rank = std::distance(peers_.begin(), peers_.lower_bound(own_.id));
   if (rank == 0) {
-    return Place{.rank = 0,
-                 .master_address = address_for_most(own_addresses_),
-                 .master_port = own_.store_port};
+    return Agreement{.rank = 0,
+                     .master_address = address_for_most(own_addresses_),
+                     .master_port = own_.store_port};
   }
   const Peer& master = peers_.begin()->second;
-  return Place{
+  return Agreement{
       .rank = static_cast<int>(rank),
       .master_address = address_for_most(is_here(master) ? own_addresses_ : master.addresses),
       .master_port = master.last.store_port};

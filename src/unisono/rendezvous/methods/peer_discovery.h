@@ -63,16 +63,16 @@ class PeerDiscovery {
   /// The same of those that it knows, however long ago it heard of them.
   [[nodiscard]] Announcement announcement();
 
-  struct Place {
+  struct Agreement {
     int rank;
     std::string master_address;  ///< Rank 0's, on the network that reaches most nodes.
     std::uint16_t master_port;
 
-    friend bool operator==(const Place&, const Place&) = default;
+    friend bool operator==(const Agreement&, const Agreement&) = default;
   };
 
-  /// This process's place, once the gathering is complete.
-  [[nodiscard]] std::optional<Place> place() const;
+  /// This process's place, once all have found each other.
+  [[nodiscard]] std::optional<Agreement> agreement() const;
 
   /// "2 of 4 processes are here: pid 12 on a, pid 14 on b".
   [[nodiscard]] std::string describe() const;

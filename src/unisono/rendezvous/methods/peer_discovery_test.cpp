@@ -69,7 +69,7 @@ TEST(PeerDiscovery, RanksGoByTheIdsAndAllKnowTheMaster) {
   const std::vector<PeerDiscovery> all = gather({7, 3, 9});
   const std::vector<int> ranks{1, 0, 2};
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::optional<PeerDiscovery::Place> place = all[i].place();
+    const std::optional<PeerDiscovery::Agreement> place = all[i].agreement();
     ASSERT_TRUE(place.has_value());
     EXPECT_EQ(place->rank, ranks[i]);
     EXPECT_EQ(place->master_address, "10.0.0.3");
@@ -102,7 +102,7 @@ TEST(PeerDiscovery, TheMastersAddressIsOnTheNetworkThatReachesOtherNodes) {
     carl.hear(by_carl, elsewhere, kStart);
   }
   for (const PeerDiscovery* each : {&anna, &bert, &carl}) {
-    EXPECT_EQ(each->place()->master_address, here.address);
+    EXPECT_EQ(each->agreement()->master_address, here.address);
   }
 }
 
@@ -120,12 +120,12 @@ TEST(PeerDiscovery, OfSeveralNetworksThatReachAllTheFirstCounts) {
       }
     }
   }
-  EXPECT_EQ(anna.place()->master_address, "10.0.8.1");
-  EXPECT_EQ(bert.place()->master_address, "10.0.8.1");
+  EXPECT_EQ(anna.agreement()->master_address, "10.0.8.1");
+  EXPECT_EQ(bert.agreement()->master_address, "10.0.8.1");
 }
 
 TEST(PeerDiscovery, OneProcessIsEnoughForAWorldOfOne) {
-  EXPECT_EQ(gather({7}, 1)[0].place()->rank, 0);
+  EXPECT_EQ(gather({7}, 1)[0].agreement()->rank, 0);
 }
 
 TEST(PeerDiscovery, NobodyIsSureBeforeAllOthersKnowTheSame) {
@@ -133,12 +133,12 @@ TEST(PeerDiscovery, NobodyIsSureBeforeAllOthersKnowTheSame) {
   anna.hear(process(1), source_of(1), kStart);
   anna.hear(process(2), source_of(2), kStart);
   anna.hear(process(3), source_of(3), kStart);
-  EXPECT_EQ(anna.place(), std::nullopt) << "the others may have heard of somebody else";
+  EXPECT_EQ(anna.agreement(), std::nullopt) << "the others may have heard of somebody else";
 }
 
 TEST(PeerDiscovery, OneTooManyKeepsAllFromAgreeing) {
   for (const PeerDiscovery& each : gather({1, 2, 3, 4})) {
-    EXPECT_EQ(each.place(), std::nullopt);
+    EXPECT_EQ(each.agreement(), std::nullopt);
     EXPECT_THAT(each.describe(), HasSubstr("4 of 3 processes are here"));
   }
 }
@@ -148,10 +148,10 @@ TEST(PeerDiscovery, WhoFallsSilentHasGone) {
   std::vector<PeerDiscovery> all = gather({1, 2, 3, 4});
   all.pop_back();
   talk(all, ids, kStart + seconds(2));
-  EXPECT_EQ(all[0].place(), std::nullopt);
+  EXPECT_EQ(all[0].agreement(), std::nullopt);
   talk(all, ids, kStart + seconds(4));
-  EXPECT_EQ(all[0].place()->rank, 0);
-  EXPECT_EQ(all[2].place()->rank, 2);
+  EXPECT_EQ(all[0].agreement()->rank, 0);
+  EXPECT_EQ(all[2].agreement()->rank, 2);
 }
 
 TEST(PeerDiscovery, OtherGroupsDoNotCount) {

@@ -1,11 +1,10 @@
-#include "unisono/rendezvous/methods/rank_request.h"
-
 #include <fmt/format.h>
 
 #include <optional>
 #include <string>
 
 #include "unisono/base/error.h"
+#include "unisono/rendezvous/methods/builtin_methods.h"
 #include "unisono/rendezvous/methods/discovery.h"
 #include "unisono/rendezvous/methods/init_method.h"
 

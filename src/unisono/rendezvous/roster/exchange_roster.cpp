@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +16,7 @@
 #include "unisono/base/bytes.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/random_hex.h"
 #include "unisono/base/release.h"
 #include "unisono/net/hello.h"
 #include "unisono/rendezvous/roster/node_id.h"
@@ -34,6 +34,9 @@ constexpr std::chrono::seconds kPatienceForAnother{1};
 
 // Who does not look by then what has become of the meeting was killed.
 constexpr std::chrono::seconds kPatienceForReaders{2};
+
+// Of a job's random name.
+constexpr std::size_t kJobBytes = 16;
 
 // The keys of one meeting:
 //   members   everybody's entry, appended
@@ -157,14 +160,14 @@ class Meeting {
 
   void publish() {
     store_.set(key("published"), "");
-    store_.compare_set(key("ready"),
-                       "",
-                       encode_ready(fmt::format("{:016x}{:016x}", random_number(), random_number()),
-                                    store_.try_get(key("members")).value_or("")));
+    store_.compare_set(
+        key("ready"),
+        "",
+        encode_ready(random_hex(kJobBytes), store_.try_get(key("members")).value_or("")));
   }
 
   [[nodiscard]] Roster read(const std::string& ready) {
-    constexpr std::size_t kMaxJobBytes = 64;
+    constexpr std::size_t kMaxJobBytes = 4 * kJobBytes;
     ByteReader reader(std::as_bytes(std::span(ready)));
     std::optional<std::string> job = reader.get_string(kMaxJobBytes);
     const std::optional<std::string_view> members =
@@ -185,17 +188,12 @@ class Meeting {
       throw Error(*problem);
     }
     check_self(*entries);
-    std::vector<Entry*> by_rank;
+    Roster roster{.rank = self_.member.rank,
+                  .job = std::move(*job),
+                  .members = std::vector<Member>(entries->size())};
     for (Entry& entry : *entries) {
-      by_rank.push_back(&entry);
-    }
-    std::sort(by_rank.begin(), by_rank.end(), [](const Entry* a, const Entry* b) {
-      return a->member.rank < b->member.rank;
-    });
-    Roster roster{.rank = self_.member.rank, .job = std::move(*job), .members = {}};
-    roster.members.reserve(by_rank.size());
-    for (Entry* entry : by_rank) {
-      roster.members.push_back(std::move(entry->member));
+      Member& place = roster.members.at(static_cast<std::size_t>(entry.member.rank));
+      place = std::move(entry.member);
     }
     return roster;
   }

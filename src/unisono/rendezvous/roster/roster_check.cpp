@@ -64,10 +64,13 @@ void add(std::string& problems, const std::string& problem) {
   problems += (problems.empty() ? "" : "; ") + problem;
 }
 
-std::set<int> ranks_of(const std::vector<Entry>& entries) {
+// The ranks that are here.
+std::set<int> present_in(int world_size, const std::vector<Entry>& entries) {
   std::set<int> ranks;
   for (const Entry& entry : entries) {
-    ranks.insert(entry.member.rank);
+    if (entry.member.rank >= 0 && entry.member.rank < world_size) {
+      ranks.insert(entry.member.rank);
+    }
   }
   return ranks;
 }
@@ -225,16 +228,12 @@ std::size_t count_missing(const std::vector<Entry>& entries) {
   for (const Entry& entry : entries) {
     world_size = std::max(world_size, entry.member.world_size);
   }
-  std::set<int> ranks = ranks_of(entries);
-  std::erase_if(ranks, [&](int rank) { return rank < 0 || rank >= world_size; });
-  return static_cast<std::size_t>(world_size) - ranks.size();
+  return static_cast<std::size_t>(world_size) - present_in(world_size, entries).size();
 }
 
 std::string describe_missing(const std::vector<Entry>& entries, int world_size) {
-  const std::set<int> present = ranks_of(entries);
-  const auto n_present = static_cast<std::size_t>(std::count_if(
-      present.begin(), present.end(), [&](int rank) { return rank >= 0 && rank < world_size; }));
-  const std::size_t n_missing = static_cast<std::size_t>(world_size) - n_present;
+  const std::set<int> present = present_in(world_size, entries);
+  const std::size_t n_missing = static_cast<std::size_t>(world_size) - present.size();
   std::string ranks;
   std::size_t n_named = 0;
   for (int rank = 0; n_named < std::min(n_missing, kMaxNamed); ++rank) {

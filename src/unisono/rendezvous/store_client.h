@@ -21,10 +21,10 @@ namespace unisono::rendezvous {
 ///
 /// Throws Error: kTimeout with the address and the reason, kInvalidArgument when another job is
 /// there, kUnauthenticated, kIncompatible, kPeerLost when the store has ended or is none.
-[[nodiscard]] std::shared_ptr<store::TcpStore> connect_to_store(const Config& config,
-                                                                const LaunchInfo& launch_info,
-                                                                const std::string& secret,
-                                                                Deadline deadline);
+[[nodiscard]] std::shared_ptr<store::TcpStore> connect_as_client(const Config& config,
+                                                                 const LaunchInfo& launch_info,
+                                                                 const std::string& secret,
+                                                                 Deadline deadline);
 
 /// What a rank says that lost the connection to the job's store, because of `reason`, before all
 /// had met. Its code is kPeerLost.

@@ -1,4 +1,4 @@
-#include "unisono/rendezvous/connect_to_store.h"
+#include "unisono/rendezvous/store_client.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ std::string message_of(const Config& config,
                        ErrorCode code,
                        Deadline deadline = Deadline::after(milliseconds(50))) {
   try {
-    (void)connect_to_store(config, launch_info, config.secret, deadline);
+    (void)connect_as_client(config, launch_info, config.secret, deadline);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), code) << error.what();
     return error.what();
@@ -106,7 +106,7 @@ TEST(ConnectToStore, AStoreThatTurnsARankOutHasNotEnded) {
   const store::TcpStoreHost server(
       {.address = net::Address::loopback(0), .secret = "secret", .limits = {.max_connections = 0}});
   const rendezvous::LaunchInfo rank_1 = launch_info(1, server.address().port());
-  const auto store = connect_to_store(config_with("secret"), rank_1, "secret", soon());
+  const auto store = connect_as_client(config_with("secret"), rank_1, "secret", soon());
   try {
     (void)store->num_keys();
     FAIL() << "a store that has no place has let a rank in";

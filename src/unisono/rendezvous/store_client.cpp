@@ -1,4 +1,4 @@
-#include "unisono/rendezvous/connect_to_store.h"
+#include "unisono/rendezvous/store_client.h"
 
 #include <fmt/format.h>
 
@@ -25,18 +25,14 @@
 namespace unisono::rendezvous {
 namespace {
 
-bool leads_here(const std::string& host, const std::vector<net::Interface>& interfaces) {
-  const std::vector<net::Address> addresses = net::resolve(host, 0);
-  return std::any_of(addresses.begin(), addresses.end(), [&](const net::Address& address) {
-    return net::is_own_address(interfaces, address);
-  });
-}
-
 // What is odd about the address at which this rank serves the store; empty where nothing is.
 std::string describe_foreign_host(const std::string& host) {
   try {
     const std::vector<net::Interface> interfaces = net::interfaces();
-    return leads_here(host, interfaces)
+    const bool leads_here = std::ranges::any_of(
+        net::resolve(host, 0),
+        [&](const net::Address& address) { return net::is_own_address(interfaces, address); });
+    return leads_here
                ? ""
                : fmt::format(
                      "; {} is none of this machine's addresses: {}; as a service's or a translated "
@@ -50,13 +46,9 @@ std::string describe_foreign_host(const std::string& host) {
 
 // Who listens at the store's port: empty where it is on another machine, or /proc does not tell.
 std::string find_server(const LaunchInfo& launch_info) {
-  try {
-    return leads_here(launch_info.master_addr, net::interfaces())
-               ? net::find_port_holder(launch_info.master_port)
-               : "";
-  } catch (const Error&) {
-    return "";
-  }
+  return net::is_this_machine(launch_info.master_addr)
+             ? net::find_port_holder(launch_info.master_port)
+             : "";
 }
 
 // For who is connected to somebody that says nothing.
@@ -173,10 +165,10 @@ store::TcpStoreOptions store_options(const Config& config,
           .rank = launch_info.rank};
 }
 
-std::shared_ptr<store::TcpStore> connect_to_store(const Config& config,
-                                                  const LaunchInfo& launch_info,
-                                                  const std::string& secret,
-                                                  Deadline deadline) {
+std::shared_ptr<store::TcpStore> connect_as_client(const Config& config,
+                                                   const LaunchInfo& launch_info,
+                                                   const std::string& secret,
+                                                   Deadline deadline) {
   const Logger logger(fmt::format("rank {}", launch_info.rank), config.log_level);
   const auto start = Deadline::Clock::now();
   auto patience = leads_nowhere(launch_info.master_addr) ? std::min(config.stall, kPatienceForAName)
