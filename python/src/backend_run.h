@@ -28,7 +28,7 @@ class UnderWay {
   UnderWay& operator=(UnderWay&&) = delete;
 
  private:
-  ExitGuard way_back_;
+  ExitGuard exit_guard_;
   std::atomic<int>& count_;
 };
 

@@ -35,7 +35,7 @@ decltype(auto) with_translated_errors(Function&& function) {
 
 template <class Function>
 decltype(auto) with_store_errors(Function&& function) {
-  const ExitGuard way_back;
+  const ExitGuard exit_guard;
   try {
     return function();
   } catch (const Error& error) {

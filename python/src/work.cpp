@@ -129,7 +129,7 @@ void Work::complete_future(const c10::intrusive_ptr<c10::ivalue::Future>& future
 }
 
 bool Work::wait(std::chrono::milliseconds timeout) {
-  const ExitGuard way_back;
+  const ExitGuard exit_guard;
   const Deadline deadline = timeout == kNoTimeout ? Deadline::never() : Deadline::after(timeout);
   const auto under_way = std::find_if(
       works_.begin(), works_.end(), [](const auto& work) { return !work.is_completed(); });

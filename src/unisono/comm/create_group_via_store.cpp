@@ -79,9 +79,9 @@ std::vector<Entry> decode_entries(std::string_view text) {
 //   members   everybody's entry, appended
 //   count     how many have come
 //   ready     the members: what all ranks look at
-class Meeting {
+class StoreExchange {
  public:
-  Meeting(store::Store& store, Group& parent, const RankList& list)
+  StoreExchange(store::Store& store, Group& parent, const RankList& list)
       : store_(store),
         parent_(parent),
         list_(list),
@@ -223,14 +223,14 @@ std::unique_ptr<Group> create_group_via_store(store::Store& store,
                     fmt::join(list, ", ")));
   }
   const Deadline deadline = Deadline::after(timeout.value_or(membership.timeout()));
-  Meeting meeting(store, parent, list);
-  const std::uint32_t number = meeting.agree_on_number(deadline);
+  StoreExchange exchange(store, parent, list);
+  const std::uint32_t number = exchange.agree_on_number(deadline);
   Job& job = *parent.job();
   const Expectation expectation(job.groups(), {number});
   ControlBlocks control_blocks(job, membership, std::span(&list, 1));
-  meeting.join(control_blocks.offsets().front());
+  exchange.join(control_blocks.offsets().front());
   control_blocks.keep();
-  const std::vector<Entry> entries = meeting.wait(deadline);
+  const std::vector<Entry> entries = exchange.wait(deadline);
   control_blocks.check();
   for (const Entry& entry : entries) {
     check_offset(entry.offset, entry.rank, membership);

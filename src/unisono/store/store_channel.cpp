@@ -86,7 +86,7 @@ void StoreChannel::begin_reply(Deadline deadline) {
   throw ServerClosedError(fmt::format("{} ended the connection: {}", peer_, reason));
 }
 
-void StoreChannel::hear_last_words() {
+void StoreChannel::check_for_reason() {
   constexpr std::chrono::milliseconds kPatience{50};
   try {
     begin_reply(Deadline::after(kPatience));

@@ -47,7 +47,7 @@ class StoreChannel {
 
   /// After the connection has failed between requests: throws as begin_reply() does if the server
   /// has given a reason before.
-  void hear_last_words();
+  void check_for_reason();
 
   [[nodiscard]] std::uint8_t read_u8(Deadline deadline);
   [[nodiscard]] std::uint32_t read_u32(Deadline deadline);

@@ -78,7 +78,7 @@ void StoreConnection::send(StoreChannel& channel, const ByteWriter& message) {
     channel.send(message.bytes(), io_deadline());
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kPeerLost) {
-      channel.hear_last_words();
+      channel.check_for_reason();
     }
     throw;
   }
