@@ -12,11 +12,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/bytes.h"
 #include "unisono/base/error.h"
+#include "unisono/base/field_codec.h"
 #include "unisono/base/fnv.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/proof.h"
@@ -28,7 +30,19 @@ namespace {
 constexpr std::chrono::seconds kSilence{3};
 
 constexpr std::string_view kMagic = "unisono multicast";
-constexpr std::size_t kMaxTextBytes = 1024;
+
+using AnnouncementCodec = FieldCodec<1024>;
+
+auto fields_of(auto& announcement) {
+  return std::tie(announcement.group_name,
+                  announcement.id,
+                  announcement.world_size,
+                  announcement.pid,
+                  announcement.host,
+                  announcement.store_port,
+                  announcement.n_known,
+                  announcement.known_hash);
+}
 
 std::string describe_process(const Announcement& process) {
   return fmt::format("pid {} on {}", process.pid, process.host);
@@ -40,14 +54,7 @@ std::vector<std::byte> encode(const Announcement& announcement, const std::strin
   ByteWriter body;
   body.put_raw(std::as_bytes(std::span(kMagic)));
   body.put(net::kProtocolVersion);
-  body.put_string(announcement.group_name);
-  body.put(announcement.id);
-  body.put(announcement.world_size);
-  body.put(announcement.pid);
-  body.put_string(announcement.host);
-  body.put(announcement.store_port);
-  body.put(announcement.n_known);
-  body.put(announcement.known_hash);
+  AnnouncementCodec::write(body, fields_of(announcement));
   const net::Proof proof = net::hmac_sha256(secret, body.bytes());
   body.put_raw(proof);
   return body.bytes();
@@ -66,26 +73,11 @@ std::optional<Announcement> decode_announcement(std::span<const std::byte> bytes
   }
   ByteReader reader(body.subspan(kMagic.size()));
   const auto version = reader.get<std::uint16_t>();
-  auto group_name = reader.get_string(kMaxTextBytes);
-  const auto id = reader.get<std::uint64_t>();
-  const auto world_size = reader.get<std::int32_t>();
-  const auto pid = reader.get<std::int64_t>();
-  auto host = reader.get_string(kMaxTextBytes);
-  const auto store_port = reader.get<std::uint16_t>();
-  const auto n_known = reader.get<std::uint32_t>();
-  const auto known_hash = reader.get<std::uint64_t>();
-  if (version != net::kProtocolVersion || !group_name || !id || !world_size || !pid || !host ||
-      !store_port || !n_known || !known_hash || !reader.rest().empty()) {
-    return std::nullopt;
-  }
-  return Announcement{.group_name = std::move(*group_name),
-                      .id = *id,
-                      .world_size = *world_size,
-                      .pid = *pid,
-                      .host = std::move(*host),
-                      .store_port = *store_port,
-                      .n_known = *n_known,
-                      .known_hash = *known_hash};
+  Announcement announcement;
+  const bool is_whole = version == net::kProtocolVersion &&
+                        AnnouncementCodec::read(reader, fields_of(announcement)) &&
+                        reader.rest().empty();
+  return is_whole ? std::optional(announcement) : std::nullopt;
 }
 
 void PeerDiscovery::hear(const Announcement& announcement, const Source& source, Time now) {
