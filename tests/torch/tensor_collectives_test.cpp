@@ -50,6 +50,11 @@ TEST(TensorCollectives, EachMovesOrAddsUpWhatItSays) {
     all_to_all(group, both + 10 * rank, out);
     EXPECT_TRUE(torch::equal(out, torch::cat({mine, mine + 10})));
 
+    const std::vector<at::Tensor> outs{torch::empty({1, 3}), torch::empty({1, 3})};
+    all_to_all(group, {row(10 * rank), row(10 * rank + 1)}, outs);
+    EXPECT_TRUE(torch::equal(outs[0], row(rank)));
+    EXPECT_TRUE(torch::equal(outs[1], row(10 + rank)));
+
     const Work sent = send_async(group, mine, 1 - rank);
     EXPECT_EQ(recv(group, part, 1 - rank), 1 - rank);
     EXPECT_TRUE(torch::equal(part, row(1 - rank)));

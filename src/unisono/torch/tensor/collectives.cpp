@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "unisono/base/buffer.h"
+#include "unisono/comm/blocks.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
@@ -19,14 +20,23 @@ Buffer optional_buffer(const at::Tensor& tensor) {
   return tensor.defined() ? as_buffer(tensor) : Buffer();
 }
 
-std::vector<Buffer> optional_buffer(at::TensorList tensors) {
-  std::vector<Buffer> buffers;
-  buffers.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors) {
-    buffers.push_back(as_buffer(tensor));
+// Of the tensors of one call.
+class Buffers {
+ public:
+  explicit Buffers(const TensorBlocks& tensors) : is_list_(tensors.is_list()) {
+    for (const at::Tensor& tensor : tensors.tensors()) {
+      buffers_.push_back(is_list_ ? as_buffer(tensor) : optional_buffer(tensor));
+    }
   }
-  return buffers;
-}
+
+  [[nodiscard]] Blocks blocks() const {
+    return is_list_ ? Blocks(buffers_) : Blocks(buffers_.front());
+  }
+
+ private:
+  bool is_list_;
+  std::vector<Buffer> buffers_;
+};
 
 void note_write(const at::Tensor& tensor) {
   if (tensor.defined()) {
@@ -34,9 +44,9 @@ void note_write(const at::Tensor& tensor) {
   }
 }
 
-void note_write(at::TensorList tensors) {
-  for (const at::Tensor& tensor : tensors) {
-    bump_version(tensor);
+void note_write(const TensorBlocks& blocks) {
+  for (const at::Tensor& tensor : blocks.tensors()) {
+    note_write(tensor);
   }
 }
 
@@ -60,173 +70,88 @@ Work reduce_async(ProcessGroup& group,
 }
 
 void reduce_scatter(ProcessGroup& group,
-                    const at::Tensor& in,
+                    const TensorBlocks& in,
                     const at::Tensor& out,
                     const ReduceScatterOptions& options) {
   const RandomPause pause;
-  group.reduce_scatter(optional_buffer(in), optional_buffer(out), options);
+  group.reduce_scatter(Buffers(in).blocks(), optional_buffer(out), options);
   note_write(out);
 }
 
 Work reduce_scatter_async(ProcessGroup& group,
-                          const at::Tensor& in,
+                          const TensorBlocks& in,
                           const at::Tensor& out,
                           const ReduceScatterOptions& options) {
   note_write(out);
-  return group.reduce_scatter_async(optional_buffer(in), optional_buffer(out), options);
-}
-
-void reduce_scatter(ProcessGroup& group,
-                    at::TensorList ins,
-                    const at::Tensor& out,
-                    const ReduceScatterOptions& options) {
-  const RandomPause pause;
-  group.reduce_scatter(optional_buffer(ins), optional_buffer(out), options);
-  note_write(out);
-}
-
-Work reduce_scatter_async(ProcessGroup& group,
-                          at::TensorList ins,
-                          const at::Tensor& out,
-                          const ReduceScatterOptions& options) {
-  note_write(out);
-  return group.reduce_scatter_async(optional_buffer(ins), optional_buffer(out), options);
+  return group.reduce_scatter_async(Buffers(in).blocks(), optional_buffer(out), options);
 }
 
 void all_gather(ProcessGroup& group,
                 const at::Tensor& in,
-                const at::Tensor& out,
+                const TensorBlocks& out,
                 const AllGatherOptions& options) {
   const RandomPause pause;
-  group.all_gather(optional_buffer(in), optional_buffer(out), options);
+  group.all_gather(optional_buffer(in), Buffers(out).blocks(), options);
   note_write(out);
 }
 
 Work all_gather_async(ProcessGroup& group,
                       const at::Tensor& in,
-                      const at::Tensor& out,
+                      const TensorBlocks& out,
                       const AllGatherOptions& options) {
   note_write(out);
-  return group.all_gather_async(optional_buffer(in), optional_buffer(out), options);
-}
-
-void all_gather(ProcessGroup& group,
-                const at::Tensor& in,
-                at::TensorList outs,
-                const AllGatherOptions& options) {
-  const RandomPause pause;
-  group.all_gather(optional_buffer(in), optional_buffer(outs), options);
-  note_write(outs);
-}
-
-Work all_gather_async(ProcessGroup& group,
-                      const at::Tensor& in,
-                      at::TensorList outs,
-                      const AllGatherOptions& options) {
-  note_write(outs);
-  return group.all_gather_async(optional_buffer(in), optional_buffer(outs), options);
+  return group.all_gather_async(optional_buffer(in), Buffers(out).blocks(), options);
 }
 
 void gather(ProcessGroup& group,
             const at::Tensor& in,
-            const at::Tensor& out,
+            const TensorBlocks& out,
             const GatherOptions& options) {
   const RandomPause pause;
-  group.gather(optional_buffer(in), optional_buffer(out), options);
+  group.gather(optional_buffer(in), Buffers(out).blocks(), options);
   note_write(out);
 }
 
 Work gather_async(ProcessGroup& group,
                   const at::Tensor& in,
-                  const at::Tensor& out,
+                  const TensorBlocks& out,
                   const GatherOptions& options) {
   note_write(out);
-  return group.gather_async(optional_buffer(in), optional_buffer(out), options);
-}
-
-void gather(ProcessGroup& group,
-            const at::Tensor& in,
-            at::TensorList outs,
-            const GatherOptions& options) {
-  const RandomPause pause;
-  group.gather(optional_buffer(in), optional_buffer(outs), options);
-  note_write(outs);
-}
-
-Work gather_async(ProcessGroup& group,
-                  const at::Tensor& in,
-                  at::TensorList outs,
-                  const GatherOptions& options) {
-  note_write(outs);
-  return group.gather_async(optional_buffer(in), optional_buffer(outs), options);
+  return group.gather_async(optional_buffer(in), Buffers(out).blocks(), options);
 }
 
 void scatter(ProcessGroup& group,
-             const at::Tensor& in,
+             const TensorBlocks& in,
              const at::Tensor& out,
              const ScatterOptions& options) {
   const RandomPause pause;
-  group.scatter(optional_buffer(in), optional_buffer(out), options);
+  group.scatter(Buffers(in).blocks(), optional_buffer(out), options);
   note_write(out);
 }
 
 Work scatter_async(ProcessGroup& group,
-                   const at::Tensor& in,
+                   const TensorBlocks& in,
                    const at::Tensor& out,
                    const ScatterOptions& options) {
   note_write(out);
-  return group.scatter_async(optional_buffer(in), optional_buffer(out), options);
-}
-
-void scatter(ProcessGroup& group,
-             at::TensorList ins,
-             const at::Tensor& out,
-             const ScatterOptions& options) {
-  const RandomPause pause;
-  group.scatter(optional_buffer(ins), optional_buffer(out), options);
-  note_write(out);
-}
-
-Work scatter_async(ProcessGroup& group,
-                   at::TensorList ins,
-                   const at::Tensor& out,
-                   const ScatterOptions& options) {
-  note_write(out);
-  return group.scatter_async(optional_buffer(ins), optional_buffer(out), options);
+  return group.scatter_async(Buffers(in).blocks(), optional_buffer(out), options);
 }
 
 void all_to_all(ProcessGroup& group,
-                const at::Tensor& in,
-                const at::Tensor& out,
+                const TensorBlocks& in,
+                const TensorBlocks& out,
                 const AllToAllOptions& options) {
   const RandomPause pause;
-  group.all_to_all(optional_buffer(in), optional_buffer(out), options);
+  group.all_to_all(Buffers(in).blocks(), Buffers(out).blocks(), options);
   note_write(out);
 }
 
 Work all_to_all_async(ProcessGroup& group,
-                      const at::Tensor& in,
-                      const at::Tensor& out,
+                      const TensorBlocks& in,
+                      const TensorBlocks& out,
                       const AllToAllOptions& options) {
   note_write(out);
-  return group.all_to_all_async(optional_buffer(in), optional_buffer(out), options);
-}
-
-void all_to_all(ProcessGroup& group,
-                at::TensorList ins,
-                at::TensorList outs,
-                const AllToAllOptions& options) {
-  const RandomPause pause;
-  group.all_to_all(optional_buffer(ins), optional_buffer(outs), options);
-  note_write(outs);
-}
-
-Work all_to_all_async(ProcessGroup& group,
-                      at::TensorList ins,
-                      at::TensorList outs,
-                      const AllToAllOptions& options) {
-  note_write(outs);
-  return group.all_to_all_async(optional_buffer(ins), optional_buffer(outs), options);
+  return group.all_to_all_async(Buffers(in).blocks(), Buffers(out).blocks(), options);
 }
 
 void send(ProcessGroup& group, const at::Tensor& tensor, int to, const SendOptions& options) {

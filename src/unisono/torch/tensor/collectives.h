@@ -1,6 +1,10 @@
 #pragma once
 
+#include <concepts>
+#include <initializer_list>
+
 #include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
 
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
@@ -23,99 +27,83 @@ Work reduce_async(ProcessGroup& group,
                   const at::Tensor& out,
                   const ReduceOptions& options = {});
 
-// `in` has a block for each rank along its first dimension, or `ins` a tensor for each.
+/// A block for each rank: one after the other along a tensor's first dimension, or in a list with a
+/// tensor for each. Made where a call is given either, and refers to it for the time of the call.
+class TensorBlocks {
+ public:
+  // NOLINTBEGIN(google-explicit-constructor): callers pass either.
+  TensorBlocks(const at::Tensor& tensor) : whole_(&tensor) {}
+
+  // A TensorList can be made of one tensor, too, which is no list here.
+  template <class List>
+    requires(std::convertible_to<const List&, at::TensorList> &&
+             !std::convertible_to<const List&, const at::Tensor&>)
+  TensorBlocks(const List& tensors) : list_(tensors) {}
+
+  TensorBlocks(std::initializer_list<at::Tensor> tensors) : list_(tensors) {}
+
+  // NOLINTEND(google-explicit-constructor)
+
+  [[nodiscard]] bool is_list() const { return whole_ == nullptr; }
+
+  [[nodiscard]] at::TensorList tensors() const {
+    return is_list() ? list_ : at::TensorList(*whole_);
+  }
+
+ private:
+  const at::Tensor* whole_ = nullptr;
+  at::TensorList list_;
+};
 
 void reduce_scatter(ProcessGroup& group,
-                    const at::Tensor& in,
+                    const TensorBlocks& in,
                     const at::Tensor& out,
                     const ReduceScatterOptions& options = {});
 Work reduce_scatter_async(ProcessGroup& group,
-                          const at::Tensor& in,
-                          const at::Tensor& out,
-                          const ReduceScatterOptions& options = {});
-void reduce_scatter(ProcessGroup& group,
-                    at::TensorList ins,
-                    const at::Tensor& out,
-                    const ReduceScatterOptions& options = {});
-Work reduce_scatter_async(ProcessGroup& group,
-                          at::TensorList ins,
+                          const TensorBlocks& in,
                           const at::Tensor& out,
                           const ReduceScatterOptions& options = {});
 
-// `out` has room for every rank's `in` along its first dimension, or `outs` a tensor for each.
-
 void all_gather(ProcessGroup& group,
                 const at::Tensor& in,
-                const at::Tensor& out,
+                const TensorBlocks& out,
                 const AllGatherOptions& options = {});
 Work all_gather_async(ProcessGroup& group,
                       const at::Tensor& in,
-                      const at::Tensor& out,
-                      const AllGatherOptions& options = {});
-void all_gather(ProcessGroup& group,
-                const at::Tensor& in,
-                at::TensorList outs,
-                const AllGatherOptions& options = {});
-Work all_gather_async(ProcessGroup& group,
-                      const at::Tensor& in,
-                      at::TensorList outs,
+                      const TensorBlocks& out,
                       const AllGatherOptions& options = {});
 
 // As all_gather on the root; the other ranks pass an undefined tensor or an empty list.
 
 void gather(ProcessGroup& group,
             const at::Tensor& in,
-            const at::Tensor& out,
+            const TensorBlocks& out,
             const GatherOptions& options = {});
 Work gather_async(ProcessGroup& group,
                   const at::Tensor& in,
-                  const at::Tensor& out,
-                  const GatherOptions& options = {});
-void gather(ProcessGroup& group,
-            const at::Tensor& in,
-            at::TensorList outs,
-            const GatherOptions& options = {});
-Work gather_async(ProcessGroup& group,
-                  const at::Tensor& in,
-                  at::TensorList outs,
+                  const TensorBlocks& out,
                   const GatherOptions& options = {});
 
-// `in` or `ins` as for reduce_scatter on the root; the other ranks pass none.
+// The root's `in` is as for reduce_scatter; the other ranks pass none.
 
 void scatter(ProcessGroup& group,
-             const at::Tensor& in,
+             const TensorBlocks& in,
              const at::Tensor& out,
              const ScatterOptions& options = {});
 Work scatter_async(ProcessGroup& group,
-                   const at::Tensor& in,
-                   const at::Tensor& out,
-                   const ScatterOptions& options = {});
-void scatter(ProcessGroup& group,
-             at::TensorList ins,
-             const at::Tensor& out,
-             const ScatterOptions& options = {});
-Work scatter_async(ProcessGroup& group,
-                   at::TensorList ins,
+                   const TensorBlocks& in,
                    const at::Tensor& out,
                    const ScatterOptions& options = {});
 
-// Block or tensor r of the input goes to rank r, and block r of the output comes from it.
+// Block r of `in` goes to rank r, and block r of `out` comes from it. Both are lists, or neither.
 
 void all_to_all(ProcessGroup& group,
-                const at::Tensor& in,
-                const at::Tensor& out,
+                const TensorBlocks& in,
+                const TensorBlocks& out,
                 const AllToAllOptions& options = {});
 Work all_to_all_async(ProcessGroup& group,
-                      const at::Tensor& in,
-                      const at::Tensor& out,
-                      const AllToAllOptions& options = {});
-void all_to_all(ProcessGroup& group,
-                at::TensorList ins,
-                at::TensorList outs,
-                const AllToAllOptions& options = {});
-Work all_to_all_async(ProcessGroup& group,
-                      at::TensorList ins,
-                      at::TensorList outs,
+                      const TensorBlocks& in,
+                      const TensorBlocks& out,
                       const AllToAllOptions& options = {});
 
 // Messages between two ranks.
