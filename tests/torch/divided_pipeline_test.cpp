@@ -123,9 +123,7 @@ double train_step(Pipeline& pipeline, const Group& tensor, int step) {
 PipelineOptions options_of(const Group& pipe) {
   return {.schedule = pipe->world_size() == 1 ? "interleaved_1f1b" : "1f1b",
           .chunks = 2,
-          .stages_per_rank = 2,
-          // Ranks of one stage must do the same in the same order.
-          .is_by_arrival = false};
+          .stages_per_rank = 2};
 }
 
 // Losses of all steps, and the sums of their gradients, whole, of the own stages.

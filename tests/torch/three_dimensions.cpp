@@ -78,8 +78,7 @@ void train_divided(const Group& world, bool sequence_parallel) {
   Pipeline pipeline(
       mesh.group("pipe"),
       [&](int number) { return make_stage(model, number); },
-      // Ranks of one stage must do the same in the same order.
-      PipelineOptions{.chunks = 2, .data_group = mesh.group("data"), .is_by_arrival = false});
+      PipelineOptions{.chunks = 2, .data_group = mesh.group("data")});
   torch::optim::SGD optimizer(pipeline.parameters(), kRate);
   for (std::size_t step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();

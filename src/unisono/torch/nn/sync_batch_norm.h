@@ -39,6 +39,8 @@ class SyncBatchNormImpl
   at::Tensor forward(const at::Tensor& input);
 
   /// The group whose ranks' batches count together; null for this rank's alone.
+  [[nodiscard]] const std::shared_ptr<ProcessGroup>& group() const { return group_; }
+
   void set_group(std::shared_ptr<ProcessGroup> group) { group_ = std::move(group); }
 
  protected:

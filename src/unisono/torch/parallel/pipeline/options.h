@@ -68,7 +68,9 @@ struct PipelineOptions {
   /// train_step() keeps the last stage's outputs for outputs().
   bool keeps_outputs = false;
   /// Whether a rank does what has arrived when the next action of the schedule can't be done yet.
-  /// Not where stages have layers that are divided among ranks: these must all do the same.
+  /// Ranks with divided layers or SyncBatchNorm keep the schedule's order whatever this is, since
+  /// all of their groups must do the same; false is for stages that exchange something by other
+  /// means, the operations of regions.h in a module that is no ParallelLayer, say.
   bool is_by_arrival = true;
   /// Whether last_step() has the peak of memory, which costs every allocation some 100 ns.
   bool measures_memory = false;

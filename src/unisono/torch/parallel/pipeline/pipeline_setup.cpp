@@ -131,7 +131,7 @@ Pipeline::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   bool has_collectives = false;
   for (const auto& [stage, part] : plan_.parts) {
     stages_.push_back(stage);
-    has_collectives = has_collectives || part.has_collectives();
+    has_collectives = has_collectives || !part.groups().empty();
   }
   plan_.is_by_arrival = options_.is_by_arrival && !has_collectives;
   gradients_ = std::make_unique<StageGradients>(plan_.parts, ties_);

@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/comm/process_group.h"
 #include "unisono/data/random.h"
 #include "unisono/torch/nn/sync_batch_norm.h"
+#include "unisono/torch/parallel/tensor/placement.h"
 #include "unisono/torch/tensor/named_tensor.h"
 #include "unisono/torch/tensor/random_state.h"
 #include "unisono/torch/tensor/random_turn.h"
@@ -37,10 +39,23 @@ bool may_draw(const torch::nn::Module& module) {
   return std::ranges::any_of(module.modules(), [&](const auto& one) { return draws(*one); });
 }
 
-bool has_sync_batch_norm(const torch::nn::Module& module) {
-  return std::ranges::any_of(module.modules(), [](const auto& one) {
-    return dynamic_cast<const nn::SyncBatchNormImpl*>(one.get()) != nullptr;
-  });
+std::shared_ptr<ProcessGroup> group_of(const torch::nn::Module& module) {
+  if (const auto* const divided = dynamic_cast<const ParallelLayer*>(&module)) {
+    return divided->group();
+  }
+  const auto* const norm = dynamic_cast<const nn::SyncBatchNormImpl*>(&module);
+  return norm == nullptr ? nullptr : norm->group();
+}
+
+void add_groups(const torch::nn::Module& module,
+                std::vector<std::shared_ptr<ProcessGroup>>& groups) {
+  for (const auto& one : module.modules()) {
+    const std::shared_ptr<ProcessGroup> group = group_of(*one);
+    if (group != nullptr && group->world_size() > 1 &&
+        std::ranges::find(groups, group) == groups.end()) {
+      groups.push_back(group);
+    }
+  }
 }
 
 std::uint64_t seed_of(const ChunkRandom& random, int layer) {
@@ -120,7 +135,7 @@ void StagePart::add(Layer layer) {
     placed_.back().name = parameter.name;
   }
   const bool draws = may_draw(*layer.module);
-  has_collectives_ = has_collectives_ || has_sync_batch_norm(*layer.module);
+  add_groups(*layer.module, groups_);
   layers_.push_back({.layer = std::move(layer), .may_draw = draws});
 }
 

@@ -8,6 +8,7 @@
 
 #include <torch/nn/modules/container/sequential.h>
 
+#include "unisono/comm/process_group.h"
 #include "unisono/torch/parallel/pipeline/stage.h"
 #include "unisono/torch/parallel/tensor/placement.h"
 #include "unisono/torch/tensor/named_tensor.h"
@@ -54,9 +55,9 @@ class StagePart {
 
   void train(bool on) const;
 
-  /// Whether it exchanges something with its replicas, as SyncBatchNorm does: then all have to do
-  /// their chunks in the same order.
-  [[nodiscard]] bool has_collectives() const { return has_collectives_; }
+  /// In which its modules exchange something, each once: those of divided layers and of
+  /// SyncBatchNorm. All their ranks have to do their chunks in the same order.
+  [[nodiscard]] const std::vector<std::shared_ptr<ProcessGroup>>& groups() const { return groups_; }
 
   /// Whether its first layer works in place, as a pass has seen; true before the first one.
   [[nodiscard]] bool may_change_inputs() const { return may_change_inputs_; }
@@ -81,7 +82,7 @@ class StagePart {
   std::vector<NamedTensor> parameters_;
   std::vector<PlacedTensor> placed_;
   std::vector<NamedTensor> buffers_;
-  bool has_collectives_ = false;
+  std::vector<std::shared_ptr<ProcessGroup>> groups_;
   mutable bool may_change_inputs_ = true;
 };
 

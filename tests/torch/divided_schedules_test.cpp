@@ -1,0 +1,187 @@
+// Pipelines of divided layers in schedules in which a rank may choose what it does next: ranks in
+// threads, two for each part.
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/utils.h>
+
+#include "unisono/comm/process_group.h"
+#include "unisono/pipeline/schedule.h"
+#include "unisono/pipeline/timeline.h"
+#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/parallel/mesh/mesh.h"
+#include "unisono/torch/parallel/pipeline/pipeline.h"
+#include "unisono/torch/parallel/tensor/cross_entropy.h"
+#include "unisono/torch/parallel/tensor/embedding.h"
+#include "unisono/torch/parallel/tensor/gradients.h"
+#include "unisono/torch/tensor/random_turn.h"
+
+#include "divided_models.h"
+#include "rank_threads.h"
+
+namespace unisono::testing {
+namespace {
+
+using parallel::Mesh;
+using parallel::Pipeline;
+using parallel::PipelineOptions;
+using parallel::Stage;
+using parallel::Tensors;
+using Group = std::shared_ptr<ProcessGroup>;
+
+constexpr int kBatch = 4;
+constexpr int kSteps = 2;
+
+// Adds what depends on no input, by a divided layer: its gradient is on no way to the stage's
+// input, so the second half of a cut backward runs through the layers once more.
+struct PositionsImpl : torch::nn::Module {
+  PositionsImpl(const Group& group, bool sequence_parallel)
+      : embedding(register_module(
+            "embedding",
+            parallel::VocabParallelEmbedding(
+                parallel::VocabParallelEmbeddingOptions{.num_embeddings = kLength,
+                                                        .embedding_dim = kModelSize,
+                                                        .sequence_parallel = sequence_parallel},
+                group,
+                at::make_generator<at::CPUGeneratorImpl>(5)))) {
+    to(torch::kDouble);
+  }
+
+  at::Tensor forward(const at::Tensor& input) {
+    return input + embedding(torch::arange(kLength)).unsqueeze(1);
+  }
+
+  parallel::VocabParallelEmbedding embedding;
+};
+
+TORCH_MODULE(Positions);
+
+// On two ranks.
+int n_stages_of(std::string_view schedule) {
+  return schedule == "v_half" ? 4 : 2;
+}
+
+std::vector<torch::nn::Sequential> make_layers(const Group& tensor,
+                                               int n_stages,
+                                               bool sequence_parallel) {
+  const DividedTransformer model = make_divided(tensor, sequence_parallel);
+  Positions positions(tensor, sequence_parallel);
+  if (n_stages == 2) {
+    return {torch::nn::Sequential(model->embedding, model->first),
+            torch::nn::Sequential(positions, model->second, model->head)};
+  }
+  return {torch::nn::Sequential(model->embedding),
+          torch::nn::Sequential(model->first),
+          torch::nn::Sequential(positions, model->second),
+          torch::nn::Sequential(model->head)};
+}
+
+// A pipeline cuts a batch along the first dimension, where these layers have the sequence.
+at::Tensor run(torch::nn::Sequential& layers, int stage, const at::Tensor& input) {
+  return layers->forward(stage == 0 ? input.t() : input);
+}
+
+parallel::Loss loss_in(const Group& tensor) {
+  return [tensor](const at::Tensor& output, const at::Tensor& target) {
+    return parallel::vocab_parallel_cross_entropy(output, target.t(), tensor);
+  };
+}
+
+// What a rank waits for at the end of a chunk's forward in a stage.
+using Pause = std::function<void(int stage, int chunk)>;
+
+struct Trained {
+  explicit Trained(
+      const Mesh& mesh,
+      const PipelineOptions& options,
+      bool sequence_parallel = false,
+      const Pause& pause = [](int, int) {})
+      : layers(make_layers(mesh.group("tensor"), n_stages_of(options.schedule), sequence_parallel)),
+        pipeline(
+            mesh.group("pipe"),
+            [&](int stage) -> Stage {
+              torch::nn::Sequential mine = layers[static_cast<std::size_t>(stage)];
+              return {.module = mine.ptr(),
+                      .forward = [mine, stage, pause, chunks = options.chunks, n_calls = 0](
+                                     const Tensors& inputs) mutable {
+                        Tensors outputs{run(mine, stage, inputs.at(0))};
+                        const RandomPause others_may_draw;
+                        pause(stage, n_calls++ % chunks);
+                        return outputs;
+                      }};
+            },
+            options) {
+    for (int step = 0; step < kSteps; ++step) {
+      const Text text = make_text(step, kBatch);
+      (void)pipeline.train_step(
+          text.ids.t().contiguous(), text.targets.t().contiguous(), loss_in(mesh.group("tensor")));
+    }
+    for (const int stage : pipeline.stages()) {
+      parallel::sum_partial_gradients(*layers[static_cast<std::size_t>(stage)]);
+    }
+  }
+
+  std::vector<torch::nn::Sequential> layers;
+  Pipeline pipeline;
+};
+
+// Bits of this rank's parts.
+TensorState own_gradients(const Trained& trained) {
+  TensorState gradients;
+  for (const NamedTensor& parameter : trained.pipeline.named_parameters()) {
+    gradients.emplace(parameter.name, parameter.tensor.grad().clone());
+  }
+  return gradients;
+}
+
+class DividedPipeline : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DividedPipeline, DividedLayersKeepTheSchedulesOrderByThemselves) {
+  const PipelineOptions options{.schedule = GetParam(), .chunks = 4};
+  run_ranks(4, [&](const Group& world) {
+    const Mesh mesh(world, {{"pipe", 2}, {"tensor", 2}});
+    PipelineOptions in_order = options;
+    in_order.is_by_arrival = false;
+    const TensorState expected = own_gradients(Trained(mesh, in_order));
+    // Chunk 2 comes to one of the next stage's ranks in time, while they are busy with what is
+    // before it, and to the other late.
+    const int busy_stage = n_stages_of(options.schedule) / 2;
+    const Pause pause = [&](int stage, int chunk) {
+      if (stage == busy_stage && chunk == 1) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      } else if (stage == 0 && chunk == 2 && mesh.coordinate("tensor") == 1) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      }
+    };
+    const Trained trained(mesh, options, /*sequence_parallel=*/false, pause);
+    std::vector<pipeline::Action> done;
+    for (const pipeline::Span& span : trained.pipeline.last_step().spans) {
+      done.push_back(span.action);
+    }
+    const auto rank = static_cast<std::size_t>(mesh.coordinate("pipe"));
+    EXPECT_EQ(done, trained.pipeline.schedule().orders[rank]);
+    const TensorState gradients = own_gradients(trained);
+    ASSERT_EQ(gradients.size(), expected.size());
+    for (const auto& [name, gradient] : gradients) {
+      EXPECT_TRUE(at::equal(gradient, expected.at(name))) << name;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules,
+                         DividedPipeline,
+                         ::testing::Values("fill_drain", "zb_h1", "v_half"));
+
+}  // namespace
+}  // namespace unisono::testing
