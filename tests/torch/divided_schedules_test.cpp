@@ -1,5 +1,5 @@
-// Pipelines of divided layers in schedules in which a rank may choose what it does next: ranks in
-// threads, two for each part.
+// Pipelines of divided layers in schedules in which a rank may choose what it does next, or that
+// cut backward in two: ranks in threads, two for each part, against one process.
 
 #include <chrono>
 #include <cstddef>
@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -20,6 +21,7 @@
 #include "unisono/pipeline/schedule.h"
 #include "unisono/pipeline/timeline.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/nn/activation_checkpoint.h"
 #include "unisono/torch/parallel/mesh/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 #include "unisono/torch/parallel/tensor/cross_entropy.h"
@@ -33,6 +35,7 @@
 namespace unisono::testing {
 namespace {
 
+using nn::CheckpointMode;
 using parallel::Mesh;
 using parallel::Pipeline;
 using parallel::PipelineOptions;
@@ -98,6 +101,34 @@ parallel::Loss loss_in(const Group& tensor) {
   };
 }
 
+// Of all stages, by name in their layers.
+using Gradients = std::vector<TensorState>;
+
+Gradients gradients_of_one_process(int n_stages, int n_chunks) {
+  Gradients gradients;
+  run_ranks(1, [&](const Group& alone) {
+    std::vector<torch::nn::Sequential> layers =
+        make_layers(alone, n_stages, /*sequence_parallel=*/false);
+    for (int step = 0; step < kSteps; ++step) {
+      const Text text = make_text(step, kBatch);
+      for (int chunk = 0; chunk < n_chunks; ++chunk) {
+        const auto part = [&](const at::Tensor& whole) {
+          return whole.t().contiguous().chunk(n_chunks)[static_cast<std::size_t>(chunk)];
+        };
+        at::Tensor values = part(text.ids);
+        for (int stage = 0; stage < n_stages; ++stage) {
+          values = run(layers[static_cast<std::size_t>(stage)], stage, values);
+        }
+        (loss_in(alone)(values, part(text.targets)) / n_chunks).backward();
+      }
+    }
+    for (const torch::nn::Sequential& of_stage : layers) {
+      gradients.push_back(gradients_of(*of_stage));
+    }
+  });
+  return gradients;
+}
+
 // What a rank waits for at the end of a chunk's forward in a stage.
 using Pause = std::function<void(int stage, int chunk)>;
 
@@ -135,6 +166,39 @@ struct Trained {
   std::vector<torch::nn::Sequential> layers;
   Pipeline pipeline;
 };
+
+class DividedSchedules : public ::testing::TestWithParam<std::tuple<const char*, CheckpointMode>> {
+};
+
+TEST_P(DividedSchedules, HaveTheGradientsOfOneProcess) {
+  const auto [schedule, checkpoint] = GetParam();
+  const PipelineOptions of_all{.schedule = schedule, .checkpoint = checkpoint};
+  for (const int chunks : {1, 2, 4}) {
+    const Gradients expected = gradients_of_one_process(n_stages_of(of_all.schedule), chunks);
+    run_ranks(4, [&](const Group& world) {
+      const Mesh mesh(world, {{"pipe", 2}, {"tensor", 2}});
+      for (const bool sequence_parallel : {false, true}) {
+        SCOPED_TRACE(std::to_string(chunks) + " chunks, " + (sequence_parallel ? "" : "no ") +
+                     "sequence parallelism");
+        PipelineOptions options = of_all;
+        options.chunks = chunks;
+        const Trained trained(mesh, options, sequence_parallel);
+        for (const int stage : trained.pipeline.stages()) {
+          const auto place = static_cast<std::size_t>(stage);
+          expect_close(gather_gradients(*trained.layers[place]), expected[place]);
+        }
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    SchedulesAndCheckpoints,
+    DividedSchedules,
+    ::testing::Combine(::testing::Values("fill_drain", "1f1b", "zb_h1", "v_half"),
+                       ::testing::Values(CheckpointMode::kNever,
+                                         CheckpointMode::kAlways,
+                                         CheckpointMode::kExceptLast)));
 
 // Bits of this rank's parts.
 TensorState own_gradients(const Trained& trained) {

@@ -15,6 +15,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/checkpoint/module_state.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/nn/activation_checkpoint.h"
 #include "unisono/torch/parallel/mesh/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 #include "unisono/torch/parallel/tensor/cross_entropy.h"
@@ -66,7 +67,7 @@ TensorState train_whole(std::vector<double>& norms) {
   return module_state(*whole);
 }
 
-void train_divided(const Group& world, bool sequence_parallel) {
+void train_divided(const Group& world, bool sequence_parallel, PipelineOptions options) {
   std::vector<double> norms;
   const TensorState expected = train_whole(norms);
   const Mesh mesh(world, {{"data", 2}, {"pipe", 2}, {"tensor", 2}});
@@ -75,10 +76,9 @@ void train_divided(const Group& world, bool sequence_parallel) {
   const int stage = mesh.coordinate("pipe");
   const DividedTransformer model = make_divided(tensor, sequence_parallel);
   const torch::nn::Sequential mine = layers_of(model, stage);
+  options.data_group = mesh.group("data");
   Pipeline pipeline(
-      mesh.group("pipe"),
-      [&](int number) { return make_stage(model, number); },
-      PipelineOptions{.chunks = 2, .data_group = mesh.group("data")});
+      mesh.group("pipe"), [&](int number) { return make_stage(model, number); }, options);
   torch::optim::SGD optimizer(pipeline.parameters(), kRate);
   for (std::size_t step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
@@ -121,8 +121,10 @@ void expect_random_numbers_of_one_process(const Group& tensor) {
 TEST(ThreeDimensions, TrainAsOneProcess) {
   const Group world = init_process_group();
   ASSERT_EQ(world->world_size(), 8);
-  train_divided(world, /*sequence_parallel=*/false);
-  train_divided(world, /*sequence_parallel=*/true);
+  train_divided(world, /*sequence_parallel=*/false, {.chunks = 2});
+  train_divided(world,
+                /*sequence_parallel=*/true,
+                {.schedule = "zb_h1", .chunks = 2, .checkpoint = nn::CheckpointMode::kExceptLast});
   expect_random_numbers_of_one_process(Mesh(world, {{"pipe", 4}, {"tensor", 2}}).group("tensor"));
   destroy_process_group();
 }
