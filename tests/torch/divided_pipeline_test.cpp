@@ -4,8 +4,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -16,12 +19,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/utils.h>
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/nn/sync_batch_norm.h"
 #include "unisono/torch/parallel/mesh/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 #include "unisono/torch/parallel/tensor/cross_entropy.h"
@@ -42,7 +47,10 @@ using parallel::Pipeline;
 using parallel::PipelineOptions;
 using parallel::Stage;
 using parallel::Tensors;
+using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Group = std::shared_ptr<ProcessGroup>;
 
 constexpr int kBatch = 4;
@@ -298,6 +306,86 @@ TEST(DividedPipeline, WhatIsNotFiniteMayBeAnErrorOnEveryRankAndAllGoOn) {
       expect_close(gather_gradients(*ready.own()), whole.gradients(1));
     }
   });
+}
+
+// All that ranks throw, "" where one throws nothing. Their groups stay open until all have: as in
+// processes that go on.
+std::vector<std::string> errors_of(
+    const std::vector<parallel::MeshDimension>& dimensions,
+    const std::function<void(const Mesh&, const Group& world)>& body) {
+  int n_ranks = 1;
+  for (const parallel::MeshDimension& dimension : dimensions) {
+    n_ranks *= dimension.size;
+  }
+  std::vector<std::string> errors(static_cast<std::size_t>(n_ranks));
+  std::vector<std::optional<Mesh>> meshes(errors.size());
+  run_ranks(n_ranks, [&](const Group& world) {
+    const auto rank = static_cast<std::size_t>(world->rank());
+    meshes[rank].emplace(world, dimensions);
+    try {
+      body(*meshes[rank], world);
+    } catch (const Error& error) {
+      errors[rank] = error.what();
+    }
+  });
+  return errors;
+}
+
+// Throws in its second chunk, on this rank if so.
+Stage failing_stage(torch::nn::Sequential layers, bool fails) {
+  return {.module = layers.ptr(),
+          .forward = [layers, fails, n_calls = 0](const Tensors& inputs) mutable {
+            if (n_calls++ == 1 && fails) {
+              throw std::runtime_error("the milk is sour");
+            }
+            return Tensors{layers->forward(inputs.at(0))};
+          }};
+}
+
+TEST(DividedPipeline, AStageThatThrowsOnOneTensorRankIsNamedOnAll) {
+  for (const auto* const schedule : {"1f1b", "zb_h1"}) {
+    EXPECT_THAT(
+        errors_of({{"data", 2}, {"pipe", 2}, {"tensor", 2}},
+                  [&](const Mesh& mesh, const Group& world) {
+                    torch::nn::Sequential layers(Dropping(mesh.group("tensor")));
+                    Pipeline pipeline(
+                        mesh.group("pipe"),
+                        [&](int) { return failing_stage(layers, world->rank() == 1); },
+                        {.schedule = schedule, .chunks = 4, .data_group = mesh.group("data")});
+                    (void)pipeline.train_step(wave({8, kModelSize}),
+                                              wave({8, kModelSize}),
+                                              [](const at::Tensor& output, const at::Tensor& to) {
+                                                return torch::mse_loss(output, to);
+                                              });
+                  }),
+        Each(
+            AllOf(HasSubstr("[rank 0/2] Pipeline: forward of chunk 1 in stage 0: the milk is sour"),
+                  HasSubstr("in replica 0"),
+                  Not(HasSubstr("in replica 1")))))
+        << schedule;
+  }
+}
+
+TEST(DividedPipeline, AStageThatThrowsIsNamedWhereItsNormalizationIsWaitedFor) {
+  std::vector<Group> norm_groups(4);
+  EXPECT_THAT(
+      errors_of({{"data", 2}, {"pipe", 2}},
+                [&](const Mesh& mesh, const Group& world) {
+                  Group& group = norm_groups[static_cast<std::size_t>(world->rank())];
+                  group = world->split(mesh.coordinate("pipe"), world->rank());
+                  torch::nn::Sequential layers(
+                      torch::nn::Linear(6, 6),
+                      nn::SyncBatchNorm(torch::nn::BatchNormOptions(6), group));
+                  Pipeline pipeline(mesh.group("pipe"),
+                                    [&](int) { return failing_stage(layers, world->rank() == 3); },
+                                    {.chunks = 4, .data_group = mesh.group("data")});
+                  (void)pipeline.train_step(torch::ones({8, 6}),
+                                            torch::ones({8, 6}),
+                                            [](const at::Tensor& output, const at::Tensor& to) {
+                                              return torch::mse_loss(output, to);
+                                            });
+                }),
+      Each(HasSubstr("[rank 1/2] Pipeline: forward of chunk 1 in stage 1: the milk is sour")));
 }
 
 }  // namespace

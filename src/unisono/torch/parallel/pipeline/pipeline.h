@@ -42,7 +42,8 @@ struct PipelineStep {
 ///
 /// All ranks call the same members in the same order. Sends messages in the group, with tags from
 /// 2^30 on, and other operations; nobody else uses the group meanwhile. When a rank throws in a
-/// step, for a wrong batch say, its groups are closed and every rank throws its message.
+/// step, for a wrong batch say, its groups are closed, those of divided layers and SyncBatchNorm,
+/// too, and every rank throws its message.
 class Pipeline {
  public:
   /// `model` has the same layers on every rank; each keeps those of its own stages. Layers take a

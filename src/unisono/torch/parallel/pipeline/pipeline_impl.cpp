@@ -73,34 +73,33 @@ Tensors join(const std::vector<Delivery>& of_chunks) {
 
 }  // namespace
 
-// Whatever goes wrong on this rank, others wait for it, in both groups.
 template <class Body>
-auto Pipeline::Impl::guard(const char* call, const Body& body) {
-  const auto fail = [&](ErrorCode code, std::string what) {
-    if (!what.starts_with("[rank ")) {
-      what = "[rank " + std::to_string(plan_.group->rank()) + "/" +
-             std::to_string(plan_.group->world_size()) + "] " + call + ": " + what;
-      if (options_.data_group != nullptr) {
-        what += " (in replica " + std::to_string(replica_) + ")";
-      }
-    }
-    plan_.group->abort(what);
-    if (options_.data_group != nullptr) {
-      options_.data_group->abort(what);
-    }
-    throw Error(code, what);
-  };
-  using Result = decltype(body());
+auto Pipeline::Impl::guard(const char* call, const Body& body) const {
   try {
     return body();
   } catch (const Error& error) {
-    fail(error.code(), error.what());
+    fail(call, error.code(), error.what());
   } catch (const c10::Error& error) {
-    fail(ErrorCode::kInvalidArgument, error.what_without_backtrace());
+    fail(call, ErrorCode::kInvalidArgument, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    fail(ErrorCode::kInvalidArgument, error.what());
+    fail(call, ErrorCode::kInvalidArgument, error.what());
   }
-  return Result();
+}
+
+// Whatever goes wrong on this rank, others wait for it, in all groups.
+void Pipeline::Impl::fail(const char* call, ErrorCode code, std::string what) const {
+  if (!what.starts_with("[rank ")) {
+    what = "[rank " + std::to_string(plan_.group->rank()) + "/" +
+           std::to_string(plan_.group->world_size()) + "] " + call + ": " + what;
+    // What another rank said has its replica.
+    if (options_.data_group != nullptr && what.find(" (in replica ") == std::string::npos) {
+      what += " (in replica " + std::to_string(replica_) + ")";
+    }
+  }
+  for (const std::shared_ptr<ProcessGroup>& group : groups_) {
+    group->abort(what);
+  }
+  throw Error(code, what);
 }
 
 int Pipeline::Impl::last_rank() const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/pipeline/schedule.h"
 #include "unisono/pipeline/timeline.h"
@@ -65,6 +66,7 @@ class Pipeline::Impl {
  private:
   // Construction.
   void check_alike(const std::string& problem) const;  // All ranks.
+  void collect_groups();
   void set_up_replicas();
   void share_tied_values();
 
@@ -75,7 +77,8 @@ class Pipeline::Impl {
 
   // A step.
   template <class Body>
-  auto guard(const char* call, const Body& body);
+  auto guard(const char* call, const Body& body) const;
+  [[noreturn]] void fail(const char* call, ErrorCode code, std::string what) const;
 
   [[nodiscard]] bool has_last_stage() const { return last_rank() == plan_.group->rank(); }
 
@@ -91,6 +94,8 @@ class Pipeline::Impl {
   StepPlan plan_;
   std::vector<Tie> ties_;
   std::vector<int> stages_;
+  // Whose ranks wait for this one in a step, each once: the pipeline's, the replicas', the stages'.
+  std::vector<std::shared_ptr<ProcessGroup>> groups_;
   int replica_ = 0;
   std::unique_ptr<StageGradients> gradients_;
   WeightSums weight_sums_;

@@ -128,12 +128,7 @@ Pipeline::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   if (error != nullptr) {
     std::rethrow_exception(error);  // All ranks have the same one.
   }
-  bool has_collectives = false;
-  for (const auto& [stage, part] : plan_.parts) {
-    stages_.push_back(stage);
-    has_collectives = has_collectives || !part.groups().empty();
-  }
-  plan_.is_by_arrival = options_.is_by_arrival && !has_collectives;
+  collect_groups();
   gradients_ = std::make_unique<StageGradients>(plan_.parts, ties_);
   if (options_.data_group != nullptr) {
     problem.clear();
@@ -151,6 +146,22 @@ Pipeline::Impl::Impl(std::shared_ptr<ProcessGroup> group,
     }
   }
   share_tied_values();
+}
+
+void Pipeline::Impl::collect_groups() {
+  const auto add = [this](const std::shared_ptr<ProcessGroup>& group) {
+    if (group != nullptr && std::ranges::find(groups_, group) == groups_.end()) {
+      groups_.push_back(group);
+    }
+  };
+  add(plan_.group);
+  add(options_.data_group);
+  plan_.is_by_arrival = options_.is_by_arrival;
+  for (const auto& [stage, part] : plan_.parts) {
+    stages_.push_back(stage);
+    std::ranges::for_each(part.groups(), add);
+    plan_.is_by_arrival = plan_.is_by_arrival && part.groups().empty();
+  }
 }
 
 // A rank that could not make its part says so here, where others wait for it.
