@@ -144,10 +144,4 @@ int Mesh::rank_at(const std::vector<int>& coordinates) const {
   return rank;
 }
 
-void Mesh::abort(const std::string& reason) const {
-  for (const std::shared_ptr<ProcessGroup>& line : lines_) {
-    line->abort(reason);
-  }
-}
-
 }  // namespace unisono::parallel

@@ -52,9 +52,6 @@ class Mesh {
   /// The rank at these coordinates. Throws Error(kInvalidArgument) for those outside the mesh.
   [[nodiscard]] int rank_at(const std::vector<int>& coordinates) const;
 
-  /// Closes all lines at once, as ProcessGroup::abort() does.
-  void abort(const std::string& reason) const;
-
  private:
   [[nodiscard]] std::size_t find(const std::string& dimension) const;
 
