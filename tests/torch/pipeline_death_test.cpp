@@ -2,7 +2,7 @@
 
 #include <signal.h>
 
-#include <chrono>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -14,6 +14,8 @@
 namespace unisono::testing {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 constexpr int kWorldSize = 3;
@@ -25,23 +27,47 @@ TEST(PipelineProcesses, ComeToTheEndOfAStep) {
   }
 }
 
-TEST(PipelineProcesses, ARankThatIsKilledInAStepIsNamedByAllOthersAtOnce) {
-  for (int dying = 0; dying < kWorldSize; ++dying) {
-    const auto begin = std::chrono::steady_clock::now();
-    const std::vector<test::ProcessResult> ranks =
-        test::run_job({.world_size = kWorldSize, .mode = {std::to_string(dying), "dies"}});
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
-    for (int rank = 0; rank < kWorldSize; ++rank) {
+struct Killed {
+  std::string schedule;
+  int n_ranks;
+  int n_replicas = 1;
+};
+
+class KilledRank : public ::testing::TestWithParam<Killed> {};
+
+TEST_P(KilledRank, IsNamedByAllOthersAtOnceWithItsStageAndWhatTheyWaitedFor) {
+  const auto& [schedule, n_ranks, n_replicas] = GetParam();
+  for (int dying = 0; dying < n_ranks; ++dying) {
+    const std::string name = "rank " + std::to_string(dying);
+    const std::string stage = "stage " + std::to_string(dying % (n_ranks / n_replicas));
+    const std::vector<test::ProcessResult> ranks = test::run_job(
+        {.world_size = n_ranks,
+         .mode = {std::to_string(dying), "dies", schedule, std::to_string(n_replicas)}});
+    for (int rank = 0; rank < n_ranks; ++rank) {
       const test::ProcessResult& result = ranks.at(static_cast<std::size_t>(rank));
       if (rank == dying) {
         EXPECT_EQ(result.exit_code, 128 + SIGKILL);
-      } else {
-        EXPECT_EQ(result.exit_code, 1);
-        EXPECT_THAT(result.err, HasSubstr("rank " + std::to_string(dying) + " (pid "));
+        continue;
       }
+      EXPECT_EQ(result.exit_code, 1);
+      EXPECT_THAT(result.err,
+                  AllOf(HasSubstr(name + " (pid "),
+                        HasSubstr(" (" + name + " had " + stage + " of the pipeline)"),
+                        ContainsRegex("of (outputs|gradients) of (chunk [0-9]+ from )?stage")))
+          << schedule << ", rank " << rank;
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(SchedulesAndReplicas,
+                         KilledRank,
+                         ::testing::Values(Killed{.schedule = "1f1b", .n_ranks = 3},
+                                           Killed{.schedule = "zb_h1", .n_ranks = 3},
+                                           Killed{
+                                               .schedule = "1f1b", .n_ranks = 4, .n_replicas = 2}),
+                         [](const auto& test) {
+                           return test.param.schedule + "_of_" + std::to_string(test.param.n_ranks);
+                         });
 
 }  // namespace
 }  // namespace unisono::testing

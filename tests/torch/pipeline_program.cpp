@@ -1,4 +1,5 @@
-// One rank of a pipeline of a stage each: pipeline_program [RANK HOW]. In the middle of a step RANK
+// One rank of a pipeline of a stage each: pipeline_program [RANK HOW [SCHEDULE [REPLICAS]]]. In the
+// middle of a step RANK
 //   dies      kills itself;
 //   stops     stops itself;
 //   computes  takes long over a chunk.
@@ -19,6 +20,7 @@
 #include <torch/utils.h>
 
 #include "unisono/comm/process_group.h"
+#include "unisono/torch/parallel/mesh/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 
 namespace {
@@ -54,16 +56,34 @@ Stage make_stage(const std::string& how) {
           }};
 }
 
-void run(const std::string& special_rank, const std::string& how) {
-  at::set_num_threads(1);
-  const auto group = unisono::create_process_group();
-  const bool is_special = std::to_string(group->rank()) == special_rank;
-  const MakeStage make = [&](int /*stage*/) { return make_stage(is_special ? how : ""); };
-  Pipeline model(group, make, {.chunks = 4});
+struct Arguments {
+  std::string rank;
+  std::string how;
+  std::string schedule = "1f1b";
+  int n_replicas = 1;
+};
+
+void train(const std::shared_ptr<unisono::ProcessGroup>& group, const Arguments& arguments) {
+  const bool is_special = std::to_string(group->rank()) == arguments.rank;
+  const MakeStage make = [&](int /*stage*/) { return make_stage(is_special ? arguments.how : ""); };
+  const unisono::parallel::Mesh mesh(
+      group,
+      {{"data", arguments.n_replicas}, {"pipe", group->world_size() / arguments.n_replicas}});
+  Pipeline model(mesh.group("pipe"),
+                 make,
+                 {.schedule = arguments.schedule,
+                  .chunks = 4,
+                  .data_group = arguments.n_replicas > 1 ? mesh.group("data") : nullptr});
   const auto loss = [](const at::Tensor& output, const at::Tensor& target) {
     return torch::nn::functional::mse_loss(output, target);
   };
   (void)model.train_step(torch::ones({8, 6}), torch::zeros({8, 6}), loss);
+}
+
+void run(const Arguments& arguments) {
+  at::set_num_threads(1);
+  const auto group = unisono::create_process_group();
+  train(group, arguments);
   std::puts("done");
   group->destroy();
 }
@@ -72,7 +92,18 @@ void run(const std::string& special_rank, const std::string& how) {
 
 int main(int argc, char** argv) {
   try {
-    run(argc == 3 ? argv[1] : "", argc == 3 ? argv[2] : "");
+    Arguments arguments;
+    if (argc > 2) {
+      arguments.rank = argv[1];
+      arguments.how = argv[2];
+    }
+    if (argc > 3) {
+      arguments.schedule = argv[3];
+    }
+    if (argc > 4) {
+      arguments.n_replicas = std::stoi(argv[4]);
+    }
+    run(arguments);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

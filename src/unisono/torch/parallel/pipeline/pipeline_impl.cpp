@@ -22,7 +22,9 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/pipeline/as_index.h"
+#include "unisono/pipeline/schedule.h"
 #include "unisono/pipeline/timeline.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/torch/parallel/pipeline/allocation_meter.h"
 #include "unisono/torch/parallel/pipeline/gather_timeline.h"
 #include "unisono/torch/parallel/pipeline/step_run.h"
@@ -71,6 +73,28 @@ Tensors join(const std::vector<Delivery>& of_chunks) {
   return joined;
 }
 
+// Whether the message is about the end of a rank, which it gives by its name. Ranks that only tell
+// of it are said to have given up.
+bool says_is_lost(const std::string& what, const std::string& name) {
+  const std::size_t begin = what.find(name);
+  return begin != std::string::npos && !what.substr(begin + name.size()).starts_with(" gave up: ");
+}
+
+// "stage 1", "stages 0 and 3".
+std::string name_of_stages(const pipeline::Schedule& schedule, int rank) {
+  std::vector<int> stages;
+  for (int stage = 0; stage < schedule.n_stages(); ++stage) {
+    if (schedule.rank_of_stage[as_index(stage)] == rank) {
+      stages.push_back(stage);
+    }
+  }
+  std::string text = stages.size() == 1 ? "stage " : "stages ";
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == stages.size() ? " and " : ", ") + std::to_string(stages[i]);
+  }
+  return text;
+}
+
 }  // namespace
 
 template <class Body>
@@ -86,6 +110,27 @@ auto Pipeline::Impl::guard(const char* call, const Body& body) const {
   }
 }
 
+// What the rank had that a group misses, which the group can't know: " (rank 1 had stage 1 of the
+// pipeline)"; "" where the message names none, or has it already from another rank.
+std::string Pipeline::Impl::describe_lost(const std::string& what) const {
+  constexpr const char* kEnd = " of the pipeline)";
+  if (what.find(kEnd) != std::string::npos) {
+    return "";
+  }
+  for (const std::shared_ptr<ProcessGroup>& group : groups_) {
+    for (int rank = 0; rank < group->world_size(); ++rank) {
+      const rendezvous::Member& member = group->roster().members[as_index(rank)];
+      if (rank != group->rank() && says_is_lost(what, rendezvous::describe(member))) {
+        // In the other groups all have the same stages.
+        const int in_pipeline = group == plan_.group ? rank : plan_.group->rank();
+        return " (rank " + std::to_string(member.rank) + " had " +
+               name_of_stages(plan_.schedule, in_pipeline) + kEnd;
+      }
+    }
+  }
+  return "";
+}
+
 // Whatever goes wrong on this rank, others wait for it, in all groups.
 void Pipeline::Impl::fail(const char* call, ErrorCode code, std::string what) const {
   if (!what.starts_with("[rank ")) {
@@ -95,6 +140,9 @@ void Pipeline::Impl::fail(const char* call, ErrorCode code, std::string what) co
     if (options_.data_group != nullptr && what.find(" (in replica ") == std::string::npos) {
       what += " (in replica " + std::to_string(replica_) + ")";
     }
+  }
+  if (code == ErrorCode::kPeerLost) {
+    what += describe_lost(what);
   }
   for (const std::shared_ptr<ProcessGroup>& group : groups_) {
     group->abort(what);
