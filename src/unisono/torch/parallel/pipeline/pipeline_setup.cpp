@@ -43,6 +43,13 @@ std::vector<Property> properties_of(const StepPlan& plan,
     routes += std::to_string(route.from) + " to " + std::to_string(route.to) +
               (route.output ? " (output " + std::to_string(*route.output) + "), " : ", ");
   }
+  std::string inputs;
+  for (std::size_t stage = 0; stage < plan.batch_inputs.size(); ++stage) {
+    for (const int input : plan.batch_inputs[stage]) {
+      inputs += (inputs.empty() ? "input " : ", input ") + std::to_string(input) + " to stage " +
+                std::to_string(stage);
+    }
+  }
   const bool has_replicas = options.data_group != nullptr;
   return {
       {.what = "the number of chunks", .value = std::to_string(plan.schedule.n_chunks)},
@@ -50,6 +57,7 @@ std::vector<Property> properties_of(const StepPlan& plan,
       {.what = "option schedule", .value = options.table ? "a table" : options.schedule},
       {.what = "the schedule", .value = pipeline::to_csv(plan.schedule)},
       {.what = "what goes from stage to stage", .value = routes},
+      {.what = "what stages get of the batch", .value = inputs},
       {.what = "tied parameters", .value = ties_text},
       {.what = "option checkpoint", .value = std::to_string(static_cast<int>(options.checkpoint))},
       {.what = "option seed", .value = std::to_string(options.seed)},
