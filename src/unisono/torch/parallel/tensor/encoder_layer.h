@@ -36,7 +36,7 @@ struct ParallelTransformerEncoderLayerOptions {
 
 /// torch::nn::TransformerEncoderLayer, divided among the ranks: attention by heads, feedforward by
 /// features. Names, shapes of the whole and first values of its parameters are those of that
-/// module. With sequence_parallel, sum_partial_gradients() is to follow each backward.
+/// module. With sequence_parallel, sum_partial_gradients() is to come before each step.
 ///
 /// Forward and backward send two all_reduces of activations each; with sequence_parallel two
 /// all_gathers and two reduce_scatters, which move as many bytes.
