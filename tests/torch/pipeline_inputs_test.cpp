@@ -1,16 +1,23 @@
 // What a pipeline's stages get: of the batch, and from each other.
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/pipeline/schedule.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 
 #include "rank_threads.h"
@@ -20,9 +27,10 @@ namespace {
 
 using parallel::MakeStage;
 using parallel::Pipeline;
-using parallel::PipelineOptions;
 using parallel::Stage;
 using parallel::Tensors;
+using pipeline::Action;
+using pipeline::ActionKind;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using Group = std::shared_ptr<ProcessGroup>;
@@ -61,6 +69,81 @@ TEST(PipelineInputs, RanksThatGiveThemToOtherStagesAreAllTold) {
               Each(HasSubstr("what stages get of the batch is input 0 to stage 0, input 1 to stage "
                              "0 on rank 0 and input 0 to stage 0, input 1 to stage 1 on "
                              "rank 1")));
+}
+
+constexpr int kChunks = 12;
+
+// Stages 0 and 3 on the first rank, 1 and 2 on the last, which takes each chunk through both at
+// once; stage 3 comes after all of stage 0.
+pipeline::Schedule made_for_a_late_stage(int n_ranks) {
+  pipeline::Schedule schedule{
+      .n_chunks = kChunks,
+      .rank_of_stage = {0, n_ranks - 1, n_ranks - 1, 0},
+      .orders = std::vector<std::vector<Action>>(static_cast<std::size_t>(n_ranks))};
+  const auto add = [&](ActionKind kind, int stage, int chunk) {
+    schedule
+        .orders[static_cast<std::size_t>(schedule.rank_of_stage[static_cast<std::size_t>(stage)])]
+        .push_back({kind, stage, chunk});
+  };
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    add(ActionKind::kForward, 0, chunk);
+  }
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    add(ActionKind::kForward, 1, chunk);
+    add(ActionKind::kForward, 2, chunk);
+  }
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    add(ActionKind::kForward, 3, chunk);
+  }
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    for (int stage = 3; stage >= 0; --stage) {
+      add(ActionKind::kBackward, stage, chunk);
+    }
+  }
+  return schedule;
+}
+
+TEST(PipelineInputs, AreTheValuesReturnedAlsoWhereAnotherStageWorksOnThemInPlace) {
+  constexpr std::int64_t kMany = 1 << 19;  // More than is sent ahead of its receive.
+  for (const int n_ranks : {1, 2}) {
+    std::atomic<bool> is_changed = false;
+    run_ranks(n_ranks, [&](const Group& group) {
+      const MakeStage make_stage = [&](int number) -> Stage {
+        // A module that draws no random numbers: with others, ranks that are threads take turns.
+        return {.module = torch::nn::Identity().ptr(),
+                .forward = [&, number, n_calls = 0](const Tensors& inputs) mutable -> Tensors {
+                  const int chunk = n_calls++;
+                  if (number == 0) {
+                    // Until then nothing is received for stage 3, which is far away.
+                    while (n_ranks == 2 && chunk == 1 && !is_changed) {
+                      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                    }
+                    return {inputs[0] + 1};
+                  }
+                  if (number == 1) {
+                    const at::Tensor doubled = inputs[0] * 2;
+                    return {doubled, doubled};
+                  }
+                  if (number == 2) {
+                    inputs[0].fill_(7);
+                    is_changed = true;
+                    return {inputs[0].narrow(1, 0, 1)};
+                  }
+                  return {inputs[0], inputs[1]};
+                }};
+      };
+      Pipeline model(group,
+                     make_stage,
+                     {.table = made_for_a_late_stage(n_ranks),
+                      .skips = {{.from = 1, .output = 1, .to = 3}},
+                      .is_by_arrival = false});
+      const Tensors outputs = model.forward(Tensors{torch::ones({kChunks, kMany})});
+      if (group->rank() == model.last_rank()) {
+        EXPECT_TRUE(at::equal(outputs.at(0), torch::full({kChunks, 1}, 7.0F)));
+        EXPECT_TRUE(at::equal(outputs.at(1), torch::full({kChunks, kMany}, 4.0F)));
+      }
+    });
+  }
 }
 
 }  // namespace

@@ -40,6 +40,13 @@ std::string name_of(const Route& route, bool is_gradient, int chunk) {
                            std::to_string(route.from) + " to stage " + std::to_string(route.to);
 }
 
+// A stage may work in place on what it gets.
+bool shares_memory(const at::Tensor& tensor, const Tensors& others) {
+  return std::ranges::any_of(others, [&](const at::Tensor& other) {
+    return tensor.has_storage() && other.has_storage() && tensor.is_alias_of(other);
+  });
+}
+
 }  // namespace
 
 StepRun::StepRun(const StepPlan& plan, const Options& options)
@@ -219,16 +226,26 @@ void StepRun::forward(const Action& action) {
   }
 }
 
+// Other ranks first: what they get is sent from where it lies, so stages of this rank get copies.
 void StepRun::send_outputs(const Action& action, const Delivery& outputs) {
   const int n_outputs = static_cast<int>(outputs.tensors.size());
-  for (const int place : out_of_[as_index(action.stage)]) {
+  const auto is_near = [this](int place) {
+    return rank_of(plan_.routes[as_index(place)].to) == plan_.group->rank();
+  };
+  std::vector<int> places = out_of_[as_index(action.stage)];
+  std::ranges::stable_partition(places, [&](int place) { return !is_near(place); });
+  Tensors given;
+  for (const int place : places) {
     const Route& route = plan_.routes[as_index(place)];
     Delivery delivery{.has_chunk = outputs.has_chunk};
     if (outputs.has_chunk) {
       const std::vector<int> on_route =
           compute(action, [&] { return outputs_on(route, plan_.routes, n_outputs); });
       for (const int output : on_route) {
-        delivery.tensors.push_back(outputs.tensors[as_index(output)]);
+        const at::Tensor& tensor = outputs.tensors[as_index(output)];
+        delivery.tensors.push_back(is_near(place) && shares_memory(tensor, given) ? tensor.clone()
+                                                                                  : tensor);
+        given.push_back(tensor);
         delivery.needs_gradient.push_back(outputs.needs_gradient[as_index(output)]);
       }
     }
