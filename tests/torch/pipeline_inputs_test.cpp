@@ -49,6 +49,12 @@ std::vector<std::string> errors_of(int world_size, const Body& body) {
   return errors;
 }
 
+// Of an error that came by way of other ranks, what the first of them said.
+std::string first_words(const std::string& error) {
+  const std::size_t begin = error.rfind("[rank ");
+  return begin == std::string::npos ? error : error.substr(begin);
+}
+
 Stage sum_stage(int /*number*/) {
   return {.module = nullptr, .forward = [](const Tensors& inputs) {
             at::Tensor sum = inputs.at(0);
@@ -58,6 +64,62 @@ Stage sum_stage(int /*number*/) {
             return Tensors{sum};
           }};
 }
+
+struct WrongBatch {
+  std::string schedule;
+  std::vector<std::int64_t> inputs;  // Their sizes; -1: missing.
+  std::int64_t target;
+  std::string problem;
+};
+
+class PipelineBatch : public ::testing::TestWithParam<WrongBatch> {};
+
+// Input 1 goes to stage 1, input 2 to stage 2.
+TEST_P(PipelineBatch, ThatIsWrongForSeveralStagesIsTheFirstOnesErrorOnAllRanks) {
+  const WrongBatch& batch = GetParam();
+  const std::vector<std::string> errors = errors_of(3, [&](const Group& group) {
+    Pipeline model(group,
+                   MakeStage(sum_stage),
+                   {.schedule = batch.schedule,
+                    .chunks = 2,
+                    .inputs = {{.input = 1, .stage = 1}, {.input = 2, .stage = 2}}});
+    Tensors inputs;
+    for (const std::int64_t size : batch.inputs) {
+      inputs.push_back(size < 0 ? at::Tensor() : torch::ones({size, 3}));
+    }
+    (void)model.train_step(inputs,
+                           {torch::ones({batch.target, 3})},
+                           [](const Tensors& outputs, const Tensors& targets) {
+                             return torch::mse_loss(outputs.at(0), targets.at(0));
+                           });
+  });
+  std::vector<std::string> words;
+  words.reserve(errors.size());
+  for (const std::string& error : errors) {
+    words.push_back(first_words(error));
+  }
+  EXPECT_THAT(words, Each(batch.problem));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Problems,
+    PipelineBatch,
+    ::testing::Values(
+        WrongBatch{.schedule = "1f1b",
+                   .inputs = {5, 4, 4},
+                   .target = 5,
+                   .problem = "[rank 0/3] Pipeline: input 0 of the batch, f32[5, 3], for stage 0, "
+                              "can't be cut into 2 equal chunks along its first dimension"},
+        WrongBatch{.schedule = "v_half",
+                   .inputs = {4, 5, -1},
+                   .target = 5,
+                   .problem = "[rank 1/3] Pipeline: input 1 of the batch, f32[5, 3], for stage 1, "
+                              "can't be cut into 2 equal chunks along its first dimension"},
+        WrongBatch{.schedule = "zb_h1",
+                   .inputs = {4, 4, -1},
+                   .target = 5,
+                   .problem = "[rank 2/3] Pipeline: input 2 of the batch is missing, which stage 2 "
+                              "takes"}));
 
 TEST(PipelineInputs, RanksThatGiveThemToOtherStagesAreAllTold) {
   EXPECT_THAT(errors_of(2,

@@ -154,21 +154,27 @@ int Pipeline::Impl::last_rank() const {
   return plan_.schedule.rank_of_stage.back();
 }
 
-std::vector<Tensors> Pipeline::Impl::cut_inputs(const Tensors& inputs, bool is_training) const {
+std::vector<Tensors> Pipeline::Impl::cut_inputs(const Tensors& inputs,
+                                                bool is_training,
+                                                Problems& problems) const {
   const int n_chunks = plan_.schedule.n_chunks;
   std::vector<Tensors> chunks(inputs.size());
   for (const int stage : stages_) {
     for (const int input : plan_.batch_inputs[as_index(stage)]) {
       const std::string name = "input " + std::to_string(input) + " of the batch";
       if (as_index(input) >= inputs.size() || !inputs[as_index(input)].defined()) {
-        reject(name + " is missing, which stage " + std::to_string(stage) + " takes");
+        problems.emplace(stage,
+                         name + " is missing, which stage " + std::to_string(stage) + " takes");
+        continue;
       }
       const at::Tensor& tensor = inputs[as_index(input)];
       if (tensor.dim() == 0 ||
           (is_training && (tensor.size(0) % n_chunks != 0 || tensor.size(0) == 0))) {
-        reject(name + ", " + describe(tensor) + ", for stage " + std::to_string(stage) +
-               ", can't be cut into " + std::to_string(n_chunks) +
-               " equal chunks along its first dimension");
+        problems.emplace(stage,
+                         name + ", " + describe(tensor) + ", for stage " + std::to_string(stage) +
+                             ", can't be cut into " + std::to_string(n_chunks) +
+                             " equal chunks along its first dimension");
+        continue;
       }
       chunks[as_index(input)] = cut(tensor.detach(), n_chunks);
     }
@@ -176,7 +182,7 @@ std::vector<Tensors> Pipeline::Impl::cut_inputs(const Tensors& inputs, bool is_t
   return chunks;
 }
 
-std::vector<Tensors> Pipeline::Impl::cut_targets(const Tensors& targets) const {
+std::vector<Tensors> Pipeline::Impl::cut_targets(const Tensors& targets, Problems& problems) const {
   const int n_chunks = plan_.schedule.n_chunks;
   std::vector<Tensors> of_chunks(as_index(n_chunks));
   if (!has_last_stage()) {
@@ -186,9 +192,12 @@ std::vector<Tensors> Pipeline::Impl::cut_targets(const Tensors& targets) const {
     const at::Tensor& target = targets[i];
     if (!target.defined() || target.dim() == 0 || target.size(0) % n_chunks != 0 ||
         target.size(0) == 0) {
-      reject("target " + std::to_string(i) + ", " + describe(target) + ", for the loss in stage " +
-             std::to_string(plan_.last_stage()) + ", can't be cut into " +
-             std::to_string(n_chunks) + " equal chunks along its first dimension");
+      problems.emplace(plan_.last_stage(),
+                       "target " + std::to_string(i) + ", " + describe(target) +
+                           ", for the loss in stage " + std::to_string(plan_.last_stage()) +
+                           ", can't be cut into " + std::to_string(n_chunks) +
+                           " equal chunks along its first dimension");
+      continue;
     }
     const Tensors chunks = cut(target, n_chunks);
     for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
@@ -220,9 +229,12 @@ at::Tensor Pipeline::Impl::train_step(const Tensors& inputs,
     if (options_.measures_memory) {
       meter.emplace();
     }
-    const std::vector<Tensors> targets_of_chunks = cut_targets(targets);
+    Problems problems;
+    std::vector<Tensors> inputs_of_chunks = cut_inputs(inputs, /*is_training=*/true, problems);
+    const std::vector<Tensors> targets_of_chunks = cut_targets(targets, problems);
     const StepRun::Options options{
-        .inputs = cut_inputs(inputs, /*is_training=*/true),
+        .inputs = std::move(inputs_of_chunks),
+        .problems = std::move(problems),
         .loss = [&](const Tensors& outputs,
                     int chunk) { return loss(outputs, targets_of_chunks[as_index(chunk)]); },
         .random = random(),
@@ -301,8 +313,11 @@ Tensors Pipeline::Impl::forward(const Tensors& inputs) {
   return guard("Pipeline", [&] {
     const c10::NoGradGuard no_grad;
     const KeptRandomState kept;
+    Problems problems;
+    std::vector<Tensors> chunks = cut_inputs(inputs, /*is_training=*/false, problems);
     const StepRun::Options options{
-        .inputs = cut_inputs(inputs, /*is_training=*/false),
+        .inputs = std::move(chunks),
+        .problems = std::move(problems),
         .random = random(),
         .is_checkpointed = [](int) { return false; },
         .keeps_outputs = true,

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -83,8 +84,12 @@ class Pipeline::Impl {
 
   [[nodiscard]] bool has_last_stage() const { return last_rank() == plan_.group->rank(); }
 
-  [[nodiscard]] std::vector<Tensors> cut_inputs(const Tensors& inputs, bool is_training) const;
-  [[nodiscard]] std::vector<Tensors> cut_targets(const Tensors& targets) const;
+  using Problems = std::map<int, std::string>;  // As StepRun::Options has them.
+
+  [[nodiscard]] std::vector<Tensors> cut_inputs(const Tensors& inputs,
+                                                bool is_training,
+                                                Problems& problems) const;
+  [[nodiscard]] std::vector<Tensors> cut_targets(const Tensors& targets, Problems& problems) const;
   [[nodiscard]] std::function<ChunkRandom(int)> random() const;
   double train(StepRun& run);
   double share_loss(double loss);

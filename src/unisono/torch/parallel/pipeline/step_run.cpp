@@ -184,6 +184,9 @@ std::optional<Delivery> StepRun::take_inputs(const Action& action, Pass& pass) {
       inputs.needs_gradient.push_back(delivery.needs_gradient[i] && options_.loss != nullptr);
     }
   }
+  if (const auto found = options_.problems.find(action.stage); found != options_.problems.end()) {
+    throw Error(ErrorCode::kInvalidArgument, found->second);
+  }
   for (const int input : plan_.batch_inputs[as_index(action.stage)]) {
     const at::Tensor& chunk = options_.inputs[as_index(input)][as_index(action.chunk)];
     inputs.has_chunk = inputs.has_chunk && chunk.defined();

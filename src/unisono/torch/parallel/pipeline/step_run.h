@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,10 @@ class StepRun {
     /// Of each input of the batch its chunks, undefined where this rank has none of that input; of
     /// no elements for chunks that a small batch does not have.
     std::vector<Tensors> inputs;
+    /// By stage, what is wrong with what it gets of the batch. The stage's first forward throws it,
+    /// which waits for the stages before: of several only the first one throws, so all ranks have
+    /// the same error.
+    std::map<int, std::string> problems = {};
     /// Without it the step is forward alone.
     std::function<at::Tensor(const Tensors& outputs, int chunk)> loss = {};
     std::function<ChunkRandom(int chunk)> random;
