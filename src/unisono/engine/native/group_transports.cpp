@@ -24,7 +24,6 @@
 #include "unisono/transport/rank_address.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/endpoint.h"
-#include "unisono/transport/shm/process_memory.h"
 #include "unisono/transport/stream.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/dialer.h"
@@ -111,14 +110,6 @@ GroupTransports::GroupTransports(const TransportParts& parts)
           [this](int /*rank*/, const std::string& name, std::unique_ptr<transport::Stream> stream) {
             return std::make_unique<tcp::PacketStream>(name, group_, std::move(stream));
           }) {}
-
-std::vector<shm::ProcessMemory> GroupTransports::processes() const {
-  std::vector<shm::ProcessMemory> processes;
-  for (int peer = 0; peer < topology_.local_world_size(); ++peer) {
-    processes.push_back(endpoint_.process_memory(peer));
-  }
-  return processes;
-}
 
 void GroupTransports::wake() const noexcept {
   control_block_.wake();

@@ -16,7 +16,6 @@
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/endpoint.h"
-#include "unisono/transport/shm/process_memory.h"
 #include "unisono/transport/stream.h"
 #include "unisono/transport/tcp/connection.h"
 #include "unisono/transport/tcp/packet_stream.h"
@@ -67,9 +66,6 @@ class GroupTransports {
 
   /// For messages.
   [[nodiscard]] tcp::PeerTable<tcp::PacketStream>& packet_streams() { return packet_streams_; }
-
-  /// The private memory of the node's ranks, by local rank.
-  [[nodiscard]] std::vector<shm::ProcessMemory> processes() const;
 
   /// Makes waits look again. Any thread.
   void wake() const noexcept;

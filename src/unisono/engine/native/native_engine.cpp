@@ -68,10 +68,7 @@ NativeEngine::NativeEngine(NativeParts parts)
       transports_(parts_.transports),
       plans_(topology_),
       choice_(topology_, parts_.ranks, parts_.links),
-      peers_(transports_.processes(),
-             {.is_forced = parts_.single_copy == SingleCopy::kAlways, .has_cores = has_cores_},
-             transports_.control_block(),
-             parts_.ranks),
+      peers_(parts_, transports_, has_cores_),
       messages_(parts_, transports_, has_cores_) {}
 
 void NativeEngine::run(OperationContext& context) {

@@ -1,9 +1,9 @@
 #include "unisono/engine/native/operation_context.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <vector>
 
@@ -19,8 +19,17 @@
 namespace unisono::engine {
 namespace {
 
-constexpr std::size_t kMostSharedCounts =
-    static_cast<std::size_t>(shm::kSlotBytes) / sizeof(std::int64_t) - 1;
+// What a rank shows in its slot of the sizes of its blocks.
+struct SharedCounts {
+  std::int64_t n;
+  std::array<std::int64_t, shm::kSlotBytes / sizeof(std::int64_t) - 1> counts;
+};
+
+static_assert(sizeof(SharedCounts) <= shm::kSlotBytes);
+
+SharedCounts& counts_in(std::byte* slot) {
+  return *reinterpret_cast<SharedCounts*>(slot);
+}
 
 }  // namespace
 
@@ -88,18 +97,15 @@ Error OperationContext::mismatch() {
   return transport::mismatch(known(0, first), known(peer, other), ranks.job_ranks());
 }
 
-// As many of the sizes of this rank's blocks as fit, behind their number, in its slot: the
-// operation that would use it does not take place. False if not all of the node did: that ranks
-// differ is known, and says more than what became of a rank since.
+// As many of the sizes of this rank's blocks as fit, in its slot: the operation that would use it
+// does not take place. False if not all of the node did: that ranks differ is known, and says more
+// than what became of a rank since.
 bool OperationContext::share_counts() {
   const std::vector<std::int64_t> counts = transport::counts_of(agreed_blocks(called));
-  const std::size_t n = std::min(counts.size(), kMostSharedCounts);
-  std::byte* const slot = control_block.slot(self(), operation.sequence);
-  const auto n_shared = static_cast<std::int64_t>(n);
-  std::memcpy(slot, &n_shared, sizeof(n_shared));
-  if (n > 0) {
-    std::memcpy(slot + sizeof(n_shared), counts.data(), n * sizeof(std::int64_t));
-  }
+  SharedCounts& shared = counts_in(control_block.slot(self(), operation.sequence));
+  const std::size_t n = std::min(counts.size(), shared.counts.size());
+  shared.n = static_cast<std::int64_t>(n);
+  std::copy_n(counts.begin(), n, shared.counts.begin());
   try {
     sync();
   } catch (const Error& error) {
@@ -112,15 +118,10 @@ bool OperationContext::share_counts() {
 }
 
 std::vector<std::int64_t> OperationContext::shared_counts(int local_rank) const {
-  const std::byte* const slot = control_block.slot(local_rank, operation.sequence);
-  std::int64_t n_shared = 0;
-  std::memcpy(&n_shared, slot, sizeof(n_shared));
-  std::vector<std::int64_t> counts(
-      std::min(static_cast<std::size_t>(std::max<std::int64_t>(n_shared, 0)), kMostSharedCounts));
-  if (!counts.empty()) {
-    std::memcpy(counts.data(), slot + sizeof(n_shared), counts.size() * sizeof(std::int64_t));
-  }
-  return counts;
+  const SharedCounts& shared = counts_in(control_block.slot(local_rank, operation.sequence));
+  const auto most = static_cast<std::int64_t>(shared.counts.size());
+  const std::int64_t n = std::clamp<std::int64_t>(shared.n, 0, most);
+  return {shared.counts.begin(), shared.counts.begin() + n};
 }
 
 std::vector<int> OperationContext::leaders_elsewhere() const {

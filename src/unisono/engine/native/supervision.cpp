@@ -32,43 +32,16 @@ constexpr std::chrono::microseconds kLongestNap{1000};
 // What a rank has sent before it left may still be on its way for so long.
 constexpr std::chrono::seconds kStillOnItsWay{2};
 
-// Who may still have to do a part in the operation.
-class LateRanks {
- public:
-  explicit LateRanks(const OperationContext& context) : context_(context), begin_(Clock::now()) {}
-
-  [[nodiscard]] std::vector<int> find() const {
-    const bool counts_all = Clock::now() - begin_ >= kStillOnItsWay;
-    std::vector<int> late;
-    for (int rank = 0; rank < context_.topology.world_size(); ++rank) {
-      if (rank != context_.topology.rank() && (counts_all || is_late(rank))) {
-        late.push_back(rank);
-      }
-    }
-    return late;
+// Whether the rank may still have to do a part in the operation. Where one of another node is,
+// nobody knows here.
+bool is_late(const OperationContext& context, int rank) {
+  if (context.topology.node_of(rank) != context.topology.node()) {
+    return !context.ranks.find_departed(std::array{rank});
   }
-
-  [[nodiscard]] Clock::duration waited() const { return Clock::now() - begin_; }
-
- private:
-  // Where a rank of another node is, nobody knows here.
-  [[nodiscard]] bool is_late(int rank) const {
-    if (context_.topology.node_of(rank) != context_.topology.node()) {
-      return !context_.ranks.find_departed(std::array{rank});
-    }
-    const transport::RankProgress progress =
-        context_.control_block.rank_progress(context_.topology.local_rank_of(rank));
-    const std::uint64_t sequence = context_.operation.sequence;
-    return progress.sequence < sequence ||
-           (progress.sequence == sequence && !progress.has_finished);
-  }
-
-  const OperationContext& context_;
-  Clock::time_point begin_;
-};
-
-void nap(Clock::duration waited) {
-  std::this_thread::sleep_for(std::min<Clock::duration>(waited / kNapPart, kLongestNap));
+  const transport::RankProgress progress =
+      context.control_block.rank_progress(context.topology.local_rank_of(rank));
+  const std::uint64_t sequence = context.operation.sequence;
+  return progress.sequence < sequence || (progress.sequence == sequence && !progress.has_finished);
 }
 
 }  // namespace
@@ -81,13 +54,23 @@ void carry_out_supervised(SupervisedOperation& supervised,
     context.meet_other_nodes();
   }
   supervised.begin(context.operation, group);
-  const LateRanks late_ranks(context);
+  const Clock::time_point begin = Clock::now();
+  const auto find_late_ranks = [&] {
+    const bool counts_all = Clock::now() - begin >= kStillOnItsWay;
+    std::vector<int> late;
+    for (int rank = 0; rank < context.topology.world_size(); ++rank) {
+      if (rank != context.topology.rank() && (counts_all || is_late(context, rank))) {
+        late.push_back(rank);
+      }
+    }
+    return late;
+  };
   const bool has_other_nodes = context.topology.n_nodes() > 1;
   const auto look = [&] { return supervised.advance() ? Look::kDone : Look::kNothing; };
   const auto check_and_nap = [&] {
-    context.wait_monitor.check([&] { return late_ranks.find(); });
-    if (has_other_nodes && late_ranks.waited() >= kAwake) {
-      nap(late_ranks.waited());
+    context.wait_monitor.check(find_late_ranks);
+    if (const auto waited = Clock::now() - begin; has_other_nodes && waited >= kAwake) {
+      std::this_thread::sleep_for(std::min<Clock::duration>(waited / kNapPart, kLongestNap));
     }
     return Look::kProgress;
   };

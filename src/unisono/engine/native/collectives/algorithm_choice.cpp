@@ -170,7 +170,7 @@ void AlgorithmChoice::learn(OperationContext& context) {
   agreed_ = agree_on_links(context, given_);
   source_ = agreed_ ? "given" : "measured";
   if (!agreed_) {
-    agreed_ = measure_links(context);
+    agreed_ = agree_on_links(context, measure_links(context));
   }
   chooser_ = collective::Chooser(topology_, *agreed_, shm::kSlotBytes);
   last_ = {};

@@ -86,18 +86,12 @@ void take_over(std::byte* from,
   });
 }
 
-// What a rank gives itself may be where it is to go already.
+// What a rank gives itself it takes in the same pieces. One may be where it is to go already.
 void copy_own(const LocalTransfers::Source& from, const LocalTransfers::Sink& to) {
-  std::int64_t begin = 0;
   for (std::size_t i = 0; i < from.size(); ++i) {
-    const std::span<const std::byte> piece = from[i];
-    const auto size = static_cast<std::int64_t>(piece.size());
-    for_each_part(to, begin, size, [&piece](std::span<std::byte> part, std::int64_t at) {
-      if (part.data() != piece.data() + at) {
-        std::memcpy(part.data(), piece.data() + at, part.size());
-      }
-    });
-    begin += size;
+    if (!from[i].empty() && from[i].data() != to[i].data()) {
+      std::memcpy(to[i].data(), from[i].data(), from[i].size());
+    }
   }
 }
 

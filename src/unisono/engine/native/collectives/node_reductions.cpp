@@ -29,82 +29,46 @@ constexpr std::int64_t kLeastScattered = 256 << 10;
 constexpr std::int64_t kLeastReduced = 2 << 20;
 constexpr std::int64_t kMostReduced = 24 << 20;
 
-class ReadingReduction {
- public:
-  ReadingReduction(OperationContext& context,
-                   const collective::ReducePlan& plan,
-                   kernels::ReduceSteps steps)
-      : context_(context),
-        steps_(steps),
-        receivers_(plan.receivers.kind),
-        is_scattered_(receivers_ == Receivers::Kind::kOwner) {}
-
-  void run() {
-    const ElementRange mine = own_chunk(context_.self());
-    const std::int64_t n_peers = std::max(context_.n_local() - 1, 1);
-    const std::int64_t piece =
-        std::max<std::int64_t>(kPieceBytes / n_peers / context_.element_bytes(), 1);
-    for (std::int64_t begin = mine.begin; begin < mine.end; begin += piece) {
-      reduce_piece({.begin = begin, .end = std::min(begin + piece, mine.end)});
+// Reads a range of all peers' inputs, and reduces it into this rank's output.
+void reduce_piece(OperationContext& context,
+                  Receivers::Kind receivers,
+                  kernels::ReduceSteps steps,
+                  ElementRange range) {
+  const std::int64_t offset = range.begin * context.element_bytes();
+  const auto n_bytes = static_cast<std::size_t>(range.count() * context.element_bytes());
+  const auto n_peers = static_cast<std::size_t>(context.n_local() - 1);
+  context.scratch.resize(std::max(context.scratch.size(), n_peers * n_bytes));
+  std::span<std::byte> rest = context.scratch;
+  context.inputs.clear();
+  for (int peer = 0; peer < context.n_local(); ++peer) {
+    const std::byte* data = context.in_bytes() + offset;
+    if (peer != context.self()) {
+      const std::uint64_t in = context.header(peer).placement.in_address;
+      context.peers.read(peer, in + static_cast<std::uint64_t>(offset), rest.first(n_bytes));
+      data = rest.data();
+      rest = rest.subspan(n_bytes);
     }
-    context_.sync();
-    if (!is_scattered_) {
-      take_results();
-      context_.sync();
-    }
+    context.inputs.push_back({.data = data, .is_partial = false});
   }
+  const std::int64_t first = receivers == Receivers::Kind::kOwner
+                                 ? node_chunk(context, receivers, context.self()).begin
+                                 : 0;
+  void* const output = context.out_bytes() + offset - first * context.element_bytes();
+  kernels::reduce(context.reduce_task(context.inputs, steps, std::span(&output, 1)), range.count());
+}
 
- private:
-  [[nodiscard]] const shm::Placement& placement(int peer) const {
-    return context_.header(peer).placement;
+// Reads the chunks of the result that the peers have reduced.
+void take_results(const OperationContext& context, Receivers::Kind receivers) {
+  for (int step = 1; step < context.n_local(); ++step) {
+    const int peer = (context.self() + step) % context.n_local();
+    const ElementRange range = node_chunk(context, receivers, peer);
+    const std::int64_t offset = range.begin * context.element_bytes();
+    const auto n_bytes = static_cast<std::size_t>(range.count() * context.element_bytes());
+    const std::uint64_t out = context.header(peer).placement.out_address;
+    context.peers.read(
+        peer, out + static_cast<std::uint64_t>(offset), {context.out_bytes() + offset, n_bytes});
   }
-
-  [[nodiscard]] ElementRange own_chunk(int local_rank) const {
-    return node_chunk(context_, receivers_, local_rank);
-  }
-
-  void reduce_piece(ElementRange range) {
-    const std::int64_t offset = range.begin * context_.element_bytes();
-    const auto n_bytes = static_cast<std::size_t>(range.count() * context_.element_bytes());
-    const auto n_peers = static_cast<std::size_t>(context_.n_local() - 1);
-    context_.scratch.resize(std::max(context_.scratch.size(), n_peers * n_bytes));
-    std::span<std::byte> rest = context_.scratch;
-    context_.inputs.clear();
-    for (int peer = 0; peer < context_.n_local(); ++peer) {
-      const std::byte* data = context_.in_bytes() + offset;
-      if (peer != context_.self()) {
-        context_.peers.read(peer,
-                            placement(peer).in_address + static_cast<std::uint64_t>(offset),
-                            rest.first(n_bytes));
-        data = rest.data();
-        rest = rest.subspan(n_bytes);
-      }
-      context_.inputs.push_back({.data = data, .is_partial = false});
-    }
-    const std::int64_t skipped =
-        is_scattered_ ? own_chunk(context_.self()).begin * context_.element_bytes() : 0;
-    void* const output = context_.out_bytes() + offset - skipped;
-    kernels::reduce(context_.reduce_task(context_.inputs, steps_, std::span(&output, 1)),
-                    range.count());
-  }
-
-  void take_results() {
-    for (int step = 1; step < context_.n_local(); ++step) {
-      const int peer = (context_.self() + step) % context_.n_local();
-      const ElementRange range = own_chunk(peer);
-      const std::int64_t offset = range.begin * context_.element_bytes();
-      const auto n_bytes = static_cast<std::size_t>(range.count() * context_.element_bytes());
-      context_.peers.read(peer,
-                          placement(peer).out_address + static_cast<std::uint64_t>(offset),
-                          {context_.out_bytes() + offset, n_bytes});
-    }
-  }
-
-  OperationContext& context_;
-  kernels::ReduceSteps steps_;
-  Receivers::Kind receivers_;
-  bool is_scattered_;
-};
+}
 
 }  // namespace
 
@@ -192,7 +156,20 @@ bool can_reduce_by_reading(const OperationContext& context, const collective::Re
 void reduce_by_reading(OperationContext& context,
                        const collective::ReducePlan& plan,
                        kernels::ReduceSteps steps) {
-  ReadingReduction(context, plan, steps).run();
+  const Receivers::Kind receivers = plan.receivers.kind;
+  const ElementRange mine = node_chunk(context, receivers, context.self());
+  const std::int64_t n_peers = std::max(context.n_local() - 1, 1);
+  const std::int64_t piece =
+      std::max<std::int64_t>(kPieceBytes / n_peers / context.element_bytes(), 1);
+  for (std::int64_t begin = mine.begin; begin < mine.end; begin += piece) {
+    reduce_piece(
+        context, receivers, steps, {.begin = begin, .end = std::min(begin + piece, mine.end)});
+  }
+  context.sync();
+  if (receivers != Receivers::Kind::kOwner) {
+    take_results(context, receivers);
+    context.sync();
+  }
 }
 
 }  // namespace unisono::engine

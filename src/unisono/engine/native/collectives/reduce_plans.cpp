@@ -14,13 +14,11 @@ namespace {
 using collective::Receivers;
 using collective::ReducePlan;
 
-const ReducePlan& find_or_make(std::map<int, ReducePlan>& plans,
-                               const collective::Topology& topology,
-                               Receivers receivers,
-                               ReducePlan (*make)(const collective::Topology&, Receivers)) {
-  auto found = plans.find(receivers.root);
+template <class Key, class Plan, class Make>
+const Plan& find_or_make(std::map<Key, Plan>& plans, Key key, Make make) {
+  auto found = plans.find(key);
   if (found == plans.end()) {
-    found = plans.emplace(receivers.root, make(topology, receivers)).first;
+    found = plans.emplace(key, make()).first;
   }
   return found->second;
 }
@@ -34,22 +32,21 @@ ReducePlans::ReducePlans(const collective::Topology& topology)
                                    {.lo = 0, .hi = topology.world_size()})) {}
 
 const ReducePlan& ReducePlans::one_shot(Receivers receivers) {
-  return find_or_make(one_shot_[receivers.kind], topology_, receivers, collective::one_shot_plan);
+  return find_or_make(one_shot_[receivers.kind], receivers.root, [&] {
+    return collective::one_shot_plan(topology_, receivers);
+  });
 }
 
 const ReducePlan& ReducePlans::two_shot(Receivers receivers) {
-  return find_or_make(two_shot_[receivers.kind], topology_, receivers, collective::two_shot_plan);
+  return find_or_make(two_shot_[receivers.kind], receivers.root, [&] {
+    return collective::two_shot_plan(topology_, receivers);
+  });
 }
 
 const collective::StepPlan& ReducePlans::in_steps(Algorithm algorithm) {
-  auto found = in_steps_.find(algorithm);
-  if (found == in_steps_.end()) {
-    found = in_steps_
-                .emplace(algorithm,
-                         collective::step_plan(algorithm, topology_.rank(), topology_.world_size()))
-                .first;
-  }
-  return found->second;
+  return find_or_make(in_steps_, algorithm, [&] {
+    return collective::step_plan(algorithm, topology_.rank(), topology_.world_size());
+  });
 }
 
 }  // namespace unisono::engine

@@ -14,9 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/config.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/engine/native/collectives/seconds_of.h"
+#include "unisono/engine/native/group_transports.h"
+#include "unisono/engine/native/native_parts.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/process_memory.h"
 
@@ -67,19 +70,14 @@ bool is_single_copy_faster() {
   return copy_times().is_once_faster();
 }
 
-PeerMemory::PeerMemory(std::vector<shm::ProcessMemory> processes,
-                       const Wishes& wishes,
-                       shm::ControlBlock& control_block,
-                       const health::RankStatus& ranks)
-    : processes_(std::move(processes)),
-      control_block_(control_block),
-      ranks_(ranks),
-      wishes_(wishes) {}
-
-bool PeerMemory::can_read_all() {
-  return std::all_of(processes_.begin(), processes_.end(), [](shm::ProcessMemory& process) {
-    return process.is_readable();
-  });
+PeerMemory::PeerMemory(const NativeParts& parts, GroupTransports& transports, bool has_cores)
+    : control_block_(transports.control_block()),
+      ranks_(parts.ranks),
+      is_forced_(parts.single_copy == SingleCopy::kAlways),
+      has_cores_(has_cores) {
+  for (int peer = 0; peer < control_block_.local_world_size(); ++peer) {
+    processes_.push_back(transports.endpoint().process_memory(peer));
+  }
 }
 
 bool PeerMemory::is_shared() {
@@ -93,9 +91,10 @@ void PeerMemory::learn() {
   if (std::exchange(has_learnt_, true)) {
     return;
   }
-  const bool can_read = can_read_all();
+  const bool can_read = std::ranges::all_of(
+      processes_, [](shm::ProcessMemory& process) { return process.is_readable(); });
   const CopyTimes& times = copy_times();
-  const bool is_wanted = wishes_.is_forced || times.is_once_faster();
+  const bool is_wanted = is_forced_ || times.is_once_faster();
   if (can_read && is_wanted) {
     control_block_.note_reading_peers();
   }

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "unisono/engine/native/group_transports.h"
+#include "unisono/engine/native/native_parts.h"
 #include "unisono/health/rank_status.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/process_memory.h"
@@ -19,18 +21,11 @@ namespace unisono::engine {
 /// and that is faster than two copies by way of a staging buffer. One thread at a time.
 class PeerMemory {
  public:
-  struct Wishes {
-    bool is_forced;  ///< It need not be faster.
-    bool has_cores;  ///< The node has a core for each of its ranks.
-  };
+  /// The references outlive it; `has_cores`: the node has a core for each of its ranks.
+  PeerMemory(const NativeParts& parts, GroupTransports& transports, bool has_cores);
 
-  /// `processes` by local rank. The references outlive it.
-  PeerMemory(std::vector<shm::ProcessMemory> processes,
-             const Wishes& wishes,
-             shm::ControlBlock& control_block,
-             const health::RankStatus& ranks);
-
-  [[nodiscard]] bool is_forced() const { return wishes_.is_forced; }
+  /// It need not be faster.
+  [[nodiscard]] bool is_forced() const { return is_forced_; }
 
   /// Whether all ranks of the node have found that they can and had better. They may come to know
   /// it at different times, so who offers memory in this way says so.
@@ -38,7 +33,7 @@ class PeerMemory {
 
   /// The same, and each rank has a core of its own: else reductions gain nothing.
   [[nodiscard]] bool is_shared_for_reductions() {
-    return (wishes_.has_cores || wishes_.is_forced) && is_shared();
+    return (has_cores_ || is_forced_) && is_shared();
   }
 
   /// After an operation in which memory was staged: finds out whether this rank can read its
@@ -50,12 +45,11 @@ class PeerMemory {
   void read(int local_rank, std::uint64_t address, std::span<std::byte> into) const;
 
  private:
-  [[nodiscard]] bool can_read_all();
-
-  std::vector<shm::ProcessMemory> processes_;
+  std::vector<shm::ProcessMemory> processes_;  // By local rank.
   shm::ControlBlock& control_block_;
   const health::RankStatus& ranks_;
-  Wishes wishes_;
+  bool is_forced_;
+  bool has_cores_;
   bool has_learnt_ = false;
   bool is_shared_ = false;
 };

@@ -42,37 +42,35 @@ std::function<void()> unchanged_check(const Buffer& buffer, std::string who) {
   };
 }
 
-GuardedReceive::GuardedReceive(const Buffer& buffer, std::string who)
-    : buffer_(buffer),
-      who_(std::move(who)),
-      memory_(std::make_shared<std::vector<std::byte>>(bytes_in(buffer).size())) {
-  std::ranges::fill(bytes_in(buffer_), kPoison);
-  pages_.emplace(bytes_in(buffer_), fmt::format("{}: before wait() the buffer", who_));
-}
-
-Buffer GuardedReceive::landing() const {
-  Buffer landing = buffer_;
-  landing.data = memory_->data();
-  landing.owner = memory_;
-  return landing;
-}
-
-void GuardedReceive::deliver() {
-  GuardedPages::Touch touch = pages_ ? pages_->first_touch() : GuardedPages::Touch::kNone;
-  pages_.reset();
-  const std::span<std::byte> bytes = bytes_in(buffer_);
-  const bool is_changed =
-      std::ranges::any_of(bytes, [](std::byte value) { return value != kPoison; });
-  if (touch == GuardedPages::Touch::kNone && is_changed) {
-    touch = GuardedPages::Touch::kWrite;
-  }
-  if (!bytes.empty()) {
-    std::memcpy(bytes.data(), memory_->data(), bytes.size());
-  }
-  if (touch != GuardedPages::Touch::kNone) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: the buffer was {} before wait()", who_, to_string(touch)));
-  }
+std::function<void()> untouched_check(Buffer& buffer, std::string who) {
+  const std::span<std::byte> bytes = bytes_in(buffer);
+  std::ranges::fill(bytes, kPoison);
+  auto landing = std::make_shared<std::vector<std::byte>>(bytes.size());
+  auto pages =
+      std::make_shared<GuardedPages>(bytes, fmt::format("{}: before wait() the buffer", who));
+  Buffer elsewhere = buffer;
+  elsewhere.data = landing->data();
+  elsewhere.owner = landing;
+  return [target = std::exchange(buffer, elsewhere),
+          who = std::move(who),
+          landing = std::move(landing),
+          pages = std::move(pages)]() mutable {
+    GuardedPages::Touch touch = pages->first_touch();
+    pages.reset();
+    const std::span<std::byte> own = bytes_in(target);
+    const bool is_changed =
+        std::ranges::any_of(own, [](std::byte value) { return value != kPoison; });
+    if (touch == GuardedPages::Touch::kNone && is_changed) {
+      touch = GuardedPages::Touch::kWrite;
+    }
+    if (!own.empty()) {
+      std::memcpy(own.data(), landing->data(), own.size());
+    }
+    if (touch != GuardedPages::Touch::kNone) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: the buffer was {} before wait()", who, to_string(touch)));
+    }
+  };
 }
 
 }  // namespace unisono::engine

@@ -1,14 +1,9 @@
 #pragma once
 
-#include <cstddef>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/guarded_pages.h"
 
 namespace unisono::engine {
 
@@ -17,26 +12,10 @@ namespace unisono::engine {
 /// keeps it alive.
 [[nodiscard]] std::function<void()> unchanged_check(const Buffer& buffer, std::string who);
 
-/// Stands between a receive and its buffer until somebody waits for it: to find programs that look
-/// at the buffer, or write to it, before they do. The message goes elsewhere meanwhile; what is in
-/// the buffer reads as NaN, and whole pages of it are guarded.
-class GuardedReceive {
- public:
-  /// Fills the buffer with all ones. `who` is the receive, for messages.
-  GuardedReceive(const Buffer& buffer, std::string who);
-
-  /// Where the message is to go.
-  [[nodiscard]] Buffer landing() const;
-
-  /// After the message has come: puts it into the buffer. Throws Error(kInvalidArgument) afterwards
-  /// if the buffer was touched before.
-  void deliver();
-
- private:
-  Buffer buffer_;
-  std::string who_;
-  std::shared_ptr<std::vector<std::byte>> memory_;
-  std::optional<GuardedPages> pages_;
-};
+/// Lets the message of a receive go elsewhere, to memory that `buffer` has from now on. The check,
+/// for later, puts it into the receive's own buffer, and then throws Error(kInvalidArgument) that
+/// begins with `who` if somebody touched that before: until then it reads as NaN, all of its bits
+/// are ones, and whole pages of it are guarded.
+[[nodiscard]] std::function<void()> untouched_check(Buffer& buffer, std::string who);
 
 }  // namespace unisono::engine

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "unisono/base/dtype.h"
-#include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/packet_channel.h"
 #include "unisono/transport/tcp/packet_stream.h"
@@ -69,7 +68,9 @@ bool MessageMatcher::progress(bool with_network) {
 bool MessageMatcher::progress_between_nodes() {
   bool has_moved = false;
   for (const int rank : parts_.packet_streams.progress()) {
-    connect(rank);
+    MessagePeer& peer = peers_[static_cast<std::size_t>(rank)];
+    peer.channel = parts_.packet_streams.find(rank);
+    connected_.push_back(&peer);
     has_moved = true;
   }
   for (MessagePeer* const peer : connected_) {
@@ -79,15 +80,14 @@ bool MessageMatcher::progress_between_nodes() {
   return has_moved;
 }
 
-void MessageMatcher::connect(int rank) {
-  MessagePeer& peer = peers_[static_cast<std::size_t>(rank)];
-  peer.channel = parts_.packet_streams.find(rank);
-  connected_.push_back(&peer);
-}
-
 bool MessageMatcher::has_left(int rank) const {
   const tcp::PacketStream* const stream = parts_.packet_streams.find(rank);
   return stream != nullptr && stream->has_left();
+}
+
+bool MessageMatcher::is_unreachable(int rank) const {
+  return parts_.topology.node_of(rank) != parts_.topology.node() &&
+         parts_.packet_streams.is_unreachable(rank);
 }
 
 std::vector<int> MessageMatcher::find_unexpected_tags(int rank) const {

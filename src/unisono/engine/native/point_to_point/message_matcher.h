@@ -13,8 +13,9 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
 #include "unisono/collective/topology.h"
-#include "unisono/engine/native/point_to_point/message.h"
+#include "unisono/engine/message_call.h"
 #include "unisono/health/rank_status.h"
+#include "unisono/transport/describe.h"
 #include "unisono/transport/packet.h"
 #include "unisono/transport/packet_channel.h"
 #include "unisono/transport/shm/arena.h"
@@ -24,6 +25,35 @@
 #include "unisono/transport/tcp/peer_table.h"
 
 namespace unisono::engine {
+
+/// One send or receive of this rank, from its call to its end.
+struct Message {
+  bool is_send = false;
+  int peer = kAnyRank;  ///< The other rank.
+  int tag = 0;
+  Buffer buffer = {};
+  std::string label = {};    ///< What the caller calls its buffer, for messages.
+  bool is_attended = false;  ///< A thread does nothing else until it has ended.
+
+  /// Set by the machine: the rank that it came from, and that its part is over.
+  int source = kAnyRank;
+  bool has_ended = false;
+
+  /// How much of the data has moved, where it moves in segments.
+  std::int64_t n_moved_bytes = 0;
+  /// Parts of its way that have not ended: more than one where both ranks copy.
+  int n_parts = 1;
+  bool is_cleared = false;  ///< Its receiver has answered the announcement.
+  /// By the sender's count, where it was announced.
+  std::uint32_t number = 0;
+
+  [[nodiscard]] std::span<std::byte> bytes() const {
+    return {static_cast<std::byte*>(buffer.data), static_cast<std::size_t>(buffer.n_bytes())};
+  }
+};
+
+/// "send (f32[4], to rank 1, tag 3) of weights", or "to rank 1 (rank 3 of the job)".
+[[nodiscard]] std::string describe(const Message& message, transport::JobRanks job_ranks = {});
 
 /// What a rank may have sent another in small messages that have not found their receives: what
 /// that one keeps for it at most. Messages beyond it are announced, and stay with their sender.
@@ -135,6 +165,9 @@ class MessageMatcher {
   /// Whether a rank of another node has said that it leaves.
   [[nodiscard]] bool has_left(int rank) const;
 
+  /// Whether nobody listens for a rank of another node any more, with which there is no connection.
+  [[nodiscard]] bool is_unreachable(int rank) const;
+
   /// The tags, each once, of the messages that have come from `rank`, or kAnyRank, and that no
   /// receive takes.
   [[nodiscard]] std::vector<int> find_unexpected_tags(int rank) const;
@@ -172,7 +205,6 @@ class MessageMatcher {
                                 std::string_view label);
   void post_send(Message& message);
   bool flush(MessagePeer& peer);
-  void finish_packet(MessagePeer& peer, const OutgoingPacket& sent);
   void queue_segment(MessagePeer& peer, Message& message);
   void answer_clear(MessagePeer& peer, const transport::Packet& packet);
   bool move_copies();
@@ -209,7 +241,6 @@ class MessageMatcher {
   }
 
   void end_part(Message& message);
-  void connect(int rank);
 
   MessageParts parts_;
   const shm::Arena& arena_;  // This rank's own.

@@ -18,7 +18,6 @@
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
 #include "unisono/collective/topology.h"
-#include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/health/rank_status.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/packet.h"

@@ -15,7 +15,6 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/collective/topology.h"
-#include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/wait_monitor.h"
 
@@ -37,33 +36,32 @@ std::string list(std::span<const std::string> requests) {
 
 }  // namespace
 
-transport::WaitMonitor& MessageOperation::wait_monitor(const MessageWaiting& waiting) {
+transport::WaitMonitor& MessageOperation::wait_monitor() {
   if (!wait_monitor_) {
-    waiting_ = &waiting;
     wait_monitor_.emplace(TimeLimit(timeout_),
-                          waiting.parts.stall,
-                          waiting.parts.failure,
+                          waiting_.parts.stall,
+                          waiting_.parts.failure,
                           static_cast<const transport::WaitObserver&>(*this));
   }
   return *wait_monitor_;
 }
 
-Deadline MessageOperation::next_check(const MessageWaiting& waiting) {
-  return is_overdue_ ? Deadline::never() : wait_monitor(waiting).next_check();
+Deadline MessageOperation::next_check() {
+  return is_overdue_ ? Deadline::never() : wait_monitor().next_check();
 }
 
-void MessageOperation::check(const MessageWaiting& waiting) {
+void MessageOperation::check() {
   if (is_overdue_) {
     return;
   }
   bool is_first = true;
   if (std::exchange(n_seen_bytes_, n_moved_bytes) != n_moved_bytes) {
-    wait_monitor(waiting).note_progress();
+    wait_monitor().note_progress();
   }
   try {
-    wait_monitor(waiting).check([&] {
+    wait_monitor().check([&] {
       if (!is_first) {
-        waiting.look_again();
+        waiting_.look_again();
       }
       is_first = false;
       return has_ended ? std::vector<int>{} : std::vector<int>{peer};
@@ -72,22 +70,23 @@ void MessageOperation::check(const MessageWaiting& waiting) {
     if (is_overdue_) {
       return;
     }
-    if (waiting.parts.failure.is_set()) {
+    if (waiting_.parts.failure.is_set()) {
       throw;
     }
     throw Error(
         problem.code(),
-        fmt::format("{}: {}", describe(*this, waiting.parts.ranks.job_ranks()), problem.what()));
+        fmt::format("{}: {}", describe(*this, waiting_.parts.ranks.job_ranks()), problem.what()));
   }
 }
 
 std::string MessageOperation::describe_late() const {
   return peer == kAnyRank ? "a message from any rank"
-                          : waiting_->parts.ranks.describe_late(std::span(&peer, 1));
+                          : waiting_.parts.ranks.describe_late(std::span(&peer, 1));
 }
 
 std::string MessageOperation::describe_unexpected() const {
-  const std::vector<int> tags = is_send ? std::vector<int>() : waiting_->find_unexpected_tags(peer);
+  const std::vector<int> tags =
+      is_send ? std::vector<int>() : waiting_.matcher.find_unexpected_tags(peer);
   if (tags.empty()) {
     return "";
   }
@@ -106,13 +105,13 @@ Error MessageOperation::timed_out(std::span<const int> /*late_ranks*/) const {
 void MessageOperation::expire(const std::string& late) const {
   throw Error(ErrorCode::kTimeout,
               fmt::format("{}: timed out waiting for {}{}",
-                          describe(*this, waiting_->parts.ranks.job_ranks()),
+                          describe(*this, waiting_.parts.ranks.job_ranks()),
                           late.empty() ? describe_late() : late,
                           describe_unexpected()));
 }
 
 bool MessageOperation::has_departed(int rank) const {
-  return waiting_->has_left(rank) || waiting_->parts.ranks.has_departed_from_messages(rank);
+  return waiting_.matcher.has_left(rank) || waiting_.parts.ranks.has_departed_from_messages(rank);
 }
 
 std::optional<Error> MessageOperation::departed(std::span<const int> /*late_ranks*/) const {
@@ -120,9 +119,9 @@ std::optional<Error> MessageOperation::departed(std::span<const int> /*late_rank
     if (!has_departed(peer)) {
       return std::nullopt;
     }
-    return Error(ErrorCode::kPeerLost, waiting_->parts.ranks.describe_departed(peer));
+    return Error(ErrorCode::kPeerLost, waiting_.parts.ranks.describe_departed(peer));
   }
-  const collective::Topology& topology = waiting_->parts.transports.topology;
+  const collective::Topology& topology = waiting_.parts.transports.topology;
   if (topology.world_size() == 1) {
     return std::nullopt;  // It may send to itself.
   }
@@ -132,7 +131,7 @@ std::optional<Error> MessageOperation::departed(std::span<const int> /*late_rank
       if (!has_departed(rank)) {
         return std::nullopt;
       }
-      others.push_back(waiting_->parts.ranks.describe(rank));
+      others.push_back(waiting_.parts.ranks.describe(rank));
     }
   }
   const auto shown = std::span(others).first(std::min(others.size(), kMostRanks));
@@ -146,14 +145,14 @@ std::optional<Error> MessageOperation::departed(std::span<const int> /*late_rank
 // anybody may have none with those that ended.
 void MessageOperation::look_into(std::span<const int> /*late_ranks*/) const {
   has_waited_long_ = true;
-  const collective::Topology& topology = waiting_->parts.transports.topology;
+  const collective::Topology& topology = waiting_.parts.transports.topology;
   if (peer != kAnyRank || topology.world_size() == 1) {
     return;
   }
   std::vector<int> gone;
   for (int rank = 0; rank < topology.world_size(); ++rank) {
     const bool is_other = rank != topology.rank() && !has_departed(rank);
-    if (is_other && !waiting_->is_unreachable(rank)) {
+    if (is_other && !waiting_.matcher.is_unreachable(rank)) {
       were_all_gone_ = false;
       return;
     }
@@ -164,29 +163,29 @@ void MessageOperation::look_into(std::span<const int> /*late_ranks*/) const {
   if (std::exchange(were_all_gone_, true)) {
     throw Error(ErrorCode::kPeerLost,
                 fmt::format("no rank is left that could send: nobody listens any more for {}",
-                            waiting_->parts.ranks.describe_late(gone)));
+                            waiting_.parts.ranks.describe_late(gone)));
   }
 }
 
 void MessageOperation::show(Deadline::Clock::time_point since,
                             std::span<const int> late_ranks) const {
   const std::span<const int> late = peer == kAnyRank ? std::span<const int>() : late_ranks;
-  waiting_->parts.health.show_wait(id,
-                                   {.since = since,
-                                    .seen = {},
-                                    .operation = describe(*this, waiting_->parts.ranks.job_ranks()),
-                                    .late = {late.begin(), late.end()}});
+  waiting_.parts.health.show_wait(id,
+                                  {.since = since,
+                                   .seen = {},
+                                   .operation = describe(*this, waiting_.parts.ranks.job_ranks()),
+                                   .late = {late.begin(), late.end()}});
 }
 
 void MessageOperation::stalled(std::chrono::milliseconds waited,
                                std::span<const int> /*late_ranks*/) const {
   const bool is_from_any = peer == kAnyRank;
-  waiting_->parts.status.report_stall(describe(*this, waiting_->parts.ranks.job_ranks()),
-                                      waited,
-                                      describe_late() + describe_unexpected(),
-                                      std::span(&peer, is_from_any ? 0 : 1));
+  waiting_.parts.status.report_stall(describe(*this, waiting_.parts.ranks.job_ranks()),
+                                     waited,
+                                     describe_late() + describe_unexpected(),
+                                     std::span(&peer, is_from_any ? 0 : 1));
   if (is_unanswered_receive()) {
-    waiting_->parts.health.look_for_cycle(id);
+    waiting_.parts.health.look_for_cycle(id);
   }
 }
 

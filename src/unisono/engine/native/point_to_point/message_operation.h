@@ -15,7 +15,7 @@
 #include "unisono/base/error.h"
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/native/native_parts.h"
-#include "unisono/engine/native/point_to_point/message.h"
+#include "unisono/engine/native/point_to_point/message_matcher.h"
 #include "unisono/health/wait_id.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/wait_monitor.h"
@@ -25,34 +25,30 @@ namespace unisono::engine {
 /// What a send or receive waits with. The references outlive it.
 struct MessageWaiting {
   const NativeParts& parts;
-  /// Whether a rank of another node has said that it leaves.
-  std::function<bool(int rank)> has_left;
+  const MessageMatcher& matcher;
   /// Takes up what has come in the meantime.
   std::function<void()> look_again;
-  /// Whether nobody listens for a rank of another node any more, with which there is no connection.
-  std::function<bool(int rank)> is_unreachable;
-  /// The tags of the messages that have come from a rank, or any, and that nobody receives.
-  std::function<std::vector<int>(int rank)> find_unexpected_tags;
 };
 
 /// A send or receive with what its caller is told: how long it may wait, and who is late.
 class MessageOperation final : public Message, private transport::WaitObserver {
  public:
-  explicit MessageOperation(const MessageCall& call)
+  MessageOperation(const MessageCall& call, const MessageWaiting& waiting)
       : Message{.is_send = call.is_send,
                 .peer = call.peer,
                 .tag = call.tag,
                 .buffer = call.buffer,
                 .label = call.label},
         handle(call.handle),
+        waiting_(waiting),
         timeout_(call.timeout) {}
 
   /// When check() is to be called next, at the latest. Time begins with the first call of the two.
-  [[nodiscard]] Deadline next_check(const MessageWaiting& waiting);
+  [[nodiscard]] Deadline next_check();
 
   /// Throws the request's error when it can't go on: its peer has left, say. Reports a stall if one
   /// is due. Notes if its time is up: it is left alone then, until expire().
-  void check(const MessageWaiting& waiting);
+  void check();
 
   /// Its time is up, which it has not been told: who is late is to be asked first, without a lock.
   [[nodiscard]] bool is_overdue() const { return is_overdue_; }
@@ -71,7 +67,7 @@ class MessageOperation final : public Message, private transport::WaitObserver {
 
   /// Whether the rank may still send something: it has not left, and somebody listens for it.
   [[nodiscard]] bool may_send(int rank) const {
-    return !has_departed(rank) && !waiting_->is_unreachable(rank);
+    return !has_departed(rank) && !waiting_.matcher.is_unreachable(rank);
   }
 
   health::WaitId id;
@@ -93,27 +89,27 @@ class MessageOperation final : public Message, private transport::WaitObserver {
   [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override;
   [[nodiscard]] std::optional<Error> departed(std::span<const int> late_ranks) const override;
 
-  void listen() const override { waiting_->parts.health.listen(); }
+  void listen() const override { waiting_.parts.health.listen(); }
 
   void look_into(std::span<const int> late_ranks) const override;
 
   [[nodiscard]] std::optional<Deadline::Clock::time_point> waited_since() const override {
-    return is_attended ? WaitObserver::waited_since() : waiting_->parts.work_waits.waited_since(id);
+    return is_attended ? WaitObserver::waited_since() : waiting_.parts.work_waits.waited_since(id);
   }
 
   void show(Deadline::Clock::time_point since, std::span<const int> late_ranks) const override;
 
-  void hide() const noexcept override { waiting_->parts.health.hide_wait(id); }
+  void hide() const noexcept override { waiting_.parts.health.hide_wait(id); }
 
   void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const override;
 
-  transport::WaitMonitor& wait_monitor(const MessageWaiting& waiting);
+  transport::WaitMonitor& wait_monitor();
   [[nodiscard]] std::string describe_late() const;
   [[nodiscard]] std::string describe_unexpected() const;
   [[nodiscard]] bool has_departed(int rank) const;
 
+  const MessageWaiting& waiting_;
   std::chrono::milliseconds timeout_;
-  const MessageWaiting* waiting_ = nullptr;
   std::optional<transport::WaitMonitor> wait_monitor_;
   // A connection may be on its way when its rank leaves, so it takes two looks to find all gone.
   mutable bool were_all_gone_ = false;

@@ -11,7 +11,6 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
 #include "unisono/engine/native/memory/peer_memory.h"
-#include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_matcher.h"
 #include "unisono/transport/packet.h"
 

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "unisono/base/error.h"
-#include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_matcher.h"
 #include "unisono/transport/packet.h"
 #include "unisono/transport/shm/arena.h"
@@ -117,22 +116,17 @@ bool MessageMatcher::flush(MessagePeer& peer) {
     has_moved = true;
     const OutgoingPacket sent = next;
     peer.outgoing.pop_front();
-    finish_packet(peer, sent);
+    const bool is_segment = sent.packet.kind == PacketKind::kData;
+    if (is_segment) {
+      sent.message->n_moved_bytes += sent.packet.n_bytes;
+    }
+    if (is_segment && sent.message->n_moved_bytes < sent.message->buffer.n_bytes()) {
+      queue_segment(peer, *sent.message);
+    } else if (is_segment || sent.ends_message) {
+      end_part(*sent.message);
+    }
   }
   return has_moved;
-}
-
-void MessageMatcher::finish_packet(MessagePeer& peer, const OutgoingPacket& sent) {
-  if (sent.packet.kind == PacketKind::kData) {
-    sent.message->n_moved_bytes += sent.packet.n_bytes;
-    if (sent.message->n_moved_bytes < sent.message->buffer.n_bytes()) {
-      queue_segment(peer, *sent.message);
-      return;
-    }
-    end_part(*sent.message);
-  } else if (sent.ends_message) {
-    end_part(*sent.message);
-  }
 }
 
 // One at a time, behind what else waits: so a long message does not hold up the others.

@@ -12,7 +12,6 @@
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 #include "unisono/engine/message_call.h"
-#include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
 #include "unisono/engine/native/point_to_point/point_to_point_progress.h"
 #include "unisono/health/rank_wait.h"

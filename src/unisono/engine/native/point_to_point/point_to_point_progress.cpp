@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,12 +20,18 @@
 #include "unisono/base/thread.h"
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/native/point_to_point/buffer_check.h"
-#include "unisono/engine/native/point_to_point/message.h"
+#include "unisono/engine/native/point_to_point/message_matcher.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
 #include "unisono/transport/relayed_error.h"
 #include "unisono/transport/waiter.h"
 
 namespace unisono::engine {
+namespace {
+
+// What was sent before its rank left is here by then.
+constexpr std::chrono::seconds kReceivePatience{1};
+
+}  // namespace
 
 PointToPointProgress::PointToPointProgress(const NativeParts& parts,
                                            GroupTransports& transports,
@@ -33,29 +41,19 @@ PointToPointProgress::PointToPointProgress(const NativeParts& parts,
       control_block_(transports.control_block()),
       endpoint_(transports.endpoint()),
       packet_streams_(transports.packet_streams()),
-      waiting_{
-          .parts = parts,
-          .has_left = [this](int rank) UNISONO_REQUIRES(mutex_) { return matcher_.has_left(rank); },
-          .look_again = [this]() UNISONO_REQUIRES(mutex_) { take_all(); },
-          .is_unreachable = [this](int rank)
-                                UNISONO_REQUIRES(mutex_) { return is_unreachable(rank); },
-          .find_unexpected_tags = [this](int rank) UNISONO_REQUIRES(
-                                      mutex_) { return matcher_.find_unexpected_tags(rank); }},
       out_of_memory_(ErrorCode::kInternal, parts.ranks.prefix() + " is out of memory"),
       matcher_({.topology = parts.transports.topology,
                 .endpoint = endpoint_,
                 .packet_streams = packet_streams_,
                 .ranks = parts.ranks,
                 // Only one of two ranks on one core can copy at a time.
-                .prefers_single_copy = parts.single_copy == SingleCopy::kAlways || !has_cores}) {}
+                .prefers_single_copy = parts.single_copy == SingleCopy::kAlways || !has_cores}),
+      waiting_{.parts = parts,
+               .matcher = matcher_,
+               .look_again = [this]() UNISONO_REQUIRES(mutex_) { take_all(); }} {}
 
 PointToPointProgress::~PointToPointProgress() {
   finish();
-}
-
-bool PointToPointProgress::is_unreachable(int rank) {
-  const collective::Topology& topology = parts_.transports.topology;
-  return topology.node_of(rank) != topology.node() && packet_streams_.is_unreachable(rank);
 }
 
 // What a rank has sent before it left may be more than one look takes. Others may go on sending.
@@ -70,7 +68,7 @@ int PointToPointProgress::pass(const MessageCall& call) {
   if (call.is_send && send_at_once(call)) {
     return kAnyRank;
   }
-  MessageOperation request(call);
+  MessageOperation request(call, waiting_);
   request.is_attended = true;
   request.thread = this_thread_number();
   const Arrival arrival = spin_for(request);
@@ -111,7 +109,7 @@ void PointToPointProgress::begin(std::span<const MessageCall> calls) {
   Requests requests;
   requests.reserve(calls.size());
   for (const MessageCall& call : calls) {
-    requests.push_back(std::make_unique<MessageOperation>(call));
+    requests.push_back(std::make_unique<MessageOperation>(call, waiting_));
   }
   Requests finished;
   std::optional<Error> error;
@@ -166,9 +164,7 @@ void PointToPointProgress::check_buffer(MessageOperation& request) const {
     request.handle->set_check(unchanged_check(request.buffer, name_of(request)));
     return;
   }
-  const auto guard = std::make_shared<GuardedReceive>(request.buffer, name_of(request));
-  request.buffer = guard->landing();
-  request.handle->set_check([guard] { guard->deliver(); });
+  request.handle->set_check(untouched_check(request.buffer, name_of(request)));
 }
 
 // Also tells the other ranks of a failure that was found between two operations.
@@ -301,7 +297,7 @@ bool PointToPointProgress::check_requests() {
       const bool had_waited_long = request.has_waited_long();
       const bool was_overdue = request.is_overdue();
       (void)guard([&]() UNISONO_REQUIRES(mutex_) {
-        request.check(waiting_);
+        request.check();
         return true;
       });
       have_waits_changed_ = have_waits_changed_ || request.has_waited_long() != had_waited_long;
@@ -325,6 +321,64 @@ health::WaitId PointToPointProgress::next_id() {
 void PointToPointProgress::wake() const noexcept {
   endpoint_.wake();
   packet_streams_.wake();
+}
+
+void PointToPointProgress::abort(const Error& reason) noexcept {
+  const MutexLock lock(mutex_);
+  packet_streams_.abort(reason);
+}
+
+void PointToPointProgress::give_up_receives() {
+  for (Message* const message : matcher_.give_up_receives()) {
+    auto& request = static_cast<MessageOperation&>(*message);
+    fail_request(request,
+                 Error(ErrorCode::kClosed,
+                       fmt::format("{}: the process group was destroyed before a message came",
+                                   name_of(request))));
+  }
+  show_waits();
+  // Whose threads sleep.
+  changed_.notify_all();
+  wake();
+}
+
+bool PointToPointProgress::drain(Deadline deadline) {
+  const MutexLock lock(mutex_);
+  if (!std::exchange(is_stopping_, true)) {
+    giving_up_ = Deadline::after(kReceivePatience);
+    changed_.notify_all();
+    wake();
+  }
+  while (!requests_.empty() || is_listening_) {
+    if (giving_up_.has_passed()) {
+      giving_up_ = Deadline::never();
+      give_up_receives();
+    } else if (deadline.has_passed()) {
+      return false;
+    } else if (const Deadline next = earlier(deadline, giving_up_); next.is_never()) {
+      changed_.wait(mutex_);
+    } else {
+      (void)changed_.wait_until(mutex_, next.time());
+    }
+  }
+  return true;
+}
+
+void PointToPointProgress::finish() {
+  (void)drain(Deadline::never());
+  std::thread progress;
+  {
+    const MutexLock lock(mutex_);
+    progress = std::move(progress_thread_);
+  }
+  if (progress.joinable()) {
+    progress.join();
+  }
+}
+
+void PointToPointProgress::leave() noexcept {
+  const MutexLock lock(mutex_);
+  packet_streams_.leave();
 }
 
 }  // namespace unisono::engine

@@ -18,7 +18,6 @@
 #include "unisono/engine/message_call.h"
 #include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/native_parts.h"
-#include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_matcher.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
 #include "unisono/health/rank_wait.h"
@@ -113,6 +112,7 @@ class PointToPointProgress {
   [[nodiscard]] Error error_of(const MessageOperation& request,
                                const Error& failure) const noexcept;
   void fail_request(MessageOperation& request, const Error& error) UNISONO_REQUIRES(mutex_);
+  void give_up_receives() UNISONO_REQUIRES(mutex_);
   void note(ErrorCode code, const char* problem) noexcept UNISONO_REQUIRES(mutex_);
   // Whether the time of one of them is up now, and was not before.
   [[nodiscard]] bool check_requests() UNISONO_REQUIRES(mutex_);
@@ -125,9 +125,6 @@ class PointToPointProgress {
       UNISONO_EXCLUDES(mutex_);
   bool fail_overdue(std::uint64_t thread) UNISONO_REQUIRES(mutex_);
   [[nodiscard]] std::string ask(int peer) const noexcept;
-
-  // point_to_point_leaving.cpp
-  void give_up_receives() UNISONO_REQUIRES(mutex_);
 
   // point_to_point_waiting.cpp
   /// Asked with the lock held.
@@ -159,7 +156,6 @@ class PointToPointProgress {
   void settle_failure() UNISONO_EXCLUDES(mutex_);
   void complete(const Requests& finished) const;
   [[nodiscard]] transport::WaitMode mode_of(const MessageOperation& request) const;
-  [[nodiscard]] bool is_unreachable(int rank) UNISONO_REQUIRES(mutex_);
   [[nodiscard]] bool needs_network(const MessageOperation& request) const;
 
   const NativeParts& parts_;
@@ -167,13 +163,13 @@ class PointToPointProgress {
   shm::ControlBlock& control_block_;
   shm::Endpoint& endpoint_;
   tcp::PeerTable<tcp::PacketStream>& packet_streams_;
-  MessageWaiting waiting_;
   Error out_of_memory_;         // Made while there is some.
   std::function<void()> tell_;  // Set before the first call; the watcher may be earlier.
 
   Mutex mutex_;
   Condition changed_;
   MessageMatcher matcher_ UNISONO_GUARDED_BY(mutex_);
+  MessageWaiting waiting_;  // Its matcher is this one.
   // Those that have not ended.
   std::vector<MessageOperation*> requests_ UNISONO_GUARDED_BY(mutex_);
   std::size_t n_async_ UNISONO_GUARDED_BY(mutex_) = 0;

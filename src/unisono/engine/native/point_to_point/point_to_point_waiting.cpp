@@ -13,7 +13,6 @@
 #include "unisono/base/mutex.h"
 #include "unisono/base/spin.h"
 #include "unisono/base/thread.h"
-#include "unisono/engine/native/point_to_point/message.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
 #include "unisono/engine/native/point_to_point/point_to_point_progress.h"
 #include "unisono/transport/waiter.h"
@@ -218,7 +217,7 @@ void PointToPointProgress::sleep_until(Deadline deadline, std::uint32_t rings) {
 Deadline PointToPointProgress::next_check() {
   Deadline next = Deadline::never();
   for (MessageOperation* const request : requests_) {
-    next = earlier(next, request->next_check(waiting_));
+    next = earlier(next, request->next_check());
   }
   return next;
 }
