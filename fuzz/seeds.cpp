@@ -96,7 +96,7 @@ std::vector<NamedBytes> every_packet() {
            packet_bytes({.kind = PacketKind::kData, .number = 1, .n_bytes = n_bytes}, "", data)},
           {"taken", packet_bytes({.kind = PacketKind::kTaken, .number = 1}, "", {})},
           {"delivered", packet_bytes({.kind = PacketKind::kDelivered, .number = 1}, "", {})},
-          {"settle", packet_bytes({.kind = PacketKind::kSettle, .count = 70'000}, "", {})}};
+          {"settle", packet_bytes({.kind = PacketKind::kCredit, .count = 70'000}, "", {})}};
 }
 
 void write_packets(const std::filesystem::path& root) {

@@ -15,8 +15,8 @@
 #include "unisono/base/reduce_kind.h"
 #include "unisono/comm/options.h"
 #include "unisono/engine/operation.h"
+#include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/mismatch.h"
 
 namespace unisono::comm {
 namespace {

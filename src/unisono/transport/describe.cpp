@@ -1,8 +1,10 @@
 #include "unisono/transport/describe.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +14,9 @@
 #include <vector>
 
 #include "unisono/base/algorithm.h"
+#include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
+#include "unisono/base/error.h"
 #include "unisono/base/reduce_kind.h"
 #include "unisono/transport/descriptor.h"
 
@@ -77,40 +81,68 @@ std::string describe_reduction(const Descriptor& descriptor) {
              : fmt::format("{} {:08x}", name, descriptor.detail >> 32);
 }
 
+bool differ_in_blocks(const KnownCall& one, const KnownCall& other) {
+  if (!may_differ_in_blocks(one.descriptor, other.descriptor)) {
+    return false;
+  }
+  if (BlockDetail::unpack(one.descriptor.detail).hint !=
+      BlockDetail::unpack(other.descriptor.detail).hint) {
+    return true;
+  }
+  const bool are_known = !one.counts.empty() && !other.counts.empty();
+  // Else only sizes can have made the fingerprints differ.
+  const bool has_other_cause =
+      has_parameter(one.descriptor.reduce) || has_parameter(other.descriptor.reduce);
+  return are_known ? one.counts != other.counts : !has_other_cause;
+}
+
+// What of two calls is not the same.
+std::string describe_difference(const Descriptor& one, const Descriptor& other, bool in_blocks) {
+  std::vector<const char*> parts;
+  const auto add = [&](bool differs, const char* part) {
+    if (differs) {
+      parts.push_back(part);
+    }
+  };
+  add(one.dtype != other.dtype, "types");
+  add(one.root != other.root, "roots");
+  add(one.count != other.count || in_blocks, "sizes");
+  add(one.reduce != other.reduce, "reductions");
+  add(one.algorithm != other.algorithm, "algorithms");
+  add(parts.empty() && one.detail != other.detail, "parameters");
+  if (one.kind != other.kind || parts.empty()) {
+    return "different operations";
+  }
+  const auto but_the_last = std::span(parts).first(parts.size() - 1);
+  return fmt::format("{} with different {}{}{}",
+                     to_string(one.kind),
+                     fmt::join(but_the_last, ", "),
+                     but_the_last.empty() ? "" : " and ",
+                     parts.back());
+}
+
+// By kind.
+constexpr auto kOperationNames = std::to_array<const char*>({"no operation",
+                                                             "barrier",
+                                                             "broadcast",
+                                                             "all_reduce",
+                                                             "reduce",
+                                                             "reduce_scatter",
+                                                             "all_gather",
+                                                             "gather",
+                                                             "scatter",
+                                                             "all_to_all",
+                                                             "monitored_barrier",
+                                                             "all_reduce_coalesced",
+                                                             "all_gather_coalesced",
+                                                             "reduce_scatter_coalesced"});
+static_assert(kOperationNames.size() == static_cast<std::size_t>(kLastOperationKind) + 1);
+
 }  // namespace
 
 const char* to_string(OperationKind kind) noexcept {
-  switch (kind) {
-    case OperationKind::kNone:
-      return "no operation";
-    case OperationKind::kBarrier:
-      return "barrier";
-    case OperationKind::kBroadcast:
-      return "broadcast";
-    case OperationKind::kAllReduce:
-      return "all_reduce";
-    case OperationKind::kReduce:
-      return "reduce";
-    case OperationKind::kReduceScatter:
-      return "reduce_scatter";
-    case OperationKind::kAllGather:
-      return "all_gather";
-    case OperationKind::kGather:
-      return "gather";
-    case OperationKind::kScatter:
-      return "scatter";
-    case OperationKind::kAllToAll:
-      return "all_to_all";
-    case OperationKind::kMonitoredBarrier:
-      return "monitored_barrier";
-    case OperationKind::kAllReduceCoalesced:
-      return "all_reduce_coalesced";
-    case OperationKind::kAllGatherCoalesced:
-      return "all_gather_coalesced";
-    case OperationKind::kReduceScatterCoalesced:
-      return "reduce_scatter_coalesced";
-  }
-  return "unknown operation";
+  const auto index = static_cast<std::size_t>(kind);
+  return index < kOperationNames.size() ? kOperationNames[index] : "unknown operation";
 }
 
 std::string describe_rank(int rank, JobRanks job_ranks) {
@@ -164,6 +196,33 @@ std::string describe(const RankProgress& rank_progress, JobRanks job_ranks) {
                      before,
                      describe_last(),
                      refused);
+}
+
+Error mismatch(const KnownCall& one, const KnownCall& other, JobRanks job_ranks) {
+  const bool shows_blocks = differ_in_blocks(one, other);
+  const auto say = [&](const KnownCall& call) {
+    const auto counts = shows_blocks ? std::span(call.counts) : std::span<const std::int64_t>();
+    return fmt::format(
+        "{} called {}", call.who, describe(call.descriptor, call.sequence, counts, job_ranks));
+  };
+  return {ErrorCode::kMismatch,
+          fmt::format("ranks called {}: {}, {}",
+                      describe_difference(one.descriptor, other.descriptor, shows_blocks),
+                      say(one),
+                      say(other))};
+}
+
+bool may_differ_in_blocks(const Descriptor& one, const Descriptor& other) {
+  return has_blocks(one.kind) && one.kind == other.kind && one.detail != other.detail;
+}
+
+std::vector<std::int64_t> counts_of(std::span<const Buffer> blocks) {
+  std::vector<std::int64_t> counts;
+  counts.reserve(blocks.size());
+  for (const Buffer& block : blocks) {
+    counts.push_back(block.count);
+  }
+  return counts;
 }
 
 }  // namespace unisono::transport

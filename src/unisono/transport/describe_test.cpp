@@ -10,7 +10,6 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/reduce_kind.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/mismatch.h"
 
 namespace unisono::transport {
 namespace {

@@ -127,7 +127,7 @@ struct Departure {
   bool from_messages = true;
 };
 
-/// Of each text of a Standing, so much is passed on.
+/// Of each text of a RankProgress, so much is passed on.
 inline constexpr std::size_t kMaxNoteBytes = 512;
 
 /// Where a rank is in its group's operations.

@@ -26,7 +26,7 @@ bool is_plausible(const Packet& packet) noexcept {
     case PacketKind::kClear:
     case PacketKind::kTaken:
     case PacketKind::kDelivered:
-    case PacketKind::kSettle:
+    case PacketKind::kCredit:
       return packet.n_bytes == 0;
     case PacketKind::kNone:
       break;

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string_view>
 
 #include "unisono/base/dtype.h"
 
@@ -16,7 +18,7 @@ enum class PacketKind : std::uint8_t {
   kData,       ///< A segment of it, in order.
   kTaken,      ///< From its receiver: the data was read where it lay.
   kDelivered,  ///< From its sender: the data was written where it belongs.
-  kSettle      ///< So many bytes of small messages have found their receives.
+  kCredit      ///< So many bytes of small messages have found their receives.
 };
 
 /// Where an announced message's data lies, or is wanted. The values travel: append only.
@@ -37,7 +39,7 @@ struct Packet {
   /// Which announced message, by its sender's count for this receiver.
   std::uint32_t number = 0;
   std::uint32_t n_bytes = 0;  ///< Of the payload that comes with it.
-  std::int64_t count = 0;     ///< Elements of the message. kSettle: the bytes.
+  std::int64_t count = 0;     ///< Elements of the message. kCredit: the bytes.
   std::int64_t place = 0;
 };
 
@@ -52,5 +54,34 @@ inline constexpr std::size_t kMaxLabelBytes = 120;
 
 /// False for what no correct sender would send.
 [[nodiscard]] bool is_plausible(const Packet& packet) noexcept;
+
+/// Packets to and from one rank, in order. Never blocks. One thread at a time.
+class PacketChannel {
+ public:
+  PacketChannel() = default;
+  virtual ~PacketChannel() = default;
+  PacketChannel(const PacketChannel&) = delete;
+  PacketChannel& operator=(const PacketChannel&) = delete;
+  PacketChannel(PacketChannel&&) = delete;
+  PacketChannel& operator=(PacketChannel&&) = delete;
+
+  /// Hands over a packet with its label and its payload of packet.n_bytes. False when it does not
+  /// fit now: to be called again with the same arguments, as a part may be on its way.
+  [[nodiscard]] virtual bool send(const Packet& packet,
+                                  std::string_view label,
+                                  std::span<const std::byte> payload) = 0;
+
+  /// The packet that is to be taken next; null when none has come. It is plausible.
+  ///
+  /// Throws Error: kCorruptData, kPeerLost, and the peer's own error when its group failed.
+  [[nodiscard]] virtual const Packet* peek() = 0;
+
+  /// The label of the packet that peek() showed, until it is taken.
+  [[nodiscard]] virtual std::string_view label() const = 0;
+
+  /// Takes that packet, its payload into memory of its size. False when not all has come: to be
+  /// called again with the same memory. Throws as peek() does.
+  [[nodiscard]] virtual bool take(std::span<std::byte> payload) = 0;
+};
 
 }  // namespace unisono::transport

@@ -30,13 +30,13 @@ constexpr std::chrono::milliseconds kSecondLook{100};
 WaitMonitor::WaitMonitor(TimeLimit limit,
                          std::chrono::milliseconds first_stall,
                          const Failure& failure,
-                         const WaitObserver& reporter)
+                         const WaitObserver& observer)
     : limit_(limit),
       look_(kSecondLook),
       stall_(first_stall),
       first_stall_(first_stall),
       failure_(failure),
-      reporter_(reporter) {}
+      observer_(observer) {}
 
 void WaitMonitor::begin() {
   if (!has_begun_) {
@@ -66,14 +66,11 @@ void WaitMonitor::check(const std::function<std::vector<int>()>& late_ranks) {
     check_interruption();
   }
   std::vector<int> late = late_ranks();
-  if (reporter_.departed(late)) {
+  if (observer_.departed(late)) {
     // It may have done its part and left since.
     late = late_ranks();
-    if (late.empty()) {
-      hide();
-      return;
-    }
-    if (const std::optional<Error> departure = reporter_.departed(late)) {
+    const std::optional<Error> departure = late.empty() ? std::nullopt : observer_.departed(late);
+    if (departure) {
       throw Error(*departure);
     }
   }
@@ -83,16 +80,16 @@ void WaitMonitor::check(const std::function<std::vector<int>()>& late_ranks) {
   }
   if (next_listening_.has_passed()) {
     next_listening_ = Deadline::after(kBetweenListenings);
-    reporter_.listen();
+    observer_.listen();
     failure_.throw_if_set();
   }
   if (next_look_.has_passed()) {
     next_look_ = Deadline::after(look_);
     look_ *= 2;
-    reporter_.look_into(late);
+    observer_.look_into(late);
   }
   if (limit_.deadline().has_passed()) {
-    throw reporter_.timed_out(late);
+    throw observer_.timed_out(late);
   }
   if (!is_waited_for()) {
     return;
@@ -100,7 +97,7 @@ void WaitMonitor::check(const std::function<std::vector<int>()>& late_ranks) {
   if (next_stall_.has_passed()) {
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
         Deadline::Clock::now() - waited_since_);
-    reporter_.stalled(waited, late);
+    observer_.stalled(waited, late);
     stall_ *= 2;
     next_stall_ = Deadline::after(stall_ - waited);
   }
@@ -109,7 +106,7 @@ void WaitMonitor::check(const std::function<std::vector<int>()>& late_ranks) {
 
 // Another wait for the same operation is as long as it is itself.
 bool WaitMonitor::is_waited_for() {
-  const auto since = reporter_.waited_since();
+  const auto since = observer_.waited_since();
   const auto begin = since ? std::max(begin_, *since) : Deadline::Clock::now();
   if (begin != waited_since_) {
     hide();
@@ -130,7 +127,7 @@ void WaitMonitor::show(std::span<const int> late_ranks) {
   }
   if (now - moved_ >= first_stall_) {
     is_shown_ = true;
-    reporter_.show(moved_, late_ranks);
+    observer_.show(moved_, late_ranks);
   }
 }
 

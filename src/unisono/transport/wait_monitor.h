@@ -63,7 +63,7 @@ class WaitMonitor {
   WaitMonitor(TimeLimit limit,
               std::chrono::milliseconds first_stall,
               const Failure& failure,
-              const WaitObserver& reporter);
+              const WaitObserver& observer);
 
   ~WaitMonitor() { hide(); }
 
@@ -71,10 +71,6 @@ class WaitMonitor {
   WaitMonitor& operator=(const WaitMonitor&) = delete;
   WaitMonitor(WaitMonitor&&) = delete;
   WaitMonitor& operator=(WaitMonitor&&) = delete;
-
-  [[nodiscard]] Deadline deadline() { return limit_.deadline(); }
-
-  [[nodiscard]] const Failure& failure() const { return failure_; }
 
   /// When a sleeping wait must call check() next, at the latest.
   [[nodiscard]] Deadline next_check();
@@ -98,7 +94,7 @@ class WaitMonitor {
   void hide() {
     if (is_shown_) [[unlikely]] {
       is_shown_ = false;
-      reporter_.hide();
+      observer_.hide();
     }
   }
 
@@ -117,7 +113,7 @@ class WaitMonitor {
   Deadline next_stall_ = Deadline::never();
   Deadline next_interruption_ = Deadline::never();
   const Failure& failure_;
-  const WaitObserver& reporter_;
+  const WaitObserver& observer_;
 };
 
 }  // namespace unisono::transport

@@ -14,15 +14,9 @@ struct WaitMode {
   int n_yields;  ///< Looks in a row, with a sched_yield in between, some 500 ns each.
 };
 
-/// Each rank of the node has a core.
-inline constexpr WaitMode kOwnCoreWait{.n_spins = SpinLimit::kMost, .n_yields = 200};
-
-/// Ranks share cores: who waits gives way at once.
-inline constexpr WaitMode kSharedCoreWait{.n_spins = 1, .n_yields = 200};
-
-/// Of a thread in a call, by whether each rank of the node has a core.
+/// Of a thread in a call. Where not each rank of the node has a core, who waits gives way at once.
 [[nodiscard]] constexpr WaitMode calling_wait(bool has_cores) {
-  return has_cores ? kOwnCoreWait : kSharedCoreWait;
+  return {.n_spins = has_cores ? SpinLimit::kMost : 1, .n_yields = 200};
 }
 
 /// The thread runs beside the rank's computation, or a look costs a system call.

@@ -32,23 +32,6 @@
 namespace unisono::engine {
 namespace {
 
-constexpr std::int64_t kPage = 4096;
-
-// Where the endpoint begins in a group's part of an arena.
-std::int64_t endpoint_offset(int local_world_size) {
-  return (shm::ControlBlock::n_bytes(local_world_size) + kPage - 1) / kPage * kPage;
-}
-
-shm::ControlBlock make_control_block(const TransportParts& parts) {
-  std::vector<shm::ControlBlock::Member> members;
-  for (std::size_t index = 0; index < parts.arenas.size(); ++index) {
-    members.push_back({.rank = parts.topology.local_ranks()[index],
-                       .arena = parts.arenas[index].arena,
-                       .offset_bytes = parts.arenas[index].offset_bytes});
-  }
-  return {members, parts.topology.local_rank()};
-}
-
 shm::Endpoint make_endpoint(const TransportParts& parts) {
   const collective::Topology& topology = parts.topology;
   std::vector<shm::EndpointMember> members;
@@ -56,8 +39,9 @@ shm::Endpoint make_endpoint(const TransportParts& parts) {
     const int rank = topology.local_ranks()[index];
     const rendezvous::Member& member = parts.roster.members[static_cast<std::size_t>(rank)];
     members.push_back({.arena = parts.arenas[index].arena,
+                       // Behind the control block.
                        .offset_bytes = parts.arenas[index].offset_bytes +
-                                       endpoint_offset(topology.local_world_size()),
+                                       shm::ControlBlock::n_bytes(topology.local_world_size()),
                        .pid = static_cast<pid_t>(member.pid),
                        .name = rendezvous::describe(member),
                        .bell = fmt::format("{}-messages-{}", member.endpoint, parts.group)});
@@ -83,10 +67,10 @@ tcp::DialerParts dialer_parts(const TransportParts& parts,
 }  // namespace
 
 std::int64_t GroupTransports::n_arena_bytes(int local_world_size) {
-  return endpoint_offset(local_world_size) + shm::Endpoint::n_bytes(local_world_size);
+  return shm::ControlBlock::n_bytes(local_world_size) + shm::Endpoint::n_bytes(local_world_size);
 }
 
-bool GroupTransports::have_all_left(const ArenaPart& part, int local_world_size) {
+bool GroupTransports::have_all_left(const shm::ArenaPart& part, int local_world_size) {
   return shm::ControlBlock::have_all_left(*part.arena, part.offset_bytes, local_world_size);
 }
 
@@ -94,7 +78,7 @@ GroupTransports::GroupTransports(const TransportParts& parts)
     : roster_(parts.roster),
       topology_(parts.topology),
       group_(parts.group),
-      control_block_(make_control_block(parts)),
+      control_block_(topology_.local_ranks(), parts.arenas, topology_.local_rank()),
       traffic_(parts.roster.members.size()),
       // All ranks call an operation at about the same time: it would be open twice each time.
       connections_(

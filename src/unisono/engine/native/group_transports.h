@@ -24,22 +24,16 @@
 
 namespace unisono::engine {
 
-/// A group's part of the arena of a rank of this node.
-struct ArenaPart {
-  std::shared_ptr<const shm::Arena> arena;
-  std::int64_t offset_bytes;
-};
-
 /// What a group's transports are made of. The references outlive them.
 struct TransportParts {
   std::uint32_t group;  ///< The group's number.
   const rendezvous::Roster& roster;
   const collective::Topology& topology;
-  std::string secret;                 ///< For the hello.
-  std::vector<ArenaPart> arenas;      ///< Of this node's ranks, in order of rank in the group.
-  transport::MakeStream make_stream;  ///< How ranks of different nodes reach each other.
-  bool has_single_copy;               ///< Whether ranks may read each other's private memory.
-  transport::JobRanks job_ranks;      ///< For messages.
+  std::string secret;                  ///< For the hello.
+  std::vector<shm::ArenaPart> arenas;  ///< Of this node's ranks, in order of rank in the group.
+  transport::MakeStream make_stream;   ///< How ranks of different nodes reach each other.
+  bool has_single_copy;                ///< Whether ranks may read each other's private memory.
+  transport::JobRanks job_ranks;       ///< For messages.
 };
 
 /// How the ranks of one group reach each other, by shared memory and tcp, for operations and for
@@ -50,7 +44,7 @@ class GroupTransports {
   [[nodiscard]] static std::int64_t n_arena_bytes(int local_world_size);
 
   /// Whether nobody of the node looks at a part of `arena` any more, which then is free.
-  [[nodiscard]] static bool have_all_left(const ArenaPart& part, int local_world_size);
+  [[nodiscard]] static bool have_all_left(const shm::ArenaPart& part, int local_world_size);
 
   explicit GroupTransports(const TransportParts& parts);
 
@@ -82,7 +76,7 @@ class GroupTransports {
 
   /// Where this rank is; nothing after leave(). Any thread.
   [[nodiscard]] std::optional<transport::RankProgress> own_progress() const {
-    return control_block_.own_standing();
+    return control_block_.own_progress();
   }
 
   /// This rank has refused a call after operation `sequence`. Any thread.

@@ -63,7 +63,7 @@ struct NativeEngines::Shared {
   Mutex mutex{};
   std::vector<Retired> retired UNISONO_GUARDED_BY(mutex) = {};
 
-  [[nodiscard]] ArenaPart part_of(int job_rank, std::int64_t offset_bytes) const {
+  [[nodiscard]] shm::ArenaPart part_of(int job_rank, std::int64_t offset_bytes) const {
     if (job_rank == rank) {
       return {.arena = memory->arena(), .offset_bytes = offset_bytes};
     }
@@ -129,7 +129,7 @@ void NativeEngines::meet(const rendezvous::Roster& roster,
 }
 
 std::shared_ptr<GroupEngine> NativeEngines::make(const GroupParts& parts) {
-  std::vector<ArenaPart> arenas;
+  std::vector<shm::ArenaPart> arenas;
   for (std::size_t index = 0; index < parts.offsets.size(); ++index) {
     const auto rank = static_cast<std::size_t>(parts.topology.local_ranks()[index]);
     arenas.push_back(shared_->part_of(parts.roster.members[rank].rank, parts.offsets[index]));

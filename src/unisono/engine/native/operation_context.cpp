@@ -10,8 +10,8 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/base/reduce_kind.h"
+#include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/mismatch.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/tcp/exchange.h"
@@ -51,25 +51,25 @@ void OperationContext::enter_with_buffers() {
 }
 
 void OperationContext::enter_with(const shm::Placement& placement) {
-  control_block.my_card(operation.sequence).placement = placement;
+  control_block.own_header(operation.sequence).placement = placement;
   enter();
 }
 
 void OperationContext::enter_with(std::span<const std::byte> payload) {
   std::copy(
-      payload.begin(), payload.end(), control_block.my_card(operation.sequence).payload.begin());
+      payload.begin(), payload.end(), control_block.own_header(operation.sequence).payload.begin());
   enter();
 }
 
 void OperationContext::enter() {
-  control_block.my_card(operation.sequence).set_descriptor(operation.descriptor);
+  control_block.own_header(operation.sequence).set_descriptor(operation.descriptor);
   control_block.enter(operation.sequence, mode, wait_monitor);
-  check_cards();
+  check_headers();
 }
 
 // Not with this rank's own header: its line is on the way to the peers, and waiting for it would
 // take as long as a quarter of a meeting.
-void OperationContext::check_cards() {
+void OperationContext::check_headers() {
   for (int peer = 0; peer < n_local(); ++peer) {
     if (peer != self() && !header(peer).has_descriptor(operation.descriptor)) [[unlikely]] {
       throw mismatch();
@@ -151,8 +151,8 @@ void OperationContext::meet_other_nodes() {
 }
 
 void OperationContext::meet_every_rank() {
-  control_block.my_card(operation.sequence).set_descriptor(operation.descriptor);
-  control_block.show_card(operation.sequence);
+  control_block.own_header(operation.sequence).set_descriptor(operation.descriptor);
+  control_block.show_header(operation.sequence);
   std::vector<tcp::Outgoing> sends;
   std::vector<tcp::Incoming> receives;
   for (int rank = 0; rank < topology.world_size(); ++rank) {
@@ -161,12 +161,10 @@ void OperationContext::meet_every_rank() {
       receives.push_back({.rank = rank, .data = {}});
     }
   }
-  const tcp::Exchange::AlsoLate absent = [this] {
-    return control_block.find_absent(operation.sequence);
-  };
+  const tcp::Exchange::LateRanks absent = [this] { return find_absent(); };
   exchange.run(sends, receives, &absent);
   control_block.wait_for_headers(operation.sequence, mode, wait_monitor);
-  check_cards();
+  check_headers();
 }
 
 std::vector<int> OperationContext::find_absent() const {

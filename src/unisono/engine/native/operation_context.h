@@ -66,7 +66,7 @@ struct OperationContext {
   /// come, so each knows all who have not.
   void meet_every_rank();
 
-  /// After it has thrown: the ranks that have not come.
+  /// In meet_every_rank(), or after it has thrown: the ranks that have not come.
   [[nodiscard]] std::vector<int> find_absent() const;
 
   [[nodiscard]] int n_local() const { return control_block.local_world_size(); }
@@ -131,7 +131,7 @@ struct OperationContext {
   [[nodiscard]] std::byte* out_bytes() const { return static_cast<std::byte*>(operation.out.data); }
 
  private:
-  void check_cards();
+  void check_headers();
   [[nodiscard]] Error mismatch();
   [[nodiscard]] bool share_counts();
   [[nodiscard]] std::vector<std::int64_t> shared_counts(int local_rank) const;

@@ -13,7 +13,6 @@
 #include "unisono/engine/operation.h"
 #include "unisono/health/diagnostics_store.h"
 #include "unisono/transport/describe.h"
-#include "unisono/transport/mismatch.h"
 #include "unisono/transport/relayed_error.h"
 #include "unisono/transport/tcp/connection.h"
 

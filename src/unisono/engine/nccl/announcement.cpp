@@ -19,7 +19,6 @@
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/mismatch.h"
 #include "unisono/transport/relayed_error.h"
 
 namespace unisono::engine::nccl {

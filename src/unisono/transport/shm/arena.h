@@ -49,4 +49,10 @@ class Arena {
 /// The machine's memory in bytes, rounded up to a GiB: how large an arena need be at most.
 [[nodiscard]] std::int64_t default_arena_bytes();
 
+/// What begins at an offset of a rank's arena.
+struct ArenaPart {
+  std::shared_ptr<const Arena> arena;
+  std::int64_t offset_bytes;
+};
+
 }  // namespace unisono::shm

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -35,21 +36,26 @@ bool shows_header(const ControlBlockMemory& control_block, std::uint64_t sequenc
 }  // namespace
 
 std::int64_t ControlBlock::n_bytes(int local_world_size) {
-  return static_cast<std::int64_t>(sizeof(ControlBlockMemory) +
-                                   2 * sizeof(Offer) * static_cast<std::size_t>(local_world_size));
+  const std::size_t page_bytes = alignof(ControlBlockMemory);
+  const std::size_t offers = 2 * sizeof(Offer) * static_cast<std::size_t>(local_world_size);
+  const std::size_t n_pages = (sizeof(ControlBlockMemory) + offers + page_bytes - 1) / page_bytes;
+  return static_cast<std::int64_t>(n_pages * page_bytes);
 }
 
-ControlBlock::ControlBlock(const std::vector<Member>& members, int local_rank)
+ControlBlock::ControlBlock(std::span<const int> ranks,
+                           std::span<const ArenaPart> parts,
+                           int local_rank)
     : local_rank_(local_rank), pid_(::getpid()) {
-  const std::int64_t size = n_bytes(static_cast<int>(members.size()));
-  for (const Member& member : members) {
-    UNISONO_CHECK(member.offset_bytes >= 0 && member.offset_bytes <= member.arena->n_bytes() - size,
-                  "an arena is too small for a group's board");
-    std::byte* const begin = member.arena->data() + member.offset_bytes;
-    members_.push_back({.arena = member.arena,
+  const std::int64_t size = n_bytes(static_cast<int>(ranks.size()));
+  for (std::size_t index = 0; index < ranks.size(); ++index) {
+    const ArenaPart& part = parts[index];
+    UNISONO_CHECK(part.offset_bytes >= 0 && part.offset_bytes <= part.arena->n_bytes() - size,
+                  "an arena is too small for a group's control block");
+    std::byte* const begin = part.arena->data() + part.offset_bytes;
+    members_.push_back({.arena = part.arena,
                         .control_block = reinterpret_cast<ControlBlockMemory*>(begin),
                         .offers = reinterpret_cast<Offer*>(begin + sizeof(ControlBlockMemory)),
-                        .rank = member.rank});
+                        .rank = ranks[index]});
   }
   if (members_.size() > 1) {
     join_asymmetric_fences();
@@ -101,12 +107,12 @@ void ControlBlock::wait_for_all(HasArrived has_arrived,
 void ControlBlock::enter(std::uint64_t sequence,
                          transport::WaitMode mode,
                          transport::WaitMonitor& wait_monitor) {
-  show_card(sequence);
+  show_header(sequence);
   wait_for_headers(sequence, mode, wait_monitor);
 }
 
-void ControlBlock::show_card(std::uint64_t sequence) {
-  my_card(sequence).sequence.store(sequence, std::memory_order_release);
+void ControlBlock::show_header(std::uint64_t sequence) {
+  own_header(sequence).sequence.store(sequence, std::memory_order_release);
   ring_peers();
 }
 
@@ -207,7 +213,7 @@ transport::RankProgress ControlBlock::rank_progress(int local_rank) const {
 }
 
 // Once all have left, the control block may be something else.
-std::optional<transport::RankProgress> ControlBlock::own_standing() const {
+std::optional<transport::RankProgress> ControlBlock::own_progress() const {
   const MutexLock lock(mutex_);
   return has_left_ ? std::nullopt : std::optional(rank_progress(local_rank_));
 }

@@ -148,19 +148,12 @@ struct ControlBlockMemory {
 /// arena and reads its peers'. One thread of each rank at a time.
 class ControlBlock {
  public:
-  /// A rank of the node, with the place of its part of the control block.
-  struct Member {
-    int rank;
-    std::shared_ptr<const Arena> arena;
-    std::int64_t offset_bytes;
-  };
-
-  /// Bytes of a rank's part of the control block.
+  /// Bytes of a rank's part of the control block, in whole pages.
   [[nodiscard]] static std::int64_t n_bytes(int local_world_size);
 
-  /// `members` are those of the node's members of the group, in order of rank; `local_rank` is this
+  /// The ranks of the group on this node, in order, and the part of each; `local_rank` is this
   /// rank's index in them.
-  ControlBlock(const std::vector<Member>& members, int local_rank);
+  ControlBlock(std::span<const int> ranks, std::span<const ArenaPart> parts, int local_rank);
 
   [[nodiscard]] int local_world_size() const { return static_cast<int>(members_.size()); }
 
@@ -169,7 +162,7 @@ class ControlBlock {
   [[nodiscard]] int rank_of(int local_rank) const { return member(local_rank).rank; }
 
   /// The header to fill in for operation `sequence` before enter().
-  [[nodiscard]] OperationHeader& my_card(std::uint64_t sequence) {
+  [[nodiscard]] OperationHeader& own_header(std::uint64_t sequence) {
     return members_[self()].control_block->headers[sequence % 2];
   }
 
@@ -212,7 +205,7 @@ class ControlBlock {
              transport::WaitMonitor& wait_monitor);
 
   /// The first half of enter().
-  void show_card(std::uint64_t sequence);
+  void show_header(std::uint64_t sequence);
 
   /// The second half.
   void wait_for_headers(std::uint64_t sequence,
@@ -248,7 +241,7 @@ class ControlBlock {
   [[nodiscard]] transport::RankProgress rank_progress(int local_rank) const;
 
   /// Where this rank is; nothing after leave(). Any thread.
-  [[nodiscard]] std::optional<transport::RankProgress> own_standing() const
+  [[nodiscard]] std::optional<transport::RankProgress> own_progress() const
       UNISONO_EXCLUDES(mutex_);
 
   /// This rank can and wants to read its peers' private memory.

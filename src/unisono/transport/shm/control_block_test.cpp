@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -31,7 +32,8 @@ class ControlBlockTest : public ::testing::Test {
 
   std::shared_ptr<const Arena> arena_ =
       std::make_shared<const Arena>(Arena::create(ControlBlock::n_bytes(1)));
-  ControlBlock control_block_{{{.rank = 0, .arena = arena_, .offset_bytes = 0}}, 0};
+  ControlBlock control_block_{
+      std::array{0}, std::array{ArenaPart{.arena = arena_, .offset_bytes = 0}}, 0};
 };
 
 TEST_F(ControlBlockTest, TellsOfARefusedCall) {
@@ -88,7 +90,7 @@ class ComesWhenShown final : public transport::WaitObserver {
   void show(Deadline::Clock::time_point /*since*/, std::span<const int> late) const override {
     EXPECT_EQ(std::vector<int>(late.begin(), late.end()), std::vector<int>{1});
     is_shown = true;
-    late_.show_card(1);
+    late_.show_header(1);
   }
 
   void hide() const noexcept override { is_shown = false; }
@@ -99,21 +101,27 @@ class ComesWhenShown final : public transport::WaitObserver {
   ControlBlock& late_;
 };
 
-TEST(ControlBlockOfTwo, AWaitIsNotShownAnyMoreWhenAllHaveComeThoughTheOperationGoesOn) {
-  std::vector<ControlBlock::Member> seats;
-  for (const int rank : {0, 1}) {
-    seats.push_back(
-        {.rank = rank,
-         .arena = std::make_shared<const Arena>(Arena::create(ControlBlock::n_bytes(2))),
+constexpr std::array kRanks{0, 1};
+
+std::vector<ArenaPart> two_parts() {
+  std::vector<ArenaPart> parts;
+  for ([[maybe_unused]] const int rank : kRanks) {
+    parts.push_back(
+        {.arena = std::make_shared<const Arena>(Arena::create(ControlBlock::n_bytes(2))),
          .offset_bytes = 0});
   }
-  ControlBlock mine(seats, 0);
-  ControlBlock late(seats, 1);
+  return parts;
+}
+
+TEST(ControlBlockOfTwo, AWaitIsNotShownAnyMoreWhenAllHaveComeThoughTheOperationGoesOn) {
+  const std::vector<ArenaPart> parts = two_parts();
+  ControlBlock mine(kRanks, parts, 0);
+  ControlBlock late(kRanks, parts, 1);
   const transport::Failure failure;
   const ComesWhenShown reporter(late);
   transport::WaitMonitor wait_monitor(
       TimeLimit(std::chrono::seconds(30)), std::chrono::milliseconds(0), failure, reporter);
-  mine.show_card(1);
+  mine.show_header(1);
   mine.wait_for_headers(1, {.n_spins = 1, .n_yields = 1}, wait_monitor);
   EXPECT_FALSE(reporter.is_shown);
 }
@@ -157,16 +165,9 @@ class TwoControlBlocks : public ::testing::Test {
     return "";
   }
 
-  [[nodiscard]] std::vector<ControlBlock::Member> seats() const {
-    return {{.rank = 0, .arena = arenas_[0], .offset_bytes = 0},
-            {.rank = 1, .arena = arenas_[1], .offset_bytes = 0}};
-  }
-
-  std::vector<std::shared_ptr<const Arena>> arenas_{
-      std::make_shared<const Arena>(Arena::create(ControlBlock::n_bytes(2))),
-      std::make_shared<const Arena>(Arena::create(ControlBlock::n_bytes(2)))};
-  ControlBlock first_{seats(), 0};
-  ControlBlock second_{seats(), 1};
+  std::vector<ArenaPart> parts_ = two_parts();
+  ControlBlock first_{kRanks, parts_, 0};
+  ControlBlock second_{kRanks, parts_, 1};
   transport::Failure failure_;
   Impatient reporter_;
 };
@@ -183,7 +184,7 @@ TEST_F(TwoControlBlocks, ARankThatGivesUpLaterHasComeForThoseThatAreStillThere) 
   EXPECT_EQ(sync(second_), "");
   second_.give_up();
   EXPECT_EQ(sync(first_), "late: 1");
-  ControlBlock again{seats(), 0};
+  ControlBlock again{kRanks, parts_, 0};
   EXPECT_EQ(sync(again), "") << "the first stage, which the other rank has passed";
 }
 

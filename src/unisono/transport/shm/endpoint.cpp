@@ -1,6 +1,12 @@
 #include "unisono/transport/shm/endpoint.h"
 
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,9 +18,11 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/descriptor_error.h"
 #include "unisono/base/error.h"
+#include "unisono/base/fd.h"
+#include "unisono/net/unix_socket.h"
 #include "unisono/transport/packet.h"
-#include "unisono/transport/packet_channel.h"
 #include "unisono/transport/shm/process_memory.h"
 #include "unisono/transport/shm/ring.h"
 
@@ -28,6 +36,49 @@ static_assert(sizeof(EndpointMemory) <= kPageBytes && sizeof(RingMemory) % kPage
 std::uint64_t random_value() {
   std::random_device random;
   return (std::uint64_t{random()} << 32U | random()) | 1U;
+}
+
+// A rank that sleeps in poll(2) is woken by a datagram to an abstract Unix socket. What comes there
+// says nothing, so a stranger can wake a rank and no more.
+std::pair<sockaddr_un, socklen_t> bell_address(const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::size_t n_bytes = std::min<std::size_t>(name.size(), net::kMaxAbstractName);
+  // A name that begins with a zero byte is abstract.
+  std::copy_n(name.begin(), n_bytes, address.sun_path + 1);
+  return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + n_bytes)};
+}
+
+Fd open_bell(const std::string& name) {
+  Fd bell(::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const auto [address, size] = bell_address(name);
+  if (!bell.is_open() ||
+      ::bind(bell.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+    throw descriptor_error("binding the Unix socket " + name, errno);
+  }
+  return bell;
+}
+
+void ring_bell(const Fd& from, const std::string& name) noexcept {
+  const auto [address, size] = bell_address(name);
+  const std::byte nothing{0};
+  // A full queue holds rings enough, and who is gone needs none.
+  (void)::sendto(from.get(),
+                 &nothing,
+                 sizeof(nothing),
+                 MSG_DONTWAIT | MSG_NOSIGNAL,
+                 reinterpret_cast<const sockaddr*>(&address),
+                 size);
+}
+
+void clear_bell(const Fd& bell) noexcept {
+  std::array<std::byte, 16> discarded{};
+  // Bounded: who rings all the time must not keep this rank here.
+  for (int n = 0; n < 64; ++n) {
+    if (::recv(bell.get(), discarded.data(), discarded.size(), MSG_DONTWAIT) < 0) {
+      return;
+    }
+  }
 }
 
 class RingChannel final : public transport::PacketChannel {
@@ -86,10 +137,10 @@ Endpoint::Endpoint(std::vector<EndpointMember> members,
   const std::int64_t size = n_bytes(static_cast<int>(members_.size()));
   for (const EndpointMember& peer : members_) {
     UNISONO_CHECK(peer.offset_bytes >= 0 && peer.arena->n_bytes() - size >= peer.offset_bytes,
-                  "an arena is too small for a group's mailbox");
+                  "an arena is too small for a group's endpoint");
   }
   if (has_bell_socket) {
-    bell_.emplace(member(local_rank_).bell);
+    bell_ = open_bell(member(local_rank_).bell);
   }
   ProcessProof& proof = memory(local_rank_).proof;
   proof.address = reinterpret_cast<std::uintptr_t>(proof_value_.get());
@@ -135,8 +186,8 @@ bool Endpoint::has_withdrawn(int local_rank) const noexcept {
 void Endpoint::ring(int local_rank) const noexcept {
   EndpointMemory& peer = memory(local_rank);
   peer.doorbell.ring();
-  if (bell_ && peer.is_polling.load(std::memory_order_seq_cst) != 0) [[unlikely]] {
-    bell_->ring(member(local_rank).bell);
+  if (bell_.is_open() && peer.is_polling.load(std::memory_order_seq_cst) != 0) [[unlikely]] {
+    ring_bell(bell_, member(local_rank).bell);
   }
 }
 
@@ -162,8 +213,8 @@ void Endpoint::stay() noexcept {
   mine.doorbell.stay();
   if (mine.is_polling.load(std::memory_order_relaxed) != 0) {
     mine.is_polling.store(0, std::memory_order_relaxed);
-    if (bell_) {
-      bell_->clear();
+    if (bell_.is_open()) {
+      clear_bell(bell_);
     }
   }
 }

@@ -6,17 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "unisono/base/deadline.h"
-#include "unisono/transport/packet_channel.h"
+#include "unisono/base/fd.h"
+#include "unisono/transport/packet.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/doorbell.h"
 #include "unisono/transport/shm/process_memory.h"
 #include "unisono/transport/shm/ring.h"
-#include "unisono/transport/shm/wake_socket.h"
 
 namespace unisono::shm {
 
@@ -89,7 +88,7 @@ class Endpoint {
   void stay() noexcept;
 
   /// Readable when this rank was rung at while it polls; -1 without a bell socket.
-  [[nodiscard]] int bell_fd() const { return bell_ ? bell_->fd() : -1; }
+  [[nodiscard]] int bell_fd() const { return bell_.get(); }
 
  private:
   [[nodiscard]] const EndpointMember& member(int local_rank) const {
@@ -105,7 +104,7 @@ class Endpoint {
   bool has_single_copy_;
   // At an address that the others can look at.
   std::unique_ptr<const std::uint64_t> proof_value_;
-  std::optional<WakeSocket> bell_;
+  Fd bell_;
 };
 
 }  // namespace unisono::shm

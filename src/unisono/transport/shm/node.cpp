@@ -47,27 +47,25 @@ struct ArenaMessage {
 };
 
 struct Meeting {
-  int rank;
-  const std::shared_ptr<const Arena>& arena;
-  const std::string& job;
-  const std::string& secret;
+  const NodeSelf& self;
   Deadline deadline;
   // All have joined the job before.
   std::chrono::nanoseconds begin = boot_time();
 
   [[nodiscard]] net::HelloInfo hello() const {
-    return {.job = job, .purpose = kPurpose, .rank = rank, .group = 0};
+    return {.job = self.job, .purpose = kPurpose, .rank = self.rank, .group = 0};
   }
 };
 
 NodePeer exchange_arenas(const NodeEndpoint& endpoint, Fd socket, const Meeting& meeting) {
   const std::string& peer = endpoint.name;
   const bool is_same_process = net::peer_credentials(socket.get()).pid == ::getpid();
-  ArenaMessage mine{.n_bytes = meeting.arena->n_bytes(), .share = 0};
+  ArenaMessage mine{.n_bytes = meeting.self.arena->n_bytes(), .share = 0};
   if (is_same_process) {
-    mine.share = reinterpret_cast<std::uintptr_t>(new std::shared_ptr<const Arena>(meeting.arena));
+    mine.share =
+        reinterpret_cast<std::uintptr_t>(new std::shared_ptr<const Arena>(meeting.self.arena));
   }
-  net::send_fd(socket.get(), meeting.arena->fd(), meeting.deadline, peer);
+  net::send_fd(socket.get(), meeting.self.arena->fd(), meeting.deadline, peer);
   net::write_all(socket.get(), std::as_bytes(std::span(&mine, 1)), meeting.deadline, peer);
   Fd memory = net::receive_fd(socket.get(), meeting.deadline, peer);
   ArenaMessage theirs{};
@@ -89,35 +87,26 @@ Error gone(const NodeEndpoint& endpoint, const Meeting& meeting) {
   return {ErrorCode::kPeerLost,
           fmt::format("rank {}: {} is gone: it joined the job, but gave up or ended before the "
                       "ranks of this node met",
-                      meeting.rank,
+                      meeting.self.rank,
                       endpoint.name)};
 }
 
-// Its listener is there before the roster is, so who refuses has ended.
-Fd connect_socket(const NodeEndpoint& endpoint, const Meeting& meeting) {
+NodePeer connect_to(const NodeEndpoint& endpoint, const Meeting& meeting) {
+  Fd socket;
+  net::HelloInfo theirs;
   try {
-    return net::connect_unix_abstract(endpoint.socket, meeting.deadline);
+    socket = net::connect_unix_abstract(endpoint.socket, meeting.deadline);
+    theirs =
+        net::connect_hello(socket.get(), meeting.self.secret, meeting.hello(), meeting.deadline);
   } catch (const Error& error) {
-    throw error.code() == ErrorCode::kPeerLost ? gone(endpoint, meeting) : error;
-  }
-}
-
-net::HelloInfo say_hello(const Fd& socket, const NodeEndpoint& endpoint, const Meeting& meeting) {
-  try {
-    return net::connect_hello(socket.get(), meeting.secret, meeting.hello(), meeting.deadline);
-  } catch (const Error& error) {
+    // Its listener is there before the roster is, so who refuses has ended.
     if (error.code() == ErrorCode::kPeerLost) {
       throw gone(endpoint, meeting);
     }
     throw Error(error.code(),
-                fmt::format("rank {}: {}: {}", meeting.rank, endpoint.name, error.what()));
+                fmt::format("rank {}: {}: {}", meeting.self.rank, endpoint.name, error.what()));
   }
-}
-
-NodePeer connect_to(const NodeEndpoint& endpoint, const Meeting& meeting) {
-  Fd socket = connect_socket(endpoint, meeting);
-  const net::HelloInfo theirs = say_hello(socket, endpoint, meeting);
-  if (theirs.rank != endpoint.rank || theirs.job != meeting.job) {
+  if (theirs.rank != endpoint.rank || theirs.job != meeting.self.job) {
     throw Error(ErrorCode::kMismatch,
                 fmt::format("the socket of {} answered as rank {} of job {}",
                             endpoint.name,
@@ -136,8 +125,9 @@ Endpoints::iterator accept_rank(int fd, Endpoints& expected, const Meeting& meet
   }
   try {
     const Deadline deadline = earlier(meeting.deadline, Deadline::after(kHelloTimeout));
-    const net::HelloInfo theirs = net::accept_hello(fd, meeting.secret, meeting.hello(), deadline);
-    if (theirs.job != meeting.job || theirs.purpose != kPurpose) {
+    const net::HelloInfo theirs =
+        net::accept_hello(fd, meeting.self.secret, meeting.hello(), deadline);
+    if (theirs.job != meeting.self.job || theirs.purpose != kPurpose) {
       return expected.end();
     }
     return std::ranges::find(expected, theirs.rank, &NodeEndpoint::rank);
@@ -164,24 +154,23 @@ void check_those_missing(const Endpoints& expected, const Meeting& meeting) {
     names += (names.empty() ? "" : ", ") + endpoint.name;
   }
   if (meeting.deadline.has_passed()) {
-    throw Error(
-        ErrorCode::kTimeout,
-        fmt::format(
-            "rank {}: timed out waiting for {} to connect; is it running?", meeting.rank, names));
+    throw Error(ErrorCode::kTimeout,
+                fmt::format("rank {}: timed out waiting for {} to connect; is it running?",
+                            meeting.self.rank,
+                            names));
   }
 }
 
-void accept_all(Endpoints expected,
-                int listener,
-                const Meeting& meeting,
-                std::vector<NodePeer>& met) {
+void accept_all(Endpoints expected, const Meeting& meeting, std::vector<NodePeer>& met) {
+  const int listener = meeting.self.listener;
   while (!expected.empty()) {
     (void)net::wait_for(
         listener, POLLIN, earlier(meeting.deadline, Deadline::after(kBetweenLooks)));
     net::Accepted accepted = net::accept_connection(listener);
     if (accepted.error_number != 0) {
-      throw descriptor_error(fmt::format("rank {}: accepting a rank of this node", meeting.rank),
-                             accepted.error_number);
+      throw descriptor_error(
+          fmt::format("rank {}: accepting a rank of this node", meeting.self.rank),
+          accepted.error_number);
     }
     if (accepted.fd.is_open()) {
       const auto endpoint = accept_rank(accepted.fd.get(), expected, meeting);
@@ -201,11 +190,7 @@ void meet_node(const NodeSelf& self,
                const std::vector<NodeEndpoint>& peers,
                Deadline deadline,
                std::vector<NodePeer>& met) {
-  const Meeting meeting{.rank = self.rank,
-                        .arena = self.arena,
-                        .job = self.job,
-                        .secret = self.secret,
-                        .deadline = deadline};
+  const Meeting meeting{.self = self, .deadline = deadline};
   // Of each pair the higher rank connects. All ranks connect before they accept, and a connection
   // waits in the listener's backlog: but its hello needs both sides, so connect in rising order
   // while lower ranks, having connected to still lower ones, come to accept.
@@ -217,9 +202,8 @@ void meet_node(const NodeSelf& self,
       expected.push_back(endpoint);
     }
   }
-  accept_all(std::move(expected), self.listener, meeting, met);
-  std::sort(
-      met.begin(), met.end(), [](const NodePeer& a, const NodePeer& b) { return a.rank < b.rank; });
+  accept_all(std::move(expected), meeting, met);
+  std::ranges::sort(met, {}, &NodePeer::rank);
 }
 
 }  // namespace unisono::shm

@@ -40,8 +40,4 @@ bool ProcessMemory::is_that_process() const noexcept {
          found == expected;
 }
 
-bool ProcessMemory::read(std::uint64_t address, std::span<std::byte> into) const noexcept {
-  return read_process(pid_, address, into);
-}
-
 }  // namespace unisono::shm

@@ -34,7 +34,9 @@ class ProcessMemory {
   [[nodiscard]] bool is_readable() noexcept;
 
   /// Fills `into` from an address of the process. False, with errno, when that fails.
-  [[nodiscard]] bool read(std::uint64_t address, std::span<std::byte> into) const noexcept;
+  [[nodiscard]] bool read(std::uint64_t address, std::span<std::byte> into) const noexcept {
+    return read_process(pid_, address, into);
+  }
 
  private:
   enum class State : std::uint8_t { kUnknown, kReadable, kNot };

@@ -16,7 +16,6 @@
 #include "unisono/net/io.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/mismatch.h"
 #include "unisono/transport/stream.h"
 
 namespace unisono::tcp {

@@ -26,10 +26,10 @@ bool is_busy(const Connection* connection) {
 
 void Exchange::run(std::span<const Outgoing> sends,
                    std::span<const Incoming> receives,
-                   const AlsoLate* also_late) {
+                   const LateRanks* late_ranks) {
   sends_ = sends;
   receives_ = receives;
-  also_late_ = also_late;
+  late_ranks_ = late_ranks;
   for (const Outgoing& outgoing : sends) {
     begin_with(outgoing.rank);
   }
@@ -117,7 +117,7 @@ void Exchange::move_all() {
 // Also hears of ranks whose part is done, and that have given up since: for those that this one
 // waits for they would not come either.
 void Exchange::wait() {
-  wait_monitor_.check([this] { return late_ranks(); });
+  wait_monitor_.check([this] { return late_ranks_ == nullptr ? unmet_ranks() : (*late_ranks_)(); });
   std::vector<pollfd> polls;
   table_.add_polls(polls);
   for (Connection* const connection : connections_) {
@@ -148,13 +148,6 @@ void Exchange::wait() {
       idle[index]->look_for_abort();
     }
   }
-}
-
-std::vector<int> Exchange::late_ranks() const {
-  std::vector<int> ranks = also_late_ == nullptr ? std::vector<int>() : (*also_late_)();
-  const std::vector<int> unmet = unmet_ranks();
-  ranks.insert(ranks.end(), unmet.begin(), unmet.end());
-  return ranks;
 }
 
 std::vector<int> Exchange::unmet_ranks() const {

@@ -39,16 +39,17 @@ class Exchange {
            transport::WaitMonitor& wait_monitor)
       : table_(table), traffic_(traffic), tag_(tag), wait_monitor_(wait_monitor) {}
 
-  /// Names more ranks that the operation waits for.
-  using AlsoLate = std::function<std::vector<int>()>;
+  /// Names the ranks that the operation waits for.
+  using LateRanks = std::function<std::vector<int>()>;
 
   /// Sends and receives all of it, at the same time. Connections that are missing are opened all at
-  /// once, so that each rank hears of all that have come, and waits for all that have not.
+  /// once, so that each rank hears of all that have come, and waits for all that have not. Without
+  /// `late_ranks` it waits for unmet_ranks().
   ///
   /// Throws what Connection::progress(), PeerTable::progress() and `wait_monitor` throw.
   void run(std::span<const Outgoing> sends,
            std::span<const Incoming> receives,
-           const AlsoLate* also_late = nullptr);
+           const LateRanks* late_ranks = nullptr);
 
   /// The ranks with which this one has not done yet.
   [[nodiscard]] std::vector<int> unmet_ranks() const;
@@ -59,7 +60,6 @@ class Exchange {
   bool post_to_who_came();
   void move_all();
   void wait();
-  [[nodiscard]] std::vector<int> late_ranks() const;
 
   PeerTable<Connection>& table_;
   transport::TrafficCounters& traffic_;
@@ -70,7 +70,7 @@ class Exchange {
   // Of this run.
   std::span<const Outgoing> sends_;
   std::span<const Incoming> receives_;
-  const AlsoLate* also_late_ = nullptr;
+  const LateRanks* late_ranks_ = nullptr;
 };
 
 }  // namespace unisono::tcp

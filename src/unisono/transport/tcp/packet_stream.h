@@ -12,7 +12,6 @@
 #include "unisono/net/io.h"
 #include "unisono/transport/frame.h"
 #include "unisono/transport/packet.h"
-#include "unisono/transport/packet_channel.h"
 #include "unisono/transport/stream.h"
 #include "unisono/transport/tcp/frame_stream.h"
 

@@ -52,16 +52,15 @@ net::IoResult SideChannel::exchange_addresses() {
 
 net::IoResult SideChannel::fill(std::size_t n_bytes) {
   while (peers_greeting_.size() < n_bytes) {
-    std::array<std::byte, 4096> buffer{};
-    const std::size_t n_wanted = std::min(buffer.size(), n_bytes - peers_greeting_.size());
-    const net::IoResult result = net::read_some(socket_.get(), std::span(buffer).first(n_wanted));
+    const std::size_t n_before = peers_greeting_.size();
+    peers_greeting_.resize(n_bytes);
+    const net::IoResult result =
+        net::read_some(socket_.get(), std::span(peers_greeting_).subspan(n_before));
+    peers_greeting_.resize(n_before + result.n_bytes);
     if (result.status != net::IoStatus::kDone) {
       note_end(result);
       return result;
     }
-    peers_greeting_.insert(peers_greeting_.end(),
-                           buffer.begin(),
-                           buffer.begin() + static_cast<std::ptrdiff_t>(result.n_bytes));
   }
   return {.status = net::IoStatus::kDone};
 }

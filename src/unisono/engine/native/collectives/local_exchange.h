@@ -90,7 +90,7 @@ class LocalExchange {
   void take_copy(int giver, std::byte* copy, std::int64_t begin, std::int64_t n_bytes);
 
   [[nodiscard]] shm::OfferPlacement& mine() {
-    return context_.control_block.my_card(context_.operation.sequence).offers;
+    return context_.control_block.own_header(context_.operation.sequence).offers;
   }
 
   // The source of an offer, if it is in one piece.

@@ -10,7 +10,7 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/transport/describe.h"
-#include "unisono/transport/packet_channel.h"
+#include "unisono/transport/packet.h"
 #include "unisono/transport/tcp/packet_stream.h"
 
 namespace unisono::engine {

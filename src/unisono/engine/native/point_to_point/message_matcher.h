@@ -17,7 +17,6 @@
 #include "unisono/health/rank_status.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/packet.h"
-#include "unisono/transport/packet_channel.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/endpoint.h"
 #include "unisono/transport/shm/process_memory.h"

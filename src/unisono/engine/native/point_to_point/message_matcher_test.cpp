@@ -411,7 +411,7 @@ TEST(MessageMatcher, OfAPeerThatErrsAreErrors) {
   expect_refused({.kind = PacketKind::kClear, .number = 3}, "does not wait for it");
   expect_refused({.kind = PacketKind::kDelivered, .number = 3}, "does not wait for it");
   expect_refused({.kind = PacketKind::kData, .n_bytes = 10}, "nobody asked for");
-  expect_refused({.kind = PacketKind::kSettle, .count = 1}, "more than was sent");
+  expect_refused({.kind = PacketKind::kCredit, .count = 1}, "more than was sent");
   for (const std::int64_t place : {std::int64_t{-1}, kArenaBytes - 3, INT64_MAX}) {
     expect_refused({.kind = PacketKind::kAnnounce,
                     .dtype = DType::kFloat32,

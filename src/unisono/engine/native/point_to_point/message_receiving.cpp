@@ -202,7 +202,7 @@ void MessageMatcher::finish_arrival(MessagePeer& peer, const Packet& packet) {
     case PacketKind::kDelivered:
       end_part(take_waiting(peer, peer.receiving, packet.number));
       return;
-    case PacketKind::kSettle:
+    case PacketKind::kCredit:
       if (packet.count > peer.n_uncredited_bytes) {
         throw corrupt(peer, "received more than was sent");
       }

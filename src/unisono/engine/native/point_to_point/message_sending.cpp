@@ -229,7 +229,7 @@ void MessageMatcher::return_credit(MessagePeer& peer, std::int64_t n_bytes) {
   peer.n_credit_to_return_bytes += n_bytes + kParkedOverheadBytes;
   if (peer.n_credit_to_return_bytes >= kParkedBytes / 4) {
     peer.outgoing.push_back(
-        {.packet = {.kind = PacketKind::kSettle, .count = peer.n_credit_to_return_bytes}});
+        {.packet = {.kind = PacketKind::kCredit, .count = peer.n_credit_to_return_bytes}});
     peer.n_credit_to_return_bytes = 0;
     flush(peer);
   }
