@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <array>
@@ -40,7 +41,33 @@ constexpr std::chrono::milliseconds kPause{100};
 // Of the loop itself.
 constexpr std::chrono::milliseconds kBriefPause{20};
 
+// Who lacks descriptors looks again sooner.
+constexpr std::chrono::seconds kLongestGap{1};
+
 }  // namespace
+
+FileReserve::FileReserve() {
+  (void)refill();
+}
+
+bool FileReserve::note_lack(Time now) {
+  if (now - last_ > kLongestGap) {
+    since_ = now;
+  }
+  last_ = now;
+  if (!file_.is_open() || now - since_ < kFilePatience) {
+    return false;
+  }
+  file_.reset();
+  return true;
+}
+
+bool FileReserve::refill() {
+  if (!file_.is_open()) {
+    file_ = Fd(::eventfd(0, EFD_CLOEXEC));
+  }
+  return file_.is_open();
+}
 
 Acceptor::Acceptor(net::EventLoop& loop,
                    int listener,
@@ -82,7 +109,7 @@ void Acceptor::warn(const char* problem) noexcept {
 void Acceptor::accept_all() {
   while (true) {
     if (unauthenticated_.is_full() && !make_room()) {
-      pause("as many visitors as it takes have not finished their hello");
+      pause("as many connections as it takes have not finished their hello");
       return;
     }
     net::Accepted accepted = net::accept_connection(listener_);
@@ -148,7 +175,7 @@ void Acceptor::admit(Fd socket) {
   }
 }
 
-// A member that was about to be handed over is no visitor any more, and is hung up on.
+// A member that was about to be handed over is not pending any more, and is hung up on.
 void Acceptor::attend(int fd) {
   try {
     greet(fd);
@@ -181,18 +208,14 @@ void Acceptor::greet(int fd) {
     pending.has_spoken = true;
     unauthenticated_.note_word(static_cast<std::uint64_t>(fd));
     (void)pending.hello.feed(std::span(buffer).first(result.n_bytes));
-    if (!send_output(pending)) {
+    // A hello's answers fit into any socket's buffer.
+    const std::vector<std::byte> output = pending.hello.take_output();
+    if (!output.empty() && net::write_some(fd, output).n_bytes != output.size()) {
       drop(fd, "it does not take the answer to its hello");
       return;
     }
   }
   finish(fd);
-}
-
-bool Acceptor::send_output(PendingConnection& pending) {
-  const std::vector<std::byte> output = pending.hello.take_output();
-  // A hello's answers fit into any socket's buffer.
-  return output.empty() || net::write_some(pending.socket.get(), output).n_bytes == output.size();
 }
 
 void Acceptor::finish(int fd) {
@@ -215,16 +238,13 @@ void Acceptor::finish(int fd) {
       "rank {} at {} has opened a connection for {}", member.rank, pending.name, member.purpose));
   Fd socket = std::move(pending.socket);
   forget(fd);
-  deliver_(member, std::move(socket), find_shortage());
-  (void)reserve_.refill();
-}
-
-// Where a connection has the last descriptor.
-std::optional<Error> Acceptor::find_shortage() {
-  if (reserve_.refill()) {
-    return std::nullopt;
+  // The connection may have the last descriptor.
+  std::optional<Error> shortage;
+  if (!reserve_.refill()) {
+    shortage = descriptor_error("opening another file", errno);
   }
-  return descriptor_error("opening another file", errno);
+  deliver_(member, std::move(socket), shortage);
+  (void)reserve_.refill();
 }
 
 bool Acceptor::is_member(const net::HelloInfo& theirs) const {

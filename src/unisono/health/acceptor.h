@@ -1,20 +1,46 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/limited_logger.h"
 #include "unisono/base/log.h"
-#include "unisono/health/file_reserve.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/unauthenticated_connections.h"
 
 namespace unisono::health {
+
+/// How long a process may lack file descriptors before the one that is kept back is used: they may
+/// come free.
+inline constexpr std::chrono::seconds kFilePatience{3};
+
+/// A file descriptor that is kept back, so that who comes when a process has no other can at least
+/// be told.
+class FileReserve {
+ public:
+  using Time = Deadline::Clock::time_point;
+
+  FileReserve();
+
+  /// Notes that there was no descriptor to be had. True if that has been so for kFilePatience and
+  /// the one that was kept back is free now.
+  [[nodiscard]] bool note_lack(Time now);
+
+  /// Keeps one back again. False if there still is none.
+  [[nodiscard]] bool refill();
+
+ private:
+  Fd file_;
+  Time since_;  // Of a lack that was noted last at `last_`.
+  Time last_;
+};
 
 /// Lets in, at a rank's data listener, the job's other ranks, and nobody else. A stranger is
 /// dropped with a line in the log, unless it leaves without a word; so is a connection for which
@@ -58,12 +84,10 @@ class Acceptor {
   void attend(int fd);
   void greet(int fd);
   void finish(int fd);
-  [[nodiscard]] std::optional<Error> find_shortage();
   [[nodiscard]] bool is_member(const net::HelloInfo& theirs) const;
   void drop(int fd, const std::string& reason);
   void forget(int fd);
   void release(int fd);
-  [[nodiscard]] bool send_output(PendingConnection& pending);
 
   net::EventLoop& loop_;
   int listener_;

@@ -1,6 +1,7 @@
 #include "unisono/health/acceptor.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -40,11 +41,11 @@ class AcceptorTest : public ::testing::Test {
   // Its acceptor is made where few files may be opened.
   AcceptorTest() { limit_.reset(); }
 
-  // Runs the loop until the visitor, having said its hello, is hung up on. Of the loop's
+  // Runs the loop until who connects, having said the hello, is hung up on. Of the loop's
   // allocations one may fail, after `n_before`; whether it did.
-  bool visit(const net::HelloInfo& pending,
-             const std::string& secret,
-             int n_before = std::numeric_limits<int>::max()) {
+  bool connect(const net::HelloInfo& pending,
+               const std::string& secret,
+               int n_before = std::numeric_limits<int>::max()) {
     std::atomic<bool> is_over = false;
     const std::jthread client([&] {
       ::pthread_setname_np(::pthread_self(), "client");  // It has memory.
@@ -53,7 +54,7 @@ class AcceptorTest : public ::testing::Test {
         const Fd socket = net::connect_tcp(net::local_address(listener_.get()), deadline);
         (void)net::connect_hello(socket.get(), secret, pending, deadline);
         std::byte byte{};
-        (void)net::read_at_least_one(socket.get(), {&byte, 1}, deadline, "the doorkeeper");
+        (void)net::read_at_least_one(socket.get(), {&byte, 1}, deadline, "the acceptor");
       } catch (const std::exception&) {
         // Turned away, or hung up on: what was delivered tells which.
       }
@@ -84,17 +85,17 @@ class AcceptorTest : public ::testing::Test {
 };
 
 TEST_F(AcceptorTest, HigherRanksOfTheJobAreLetIn) {
-  visit({.job = "job", .purpose = "data", .rank = 2, .group = 0}, "secret");
-  visit({.job = "job", .purpose = "data", .rank = 1, .group = 7}, "secret");
+  connect({.job = "job", .purpose = "data", .rank = 2, .group = 0}, "secret");
+  connect({.job = "job", .purpose = "data", .rank = 1, .group = 7}, "secret");
   EXPECT_THAT(delivered_, ::testing::ElementsAre(std::pair(2, 0U), std::pair(1, 7U)));
 }
 
 TEST_F(AcceptorTest, NobodyElseIs) {
-  visit({.job = "job", .purpose = "data", .rank = 1, .group = 0}, "guess");
-  visit({.job = "another", .purpose = "data", .rank = 1, .group = 0}, "secret");
-  visit({.job = "job", .purpose = "node", .rank = 1, .group = 0}, "secret");
-  visit({.job = "job", .purpose = "data", .rank = 0, .group = 0}, "secret");
-  visit({.job = "job", .purpose = "data", .rank = 3, .group = 0}, "secret");
+  connect({.job = "job", .purpose = "data", .rank = 1, .group = 0}, "guess");
+  connect({.job = "another", .purpose = "data", .rank = 1, .group = 0}, "secret");
+  connect({.job = "job", .purpose = "node", .rank = 1, .group = 0}, "secret");
+  connect({.job = "job", .purpose = "data", .rank = 0, .group = 0}, "secret");
+  connect({.job = "job", .purpose = "data", .rank = 3, .group = 0}, "secret");
   EXPECT_THAT(delivered_, ::testing::IsEmpty());
 }
 
@@ -104,8 +105,9 @@ TEST_F(AcceptorTest, AThousandWhoAreSilentKeepNobodyOutForLong) {
     socket = net::connect_tcp(net::local_address(listener_.get()),
                               Deadline::after(std::chrono::seconds(10)));
   }
-  // Those, each of whom has two seconds, would keep it out for 37, and a visitor gives up after 10.
-  visit({.job = "job", .purpose = "data", .rank = 1, .group = 0}, "secret");
+  // Those, each of whom has two seconds, would keep it out for 37, and who connects gives up
+  // after 10.
+  connect({.job = "job", .purpose = "data", .rank = 1, .group = 0}, "secret");
   EXPECT_THAT(delivered_, ::testing::ElementsAre(std::pair(1, 0U)));
 }
 
@@ -113,13 +115,45 @@ TEST_F(AcceptorTest, WithoutMemoryAConnectionIsLostAndNothingElse) {
   const net::HelloInfo member{.job = "job", .purpose = "data", .rank = 1, .group = 0};
   const int n_files = test::n_entries("/proc/self/fd");
   for (const char* const secret : {"secret", "guess"}) {
-    for (int n_before = 0; visit(member, secret, n_before); ++n_before) {
+    for (int n_before = 0; connect(member, secret, n_before); ++n_before) {
       EXPECT_EQ(test::n_entries("/proc/self/fd"), n_files) << "after " << n_before;
     }
   }
   delivered_.clear();
-  visit(member, "secret");
+  connect(member, "secret");
   EXPECT_THAT(delivered_, ::testing::ElementsAre(std::pair(1, 0U)));
+}
+
+// The next descriptor that the process would get.
+int next_file() {
+  return Fd(::dup(STDERR_FILENO)).get();
+}
+
+TEST(FileReserve, IsUsedOnceDescriptorsHaveLackedForAWhile) {
+  FileReserve reserve;
+  const FileReserve::Time start = FileReserve::Time::clock::now();
+  const test::FileLimit none_left(static_cast<rlim_t>(next_file()));
+  EXPECT_EQ(::dup(STDERR_FILENO), -1);
+  constexpr std::chrono::milliseconds kStep{500};
+  for (auto time = start; time < start + kFilePatience; time += kStep) {
+    EXPECT_FALSE(reserve.note_lack(time));
+  }
+  EXPECT_TRUE(reserve.note_lack(start + kFilePatience));
+  {
+    const Fd other(::dup(STDERR_FILENO));
+    EXPECT_TRUE(other.is_open());
+    EXPECT_FALSE(reserve.refill());
+    EXPECT_FALSE(reserve.note_lack(start + kFilePatience + kStep));
+  }
+  EXPECT_TRUE(reserve.refill());
+  EXPECT_EQ(::dup(STDERR_FILENO), -1);
+}
+
+TEST(FileReserve, IsKeptWhereTheyLackedLongBeforeAndCameFree) {
+  FileReserve reserve;
+  const FileReserve::Time start = FileReserve::Time::clock::now();
+  EXPECT_FALSE(reserve.note_lack(start));
+  EXPECT_FALSE(reserve.note_lack(start + 2 * kFilePatience));
 }
 
 }  // namespace

@@ -39,33 +39,30 @@ ControlDial::~ControlDial() {
   unwatch();
 }
 
-// The socket, or why there is none; neither while the dial goes on.
-std::optional<Error> ControlDial::step(Fd& socket) {
-  switch (dial_.progress()) {
-    case transport::Dial::Outcome::kNone:
-      return std::nullopt;
-    case transport::Dial::Outcome::kWelcomed:
-      socket = dial_.take();
-      return std::nullopt;
-    case transport::Dial::Outcome::kTurnedAway:
-      return Error(ErrorCode::kPeerLost,
-                   fmt::format("{} takes no connection any more: it is about to leave, or is gone",
-                               member_.name));
-    case transport::Dial::Outcome::kRefused:
-      return transport::nobody_listens(member_);
-  }
-  return std::nullopt;
-}
-
 void ControlDial::advance() {
   unwatch();  // The next step may be another socket's.
   Fd socket;
   std::optional<Error> problem;
   try {
-    problem = step(socket);
-    if (!socket.is_open() && !problem && !until_.has_passed()) {
-      watch();
-      return;
+    switch (dial_.progress()) {
+      case transport::Dial::Outcome::kNone:
+        if (!until_.has_passed()) {
+          watch();
+          return;
+        }
+        break;
+      case transport::Dial::Outcome::kWelcomed:
+        socket = dial_.take();
+        break;
+      case transport::Dial::Outcome::kTurnedAway:
+        problem.emplace(
+            ErrorCode::kPeerLost,
+            fmt::format("{} takes no connection any more: it is about to leave, or is gone",
+                        member_.name));
+        break;
+      case transport::Dial::Outcome::kRefused:
+        problem = transport::nobody_listens(member_);
+        break;
     }
   } catch (const Error& error) {
     problem = error;

@@ -39,7 +39,6 @@ class ControlDial {
   void extend(Deadline until) { until_ = until; }
 
  private:
-  [[nodiscard]] std::optional<Error> step(Fd& socket);
   void advance();
   void watch();
   void unwatch();

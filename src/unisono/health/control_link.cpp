@@ -27,8 +27,11 @@ constexpr int kMostReads = 16;
 
 }  // namespace
 
-ControlLink::ControlLink(net::EventLoop& loop, Fd socket, Ears ears, IfStarved if_starved)
-    : loop_(loop), socket_(std::move(socket)), ears_(std::move(ears)), if_starved_(if_starved) {
+ControlLink::ControlLink(net::EventLoop& loop, Fd socket, Callbacks callbacks, IfStarved if_starved)
+    : loop_(loop),
+      socket_(std::move(socket)),
+      callbacks_(std::move(callbacks)),
+      if_starved_(if_starved) {
   outgoing_.reserve(1);
   loop_.add(socket_.get(), EPOLLIN, [this](std::uint32_t events) { attend(events); });
 }
@@ -127,7 +130,7 @@ bool ControlLink::hear_frames() {
     if (rest.size() < transport::kFrameBytes + frame->n_bytes) {
       break;
     }
-    if (!ears_.frame(*frame, rest.subspan(transport::kFrameBytes, frame->n_bytes))) {
+    if (!callbacks_.frame(*frame, rest.subspan(transport::kFrameBytes, frame->n_bytes))) {
       return false;
     }
     rest = rest.subspan(transport::kFrameBytes + frame->n_bytes);
@@ -137,7 +140,7 @@ bool ControlLink::hear_frames() {
 }
 
 void ControlLink::end(End how) {
-  const std::function<void(End)> hear_end = std::move(ears_.end);
+  const std::function<void(End)> hear_end = std::move(callbacks_.end);
   hear_end(how);
 }
 

@@ -33,7 +33,7 @@ class ControlLink {
   /// Where there is no memory for what comes.
   enum class IfStarved { kEnd, kThrow };
 
-  struct Ears {
+  struct Callbacks {
     /// False for a frame that does not go this way.
     std::function<bool(const transport::Frame& frame, std::span<const std::byte> payload)> frame;
     /// Once, and last: it may end the link.
@@ -41,7 +41,7 @@ class ControlLink {
   };
 
   /// The loop outlives it.
-  ControlLink(net::EventLoop& loop, Fd socket, Ears ears, IfStarved if_starved);
+  ControlLink(net::EventLoop& loop, Fd socket, Callbacks callbacks, IfStarved if_starved);
 
   /// Drops what has not been written.
   ~ControlLink();
@@ -66,7 +66,7 @@ class ControlLink {
 
   net::EventLoop& loop_;
   Fd socket_;
-  Ears ears_;
+  Callbacks callbacks_;
   IfStarved if_starved_;
   std::vector<std::byte> received_;
   std::vector<Parcel> outgoing_;

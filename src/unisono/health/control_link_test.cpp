@@ -41,7 +41,7 @@ class ControlLinkTest : public ::testing::Test {
     link_ = std::make_unique<ControlLink>(
         loop_,
         Fd(ends[0]),
-        ControlLink::Ears{
+        ControlLink::Callbacks{
             .frame =
                 [this](const transport::Frame& frame, std::span<const std::byte> payload) {
                   heard_.push_back(transport::decode_abort(frame, payload).what());

@@ -57,12 +57,12 @@ ControlPlane::ControlPlane(std::shared_ptr<net::EventLoop> loop,
                            const rendezvous::Roster& roster,
                            const std::string& secret,
                            std::vector<NodePeer> peers,
-                           Ears ears,
+                           Callbacks callbacks,
                            Logger logger)
     : loop_(std::move(loop)),
       roster_(roster),
       secret_(secret),
-      ears_(std::move(ears)),
+      callbacks_(std::move(callbacks)),
       logger_(std::move(logger)) {
   loop_->post([this] { thread_ = this_thread_number(); });
   for (NodePeer& peer : peers) {
@@ -219,7 +219,7 @@ std::shared_ptr<ControlLink> ControlPlane::link(int rank, Fd socket, bool is_own
   auto link = std::make_shared<ControlLink>(
       *loop_,
       std::move(socket),
-      ControlLink::Ears{
+      ControlLink::Callbacks{
           .frame =
               [this, rank, made](const transport::Frame& frame,
                                  std::span<const std::byte> payload) {
@@ -287,7 +287,7 @@ bool ControlPlane::hear_frame(int rank,
           loop->post(send);
         }
       };
-  return ears_.frame({.rank = rank, .frame = frame, .payload = payload, .reply = reply});
+  return callbacks_.frame({.rank = rank, .frame = frame, .payload = payload, .reply = reply});
 }
 
 void ControlPlane::hear_end(int rank, bool is_own, ControlLink::End how) {
@@ -303,7 +303,7 @@ void ControlPlane::hear_end(int rank, bool is_own, ControlLink::End how) {
   }
   end_all(rank, is_gone(rank));
   if (peer.is_of_node) {
-    ears_.end(rank, how);
+    callbacks_.end(rank, how);
   }
 }
 

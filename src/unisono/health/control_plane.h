@@ -65,7 +65,7 @@ struct Heard {
 /// each speaks by its own.
 class ControlPlane {
  public:
-  struct Ears {
+  struct Callbacks {
     /// False where no correct rank says that.
     std::function<bool(const Heard& heard)> frame;
     /// A rank of this node speaks no more: it is gone, or says what it should not.
@@ -77,7 +77,7 @@ class ControlPlane {
                const rendezvous::Roster& roster,
                const std::string& secret,
                std::vector<NodePeer> peers,
-               Ears ears,
+               Callbacks callbacks,
                Logger logger);
 
   // For any thread:
@@ -138,7 +138,7 @@ class ControlPlane {
   std::shared_ptr<net::EventLoop> loop_;
   const rendezvous::Roster& roster_;
   const std::string& secret_;
-  Ears ears_;
+  Callbacks callbacks_;
   Logger logger_;
   // Relaxed: they order nothing else.
   std::atomic<std::uint32_t> n_questions_ = 0;

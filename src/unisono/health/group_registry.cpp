@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -107,47 +108,9 @@ void GroupRegistry::notify(std::uint32_t number, Event event) {
   event(*group);
 }
 
-std::vector<std::shared_ptr<MonitoredGroup>> GroupRegistry::present() const {
-  std::vector<std::shared_ptr<MonitoredGroup>> all;
-  for (const auto& [number, group] : groups_) {
-    all.push_back(group);
-  }
-  return all;
-}
-
-void GroupRegistry::notify_present(const Event& event) {
-  std::vector<std::shared_ptr<MonitoredGroup>> all;
-  {
-    const MutexLock lock(mutex_);
-    all = present();
-  }
-  for (const std::shared_ptr<MonitoredGroup>& group : all) {
-    event(*group);
-  }
-}
-
-void GroupRegistry::notify_all(const Event& event) {
-  std::vector<std::shared_ptr<MonitoredGroup>> all;
-  {
-    const MutexLock lock(mutex_);
-    all = present();
-    for (auto& [number, events] : expected_) {
-      events.push_back(event);
-    }
-  }
-  for (const std::shared_ptr<MonitoredGroup>& group : all) {
-    event(*group);
-  }
-}
-
-void GroupRegistry::give_up(const Error& error) noexcept {
-  {
-    const MutexLock lock(mutex_);
-    if (!end_) {
-      end_ = error;
-    }
-  }
-  // One after the other, as groups may end meanwhile, and a list of them takes memory.
+// One after the other, as groups may end meanwhile, and a list of them takes memory.
+template <class Visit>
+void GroupRegistry::for_each(Visit visit) {
   for (std::optional<std::uint32_t> last;;) {
     std::shared_ptr<MonitoredGroup> group;
     {
@@ -159,8 +122,32 @@ void GroupRegistry::give_up(const Error& error) noexcept {
       last = next->first;
       group = next->second;
     }
-    group->give_up(error);
+    visit(*group);
   }
+}
+
+void GroupRegistry::notify_present(const Event& event) {
+  for_each(std::cref(event));
+}
+
+void GroupRegistry::notify_all(const Event& event) {
+  {
+    const MutexLock lock(mutex_);
+    for (auto& [number, events] : expected_) {
+      events.push_back(event);
+    }
+  }
+  for_each(std::cref(event));
+}
+
+void GroupRegistry::give_up(const Error& error) noexcept {
+  {
+    const MutexLock lock(mutex_);
+    if (!end_) {
+      end_ = error;
+    }
+  }
+  for_each([&](MonitoredGroup& group) { group.give_up(error); });
 }
 
 }  // namespace unisono::health

@@ -59,15 +59,17 @@ class GroupRegistry {
   /// Calls `event` for every group that there is.
   void notify_present(const Event& event) UNISONO_EXCLUDES(mutex_);
 
-  /// Calls `event` for every group that there is, or that is expected.
+  /// Calls `event` for every group that there is, or that is expected; twice for one that is made
+  /// meanwhile.
   void notify_all(const Event& event) UNISONO_EXCLUDES(mutex_);
 
   /// Ends every group that there is, or ever will be, with the error. Takes no memory.
   void give_up(const Error& error) noexcept UNISONO_EXCLUDES(mutex_);
 
  private:
-  [[nodiscard]] std::vector<std::shared_ptr<MonitoredGroup>> present() const
-      UNISONO_REQUIRES(mutex_);
+  // Without the lock while it visits a group.
+  template <class Visit>
+  void for_each(Visit visit) UNISONO_EXCLUDES(mutex_);
 
   // A group that this rank has left, with the ranks that it had connections with.
   struct Ended {

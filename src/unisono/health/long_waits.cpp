@@ -77,7 +77,7 @@ std::unique_ptr<LongWaits> LongWaits::open(const std::string& path, const Logger
 LongWaits::LongWaits(Fd file, std::byte* memory)
     : pid_(::getpid()), file_(std::move(file)), memory_(memory) {
   const MutexLock lock(mutex_);
-  write_if_possible();
+  write();
 }
 
 LongWaits::~LongWaits() {
@@ -96,7 +96,7 @@ void LongWaits::close() noexcept {
   const MutexLock lock(mutex_);
   if (memory_ != nullptr) {
     waits_.clear();
-    write_if_possible();
+    write();
     ::munmap(memory_, kWaitFileBytes);
     memory_ = nullptr;
     file_.reset();
@@ -122,30 +122,26 @@ void LongWaits::forget(const WaitId& id) noexcept {
   }
   const MutexLock lock(mutex_);
   if (waits_.erase(id) > 0) {
-    write_if_possible();
-  }
-}
-
-void LongWaits::write_if_possible() noexcept {
-  try {
     write();
-  } catch (const std::exception&) {
-    // Out of memory: the launcher sees that nobody looks after these waits any more.
-    return;
   }
 }
 
 // Whoever reads while this writes finds a wrong checksum.
-void LongWaits::write() {
+void LongWaits::write() noexcept {
   if (memory_ == nullptr) {
     return;
   }
-  WaitRecord record{.pid = pid_};
-  for (const auto& [id, wait] : waits_) {
-    record.waits.push_back(wait);
+  try {
+    WaitRecord record{.pid = pid_};
+    for (const auto& [id, wait] : waits_) {
+      record.waits.push_back(wait);
+    }
+    const std::vector<std::byte> bytes = checked(encode(record));
+    std::memcpy(memory_, bytes.data(), bytes.size());
+  } catch (const std::exception&) {
+    // Out of memory: the launcher sees that nobody looks after these waits any more.
+    return;
   }
-  const std::vector<std::byte> bytes = checked(encode(record));
-  std::memcpy(memory_, bytes.data(), bytes.size());
 }
 
 }  // namespace unisono::health

@@ -45,8 +45,7 @@ class LongWaits {
 
   // A child of fork() has no part in it.
   [[nodiscard]] bool is_own() const;
-  void write() UNISONO_REQUIRES(mutex_);
-  void write_if_possible() noexcept UNISONO_REQUIRES(mutex_);
+  void write() noexcept UNISONO_REQUIRES(mutex_);
 
   pid_t pid_;
   Mutex mutex_;

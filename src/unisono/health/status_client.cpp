@@ -158,10 +158,7 @@ std::string StatusClient::describe(int rank,
   if (answer.frame) {
     return describe_frame(rank, *answer.frame, answer.payload);
   }
-  if (parts_.ranks.is_on_node(rank)) {
-    return describe_silence_here(rank);
-  }
-  if (!answer.problem) {
+  if (!answer.problem || parts_.ranks.is_on_node(rank)) {
     return describe_silence(rank, timeout);
   }
   return answer.problem->code() == ErrorCode::kPeerLost
@@ -202,23 +199,18 @@ std::string StatusClient::describe_progress(int rank,
   return is_here ? does : fmt::format("is running and {}", does);
 }
 
-std::string StatusClient::describe_silence_here(int rank) {
-  const MutexLock lock(mutex_);
-  const auto before = last_answers_.find(rank);
-  return before == last_answers_.end() || before->second.empty()
-             ? ""
-             : fmt::format("as it said before, {}", before->second);
-}
-
 std::string StatusClient::describe_silence(int rank, std::chrono::milliseconds timeout) {
   const MutexLock lock(mutex_);
   const auto before = last_answers_.find(rank);
+  const std::string said = before == last_answers_.end() ? "" : before->second;
+  if (parts_.ranks.is_on_node(rank)) {
+    return said.empty() ? "" : fmt::format("as it said before, {}", said);
+  }
   return fmt::format(
       "does not answer within {} s: its process may be stopped or gone, or its machine out of "
       "reach{}",
       std::chrono::duration<double>(timeout).count(),
-      before == last_answers_.end() ? ""
-                                    : fmt::format("; before, it said that it {}", before->second));
+      said.empty() ? "" : fmt::format("; before, it said that it {}", said));
 }
 
 }  // namespace unisono::health

@@ -87,7 +87,6 @@ class StatusClient {
   [[nodiscard]] std::string describe_progress(int rank,
                                               const transport::RankProgress& rank_progress)
       UNISONO_EXCLUDES(mutex_);
-  [[nodiscard]] std::string describe_silence_here(int rank) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] std::string describe_silence(int rank, std::chrono::milliseconds timeout)
       UNISONO_EXCLUDES(mutex_);
 

@@ -25,6 +25,10 @@ struct Node {
   bool is_in_vain = true;
 };
 
+bool is_same(const RankWait& one, const RankWait& other) {
+  return one.rank == other.rank && one.id == other.id;
+}
+
 bool are_in_one_operation(const RankWait& one, const RankWait& other) {
   return !one.id.is_message && one.id == other.id;
 }
@@ -220,10 +224,6 @@ class Collector {
 };
 
 }  // namespace
-
-bool is_same(const RankWait& one, const RankWait& other) {
-  return one.rank == other.rank && one.id == other.id;
-}
 
 std::optional<WaitCycle> find_cycle(const RankWait& start, const AskRank& ask) {
   std::vector<Node> nodes = explore(start, ask);

@@ -27,8 +27,6 @@ struct WaitCycle {
 /// none. Asks each rank once for each wait that it is late for, 64 times in all at most.
 [[nodiscard]] std::optional<WaitCycle> find_cycle(const RankWait& start, const AskRank& ask);
 
-[[nodiscard]] bool is_same(const RankWait& one, const RankWait& other);
-
 /// Whether two circles are of the same waits.
 [[nodiscard]] bool are_same(std::span<const RankWait> some, std::span<const RankWait> others);
 

@@ -49,7 +49,7 @@ Acceptor::Deliver deliver_to(ControlPlane& control, GroupRegistry& groups) {
   };
 }
 
-ControlPlane::Ears ears_of(GroupRegistry& groups, StackDump& stacks) {
+ControlPlane::Callbacks callbacks_of(GroupRegistry& groups, StackDump& stacks) {
   return {
       .frame = [&groups, &stacks](const Heard& heard) { return answer(heard, groups, stacks); },
       .end =
@@ -82,7 +82,7 @@ Watcher::Watcher(WatcherParts parts)
                parts.roster,
                parts.session.secret,
                std::move(parts.peers),
-               ears_of(parts.groups, stacks_),
+               callbacks_of(parts.groups, stacks_),
                parts.logger),
       acceptor_(
           *loop_,
