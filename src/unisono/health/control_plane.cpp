@@ -147,8 +147,13 @@ void ControlPlane::begin(std::uint32_t number,
                          HearAnswer& hear) {
   try {
     question.frame.question = number;
+    const Peer& peer = peers_[question.rank];
+    const Way way = peer.own != nullptr      ? Way::kOwnLink
+                    : peer.theirs != nullptr ? Way::kTheirLink
+                                             : Way::kNone;
     Pending& pending =
-        pending_.insert_or_assign(number, Pending{question.rank, std::move(hear), 0}).first->second;
+        pending_.insert_or_assign(number, Pending{question.rank, std::move(hear), 0, way})
+            .first->second;
     pending.timer = loop_->add_timer(deadline, [this, number] { end(number, {}); });
     send(question.rank, {.bytes = transport::encode(question.frame, question.payload)}, deadline);
   } catch (const Error& error) {
@@ -165,7 +170,7 @@ void ControlPlane::send(int rank, Parcel parcel, Deadline until) {
     return;
   }
   if (peer.is_of_node) {
-    end_all(rank, is_gone(rank));
+    end_all(rank, Way::kNone, is_gone(rank));
     return;
   }
   peer.waiting.push_back(std::move(parcel));
@@ -204,11 +209,16 @@ void ControlPlane::end_dial(int rank, Fd socket, const std::optional<Error>& pro
       for (const Parcel& parcel : waiting) {
         peer.own->send(parcel);
       }
+      for (auto& [number, pending] : pending_) {
+        if (pending.rank == rank && pending.way == Way::kNone) {
+          pending.way = Way::kOwnLink;
+        }
+      }
     } else if (problem) {
-      end_all(rank, *problem);
+      end_all(rank, Way::kNone, *problem);
     }
   } catch (const std::exception& error) {
-    end_all(rank, Error(ErrorCode::kSystem, error.what()));
+    end_all(rank, Way::kNone, Error(ErrorCode::kSystem, error.what()));
   }
 }
 
@@ -301,7 +311,7 @@ void ControlPlane::hear_end(int rank, bool is_own, ControlLink::End how) {
         fmt::format("ended the control connection with {}: it sent bytes that are no frame",
                     rendezvous::describe(roster_.members[static_cast<std::size_t>(rank)])));
   }
-  end_all(rank, is_gone(rank));
+  end_all(rank, is_own ? Way::kOwnLink : Way::kTheirLink, is_gone(rank));
   if (peer.is_of_node) {
     callbacks_.end(rank, how);
   }
@@ -315,10 +325,10 @@ void ControlPlane::end(std::uint32_t number, const Answer& answer) {
   }
 }
 
-void ControlPlane::end_all(int rank, const Error& problem) {
+void ControlPlane::end_all(int rank, Way way, const Error& problem) {
   std::vector<std::uint32_t> numbers;
   for (const auto& [number, pending] : pending_) {
-    if (pending.rank == rank) {
+    if (pending.rank == rank && pending.way == way) {
       numbers.push_back(number);
     }
   }

@@ -114,11 +114,15 @@ class ControlPlane {
     std::vector<Parcel> waiting = {};  // For the dial.
   };
 
-  // A question under way.
+  // By what a question went to its rank.
+  enum class Way : std::uint8_t { kNone, kOwnLink, kTheirLink };
+
+  // A question under way. kNone: it waits for a dial.
   struct Pending {
     int rank;
     HearAnswer hear;
     net::EventLoop::TimerId timer;
+    Way way;
   };
 
   [[nodiscard]] std::shared_ptr<ControlLink> link(int rank, Fd socket, bool is_own);
@@ -132,7 +136,8 @@ class ControlPlane {
                                 std::span<const std::byte> payload);
   void hear_end(int rank, bool is_own, ControlLink::End how);
   void end(std::uint32_t number, const Answer& answer);
-  void end_all(int rank, const Error& problem);
+  // The questions to the rank that went by that.
+  void end_all(int rank, Way way, const Error& problem);
   [[nodiscard]] Error is_gone(int rank) const;
 
   std::shared_ptr<net::EventLoop> loop_;

@@ -343,6 +343,40 @@ TEST_F(ControlPlaneTest, AConnectionThatCantBeKeptServesAQuestionAndCloses) {
   EXPECT_EQ(asked->n_accepted, 2);
 }
 
+// A rank that can't keep a connection closes it, and goes on by the other one.
+TEST_F(ControlPlaneTest, TheEndOfAConnectionEndsTheQuestionsThatWentByIt) {
+  const Deadline deadline = Deadline::after(kPlenty);
+  std::array<InterruptiblePause, 2> is_over;
+  std::array<Answer, 2> answers;
+  const auto asking = make(0);
+  const auto ask = [&](std::size_t i) {
+    asking->control().ask(ask_of(1), kPlenty, [&, i](const Answer& answer) {
+      answers[i] = answer;
+      is_over[i].end();
+    });
+  };
+  ask(0);  // By a connection that nobody lets in yet.
+  ASSERT_TRUE(net::wait_for(listeners_[1].get(), POLLIN, deadline));
+  const Fd theirs = net::connect_tcp(net::local_address(listeners_[0].get()), deadline);
+  (void)net::connect_hello(
+      theirs.get(), kSecret, {.job = "job", .purpose = "control", .rank = 1}, deadline);
+  std::array<std::byte, 1> welcome{};
+  net::read_exact(theirs.get(), welcome, deadline, "rank 0");
+  ask(1);
+  transport::FrameBytes asked{};
+  net::read_exact(theirs.get(), asked, deadline, "rank 0");
+  std::uint32_t first = 0;
+  let_in(first).reset();
+  EXPECT_FALSE(is_over[0].wait_until(deadline));
+  EXPECT_TRUE(answers[0].problem);
+  net::write_all(theirs.get(),
+                 transport::encode_leave(5, {}, transport::decode(asked).value().question),
+                 deadline,
+                 "rank 0");
+  EXPECT_FALSE(is_over[1].wait_until(deadline));
+  EXPECT_TRUE(is_left(answers[1]));
+}
+
 TEST_F(ControlPlaneTest, AStrangerIsNobody) {
   const auto asked = make(1);
   members_[1].port = members_[0].port;  // Who answers there is another rank.
