@@ -12,8 +12,11 @@
 #include <string_view>
 #include <vector>
 
+#include "unisono/base/algorithm.h"
 #include "unisono/base/bytes.h"
+#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/base/reduce_kind.h"
 #include "unisono/base/utf8.h"
 #include "unisono/net/io.h"
 #include "unisono/transport/descriptor.h"
@@ -47,6 +50,13 @@ constexpr auto kRules = std::to_array<Rule>({{kMaxPayloadBytes, true, false},  /
                                              {kMaxAbortBytes, false, true},    // kVerdictEnd
                                              {0, false, true}});               // kHeard
 static_assert(kRules.size() == static_cast<std::size_t>(FrameKind::kHeard));
+
+bool is_plausible(const Descriptor& descriptor) {
+  return descriptor.kind <= kLastOperationKind &&
+         static_cast<int>(descriptor.dtype) < kDTypeCount &&
+         static_cast<int>(descriptor.reduce) < kReduceKindCount &&
+         static_cast<std::size_t>(descriptor.algorithm) < kAlgorithms.size();
+}
 
 std::vector<std::byte> with_text(const Frame& frame, std::string_view text) {
   return encode(frame, std::as_bytes(std::span(text)));
@@ -90,7 +100,7 @@ std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> bytes) {
   ByteReader tail(reader.rest().subspan(sizeof(frame.descriptor)));
   frame.n_bytes = tail.get<std::uint64_t>().value_or(0);
   frame.question = tail.get<std::uint32_t>().value_or(0);
-  if (magic != kMagic || kind == 0 || kind > kRules.size()) {
+  if (magic != kMagic || kind == 0 || kind > kRules.size() || !is_plausible(frame.descriptor)) {
     return std::nullopt;
   }
   frame.kind = static_cast<FrameKind>(kind);

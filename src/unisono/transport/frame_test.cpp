@@ -49,6 +49,15 @@ TEST(Frame, BytesOutOfStepAreRefused) {
   }
 }
 
+TEST(Frame, DescriptorsOfWhatThereIsNotAreRefused) {
+  constexpr std::size_t kDescriptor = 20;
+  for (std::size_t at = kDescriptor; at < kDescriptor + 4; ++at) {
+    FrameBytes bytes = encode(sample());
+    bytes[at] = std::byte{15};
+    EXPECT_FALSE(decode(bytes).has_value()) << "byte " << at;
+  }
+}
+
 TEST(Frame, PayloadsOverTheLimitAreRefused) {
   Frame frame = sample();
   frame.n_bytes = kMaxPayloadBytes + 1;
