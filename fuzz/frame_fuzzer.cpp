@@ -1,5 +1,5 @@
-// The 56 bytes before each payload between nodes, and the payload of an abort, standing or wait
-// frame.
+// The 56 bytes before each payload between nodes, and the payload of an abort, rank progress or
+// wait frame.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

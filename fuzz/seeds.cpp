@@ -96,7 +96,7 @@ std::vector<NamedBytes> every_packet() {
            packet_bytes({.kind = PacketKind::kData, .number = 1, .n_bytes = n_bytes}, "", data)},
           {"taken", packet_bytes({.kind = PacketKind::kTaken, .number = 1}, "", {})},
           {"delivered", packet_bytes({.kind = PacketKind::kDelivered, .number = 1}, "", {})},
-          {"settle", packet_bytes({.kind = PacketKind::kCredit, .count = 70'000}, "", {})}};
+          {"credit", packet_bytes({.kind = PacketKind::kCredit, .count = 70'000}, "", {})}};
 }
 
 void write_packets(const std::filesystem::path& root) {
@@ -106,12 +106,12 @@ void write_packets(const std::filesystem::path& root) {
     corpus.add(name, join({numbers({255}), bytes}));
     all = join({all, bytes});
   }
-  const Bytes bye = transport::encode_leave(0);
+  const Bytes leave = transport::encode_leave(0);
   const Bytes abort = transport::encode_abort(0, Error(ErrorCode::kMismatch, "ranks disagree"));
-  corpus.add("all", join({numbers({255}), all, bye}));
-  corpus.add("in_parts", join({numbers({7}), all, bye}));
+  corpus.add("all", join({numbers({255}), all, leave}));
+  corpus.add("in_parts", join({numbers({7}), all, leave}));
   corpus.add("cut", join({numbers({255}), Bytes(all.begin(), all.begin() + 100)}));
-  corpus.add("bye", join({numbers({255}), bye}));
+  corpus.add("leave", join({numbers({255}), leave}));
   corpus.add("abort_behind_packets", join({numbers({3}), all, abort}));
 }
 
@@ -122,9 +122,9 @@ void write_frames(const std::filesystem::path& root) {
   const Corpus frame(root, "frame");
   frame.add("data", data_frame(0, {}));
   frame.add("abort", abort);
-  frame.add("bye", transport::encode_leave(0));
+  frame.add("leave", transport::encode_leave(0));
   frame.add("packet", every_packet().front().bytes);
-  frame.add("standing",
+  frame.add("rank_progress",
             transport::encode_rank_progress({.sequence = operation_tag().sequence,
                                              .descriptor = operation_tag().descriptor,
                                              .has_finished = true,
@@ -149,7 +149,7 @@ void write_frames(const std::filesystem::path& root) {
   connection.add("two_receives", join({numbers({2, 12, 3}), first, second}));
   connection.add("cut", join({numbers({1, 12}), Bytes(first.begin(), first.end() - 5)}));
   connection.add("abort_behind_data", join({numbers({2, 12, 3}), first, abort}));
-  connection.add("bye", join({numbers({1, 12}), transport::encode_leave(0)}));
+  connection.add("leave", join({numbers({1, 12}), transport::encode_leave(0)}));
   connection.add("nothing_posted", join({numbers({0}), first}));
 }
 

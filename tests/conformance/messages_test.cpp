@@ -227,7 +227,7 @@ TEST_P(Messages, FromAnySourceSayWhoSentThemAndLeaveNobodyOut) {
   });
 }
 
-// Those that are parked when the receives come are taken in turn.
+// Those that are unexpected when the receives come are taken in turn.
 TEST_P(Messages, FromAnySourceAreTakenInTurn) {
   run_ranks(GetParam(), [](ProcessGroup& group) {
     constexpr int kMessages = 30;

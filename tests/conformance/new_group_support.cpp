@@ -59,7 +59,7 @@ void expect_a_thousand_to_leave_nothing(ProcessGroup& group,
   group.barrier();
   EXPECT_LE(n_entries("/proc/self/fd"), n_descriptors + 8);
   EXPECT_LE(n_entries("/proc/self/task"), n_threads);
-  // A thousand boards that were kept would be some 40 MiB.
+  // A thousand control blocks that were kept would be some 40 MiB.
   EXPECT_LE(resident_arena_kib(), n_kib + 8192);
   group.barrier();
 }

@@ -33,7 +33,7 @@ constexpr bool kDelaysSignals = false;
 #endif
 
 // What rank 1 has done until it sits.
-constexpr const char* kStanding =
+constexpr const char* kProgress =
     "has finished all_reduce #2 (f32[8], sum) and called no collective operation of this group "
     "since";
 
@@ -62,7 +62,7 @@ class Stalled : public ::testing::TestWithParam<Wait> {
 TEST_P(Stalled, TheReportSaysWhatTheLateRankDoes) {
   Job job(setup("info"));
   job.start_all();
-  (void)job.processes().wait_for_output(0, kStanding);
+  (void)job.processes().wait_for_output(0, kProgress);
   const std::vector<ProcessResult> results = finish(job);
   const std::string late = "rank 1 (pid " + std::to_string(job.processes().pid(1)) + " on ";
   EXPECT_THAT(results[0].err, ContainsRegex("waits since [0-9]+[.][0-9] s for "));
@@ -79,7 +79,7 @@ TEST_P(Stalled, InDebugTheLateRankShowsItsStack) {
   (void)job.processes().wait_for_output(
       1, has_stack ? "sit_in_the_program" : "none, as it does not take signals now");
   const std::vector<ProcessResult> results = finish(job);
-  EXPECT_THAT(results[0].err, HasSubstr(kStanding));
+  EXPECT_THAT(results[0].err, HasSubstr(kProgress));
   EXPECT_THAT(results[1].err,
               ContainsRegex("\\[unisono rank 1\\] debug: stack of thread " +
                             std::to_string(job.processes().pid(1)) +
@@ -103,7 +103,7 @@ TEST_P(Stalled, AStoppedRankHasNoStack) {
   job.processes().send_signal(1, SIGCONT);
   const std::vector<ProcessResult> results = finish(job);
   if (is_on_one_node()) {
-    EXPECT_THAT(results[0].err, HasSubstr(std::string(", stopped), which ") + kStanding));
+    EXPECT_THAT(results[0].err, HasSubstr(std::string(", stopped), which ") + kProgress));
   } else {
     EXPECT_THAT(results[0].err, HasSubstr("its process may be stopped or gone"));
   }
@@ -115,7 +115,7 @@ TEST(StoppedOnAnotherNode, TimeoutsTellWhatItSaidLast) {
            .nodes = {"a", "b"},
            .variables = {{"UNISONO_STALL_SECONDS", "0.3"}, {"UNISONO_TIMEOUT_SECONDS", "2"}}});
   job.start_all();
-  if (!job.processes().wait_for_output(0, kStanding)) {
+  if (!job.processes().wait_for_output(0, kProgress)) {
     return;
   }
   job.processes().send_signal(1, SIGSTOP);

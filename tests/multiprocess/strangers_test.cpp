@@ -55,7 +55,7 @@ std::vector<Fd> visit(std::uint16_t port) {
 // Waits for the other side to hang up.
 bool is_turned_away(const Fd& socket) {
   pollfd closed{.fd = socket.get(), .events = POLLIN, .revents = 0};
-  constexpr int kTimeoutMs = 40'000;  // Twice what a silent visitor is given.
+  constexpr int kTimeoutMs = 40'000;  // Twice what a silent connection is given.
   std::vector<char> buffer(4096);
   while (::poll(&closed, 1, kTimeoutMs) == 1) {
     if (::recv(socket.get(), buffer.data(), buffer.size(), 0) <= 0) {
@@ -68,25 +68,25 @@ bool is_turned_away(const Fd& socket) {
 TEST(UnauthenticatedConnections, AtTheDataPortAndTheStoresDoNoHarm) {
   Job job({.world_size = 3, .mode = {"stream", "private"}, .nodes = {"a", "a", "b"}});
   job.start_all();
-  std::vector<Fd> visitors;
+  std::vector<Fd> connections;
   for (std::size_t rank = 0; rank < 3; ++rank) {
     if (!job.processes().wait_for_output(rank, "streaming\n")) {
       return;
     }
   }
-  for (Fd& visitor : visit(job.port().number())) {
-    visitors.push_back(std::move(visitor));
+  for (Fd& connection : visit(job.port().number())) {
+    connections.push_back(std::move(connection));
   }
   for (std::size_t rank = 0; rank < 3; ++rank) {
     const std::string text = job.processes().output(rank);
     const int port = std::stoi(text.substr(text.find("data port ") + 10));
-    for (Fd& visitor : visit(static_cast<std::uint16_t>(port))) {
-      visitors.push_back(std::move(visitor));
+    for (Fd& connection : visit(static_cast<std::uint16_t>(port))) {
+      connections.push_back(std::move(connection));
     }
   }
   // The silent ones, too, are turned away in time.
-  for (std::size_t i = 0; i < visitors.size(); ++i) {
-    EXPECT_TRUE(is_turned_away(visitors[i])) << "visitor " << i;
+  for (std::size_t i = 0; i < connections.size(); ++i) {
+    EXPECT_TRUE(is_turned_away(connections[i])) << "connection " << i;
   }
   job.processes().close_stdin(0);
   for (const ProcessResult& result : job.processes().finish()) {
@@ -101,7 +101,7 @@ TEST(UnauthenticatedConnections, AtTheStoresPortDoNotBreakTheMeeting) {
   if (!job.processes().wait_for_output(0, "for rank 1 (1 of 2 joined)")) {
     return;
   }
-  const std::vector<Fd> visitors = visit(job.port().number());
+  const std::vector<Fd> connections = visit(job.port().number());
   job.start(1);
   for (const ProcessResult& result : job.processes().finish()) {
     EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -56,13 +56,14 @@ std::vector<std::uint32_t> assign_numbers(const GroupNumbers& own,
 }
 
 // Where each rank has its control blocks. With others this may end well though it fails here.
-std::vector<std::int64_t> gather_boards(Group& parent,
-                                        const ControlBlocks& control_blocks,
-                                        std::span<const RankList> lists,
-                                        const std::vector<std::uint32_t>& numbers,
-                                        const Timeout& timeout) {
+std::vector<std::int64_t> gather_offsets(Group& parent,
+                                         const ControlBlocks& control_blocks,
+                                         std::span<const RankList> lists,
+                                         const std::vector<std::uint32_t>& numbers,
+                                         const Timeout& timeout) {
   try {
-    return gather_all(parent, control_blocks.offsets(), "the boards of new groups", timeout);
+    return gather_all(
+        parent, control_blocks.offsets(), "the control blocks of new groups", timeout);
   } catch (const Error& error) {
     for (std::size_t index = 0; index < lists.size(); ++index) {
       if (has(lists[index], parent.membership().topology().rank())) {
@@ -92,7 +93,7 @@ std::vector<std::unique_ptr<Group>> make(Group& parent,
   const Expectation expectation(job.groups(), std::move(own_numbers));
   ControlBlocks control_blocks(job, membership, lists);
   const std::vector<std::int64_t> offsets =
-      gather_boards(parent, control_blocks, lists, numbers, timeout);
+      gather_offsets(parent, control_blocks, lists, numbers, timeout);
   control_blocks.check();
   std::size_t at = 0;
   for (int member = 0; member < membership.topology().world_size(); ++member) {

@@ -113,7 +113,7 @@ TEST(Describe, AMismatchShowsBlocksThatDifferOnlyBehindTheFirst) {
       "blocks of 3, 4, 5), rank 1 called all_gather #2 (f32[12] in blocks of 3, ...)");
 }
 
-TEST(Describe, AStandingKnowsOfCollectiveOperationsOfOneGroup) {
+TEST(Describe, ARankProgressKnowsOfCollectiveOperationsOfOneGroup) {
   EXPECT_EQ(describe(RankProgress{}), "has called no collective operation of this group yet");
   const Descriptor barrier{.kind = OperationKind::kBarrier};
   EXPECT_EQ(describe(RankProgress{.sequence = 3, .descriptor = barrier}), "is in barrier #3");
@@ -124,13 +124,13 @@ TEST(Describe, AStandingKnowsOfCollectiveOperationsOfOneGroup) {
             "arguments: \"send: no\"");
 }
 
-TEST(Describe, AStandingSaysFirstWhichMessageIsWaitedFor) {
+TEST(Describe, ARankProgressSaysFirstWhichMessageIsWaitedFor) {
   EXPECT_EQ(describe(RankProgress{.waits = "waits in recv (f32[8], from rank 1, tag 3)"}),
             "waits in recv (f32[8], from rank 1, tag 3), and has called no collective operation of "
             "this group yet");
 }
 
-TEST(Describe, AStandingSaysWhatTheRankDoesInOtherGroups) {
+TEST(Describe, ARankProgressSaysWhatTheRankDoesInOtherGroups) {
   EXPECT_EQ(describe(RankProgress{.sequence = 3,
                                   .descriptor = {.kind = OperationKind::kBarrier},
                                   .waits = "waits in recv (f32[8], from rank 1, tag 3)",

@@ -70,7 +70,7 @@ TEST(Frame, PayloadsOverTheLimitAreRefused) {
   EXPECT_FALSE(decode(encode(frame)).has_value());
 }
 
-TEST(Frame, AStandingIsReadAsItWasWritten) {
+TEST(Frame, ARankProgressIsReadAsItWasWritten) {
   const RankProgress rank_progress{.sequence = 7,
                                    .descriptor = sample().descriptor,
                                    .has_finished = true,
@@ -93,7 +93,7 @@ TEST(Frame, AStandingIsReadAsItWasWritten) {
   EXPECT_EQ(read.elsewhere, "also");
 }
 
-TEST(Frame, AStandingWhoseTextIsShorterThanItSaysHasOnlyThoseBefore) {
+TEST(Frame, ARankProgressWhoseTextIsShorterThanItSaysHasOnlyThoseBefore) {
   std::vector<std::byte> bytes = encode_rank_progress({.refused = "why", .waits = "whom"}, 1);
   const std::span<const std::byte> payload = std::span(bytes).subspan(kFrameBytes);
   bytes[kFrameBytes + 11] = std::byte{13};  // One more than follow.

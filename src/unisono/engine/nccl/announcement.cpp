@@ -27,9 +27,9 @@ namespace {
 using transport::OperationKind;
 
 // The announcements of all ranks one after the other, each with this many counts behind it.
-class Board {
+class Gathered {
  public:
-  Board(std::size_t world_size, std::size_t n_counts)
+  Gathered(std::size_t world_size, std::size_t n_counts)
       : n_bytes_each_(sizeof(Announcement) + n_counts * sizeof(std::int64_t)),
         bytes_(world_size * n_bytes_each_) {}
 
@@ -95,9 +95,9 @@ void check_same(const rendezvous::Roster& roster,
 
 void check_counts(const rendezvous::Roster& roster,
                   const Operation& operation,
-                  const Board& board) {
+                  const Gathered& gathered) {
   for (std::size_t peer = 0; peer < operation.outs.size(); ++peer) {
-    const std::int64_t sent = board.count(peer, static_cast<std::size_t>(roster.rank));
+    const std::int64_t sent = gathered.count(peer, static_cast<std::size_t>(roster.rank));
     if (sent != operation.outs[peer].count) {
       throw Error(ErrorCode::kMismatch,
                   fmt::format("{} gives {} elements to {}, which takes {}",
@@ -129,27 +129,27 @@ std::vector<Announcement> agree(Engine& native,
   const transport::Descriptor& descriptor = operation.descriptor;
   const bool has_counts =
       descriptor.kind == OperationKind::kAllToAll && descriptor.count == transport::kUneven;
-  Board board(world_size, has_counts ? world_size : 0);
-  board.write(self, own, has_counts ? std::span(operation.ins) : std::span<const Buffer>());
+  Gathered gathered(world_size, has_counts ? world_size : 0);
+  gathered.write(self, own, has_counts ? std::span(operation.ins) : std::span<const Buffer>());
   // Not in braces: GCC 12 takes what stands in them for uninitialized where a later part throws.
   Operation exchange;
   exchange.descriptor = {
-      .kind = OperationKind::kAllGather, .dtype = DType::kUInt8, .count = board.n_bytes()};
+      .kind = OperationKind::kAllGather, .dtype = DType::kUInt8, .count = gathered.n_bytes()};
   exchange.sequence = operation.sequence;
-  exchange.in = board.block(self);
+  exchange.in = gathered.block(self);
   exchange.label = of_label(fmt::format("NCCL's {}", to_string(descriptor.kind)), operation);
   for (std::size_t rank = 0; rank < world_size; ++rank) {
-    exchange.outs.push_back(board.block(rank));
+    exchange.outs.push_back(gathered.block(rank));
   }
   native.execute(exchange, limit, caller);
   std::vector<Announcement> announcements;
   for (std::size_t rank = 0; rank < world_size; ++rank) {
-    announcements.push_back(board.announcement(rank));
+    announcements.push_back(gathered.announcement(rank));
   }
   try {
     check_same(roster, operation, announcements);
     if (has_counts) {
-      check_counts(roster, operation, board);
+      check_counts(roster, operation, gathered);
     }
   } catch (const Error& error) {
     throw with_call(roster, operation, error);

@@ -65,7 +65,7 @@ class Rank {
 
   PeerTable<PacketStream>& table() { return table_; }
 
-  [[nodiscard]] int n_visitors() const { return n_visitors_; }
+  [[nodiscard]] int n_accepted() const { return n_accepted_; }
 
   // Of these.
   [[nodiscard]] int n_broken_off() const { return n_broken_off_; }
@@ -84,18 +84,19 @@ class Rank {
   // What its watcher does.
   void serve() {
     for (net::Accepted accepted = accept(); accepted.fd.is_open(); accepted = accept()) {
-      ++n_visitors_;
-      visitors_.push_back({.socket = std::move(accepted.fd),
-                           .hello = net::Hello(net::Hello::Side::kServer, "secret", mine_)});
+      ++n_accepted_;
+      pending_.push_back({.socket = std::move(accepted.fd),
+                          .hello = net::Hello(net::Hello::Side::kServer, "secret", mine_)});
     }
-    for (Visitor& visitor : visitors_) {
-      greet(visitor);
+    for (PendingConnection& pending : pending_) {
+      greet(pending);
     }
-    std::erase_if(visitors_, [](const Visitor& visitor) { return !visitor.socket.is_open(); });
+    std::erase_if(pending_,
+                  [](const PendingConnection& pending) { return !pending.socket.is_open(); });
   }
 
  private:
-  struct Visitor {
+  struct PendingConnection {
     Fd socket;
     net::Hello hello;
   };
@@ -104,33 +105,33 @@ class Rank {
     return listener_.is_open() ? net::accept_connection(listener_.get()) : net::Accepted{};
   }
 
-  void greet(Visitor& visitor) {
+  void greet(PendingConnection& pending) {
     std::array<std::byte, 1024> buffer{};
-    const int fd = visitor.socket.get();
-    while (visitor.hello.state() == net::Hello::State::kRunning) {
+    const int fd = pending.socket.get();
+    while (pending.hello.state() == net::Hello::State::kRunning) {
       const net::IoResult read =
-          net::read_some(fd, std::span(buffer).first(visitor.hello.n_bytes_wanted()));
+          net::read_some(fd, std::span(buffer).first(pending.hello.n_bytes_wanted()));
       if (read.status != net::IoStatus::kDone) {
         if (read.status != net::IoStatus::kWouldBlock) {
-          visitor.socket.reset();
+          pending.socket.reset();
           ++n_broken_off_;
         }
         return;
       }
-      (void)visitor.hello.feed(std::span(buffer).first(read.n_bytes));
-      const std::vector<std::byte> output = visitor.hello.take_output();
+      (void)pending.hello.feed(std::span(buffer).first(read.n_bytes));
+      const std::vector<std::byte> output = pending.hello.take_output();
       EXPECT_EQ(net::write_some(fd, output).n_bytes, output.size());
     }
-    EXPECT_EQ(visitor.hello.state(), net::Hello::State::kDone);
-    take_(*this, std::move(visitor.socket));
+    EXPECT_EQ(pending.hello.state(), net::Hello::State::kDone);
+    take_(*this, std::move(pending.socket));
   }
 
   int rank_;
   net::HelloInfo mine_;
   Fd listener_;
   PeerTable<PacketStream> table_;
-  std::deque<Visitor> visitors_;
-  int n_visitors_ = 0;
+  std::deque<PendingConnection> pending_;
+  int n_accepted_ = 0;
   int n_broken_off_ = 0;
   Take take_ = [](Rank& self, Fd socket) {
     self.table_.deliver(1 - self.rank_, std::move(socket));
@@ -199,8 +200,8 @@ TEST_P(BothCallers, OpenOneConnectionByEitherRank) {
     (is_by_lower ? pair.lower : pair.higher)->table().open(is_by_lower ? 1 : 0);
     ASSERT_TRUE(pair.run_until([&] { return pair.is_open(); }));
     EXPECT_TRUE(pair.is_sound());
-    EXPECT_EQ(pair.lower->n_visitors(), is_by_lower ? 0 : 1);
-    EXPECT_EQ(pair.higher->n_visitors(), is_by_lower ? 1 : 0);
+    EXPECT_EQ(pair.lower->n_accepted(), is_by_lower ? 0 : 1);
+    EXPECT_EQ(pair.higher->n_accepted(), is_by_lower ? 1 : 0);
   }
 }
 
@@ -213,8 +214,8 @@ TEST_P(BothCallers, KeepTheHigherRanksConnectionOfTwo) {
   ASSERT_TRUE(pair.run_until([&] { return !pair.lower->table().is_dialing(); }));
   EXPECT_FALSE(pair.higher->table().is_dialing());
   EXPECT_TRUE(pair.is_sound());
-  EXPECT_EQ(pair.lower->n_visitors(), 1);
-  EXPECT_EQ(pair.higher->n_visitors(), GetParam() == Caller::kEither ? 1 : 0);
+  EXPECT_EQ(pair.lower->n_accepted(), 1);
+  EXPECT_EQ(pair.higher->n_accepted(), GetParam() == Caller::kEither ? 1 : 0);
   EXPECT_EQ(pair.higher->n_broken_off(), 0);
 }
 
@@ -279,14 +280,14 @@ TEST(Dialer, DialsAgainWhereBeingTurnedAwayMayMeanAnythingElse) {
     Rank& called = is_lower ? *pair.higher : *pair.lower;
     const int rank = is_lower ? 0 : 1;
     called.take_by([rank](Rank& self, Fd socket) {
-      if (self.n_visitors() > 2) {
+      if (self.n_accepted() > 2) {
         self.table().deliver(rank, std::move(socket));
       }
     });
     caller.table().open(1 - rank);
     ASSERT_TRUE(pair.run_until([&] { return pair.is_open(); }));
     EXPECT_TRUE(pair.is_sound());
-    EXPECT_EQ(called.n_visitors(), 3);
+    EXPECT_EQ(called.n_accepted(), 3);
   }
 }
 
@@ -374,7 +375,7 @@ TEST(Dialer, GoesOnWithTheHelloOfADialThatIsNeedless) {
   }
   EXPECT_TRUE(lower.table().is_dialing());
   ASSERT_TRUE(pair.run_until([&] { return pair.is_open() && !lower.table().is_dialing(); }));
-  EXPECT_EQ(higher.n_visitors(), 1);
+  EXPECT_EQ(higher.n_accepted(), 1);
   EXPECT_EQ(higher.n_broken_off(), 0);
   EXPECT_TRUE(pair.is_sound());
 }

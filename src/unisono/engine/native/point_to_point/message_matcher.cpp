@@ -94,7 +94,7 @@ std::vector<int> MessageMatcher::find_unexpected_tags(int rank) const {
   std::set<int> tags;
   for (const MessagePeer& peer : peers_) {
     if (rank == peer.rank || rank == kAnyRank) {
-      for (const ParkedMessage& unexpected : peer.unexpected) {
+      for (const UnexpectedMessage& unexpected : peer.unexpected) {
         tags.insert(unexpected.packet.tag);
       }
     }

@@ -56,13 +56,13 @@ struct Message {
 
 /// What a rank may have sent another in small messages that have not found their receives: what
 /// that one keeps for it at most. Messages beyond it are announced, and stay with their sender.
-inline constexpr std::int64_t kParkedBytes = 1 << 20;
+inline constexpr std::int64_t kMostUnexpectedBytes = 1 << 20;
 
 /// A message's share of it: what keeping it costs besides its data.
-inline constexpr std::int64_t kParkedOverheadBytes = 64;
+inline constexpr std::int64_t kUnexpectedOverheadBytes = 64;
 
 /// A message that came before its receive: with its data, or announced.
-struct ParkedMessage {
+struct UnexpectedMessage {
   transport::Packet packet;
   std::string label;
   std::vector<std::byte> data;
@@ -96,14 +96,14 @@ struct MessagePeer {
   std::map<std::uint32_t, Message*> announced = {};
   std::map<std::uint32_t, Message*> receiving = {};
 
-  std::deque<ParkedMessage> unexpected = {};
+  std::deque<UnexpectedMessage> unexpected = {};
   std::int64_t n_unexpected_bytes = 0;
   std::int64_t n_credit_to_return_bytes = 0;
 
   /// Where the payload of the packet that is being taken goes: to a receive, or to be unexpected.
   bool is_taking = false;
   Message* taker = nullptr;
-  ParkedMessage arriving = {};
+  UnexpectedMessage arriving = {};
   std::span<std::byte> target = {};
 };
 
@@ -218,7 +218,7 @@ class MessageMatcher {
   void choose_target(MessagePeer& peer, const transport::Packet& packet);
   void finish_arrival(MessagePeer& peer, const transport::Packet& packet);
   [[nodiscard]] Message* match(int source, int tag);
-  void park(MessagePeer& peer);
+  void keep_unexpected(MessagePeer& peer);
   [[nodiscard]] bool reads_announced(const MessagePeer& peer,
                                      const Message& message,
                                      const transport::Packet& packet) const;

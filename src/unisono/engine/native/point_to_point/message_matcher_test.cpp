@@ -321,7 +321,7 @@ TEST(MessageMatcher, ThatOthersAreBeforeAreNotReceivedAtOnce) {
   receiver.post(false, 0, 1, buffer);
   pair.run();
   EXPECT_EQ(received, second);
-  EXPECT_EQ(receiver.receive_at_once(0, 0, buffer), Arrival::kInvolved) << "they are parked";
+  EXPECT_EQ(receiver.receive_at_once(0, 0, buffer), Arrival::kInvolved) << "they are unexpected";
   for (const std::vector<std::byte>& expected : {first, third}) {
     receiver.post(false, 0, 0, buffer);
     EXPECT_EQ(received, expected);
@@ -374,7 +374,8 @@ TEST(MessageMatcher, ThatNobodyReceivesAreKeptUpToALimit) {
     return std::count_if(
         sends.begin(), sends.end(), [](const Message* send) { return send->has_ended; });
   };
-  EXPECT_EQ(n_ended(), kParkedBytes / (static_cast<std::int64_t>(kBytes) + kParkedOverheadBytes));
+  EXPECT_EQ(n_ended(),
+            kMostUnexpectedBytes / (static_cast<std::int64_t>(kBytes) + kUnexpectedOverheadBytes));
   std::vector<std::byte> received(kBytes);
   for (int i = 0; i < 1000; ++i) {
     const Message& receive = pair.ranks[1]->post(false, 0, 1, buffer_of(received));

@@ -93,7 +93,7 @@ bool MessageMatcher::take_unexpected(MessagePeer& peer, Message& message) {
   if (found == peer.unexpected.end()) {
     return false;
   }
-  const ParkedMessage unexpected = std::move(*found);
+  const UnexpectedMessage unexpected = std::move(*found);
   peer.unexpected.erase(found);
   message.source = peer.rank;
   check_shape(peer, message, unexpected.packet, unexpected.label);
@@ -102,7 +102,7 @@ bool MessageMatcher::take_unexpected(MessagePeer& peer, Message& message) {
     return true;
   }
   std::copy(unexpected.data.begin(), unexpected.data.end(), message.bytes().begin());
-  peer.n_unexpected_bytes -= unexpected.packet.n_bytes + kParkedOverheadBytes;
+  peer.n_unexpected_bytes -= unexpected.packet.n_bytes + kUnexpectedOverheadBytes;
   end_part(message);
   return_credit(peer, unexpected.packet.n_bytes);
   return true;
@@ -142,7 +142,7 @@ void MessageMatcher::choose_target(MessagePeer& peer, const Packet& packet) {
     case PacketKind::kAnnounce:
       peer.taker = match(peer.rank, packet.tag);
       if (peer.taker == nullptr) {
-        park(peer);
+        keep_unexpected(peer);
       } else {
         check_shape(peer, *peer.taker, packet, peer.channel->label());
         peer.target = peer.taker->bytes().first(packet.n_bytes);
@@ -230,14 +230,14 @@ Message* MessageMatcher::match(int source, int tag) {
   return message;
 }
 
-void MessageMatcher::park(MessagePeer& peer) {
+void MessageMatcher::keep_unexpected(MessagePeer& peer) {
   const Packet& packet = *peer.channel->peek();
   peer.arriving = {.packet = packet, .label = std::string(peer.channel->label()), .data = {}};
   if (packet.kind == PacketKind::kAnnounce) {
     return;  // Its sender keeps the data.
   }
-  peer.n_unexpected_bytes += packet.n_bytes + kParkedOverheadBytes;
-  if (peer.n_unexpected_bytes > kParkedBytes) {
+  peer.n_unexpected_bytes += packet.n_bytes + kUnexpectedOverheadBytes;
+  if (peer.n_unexpected_bytes > kMostUnexpectedBytes) {
     throw corrupt(peer, "sent more small messages than it may before they are received");
   }
   peer.arriving.data.resize(packet.n_bytes);

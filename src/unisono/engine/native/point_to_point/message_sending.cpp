@@ -38,7 +38,7 @@ bool is_on_node(const MessagePeer& peer) {
 bool is_small(const MessagePeer& peer, std::int64_t n_bytes) {
   const std::int64_t limit = is_on_node(peer) ? kMaxSmallBytesOnNode : transport::kMaxSmallBytes;
   return n_bytes <= limit &&
-         peer.n_uncredited_bytes + n_bytes + kParkedOverheadBytes <= kParkedBytes;
+         peer.n_uncredited_bytes + n_bytes + kUnexpectedOverheadBytes <= kMostUnexpectedBytes;
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ bool MessageMatcher::send_small(MessagePeer& peer,
           {static_cast<const std::byte*>(buffer.data), static_cast<std::size_t>(n_bytes)})) {
     return false;
   }
-  peer.n_uncredited_bytes += n_bytes + kParkedOverheadBytes;
+  peer.n_uncredited_bytes += n_bytes + kUnexpectedOverheadBytes;
   ++peer.n_sent;
   return true;
 }
@@ -82,7 +82,7 @@ void MessageMatcher::post_send(Message& message) {
   if (is_small(peer, n_bytes)) {
     packet.kind = PacketKind::kMessage;
     packet.n_bytes = static_cast<std::uint32_t>(n_bytes);
-    peer.n_uncredited_bytes += n_bytes + kParkedOverheadBytes;
+    peer.n_uncredited_bytes += n_bytes + kUnexpectedOverheadBytes;
     peer.outgoing.push_back(
         {.packet = packet, .payload = message.bytes(), .message = &message, .ends_message = true});
   } else {
@@ -226,8 +226,8 @@ void MessageMatcher::copy_step(const Copy& copy, std::size_t n_bytes) const {
 
 // Small messages of the peer have found their receives. Told now and then, not each time.
 void MessageMatcher::return_credit(MessagePeer& peer, std::int64_t n_bytes) {
-  peer.n_credit_to_return_bytes += n_bytes + kParkedOverheadBytes;
-  if (peer.n_credit_to_return_bytes >= kParkedBytes / 4) {
+  peer.n_credit_to_return_bytes += n_bytes + kUnexpectedOverheadBytes;
+  if (peer.n_credit_to_return_bytes >= kMostUnexpectedBytes / 4) {
     peer.outgoing.push_back(
         {.packet = {.kind = PacketKind::kCredit, .count = peer.n_credit_to_return_bytes}});
     peer.n_credit_to_return_bytes = 0;

@@ -42,7 +42,7 @@ void wait_for_rank_1(ProcessGroup& group, bool is_message) {
   }
 }
 
-TEST(Standing, TellsOfAMessageThatIsUnderWay) {
+TEST(RankProgress, TellsOfAMessageThatIsUnderWay) {
   const auto errors = errors_of_ranks(one_node(3), [](ProcessGroup& group) {
     float value = 0;
     const Buffer buffer = as_buffer(std::span(&value, 1));
@@ -63,7 +63,7 @@ TEST(Standing, TellsOfAMessageThatIsUnderWay) {
                               "called no collective operation of this group yet")));
 }
 
-TEST(Standing, ForgetsAMessageThatHasEnded) {
+TEST(RankProgress, ForgetsAMessageThatHasEnded) {
   std::latch has_received(1);
   std::latch has_timed_out(1);
   run_ranks(one_node(2), [&](ProcessGroup& group) {
@@ -88,7 +88,7 @@ TEST(Standing, ForgetsAMessageThatHasEnded) {
   });
 }
 
-TEST(Standing, OfAReceiveThatTimesOutTellsTheTagsThatCameInstead) {
+TEST(RankProgress, OfAReceiveThatTimesOutTellsTheTagsThatCameInstead) {
   const auto errors = errors_of_ranks(one_node(2), [](ProcessGroup& group) {
     float value = 0;
     const Buffer buffer = as_buffer(std::span(&value, 1));
@@ -104,7 +104,7 @@ TEST(Standing, OfAReceiveThatTimesOutTellsTheTagsThatCameInstead) {
   EXPECT_THAT(errors[0], HasSubstr("; it has sent messages with tag 4, 5, which nobody receives"));
 }
 
-TEST(Standing, OfARankOfAnotherNodeIsAskedForWhenTimeIsUp) {
+TEST(RankProgress, OfARankOfAnotherNodeIsAskedForWhenTimeIsUp) {
   for (const bool is_message : {false, true}) {
     std::latch has_timed_out(1);
     run_ranks({.nodes = {"a", "b"}}, [&](ProcessGroup& group) {
@@ -127,7 +127,7 @@ TEST(Standing, OfARankOfAnotherNodeIsAskedForWhenTimeIsUp) {
 }
 
 // Of a group that the rank which waits is not in.
-TEST(Standing, TellsOfWhatARankDoesInOtherGroups) {
+TEST(RankProgress, TellsOfWhatARankDoesInOtherGroups) {
   for (const std::vector<std::string>& nodes :
        {std::vector<std::string>{"a", "a", "a"}, {"a", "b", "b"}, {"a", "b", "c"}}) {
     for (const bool is_message : {false, true}) {
@@ -170,7 +170,7 @@ TEST(Standing, TellsOfWhatARankDoesInOtherGroups) {
 }
 
 // Groups that have failed stay until the caller destroys them, and may be many.
-TEST(Standing, TellsFirstOfWhatARankStillDoes) {
+TEST(RankProgress, TellsFirstOfWhatARankStillDoes) {
   for (const std::vector<std::string>& nodes : {std::vector<std::string>{"a", "a"}, {"a", "b"}}) {
     run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
       const std::vector<std::vector<int>> lists(13, {0, 1});
@@ -204,7 +204,7 @@ TEST(Standing, TellsFirstOfWhatARankStillDoes) {
 }
 
 // Its process lives on in other groups, and had no connection over which it could say goodbye.
-TEST(Standing, TellsOfARankOfAnotherNodeThatLeftTheGroup) {
+TEST(RankProgress, TellsOfARankOfAnotherNodeThatLeftTheGroup) {
   for (const bool is_message : {false, true}) {
     std::latch has_timed_out(1);
     run_ranks({.nodes = {"a", "b"}}, [&](ProcessGroup& group) {
@@ -276,7 +276,7 @@ TEST_P(Leaver, OfAnotherNodeEndsTheWait) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Standing,
+INSTANTIATE_TEST_SUITE_P(RankProgress,
                          Leaver,
                          ::testing::Values(LeaverCase{0, false, false},
                                            LeaverCase{0, false, true},
@@ -288,7 +288,7 @@ INSTANTIATE_TEST_SUITE_P(Standing,
                                            LeaverCase{1, true, true}));
 
 // Nobody has a connection over which it could say goodbye.
-TEST(Standing, OfARankThatLeftBeforeTheFirstCallIsNotSaidThatItDied) {
+TEST(RankProgress, OfARankThatLeftBeforeTheFirstCallIsNotSaidThatItDied) {
   for (const int leaver : {0, 1}) {
     for (const bool is_message : {false, true}) {
       const auto errors = errors_of_ranks({.nodes = {"a", "b"}}, [&](ProcessGroup& group) {
