@@ -12,14 +12,14 @@
 
 namespace unisono::engine {
 
-/// Who runs an operation, and so how it waits.
+/// Which thread executes the operation; decides whether it may spin.
 enum class Caller {
   kUser,     ///< The thread that called the operation: it may spin for a short while.
   kProgress  ///< A thread beside it: it leaves the processor to the rank's computation.
 };
 
-/// What carries out a group's operations, and passes the messages between two of its ranks. One
-/// thread at a time, the holder of the drive token, but for messages.
+/// Executes a group's operations and passes messages between two of its ranks. One thread at a
+/// time, the holder of the drive token, but for messages.
 class Engine {
  public:
   Engine() = default;

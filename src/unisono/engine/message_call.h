@@ -14,7 +14,8 @@ namespace unisono::engine {
 /// As the rank to receive from: whoever sends first.
 inline constexpr int kAnyRank = -1;
 
-/// What the caller of an asynchronous message holds of it, and who hears how it ends.
+/// An asynchronous message's side towards its caller, who waits on it; it is told how the message
+/// ends.
 class MessageHandle {
  public:
   MessageHandle() = default;
@@ -24,12 +25,12 @@ class MessageHandle {
   MessageHandle(MessageHandle&&) = delete;
   MessageHandle& operator=(MessageHandle&&) = delete;
 
-  /// The message begins: which of the rank's waits it is. First of all, before another thread
+  /// The message begins; `id` names it among the rank's waits. Called first, before another thread
   /// knows of it.
   virtual void begin(const health::WaitId& id) = 0;
 
-  /// What is called when somebody first hears that the message has ended well; what it throws, that
-  /// one hears.
+  /// Sets what the first wait for a message that ended well calls; what that throws, the wait
+  /// throws.
   virtual void set_check(std::function<void()> check) = 0;
 
   /// Ends the message, with null for success, and for a receive with the rank that it came from.

@@ -42,9 +42,9 @@ class FileReserve {
   Time last_;
 };
 
-/// Lets in, at a rank's data listener, the job's other ranks, and nobody else. A stranger is
-/// dropped with a line in the log, unless it leaves without a word; so is a connection for which
-/// there is no memory. Belongs to the event loop's thread once that runs.
+/// Accepts connections of the job's other ranks at a rank's data listener. Any other is closed with
+/// a line in the log, unless it ended without sending anything; so is one for which there is no
+/// memory. Belongs to the event loop's thread once that runs.
 ///
 /// Where the process has had no file descriptor for kFilePatience, members are let in one by one,
 /// to be told so.

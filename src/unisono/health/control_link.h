@@ -26,7 +26,7 @@ class ControlLink {
  public:
   enum class End {
     kClosed,   ///< By the other side, or the network.
-    kJunk,     ///< What came is no frame that goes this way.
+    kJunk,     ///< What came is no frame that ranks send on such a connection.
     kStarved,  ///< There was no memory for what came.
   };
 
@@ -34,7 +34,7 @@ class ControlLink {
   enum class IfStarved { kEnd, kThrow };
 
   struct Callbacks {
-    /// False for a frame that does not go this way.
+    /// False for a frame that ranks don't send on such a connection.
     std::function<bool(const transport::Frame& frame, std::span<const std::byte> payload)> frame;
     /// Once, and last: it may end the link.
     std::function<void(End how)> end;

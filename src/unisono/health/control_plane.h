@@ -50,25 +50,25 @@ struct Answer {
   std::optional<Error> problem = {};
 };
 
-/// What another rank asks or tells.
+/// A request or notification from another rank.
 struct Heard {
   int rank;
   const transport::Frame& frame;
   std::span<const std::byte> payload;
-  /// Answers, by the way that the question came. Any thread, at any time.
+  /// Sends the answer on the connection by which the question came. Any thread, at any time.
   std::function<void(std::vector<std::byte> frame)> reply;
 };
 
-/// What ranks of a job tell each other beside their operations: news, questions and answers, of all
-/// their groups. By one connection per pair of ranks: inside a node the Unix socket that they met
+/// Sends failure reports, questions and answers of all groups between ranks, beside their
+/// operations. By one connection per pair of ranks: inside a node the Unix socket that they met
 /// by, between nodes one that the first who has something to say opens. Where both do so at once
 /// each speaks by its own.
 class ControlPlane {
  public:
   struct Callbacks {
-    /// False where no correct rank says that.
+    /// False for a frame that no correct rank sends.
     std::function<bool(const Heard& heard)> frame;
-    /// A rank of this node speaks no more: it is gone, or says what it should not.
+    /// The connection with a rank of this node has ended: it is gone, or sent no correct frame.
     std::function<void(int rank, ControlLink::End how)> end;
   };
 

@@ -24,8 +24,8 @@ struct MetRanks {
   std::set<int> by_messages = {};
 };
 
-/// The groups that this rank is in, by number: who hears what the watcher sees. What comes for a
-/// group that this rank is about to make is kept for it. Thread-safe.
+/// This rank's groups by number; dispatches the watcher's events to them. Events for a group that
+/// this rank is about to make are kept for it. Thread-safe.
 class GroupRegistry {
  public:
   /// The group of this number is about to be made. Whoever tells of it may do so from here on.
@@ -41,8 +41,9 @@ class GroupRegistry {
   /// This rank has left the group, in which it had these connections.
   void end(std::uint32_t number, MetRanks met) UNISONO_EXCLUDES(mutex_);
 
-  /// As what this rank has left the group, of which nothing can be on its way to `job_rank`: that
-  /// it had no connection with for this. Nothing of a group that it is in, or left long ago.
+  /// Of which of the group's operations and messages nothing can be on its way to `job_rank`: this
+  /// rank has left the group, and had no connection for them with that rank. Of neither for a group
+  /// that it is in, or left long ago.
   [[nodiscard]] transport::Departure find_departure(std::uint32_t number, int job_rank) const
       UNISONO_EXCLUDES(mutex_);
 

@@ -15,8 +15,7 @@
 
 namespace unisono::health {
 
-/// In which long waits this rank is, as its launcher sees them in the file that it made for that.
-/// Thread-safe.
+/// Keeps the long waits of this rank in the file by which its launcher sees them. Thread-safe.
 class LongWaits {
  public:
   /// Null where `path` is empty, or another job of this process has the file. Where it can't be
@@ -31,13 +30,13 @@ class LongWaits {
   LongWaits(LongWaits&&) = delete;
   LongWaits& operator=(LongWaits&&) = delete;
 
-  /// It goes on: of a wait that is known, what it waits for and when it was seen may be new.
+  /// Adds a wait; of one that is known, updates whom it waits for and when it was seen.
   void note(const WaitId& id, LongWait wait) UNISONO_EXCLUDES(mutex_);
 
-  /// It is over, if it was known.
+  /// Removes a wait, if it is known.
   void forget(const WaitId& id) noexcept UNISONO_EXCLUDES(mutex_);
 
-  /// There are none any more, and the next job of this process may have the file.
+  /// Removes all waits; the next job of this process may use the file.
   void close() noexcept UNISONO_EXCLUDES(mutex_);
 
  private:

@@ -21,7 +21,7 @@
 
 namespace unisono::health {
 
-/// What a StatusClient works with, and whom it tells what it hears. The references outlive it.
+/// What a StatusClient is made of, and its callbacks. The references outlive it.
 struct StatusClientParts {
   GroupContacts contacts;
   GroupRegistry& groups;
@@ -35,8 +35,8 @@ struct StatusClientParts {
 };
 
 /// Asks ranks where they are in a group's operations, and in those of their other groups: their
-/// watchers answer, whatever the rank itself does. Of a rank of this node only the latter counts:
-/// the rest the control block tells. Thread-safe.
+/// watchers answer, whatever the rank itself does. Of a rank of this node only the other groups
+/// count, as the control block has the rest. Thread-safe.
 class StatusClient {
  public:
   explicit StatusClient(StatusClientParts parts) : parts_(std::move(parts)) {}

@@ -29,10 +29,10 @@ struct WatcherParts {
   Logger logger;
 };
 
-/// A rank's thread beside its computation: lets in the connections of other nodes' ranks, hears and
-/// says what ranks tell each other beside their operations, and sees when a rank of this node dies.
-/// Says so when the launcher's store ends. Where it can't go on (out of memory, say)
-/// all groups of this rank fail, since what it has missed nobody tells again.
+/// A rank's thread beside its computation: accepts the connections of other nodes' ranks, runs the
+/// control plane, and sees when a rank of this node dies. Logs when the launcher's store ends.
+/// Where it can't go on (out of memory, say) all groups of this rank fail, since what it has missed
+/// nobody tells again.
 class Watcher {
  public:
   explicit Watcher(WatcherParts parts);

@@ -6,7 +6,8 @@
 
 namespace unisono::store {
 
-/// Who was turned away, in the order in which those who wait for a rank want to hear of it.
+/// What kind of client a rejected connection came from. The first kinds say most to who waits for a
+/// rank.
 enum class ClientKind {
   kHello,  ///< Said the hello.
   kTls,    ///< Spoke TLS.
@@ -15,7 +16,7 @@ enum class ClientKind {
   kOther,  ///< Said something else or nothing: who scans ports, say.
 };
 
-/// The connections to which a server gave no entry, for those who wait for one of them.
+/// Counts the connections that a server rejected, for the messages of who waits for a rank.
 class RejectedConnections {
  public:
   void add(ClientKind client, const std::string& peer, const std::string& reason);

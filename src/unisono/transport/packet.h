@@ -9,7 +9,7 @@
 
 namespace unisono::transport {
 
-/// What a packet between two ranks is for. The values travel: append only.
+/// Kinds of packets between two ranks. The values travel: append only.
 enum class PacketKind : std::uint8_t {
   kNone,
   kMessage,    ///< A small message with its data.
@@ -28,8 +28,7 @@ enum class PacketMemory : std::uint8_t {
   kAttended  ///< As kPrivate, of an announcement; a thread of the sender does nothing but wait.
 };
 
-/// What ranks tell each other about a message, with its data or without. Travels as it lies in
-/// memory.
+/// The header of a packet about a message. Travels as it lies in memory.
 struct Packet {
   PacketKind kind = PacketKind::kNone;
   DType dtype = DType::kInt8;

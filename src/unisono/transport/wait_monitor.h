@@ -12,7 +12,7 @@
 
 namespace unisono::transport {
 
-/// What is said of a wait that takes long. Implemented by who knows the operation.
+/// Hears of a wait that takes long, and makes its errors. Implemented by who knows the operation.
 class WaitObserver {
  public:
   WaitObserver() = default;

@@ -22,15 +22,15 @@ struct WaitMode {
 /// The thread runs beside the rank's computation, or a look costs a system call.
 inline constexpr WaitMode kBriefWait{.n_spins = 1, .n_yields = 20};
 
-/// What a look has seen of what is waited for.
+/// Result of one poll of the awaited condition.
 enum class Look : std::uint8_t {
   kNothing,
   kProgress,  ///< A part of it: more may follow at once.
   kDone
 };
 
-/// Looks in a tight loop, `n_spins` times or until `look` has seen all that is waited for. Returns
-/// how many looks were in vain.
+/// Polls in a tight loop, `n_spins` times or until `look` returns kDone. Returns how many polls
+/// came before that one.
 template <class LookFunction>
 int spin(int n_spins, LookFunction look) {
   for (int n = 0; n < n_spins; ++n) {
@@ -44,8 +44,8 @@ int spin(int n_spins, LookFunction look) {
   return n_spins;
 }
 
-/// Returns when `look` or `sleep` has seen all that is waited for: every wait of a rank for others
-/// in an operation or message is this one.
+/// Returns when `look` or `sleep` has returned kDone: every wait of a rank for others in an
+/// operation or message is this one.
 ///
 /// `sleep` announces a sleep to who can end it, looks once more, has a WaitMonitor check whether
 /// the wait may go on, and sleeps, until the monitor's next check at most. After kNothing it is

@@ -17,7 +17,7 @@
 
 namespace unisono::engine {
 
-/// Says who waits for whom in which operation.
+/// Words the errors and reports about an operation's wait.
 class OperationReporter final : public transport::WaitObserver {
  public:
   /// `calls` are this rank's last ones, with `operation`. The references outlive it.

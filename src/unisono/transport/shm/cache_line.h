@@ -4,8 +4,8 @@
 
 namespace unisono::shm {
 
-/// To be called by the one rank that has read `n_bytes` bytes which their owner will write anew,
-/// and before the owner may. Changes nothing, but saves the owner time where that is worth it.
+/// For the only reader of `n_bytes` bytes, after it has read them and before their owner may write
+/// them again. Changes no byte; makes the owner's next write faster where that pays.
 ///
 /// AMD's CPUs take 7 ns for a store to a cache line that another core has only read, but 1.6 ns
 /// where that core has written to it (EPYC, from 16 KiB on). So a byte of each line is written as

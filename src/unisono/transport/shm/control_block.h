@@ -35,7 +35,7 @@ inline constexpr std::int64_t kStagingBytes = 4 << 20;
 /// What passes through them at once inside a node: still in the cache when the peers read it.
 inline constexpr std::int64_t kSegmentBytes = 256 << 10;
 
-/// How the ranks of a node reach what a rank gives them.
+/// Where peers of the node find the data that a rank offers.
 enum class Exposure : std::uint16_t {
   kNothing,          ///< It gives them nothing.
   kOperationHeader,  ///< In its header: its only offer, of a size that all know.
@@ -45,7 +45,7 @@ enum class Exposure : std::uint16_t {
   kStaged            ///< Window by window in its staging buffers.
 };
 
-/// What a rank gives one other rank of its node.
+/// The data that a rank offers one other rank of its node.
 struct Offer {
   std::int64_t n_bytes;
   /// Where it begins: in the slot, in the arena, in the process, or in each staging buffer.
@@ -64,7 +64,7 @@ struct Placement {
   std::uint64_t out_address;
 };
 
-/// Where what a rank gives its peers is.
+/// Where a rank's offers to its peers are.
 struct OfferPlacement {
   /// Bytes of an offer in one window of kStaged, and how many windows there are.
   std::int64_t share_bytes;

@@ -39,7 +39,7 @@ struct DialerParts {
 /// opened by either. Never blocks, save where it says so. All but deliver() and wake() belongs to
 /// one thread at a time. Does not move: its dials refer to it.
 ///
-/// Who accepts says so with a byte after the hello. When both ranks of a pair dial at the same
+/// The accepting side sends one byte after the hello. When both ranks of a pair dial at the same
 /// time, the higher rank turns the lower one's connection away, and the lower rank waits for the
 /// higher one's.
 class Dialer {

@@ -22,8 +22,8 @@ namespace unisono::tcp {
 /// Frames to and from one rank of another node. Moves bytes when told to, and never blocks. Payload
 /// goes from and into the caller's memory.
 ///
-/// What moves bytes returns how many moved in this call, and kDone once all of what it is to move
-/// has: until then it is to be called again with the same.
+/// write() and read() return how many bytes moved in this call, and kDone once all of them have:
+/// until then call them again with the same arguments.
 class FrameStream {
  public:
   /// `name` stands for the peer in errors, e.g. "rank 3 (pid 4123 on node-a)". Besides frames of

@@ -57,8 +57,8 @@ class PeerTable final : public Dialer {
 
   [[nodiscard]] bool has_aborted() const { return has_aborted_; }
 
-  /// Tells them that this rank leaves in good order, unless it has aborted. Nobody is welcome any
-  /// more: who comes later would take the end of a connection without a goodbye for a death.
+  /// Tells them that this rank leaves in good order, unless it has aborted. Later connections are
+  /// refused: their ranks would take an end without a leave frame for a death.
   void leave() noexcept {
     try_to([this] {
       this->close_door();

@@ -8,8 +8,7 @@
 
 namespace unisono::engine {
 
-/// Makes one operation of many small ones: what they read is put together, and what comes out is
-/// taken apart.
+/// Packs the buffers of a coalesced operation into one, and unpacks the result.
 class Coalescing {
  public:
   /// The operation on memory of this object, which is read already. It keeps its descriptor. Memory

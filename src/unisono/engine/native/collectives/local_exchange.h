@@ -11,7 +11,7 @@
 
 namespace unisono::engine {
 
-/// Bytes that lie in several places, mostly in one, and count as one after the other.
+/// Bytes of several buffers, mostly of one, addressed as one sequence.
 template <class Bytes>
 class Pieces {
  public:

@@ -5,13 +5,14 @@
 #include <span>
 #include <vector>
 
-#include "unisono/engine/native/group_transports.h"
-#include "unisono/engine/native/native_parts.h"
 #include "unisono/health/rank_status.h"
 #include "unisono/transport/shm/control_block.h"
 #include "unisono/transport/shm/process_memory.h"
 
 namespace unisono::engine {
+
+class GroupTransports;
+struct NativeParts;
 
 /// Whether one copy out of another process (process_vm_readv) takes less time than two by way of
 /// shared memory. Measured when it is first asked for, which takes a millisecond.
@@ -24,11 +25,11 @@ class PeerMemory {
   /// The references outlive it; `has_cores`: the node has a core for each of its ranks.
   PeerMemory(const NativeParts& parts, GroupTransports& transports, bool has_cores);
 
-  /// It need not be faster.
+  /// Whether it is used even where it is not faster.
   [[nodiscard]] bool is_forced() const { return is_forced_; }
 
-  /// Whether all ranks of the node have found that they can and had better. They may come to know
-  /// it at different times, so who offers memory in this way says so.
+  /// Whether every rank of the node has decided to read its peers' memory. Ranks may learn that at
+  /// different times, so each offer says how it is to be read.
   [[nodiscard]] bool is_shared();
 
   /// The same, and each rank has a core of its own: else reductions gain nothing.
@@ -36,8 +37,8 @@ class PeerMemory {
     return (has_cores_ || is_forced_) && is_shared();
   }
 
-  /// After an operation in which memory was staged: finds out whether this rank can read its
-  /// peers', and whether that is faster; tells them. Does nothing the second time.
+  /// After an operation that staged memory: finds out whether this rank can read its peers', and
+  /// whether that is faster, and tells them. Does nothing the second time.
   void learn();
 
   /// Fills `into` from an address of a rank. Throws Error(kSystem), or kPeerLost if its process is

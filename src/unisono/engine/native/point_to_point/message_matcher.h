@@ -34,7 +34,7 @@ struct Message {
   std::string label = {};    ///< What the caller calls its buffer, for messages.
   bool is_attended = false;  ///< A thread does nothing else until it has ended.
 
-  /// Set by the machine: the rank that it came from, and that its part is over.
+  /// Set by the matcher: the rank that it came from, and that this rank's part is over.
   int source = kAnyRank;
   bool has_ended = false;
 
@@ -43,7 +43,7 @@ struct Message {
   /// Parts of its way that have not ended: more than one where both ranks copy.
   int n_parts = 1;
   bool is_cleared = false;  ///< Its receiver has answered the announcement.
-  /// By the sender's count, where it was announced.
+  /// Of an announced message: its number among those that its sender has announced to the receiver.
   std::uint32_t number = 0;
 
   [[nodiscard]] std::span<std::byte> bytes() const {
@@ -54,11 +54,11 @@ struct Message {
 /// "send (f32[4], to rank 1, tag 3) of weights", or "to rank 1 (rank 3 of the job)".
 [[nodiscard]] std::string describe(const Message& message, transport::JobRanks job_ranks = {});
 
-/// What a rank may have sent another in small messages that have not found their receives: what
-/// that one keeps for it at most. Messages beyond it are announced, and stay with their sender.
+/// How many bytes of unexpected small messages of one other rank a rank keeps at most. Messages
+/// beyond it are announced, and stay with their sender.
 inline constexpr std::int64_t kMostUnexpectedBytes = 1 << 20;
 
-/// A message's share of it: what keeping it costs besides its data.
+/// What of that a message takes besides its data.
 inline constexpr std::int64_t kUnexpectedOverheadBytes = 64;
 
 /// A message that came before its receive: with its data, or announced.
@@ -89,7 +89,7 @@ struct MessagePeer {
   std::deque<OutgoingPacket> outgoing = {};
   std::int64_t n_uncredited_bytes = 0;
   std::uint32_t n_announced = 0;
-  /// Messages, by their calls here and by their first packets.
+  /// How many messages this rank has called to it, and how many have come from it, ever.
   std::uint64_t n_sent = 0;
   std::uint64_t n_arrived = 0;
   /// Own sends that wait for the peer, and own receives that wait for its data, by number.
@@ -100,14 +100,14 @@ struct MessagePeer {
   std::int64_t n_unexpected_bytes = 0;
   std::int64_t n_credit_to_return_bytes = 0;
 
-  /// Where the payload of the packet that is being taken goes: to a receive, or to be unexpected.
+  /// Where the payload of the packet that is being taken goes: to a receive, or to `arriving`.
   bool is_taking = false;
   Message* taker = nullptr;
   UnexpectedMessage arriving = {};
   std::span<std::byte> target = {};
 };
 
-/// What Messages works with. The references outlive it.
+/// What a MessageMatcher is made of. The references outlive it.
 struct MessageParts {
   const collective::Topology& topology;
   shm::Endpoint& endpoint;

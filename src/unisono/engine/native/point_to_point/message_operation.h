@@ -22,7 +22,7 @@
 
 namespace unisono::engine {
 
-/// What a send or receive waits with. The references outlive it.
+/// What the waits of sends and receives use. The references outlive it.
 struct MessageWaiting {
   const NativeParts& parts;
   const MessageMatcher& matcher;
@@ -30,7 +30,7 @@ struct MessageWaiting {
   std::function<void()> look_again;
 };
 
-/// A send or receive with what its caller is told: how long it may wait, and who is late.
+/// A send or receive with its time limit, and the errors and reports about its wait.
 class MessageOperation final : public Message, private transport::WaitObserver {
  public:
   MessageOperation(const MessageCall& call, const MessageWaiting& waiting)
@@ -50,7 +50,7 @@ class MessageOperation final : public Message, private transport::WaitObserver {
   /// is due. Notes if its time is up: it is left alone then, until expire().
   void check();
 
-  /// Its time is up, which it has not been told: who is late is to be asked first, without a lock.
+  /// Its time is up, and expire() has not been called: first who is late is asked, without a lock.
   [[nodiscard]] bool is_overdue() const { return is_overdue_; }
 
   /// Throws the error of a request whose time is up; `late` is what the late rank does. Empty: that
