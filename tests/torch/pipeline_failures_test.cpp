@@ -200,6 +200,9 @@ TEST(PipelineFailures, WhatIsRefusedAtConstructionLeavesTheGroupOpen) {
   expect_refused(with({.layers = {5, 6}}), "`layers` has 11 layers in 2 stages");
   expect_refused(with({.layer_costs = {1, 2}}), "`layer_costs` has 2 costs");
   expect_refused(with({.skips = {{.from = 1, .output = 0, .to = 0}}}), "it has to go forward");
+  expect_refused(
+      with({.skips = {{.from = 0, .output = 1, .to = 1}, {.from = 0, .output = 1, .to = 1}}}),
+      "output 1 of stage 0 has two skip connections");
   expect_refused(with({.inputs = {{.input = 0, .stage = 2}}}), "is to go to stage 2 of 2");
   expect_refused(
       with({.tied =

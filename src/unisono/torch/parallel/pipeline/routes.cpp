@@ -23,6 +23,15 @@ std::vector<Route> routes_of(int n_stages, const std::vector<SkipConnection>& sk
                       std::to_string(skip.to) + "; it has to go forward, within stages 0 to " +
                       std::to_string(n_stages - 1));
     }
+    const bool is_second = std::ranges::any_of(routes, [&](const Route& other) {
+      return other.from == skip.from && other.output == skip.output;
+    });
+    if (is_second) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "Pipeline: output " + std::to_string(skip.output) + " of stage " +
+                      std::to_string(skip.from) +
+                      " has two skip connections; return the tensor once for each");
+    }
     routes.push_back({.from = skip.from, .to = skip.to, .output = skip.output});
   }
   return routes;
