@@ -205,6 +205,11 @@ TEST(PipelineFailures, WhatIsRefusedAtConstructionLeavesTheGroupOpen) {
       "output 1 of stage 0 has two skip connections");
   expect_refused(with({.inputs = {{.input = 0, .stage = 2}}}), "is to go to stage 2 of 2");
   expect_refused(
+      with(
+          {.tied = {{.stage = 0, .name = "0.weight", .other_stage = 1, .other_name = "8.weight"}}}),
+      "parameter '8.weight' of stage 1 is f32[8, 8], but is tied to '0.weight' of stage 0, which "
+      "is f32[8, 6]");
+  expect_refused(
       with({.tied =
                 {{.stage = 0, .name = "0.weight", .other_stage = 1, .other_name = "nine.weight"}}}),
       "no parameter 'nine.weight'");

@@ -68,6 +68,7 @@ class Pipeline::Impl {
   // Construction.
   void check_alike(const std::string& problem) const;  // All ranks.
   void collect_groups();
+  void share_problem(const std::string& problem) const;
   void set_up_replicas();
   void share_tied_values();
 

@@ -29,6 +29,10 @@ namespace {
 
 constexpr const char* kDiffer = "Pipeline: the ranks' pipelines differ";
 
+Property property_of(const std::string& problem) {
+  return {.what = "the problem", .value = problem.empty() ? "none" : problem};
+}
+
 std::vector<Property> properties_of(const StepPlan& plan,
                                     const std::vector<Tie>& ties,
                                     const PipelineOptions& options) {
@@ -145,13 +149,7 @@ Pipeline::Impl::Impl(std::shared_ptr<ProcessGroup> group,
     } catch (const std::exception& thrown) {
       problem = thrown.what();
     }
-    check_agreement(*plan_.group,
-                    {{.what = "the problem", .value = problem.empty() ? "none" : problem}},
-                    kDiffer,
-                    options_.timeout);
-    if (!problem.empty()) {
-      throw Error(ErrorCode::kMismatch, problem);
-    }
+    share_problem(problem);
   }
   share_tied_values();
 }
@@ -174,12 +172,19 @@ void Pipeline::Impl::collect_groups() {
 
 // A rank that could not make its part says so here, where others wait for it.
 void Pipeline::Impl::check_alike(const std::string& problem) const {
-  std::vector<Property> properties{
-      {.what = "the problem", .value = problem.empty() ? "none" : problem}};
+  std::vector<Property> properties{property_of(problem)};
   if (problem.empty()) {
     std::ranges::move(properties_of(plan_, ties_, options_), std::back_inserter(properties));
   }
   check_agreement(*plan_.group, properties, kDiffer, options_.timeout);
+}
+
+// What one rank has found is an error of all.
+void Pipeline::Impl::share_problem(const std::string& problem) const {
+  check_agreement(*plan_.group, {property_of(problem)}, kDiffer, options_.timeout);
+  if (!problem.empty()) {
+    throw Error(ErrorCode::kMismatch, problem);
+  }
 }
 
 void Pipeline::Impl::set_up_replicas() {
@@ -204,8 +209,9 @@ void Pipeline::Impl::set_up_replicas() {
 void Pipeline::Impl::share_tied_values() {
   if (!ties_.empty()) {
     Transfers transfers(*plan_.group, n_tied_places(ties_), options_.timeout);
-    copy_first_values(plan_, ties_, {.transfers = transfers});
+    const std::string problem = copy_first_values(plan_, ties_, {.transfers = transfers});
     transfers.finish();
+    share_problem(problem);
   }
 }
 

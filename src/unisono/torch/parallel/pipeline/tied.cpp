@@ -42,17 +42,17 @@ MessageLabel label_of(std::size_t place, const PlacedParameter& parameter) {
   return {.place = place, .text = "tied parameter '" + parameter.name + "'"};
 }
 
-void check_alike(const at::Tensor& parameter,
-                 const PlacedParameter& place,
-                 const at::Tensor& first,
-                 const PlacedParameter& of_first) {
-  if (parameter.sizes() != first.sizes() || parameter.scalar_type() != first.scalar_type()) {
-    throw Error(ErrorCode::kMismatch,
-                "Pipeline: parameter '" + place.name + "' of stage " + std::to_string(place.stage) +
-                    " is " + describe(parameter) + ", but is tied to '" + of_first.name +
-                    "' of stage " + std::to_string(of_first.stage) + ", which is " +
-                    describe(first));
-  }
+bool is_alike(const at::Tensor& parameter, const at::Tensor& first) {
+  return parameter.sizes() == first.sizes() && parameter.scalar_type() == first.scalar_type();
+}
+
+std::string describe_difference(const at::Tensor& parameter,
+                                const PlacedParameter& place,
+                                const at::Tensor& first,
+                                const PlacedParameter& of_first) {
+  return "Pipeline: parameter '" + place.name + "' of stage " + std::to_string(place.stage) +
+         " is " + describe(parameter) + ", but is tied to '" + of_first.name + "' of stage " +
+         std::to_string(of_first.stage) + ", which is " + describe(first);
 }
 
 // What this rank does with each member of a tie but the first: `near` where both are its own.
@@ -90,16 +90,18 @@ std::size_t n_tied_places(const std::vector<Tie>& ties) {
   return 2 * n_pairs;  // There and back.
 }
 
-void copy_first_values(const StepPlan& plan,
-                       const std::vector<Tie>& ties,
-                       const TiedMessages& messages) {
+std::string copy_first_values(const StepPlan& plan,
+                              const std::vector<Tie>& ties,
+                              const TiedMessages& messages) {
   const c10::NoGradGuard no_grad;
   Transfers& transfers = messages.transfers;
+  std::string problem;
   const auto set =
       [&](const PlacedParameter& first, const PlacedParameter& other, const at::Tensor& values) {
         const at::Tensor parameter = parameter_at(plan, other);
-        check_alike(parameter, other, values, first);
-        if (!parameter.is_same(values)) {
+        if (!is_alike(parameter, values)) {
+          problem = describe_difference(parameter, other, values, first);
+        } else if (!parameter.is_same(values)) {
           parameter.copy_(values);
         }
       };
@@ -115,6 +117,7 @@ void copy_first_values(const StepPlan& plan,
         set(first, other, transfers.await(place).tensors.at(0));
       },
       [&](const auto& first, const auto& other) { set(first, other, parameter_at(plan, first)); });
+  return problem;
 }
 
 void sum_tied_gradients(const StepPlan& plan,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "unisono/torch/parallel/pipeline/stage_gradients.h"
@@ -19,10 +20,10 @@ struct TiedMessages {
 };
 
 /// Gives each tied parameter of this rank the values of the first stage that has it. All ranks call
-/// it.
-void copy_first_values(const StepPlan& plan,
-                       const std::vector<Tie>& ties,
-                       const TiedMessages& messages);
+/// it. Returns which one is of another type or shape; "" for none.
+[[nodiscard]] std::string copy_first_values(const StepPlan& plan,
+                                            const std::vector<Tie>& ties,
+                                            const TiedMessages& messages);
 
 /// Gives each the sum of the stages' gradients, in their order. All ranks call it.
 void sum_tied_gradients(const StepPlan& plan,
