@@ -13,6 +13,8 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/pipeline/csv.h"
+#include "unisono/torch/nn/activation_checkpoint.h"
 #include "unisono/torch/parallel/mesh/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 
@@ -204,6 +206,12 @@ TEST(PipelineFailures, WhatIsRefusedAtConstructionLeavesTheGroupOpen) {
       with({.skips = {{.from = 0, .output = 1, .to = 1}, {.from = 0, .output = 1, .to = 1}}}),
       "output 1 of stage 0 has two skip connections");
   expect_refused(with({.inputs = {{.input = 0, .stage = 2}}}), "is to go to stage 2 of 2");
+  expect_refused(with({.table = pipeline::parse_csv("0F0,0B0\n1F0,1B0\n2F0,2B0\n", "table")}),
+                 "the schedule's table is one of 3 ranks, but the group has 2");
+  expect_refused(
+      with(
+          {.tied = {{.stage = 1, .name = "6.weight", .other_stage = 1, .other_name = "8.weight"}}}),
+      "that must be a later one of 2");
   expect_refused(
       with(
           {.tied = {{.stage = 0, .name = "0.weight", .other_stage = 1, .other_name = "8.weight"}}}),
@@ -231,6 +239,98 @@ TEST(PipelineFailures, WhatIsRefusedAtConstructionLeavesTheGroupOpen) {
         const Pipeline model(group, make_stage, PipelineOptions{});
       },
       "no room for it");
+  expect_refused(
+      [](const auto& group) {
+        const Pipeline model(group, std::vector<Stage>(3, plain_stage()), PipelineOptions{});
+      },
+      "there are 3 stages, but the schedule has 2");
+  expect_refused(
+      [](const auto& group) {
+        const Pipeline model(group, std::vector<Stage>{plain_stage(), {}}, PipelineOptions{});
+      },
+      "stage 1 has no forward");
+}
+
+// Two stages of a step that fails.
+struct Mistake {
+  std::function<void(std::vector<Stage>& stages, PipelineOptions& options)> make;
+  std::string message;
+};
+
+TEST(PipelineFailures, WhatAStageDoesWrongIsNamedOnEveryRank) {
+  const std::vector<Mistake> mistakes{
+      {[](auto& /*stages*/, auto& options) { options.skips = {{.from = 0, .output = 3, .to = 1}}; },
+       "[rank 0/2] Pipeline: forward of chunk 0 in stage 0: returned 1 tensors, but output 3 is to "
+       "skip to stage 1"},
+      {[](auto& stages, auto& /*options*/) {
+         stages[1] = stage_that([](const torch::Tensor&, int) { return torch::Tensor(); });
+       },
+       "[rank 1/2] Pipeline: forward of chunk 0 in stage 1: returned an undefined tensor"},
+      {[](auto& stages, auto& /*options*/) { stages[0].output_sizes = {{-1, 6}, {-1}}; },
+       "[rank 0/2] Pipeline: forward of chunk 0 in stage 0: returned 1 tensors, but announced 2"},
+      {[](auto& stages, auto& options) {
+         options.checkpoint = nn::CheckpointMode::kAlways;
+         // Not yet for the first chunk, so the others' inputs are not copied.
+         stages[1].forward = [n_calls = 0](const Tensors& in) mutable -> Tensors {
+           return {n_calls++ == 0 ? in[0] * 2 : in[0].mul_(2)};
+         };
+       },
+       "of chunk 1 in stage 1: its input 0, f32[2, 6], was changed in place, so it can't be "
+       "computed again"},
+      {[](auto& stages, auto& options) {
+         options.checkpoint = nn::CheckpointMode::kAlways;
+         stages[0] = stage_that([](const torch::Tensor& x, int n_calls) {
+           return n_calls < 4 ? x : x.narrow(1, 0, 5);
+         });
+       },
+       "[rank 0/2] Pipeline: backward of chunk 0 in stage 0: the gradient of its output 0, "
+       "f32[2, 5], is f32[2, 6]"}};
+  for (const Mistake& mistake : mistakes) {
+    EXPECT_THAT(errors_of(2,
+                          [&](const auto& group) {
+                            std::vector<Stage> stages{plain_stage(), plain_stage()};
+                            PipelineOptions options{.schedule = "fill_drain", .chunks = 4};
+                            mistake.make(stages, options);
+                            Pipeline model(group, stages, options);
+                            (void)step(model);
+                          }),
+                Each(HasSubstr(mistake.message)));
+  }
+}
+
+TEST(PipelineFailures, ALayerOfASequentialThatGetsTwoTensorsIsNamedOnEveryRank) {
+  EXPECT_THAT(
+      errors_of(2,
+                [](const auto& group) {
+                  Pipeline model(
+                      group, make_chain(), PipelineOptions{.inputs = {{.input = 1, .stage = 1}}});
+                  (void)model.train_step({make_batch(8), make_batch(8)},
+                                         {make_targets(8)},
+                                         [](const Tensors& outputs, const Tensors& targets) {
+                                           return loss_of_classes(outputs[0], targets[0]);
+                                         });
+                }),
+      Each(HasSubstr("[rank 1/2] Pipeline: forward of chunk 0 in stage 1: a layer of a "
+                     "Sequential takes one tensor (the first one up to three), and gets "
+                     "2")));
+}
+
+TEST(PipelineFailures, SparseGradientsOfReplicasAreNamedOnEveryRank) {
+  EXPECT_THAT(
+      errors_of(2,
+                [](const auto& world) {
+                  const Mesh mesh(world, {{"data", 2}, {"pipe", 1}});
+                  torch::nn::Embedding layer(torch::nn::EmbeddingOptions(4, 3).sparse(true));
+                  const Stage stage{.module = layer.ptr(),
+                                    .forward = [layer](const Tensors& in) mutable -> Tensors {
+                                      return {layer(in[0])};
+                                    }};
+                  Pipeline model(mesh.group("pipe"),
+                                 std::vector<Stage>{stage},
+                                 PipelineOptions{.data_group = mesh.group("data")});
+                  (void)model.train_step(make_targets(8), make_targets(8), loss_of_classes);
+                }),
+      Each(HasSubstr("stage 0 has a sparse gradient, which replicas can't average")));
 }
 
 TEST(PipelineFailures, UnequalReplicasAreNamedOnEveryRank) {
