@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -131,46 +130,53 @@ TEST(Pipeline, GradientsAddUpOverStepsAsThoseOfBackwardDo) {
     (void)run_chunks(whole, make_batch(kBatch), make_targets(kBatch), 2);
   }
   run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
-    Pipeline model(group, make_chain(), PipelineOptions{.schedule = "zb_h1", .chunks = 2});
-    for (int step = 0; step < 2; ++step) {
-      (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
-    }
-    EXPECT_EQ(difference(gradients_of(model.named_parameters()), gradients_of(whole)), "");
-    model.zero_grad();
-    for (const torch::Tensor& parameter : model.parameters()) {
-      EXPECT_FALSE(parameter.grad().defined());
-    }
-  });
-}
-
-Named gradients_with_dropout(int world_size, const PipelineOptions& options) {
-  Named all;
-  std::mutex mutex;
-  run_ranks(world_size, [&](const std::shared_ptr<ProcessGroup>& group) {
-    Pipeline model(group, make_chain(torch::kFloat32, 0.4), options);
-    model.set_step(3);
-    (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
-    const std::lock_guard lock(mutex);
-    for (const auto& [name, gradient] : gradients_of(model.named_parameters())) {
-      all[name] = gradient;
-    }
-  });
-  return all;
-}
-
-TEST(Pipeline, DropoutDependsOnNeitherScheduleNorPartsNorCheckpoints) {
-  const Named expected = gradients_with_dropout(1, {.schedule = "fill_drain", .chunks = 4});
-  for (const int world_size : {1, 2, 4}) {
-    for (const auto* const schedule : {"1f1b", "zb_h1", "v_half"}) {
-      for (const auto mode : {CheckpointMode::kNever, CheckpointMode::kAlways}) {
-        const PipelineOptions options{.schedule = schedule, .chunks = 4, .checkpoint = mode};
-        EXPECT_EQ(difference(gradients_with_dropout(world_size, options), expected), "")
-            << world_size << " ranks, " << name_of(options);
+    for (const std::string& schedule : all_schedules()) {
+      Pipeline model(group, make_chain(), PipelineOptions{.schedule = schedule, .chunks = 2});
+      for (int step = 0; step < 2; ++step) {
+        (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
+      }
+      EXPECT_EQ(difference(gradients_of(model.named_parameters()), gradients_of(whole)), "")
+          << schedule;
+      model.zero_grad();
+      for (const torch::Tensor& parameter : model.parameters()) {
+        EXPECT_FALSE(parameter.grad().defined());
       }
     }
+  });
+}
+
+Named gradients_with_dropout(const std::shared_ptr<ProcessGroup>& group,
+                             const PipelineOptions& options) {
+  Pipeline model(group, make_chain(torch::kFloat32, 0.4), options);
+  model.set_step(3);
+  (void)model.train_step(make_batch(kBatch), make_targets(kBatch), loss_of_classes);
+  return gradients_of(model.named_parameters());
+}
+
+TEST(Pipeline, DropoutDependsOnNeitherScheduleNorRanksNorCheckpoints) {
+  std::map<int, Named> expected;
+  run_ranks(1, [&](const std::shared_ptr<ProcessGroup>& alone) {
+    for (const int chunks : {1, 2, 8}) {
+      expected[chunks] = gradients_with_dropout(alone, {.chunks = chunks});
+    }
+    EXPECT_NE(difference(gradients_with_dropout(alone, {.chunks = 8, .seed = 1}), expected.at(8)),
+              "");
+  });
+  for (const int world_size : {1, 2, 4}) {
+    run_ranks(world_size, [&](const std::shared_ptr<ProcessGroup>& group) {
+      for (const std::string& schedule : all_schedules()) {
+        for (const int chunks : {1, 2, 8}) {
+          for (const auto mode :
+               {CheckpointMode::kNever, CheckpointMode::kAlways, CheckpointMode::kExceptLast}) {
+            const PipelineOptions options{
+                .schedule = schedule, .chunks = chunks, .checkpoint = mode};
+            EXPECT_EQ(difference(gradients_with_dropout(group, options), expected.at(chunks)), "")
+                << world_size << " ranks, " << name_of(options);
+          }
+        }
+      }
+    });
   }
-  const Named other = gradients_with_dropout(1, {.chunks = 4, .seed = 1});
-  EXPECT_NE(difference(other, expected), "");
 }
 
 TEST(Pipeline, TheProgramsOwnRandomNumbersGoOnAsIfThereWereNoStep) {
