@@ -1,7 +1,8 @@
-// Data parallelism over pipelines, and checkpoints in parts.
+// Data parallelism over pipelines.
 
+#include <cstddef>
+#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "unisono/checkpoint/save.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/ddp/distributed_data_parallel.h"
+#include "unisono/torch/nn/activation_checkpoint.h"
 #include "unisono/torch/nn/sync_batch_norm.h"
 #include "unisono/torch/parallel/mesh/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
@@ -19,11 +20,11 @@
 #include "canonical.h"
 #include "pipelines.h"
 #include "rank_threads.h"
-#include "support/temporary_folder.h"
 
 namespace unisono::testing {
 namespace {
 
+using nn::CheckpointMode;
 using parallel::Mesh;
 using parallel::Pipeline;
 using parallel::PipelineOptions;
@@ -124,6 +125,138 @@ TEST(PipelineReplicas, TrainToTheBitsOfOneProcess) {
   });
 }
 
+TEST(PipelineReplicas, HaveTheBitsOfOneProcessInEveryScheduleModeAndNumberOfChunks) {
+  const torch::Tensor batch = make_batch(4 * kShard);
+  const torch::Tensor targets = make_targets(4 * kShard);
+  std::map<int, Named> expected;
+  std::map<int, double> losses;
+  for (const int chunks : {1, 2, 8}) {
+    torch::nn::Sequential whole = make_chain();
+    accumulate_shards(whole->parameters(), 2, [&](int shard) {
+      losses[chunks] +=
+          run_chunks(whole, shard_of(batch, shard, 0), shard_of(targets, shard, 0), chunks) / 2;
+    });
+    expected[chunks] = gradients_of(whole);
+  }
+  run_ranks(4, [&](const std::shared_ptr<ProcessGroup>& world) {
+    const Mesh mesh(world, {{"data", 2}, {"pipe", 2}});
+    const int shard = mesh.coordinate("data");
+    for (const std::string& schedule : all_schedules()) {
+      for (const int chunks : {1, 2, 8}) {
+        for (const auto mode : {CheckpointMode::kAlways, CheckpointMode::kExceptLast}) {
+          Pipeline model(mesh.group("pipe"),
+                         make_chain(),
+                         PipelineOptions{.schedule = schedule,
+                                         .chunks = chunks,
+                                         .checkpoint = mode,
+                                         .data_group = mesh.group("data")});
+          const torch::Tensor loss = model.train_step(
+              shard_of(batch, shard, 0), shard_of(targets, shard, 0), loss_of_classes);
+          EXPECT_EQ(loss.item<double>(), losses.at(chunks)) << schedule << ", " << chunks;
+          EXPECT_EQ(difference(gradients_of(model.named_parameters()), expected.at(chunks)), "")
+              << schedule << ", " << chunks << " chunks, mode " << static_cast<int>(mode);
+        }
+      }
+    }
+  });
+}
+
+// One process that adds to what a step before has left, each shard to all of it.
+Named gradients_of_two_steps(int n_chunks) {
+  torch::nn::Sequential model = make_chain();
+  const std::vector<torch::Tensor> parameters = model->parameters();
+  const torch::Tensor batch = make_batch(4 * kShard);
+  const torch::Tensor targets = make_targets(4 * kShard);
+  for (int step = 0; step < 2; ++step) {
+    const std::vector<torch::Tensor> before = clone_gradients(parameters);
+    accumulate_shards(parameters, 2, [&](int shard) {
+      const std::vector<torch::Tensor> copies = clone_all(before);
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        parameters[i].mutable_grad() = copies[i];
+      }
+      (void)run_chunks(
+          model, shard_of(batch, shard, step), shard_of(targets, shard, step), n_chunks);
+    });
+  }
+  return gradients_of(model);
+}
+
+// What is averaged already is averaged again, among replicas that have it alike.
+TEST(PipelineReplicas, GradientsAddUpOverStepsAsThoseOfDistributedDataParallel) {
+  constexpr int kTwoChunks = 2;
+  const Named expected = gradients_of_two_steps(kTwoChunks);
+  const torch::Tensor batch = make_batch(4 * kShard);
+  const torch::Tensor targets = make_targets(4 * kShard);
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& world) {
+    const torch::nn::Sequential net = make_chain();
+    DistributedDataParallel<torch::nn::Sequential> model(net, world);
+    for (int step = 0; step < 2; ++step) {
+      const auto backward = [&](int chunk) {
+        const auto part = [&](const torch::Tensor& whole) {
+          return shard_of(whole, world->rank(), step).chunk(kTwoChunks)[chunk];
+        };
+        (loss_of_classes(model.forward(part(batch)), part(targets)) / kTwoChunks).backward();
+      };
+      {
+        const NoSync guard = model.no_sync();
+        backward(0);
+      }
+      backward(1);
+    }
+    EXPECT_EQ(difference(gradients_of(net), expected), "");
+  });
+  run_ranks(4, [&](const std::shared_ptr<ProcessGroup>& world) {
+    const Mesh mesh(world, {{"data", 2}, {"pipe", 2}});
+    const int shard = mesh.coordinate("data");
+    for (const std::string& schedule : all_schedules()) {
+      Pipeline model(
+          mesh.group("pipe"),
+          make_chain(),
+          PipelineOptions{
+              .schedule = schedule, .chunks = kTwoChunks, .data_group = mesh.group("data")});
+      for (int step = 0; step < 2; ++step) {
+        (void)model.train_step(
+            shard_of(batch, shard, step), shard_of(targets, shard, step), loss_of_classes);
+      }
+      EXPECT_EQ(difference(gradients_of(model.named_parameters()), expected), "") << schedule;
+    }
+  });
+}
+
+TEST(PipelineReplicas, DropWhatOnePipelineOfAllTheirChunksDrops) {
+  const torch::Tensor batch = make_batch(2 * kShard, torch::kFloat64);
+  const torch::Tensor targets = make_targets(2 * kShard);
+  const auto make = [] { return make_chain(torch::kFloat64, 0.4); };
+  for (const int chunks : {1, 2, 8}) {
+    Named expected;
+    run_ranks(1, [&](const std::shared_ptr<ProcessGroup>& alone) {
+      Pipeline model(alone, make(), PipelineOptions{.chunks = 2 * chunks});
+      (void)model.train_step(batch, targets, loss_of_classes);
+      expected = gradients_of(model.named_parameters());
+    });
+    run_ranks(4, [&](const std::shared_ptr<ProcessGroup>& world) {
+      const Mesh mesh(world, {{"data", 2}, {"pipe", 2}});
+      const int shard = mesh.coordinate("data");
+      for (const std::string& schedule : all_schedules()) {
+        for (const auto mode :
+             {CheckpointMode::kNever, CheckpointMode::kAlways, CheckpointMode::kExceptLast}) {
+          Pipeline model(mesh.group("pipe"),
+                         make(),
+                         PipelineOptions{.schedule = schedule,
+                                         .chunks = chunks,
+                                         .checkpoint = mode,
+                                         .data_group = mesh.group("data")});
+          (void)model.train_step(batch.chunk(2)[shard], targets.chunk(2)[shard], loss_of_classes);
+          const Named gradients = gradients_of(model.named_parameters());
+          // Of more chunks the sum is another one.
+          EXPECT_LE(relative_difference(gradients, expected), chunks == 1 ? 0 : 1e-12)
+              << schedule << ", " << chunks << " chunks, mode " << static_cast<int>(mode);
+        }
+      }
+    });
+  }
+}
+
 TEST(PipelineReplicas, TrainAsOneProcessOnWholeBatchesInDoublePrecision) {
   const Named expected = train_on_whole_batches();
   run_ranks(4, [&](const std::shared_ptr<ProcessGroup>& world) {
@@ -169,77 +302,67 @@ TEST(PipelineReplicas, StartWithTheValuesOfTheFirst) {
   });
 }
 
-TEST(PipelineReplicas, NormalizationIsOverTheBatchesOfAllReplicas) {
-  const auto make = [](const std::shared_ptr<ProcessGroup>& group) {
-    // Without a bias, whose gradient would be rounding alone.
-    torch::nn::Sequential model(torch::nn::Linear(torch::nn::LinearOptions(6, 8).bias(false)),
-                                nn::SyncBatchNorm(torch::nn::BatchNormOptions(8), group),
-                                torch::nn::Tanh(),
-                                torch::nn::Linear(8, 3));
-    fill(*model);
-    model->to(torch::kFloat64);
-    return model;
-  };
-  // With one chunk the statistics are those of the whole batch.
+torch::nn::Sequential make_normalized(const std::shared_ptr<ProcessGroup>& group) {
+  // Without a bias, whose gradient would be rounding alone.
+  torch::nn::Sequential model(torch::nn::Linear(torch::nn::LinearOptions(6, 8).bias(false)),
+                              nn::SyncBatchNorm(torch::nn::BatchNormOptions(8), group),
+                              torch::nn::Tanh(),
+                              torch::nn::Linear(8, 3));
+  fill(*model);
+  model->to(torch::kFloat64);
+  return model;
+}
+
+// This rank's gradients, and its buffers behind "mean of ".
+Named train_normalized(const std::shared_ptr<ProcessGroup>& world, PipelineOptions options) {
   const torch::Tensor batch = make_batch(2 * kShard, torch::kFloat64);
   const torch::Tensor targets = make_targets(2 * kShard);
-  torch::nn::Sequential whole = make(nullptr);
-  (void)run_chunks(whole, batch, targets, 1);
+  const Mesh mesh(world, {{"data", 2}, {"pipe", world->world_size() / 2}});
+  options.data_group = mesh.group("data");
+  Pipeline model(mesh.group("pipe"), make_normalized(mesh.group("data")), options);
+  const int shard = mesh.coordinate("data");
+  (void)model.train_step(batch.chunk(2)[shard], targets.chunk(2)[shard], loss_of_classes);
+  Named all = gradients_of(model.named_parameters());
+  for (const NamedTensor& buffer : model.named_buffers()) {
+    all["mean of " + buffer.name] = buffer.tensor.to(torch::kFloat64);
+  }
+  return all;
+}
+
+TEST(PipelineReplicas, NormalizationIsOverTheBatchesOfAllReplicas) {
+  // With one chunk the statistics are those of the whole batch.
+  torch::nn::Sequential whole = make_normalized(nullptr);
+  (void)run_chunks(whole, make_batch(2 * kShard, torch::kFloat64), make_targets(2 * kShard), 1);
+  Named expected = gradients_of(whole);
+  for (const auto& buffer : whole->named_buffers()) {
+    expected["mean of " + buffer.key()] = buffer.value().to(torch::kFloat64);
+  }
   run_ranks(4, [&](const std::shared_ptr<ProcessGroup>& world) {
-    const Mesh mesh(world, {{"data", 2}, {"pipe", 2}});
     for (const auto* const schedule : {"1f1b", "v_half"}) {
-      Pipeline model(mesh.group("pipe"),
-                     make(mesh.group("data")),
-                     PipelineOptions{.schedule = schedule, .data_group = mesh.group("data")});
-      const int shard = mesh.coordinate("data");
-      (void)model.train_step(batch.chunk(2)[shard], targets.chunk(2)[shard], loss_of_classes);
-      EXPECT_LT(relative_difference(gradients_of(model.named_parameters()), gradients_of(whole)),
+      EXPECT_LT(relative_difference(train_normalized(world, {.schedule = schedule}), expected),
                 1e-9)
           << schedule;
     }
   });
 }
 
-TEST(PipelineCheckpoint, OfTwoPartsIsReadInOneAndInFour) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder.path() + "/model";
-  torch::Tensor expected;
-  std::mutex mutex;
-  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
-    Pipeline model(group, make_chain(), PipelineOptions{.chunks = 2, .gathers_outputs = true});
-    torch::optim::SGD optimizer(model.parameters(), kRate);
-    (void)model.train_step(make_batch(kShard), make_targets(kShard), loss_of_classes);
-    optimizer.step();
-    const StateParts parts = parts_to_save(*group, {}, model.state());
-    checkpoint::save_checkpoint(*group, path, 1, parts.parts, {}, parts.common);
-    model.eval();
-    const torch::Tensor output = model.forward(make_batch(kShard));
-    const std::lock_guard lock(mutex);
-    expected = output;
+TEST(PipelineReplicas, NormalizationOfChunksIsThatOfReplicasOfOneRank) {
+  Named expected;
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& world) {
+    const Named own = train_normalized(world, {.schedule = "fill_drain", .chunks = 2});
+    if (world->rank() == 0) {
+      expected = own;
+    }
   });
-  for (const int n_parts : {1, 4}) {
-    run_ranks(n_parts, [&](const std::shared_ptr<ProcessGroup>& group) {
-      Pipeline model(group, make_chain(), PipelineOptions{.chunks = 2, .gathers_outputs = true});
-      model.load_state(load_state(*group, path));
-      model.eval();
-      EXPECT_TRUE(torch::equal(model.forward(make_batch(kShard)), expected)) << n_parts;
-    });
-  }
-}
-
-TEST(PipelineCheckpoint, AStateThatLacksSomethingChangesNothing) {
-  run_ranks(1, [](const std::shared_ptr<ProcessGroup>& group) {
-    Pipeline model(group, make_chain(), {});
-    TensorState state = model.state();
-    state["0.weight"] = torch::zeros({8, 6});
-    state.erase("11.bias");
-    EXPECT_THROW(model.load_state(state), Error);
-    state["11.bias"] = torch::zeros({4});
-    EXPECT_THROW(model.load_state(state), Error);
-    EXPECT_EQ(difference(values_of(model.named_parameters()), values_of(make_chain())), "");
-    state["11.bias"] = torch::zeros({3});
-    model.load_state(state);
-    EXPECT_EQ(model.parameters()[0].abs().sum().item<double>(), 0);
+  run_ranks(4, [&](const std::shared_ptr<ProcessGroup>& world) {
+    for (const std::string& schedule : all_schedules()) {
+      for (const auto mode :
+           {CheckpointMode::kNever, CheckpointMode::kAlways, CheckpointMode::kExceptLast}) {
+        const PipelineOptions options{.schedule = schedule, .chunks = 2, .checkpoint = mode};
+        EXPECT_EQ(difference(train_normalized(world, options), expected), "")
+            << schedule << ", mode " << static_cast<int>(mode);
+      }
+    }
   });
 }
 
