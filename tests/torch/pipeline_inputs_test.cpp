@@ -133,13 +133,13 @@ TEST(PipelineInputs, RanksThatGiveThemToOtherStagesAreAllTold) {
                              "rank 1")));
 }
 
-constexpr int kChunks = 12;
+constexpr int kLateChunks = 12;
 
 // Stages 0 and 3 on the first rank, 1 and 2 on the last, which takes each chunk through both at
 // once; stage 3 comes after all of stage 0.
 pipeline::Schedule made_for_a_late_stage(int n_ranks) {
   pipeline::Schedule schedule{
-      .n_chunks = kChunks,
+      .n_chunks = kLateChunks,
       .rank_of_stage = {0, n_ranks - 1, n_ranks - 1, 0},
       .orders = std::vector<std::vector<Action>>(static_cast<std::size_t>(n_ranks))};
   const auto add = [&](ActionKind kind, int stage, int chunk) {
@@ -147,17 +147,17 @@ pipeline::Schedule made_for_a_late_stage(int n_ranks) {
         .orders[static_cast<std::size_t>(schedule.rank_of_stage[static_cast<std::size_t>(stage)])]
         .push_back({kind, stage, chunk});
   };
-  for (int chunk = 0; chunk < kChunks; ++chunk) {
+  for (int chunk = 0; chunk < kLateChunks; ++chunk) {
     add(ActionKind::kForward, 0, chunk);
   }
-  for (int chunk = 0; chunk < kChunks; ++chunk) {
+  for (int chunk = 0; chunk < kLateChunks; ++chunk) {
     add(ActionKind::kForward, 1, chunk);
     add(ActionKind::kForward, 2, chunk);
   }
-  for (int chunk = 0; chunk < kChunks; ++chunk) {
+  for (int chunk = 0; chunk < kLateChunks; ++chunk) {
     add(ActionKind::kForward, 3, chunk);
   }
-  for (int chunk = 0; chunk < kChunks; ++chunk) {
+  for (int chunk = 0; chunk < kLateChunks; ++chunk) {
     for (int stage = 3; stage >= 0; --stage) {
       add(ActionKind::kBackward, stage, chunk);
     }
@@ -199,10 +199,10 @@ TEST(PipelineInputs, AreTheValuesReturnedAlsoWhereAnotherStageWorksOnThemInPlace
                      {.table = made_for_a_late_stage(n_ranks),
                       .skips = {{.from = 1, .output = 1, .to = 3}},
                       .is_by_arrival = false});
-      const Tensors outputs = model.forward(Tensors{torch::ones({kChunks, kMany})});
+      const Tensors outputs = model.forward(Tensors{torch::ones({kLateChunks, kMany})});
       if (group->rank() == model.last_rank()) {
-        EXPECT_TRUE(at::equal(outputs.at(0), torch::full({kChunks, 1}, 7.0F)));
-        EXPECT_TRUE(at::equal(outputs.at(1), torch::full({kChunks, kMany}, 4.0F)));
+        EXPECT_TRUE(at::equal(outputs.at(0), torch::full({kLateChunks, 1}, 7.0F)));
+        EXPECT_TRUE(at::equal(outputs.at(1), torch::full({kLateChunks, kMany}, 4.0F)));
       }
     });
   }
