@@ -14,7 +14,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/data/readers/csv.h"
-#include "unisono/pipeline/simulate.h"
+#include "unisono/pipeline/layer_costs.h"
 
 namespace unisono::cli {
 namespace {
@@ -62,7 +62,7 @@ class Column {
 
 }  // namespace
 
-LayerCosts read_layer_costs(const std::string& path) {
+pipeline::LayerCosts read_layer_costs(const std::string& path) {
   CsvReader reader(path);
   const Column forward(reader, path, "forward_ms");
   const Column backward(reader, path, "backward_ms");
@@ -73,7 +73,7 @@ LayerCosts read_layer_costs(const std::string& path) {
         ErrorCode::kInvalidArgument,
         fmt::format("{}: the first line must name the columns forward_ms and backward_ms", path));
   }
-  LayerCosts costs;
+  pipeline::LayerCosts costs;
   while (const std::optional<std::vector<std::string>> fields = reader.next()) {
     const double whole = backward.read(reader, *fields).value_or(0);
     const double weights = weight.read(reader, *fields).value_or(whole / 2);

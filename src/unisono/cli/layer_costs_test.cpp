@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
+#include "unisono/pipeline/layer_costs.h"
 
 #include "support/temporary_folder.h"
 #include "support/throws_error.h"
@@ -13,6 +14,7 @@
 namespace unisono::cli {
 namespace {
 
+using pipeline::LayerCosts;
 using test::throws_error;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -43,6 +45,22 @@ TEST_F(LayerCostsFile, ColumnsMayComeInAnyOrder) {
   EXPECT_EQ(costs.times[0].backward_input, 2);
   EXPECT_EQ(costs.times[0].backward_weight, 1);
   EXPECT_THAT(costs.activation_mib, ElementsAre(64));
+}
+
+TEST_F(LayerCostsFile, WhatIsWrittenIsReadBack) {
+  const LayerCosts costs = read(
+      pipeline::to_csv({.names = {"a, \"b\"\nc", "d"},
+                        .times = {{.forward = 1, .backward_input = 2, .backward_weight = 0.5},
+                                  {.forward = 0.25, .backward_input = 0.125, .backward_weight = 4}},
+                        .activation_mib = {64, 0.5},
+                        .gradient_mib = {1, 2}}));
+  ASSERT_EQ(costs.times.size(), 2U);
+  EXPECT_EQ(costs.times[0].forward, 1);
+  EXPECT_EQ(costs.times[0].backward_input, 2);
+  EXPECT_EQ(costs.times[0].backward_weight, 0.5);
+  EXPECT_EQ(costs.times[1].backward(), 4.125);
+  EXPECT_EQ(costs.times[1].backward_weight, 4);
+  EXPECT_THAT(costs.activation_mib, ElementsAre(64, 0.5));
 }
 
 TEST_F(LayerCostsFile, WhatIsWrongIsNamed) {

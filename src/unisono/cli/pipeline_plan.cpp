@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/cli/layer_costs.h"
 #include "unisono/pipeline/balance.h"
 #include "unisono/pipeline/known_schedules.h"
+#include "unisono/pipeline/layer_costs.h"
 #include "unisono/pipeline/render.h"
 #include "unisono/pipeline/schedule.h"
 #include "unisono/pipeline/simulate.h"
@@ -25,7 +25,7 @@ namespace {
 using pipeline::LayerRange;
 using pipeline::StageTimes;
 
-std::vector<LayerRange> cut(const LayerCosts& layers, Balance balance, int n_stages) {
+std::vector<LayerRange> cut(const pipeline::LayerCosts& layers, Balance balance, int n_stages) {
   const int n_layers = static_cast<int>(layers.times.size());
   if (n_layers < n_stages) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -48,17 +48,6 @@ std::vector<LayerRange> cut(const LayerCosts& layers, Balance balance, int n_sta
     times.push_back(layer.sum());
   }
   return pipeline::cut_by_cost(times, n_stages);
-}
-
-StageTimes sum_of(const std::vector<StageTimes>& layers, const LayerRange& part) {
-  StageTimes sum{.forward = 0, .backward_input = 0, .backward_weight = 0};
-  for (int layer = part.begin; layer < part.end; ++layer) {
-    const StageTimes& times = layers[static_cast<std::size_t>(layer)];
-    sum.forward += times.forward;
-    sum.backward_input += times.backward_input;
-    sum.backward_weight += times.backward_weight;
-  }
-  return sum;
 }
 
 // A rank's stages take equal parts of its time.
@@ -145,9 +134,7 @@ PipelinePlan make_pipeline_plan(const PipelineWish& wish,
   const int n_stages = plan.schedule.n_stages();
   if (wish.layers) {
     plan.parts = cut(*wish.layers, wish.balance, n_stages);
-    for (const LayerRange& part : plan.parts) {
-      plan.stages.push_back(sum_of(wish.layers->times, part));
-    }
+    plan.stages = pipeline::times_of_parts(wish.layers->times, plan.parts);
     if (!wish.layers->activation_mib.empty()) {
       plan.activation_mib = pipeline::sums_of_parts(wish.layers->activation_mib, plan.parts);
     }

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "unisono/cli/layer_costs.h"
 #include "unisono/pipeline/balance.h"
 #include "unisono/pipeline/known_schedules.h"
+#include "unisono/pipeline/layer_costs.h"
 #include "unisono/pipeline/schedule.h"
 #include "unisono/pipeline/simulate.h"
 #include "unisono/pipeline/timeline.h"
@@ -21,9 +21,9 @@ enum class Balance : std::uint8_t { kTime, kMemory, kCount };
 struct PipelineWish {
   int n_ranks = 4;
   int n_chunks = 8;
-  int stages_per_rank = 2;                ///< Where the schedule leaves it open.
-  pipeline::StageTimes rank_times = {};   ///< Of a chunk in all stages of a rank, in milliseconds.
-  std::optional<LayerCosts> layers = {};  ///< Instead of rank_times.
+  int stages_per_rank = 2;               ///< Where the schedule leaves it open.
+  pipeline::StageTimes rank_times = {};  ///< Of a chunk in all stages of a rank, in milliseconds.
+  std::optional<pipeline::LayerCosts> layers = {};  ///< Instead of rank_times.
   Balance balance = Balance::kTime;
   double transfer_ms = 0;
   bool is_by_arrival = false;

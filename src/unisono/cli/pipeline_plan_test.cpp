@@ -52,7 +52,7 @@ TEST(PipelinePlan, FormulasAreOfMessagesThatTakeNoTime) {
 
 PipelineWish of_layers() {
   // The second half of the layers is fast and large.
-  LayerCosts layers;
+  pipeline::LayerCosts layers;
   for (const double time : {4, 4, 4, 4, 1, 1, 1, 1}) {
     layers.times.push_back({.forward = time, .backward_input = time, .backward_weight = time});
     layers.activation_mib.push_back(5 - time);
