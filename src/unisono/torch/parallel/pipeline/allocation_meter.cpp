@@ -25,6 +25,8 @@ class AllocationMeter::Count : public c10::MemoryReportingInfoBase {
 
   [[nodiscard]] std::int64_t peak() const { return peak_; }
 
+  [[nodiscard]] std::int64_t present() const { return present_; }
+
  private:
   std::int64_t present_ = 0;
   std::int64_t peak_ = 0;
@@ -40,6 +42,10 @@ AllocationMeter::AllocationMeter() {
 
 std::int64_t AllocationMeter::peak() const {
   return count_ == nullptr ? 0 : count_->peak();
+}
+
+std::int64_t AllocationMeter::present() const {
+  return count_ == nullptr ? 0 : count_->present();
 }
 
 }  // namespace unisono::parallel

@@ -17,6 +17,9 @@ class AllocationMeter {
   /// Allocated since its begin and not freed, at most.
   [[nodiscard]] std::int64_t peak() const;
 
+  /// Allocated since its begin and not freed, now.
+  [[nodiscard]] std::int64_t present() const;
+
  private:
   class Count;
 
