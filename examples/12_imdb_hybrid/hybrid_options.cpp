@@ -50,6 +50,11 @@ void add_hybrid_options(CLI::App& app, HybridOptions& options) {
       app.add_option("--steps", options.steps, "Measure so many steps instead of a training")
           ->check(positive);
   app.add_option("--json", options.json, "Write what was measured into this file")->needs(steps);
+  app.add_option("--layer-times",
+                 options.layer_times,
+                 "Measure the layers first, write that into this file, and say at the end how far "
+                 "off a plan by it was");
+  app.add_option("--svg", options.svg, "Write the picture of the last step into this file");
 }
 
 unisono::parallel::PipelineOptions pipeline_options(const HybridOptions& options) {
@@ -61,11 +66,17 @@ unisono::parallel::PipelineOptions pipeline_options(const HybridOptions& options
                              " can't be divided into " + std::to_string(options.chunks) +
                              " --chunks of equal size");
   }
+  if (!options.layer_times.empty() && options.checkpoint != "never") {
+    throw unisono::Error(unisono::ErrorCode::kInvalidArgument,
+                         "--layer-times is for steps that compute nothing again, and --checkpoint "
+                         "is " +
+                             options.checkpoint);
+  }
   return {.schedule = options.schedule,
           .chunks = options.chunks,
           .checkpoint = checkpoint_modes().at(options.checkpoint),
           .seed = static_cast<std::uint64_t>(options.seed),
-          .measures_memory = options.steps > 0};
+          .measures_memory = options.steps > 0 || !options.layer_times.empty()};
 }
 
 unisono::parallel::Mesh make_mesh(const std::shared_ptr<unisono::ProcessGroup>& group, int parts) {

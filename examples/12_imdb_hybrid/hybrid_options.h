@@ -17,8 +17,10 @@ struct HybridOptions : Options {
   int parts = 2;
   std::string schedule = "1f1b";
   std::string checkpoint = "never";
-  int steps = 0;     // to measure instead of a training; 0: train
-  std::string json;  // none: what was measured is printed
+  int steps = 0;            // to measure instead of a training; 0: train
+  std::string json;         // none: what was measured is printed
+  std::string layer_times;  // none: layers are not measured
+  std::string svg;          // none: no picture
 };
 
 void add_hybrid_options(CLI::App& app, HybridOptions& options);

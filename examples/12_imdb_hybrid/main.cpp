@@ -3,10 +3,10 @@
 //
 //     unisono run -n 4 imdb_hybrid --data FOLDER --parts 2 --chunks 4
 //     unisono run -n 2 imdb_hybrid --generated --nlayers 4 --schedule zb_h1 --checkpoint always
+//     unisono run -n 2 imdb_hybrid --generated --chunks 4 --layer-times layers.csv --svg step.svg
 //
 // grid.py, beside it, compares all layouts.
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -18,9 +18,7 @@
 
 #include "unisono/checkpoint/save.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/data/collating_loader.h"
 #include "unisono/data/pad_to_longest.h"
-#include "unisono/data/samplers/evaluation_sampler.h"
 #include "unisono/data/samplers/length_bucketed_sampler.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
 #include "unisono/torch/optim/adamw.h"
@@ -29,7 +27,9 @@
 #include "unisono/torch/parallel/mesh/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 
+#include "accuracy.h"
 #include "hybrid_options.h"
+#include "layers.h"
 #include "measure.h"
 #include "printing.h"
 #include "reviews.h"
@@ -41,30 +41,11 @@ namespace {
 
 using unisono::parallel::Mesh;
 using unisono::parallel::Pipeline;
-using Loader = unisono::CollatingLoader<unisono::PaddedBatch>;
-
-// Each replica tests its share of the reviews; its last part has the scores.
-double accuracy(const Mesh& mesh, Pipeline& model, Loader& loader, std::int64_t n_reviews) {
-  loader.start(unisono::EvaluationSampler(n_reviews, *mesh.group("data")));
-  model.eval();
-  double n_correct = 0;
-  std::int64_t n_tested = 0;
-  while (const std::optional<unisono::PaddedBatch> padded = loader.next()) {
-    const imdb::Batch batch = imdb::as_tensors(*padded);
-    const torch::Tensor scores = model.forward(batch.tokens);
-    if (scores.defined()) {
-      n_correct += scores.argmax(1).eq(batch.labels).sum().item<double>();
-      n_tested += padded->size();
-    }
-  }
-  return imdb::mean_over_ranks(*mesh.world(), n_correct, n_tested);
-}
 
 void train(const imdb::HybridOptions& options,
            const Mesh& mesh,
            Pipeline& model,
-           const imdb::Reviews& reviews,
-           const torch::nn::Sequential& net) {
+           const imdb::Reviews& reviews) {
   const bool speaks = mesh.world()->rank() == 0;
   if (speaks) {
     imdb::print_start(
@@ -76,11 +57,18 @@ void train(const imdb::HybridOptions& options,
       reviews.train->lengths(),
       *mesh.group("data"),
       {.batch_size = options.batch_size, .seed = options.seed, .drop_last = true});
-  Loader train_loader(reviews.train, unisono::PadToLongest(), {.num_workers = 1});
-  Loader test_loader(reviews.test, unisono::PadToLongest(), {.batch_size = 100, .num_workers = 1});
+  imdb::Loader train_loader(reviews.train, unisono::PadToLongest(), {.num_workers = 1});
+  imdb::Loader test_loader(
+      reviews.test, unisono::PadToLongest(), {.batch_size = 100, .num_workers = 1});
   unisono::optim::AdamW optimizer(model.parameters(), unisono::optim::AdamWOptions(options.lr));
   unisono::optim::LrScheduler scheduler(
       optimizer, unisono::optim::one_cycle_lr(options.lr, options.epochs * sampler.num_batches()));
+  if (options.loads_model) {
+    const double share = imdb::accuracy(mesh, model, test_loader, reviews.test->size());
+    if (speaks) {
+      std::printf("loaded %s: test accuracy %.2f%%\n", options.model_path.c_str(), 100 * share);
+    }
+  }
   const auto start = std::chrono::steady_clock::now();
   imdb::Batch batch;
   for (int epoch = 0; epoch < options.epochs; ++epoch) {
@@ -96,12 +84,13 @@ void train(const imdb::HybridOptions& options,
       scheduler.step();
     }
     const double loss = loss_sum / static_cast<double>(sampler.num_batches());
-    const double share = accuracy(mesh, model, test_loader, reviews.test->size());
+    const double share = imdb::accuracy(mesh, model, test_loader, reviews.test->size());
     if (speaks) {
       imdb::print_epoch(options, {.number = epoch, .loss = loss, .accuracy = share}, start);
     }
   }
-  const std::string worth = imdb::is_pipeline_worth_it(model, *mesh.group("pipe"), net, batch);
+  const std::string worth =
+      imdb::is_pipeline_worth_it(options, model, *mesh.group("pipe"), reviews.ntokens, batch);
   if (speaks) {
     std::printf("%s", worth.c_str());
   }
@@ -112,22 +101,33 @@ void run(const imdb::HybridOptions& options) {
   const auto group = unisono::init_process_group();
   const Mesh mesh = imdb::make_mesh(group, options.parts);
   const imdb::Reviews reviews = imdb::load_reviews(options);
-  const torch::nn::Sequential net = imdb::make_net(options, reviews.ntokens);
+  std::optional<imdb::MeasuredLayers> layers;
+  if (!options.layer_times.empty()) {
+    layers = imdb::measure_layers(options, mesh, reviews.ntokens);
+  }
   wanted.data_group = mesh.group("data");
-  Pipeline model(mesh.group("pipe"), net, wanted);
+  // Each rank lets go of the layers that others have.
+  Pipeline model(mesh.group("pipe"), imdb::make_net(options, reviews.ntokens), wanted);
   if (options.loads_model) {
     model.load_state(unisono::load_state(*group, options.model_path));
   }
   if (options.steps > 0) {
     imdb::measure(options, mesh, model, reviews.ntokens);
   } else {
-    train(options, mesh, model, reviews, net);
+    train(options, mesh, model, reviews);
   }
   if (!options.model_path.empty() && mesh.coordinate("data") == 0) {
     // Each part of the first replica is a file; any number of parts reads them.
     const auto parts = unisono::parts_to_save(*mesh.group("pipe"), {}, model.state());
     unisono::checkpoint::save_checkpoint(
         *mesh.group("pipe"), options.model_path, model.step(), parts.parts, {}, parts.common);
+  }
+  if (!options.svg.empty()) {
+    imdb::draw(options.svg, mesh, model);
+  }
+  if (layers) {
+    const std::string text = imdb::compare_with_plan(*layers, model, *mesh.group("pipe"));
+    std::printf("%s", group->rank() == 0 ? text.c_str() : "");
   }
   group->barrier();
   unisono::destroy_process_group();

@@ -15,12 +15,14 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/pipeline/render.h"
 #include "unisono/pipeline/timeline.h"
 #include "unisono/torch/optim/adamw.h"
 #include "unisono/torch/parallel/mesh/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 
 #include "hybrid_options.h"
+#include "tensors.h"
 #include "transformer.h"
 
 namespace imdb {
@@ -28,6 +30,17 @@ namespace {
 
 constexpr int kWarmUp = 2;
 constexpr double kBytesPerMiB = 1 << 20;
+
+}  // namespace
+
+Batch random_batch(const HybridOptions& options,
+                   const unisono::parallel::Mesh& mesh,
+                   std::int64_t ntokens) {
+  torch::manual_seed(static_cast<std::uint64_t>(options.seed + mesh.coordinate("data")));
+  const auto length = static_cast<std::int64_t>(options.max_length);
+  return {.tokens = torch::randint(2, ntokens, {options.batch_size, length}, torch::kLong),
+          .labels = torch::randint(2, {options.batch_size}, torch::kLong)};
+}
 
 void write(const std::string& path, const std::string& text) {
   if (path.empty()) {
@@ -40,19 +53,20 @@ void write(const std::string& path, const std::string& text) {
   }
 }
 
-}  // namespace
+void draw(const std::string& path,
+          const unisono::parallel::Mesh& mesh,
+          unisono::parallel::Pipeline& model) {
+  const unisono::pipeline::Timeline step = model.timeline();
+  if (mesh.world()->rank() == 0) {
+    write(path, unisono::pipeline::render_svg(step, "ms"));
+  }
+}
 
 void measure(const HybridOptions& options,
              const unisono::parallel::Mesh& mesh,
              unisono::parallel::Pipeline& model,
              std::int64_t ntokens) {
-  torch::manual_seed(static_cast<std::uint64_t>(options.seed + mesh.coordinate("data")));
-  const torch::Tensor tokens =
-      torch::randint(2,
-                     ntokens,
-                     {options.batch_size, static_cast<std::int64_t>(options.max_length)},
-                     torch::kLong);
-  const torch::Tensor labels = torch::randint(2, {options.batch_size}, torch::kLong);
+  const Batch batch = random_batch(options, mesh, ntokens);
   unisono::optim::AdamW optimizer(model.parameters());
   std::vector<double> steps_ms;
   double peak_mib = 0;
@@ -60,7 +74,7 @@ void measure(const HybridOptions& options,
     mesh.world()->barrier();
     const auto start = std::chrono::steady_clock::now();
     optimizer.zero_grad();
-    model.train_step(tokens, labels, loss_of);
+    model.train_step(batch.tokens, batch.labels, loss_of);
     optimizer.step();
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
     if (step >= kWarmUp) {

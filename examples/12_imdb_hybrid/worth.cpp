@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <limits>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "unisono/pipeline/timeline.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 
+#include "options.h"
 #include "tensors.h"
 #include "transformer.h"
 
@@ -33,9 +35,10 @@ double whole_batch_ms(torch::nn::Sequential net, const Batch& batch) {
 
 }  // namespace
 
-std::string is_pipeline_worth_it(unisono::parallel::Pipeline& model,
+std::string is_pipeline_worth_it(const Options& options,
+                                 unisono::parallel::Pipeline& model,
                                  unisono::ProcessGroup& pipe,
-                                 torch::nn::Sequential net,
+                                 std::int64_t ntokens,
                                  const Batch& batch) {
   const unisono::pipeline::Timeline timeline = model.timeline();
   std::string text;
@@ -46,7 +49,7 @@ std::string is_pipeline_worth_it(unisono::parallel::Pipeline& model,
         model.schedule(),
         timeline,
         {.n_devices = std::max(1, unisono::available_cores() / n_pipelines),
-         .whole_batch = whole_batch_ms(net, batch)});
+         .whole_batch = whole_batch_ms(make_net(options, ntokens), batch)});
     text = unisono::pipeline::describe(gain, "ms");
   }
   pipe.barrier();  // the others leave it the machine meanwhile
