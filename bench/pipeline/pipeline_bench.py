@@ -26,10 +26,19 @@ OURS = {
     "1f1b": 1,
     "zb_h1": 1,
     "interleaved_1f1b": 2,
+    "v_min": 2,
     "v_half": 2,
     "v_zb": 2,
+    "dual_pipe_v": 2,
 }
-THEIRS = ["fill_drain", "1f1b", "interleaved_1f1b", "interleaved_zero_bubble", "v_zb"]
+THEIRS = [
+    "fill_drain",
+    "1f1b",
+    "interleaved_1f1b",
+    "interleaved_zero_bubble",
+    "v_zb",
+    "dual_pipe_v",
+]
 COLUMNS = ["who", "schedule", "chunks", "step ms", "first step", "bubble", "activations MiB"]
 RUN_TIMEOUT_S = 120
 # So narrow that a chunk's computation is next to nothing.
