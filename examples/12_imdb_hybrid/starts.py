@@ -13,6 +13,9 @@ from pathlib import Path
 import table
 from cells import Cell
 
+# How long a launcher that is to end may take to end its ranks.
+GRACE_S = 30
+
 
 def submit(options: argparse.Namespace, words: list[str]) -> int:
     """The same command as a job: the grid itself is its batch script."""
@@ -37,6 +40,16 @@ def launch(options: argparse.Namespace, ranks: int) -> list[str]:
     return [options.launcher, "run", "-n", str(ranks)]
 
 
+def end(process: subprocess.Popen[str]) -> None:
+    """Asks the launcher to end its ranks: srun, killed at once, would leave them running."""
+    process.terminate()
+    try:
+        process.communicate(timeout=GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def measure(options: argparse.Namespace, cell: Cell) -> tuple[dict | None, str]:
     """The result, or why there is none."""
     result = options.output / "cell.json"
@@ -48,16 +61,22 @@ def measure(options: argparse.Namespace, cell: Cell) -> tuple[dict | None, str]:
         *("--steps", str(options.steps), "--json", str(result), *options.more),
     ]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=options.timeout, check=False
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
-    except subprocess.TimeoutExpired:
-        return None, f"{table.FAILED}took longer than {options.timeout:g} s"
     except OSError as error:
         sys.exit(f"grid: can't start {command[0]}: {error.strerror}")
-    if done.returncode == 0 and result.exists():
+    try:
+        _, errors = process.communicate(timeout=options.timeout)
+    except subprocess.TimeoutExpired:
+        end(process)
+        return None, f"{table.FAILED}took longer than {options.timeout:g} s"
+    except BaseException:
+        end(process)
+        raise
+    if process.returncode == 0 and result.exists():
         measured = json.loads(result.read_text(encoding="utf-8"))
         result.unlink()
         return measured, ""
-    said = [line for line in done.stderr.splitlines() if line.strip()]
-    return None, f"{table.FAILED}status {done.returncode}: {said[0] if said else 'no message'}"
+    said = [line for line in errors.splitlines() if line.strip()]
+    return None, f"{table.FAILED}status {process.returncode}: {said[0] if said else 'no message'}"

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import csv
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock as mock
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "12_imdb_hybrid"))
 
 import figure
+import starts
 import table
 from cells import Cell, Limits, why_impossible
 
@@ -42,6 +45,20 @@ if (folder / "broken").exists() and of["--chunks"] == "2":
 speed = int(of["--batch-size"]) * int(of["--chunks"])
 result = dict(reviews_per_s=speed, step_ms=1.5, bubble=0.25, peak_activation_mib=3)
 pathlib.Path(of["--json"]).write_text(json.dumps(result))
+"""
+# Never ends by itself; notes how it is asked to, and heeds it unless a file "deaf" is there.
+LATE = """#!{python}
+import pathlib, signal, sys
+folder = pathlib.Path(__file__).parent
+def note(*_):
+    with open(folder / "asked", "a") as log:
+        log.write("SIGTERM\\n")
+    if not (folder / "deaf").exists():
+        sys.exit(143)
+signal.signal(signal.SIGTERM, note)
+(folder / "started").touch()
+while True:
+    signal.pause()
 """
 # Runs the job at once.
 SBATCH = """#!{python}
@@ -170,6 +187,30 @@ class GridTest(unittest.TestCase):
         self.assertIn("--ntasks=4", done.stdout)
         self.assertIn("--partition=gpu", done.stdout)
         self.assertIn("4,8,2", self.ran())
+
+    def test_a_cell_that_takes_too_long_is_asked_to_end(self):
+        """srun ends its ranks when it is asked to, and not when it is killed."""
+        (self.folder / "srun").write_text(LATE.replace("{python}", sys.executable))
+        words = ["--batch", "8", "--chunks", "2", "--parts", "2", "--timeout", "5"]
+        done = self.grid(*words, SLURM_JOB_ID="7")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertTrue((self.folder / "started").exists())
+        self.assertEqual((self.folder / "asked").read_text(), "SIGTERM\n")
+        self.assertEqual(self.rows()[Cell(1, 2, 8, 2)]["reason"], "failed: took longer than 5 s")
+
+    def test_a_launcher_that_does_not_end_is_killed(self):
+        (self.folder / "deaf").touch()
+        program = self.folder / "srun"
+        program.write_text(LATE.replace("{python}", sys.executable))
+        process = subprocess.Popen([program], stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.kill)
+        while not (self.folder / "started").exists():
+            self.assertIsNone(process.poll())
+        with mock.patch.object(starts, "GRACE_S", 0.1):
+            starts.end(process)
+        self.assertEqual(process.returncode, -signal.SIGKILL)
+        self.assertEqual((self.folder / "asked").read_text(), "SIGTERM\n")
 
     def test_says_what_is_wrong(self):
         for words, complaint in (
