@@ -168,22 +168,27 @@ void Transfers::receive(int from, const MessageLabel& label) {
 void Transfers::send(int to, const MessageLabel& label, const Delivery& delivery) {
   const SendOptions options{.tag = tag_of(label), .timeout = timeout_, .label = label.text};
   const auto description = std::make_shared<Bytes>(encode(info_of(delivery)));
-  std::vector<Buffer> parts{buffer_of(description, 0, pipeline::kFirstPart)};
-  if (description->size() > pipeline::kFirstPart) {
-    parts.push_back(buffer_of(description, pipeline::kFirstPart, description->size()));
-  }
-  for (const at::Tensor& tensor : delivery.tensors) {
-    if (tensor.defined() && tensor.numel() > 0) {
-      parts.push_back(as_buffer(tensor.resolve_conj().resolve_neg().contiguous()));
-    }
-  }
-  for (const Buffer& part : parts) {
-    sends_.push_back(group_->send_async(part, to, options));
-    sends_.back().on_completion([inbox = inbox_](std::exception_ptr error) {
+  const auto begin = [&](const Buffer& part, std::shared_ptr<at::Tensor> tensor) {
+    const Work work = group_->send_async(part, to, options);
+    sends_.push_back({.work = work, .tensor = std::move(tensor)});
+    work.on_completion([inbox = inbox_](std::exception_ptr error) {
       if (error != nullptr) {
         inbox->fail(std::move(error));
       }
     });
+  };
+  begin(buffer_of(description, 0, pipeline::kFirstPart), nullptr);
+  if (description->size() > pipeline::kFirstPart) {
+    begin(buffer_of(description, pipeline::kFirstPart, description->size()), nullptr);
+  }
+  for (const at::Tensor& tensor : delivery.tensors) {
+    if (tensor.defined() && tensor.numel() > 0) {
+      const auto held =
+          std::make_shared<at::Tensor>(tensor.resolve_conj().resolve_neg().contiguous());
+      Buffer part = as_buffer(*held);
+      part.owner = held;
+      begin(part, held);
+    }
   }
 }
 
@@ -194,15 +199,24 @@ Delivery Transfers::await(std::size_t place) {
   return inbox_->take(place);
 }
 
+// Who has completed the send may hold it for a moment longer, but no longer the tensor.
+void Transfers::let_go_of_first() {
+  if (sends_.front().tensor != nullptr) {
+    sends_.front().tensor->reset();
+  }
+  sends_.pop_front();
+}
+
 void Transfers::let_go_of_sent() {
-  while (!sends_.empty() && sends_.front().is_completed()) {
-    sends_.pop_front();
+  while (!sends_.empty() && sends_.front().work.is_completed()) {
+    let_go_of_first();
   }
 }
 
 void Transfers::finish() {
-  for (; !sends_.empty(); sends_.pop_front()) {
-    sends_.front().wait();
+  while (!sends_.empty()) {
+    sends_.front().work.wait();
+    let_go_of_first();
   }
 }
 

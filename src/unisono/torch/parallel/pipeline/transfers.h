@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include <ATen/core/Tensor.h>
+
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
 #include "unisono/torch/parallel/pipeline/inbox.h"
@@ -34,7 +36,7 @@ class Transfers {
   /// The tensors must not change until finish(). Makes those contiguous that are not.
   void send(int to, const MessageLabel& label, const Delivery& delivery);
 
-  /// Forgets what is sent, with its memory.
+  /// Forgets what is sent, with its memory: on this thread, by whose allocations it is counted.
   void let_go_of_sent();
 
   /// Waits for all sends.
@@ -46,10 +48,18 @@ class Transfers {
   [[nodiscard]] Inbox& inbox() { return *inbox_; }
 
  private:
+  // What is on its way, and of its parts those that are tensors.
+  struct Send {
+    Work work;
+    std::shared_ptr<at::Tensor> tensor;
+  };
+
+  void let_go_of_first();
+
   ProcessGroup* group_;
   std::optional<std::chrono::milliseconds> timeout_;
   std::shared_ptr<Inbox> inbox_;  // Shared with operations in flight, which may outlive the step.
-  std::deque<Work> sends_;
+  std::deque<Send> sends_;
 };
 
 }  // namespace unisono::parallel
