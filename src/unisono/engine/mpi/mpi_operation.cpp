@@ -29,8 +29,11 @@ using transport::OperationKind;
 // For those who look after the ranks to find out which called what.
 constexpr std::chrono::seconds kToFindWho{5};
 
+// Every kind has its case, so that the compiler finds the one that is missing.
 Collective collective_of(OperationKind kind) {
   switch (kind) {
+    case OperationKind::kBarrier:
+      return Collective::kBarrier;
     case OperationKind::kBroadcast:
       return Collective::kBroadcast;
     case OperationKind::kAllReduce:
@@ -51,11 +54,10 @@ Collective collective_of(OperationKind kind) {
     case OperationKind::kAllToAll:
       return Collective::kAllToAll;
     case OperationKind::kNone:
-    case OperationKind::kBarrier:
     case OperationKind::kMonitoredBarrier:
       break;
   }
-  return Collective::kBarrier;
+  throw Error(ErrorCode::kInternal, "an MPI was given an operation that it has no call for");
 }
 
 // Whether only pairs of ranks know the sizes of blocks. The same on all ranks.

@@ -215,10 +215,29 @@ void scatter(Calls& calls, const CallTarget& target, const Operation& operation)
   calls.pass(operation.ins[static_cast<std::size_t>(root)], operation.out);
 }
 
-void move(Calls& calls, const CallTarget& target, const Operation& operation) {
-  switch (operation.descriptor.kind) {
+// Every kind has its case, so that the compiler finds the one that is missing.
+void call(Calls& calls, const CallTarget& target, const Operation& operation) {
+  const transport::Descriptor& descriptor = operation.descriptor;
+  const auto reduction = [&] { return find_reduction(descriptor.dtype, descriptor.reduce); };
+  switch (descriptor.kind) {
     case OperationKind::kBroadcast:
-      return calls.broadcast(operation.in.data, operation.out, operation.descriptor.root);
+      return calls.broadcast(operation.in.data, operation.out, descriptor.root);
+    case OperationKind::kAllReduce:
+      return calls.all_reduce(operation.in, operation.out, reduction());
+    case OperationKind::kAllReduceCoalesced:
+      for (std::size_t i = 0; i < operation.ins.size(); ++i) {
+        calls.all_reduce(operation.ins[i], operation.outs[i], reduction());
+      }
+      return;
+    case OperationKind::kReduce:
+      return calls.reduce(operation.in, operation.out.data, descriptor.root, reduction());
+    case OperationKind::kReduceScatter:
+      return reduce_scatter(calls, target, operation, reduction());
+    case OperationKind::kReduceScatterCoalesced:
+      for (std::size_t i = 0; i < operation.ins.size(); ++i) {
+        calls.reduce_scatter(operation.ins[i].data, operation.outs[i], reduction());
+      }
+      return;
     case OperationKind::kAllGather:
       return all_gather(calls, target, operation);
     case OperationKind::kAllGatherCoalesced:
@@ -232,42 +251,19 @@ void move(Calls& calls, const CallTarget& target, const Operation& operation) {
       return scatter(calls, target, operation);
     case OperationKind::kAllToAll:
       return exchange(calls, target, operation.ins, operation.outs);
-    default:
-      UNISONO_CHECK(false, "NCCL was given an operation that moves nothing");
+    case OperationKind::kNone:
+    case OperationKind::kBarrier:
+    case OperationKind::kMonitoredBarrier:
+      break;
   }
-}
-
-void reduce(Calls& calls, const CallTarget& target, const Operation& operation) {
-  const transport::Descriptor& descriptor = operation.descriptor;
-  const Reduction reduction = find_reduction(descriptor.dtype, descriptor.reduce);
-  switch (descriptor.kind) {
-    case OperationKind::kAllReduce:
-      return calls.all_reduce(operation.in, operation.out, reduction);
-    case OperationKind::kReduce:
-      return calls.reduce(operation.in, operation.out.data, descriptor.root, reduction);
-    case OperationKind::kReduceScatter:
-      return reduce_scatter(calls, target, operation, reduction);
-    case OperationKind::kAllReduceCoalesced:
-      for (std::size_t i = 0; i < operation.ins.size(); ++i) {
-        calls.all_reduce(operation.ins[i], operation.outs[i], reduction);
-      }
-      return;
-    default:  // kReduceScatterCoalesced
-      for (std::size_t i = 0; i < operation.ins.size(); ++i) {
-        calls.reduce_scatter(operation.ins[i].data, operation.outs[i], reduction);
-      }
-  }
+  UNISONO_CHECK(false, "NCCL was given an operation that it has no calls for");
 }
 
 }  // namespace
 
 ncclResult_t enqueue(const CallTarget& target, const Operation& operation) {
   Calls calls(target);
-  if (transport::reduces(operation.descriptor.kind)) {
-    reduce(calls, target, operation);
-  } else {
-    move(calls, target, operation);
-  }
+  call(calls, target, operation);
   return calls.end();
 }
 
