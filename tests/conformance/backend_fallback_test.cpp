@@ -89,7 +89,9 @@ void sum_ones(ProcessGroup& group) {
 }
 
 const std::string kGlooProblem =
-    "backend gloo can't be used here: it is PyTorch's; unisono does what it does on CPUs";
+    "backend gloo can't be used here: it is PyTorch's, in Python by "
+    "unisono.Options(engine=\"gloo\"); unisono does what it does on CPUs, and `make bench` "
+    "measures both";
 
 TEST_F(BackendFallback, IsTheNativeBackendOfAllRanks) {
   ::testing::internal::CaptureStderr();

@@ -115,9 +115,11 @@ class Registry {
       row_of({.name = "unisono",
               .other_names = {"native", "tcp"},
               .help = "shared memory inside a node, tcp between nodes"}),
-      row_of({.name = "gloo",
-              .help = "it is PyTorch's; unisono does what it does on CPUs",
-              .is_there = false}),
+      row_of(
+          {.name = "gloo",
+           .help = "it is PyTorch's, in Python by unisono.Options(engine=\"gloo\"); unisono does "
+                   "what it does on CPUs, and `make bench` measures both",
+           .is_there = false}),
       {.name = "mpi", .describe = mpi::describe_backend},
       {.name = "nccl", .describe = nccl::describe_backend}};
 };
