@@ -279,6 +279,9 @@ TEST(AllReduce, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
 }
 
 TEST(AllReduce, WhatAUsersFunctionThrowsNamesTheRankTheOperationAndTheFunction) {
+  if (!test::capabilities().reductions.has(ReduceKind::kUser)) {
+    GTEST_SKIP() << "backend " << test::tested_backend() << " has no reductions of users";
+  }
   const ReduceOp broken =
       user_reduction({.combine = [](const void*, const void*, void*, std::int64_t) -> void {
                         throw std::runtime_error("no luck today");

@@ -21,6 +21,7 @@
 #include "unisono/comm/work.h"
 
 #include "support/ranks.h"
+#include "tested_backend.h"
 
 namespace unisono {
 namespace {
@@ -127,6 +128,9 @@ TEST(Group, AMismatchNamesBothRanksAndBothCallsEverywhere) {
 }
 
 TEST(Group, DifferentAlgorithmsAreAMismatchThatSaysSo) {
+  if (!test::capabilities().takes_algorithm) {
+    GTEST_SKIP() << "backend " << test::tested_backend() << " has no choice of algorithms";
+  }
   const auto errors = errors_of_ranks(one_node(2), [](ProcessGroup& group) {
     std::vector<float> values(4);
     group.all_reduce(as_buffer(std::span(values)),
