@@ -11,8 +11,10 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>
@@ -26,6 +28,8 @@
 namespace {
 
 using unisono::parallel::MakeStage;
+using unisono::parallel::Mesh;
+using unisono::parallel::MeshDimension;
 using unisono::parallel::Pipeline;
 using unisono::parallel::Stage;
 using unisono::parallel::Tensors;
@@ -66,14 +70,17 @@ struct Arguments {
 void train(const std::shared_ptr<unisono::ProcessGroup>& group, const Arguments& arguments) {
   const bool is_special = std::to_string(group->rank()) == arguments.rank;
   const MakeStage make = [&](int /*stage*/) { return make_stage(is_special ? arguments.how : ""); };
-  const unisono::parallel::Mesh mesh(
-      group,
-      {{"data", arguments.n_replicas}, {"pipe", group->world_size() / arguments.n_replicas}});
-  Pipeline model(mesh.group("pipe"),
+  const int n_stages = group->world_size() / arguments.n_replicas;
+  std::optional<Mesh> mesh;
+  if (arguments.n_replicas > 1) {
+    mesh.emplace(group,
+                 std::vector<MeshDimension>{{"data", arguments.n_replicas}, {"pipe", n_stages}});
+  }
+  Pipeline model(mesh ? mesh->group("pipe") : group,
                  make,
                  {.schedule = arguments.schedule,
                   .chunks = 4,
-                  .data_group = arguments.n_replicas > 1 ? mesh.group("data") : nullptr});
+                  .data_group = mesh ? mesh->group("data") : nullptr});
   const auto loss = [](const at::Tensor& output, const at::Tensor& target) {
     return torch::nn::functional::mse_loss(output, target);
   };
