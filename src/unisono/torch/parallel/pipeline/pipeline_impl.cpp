@@ -73,11 +73,16 @@ Tensors join(const std::vector<Delivery>& of_chunks) {
   return joined;
 }
 
-// Whether the message is about the end of a rank, which it gives by its name. Ranks that only tell
-// of it are said to have given up.
-bool says_is_lost(const std::string& what, const std::string& name) {
+// Whether the message is about the end of a rank, which it gives by its name.
+bool says_is_lost(ErrorCode code, const std::string& what, const std::string& name) {
   const std::size_t begin = what.find(name);
-  return begin != std::string::npos && !what.substr(begin + name.size()).starts_with(" gave up: ");
+  if (begin == std::string::npos) {
+    return false;
+  }
+  const std::string rest = what.substr(begin + name.size());
+  // A group that is closed since has any error's words. Ranks that only tell of one gave up.
+  return code == ErrorCode::kPeerLost ? !rest.starts_with(" gave up: ")
+                                      : code == ErrorCode::kClosed && rest.starts_with(" is gone");
 }
 
 // "stage 1", "stages 0 and 3".
@@ -112,7 +117,7 @@ auto Pipeline::Impl::guard(const char* call, const Body& body) const {
 
 // What the rank had that a group misses, which the group can't know: " (rank 1 had stage 1 of the
 // pipeline)"; "" where the message names none, or has it already from another rank.
-std::string Pipeline::Impl::describe_lost(const std::string& what) const {
+std::string Pipeline::Impl::describe_lost(ErrorCode code, const std::string& what) const {
   constexpr const char* kEnd = " of the pipeline)";
   if (what.find(kEnd) != std::string::npos) {
     return "";
@@ -120,7 +125,7 @@ std::string Pipeline::Impl::describe_lost(const std::string& what) const {
   for (const std::shared_ptr<ProcessGroup>& group : groups_) {
     for (int rank = 0; rank < group->world_size(); ++rank) {
       const rendezvous::Member& member = group->roster().members[as_index(rank)];
-      if (rank != group->rank() && says_is_lost(what, rendezvous::describe(member))) {
+      if (rank != group->rank() && says_is_lost(code, what, rendezvous::describe(member))) {
         // In the other groups all have the same stages.
         const int in_pipeline = group == plan_.group ? rank : plan_.group->rank();
         return " (rank " + std::to_string(member.rank) + " had " +
@@ -141,9 +146,7 @@ void Pipeline::Impl::fail(const char* call, ErrorCode code, std::string what) co
       what += " (in replica " + std::to_string(replica_) + ")";
     }
   }
-  if (code == ErrorCode::kPeerLost) {
-    what += describe_lost(what);
-  }
+  what += describe_lost(code, what);
   for (const std::shared_ptr<ProcessGroup>& group : groups_) {
     group->abort(what);
   }

@@ -81,7 +81,7 @@ class Pipeline::Impl {
   template <class Body>
   auto guard(const char* call, const Body& body) const;
   [[noreturn]] void fail(const char* call, ErrorCode code, std::string what) const;
-  [[nodiscard]] std::string describe_lost(const std::string& what) const;
+  [[nodiscard]] std::string describe_lost(ErrorCode code, const std::string& what) const;
 
   [[nodiscard]] bool has_last_stage() const { return last_rank() == plan_.group->rank(); }
 

@@ -16,6 +16,7 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
+#include "unisono/torch/parallel/pipeline/with_label.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::parallel {
@@ -72,19 +73,21 @@ void ReplicaGradients::launch(int stage) {
       }
       offset += parameters_[stage][flat.parameters[i]].numel();
     }
-    works_.push_back(all_reduce_async(
-        *group_,
-        flat.tensor,
-        {.op = kAvg, .timeout = timeout_, .label = "gradients of stage " + std::to_string(stage)}));
+    const std::string label = "gradients of stage " + std::to_string(stage);
+    const Work work = with_label("all_reduce", label, [&] {
+      return all_reduce_async(
+          *group_, flat.tensor, {.op = kAvg, .timeout = timeout_, .label = label});
+    });
+    launched_.push_back({.label = label, .work = work});
   }
 }
 
 std::map<int, std::vector<at::Tensor>> ReplicaGradients::finish() {
   UNISONO_CHECK(n_launched_ == order_.size(), "a stage without gradients");
-  for (const Work& work : works_) {
-    work.wait();
+  for (const Launched& launched : launched_) {
+    with_label("all_reduce", launched.label, [&] { launched.work.wait(); });
   }
-  works_.clear();
+  launched_.clear();
   n_launched_ = 0;
   const c10::NoGradGuard no_grad;
   std::map<int, std::vector<at::Tensor>> means;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -43,6 +44,11 @@ class ReplicaGradients {
     std::optional<std::vector<at::Tensor>> gradients = {};
   };
 
+  struct Launched {
+    std::string label;
+    Work work;
+  };
+
   void launch(int stage);
 
   std::shared_ptr<ProcessGroup> group_;
@@ -51,7 +57,7 @@ class ReplicaGradients {
   std::optional<std::chrono::milliseconds> timeout_;
   std::map<int, OfStage> stages_;
   std::size_t n_launched_ = 0;
-  std::vector<Work> works_;
+  std::vector<Launched> launched_;
 };
 
 }  // namespace unisono::parallel

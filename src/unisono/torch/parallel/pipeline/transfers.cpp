@@ -21,6 +21,7 @@
 #include "unisono/comm/work.h"
 #include "unisono/pipeline/message.h"
 #include "unisono/torch/parallel/pipeline/inbox.h"
+#include "unisono/torch/parallel/pipeline/with_label.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::parallel {
@@ -68,12 +69,14 @@ class Receive : public std::enable_shared_from_this<Receive> {
 
   // `next` follows, on whatever thread; what it throws ends up in the inbox.
   void begin_part(const Buffer& buffer, Next next) {
-    const Work work = group_.recv_async(
-        buffer, from_, {.tag = tag_of(label_), .timeout = timeout_, .label = label_.text});
+    const Work work = with_label("recv", label_.text, [&] {
+      return group_.recv_async(
+          buffer, from_, {.tag = tag_of(label_), .timeout = timeout_, .label = label_.text});
+    });
     inbox_->expect(label_.place, work);
-    work.on_completion([self = shared_from_this(), next](std::exception_ptr error) {
+    work.on_completion([self = shared_from_this(), next](const std::exception_ptr& error) {
       if (error != nullptr) {
-        self->inbox_->fail(std::move(error));
+        self->inbox_->fail(labelled_error("recv", self->label_.text, error));
         return;
       }
       try {
@@ -169,11 +172,12 @@ void Transfers::send(int to, const MessageLabel& label, const Delivery& delivery
   const SendOptions options{.tag = tag_of(label), .timeout = timeout_, .label = label.text};
   const auto description = std::make_shared<Bytes>(encode(info_of(delivery)));
   const auto begin = [&](const Buffer& part, std::shared_ptr<at::Tensor> tensor) {
-    const Work work = group_->send_async(part, to, options);
-    sends_.push_back({.work = work, .tensor = std::move(tensor)});
-    work.on_completion([inbox = inbox_](std::exception_ptr error) {
+    const Work work =
+        with_label("send", label.text, [&] { return group_->send_async(part, to, options); });
+    sends_.push_back({.text = label.text, .work = work, .tensor = std::move(tensor)});
+    work.on_completion([inbox = inbox_, text = label.text](const std::exception_ptr& error) {
       if (error != nullptr) {
-        inbox->fail(std::move(error));
+        inbox->fail(labelled_error("send", text, error));
       }
     });
   };
@@ -215,7 +219,8 @@ void Transfers::let_go_of_sent() {
 
 void Transfers::finish() {
   while (!sends_.empty()) {
-    sends_.front().work.wait();
+    const Send& sent = sends_.front();
+    with_label("send", sent.text, [&] { sent.work.wait(); });
     let_go_of_first();
   }
 }

@@ -48,8 +48,9 @@ class Transfers {
   [[nodiscard]] Inbox& inbox() { return *inbox_; }
 
  private:
-  // What is on its way, and of its parts those that are tensors.
+  // A part of a message on its way; its tensor, if it is one.
   struct Send {
+    std::string text;
     Work work;
     std::shared_ptr<at::Tensor> tensor;
   };
