@@ -29,7 +29,7 @@ namespace imdb {
 namespace {
 
 constexpr int kWarmUp = 2;
-constexpr double kBytesPerMiB = 1 << 20;
+constexpr double kMiB = 1 << 20;
 
 }  // namespace
 
@@ -79,8 +79,8 @@ void measure(const HybridOptions& options,
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
     if (step >= kWarmUp) {
       steps_ms.push_back(time.count());
-      peak_mib = std::max(
-          peak_mib, static_cast<double>(model.last_step().peak_activation_bytes) / kBytesPerMiB);
+      peak_mib =
+          std::max(peak_mib, static_cast<double>(model.last_step().peak_activation_bytes) / kMiB);
     }
   }
   std::vector<double> slowest = steps_ms;

@@ -19,11 +19,11 @@
 namespace imdb {
 namespace {
 
-constexpr int kTrials = 3;
+constexpr int kBatchTrials = 3;
 
 double whole_batch_ms(torch::nn::Sequential net, const Batch& batch) {
   double best = std::numeric_limits<double>::infinity();
-  for (int trial = 0; trial < kTrials; ++trial) {
+  for (int trial = 0; trial < kBatchTrials; ++trial) {
     const auto start = std::chrono::steady_clock::now();
     loss_of(net->forward(batch.tokens), batch.labels).backward();
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;

@@ -43,8 +43,8 @@ using parallel::Stage;
 using parallel::Tensors;
 using Group = std::shared_ptr<ProcessGroup>;
 
-constexpr int kBatch = 4;
-constexpr int kSteps = 2;
+constexpr int kBatchOfSchedules = 4;
+constexpr int kStepsOfSchedules = 2;
 
 // Adds what depends on no input, by a divided layer: its gradient is on no way to the stage's
 // input, so the second half of a cut backward runs through the layers once more.
@@ -109,8 +109,8 @@ Gradients gradients_of_one_process(int n_stages, int n_chunks) {
   run_ranks(1, [&](const Group& alone) {
     std::vector<torch::nn::Sequential> layers =
         make_layers(alone, n_stages, /*sequence_parallel=*/false);
-    for (int step = 0; step < kSteps; ++step) {
-      const Text text = make_text(step, kBatch);
+    for (int step = 0; step < kStepsOfSchedules; ++step) {
+      const Text text = make_text(step, kBatchOfSchedules);
       for (int chunk = 0; chunk < n_chunks; ++chunk) {
         const auto part = [&](const at::Tensor& whole) {
           return whole.t().contiguous().chunk(n_chunks)[static_cast<std::size_t>(chunk)];
@@ -132,8 +132,8 @@ Gradients gradients_of_one_process(int n_stages, int n_chunks) {
 // What a rank waits for at the end of a chunk's forward in a stage.
 using Pause = std::function<void(int stage, int chunk)>;
 
-struct Trained {
-  explicit Trained(
+struct TrainedBySchedule {
+  explicit TrainedBySchedule(
       const Mesh& mesh,
       const PipelineOptions& options,
       bool sequence_parallel = false,
@@ -153,8 +153,8 @@ struct Trained {
                       }};
             },
             options) {
-    for (int step = 0; step < kSteps; ++step) {
-      const Text text = make_text(step, kBatch);
+    for (int step = 0; step < kStepsOfSchedules; ++step) {
+      const Text text = make_text(step, kBatchOfSchedules);
       (void)pipeline.train_step(
           text.ids.t().contiguous(), text.targets.t().contiguous(), loss_in(mesh.group("tensor")));
     }
@@ -182,7 +182,7 @@ TEST_P(DividedSchedules, HaveTheGradientsOfOneProcess) {
                      "sequence parallelism");
         PipelineOptions options = of_all;
         options.chunks = chunks;
-        const Trained trained(mesh, options, sequence_parallel);
+        const TrainedBySchedule trained(mesh, options, sequence_parallel);
         for (const int stage : trained.pipeline.stages()) {
           const auto place = static_cast<std::size_t>(stage);
           expect_close(gather_gradients(*trained.layers[place]), expected[place]);
@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          CheckpointMode::kExceptLast)));
 
 // Bits of this rank's parts.
-TensorState own_gradients(const Trained& trained) {
+TensorState own_gradients(const TrainedBySchedule& trained) {
   TensorState gradients;
   for (const NamedTensor& parameter : trained.pipeline.named_parameters()) {
     gradients.emplace(parameter.name, parameter.tensor.grad().clone());
@@ -217,7 +217,7 @@ TEST_P(DividedPipeline, DividedLayersKeepTheSchedulesOrderByThemselves) {
     const Mesh mesh(world, {{"pipe", 2}, {"tensor", 2}});
     PipelineOptions in_order = options;
     in_order.is_by_arrival = false;
-    const TensorState expected = own_gradients(Trained(mesh, in_order));
+    const TensorState expected = own_gradients(TrainedBySchedule(mesh, in_order));
     // Chunk 2 comes to one of the next stage's ranks in time, while they are busy with what is
     // before it, and to the other late.
     const int busy_stage = n_stages_of(options.schedule) / 2;
@@ -228,7 +228,7 @@ TEST_P(DividedPipeline, DividedLayersKeepTheSchedulesOrderByThemselves) {
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
       }
     };
-    const Trained trained(mesh, options, /*sequence_parallel=*/false, pause);
+    const TrainedBySchedule trained(mesh, options, /*sequence_parallel=*/false, pause);
     std::vector<pipeline::Action> done;
     for (const pipeline::Span& span : trained.pipeline.last_step().spans) {
       done.push_back(span.action);
