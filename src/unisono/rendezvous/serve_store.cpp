@@ -45,23 +45,38 @@ net::Address store_address(const LaunchInfo& launch_info, bool has_secret) {
   return on_all ? net::Address::any(address.family(), address.port()) : address;
 }
 
-std::unique_ptr<store::TcpStoreHost> start_server(const Config& config,
-                                                  const LaunchInfo& launch_info,
-                                                  const std::string& secret) {
-  return std::make_unique<store::TcpStoreHost>(
-      store::TcpServerOptions{.address = store_address(launch_info, !secret.empty()),
-                              .secret = secret,
-                              .job = launch_info.job,
-                              .tls = config.tls,
-                              .notes_turned_away = true,
-                              .logger = Logger("store", config.log_level)});
-}
-
 Error cannot_serve(const LaunchInfo& launch_info, const std::string& reason) {
   return {ErrorCode::kSystem,
           fmt::format("rendezvous: rank 0 can't serve the store at {}: {}",
                       describe_place(launch_info),
                       reason)};
+}
+
+// Null where the port is in use: what is there is in `in_use`, unless an earlier try has said it.
+std::unique_ptr<store::TcpStoreHost> start_server(const Config& config,
+                                                  const LaunchInfo& launch_info,
+                                                  const std::string& secret,
+                                                  std::string& in_use) {
+  try {
+    return std::make_unique<store::TcpStoreHost>(
+        store::TcpServerOptions{.address = store_address(launch_info, !secret.empty()),
+                                .secret = secret,
+                                .job = launch_info.job,
+                                .tls = config.tls,
+                                .notes_turned_away = true,
+                                .logger = Logger("store", config.log_level)});
+  } catch (const net::PortInUse& error) {
+    if (in_use.empty()) {
+      in_use = error.what();
+    }
+    return nullptr;
+  } catch (const Error& error) {
+    // A port that only root may take, or an address that has gone from this machine.
+    if (error.code() != ErrorCode::kSystem) {
+      throw;
+    }
+    throw cannot_serve(launch_info, error.what());
+  }
 }
 
 // The part of the store that `keys` are of.
@@ -134,23 +149,13 @@ ServedStore serve_store(const Config& config,
                         const RosterKeys& keys) {
   constexpr std::chrono::milliseconds kPause{50};
   const Deadline end = earlier(deadline, Deadline::after(kPatienceForATwin));
-  std::string first;  // The last one may name who has ended since.
+  std::string in_use;  // As the first try says: a later one may name who has ended since.
   while (true) {
-    try {
-      return {.host = start_server(config, launch_info, secret), .of_twin = nullptr};
-    } catch (const net::PortInUse& in_use) {
-      if (first.empty()) {
-        first = in_use.what();
-      }
-    } catch (const Error& error) {
-      // A port that only root may take, or an address that has gone from this machine.
-      if (error.code() != ErrorCode::kSystem) {
-        throw;
-      }
-      throw cannot_serve(launch_info, error.what());
+    if (auto host = start_server(config, launch_info, secret, in_use)) {
+      return {.host = std::move(host), .of_twin = nullptr};
     }
     if (auto of_twin = find_store_of_twin(
-            store_options(config, launch_info, secret), launch_info, end, keys, first)) {
+            store_options(config, launch_info, secret), launch_info, end, keys, in_use)) {
       return {.host = nullptr, .of_twin = std::move(of_twin)};
     }
     interruptible_sleep_until(earlier(end, Deadline::after(kPause)));
