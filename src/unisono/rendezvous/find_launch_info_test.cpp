@@ -27,7 +27,7 @@ FakeVariables good_but(const std::string& name, const std::string& value) {
 }
 
 TEST(FindLaunchInfo, SeveralProcessesOfALauncherAreToldFromOne) {
-  EXPECT_TRUE(has_launcher_of_several(fake(kOpenMpi)));
+  EXPECT_TRUE(has_launcher_of_several(fake(kOpenMpiOnOneNode)));
   EXPECT_TRUE(has_launcher_of_several(fake(kHydra)));
   EXPECT_TRUE(has_launcher_of_several(fake(kSlurm)));
   EXPECT_FALSE(has_launcher_of_several(fake(changed(kSlurm, {{"RANK", "0"}}))))
@@ -40,7 +40,7 @@ TEST(FindLaunchInfo, SeveralProcessesOfALauncherAreToldFromOne) {
 TEST(FindLaunchInfo, WhatTheUserSetsComesFirst) {
   const FakeVariables given{
       {"MASTER_ADDR", "10.0.0.1"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}};
-  for (const FakeVariables& launcher : {kSlurm, kOpenMpi, kHydra, kTrainer}) {
+  for (const FakeVariables& launcher : {kSlurm, kOpenMpiOnOneNode, kHydra, kTrainer}) {
     const LaunchInfo found = find_launch_info(fake(changed(launcher, given)));
     EXPECT_EQ(found.rank, 0);
     EXPECT_EQ(found.world_size, 2);
@@ -80,7 +80,7 @@ TEST(FindLaunchInfo, TheProgramsOptionsComeFirst) {
 }
 
 TEST(FindLaunchInfo, Rank0Of0LeavesBothToTheLauncher) {
-  for (const FakeVariables& launcher : {kSlurm, kOpenMpi, kHydra, kTrainer}) {
+  for (const FakeVariables& launcher : {kSlurm, kOpenMpiOnOneNode, kHydra, kTrainer}) {
     const LaunchInfo plain = find_launch_info(fake(launcher));
     // A program may name a place, too.
     for (const FakeVariables& place : {FakeVariables{}, {{"MASTER_ADDR", "alpha"}}}) {
@@ -94,7 +94,7 @@ TEST(FindLaunchInfo, Rank0Of0LeavesBothToTheLauncher) {
   EXPECT_EQ(find_launch_info(fake(torchruns), 0, 0).rank, 2);
   EXPECT_THAT(message_of({{"MASTER_ADDR", "alpha"}}, 0, 0),
               HasSubstr("WORLD_SIZE=0 (given by the program) leaves no rank"));
-  EXPECT_THAT(message_of(changed(kOpenMpi, {{"MASTER_ADDR", "alpha"}}), 1, 0),
+  EXPECT_THAT(message_of(changed(kOpenMpiOnOneNode, {{"MASTER_ADDR", "alpha"}}), 1, 0),
               HasSubstr("WORLD_SIZE=0 (given by the program) leaves no rank"));
 }
 
@@ -258,7 +258,7 @@ TEST(MissingTorchVariables, AreThoseOfAContainerOfPyTorch) {
   for (const auto& [name, value] : all) {
     EXPECT_EQ(missing(changed(container, {{name, value}})), without(all, name)) << name;
   }
-  EXPECT_EQ(missing(kOpenMpi).count("OMP_NUM_THREADS"), 0U);
+  EXPECT_EQ(missing(kOpenMpiOnOneNode).count("OMP_NUM_THREADS"), 0U);
   // What rank 0 tells later can't be said now.
   EXPECT_THROW((void)missing(kOpenMpiOnNodes), Error);
 }

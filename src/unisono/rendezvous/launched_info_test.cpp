@@ -92,7 +92,7 @@ TEST(LaunchedInfo, StepsOfASlurmJobMeetAtDifferentPorts) {
 }
 
 TEST(LaunchedInfo, OfOpenMpi) {
-  const LaunchInfo found = find_launch_info(fake(kOpenMpi));
+  const LaunchInfo found = find_launch_info(fake(kOpenMpiOnOneNode));
   EXPECT_EQ(found.rank, 1);
   EXPECT_EQ(found.world_size, 4);
   EXPECT_EQ(found.local_rank, 1);
@@ -101,9 +101,9 @@ TEST(LaunchedInfo, OfOpenMpi) {
   EXPECT_EQ(found.launcher, "Open MPI");
   EXPECT_GE(found.master_port, 61000);
   // The same for all ranks of a job, another one for another job.
-  const Environment other = fake(changed(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "2"}}));
+  const Environment other = fake(changed(kOpenMpiOnOneNode, {{"OMPI_COMM_WORLD_RANK", "2"}}));
   EXPECT_EQ(find_launch_info(other).master_port, found.master_port);
-  const Environment next = fake(changed(kOpenMpi, {{"PMIX_NAMESPACE", "393740290"}}));
+  const Environment next = fake(changed(kOpenMpiOnOneNode, {{"PMIX_NAMESPACE", "393740290"}}));
   EXPECT_NE(find_launch_info(next).master_port, found.master_port);
 }
 
@@ -129,7 +129,7 @@ TEST(LaunchedInfo, WhoNamedThePlaceIsKnown) {
     return find_launch_info(fake(variables)).place_source;
   };
   EXPECT_EQ(source_of(kSlurm), "from the variables of Slurm");
-  EXPECT_EQ(source_of(kOpenMpi), "from the variables of Open MPI");
+  EXPECT_EQ(source_of(kOpenMpiOnOneNode), "from the variables of Open MPI");
   EXPECT_EQ(source_of(kOpenMpiOnNodes), "told by rank 0 in the launcher's key space");
   // Messages name these variables themselves.
   EXPECT_EQ(source_of(changed(kSlurm, {{"MASTER_ADDR", "alpha"}})), "");
@@ -201,7 +201,7 @@ TEST(LaunchedInfo, AKeySpaceOfOtherProcessesIsNotUsed) {
   const FakeVariables place{{"MASTER_ADDR", "alpha"}};
   const FakeVariables pmi{{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"PMI_FD", "11"}};
   // On one node nobody needs it.
-  EXPECT_EQ(kind_of(kOpenMpi), KeyValueSpaceKind::kNone);
+  EXPECT_EQ(kind_of(kOpenMpiOnOneNode), KeyValueSpaceKind::kNone);
   EXPECT_EQ(kind_of(changed(kHydra, {{"PMI_FD", "6"}})), KeyValueSpaceKind::kNone);
   EXPECT_EQ(kind_of(changed(changed(kSlurm, pmi), {{"SLURM_STEP_NODELIST", "n7"}})),
             KeyValueSpaceKind::kNone);

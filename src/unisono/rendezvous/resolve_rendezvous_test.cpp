@@ -31,7 +31,7 @@ TEST(ResolveRendezvous, WhoNamedThePlaceIsKnown) {
   const FakeVariables given{
       {"MASTER_ADDR", "10.0.0.1"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"UNISONO_SECRET", "x"}};
   EXPECT_EQ(source_of("env://", given), "") << "MASTER_ADDR itself";
-  EXPECT_EQ(source_of("env://", kOpenMpi), "from the variables of Open MPI");
+  EXPECT_EQ(source_of("env://", kOpenMpiOnOneNode), "from the variables of Open MPI");
   // A rank's own options are no part of the place.
   EXPECT_EQ(source_of("tcp://10.0.0.1:29500?rank=1&world_size=2"),
             "init_method tcp://10.0.0.1:29500");
@@ -64,7 +64,7 @@ TEST(ResolveRendezvous, OneMessageNamesAllThatIsWrong) {
 }
 
 TEST(ResolveRendezvous, TheTimeoutIsTheProgramsOrTheSettings) {
-  FakeVariables variables = changed(kOpenMpi, {{"UNISONO_TIMEOUT_SECONDS", "7"}});
+  FakeVariables variables = changed(kOpenMpiOnOneNode, {{"UNISONO_TIMEOUT_SECONDS", "7"}});
   EXPECT_EQ(resolve_rendezvous({.environment = fake(variables)}).timeout, std::chrono::seconds(7));
   EXPECT_EQ(resolve_rendezvous({.timeout = std::chrono::seconds(3), .environment = fake(variables)})
                 .timeout,

@@ -43,16 +43,16 @@ inline const FakeVariables kSlurm{{"SLURM_PROCID", "5"},
                                   {"SLURM_LOCALID", "1"},
                                   {"SLURM_STEP_NODELIST", "node[003-004,7]"},
                                   {"SLURM_JOB_ID", "4540"}};
-inline const FakeVariables kOpenMpi{{"OMPI_COMM_WORLD_RANK", "1"},
-                                    {"OMPI_COMM_WORLD_SIZE", "4"},
-                                    {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-                                    {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
-                                    {"PMIX_RANK", "1"},
-                                    {"PMIX_NAMESPACE", "393740289"}};
+inline const FakeVariables kOpenMpiOnOneNode{{"OMPI_COMM_WORLD_RANK", "1"},
+                                             {"OMPI_COMM_WORLD_SIZE", "4"},
+                                             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                                             {"PMIX_RANK", "1"},
+                                             {"PMIX_NAMESPACE", "393740289"}};
 inline const FakeVariables kHydra{
     {"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "2"}, {"MPI_LOCALNRANKS", "4"}};
 inline const FakeVariables kOpenMpiOnNodes =
-    changed(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
+    changed(kOpenMpiOnOneNode, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
 inline const FakeVariables kTwoOfANode{{"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "2"}};
 inline const FakeVariables kHydraOnNodes = changed(changed(kHydra, kTwoOfANode), {{"PMI_FD", "6"}});
 inline const FakeVariables kTrainer{{"PET_NODE_RANK", "1"},
