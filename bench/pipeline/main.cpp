@@ -83,16 +83,23 @@ unisono::parallel::PipelineOptions pipeline_options(const Options& options, int 
           .stages_per_rank = stages_per_rank(options, n_ranks)};
 }
 
-void make_step(unisono::parallel::Pipeline& model,
-               const torch::Tensor& input,
-               const torch::Tensor& target) {
-  model.zero_grad();
+void add_gradients(unisono::parallel::Pipeline& model,
+                   const torch::Tensor& input,
+                   const torch::Tensor& target) {
   model.train_step(input, target, [](const torch::Tensor& output, const torch::Tensor& wanted) {
     return torch::nn::functional::mse_loss(output, wanted);
   });
 }
 
-// Of the rank with the most. In a pipeline of its own: to look costs time.
+void make_step(unisono::parallel::Pipeline& model,
+               const torch::Tensor& input,
+               const torch::Tensor& target) {
+  model.zero_grad();
+  add_gradients(model, input, target);
+}
+
+// Of the rank with the most, without the gradients, which the first step makes. In a pipeline of
+// its own: to look costs time.
 double peak_activation_mib(const std::shared_ptr<unisono::ProcessGroup>& group,
                            const Options& options,
                            const torch::Tensor& batch) {
@@ -100,7 +107,7 @@ double peak_activation_mib(const std::shared_ptr<unisono::ProcessGroup>& group,
   with_memory.measures_memory = true;
   unisono::parallel::Pipeline model(group, make_net(options), with_memory);
   for (int step = 0; step < 2; ++step) {
-    make_step(model, batch, batch);
+    add_gradients(model, batch, batch);
   }
   double peak = static_cast<double>(model.last_step().peak_activation_bytes) / kBytesPerMiB;
   group->all_reduce(unisono::as_buffer(std::span(&peak, 1)), {.op = unisono::kMax});

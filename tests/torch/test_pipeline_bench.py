@@ -47,8 +47,8 @@ class PipelineBench(unittest.TestCase):
                 self.assertGreater(result["first_step_ms"], 0)
                 self.assertLess(result["bubble"], 1)
                 self.assertGreaterEqual(result["bubble"], 0)
-                # The gradients of half of the model at least.
-                self.assertGreater(result["peak_activation_mib"], 2 * 16 * 17 * 4 / 2**20)
+                # The inputs of half of the layers for a chunk of 4 rows at least.
+                self.assertGreater(result["peak_activation_mib"], 2 * 4 * 16 * 4 / 2**20)
 
     def test_pytorchs_schedules_have_its_names(self):
         """What torch_pipeline.py, which needs torch to be imported, has a class for."""

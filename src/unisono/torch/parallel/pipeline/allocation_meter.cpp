@@ -8,6 +8,8 @@
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
+#include "unisono/base/mutex.h"
+
 namespace unisono::parallel {
 
 class AllocationMeter::Count : public c10::MemoryReportingInfoBase {
@@ -17,19 +19,27 @@ class AllocationMeter::Count : public c10::MemoryReportingInfoBase {
                          std::size_t /*total_allocated*/,
                          std::size_t /*total_reserved*/,
                          c10::Device /*device*/) override {
+    const MutexLock lock(mutex_);
     present_ += change;
     peak_ = std::max(peak_, present_);
   }
 
   [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
 
-  [[nodiscard]] std::int64_t peak() const { return peak_; }
+  [[nodiscard]] std::int64_t peak() const {
+    const MutexLock lock(mutex_);
+    return peak_;
+  }
 
-  [[nodiscard]] std::int64_t present() const { return present_; }
+  [[nodiscard]] std::int64_t present() const {
+    const MutexLock lock(mutex_);
+    return present_;
+  }
 
  private:
-  std::int64_t present_ = 0;
-  std::int64_t peak_ = 0;
+  mutable Mutex mutex_;
+  std::int64_t present_ UNISONO_GUARDED_BY(mutex_) = 0;
+  std::int64_t peak_ UNISONO_GUARDED_BY(mutex_) = 0;
 };
 
 AllocationMeter::AllocationMeter() {

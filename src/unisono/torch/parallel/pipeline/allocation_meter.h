@@ -8,8 +8,9 @@
 
 namespace unisono::parallel {
 
-/// While it lives, counts the bytes of CPU memory that this thread allocates for tensors. Where a
-/// profiler of LibTorch's runs, it leaves the count to that, and has none.
+/// While it lives, counts the bytes of CPU memory that this thread allocates and frees for tensors,
+/// and what other threads do under its c10::ThreadLocalDebugInfo. Where a profiler of LibTorch's
+/// runs, it leaves the count to that, and has none.
 class AllocationMeter {
  public:
   AllocationMeter();

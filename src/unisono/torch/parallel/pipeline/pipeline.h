@@ -28,8 +28,9 @@ struct PipelineStep {
   std::vector<pipeline::Span> spans;  ///< In ms since the step's begin.
   double step_ms = 0;
   double busy_ms = 0;  ///< Of it, in stages.
-  /// What its thread had allocated for tensors and not yet freed, at most: all but what it has
-  /// received. 0 unless `measures_memory` is set.
+  /// What it had allocated for tensors since the step's begin and not yet freed, at most: also what
+  /// it had received, and the gradients of parameters that had none. 0 unless `measures_memory` is
+  /// set.
   std::int64_t peak_activation_bytes = 0;
 };
 

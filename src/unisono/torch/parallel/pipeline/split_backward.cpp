@@ -11,7 +11,6 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "unisono/torch/parallel/pipeline/backward_graph.h"
 #include "unisono/torch/parallel/pipeline/product_memory.h"
@@ -36,13 +35,20 @@ class KeepGradients : public autograd::FunctionPreHook {
   std::shared_ptr<autograd::variable_list> kept_;
 };
 
-autograd::edge_list edges_of(const std::vector<at::Tensor>& tensors) {
-  autograd::edge_list edges;
-  for (const at::Tensor& tensor : tensors) {
-    edges.push_back(autograd::impl::gradient_edge(tensor));
+// A node keeps nothing once it has run.
+class LetGo : public autograd::FunctionPostHook {
+ public:
+  explicit LetGo(Node& node) : node_(node) {}
+
+  autograd::variable_list operator()(const autograd::variable_list& outputs,
+                                     const autograd::variable_list& /*inputs*/) override {
+    node_.release_variables();
+    return outputs;
   }
-  return edges;
-}
+
+ private:
+  Node& node_;
+};
 
 // Runs the part of the graph that leads from `roots` to `ends`, and has these take up gradients.
 void run(const autograd::edge_list& roots,
@@ -55,23 +61,38 @@ void run(const autograd::edge_list& roots,
 
 }  // namespace
 
-SplitBackward::SplitBackward(std::vector<at::Tensor> roots,
+SplitBackward::SplitBackward(autograd::edge_list roots,
                              std::vector<at::Tensor> gradients,
                              const c10::intrusive_ptr<InputGradients>& end)
     : roots_(std::move(roots)), gradients_(std::move(gradients)) {
-  find_starts(end.get());
+  const BackwardGraph graph(roots_, end.get());
+  find_starts(graph, end.get());
   if (!leads_to_end_) {
     return;
   }
-  run(edges_of(roots_), gradients_, {{end, 0}}, /*keeps_graph=*/true);
+  if (!is_whole_) {
+    let_go_of_rest(graph);
+  }
+  run(roots_, gradients_, {{end, 0}}, /*keeps_graph=*/true);
   if (!is_whole_) {
     gradients_.clear();
   }
 }
 
-void SplitBackward::find_starts(Node* end) {
-  const autograd::edge_list roots = edges_of(roots_);
-  const BackwardGraph graph(roots, end);
+// Of what the pass has kept, the second half needs only what starts have.
+void SplitBackward::let_go_of_rest(const BackwardGraph& graph) const {
+  std::unordered_set<const Node*> starts;
+  for (const Start& start : starts_) {
+    starts.insert(start.node.get());
+  }
+  for (Node* const node : graph.nodes()) {
+    if (graph.leads_to_end(node) && !starts.contains(node)) {
+      node->add_post_hook(std::make_unique<LetGo>(*node));
+    }
+  }
+}
+
+void SplitBackward::find_starts(const BackwardGraph& graph, Node* end) {
   leads_to_end_ = std::ranges::any_of(graph.nodes(), [&](const Node* node) { return node == end; });
   std::unordered_set<const Node*> begun;
   for (Node* const node : graph.nodes()) {
@@ -107,7 +128,7 @@ void SplitBackward::add_weight_gradients(WeightSums& sums) {
   keep_addable(products_, sums);
   if (is_whole_) {
     if (!parameters_.empty()) {
-      run_with_products(edges_of(roots_), gradients_, parameters_, products_);
+      run_with_products(roots_, gradients_, parameters_, products_);
     }
     return;
   }

@@ -5,8 +5,10 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/function.h>
 
+#include "unisono/torch/parallel/pipeline/backward_graph.h"
 #include "unisono/torch/parallel/pipeline/input_gradients.h"
 #include "unisono/torch/parallel/pipeline/product_memory.h"
 #include "unisono/torch/parallel/pipeline/weight_products.h"
@@ -23,7 +25,7 @@ namespace unisono::parallel {
 class SplitBackward {
  public:
   /// Computes the inputs' gradients of the graph from `roots` to `end`, which may be null: none.
-  SplitBackward(std::vector<at::Tensor> roots,
+  SplitBackward(torch::autograd::edge_list roots,
                 std::vector<at::Tensor> gradients,
                 const c10::intrusive_ptr<InputGradients>& end);
 
@@ -38,10 +40,11 @@ class SplitBackward {
     std::shared_ptr<torch::autograd::variable_list> gradients;
   };
 
-  void find_starts(torch::autograd::Node* end);
+  void find_starts(const BackwardGraph& graph, torch::autograd::Node* end);
+  void let_go_of_rest(const BackwardGraph& graph) const;
   void add_weight_gradients_of(Start& start);
 
-  std::vector<at::Tensor> roots_;
+  torch::autograd::edge_list roots_;
   std::vector<at::Tensor> gradients_;
   std::vector<Start> starts_;
   torch::autograd::edge_list parameters_;  // All of the graph.

@@ -9,7 +9,9 @@
 
 #include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/input_metadata.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "unisono/base/error.h"
@@ -135,10 +137,15 @@ void StagePass::run_with_graph() {
     inputs.push_back(inputs_.needs_gradient[i] ? InputGradients::attach(end_, inputs_.tensors[i])
                                                : inputs_.tensors[i]);
   }
-  graph_outputs_ = stage_.forward(inputs, options_.random);
-  keep_outputs(graph_outputs_);
-  if (options_.loss) {
-    graph_outputs_ = {compute_loss(graph_outputs_)};
+  const Tensors outputs = stage_.forward(inputs, options_.random);
+  keep_outputs(outputs);
+  keep_roots(options_.loss ? Tensors{compute_loss(outputs)} : outputs);
+}
+
+void StagePass::keep_roots(const Tensors& outputs) {
+  for (const at::Tensor& output : outputs) {
+    roots_.push_back(output.requires_grad() ? torch::autograd::impl::gradient_edge(output)
+                                            : torch::autograd::Edge());
   }
 }
 
@@ -161,41 +168,46 @@ StagePass::Roots StagePass::take_roots(const Tensors& gradients) {
     run_again();
     inputs_.tensors.clear();
   }
-  UNISONO_CHECK(gradients.size() == graph_outputs_.size(), "a gradient for each output");
+  UNISONO_CHECK(gradients.size() == roots_.size(), "a gradient for each output");
   Roots roots;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    const at::Tensor& output = graph_outputs_[i];
-    if (gradients[i].defined() && output.requires_grad()) {
-      if (gradients[i].sizes() != output.sizes()) {
+    const torch::autograd::Edge& root = roots_[i];
+    if (gradients[i].defined() && root.is_valid()) {
+      const auto& output = root.function->input_metadata(root.input_nr);
+      if (!output.is_same_shape(gradients[i])) {
         throw Error(ErrorCode::kMismatch,
-                    "the gradient of its output " + std::to_string(i) + ", " + describe(output) +
-                        ", is " + describe(gradients[i]));
+                    "the gradient of its output " + std::to_string(i) + ", " +
+                        describe(output.zeros_like()) + ", is " + describe(gradients[i]));
       }
-      roots.tensors.push_back(output);
+      roots.edges.push_back(root);
       roots.gradients.push_back(gradients[i]);
     }
   }
-  graph_outputs_.clear();
+  roots_.clear();
   return roots;
 }
 
 void StagePass::backward(const Tensors& gradients, WeightSums& sums) {
   const Roots roots = take_roots(gradients);
-  if (roots.tensors.empty()) {
+  if (roots.edges.empty()) {
     return;
   }
   const bool may_add = std::ranges::any_of(
       stage_.parameters(), [](const NamedTensor& named) { return may_add_product(named.tensor); });
   if (may_add) {
-    backward_with_products(roots.tensors, roots.gradients, sums);
+    backward_with_products(roots.edges, roots.gradients, sums);
   } else {
-    torch::autograd::backward(roots.tensors, roots.gradients);
+    torch::autograd::Engine::get_default_engine().execute(roots.edges,
+                                                          roots.gradients,
+                                                          /*keep_graph=*/false,
+                                                          /*create_graph=*/false,
+                                                          /*accumulate_grad=*/true);
   }
 }
 
 void StagePass::backward_inputs(const Tensors& gradients) {
   Roots roots = take_roots(gradients);
-  split_.emplace(std::move(roots.tensors), std::move(roots.gradients), end_);
+  split_.emplace(std::move(roots.edges), std::move(roots.gradients), end_);
 }
 
 void StagePass::backward_weights(WeightSums& sums) {

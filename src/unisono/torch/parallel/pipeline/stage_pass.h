@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
 
 #include "unisono/torch/parallel/pipeline/inbox.h"
 #include "unisono/torch/parallel/pipeline/input_gradients.h"
@@ -53,7 +54,7 @@ class StagePass {
 
  private:
   struct Roots {
-    Tensors tensors;
+    torch::autograd::edge_list edges;
     Tensors gradients;
   };
 
@@ -61,6 +62,7 @@ class StagePass {
   void run_with_graph();
   void run_again();
   void keep_outputs(const Tensors& outputs);
+  void keep_roots(const Tensors& outputs);
   at::Tensor compute_loss(const Tensors& outputs);
   Roots take_roots(const Tensors& gradients);
 
@@ -69,7 +71,8 @@ class StagePass {
   Options options_;
   std::vector<std::int64_t> versions_;  // Of the inputs of a pass that is to run again.
   c10::intrusive_ptr<InputGradients> end_;
-  Tensors graph_outputs_;  // With a graph; the loss, of the last stage.
+  // Of each output; of the last stage, of the loss. Without the values, which may be large.
+  torch::autograd::edge_list roots_;
   Delivery outputs_;
   std::vector<std::int64_t> sizes_of_loss_;
   at::TensorOptions of_loss_;

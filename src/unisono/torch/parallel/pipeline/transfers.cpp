@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <ATen/ops/empty.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
@@ -58,7 +59,8 @@ class Receive : public std::enable_shared_from_this<Receive> {
         from_(from),
         label_(std::move(label)),
         timeout_(timeout),
-        description_(std::make_shared<Bytes>(pipeline::kFirstPart)) {}
+        description_(std::make_shared<Bytes>(pipeline::kFirstPart)),
+        debug_info_(c10::ThreadLocalDebugInfo::current()) {}
 
   void begin() {
     begin_part(buffer_of(description_, 0, description_->size()), &Receive::read_first_part);
@@ -107,6 +109,8 @@ class Receive : public std::enable_shared_from_this<Receive> {
       reject();
     }
     delivery_.has_chunk = info->has_chunk;
+    // Whichever thread this is, the memory counts as that of who receives, and frees it.
+    const c10::DebugInfoGuard of_receiver(debug_info_);
     for (const pipeline::SentTensor& tensor : info->tensors) {
       delivery_.needs_gradient.push_back(tensor.needs_gradient);
       delivery_.tensors.push_back(
@@ -143,6 +147,7 @@ class Receive : public std::enable_shared_from_this<Receive> {
   MessageLabel label_;
   std::optional<std::chrono::milliseconds> timeout_;
   std::shared_ptr<Bytes> description_;
+  std::shared_ptr<c10::ThreadLocalDebugInfo> debug_info_;
   Delivery delivery_;
   std::atomic<int> n_left_{0};
 };

@@ -17,7 +17,6 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/generated/Functions.h>
 #include <torch/csrc/autograd/saved_variable.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "unisono/torch/parallel/pipeline/backward_graph.h"
 #include "unisono/torch/parallel/pipeline/product_bits.h"
@@ -192,14 +191,10 @@ void run_with_products(const autograd::edge_list& roots,
                                                  leaves);
 }
 
-void backward_with_products(const std::vector<at::Tensor>& roots,
+void backward_with_products(const autograd::edge_list& roots,
                             const std::vector<at::Tensor>& gradients,
                             WeightSums& sums) {
-  autograd::edge_list edges;
-  for (const at::Tensor& root : roots) {
-    edges.push_back(autograd::impl::gradient_edge(root));
-  }
-  const BackwardGraph graph(edges, nullptr);
+  const BackwardGraph graph(roots, nullptr);
   std::vector<WeightProduct> products = find_weight_products(graph);
   keep_addable(products, sums);
   autograd::edge_list leaves;
@@ -208,7 +203,7 @@ void backward_with_products(const std::vector<at::Tensor>& roots,
       leaves.emplace_back(node->getptr(), 0);
     }
   }
-  run_with_products(edges, gradients, std::move(leaves), products);
+  run_with_products(roots, gradients, std::move(leaves), products);
 }
 
 }  // namespace unisono::parallel

@@ -38,7 +38,7 @@ void keep_addable(std::vector<WeightProduct>& products, WeightSums& sums);
 void add(const WeightProduct& product, const at::Tensor& gradient);
 
 /// A whole backward pass, with products that are added to what is there.
-void backward_with_products(const std::vector<at::Tensor>& roots,
+void backward_with_products(const torch::autograd::edge_list& roots,
                             const std::vector<at::Tensor>& gradients,
                             WeightSums& sums);
 
