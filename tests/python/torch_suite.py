@@ -4,6 +4,9 @@
 Every test of DistributedTest is run with the processes of a job; those that only MPI is asked to
 pass on CPU (all_to_all) too. A test that fails is run again on Gloo: where Gloo passes it, or does
 not come to it, this run fails, but for KNOWN.
+
+--engine gloo: operations are those of PyTorch's Gloo, asked for by unisono.Options. --transport:
+each rank is a node of its own, and they reach each other by that.
 """
 
 from __future__ import annotations
@@ -24,6 +27,11 @@ KNOWN = {
 }
 # Fewer tests than these mean that gates closed, not that the backend got better.
 MIN_EXECUTED = {2: 100, 3: 100, 4: 103}
+# Of whom groups get their operations.
+CLASSES = {
+    "native": "unisono._C.Backend",
+    "gloo": "torch.distributed.distributed_c10d.ProcessGroupGloo",
+}
 LIMIT_SECONDS = 60
 
 
@@ -58,7 +66,7 @@ def prepare_environment(folder: Path, world_size: int) -> None:
     )
 
 
-def import_suite():
+def import_suite(engine: str):
     """The suite's module, with the gates of all_to_all and monitored_barrier open."""
     from torch.testing._internal import common_distributed, common_utils
 
@@ -74,9 +82,40 @@ def import_suite():
     give_monitored_barrier(distributed_test.dist)
     for backends in common_distributed.DistTestCases.backend_feature.values():
         backends.add(OURS)
-    distributed_test.PROFILING_SUPPORTED_BACKENDS.append(OURS)
-    distributed_test.SEND_RECV_PROFILING_SUPPORTED_BACKENDS.append(OURS)
+    # Gloo's operations have its name in a profile, not the group's backend's.
+    if engine == "native":
+        distributed_test.PROFILING_SUPPORTED_BACKENDS.append(OURS)
+        distributed_test.SEND_RECV_PROFILING_SUPPORTED_BACKENDS.append(OURS)
     return distributed_test
+
+
+def choose_engine(suite, name: str) -> None:
+    """Has every group that says nothing of it use this engine."""
+    import unisono
+
+    def choosing(make):
+        def make_group(*arguments, **options):
+            backend = str(options.get("backend") or suite.BACKEND)
+            if backend == OURS and options.get("pg_options") is None:
+                options["pg_options"] = unisono.Options(engine=name)
+            return make(*arguments, **options)
+
+        return make_group
+
+    suite.dist.init_process_group = choosing(suite.dist.init_process_group)
+    suite.dist.new_group = choosing(suite.dist.new_group)
+
+
+def choose_transport(suite, name: str) -> None:
+    """Gives each rank a node of its own."""
+    os.environ["UNISONO_TRANSPORT"] = name
+    init = suite.dist.init_process_group
+
+    def init_on_node(*arguments, **options):
+        os.environ["UNISONO_NODE_ID"] = f"node{options['rank']}"
+        return init(*arguments, **options)
+
+    suite.dist.init_process_group = init_on_node
 
 
 def note_backends(log: Path) -> None:
@@ -165,6 +204,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--world-size", type=int, required=True)
     parser.add_argument("--backend", default=OURS, help="gloo, to see what it passes")
+    parser.add_argument("--engine", choices=CLASSES, default="native")
+    parser.add_argument("--transport", choices=["tcp", "ucx"])
     parser.add_argument("names", nargs="*", help="tests; default: all")
     arguments = parser.parse_args()
     folder = tempfile.TemporaryDirectory(prefix="unisono-torch-suite-")
@@ -174,7 +215,11 @@ def main() -> int:
 
     import unisono  # noqa: F401
 
-    suite = import_suite()
+    suite = import_suite(arguments.engine)
+    if arguments.engine != "native":
+        choose_engine(suite, arguments.engine)
+    if arguments.transport:
+        choose_transport(suite, arguments.transport)
     attached = Path(folder.name) / "attached"
     attached.touch()
     note_backends(attached)
@@ -195,7 +240,7 @@ def main() -> int:
     n_executed = len(outcomes.names("passed")) + len(failed)
     if not arguments.names and n_executed < MIN_EXECUTED.get(arguments.world_size, 1):
         problems.append(f"only {n_executed} tests were executed")
-    if arguments.backend == OURS and set(classes) != {"unisono._C.Backend"}:
+    if arguments.backend == OURS and set(classes) != {CLASSES[arguments.engine]}:
         problems.append(f"other backends were attached: {dict(classes)}")
 
     print(f"\nbackends attached: {dict(classes)}")
