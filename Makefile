@@ -7,18 +7,21 @@
 #   TORCH=2.14.1           the torch that `make wheel-test` downloads
 #   TEST_ARGS=...          more arguments for ctest, as `-R store`
 #   JOBS=2                 how many commands at once
+#   TEST_JOBS=3            how many tests at once
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
 JOBS ?= $(shell nproc)
+# Tests wait for a third of their time.
+TEST_JOBS ?= $(shell echo $$(($(JOBS) + 1)))
 PREFIX ?= /usr/local
 DEMO_ARGS ?=
 TEST_ARGS ?=
 FUZZ_SECONDS ?= 20
 FUZZ_TARGETS ?=
 BIN := build/release/bin
-CTEST := ctest --preset release --parallel $(JOBS)
+CTEST := ctest --preset release --parallel $(TEST_JOBS)
 
 define preset_tests
 @cmake --preset $(1)

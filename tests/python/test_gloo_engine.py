@@ -136,6 +136,8 @@ def as_default_group(rank: int, world: int) -> None:
 
 def what_is_refused(rank: int, world: int) -> list[str]:
     gloo = dist.new_group(pg_options=_GLOO)
+    # Gloo has connected this rank once it has the group, not the others.
+    dist.barrier(gloo)
     problems = []
     for call in (
         lambda: unisono.Options(engine="nccl"),
