@@ -88,7 +88,7 @@ void SideChannel::end(std::optional<std::uint64_t> n_written) noexcept {
 }
 
 bool SideChannel::hear_end() noexcept {
-  if (n_peer_wrote_ || is_peer_gone_) {
+  if (has_ended()) {
     return false;
   }
   const net::IoResult result = net::read_some(socket_.get(), std::span(word_).subspan(n_of_word_));
@@ -99,7 +99,7 @@ bool SideChannel::hear_end() noexcept {
     std::memcpy(&word, word_.data(), sizeof word);
     n_peer_wrote_ = word;
   }
-  return n_peer_wrote_ || is_peer_gone_;
+  return has_ended();
 }
 
 void SideChannel::note_end(const net::IoResult& result) noexcept {

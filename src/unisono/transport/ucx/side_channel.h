@@ -48,6 +48,9 @@ class SideChannel {
   /// Its socket has ended, or failed with error_number().
   [[nodiscard]] bool is_peer_gone() const noexcept { return is_peer_gone_; }
 
+  /// The one or the other.
+  [[nodiscard]] bool has_ended() const noexcept { return n_peer_wrote_ || is_peer_gone_; }
+
   /// 0 for none.
   [[nodiscard]] int error_number() const noexcept { return error_number_; }
 

@@ -161,9 +161,9 @@ std::optional<net::IoResult> UcxStream::advance() noexcept {
     return error(EPROTO);
   }
   if (endpoint_ == nullptr) {
-    return error_number_ == 0     ? kLater
-           : peer_.is_peer_gone() ? net::IoResult{net::IoStatus::kClosed}
-                                  : error(error_number_);
+    return error_number_ == 0  ? kLater
+           : peer_.has_ended() ? net::IoResult{net::IoStatus::kClosed}
+                               : error(error_number_);
   }
   return std::nullopt;
 }
@@ -210,7 +210,9 @@ void UcxStream::connect() {
   const ucs_status_t status = library().ep_create(worker_, &params, &endpoint_);
   if (status != UCS_OK) {
     endpoint_ = nullptr;
-    error_number_ = EHOSTUNREACH;
+    // A peer that has ended meanwhile can't be reached either.
+    (void)peer_.hear_end();
+    error_number_ = peer_.has_ended() ? ECONNRESET : EHOSTUNREACH;
   }
   ProgressThread::instance().wake();
 }
@@ -366,7 +368,7 @@ void UcxStream::add_polls(std::vector<pollfd>& polls, bool reads, bool writes) {
   bell_.clear();
   const bool has_worked = work();
   const bool can_go_on = has_worked || error_number_ != 0 ||
-                         (reads && (find_data() || peer_.n_peer_wrote() || peer_.is_peer_gone())) ||
+                         (reads && (find_data() || peer_.has_ended())) ||
                          (endpoint_ != nullptr && writes && find_free_chunk() != nullptr);
   if (can_go_on || (endpoint_ != nullptr && library().worker_arm(worker_) != UCS_OK)) {
     bell_.wake();
@@ -379,7 +381,7 @@ void UcxStream::add_polls(std::vector<pollfd>& polls, bool reads, bool writes) {
 }
 
 void UcxStream::add_socket(std::vector<pollfd>& polls) const {
-  if (!peer_.is_peer_gone() && !peer_.n_peer_wrote()) {
+  if (!peer_.has_ended()) {
     const int events = POLLIN | (peer_.is_greeting_sent() ? 0 : POLLOUT);
     polls.push_back({.fd = peer_.fd(), .events = static_cast<short>(events), .revents = 0});
   }
