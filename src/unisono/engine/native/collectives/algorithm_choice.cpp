@@ -172,6 +172,7 @@ void AlgorithmChoice::learn(OperationContext& context) {
   if (!agreed_) {
     agreed_ = agree_on_links(context, measure_links(context));
   }
+  UNISONO_CHECK(agreed_.has_value(), "ranks agree on costs that each has measured");
   chooser_ = collective::Chooser(topology_, *agreed_, shm::kSlotBytes);
   last_ = {};
   explained_.clear();
