@@ -31,7 +31,6 @@ namespace {
 
 namespace py = pybind11;
 using Timeout = std::chrono::milliseconds;
-using Released = py::call_guard<py::gil_scoped_release>;
 
 /// A file that goes at the end of a `with`: the object may live on in a traceback.
 class PythonFile {
@@ -95,6 +94,7 @@ void check_same_tensors(Backend& backend,
 }  // namespace
 
 void define_checkpoint(py::module_& module) {
+  using Released = py::call_guard<py::gil_scoped_release>;
   py::class_<PythonFile>(module, "_AtomicFile")
       .def(py::init<const std::string&>(), py::arg("path"), Released())
       .def("__enter__", [](PythonFile& file) -> PythonFile& { return file; })
