@@ -21,7 +21,6 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/interruption.h"
-#include "unisono/base/spin.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/nccl/announcement.h"
 #include "unisono/engine/nccl/calls.h"
@@ -35,6 +34,7 @@
 #include "unisono/rendezvous/local_device.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/waiter.h"
 
 namespace unisono::engine::nccl {
 namespace {
@@ -197,17 +197,13 @@ void NcclEngine::carry_out(const Operation& operation,
 
 template <class IsDone>
 void NcclEngine::wait(IsDone is_done, TimeLimit& limit, Caller caller) {
-  for (int spin = caller == Caller::kUser ? kSpins : 0; spin > 0; --spin) {
-    if (is_done()) {
-      return;
-    }
-    pause_briefly();
-  }
+  using transport::Look;
   Deadline next_look = Deadline::after(kBetweenLooks);
   Deadline next_interruption = next_interruption_check();
   std::optional<Deadline> still_on_its_way;
   std::chrono::microseconds nap = kFirstNap;
-  while (!is_done()) {
+  const auto look = [&] { return is_done() ? Look::kDone : Look::kNothing; };
+  const auto check_and_nap = [&] {
     // NCCL says there what it has noticed of the other ranks and the network.
     (void)communicator_->is_settled();
     if (next_interruption.has_passed()) {
@@ -232,7 +228,12 @@ void NcclEngine::wait(IsDone is_done, TimeLimit& limit, Caller caller) {
     }
     std::this_thread::sleep_for(nap);
     nap = std::min(2 * nap, kLongestNap);
-  }
+    return look();
+  };
+  transport::wait({.n_spins = caller == Caller::kUser ? kSpins : 0, .n_yields = 1},
+                  nullptr,
+                  look,
+                  check_and_nap);
 }
 
 Buffer NcclEngine::allocate(std::int64_t count, DType dtype) {
