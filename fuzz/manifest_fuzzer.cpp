@@ -9,7 +9,7 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/checked_file.h"
+#include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/json.h"
 #include "unisono/checkpoint/manifest.h"
 #include "unisono/checkpoint/safetensors.h"

@@ -18,7 +18,7 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/checked_file.h"
+#include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/folder.h"
 #include "unisono/checkpoint/manifest.h"
 #include "unisono/checkpoint/reader.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/checked_file.h"
+#include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/json.h"
 
 namespace unisono::checkpoint {

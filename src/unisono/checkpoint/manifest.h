@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "unisono/checkpoint/checked_file.h"
+#include "unisono/checkpoint/file_sums.h"
 
 namespace unisono::checkpoint {
 

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/checked_file.h"
+#include "unisono/checkpoint/file_sums.h"
 
 #include "support/throws_error.h"
 

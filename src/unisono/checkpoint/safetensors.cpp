@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include "unisono/base/atomic_file.h"
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/checked_file.h"
+#include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/safetensors_header.h"
 #include "unisono/checkpoint/tensor_box.h"
 
@@ -66,20 +68,30 @@ FileSums write_safetensors(const std::string& path,
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path, std::optional<FileSums> sums)
-    : file_(path, std::move(sums)), header_(decode_header(file_)) {}
+    : file_(std::make_unique<CheckedFile>(path, std::move(sums))), header_(decode_header(*file_)) {}
+
+SafetensorsFile::~SafetensorsFile() = default;
+
+SafetensorsFile::SafetensorsFile(SafetensorsFile&&) noexcept = default;
+
+SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&&) noexcept = default;
+
+std::uint64_t SafetensorsFile::n_read() const {
+  return file_->n_read();
+}
 
 void SafetensorsFile::read(std::size_t index, std::uint64_t offset, std::span<std::byte> into) {
   const StoredTensor& tensor = header_.tensors.at(index);
   if (offset > tensor.n_bytes || into.size() > tensor.n_bytes - offset) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("{}: tensor \"{}\" has {} bytes; {} from {} on were asked for",
-                            file_.path(),
+                            file_->path(),
                             tensor.info.name,
                             tensor.n_bytes,
                             into.size(),
                             offset));
   }
-  file_.read_at(tensor.offset + offset, into);
+  file_->read_at(tensor.offset + offset, into);
 }
 
 }  // namespace unisono::checkpoint

@@ -3,15 +3,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "unisono/checkpoint/checked_file.h"
+#include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/tensor_box.h"
 
 namespace unisono::checkpoint {
+
+class CheckedFile;
 
 /// A tensor in a file.
 struct StoredTensor {
@@ -53,6 +56,12 @@ class SafetensorsFile {
   /// overlap or leave bytes between them, and for a file that ends early or late.
   explicit SafetensorsFile(const std::string& path, std::optional<FileSums> sums = std::nullopt);
 
+  ~SafetensorsFile();
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+  SafetensorsFile(SafetensorsFile&&) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
+
   [[nodiscard]] const SafetensorsHeader& header() const { return header_; }
 
   /// Fills `into` with bytes of tensor `index` of the header, from the tensor's byte `offset` on.
@@ -62,10 +71,10 @@ class SafetensorsFile {
   void read(std::size_t index, std::uint64_t offset, std::span<std::byte> into);
 
   /// Bytes that were read from the file so far.
-  [[nodiscard]] std::uint64_t n_read() const { return file_.n_read(); }
+  [[nodiscard]] std::uint64_t n_read() const;
 
  private:
-  CheckedFile file_;
+  std::unique_ptr<CheckedFile> file_;
   SafetensorsHeader header_;
 };
 

@@ -18,6 +18,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/checked_file.h"
+#include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/tensor_box.h"
 
 #include "support/temporary_folder.h"

@@ -19,7 +19,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/fnv.h"
 #include "unisono/base/release.h"
-#include "unisono/checkpoint/checked_file.h"
+#include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/folder.h"
 #include "unisono/checkpoint/manifest.h"
 #include "unisono/checkpoint/outcome.h"

@@ -3,7 +3,9 @@
 #include <span>
 #include <vector>
 
-#include "unisono/kernels/reduce_tree.h"
+namespace unisono::kernels {
+struct ReduceStep;
+}  // namespace unisono::kernels
 
 namespace unisono::collective {
 

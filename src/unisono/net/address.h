@@ -57,6 +57,12 @@ class Address {
   sockaddr_storage storage_;
 };
 
+/// What who connects does when a host says that nobody listens there.
+enum class IfRefused {
+  kTryAgain,  ///< Who is to listen may not have come yet.
+  kGiveUp,    ///< Who listened there is gone.
+};
+
 /// The addresses of a host name or numeric address, best first. Blocks while the name is looked up.
 ///
 /// Throws Error(kNotFound) when there is none, with the host, the port if it is not 0, and why.

@@ -34,12 +34,6 @@ class PortInUse final : public Error {
 /// Throws Error(kSystem); when all are in use it names them.
 [[nodiscard]] Fd listen_tcp(const Address& address, const PortRange& ports, int backlog = 4096);
 
-/// What connect_tcp() does when a host says that nobody listens there.
-enum class IfRefused {
-  kTryAgain,  ///< Who is to listen may not have come yet.
-  kGiveUp,    ///< Who listened there is gone.
-};
-
 /// Connects; tries again until the deadline. TCP_NODELAY is set.
 ///
 /// Throws Error with the address, the last reason that says something and the time spent: kTimeout,

@@ -14,9 +14,11 @@
 #include "unisono/store/change.h"
 #include "unisono/store/file_log.h"
 #include "unisono/store/lockable_file.h"
+#include "unisono/store/map_call.h"
 #include "unisono/store/map_store.h"
 #include "unisono/store/polling_watch.h"
 #include "unisono/store/sizes.h"
+#include "unisono/store/store_map.h"
 #include "unisono/store/timed_mutex.h"
 #include "unisono/store/watch.h"
 
@@ -33,7 +35,8 @@ FileStore::FileStore(const FileStoreOptions& options, Deadline deadline)
     : MapStore("store " + options.path, options.limits, options.io_timeout),
       io_timeout_(options.io_timeout),
       connection_mutex_(std::make_unique<TimedMutex>()),
-      log_(std::make_unique<FileLog>(options.path, options.limits, deadline)) {}
+      log_(std::make_unique<FileLog>(options.path, options.limits, deadline)),
+      map_(std::make_unique<StoreMap>()) {}
 
 FileStore::~FileStore() = default;
 
@@ -74,11 +77,11 @@ bool FileStore::is_claimed(std::uint32_t number) {
   return log_->claims().is_claimed(number);
 }
 
-bool FileStore::run(const Call& call, const Attempt& attempt) {
+bool FileStore::run(const MapCall& call) {
   Access access = call.access;
   std::chrono::nanoseconds pause = kFirstPause;
   for (;;) {
-    if (const std::optional<bool> result = attempt_alone(call, access, attempt)) {
+    if (const std::optional<bool> result = attempt_alone(call, access)) {
       return *result;
     }
     std::this_thread::sleep_for(std::min(pause, call.deadline.remaining()));
@@ -88,9 +91,7 @@ bool FileStore::run(const Call& call, const Attempt& attempt) {
 }
 
 // Nothing while the call has to go on.
-std::optional<bool> FileStore::attempt_alone(const Call& call,
-                                             Access access,
-                                             const Attempt& attempt) {
+std::optional<bool> FileStore::attempt_alone(const MapCall& call, Access access) {
   // The last look is at the deadline itself, and others may be at the file just then.
   const Deadline access_deadline =
       Deadline::after(std::max(call.deadline.remaining(), kLeastTimeForAccess));
@@ -99,14 +100,14 @@ std::optional<bool> FileStore::attempt_alone(const Call& call,
     throw Error(ErrorCode::kClosed, name() + " was closed after: " + closed_because_);
   }
   try {
-    const bool is_done = attempt_locked(call, access, access_deadline, attempt);
+    const bool is_done = attempt_locked(call, access, access_deadline);
     if (!is_done && !call.deadline.has_passed()) {
       return std::nullopt;
     }
-    map_.cancel(call.client);
+    map_->cancel(call.client);
     return is_done;
   } catch (const Error& error) {
-    map_.cancel(call.client);
+    map_->cancel(call.client);
     if (error.code() == ErrorCode::kPeerLost || error.code() == ErrorCode::kCorruptData) {
       closed_because_ = error.what();
     }
@@ -114,36 +115,33 @@ std::optional<bool> FileStore::attempt_alone(const Call& call,
   }
 }
 
-bool FileStore::attempt_locked(const Call& call,
-                               Access access,
-                               Deadline deadline,
-                               const Attempt& attempt) {
+bool FileStore::attempt_locked(const MapCall& call, Access access, Deadline deadline) {
   {
     using Mode = LockableFile::Mode;
     const Mode mode = access == Access::kLook ? Mode::kShared : Mode::kExclusive;
     const FileLog::Lock file_lock = log_->lock(mode, deadline);
-    log_->read_new(map_);
+    log_->read_new(*map_);
     bool is_done = false;
     Change change;
     do {
       change.clear();
-      is_done = attempt(map_, change);
+      is_done = call.attempt(*map_, change);
       if (change.empty() || access == Access::kLook) {
         break;
       }
       log_->append(change);
       for (Step& step : change) {
-        apply(map_, std::move(step), call.client);
+        apply(*map_, std::move(step), call.client);
       }
     } while (!is_done);
     // Each waiter looks for itself.
-    (void)map_.take_woken();
+    (void)map_->take_woken();
     if (change.empty() || access == Access::kChange) {
       return is_done;
     }
   }
   // The change takes the other lock, and another look under it.
-  return attempt_locked(call, Access::kChange, deadline, attempt);
+  return attempt_locked(call, Access::kChange, deadline);
 }
 
 }  // namespace unisono::store

@@ -9,10 +9,11 @@
 #include "unisono/base/deadline.h"
 #include "unisono/store/limits.h"
 #include "unisono/store/map_store.h"
-#include "unisono/store/store_map.h"
 #include "unisono/store/watch.h"
 
 namespace unisono::store {
+
+enum class Access : std::uint8_t;
 
 class FileLog;
 class TimedMutex;
@@ -76,20 +77,15 @@ class FileStore final : public MapStore {
   bool leave();
 
  private:
-  bool run(const Call& call, const Attempt& attempt) override;
-  [[nodiscard]] std::optional<bool> attempt_alone(const Call& call,
-                                                  Access access,
-                                                  const Attempt& attempt);
-  [[nodiscard]] bool attempt_locked(const Call& call,
-                                    Access access,
-                                    Deadline deadline,
-                                    const Attempt& attempt);
+  bool run(const MapCall& call) override;
+  [[nodiscard]] std::optional<bool> attempt_alone(const MapCall& call, Access access);
+  [[nodiscard]] bool attempt_locked(const MapCall& call, Access access, Deadline deadline);
 
   std::chrono::milliseconds io_timeout_;
   std::unique_ptr<TimedMutex> connection_mutex_;
   // These belong to who holds the mutex.
   std::unique_ptr<FileLog> log_;
-  StoreMap map_;
+  std::unique_ptr<StoreMap> map_;
   std::string closed_because_;
 };
 

@@ -13,10 +13,12 @@
 #include "unisono/base/mutex.h"
 #include "unisono/store/change.h"
 #include "unisono/store/limits.h"
+#include "unisono/store/map_call.h"
 #include "unisono/store/map_store.h"
 #include "unisono/store/sizes.h"
 #include "unisono/store/store_map.h"
 #include "unisono/store/watch.h"
+#include "unisono/store/watch_dispatcher.h"
 
 namespace unisono::store {
 namespace {
@@ -28,22 +30,47 @@ std::optional<std::string> value_of(const StoreMap& map, const std::string& key)
 
 }  // namespace
 
+class HashStore::Impl {
+ public:
+  Impl(std::string name, const Limits& limits) : name_(std::move(name)), limits_(limits) {}
+
+  [[nodiscard]] WatchDispatcher& watches() { return watches_; }
+
+  bool run(const MapCall& call) UNISONO_EXCLUDES(mutex_);
+
+ private:
+  void carry_out(Change change, ClientId client) UNISONO_REQUIRES(mutex_);
+  void take_step(Step step, ClientId client) UNISONO_REQUIRES(mutex_);
+
+  std::string name_;
+  Limits limits_;
+  WatchDispatcher watches_;
+  Mutex mutex_;
+  Condition changed_;
+  StoreMap map_ UNISONO_GUARDED_BY(mutex_);
+};
+
 // No call is ever held up, so any time will do.
 HashStore::HashStore(const Limits& limits)
-    : MapStore("hash store", limits, std::chrono::seconds(30)) {}
+    : MapStore("hash store", limits, std::chrono::seconds(30)),
+      impl_(std::make_unique<Impl>(name(), limits)) {}
 
 HashStore::~HashStore() = default;
 
 std::unique_ptr<Watch> HashStore::watch(const std::string& key, WatchCallback on_change) {
   check_sizes(limits(), key, 0);
-  return watches_.watch(key, std::move(on_change));
+  return impl_->watches().watch(key, std::move(on_change));
 }
 
-bool HashStore::run(const Call& call, const Attempt& attempt) {
+bool HashStore::run(const MapCall& call) {
+  return impl_->run(call);
+}
+
+bool HashStore::Impl::run(const MapCall& call) {
   const MutexLock lock(mutex_);
   for (;;) {
     Change change;
-    const bool is_done = attempt(map_, change);
+    const bool is_done = call.attempt(map_, change);
     const bool has_changed = !change.empty();
     if (has_changed) {
       carry_out(std::move(change), call.client);
@@ -62,15 +89,15 @@ bool HashStore::run(const Call& call, const Attempt& attempt) {
   }
 }
 
-void HashStore::carry_out(Change change, ClientId client) {
+void HashStore::Impl::carry_out(Change change, ClientId client) {
   const std::size_t n_new = n_new_bytes(change);
-  if (n_new > 0 && map_.n_bytes() + n_new > limits().max_store_bytes) {
+  if (n_new > 0 && map_.n_bytes() + n_new > limits_.max_store_bytes) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("{}: holds {} bytes and would get {} more; at most {} are allowed",
-                            name(),
+                            name_,
                             map_.n_bytes(),
                             n_new,
-                            limits().max_store_bytes));
+                            limits_.max_store_bytes));
   }
   bool may_end_calls = false;
   for (Step& step : change) {
@@ -84,7 +111,7 @@ void HashStore::carry_out(Change change, ClientId client) {
 }
 
 // Watchers are told under the lock, which keeps the order; their callbacks run elsewhere.
-void HashStore::take_step(Step step, ClientId client) {
+void HashStore::Impl::take_step(Step step, ClientId client) {
   if (!watches_.is_watched(step.key)) {
     apply(map_, std::move(step), client);
     return;

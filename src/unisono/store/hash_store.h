@@ -3,13 +3,9 @@
 #include <memory>
 #include <string>
 
-#include "unisono/base/mutex.h"
-#include "unisono/store/change.h"
 #include "unisono/store/limits.h"
 #include "unisono/store/map_store.h"
-#include "unisono/store/store_map.h"
 #include "unisono/store/watch.h"
-#include "unisono/store/watch_dispatcher.h"
 
 namespace unisono::store {
 
@@ -36,14 +32,11 @@ class HashStore final : public MapStore {
                                              WatchCallback on_change) override;
 
  private:
-  bool run(const Call& call, const Attempt& attempt) override UNISONO_EXCLUDES(mutex_);
-  void carry_out(Change change, ClientId client) UNISONO_REQUIRES(mutex_);
-  void take_step(Step step, ClientId client) UNISONO_REQUIRES(mutex_);
+  class Impl;
 
-  WatchDispatcher watches_;
-  Mutex mutex_;
-  Condition changed_;
-  StoreMap map_ UNISONO_GUARDED_BY(mutex_);
+  bool run(const MapCall& call) override;
+
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace unisono::store

@@ -19,6 +19,7 @@
 #include "unisono/base/error.h"
 #include "unisono/store/change.h"
 #include "unisono/store/limits.h"
+#include "unisono/store/map_call.h"
 #include "unisono/store/refusals.h"
 #include "unisono/store/sizes.h"
 #include "unisono/store/store_map.h"
@@ -88,14 +89,16 @@ void MapStore::wait(std::span<const std::string> keys, Deadline deadline) {
   check_sizes(limits_, keys);
   const ClientId client = ++last_client_;
   bool has_begun = false;
-  const bool is_done = run({.access = Access::kLook, .deadline = deadline, .client = client},
-                           [&](StoreMap& map, Change&) {
-                             if (!std::exchange(has_begun, true)) {
-                               return map.wait(client, {keys.begin(), keys.end()});
-                             }
-                             // A push wakes one in the map, perhaps another.
-                             return !map.is_waiting(client) || has_all(map, keys);
-                           });
+  const bool is_done = run({.access = Access::kLook,
+                            .deadline = deadline,
+                            .client = client,
+                            .attempt = [&](StoreMap& map, Change&) {
+                              if (!std::exchange(has_begun, true)) {
+                                return map.wait(client, {keys.begin(), keys.end()});
+                              }
+                              // A push wakes one in the map, perhaps another.
+                              return !map.is_waiting(client) || has_all(map, keys);
+                            }});
   if (!is_done) {
     throw_missing("wait", keys, start);
   }
@@ -166,17 +169,19 @@ std::string MapStore::queue_pop(const std::string& key, Deadline deadline) {
   check_sizes(limits_, key, 0);
   std::string value;
   const ClientId client = ++last_client_;
-  const bool is_done = run({.access = Access::kChange, .deadline = deadline, .client = client},
-                           [&](StoreMap& map, Change& change) {
-                             const std::string* front = map.front(key);
-                             if (front == nullptr) {
-                               map.wait_for_next(client, key);
-                               return false;
-                             }
-                             value = *front;
-                             change.push_back({.kind = StepKind::kPop, .key = key});
-                             return true;
-                           });
+  const bool is_done = run({.access = Access::kChange,
+                            .deadline = deadline,
+                            .client = client,
+                            .attempt = [&](StoreMap& map, Change& change) {
+                              const std::string* front = map.front(key);
+                              if (front == nullptr) {
+                                map.wait_for_next(client, key);
+                                return false;
+                              }
+                              value = *front;
+                              change.push_back({.kind = StepKind::kPop, .key = key});
+                              return true;
+                            }});
   if (!is_done) {
     throw_missing("queue_pop", {&key, 1}, start);
   }
@@ -209,15 +214,17 @@ void MapStore::barrier(const std::string& key, std::int64_t world_size, Deadline
   const ClientId client = ++last_client_;
   bool is_counted = false;
   const bool is_done =
-      run({.access = Access::kChange, .deadline = deadline, .client = client},
-          [&](StoreMap& map, Change& change) {
-            if (std::exchange(is_counted, true)) {
-              return !map.is_waiting(client);
-            }
-            (void)checked_sum(map, "barrier", key, 1);
-            change.push_back({.kind = StepKind::kCount, .key = key, .world_size = world_size});
-            return false;
-          });
+      run({.access = Access::kChange,
+           .deadline = deadline,
+           .client = client,
+           .attempt = [&](StoreMap& map, Change& change) {
+             if (std::exchange(is_counted, true)) {
+               return !map.is_waiting(client);
+             }
+             (void)checked_sum(map, "barrier", key, 1);
+             change.push_back({.kind = StepKind::kCount, .key = key, .world_size = world_size});
+             return false;
+           }});
   if (!is_done) {
     throw incomplete_barrier(name_, key, try_get(key).value_or("0"), world_size, start);
   }
@@ -231,19 +238,21 @@ std::vector<std::string> MapStore::take_values(const char* call,
   std::vector<std::string> values;
   const ClientId client = ++last_client_;
   const bool is_done =
-      run({.access = Access::kLook, .deadline = deadline, .client = client},
-          [&](StoreMap& map, Change&) {
-            const auto missing = std::ranges::find_if(
-                keys, [&](const std::string& key) { return map.find(key) == nullptr; });
-            if (missing != keys.end()) {
-              map.wait_for_next(client, *missing);
-              return false;
-            }
-            for (const std::string& key : keys) {
-              values.push_back(*map.find(key));
-            }
-            return true;
-          });
+      run({.access = Access::kLook,
+           .deadline = deadline,
+           .client = client,
+           .attempt = [&](StoreMap& map, Change&) {
+             const auto missing = std::ranges::find_if(
+                 keys, [&](const std::string& key) { return map.find(key) == nullptr; });
+             if (missing != keys.end()) {
+               map.wait_for_next(client, *missing);
+               return false;
+             }
+             for (const std::string& key : keys) {
+               values.push_back(*map.find(key));
+             }
+             return true;
+           }});
   if (!is_done) {
     throw_missing(call, keys, start);
   }
@@ -251,19 +260,21 @@ std::vector<std::string> MapStore::take_values(const char* call,
 }
 
 void MapStore::look(const std::function<void(const StoreMap& map)>& body) {
-  (void)run({.access = Access::kLook, .deadline = Deadline::after(io_timeout_)},
-            [&](StoreMap& map, Change&) {
-              body(map);
-              return true;
-            });
+  (void)run({.access = Access::kLook,
+             .deadline = Deadline::after(io_timeout_),
+             .attempt = [&](StoreMap& map, Change&) {
+               body(map);
+               return true;
+             }});
 }
 
 void MapStore::change(const std::function<void(StoreMap& map, Change& change)>& body) {
-  (void)run({.access = Access::kChange, .deadline = Deadline::after(io_timeout_)},
-            [&](StoreMap& map, Change& change) {
-              body(map, change);
-              return true;
-            });
+  (void)run({.access = Access::kChange,
+             .deadline = Deadline::after(io_timeout_),
+             .attempt = [&](StoreMap& map, Change& change) {
+               body(map, change);
+               return true;
+             }});
 }
 
 void MapStore::throw_missing(const char* call,

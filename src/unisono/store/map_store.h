@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
-#include "unisono/store/change.h"
 #include "unisono/store/limits.h"
 #include "unisono/store/store.h"
-#include "unisono/store/store_map.h"
 
 namespace unisono::store {
+
+class StoreMap;
+struct MapCall;
+struct Step;
 
 /// A store whose whole content is a StoreMap in this process: what each call looks at, changes and
 /// waits for. Who derives says how the map is shared, and with whom.
@@ -44,28 +46,13 @@ class MapStore : public Store {
   void barrier(const std::string& key, std::int64_t world_size, Deadline deadline) final;
 
  protected:
-  enum class Access : std::uint8_t { kLook, kChange };
-
-  struct Call {
-    Access access;  ///< What the call will need at first, most likely.
-    Deadline deadline;
-    ClientId client = kNobody;  ///< Who may wait in the map while the call lasts, and no longer.
-  };
-
-  /// One try at a call. It looks at the map, puts what is to be done into `change`, which is empty,
-  /// and returns true when that is all. If it returns false it is called again once the map has
-  /// changed, by its own change or by another's.
-  ///
-  /// The change that the first attempt of a kChange call wants is made, unless there is an error.
-  /// Other attempts may be repeated instead.
-  using Attempt = std::function<bool(StoreMap& map, Change& change)>;
-
   /// `name` stands before messages, `io_timeout` is for calls that take no deadline.
   MapStore(std::string name, const Limits& limits, std::chrono::milliseconds io_timeout);
 
-  /// Makes attempts, at least one, each on the map as everybody's changes have made it, with nobody
-  /// else at the map, and carries out their changes. False when the deadline passed first.
-  virtual bool run(const Call& call, const Attempt& attempt) = 0;
+  /// Makes the call's attempts, at least one, each on the map as everybody's changes have made it,
+  /// with nobody else at the map, and carries out their changes. False when the deadline passed
+  /// first.
+  virtual bool run(const MapCall& call) = 0;
 
   [[nodiscard]] const std::string& name() const { return name_; }
 
@@ -73,7 +60,7 @@ class MapStore : public Store {
 
  private:
   void look(const std::function<void(const StoreMap& map)>& body);
-  void change(const std::function<void(StoreMap& map, Change& change)>& body);
+  void change(const std::function<void(StoreMap& map, std::vector<Step>& change)>& body);
   [[nodiscard]] std::vector<std::string> take_values(const char* call,
                                                      std::span<const std::string> keys,
                                                      Deadline deadline);
@@ -89,7 +76,7 @@ class MapStore : public Store {
   Limits limits_;
   std::chrono::milliseconds io_timeout_;
   // Alone: the counter orders nothing else.
-  std::atomic<ClientId> last_client_ = kNobody;
+  std::atomic<std::uint64_t> last_client_ = 0;
 };
 
 }  // namespace unisono::store

@@ -1,18 +1,20 @@
 #pragma once
 
-#include <thread>
+#include <memory>
 
 #include "unisono/base/deadline.h"
 #include "unisono/net/address.h"
-#include "unisono/net/event_loop.h"
-#include "unisono/store/tcp_server.h"
+#include "unisono/store/tcp_server_options.h"
 
 namespace unisono::store {
 
-/// A TcpStoreServer in a thread of its own. Its end closes all connections.
+/// A store that others reach by TCP, served by a thread of its own, in PyTorch's protocol; ours say
+/// the hello first. With a secret only clients that say it are served, but for
+/// options.plain_clients. Its end closes all connections.
 class TcpStoreHost {
  public:
-  /// Throws as TcpStoreServer does.
+  /// Throws Error: kSystem (the port is in use, ...), kInvalidArgument when it would serve other
+  /// machines, or speak TLS, without a secret.
   explicit TcpStoreHost(const TcpServerOptions& options);
 
   ~TcpStoreHost();
@@ -22,16 +24,17 @@ class TcpStoreHost {
   TcpStoreHost(TcpStoreHost&&) = delete;
   TcpStoreHost& operator=(TcpStoreHost&&) = delete;
 
-  [[nodiscard]] const net::Address& address() const { return server_.address(); }
+  /// Where it listens, with the port that it got.
+  [[nodiscard]] const net::Address& address() const;
 
   /// Waits until no client is connected, at most until `deadline`: so that clients who still look
   /// for an answer get it.
   void wait_until_left(Deadline deadline);
 
  private:
-  net::EventLoop loop_;
-  TcpStoreServer server_;
-  std::thread thread_;
+  struct Impl;
+
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace unisono::store

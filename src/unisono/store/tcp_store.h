@@ -12,7 +12,6 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/net/address.h"
-#include "unisono/net/socket.h"
 #include "unisono/store/limits.h"
 #include "unisono/store/server_errors.h"
 #include "unisono/store/store.h"

@@ -12,6 +12,7 @@
 #include "unisono/collective/canonical_tree.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/kernels/reduce_tree.h"
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/ddp/logical_ranks/shard_range.h"
 #include "unisono/torch/tensor/collectives.h"

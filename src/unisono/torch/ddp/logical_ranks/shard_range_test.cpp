@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/collective/canonical_tree.h"
+#include "unisono/kernels/reduce_tree.h"
 
 namespace unisono::ddp {
 namespace {
