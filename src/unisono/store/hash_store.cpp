@@ -32,7 +32,7 @@ std::optional<std::string> value_of(const StoreMap& map, const std::string& key)
 
 class HashStore::Impl {
  public:
-  Impl(std::string name, const Limits& limits) : name_(std::move(name)), limits_(limits) {}
+  explicit Impl(const HashStore& store) : store_(store) {}
 
   [[nodiscard]] WatchDispatcher& watches() { return watches_; }
 
@@ -42,8 +42,7 @@ class HashStore::Impl {
   void carry_out(Change change, ClientId client) UNISONO_REQUIRES(mutex_);
   void take_step(Step step, ClientId client) UNISONO_REQUIRES(mutex_);
 
-  std::string name_;
-  Limits limits_;
+  const HashStore& store_;
   WatchDispatcher watches_;
   Mutex mutex_;
   Condition changed_;
@@ -53,7 +52,7 @@ class HashStore::Impl {
 // No call is ever held up, so any time will do.
 HashStore::HashStore(const Limits& limits)
     : MapStore("hash store", limits, std::chrono::seconds(30)),
-      impl_(std::make_unique<Impl>(name(), limits)) {}
+      impl_(std::make_unique<Impl>(*this)) {}
 
 HashStore::~HashStore() = default;
 
@@ -91,13 +90,13 @@ bool HashStore::Impl::run(const MapCall& call) {
 
 void HashStore::Impl::carry_out(Change change, ClientId client) {
   const std::size_t n_new = n_new_bytes(change);
-  if (n_new > 0 && map_.n_bytes() + n_new > limits_.max_store_bytes) {
+  if (n_new > 0 && map_.n_bytes() + n_new > store_.limits().max_store_bytes) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("{}: holds {} bytes and would get {} more; at most {} are allowed",
-                            name_,
+                            store_.name(),
                             map_.n_bytes(),
                             n_new,
-                            limits_.max_store_bytes));
+                            store_.limits().max_store_bytes));
   }
   bool may_end_calls = false;
   for (Step& step : change) {
