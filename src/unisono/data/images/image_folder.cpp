@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/left_behind.h"
+#include "unisono/base/log.h"
 #include "unisono/data/images/decode_image.h"
 #include "unisono/data/normalized_images.h"
 #include "unisono/data/readers/data_folder.h"
@@ -49,31 +51,6 @@ bool is_other_image(const std::string& name) {
   return ends_with_one_of(name, kSuffixes);
 }
 
-struct FolderEntries {
-  std::vector<std::string> folders;
-  std::vector<std::string> others;
-};
-
-// By name, links followed.
-FolderEntries entries_of(const fs::path& folder) {
-  FolderEntries entries;
-  std::error_code reason;
-  fs::directory_iterator place(folder, reason);
-  while (!reason && place != fs::directory_iterator()) {
-    std::error_code dangling;
-    (place->is_directory(dangling) ? entries.folders : entries.others)
-        .push_back(place->path().filename().string());
-    place.increment(reason);
-  }
-  if (reason) {
-    throw system_error(fmt::format("data folder \"{}\": can't list its files", folder.string()),
-                       reason.value());
-  }
-  std::ranges::sort(entries.folders);
-  std::ranges::sort(entries.others);
-  return entries;
-}
-
 void check_for_circle(const fs::path& folder, std::span<const fs::path> above) {
   for (const fs::path& other : above) {
     std::error_code reason;
@@ -86,33 +63,108 @@ void check_for_circle(const fs::path& folder, std::span<const fs::path> above) {
   }
 }
 
-// Pairs of folder and name, within `root`, of the images in a folder and those below it. `above`
-// are the folders from root to this one.
+// Folder and name of an image, within the root.
 using FolderAndName = std::pair<std::string, std::string>;
 
-void append_images(const fs::path& root,
-                   const std::string& folder,
-                   std::vector<fs::path>& above,
-                   std::vector<FolderAndName>& images) {
-  const fs::path path = root / folder;
-  check_for_circle(path, above);
-  FolderEntries entries = entries_of(path);
-  for (std::string& name : entries.others) {
-    if (is_other_image(name)) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: only JPEG and PNG images can be read: convert it, or move it "
-                              "away",
-                              (path / name).string()));
+// Lists the files of one folder that has a folder for each class.
+class Lister {
+ public:
+  explicit Lister(fs::path root) : root_(std::move(root)) {}
+
+  // The folders' names, sorted.
+  std::vector<std::string> classes() {
+    data::FolderEntries entries = data::list_folder(root_, "", left_out_);
+    for (const std::string& name : entries.others) {
+      left_out_.add(name);
     }
-    if (is_readable_image(name)) {
-      images.emplace_back(folder, std::move(name));
+    return std::move(entries.folders);
+  }
+
+  // The images in the folder of a class and in those below it, sorted.
+  std::vector<FolderAndName> images_of(const std::string& name) {
+    std::vector<fs::path> above{root_};
+    std::vector<FolderAndName> images;
+    append_images(name, above, images);
+    std::ranges::sort(images);
+    return images;
+  }
+
+  // One line for all that was passed over.
+  void report() const {
+    left_out_.report(Logger("data"), fmt::format("data folder \"{}\"", root_.string()));
+  }
+
+ private:
+  // `above` are the folders from the root to this one.
+  void append_images(const std::string& folder,
+                     std::vector<fs::path>& above,
+                     std::vector<FolderAndName>& images) {
+    const fs::path path = root_ / folder;
+    check_for_circle(path, above);
+    data::FolderEntries entries = data::list_folder(root_, folder, left_out_);
+    for (std::string& name : entries.others) {
+      if (is_other_image(name)) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    fmt::format("{}: only JPEG and PNG images can be read: convert it, or move it "
+                                "away",
+                                (path / name).string()));
+      }
+      if (is_readable_image(name)) {
+        images.emplace_back(folder, std::move(name));
+      } else {
+        left_out_.add(fmt::format("{}/{}", folder, name));
+      }
     }
+    above.push_back(path);
+    for (const std::string& name : entries.folders) {
+      append_images(fmt::format("{}/{}", folder, name), above, images);
+    }
+    above.pop_back();
   }
-  above.push_back(path);
-  for (const std::string& name : entries.folders) {
-    append_images(root, fmt::format("{}/{}", folder, name), above, images);
+
+  fs::path root_;
+  LeftOut left_out_;
+};
+
+bool has_only_folders(const fs::path& folder) {
+  LeftOut not_reported;
+  const data::FolderEntries entries = data::list_folder(folder, "", not_reported);
+  return !entries.folders.empty() && std::ranges::none_of(entries.others, is_readable_image);
+}
+
+// An archive train.zip that holds train/ and is unpacked in train/ makes train/train/. Its classes
+// are one folder down; beside others, the inner folder is a second copy and no class.
+fs::path folder_of_classes(const fs::path& folder) {
+  LeftOut not_reported;
+  const std::vector<std::string> names = data::list_folder(folder, "", not_reported).folders;
+  const fs::path whole = fs::absolute(folder / "").lexically_normal().parent_path();
+  const std::string own_name = whole.filename().string();
+  const bool is_only = names.size() == 1;
+  const auto inner = is_only ? names.begin() : std::ranges::find(names, own_name);
+  if (inner == names.end() || !has_only_folders(folder / *inner)) {
+    return folder;
   }
-  above.pop_back();
+  const std::string inner_path = (folder / *inner).string();
+  if (*inner != own_name) {
+    Logger("data").warning(
+        fmt::format("data folder \"{}\": \"{}\" is its only class, and all images are in folders "
+                    "below; if these are the classes, give the folder \"{}\"",
+                    folder.string(),
+                    *inner,
+                    inner_path));
+    return folder;
+  }
+  if (!is_only) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("data folder \"{}\": the folder \"{}\" has its name and holds only "
+                            "folders, beside other classes: an archive was unpacked twice. Move "
+                            "one of the two copies away",
+                            folder.string(),
+                            inner_path));
+  }
+  Logger("data").info(
+      fmt::format("data folder \"{}\": reads the classes in \"{}\"", folder.string(), inner_path));
+  return inner_path;
 }
 
 void check_channels(std::int64_t channels) {
@@ -130,17 +182,17 @@ std::vector<Normalize> for_each_channel(std::int64_t channels, const Normalize& 
 
 }  // namespace
 
-ImageFolder::Listing ImageFolder::list(const std::string& folder) {
-  data::check_data_folder(folder, kHint);
-  Listing listing{.classes = entries_of(folder).folders, .files = {}};
+ImageFolder::Listing ImageFolder::list(const std::string& given) {
+  data::check_data_folder(given, kHint);
+  const std::string folder = folder_of_classes(given).string();
+  Lister lister(folder);
+  Listing listing{.folder = folder, .classes = lister.classes(), .files = {}};
   if (listing.classes.empty()) {
     throw Error(ErrorCode::kNotFound,
                 fmt::format("data folder \"{}\": has no folders in it; {}", folder, kHint));
   }
   for (std::size_t label = 0; label < listing.classes.size(); ++label) {
-    std::vector<fs::path> above{folder};
-    std::vector<FolderAndName> images;
-    append_images(folder, listing.classes[label], above, images);
+    const std::vector<FolderAndName> images = lister.images_of(listing.classes[label]);
     if (images.empty()) {
       throw Error(ErrorCode::kNotFound,
                   fmt::format("data folder \"{}\": class \"{}\" has no images (*.jpg, *.jpeg, "
@@ -148,21 +200,19 @@ ImageFolder::Listing ImageFolder::list(const std::string& folder) {
                               folder,
                               listing.classes[label]));
     }
-    std::ranges::sort(images);
     for (const auto& [inner, name] : images) {
       listing.files.push_back(
           {.path = fmt::format("{}/{}", inner, name), .label = static_cast<std::int64_t>(label)});
     }
   }
+  lister.report();
   return listing;
 }
 
-ImageShape ImageFolder::shape_of(const std::string& folder,
-                                 const Listing& listing,
-                                 const ImageFolderOptions& options) {
+ImageShape ImageFolder::shape_of(const Listing& listing, const ImageFolderOptions& options) {
   check_channels(options.channels);
   if (options.height == 0 && options.width == 0) {
-    return read_image(fs::path(folder) / listing.files.front().path,
+    return read_image(fs::path(listing.folder) / listing.files.front().path,
                       {.channels = options.channels, .max_pixels = options.max_pixels})
         .shape;
   }
@@ -188,14 +238,13 @@ ImageFolder::ImageFolder(const std::string& folder,
 ImageFolder::ImageFolder(const std::string& folder,
                          std::vector<Normalize> normalize,
                          const ImageFolderOptions& options)
-    : ImageFolder(folder, std::move(normalize), options, list(folder)) {}
+    : ImageFolder(std::move(normalize), options, list(folder)) {}
 
-ImageFolder::ImageFolder(const std::string& folder,
-                         std::vector<Normalize> normalize,
+ImageFolder::ImageFolder(std::vector<Normalize> normalize,
                          const ImageFolderOptions& options,
                          Listing listing)
-    : NormalizedImages("ImageFolder", shape_of(folder, listing, options), std::move(normalize)),
-      folder_(folder),
+    : NormalizedImages("ImageFolder", shape_of(listing, options), std::move(normalize)),
+      folder_(std::move(listing.folder)),
       options_(options),
       classes_(std::move(listing.classes)),
       files_(std::move(listing.files)) {}

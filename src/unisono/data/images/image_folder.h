@@ -34,15 +34,20 @@ struct ImageFolderOptions {
 ///
 /// Classes and images are in the order of torchvision's ImageFolder, on every machine the same:
 /// labels count the classes by name; a class has the files *.jpg, *.jpeg and *.png in its folder
-/// and in those below, by folder and name. Other files are no images; but those that torchvision
-/// takes and this can't read (*.bmp, *.webp, ...) are an error.
+/// and in those below, by folder and name. Images of other formats that torchvision reads (*.bmp,
+/// *.webp, ...) are an error. Other files, and what systems and tools leave behind
+/// (.ipynb_checkpoints, ._1.png, __MACOSX, ...), are left out; one line of the log counts them.
+///
+/// A folder whose only entry is a folder of its own name, as an archive that is unpacked in a
+/// folder of its name makes it, stands for that inner folder.
 class ImageFolder final : public NormalizedImages {
  public:
   /// Lists the files, and reads the first one where the options have no size.
   ///
   /// Throws Error: kNotFound where there is no folder, no class, or no image in one; kSystem for a
   /// folder that can't be read; kInvalidArgument for impossible options, links that lead back to a
-  /// folder that they are in, and images of other formats; what read_image() throws.
+  /// folder that they are in, images of other formats, and a folder of folders that has the data
+  /// folder's own name beside other classes; what read_image() throws.
   ImageFolder(const std::string& folder,
               const Normalize& normalize,
               const ImageFolderOptions& options = {});
@@ -73,19 +78,15 @@ class ImageFolder final : public NormalizedImages {
   };
 
   struct Listing {
+    std::string folder;
     std::vector<std::string> classes;
     std::vector<File> files;
   };
 
-  static Listing list(const std::string& folder);
-  static ImageShape shape_of(const std::string& folder,
-                             const Listing& listing,
-                             const ImageFolderOptions& options);
+  static Listing list(const std::string& given);
+  static ImageShape shape_of(const Listing& listing, const ImageFolderOptions& options);
 
-  ImageFolder(const std::string& folder,
-              std::vector<Normalize> normalize,
-              const ImageFolderOptions& options,
-              Listing listing);
+  ImageFolder(std::vector<Normalize> normalize, const ImageFolderOptions& options, Listing listing);
 
   std::string folder_;
   ImageFolderOptions options_;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -104,6 +105,64 @@ TEST_F(ImageFolders, ListTheirImagesInTheOrderOfTorchvision) {
   EXPECT_EQ(images.load_pixels(0, pixels), 0);
   EXPECT_EQ(images.load_pixels(1, pixels), 1);
   EXPECT_EQ(images.load_pixels(5, pixels), 2);
+}
+
+TEST_F(ImageFolders, LeaveOutWhatSystemsAndToolsLeaveBehind) {
+  for (const std::string name : {"cat/1.png", "cat/old/2.png", "dog/1.png"}) {
+    (void)files_.write(name, plain_png(1));
+  }
+  const std::vector<std::string> expected = paths_of(open());
+  ASSERT_EQ(expected.size(), 3U);
+  for (const std::string name : {".DS_Store",
+                                 ".git/config",
+                                 ".ipynb_checkpoints/1-checkpoint.png",
+                                 "@eaDir/thumb.png",
+                                 "__MACOSX/cat/._1.png",
+                                 "System Volume Information/1.png",
+                                 "cat/._1.png",
+                                 "cat/._1.webp",
+                                 "cat/.ipynb_checkpoints/1-checkpoint.png",
+                                 "cat/@eaDir/1.png/SYNOPHOTO_THUMB_M.png",
+                                 "cat/old/Thumbs.db",
+                                 "cat/old/notes.txt",
+                                 "dog/desktop.ini",
+                                 "labels.csv"}) {
+    (void)files_.write(name, "no image");
+  }
+  ::testing::internal::CaptureStderr();
+  const ImageFolder images = open();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(images.classes(), ElementsAre("cat", "dog"));
+  EXPECT_EQ(paths_of(images), expected);
+  EXPECT_THAT(log, HasSubstr("\": entries left out: 12 of systems and tools ("));
+  EXPECT_THAT(log, HasSubstr("), 2 of other types (labels.csv, cat/old/notes.txt)\n"));
+  EXPECT_EQ(std::ranges::count(log, '\n'), 1);
+}
+
+TEST_F(ImageFolders, ReadAFolderThatWasUnpackedInAFolderOfItsName) {
+  for (const std::string name : {"train/train/cat/1.png", "train/train/dog/1.png"}) {
+    (void)files_.write(name, plain_png(1));
+  }
+  (void)files_.write("train/__MACOSX/train/._cat", "");
+  const std::string train = files_.path() + "/train";
+  for (const std::string& folder : {train, train + "/", train + "/train", train + "/../train/."}) {
+    const ImageFolder images(folder, Normalize(0, 1));
+    EXPECT_THAT(images.classes(), ElementsAre("cat", "dog")) << folder;
+    EXPECT_EQ(images.size(), 2) << folder;
+  }
+  ::testing::internal::CaptureStderr();
+  EXPECT_THAT(open().classes(), ElementsAre("train"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("warning: data folder"), HasSubstr("give the folder \"" + train)));
+
+  (void)files_.write("train/cat/1.png", plain_png(1));
+  const CaughtError twice = error_of([&] { (void)ImageFolder(train, Normalize(0, 1)); });
+  EXPECT_EQ(twice.code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(twice.message, HasSubstr("an archive was unpacked twice"));
+
+  (void)files_.write("cat/cat/1.png", plain_png(1));
+  (void)files_.write("cat/cat/old/1.png", plain_png(1));
+  EXPECT_THAT(ImageFolder(files_.path() + "/cat", Normalize(0, 1)).classes(), ElementsAre("cat"));
 }
 
 TEST_F(ImageFolders, LoadNormalizedPixels) {

@@ -68,6 +68,30 @@ TEST_F(Shards, FilesWithoutANameAndADotAreSkipped) {
   EXPECT_THAT(read({}), IsEmpty());
 }
 
+TEST_F(Shards, WhatSystemsLeaveBehindIsNoSample) {
+  const std::string one = tar_entry("./cat/1.cls", "1") + tar_entry("./cat/1.jpg", "one");
+  const std::string two = tar_entry("./cat/2.cls", "2");
+  const std::vector<std::string> expected =
+      read({files_.write("0.tar", one + two + tar_end()), files_.write("1.tar", tar_end())});
+  ASSERT_EQ(expected.size(), 2U);
+  const std::string first = files_.write(
+      "0.tar",
+      tar_entry("._cat", "x") + tar_entry("./cat/._1.cls", "x") + one.substr(0, 1024) +
+          tar_entry("./cat/._1.jpg", "x") + one.substr(1024) +
+          tar_entry("__MACOSX/cat/2.cls", "x") + tar_entry("cat/@eaDir/2.jpg/thumb.jpg", "x") +
+          tar_entry(".ipynb_checkpoints/2-checkpoint.cls", "x") + tar_entry("README", "x") + two +
+          tar_end());
+  const std::string second = files_.write("1.tar", tar_entry(".DS_Store", "x") + tar_end());
+  ::testing::internal::CaptureStderr();
+  const std::vector<std::string> samples = read({first, second});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(samples, expected);
+  EXPECT_EQ(log,
+            "[unisono data] " + first +
+                " and 1 more: entries left out: 7 of systems and tools (._cat, ./cat/._1.cls, "
+                "./cat/._1.jpg, ...), 1 of other types (README)\n");
+}
+
 TEST_F(Shards, ASampleSaysWhereItIsFrom) {
   const std::string path =
       files_.write("0.tar", tar_entry("0.cls", "0") + tar_entry("1.cls", "1") + tar_end());
