@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/text_lines.h"
 #include "unisono/data/readers/file_source.h"
 
 namespace unisono {
@@ -30,7 +31,12 @@ struct Place {
 // A file's characters, and where the next one stands.
 class Characters {
  public:
-  explicit Characters(const std::string& path) : source_(path) { skip_byte_order_mark(); }
+  explicit Characters(const std::string& path) : source_(path) {
+    constexpr std::size_t kMostMarkBytes = 4;
+    refill();
+    const std::size_t n_bytes = std::min(unread_.size(), kMostMarkBytes);
+    unread_ = unread_.subspan(check_encoding(path, unread_.first(n_bytes)));
+  }
 
   [[nodiscard]] Place place() const { return place_; }
 
@@ -62,15 +68,6 @@ class Characters {
 
  private:
   void refill() { unread_ = std::span(buffer_).first(source_.read(buffer_)); }
-
-  void skip_byte_order_mark() {
-    constexpr std::string_view kMark = "\xEF\xBB\xBF";
-    refill();
-    const auto mark = std::as_bytes(std::span(kMark));
-    if (unread_.size() >= mark.size() && std::ranges::equal(unread_.first(mark.size()), mark)) {
-      unread_ = unread_.subspan(mark.size());
-    }
-  }
 
   data::FileSource source_;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(std::size_t{1} << 16);
@@ -105,16 +102,18 @@ class CsvReader::Impl {
   [[nodiscard]] std::size_t column(std::string_view name) const {
     const auto found = std::ranges::find(header_, name);
     if (found == header_.end()) {
-      throw Error(
-          ErrorCode::kNotFound,
-          fmt::format(
-              "{}: there is no column \"{}\", only {}", path_, name, fmt::join(header_, ", ")));
+      throw Error(ErrorCode::kNotFound,
+                  fmt::format("{}: there is no column \"{}\", only {}",
+                              path_,
+                              escape_text(name),
+                              escape_text(fmt::format("{}", fmt::join(header_, ", ")), 400)));
     }
     return static_cast<std::size_t>(found - header_.begin());
   }
 
   std::optional<std::vector<std::string>> next() {
-    while (n_fields_ > 1 && skip_line_end()) {
+    if (take_empty_line()) {
+      return std::vector<std::string>(1);
     }
     if (!text_.peek()) {
       return std::nullopt;
@@ -144,6 +143,24 @@ class CsvReader::Impl {
         fmt::format("{}: line {}, column {}: {}", path_, place.line, place.column, problem));
   }
 
+  // Steps over empty lines. In a file of one column each is a record, except at the file's end:
+  // returns whether the next record is one.
+  bool take_empty_line() {
+    if (n_empty_ == 0) {
+      while (skip_line_end()) {
+        ++n_empty_;
+      }
+      n_empty_ = n_fields_ > 1 || !text_.peek() ? 0 : n_empty_;
+    }
+    if (n_empty_ == 0) {
+      return false;
+    }
+    line_ = text_.place().line - n_empty_;
+    --n_empty_;
+    n_fields_ = 1;
+    return true;
+  }
+
   bool skip_line_end() {
     const Place place = text_.place();
     const bool has_return = text_.skip_if('\r');
@@ -159,6 +176,9 @@ class CsvReader::Impl {
       throw_at(start,
                fmt::format("a field of more than {} bytes begins here; is its quote never closed?",
                            options_.max_field_bytes));
+    }
+    if (character == '\0') {
+      throw_at(start, "a NUL byte in the field that begins here; is the file a text in UTF-8?");
     }
     field += character;
   }
@@ -210,6 +230,7 @@ class CsvReader::Impl {
   std::vector<std::string> header_;
   std::size_t n_fields_ = 0;  // of each record; 0: none was read
   std::int64_t line_ = 1;
+  std::int64_t n_empty_ = 0;  // empty lines that next() has yet to return as records
 };
 
 CsvReader::CsvReader(const std::string& path, const CsvOptions& options)

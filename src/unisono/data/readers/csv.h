@@ -22,12 +22,13 @@ struct CsvOptions {
 ///
 /// As RFC 4180 has it: fields may stand in quotes, in which delimiters, line ends and doubled
 /// quotes are text. Lines end in LF or CR LF; the last one need not. All records have equally many
-/// fields; empty lines are skipped where that is more than one. A byte order mark is skipped. Not
-/// thread-safe.
+/// fields; empty lines are skipped where that is more than one, and at the end of the file. The
+/// text is UTF-8 with or without a byte order mark. Not thread-safe.
 class CsvReader {
  public:
   /// Throws Error: kNotFound, kSystem; kInvalidArgument for a folder, device or impossible
-  /// delimiter; what next() throws for the header, and kCorruptData when there is none.
+  /// delimiter; what next() throws for the header, and kCorruptData when there is none or the file
+  /// is UTF-16 or UTF-32.
   explicit CsvReader(const std::string& path, const CsvOptions& options = {});
   ~CsvReader();
   CsvReader(CsvReader&&) noexcept;
@@ -46,8 +47,8 @@ class CsvReader {
   /// The fields of the next record, or nothing at the end.
   ///
   /// Throws Error: kSystem; kCorruptData, with file, line and column (of a byte, both from 1), for
-  /// a quote that is out of place or never closed, a CR without LF, a field that is too long, or
-  /// another number of fields than before.
+  /// a quote that is out of place or never closed, a CR without LF, a NUL byte, a field that is too
+  /// long, or another number of fields than before.
   [[nodiscard]] std::optional<std::vector<std::string>> next();
 
   /// The line in which the last record began, from 1.

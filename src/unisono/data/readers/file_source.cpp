@@ -161,4 +161,10 @@ void FileSource::throw_corrupt(int status) const {
                           inflate_->msg != nullptr ? inflate_->msg : ::zError(status)));
 }
 
+TextLines open_text(const std::string& path) {
+  // Shared by the copies of a std::function.
+  const auto source = std::make_shared<FileSource>(path);
+  return {path, [source](std::span<std::byte> into) { return source->read(into); }};
+}
+
 }  // namespace unisono::data

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "unisono/base/regular_file.h"
+#include "unisono/base/text_lines.h"
 
 namespace unisono::data {
 
@@ -53,5 +54,8 @@ class FileSource {
   bool inside_member_ = true;
   std::uint64_t n_inflated_ = 0;
 };
+
+/// The lines of a text file, plain or gzip. Throws as FileSource and TextLines; so does next().
+[[nodiscard]] TextLines open_text(const std::string& path);
 
 }  // namespace unisono::data

@@ -16,15 +16,20 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/left_behind.h"
+#include "unisono/base/log.h"
+#include "unisono/base/text_lines.h"
 #include "unisono/data/readers/csv.h"
 #include "unisono/data/readers/data_folder.h"
-#include "unisono/data/readers/line_source.h"
+#include "unisono/data/readers/file_source.h"
 #include "unisono/data/readers/split.h"
 
 namespace unisono {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kShownBytes = 40;
 
 // The whole text as a number from 0; nothing where it is none.
 std::optional<std::int64_t> number_of(std::string_view text) {
@@ -34,6 +39,21 @@ std::optional<std::int64_t> number_of(std::string_view text) {
   return is_number ? std::optional(number) : std::nullopt;
 }
 
+// The lines of a file, without the end of the last one.
+std::string read_review(const std::string& path) {
+  constexpr std::size_t kMaxBytes = TextLines::kMaxLineBytes;
+  TextLines lines = data::open_text(path);
+  std::string text;
+  while (const std::optional<std::string> line = lines.next()) {
+    text += (lines.line() > 1 ? "\n" : "") + *line;
+    if (text.size() > kMaxBytes) {
+      throw Error(ErrorCode::kCorruptData,
+                  fmt::format("{}: has more than {} bytes; is it a review?", path, kMaxBytes));
+    }
+  }
+  return text;
+}
+
 struct ReviewFile {
   std::int64_t id;
   std::string path;
@@ -41,35 +61,42 @@ struct ReviewFile {
   friend auto operator<=>(const ReviewFile&, const ReviewFile&) = default;
 };
 
-// By id, which is what stands before the name's first "_".
-std::vector<ReviewFile> review_files(const fs::path& folder) {
+// Files of one class, by id, which the name has before its first "_".
+std::vector<ReviewFile> review_files(const fs::path& root,
+                                     const std::string& below,
+                                     LeftOut& left_out) {
   std::vector<ReviewFile> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() != ".txt") {
+  for (const std::string& name : data::list_folder(root, below, left_out).others) {
+    const fs::path path = root / below / name;
+    if (path.extension() != ".txt") {
+      left_out.add((fs::path(below) / name).string());
       continue;
     }
-    const std::string name = entry.path().filename().string();
     const std::optional<std::int64_t> id = number_of(name.substr(0, name.find('_')));
     if (!id) {
-      throw Error(
-          ErrorCode::kCorruptData,
-          fmt::format("{}: the name is not of the form ID_RATING.txt", entry.path().string()));
+      throw Error(ErrorCode::kCorruptData,
+                  fmt::format("{}: the name is not of the form ID_RATING.txt", path.string()));
     }
-    files.push_back({.id = *id, .path = entry.path().string()});
+    files.push_back({.id = *id, .path = path.string()});
   }
   std::ranges::sort(files);
   return files;
 }
 
-void append_reviews(const fs::path& folder, std::int64_t label, std::vector<LabeledText>& texts) {
-  data::check_data_folder(folder.string(), "give the folder aclImdb, which has train and test");
-  const std::vector<ReviewFile> files = review_files(folder);
+void append_reviews(const fs::path& root,
+                    const std::string& below,
+                    std::int64_t label,
+                    LeftOut& left_out,
+                    std::vector<LabeledText>& texts) {
+  const std::string folder = (root / below).string();
+  data::check_data_folder(folder, "give the folder aclImdb, which has train and test");
+  const std::vector<ReviewFile> files = review_files(root, below, left_out);
   if (files.empty()) {
     throw Error(ErrorCode::kNotFound,
-                fmt::format("data folder \"{}\": has no reviews (ID_RATING.txt)", folder.string()));
+                fmt::format("data folder \"{}\": has no reviews (ID_RATING.txt)", folder));
   }
   for (const ReviewFile& file : files) {
-    texts.push_back({.text = data::read_whole_text(file.path), .label = label});
+    texts.push_back({.text = read_review(file.path), .label = label});
   }
 }
 
@@ -83,13 +110,13 @@ std::int64_t label_of_sentiment(std::string_view sentiment,
               fmt::format("{}: line {}: the sentiment is \"{}\", neither negative nor positive",
                           path,
                           line,
-                          sentiment.substr(0, 40)));
+                          escape_text(sentiment, kShownBytes)));
 }
 
 }  // namespace
 
 std::vector<LabeledText> read_labeled_tsv(const std::string& path) {
-  data::LineSource lines(path);
+  TextLines lines = data::open_text(path);
   std::vector<LabeledText> texts;
   while (std::optional<std::string> line = lines.next()) {
     const std::size_t tab = line->find('\t');
@@ -100,7 +127,7 @@ std::vector<LabeledText> read_labeled_tsv(const std::string& path) {
                   fmt::format("{}: line {}: does not begin with a label and a TAB, but with \"{}\"",
                               path,
                               lines.line(),
-                              line->substr(0, 40)));
+                              escape_text(*line, kShownBytes)));
     }
     line->erase(0, tab + 1);
     texts.push_back({.text = std::move(*line), .label = *label});
@@ -121,10 +148,17 @@ std::vector<LabeledText> read_imdb_csv(const std::string& path) {
 }
 
 std::vector<LabeledText> load_acl_imdb(const std::string& folder, Split split) {
-  const fs::path part = fs::path(folder) / (split == Split::kTrain ? "train" : "test");
+  const std::string part = split == Split::kTrain ? "train" : "test";
+  std::error_code unreadable;
+  const fs::path here = folder;
+  const fs::path inner = here / "aclImdb";
+  const bool is_inner = !fs::exists(here / part, unreadable) && fs::exists(inner, unreadable);
+  const fs::path root = is_inner ? inner : here;
+  LeftOut left_out;
   std::vector<LabeledText> texts;
-  append_reviews(part / "neg", 0, texts);
-  append_reviews(part / "pos", 1, texts);
+  append_reviews(root, part + "/neg", 0, left_out, texts);
+  append_reviews(root, part + "/pos", 1, left_out, texts);
+  left_out.report(Logger("data"), fmt::format("data folder \"{}\"", root.string()));
   return texts;
 }
 

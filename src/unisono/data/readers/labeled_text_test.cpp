@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
+#include "unisono/base/text_lines.h"
 #include "unisono/data/collating_loader.h"
 #include "unisono/data/pad_to_longest.h"
 #include "unisono/data/readers/text_dataset.h"
@@ -57,15 +58,15 @@ TEST_F(LabeledTexts, ATextALine) {
 
 TEST_F(LabeledTexts, ALineWithoutLabelIsNamed) {
   for (const std::string line : {"good", "x\tgood", "-1\tgood", "1x\tgood", "\tgood", ""}) {
-    const CaughtError error = error_of_tsv("0\tbad\n" + line + "\n");
+    const CaughtError error = error_of_tsv("0\tbad\n" + line + "\n1\tgood\n");
     EXPECT_EQ(error.code, ErrorCode::kCorruptData);
     EXPECT_THAT(error.message,
                 HasSubstr("file.tsv: line 2: does not begin with a label and a TAB, but with \"" +
-                          line + "\""));
+                          escape_text(line) + "\""));
   }
   EXPECT_THAT(error_of_tsv("99999999999999999999\tx\n").message, HasSubstr("line 1:"));
   EXPECT_THAT(error_of_tsv("0\t" + std::string((16 << 20), 'x')).message,
-              HasSubstr("line 1: has more than 16777216 bytes"));
+              HasSubstr("line 1: more than 16777216 bytes"));
 }
 
 TEST_F(LabeledTexts, ReviewsAsCsv) {
@@ -91,7 +92,7 @@ TEST_F(LabeledTexts, ReviewsAsAclImdbHasThem) {
   (void)files_.write("train/pos/0_9.txt", "fine\n");
   std::vector<LabeledText> texts = load_acl_imdb(files_.path(), Split::kTrain);
   ASSERT_EQ(texts.size(), 31U);
-  EXPECT_THAT(texts.back(), IsText("fine\n", 1));
+  EXPECT_THAT(texts.back(), IsText("fine", 1));
   texts.pop_back();
   std::vector<std::string> negative;
   for (const LabeledText& text : texts) {
@@ -109,6 +110,23 @@ TEST_F(LabeledTexts, ReviewsAsAclImdbHasThem) {
   (void)files_.write("test/neg/first_1.txt", "x");
   EXPECT_THAT(error_of([&] { (void)load_acl_imdb(files_.path(), Split::kTest); }).message,
               HasSubstr("first_1.txt: the name is not of the form ID_RATING.txt"));
+}
+
+TEST_F(LabeledTexts, WhatSystemsLeaveBehindIsNoReview) {
+  for (const std::string folder : {"train/neg/", "train/pos/"}) {
+    (void)files_.write("aclImdb/" + folder + "0_3.txt", "x");
+  }
+  // The folder that the archive was unpacked in.
+  const std::vector<LabeledText> expected = load_acl_imdb(files_.path(), Split::kTrain);
+  ASSERT_EQ(expected.size(), 2U);
+  for (const std::string name : {"._0_3.txt", ".ipynb_checkpoints/0_3-checkpoint.txt", "urls"}) {
+    (void)files_.write("aclImdb/train/neg/" + name, "\x01");
+  }
+  ::testing::internal::CaptureStderr();
+  const std::vector<LabeledText> texts = load_acl_imdb(files_.path() + "/aclImdb", Split::kTrain);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("/aclImdb\": entries left out: 2 of systems and tools (train/neg/"));
+  EXPECT_THAT(texts, ElementsAre(IsText("x", 0), IsText("x", 1)));
 }
 
 TEST(ImdbRealFiles, BecomePaddedBatches) {

@@ -13,13 +13,15 @@
 #include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/data/readers/line_source.h"
+#include "unisono/base/text_lines.h"
+#include "unisono/data/readers/file_source.h"
 #include "unisono/data/sounds/decode_wav.h"
 
 namespace unisono {
 namespace {
 
 constexpr const char* kWhiteSpace = " \t";
+constexpr std::size_t kShownBytes = 40;
 
 struct Line {
   std::string id;
@@ -47,7 +49,7 @@ WavList::WavList(const std::string& list, const std::string& folder, std::int64_
         ErrorCode::kInvalidArgument,
         fmt::format("WavList: a sample rate of {}; it must be above 0, or 0 for any", sample_rate));
   }
-  data::LineSource lines(list);
+  TextLines lines = data::open_text(list);
   std::vector<Line> parsed;
   std::map<std::string, std::int64_t> labels;
   while (const std::optional<std::string> text = lines.next()) {
@@ -57,7 +59,7 @@ WavList::WavList(const std::string& list, const std::string& folder, std::int64_
                   fmt::format("{}: line {}: is not an id and the path of a WAV file, but \"{}\"",
                               list,
                               lines.line(),
-                              text->substr(0, 40)));
+                              escape_text(*text, kShownBytes)));
     }
     labels[line->id] = 0;
     parsed.push_back(std::move(*line));

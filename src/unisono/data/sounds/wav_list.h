@@ -14,11 +14,13 @@ namespace unisono {
 /// for. Thread-safe.
 class WavList {
  public:
-  /// Reads the list, which may be gzip, and opens none of its files. All sounds must have
-  /// `sample_rate`; 0: any.
+  /// Reads the list, which may be gzip, and opens none of its files. The list is UTF-8 with or
+  /// without a byte order mark; lines end in LF or CR LF; empty lines at the end are skipped. All
+  /// sounds must have `sample_rate`; 0: any.
   ///
   /// Throws Error: kNotFound, kSystem; kInvalidArgument for a folder or device, or a negative rate;
-  /// kCorruptData for an empty list, and, with file and line, where an id or a path is missing.
+  /// kCorruptData for an empty list, another encoding, and, with file and line, where an id or a
+  /// path is missing or a CR has no LF.
   WavList(const std::string& list, const std::string& folder, std::int64_t sample_rate);
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(entries_.size()); }
