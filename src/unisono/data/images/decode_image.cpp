@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/placeholder.h"
 #include "unisono/base/regular_file.h"
 #include "unisono/data/images/image_rows.h"
 #include "unisono/data/images/jpeg.h"
@@ -44,7 +45,7 @@ std::string guess_format(std::span<const std::byte> bytes) {
                                      std::pair("RIFF", "WebP"),
                                      std::pair("II*", "TIFF"),
                                      std::pair("MM", "TIFF"),
-                                     std::pair("<", "text, HTML say")}) {
+                                     std::pair("<", "text")}) {
     if (text.starts_with(mark)) {
       return fmt::format("it may be {}", format);
     }
@@ -106,6 +107,7 @@ DecodedImage decode_image(std::span<const std::byte> file,
                           const std::string& name,
                           const DecodeOptions& options) {
   check_options(options);
+  check_no_placeholder(name, file);
   data::ImageRows rows =
       decode_rows({.bytes = file, .name = name, .max_pixels = options.max_pixels});
   const ImageShape shape{.channels = options.channels, .height = rows.height, .width = rows.width};

@@ -302,7 +302,8 @@ TEST(DecodeJpeg, ManyScansAreRefused) {
 TEST(DecodeImage, NamesWhatIsNoImage) {
   EXPECT_EQ(error_of_bytes("").message, "file: is neither a JPEG nor a PNG image: it is empty");
   EXPECT_THAT(error_of_bytes("GIF89a").message, HasSubstr("it may be GIF"));
-  EXPECT_THAT(error_of_bytes("<!DOCTYPE html>").message, HasSubstr("it may be text, HTML say"));
+  EXPECT_THAT(error_of_bytes("<svg>").message, HasSubstr("it may be text"));
+  EXPECT_THAT(error_of_bytes("<!DOCTYPE html>").message, HasSubstr("is a web page"));
   EXPECT_THAT(error_of_bytes("\xFF\xD8").message, HasSubstr("it begins with ff d8"));
   EXPECT_EQ(error_of_bytes("x").code, ErrorCode::kCorruptData);
 }

@@ -273,7 +273,7 @@ TEST_F(ImageFolders, WithoutImagesAreErrors) {
 }
 
 TEST_F(ImageFolders, FilesThatAreNoImagesAreNamed) {
-  const std::string path = files_.write("cat/1.jpg", "<html>");
+  const std::string path = files_.write("cat/1.jpg", "text");
   EXPECT_THAT(error_of_opening().message,
               AllOf(HasSubstr(path), HasSubstr("neither a JPEG nor a PNG image")));
   EXPECT_THAT(error_of_loading(open({.height = 4, .width = 4}), 0).message, HasSubstr(path));

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/placeholder.h"
 #include "unisono/base/regular_file.h"
 
 namespace unisono::data {
@@ -39,6 +40,7 @@ void FileSource::InflateEnd::operator()(z_stream* stream) const {
 
 FileSource::FileSource(std::string path) : file_(std::move(path)), buffer_(kBufferBytes) {
   refill();
+  check_no_placeholder(file_.path(), unread_);
   if (!starts_as_gzip(unread_)) {
     return;
   }

@@ -19,7 +19,8 @@ namespace unisono::data {
 /// content tells and not the name. Gzip members that follow each other are one content.
 class FileSource {
  public:
-  /// Throws Error: kNotFound, kSystem, or kInvalidArgument when `path` is a folder or a device.
+  /// Throws Error: kNotFound, kSystem; kInvalidArgument when `path` is a folder or a device;
+  /// kCorruptData for a pointer of Git LFS or a web page in place of the file.
   explicit FileSource(std::string path);
 
   /// Fills `into` from the front; returns fewer bytes than it holds only at the end of the content.

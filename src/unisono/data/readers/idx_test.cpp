@@ -129,8 +129,9 @@ TEST_F(Idx, EveryFlippedBitOfTheHeaderIsAnError) {
 }
 
 TEST_F(Idx, ForeignFilesAreNamedByTheirFirstBytes) {
-  EXPECT_THAT(error_for("<!DOCTYPE html>").message,
-              HasSubstr("not an IDX file: it begins with 3c 21 44 4f \"<!DO\""));
+  EXPECT_THAT(error_for("PK\3\4").message,
+              HasSubstr("not an IDX file: it begins with 50 4b 03 04 \"PK..\""));
+  EXPECT_THAT(error_for("<!DOCTYPE html>").message, HasSubstr("is a web page"));
   EXPECT_THAT(error_for(idx_bytes(0x0a, {1}, "x")).message,
               AllOf(HasSubstr("type code is 0x0a"), HasSubstr("08 (u8)")));
   EXPECT_THAT(error_for(idx_bytes(0x08, {}, "x")).message, HasSubstr("0 dimensions"));

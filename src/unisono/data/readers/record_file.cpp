@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/placeholder.h"
 #include "unisono/base/regular_file.h"
 #include "unisono/data/readers/record_format.h"
 
@@ -64,8 +66,11 @@ class RecordFile::Impl {
   }
 
   [[nodiscard]] RecordFooter read_footer() const {
-    std::array<std::byte, kRecordMagic.size()> magic{};
-    if (file_.read_at(0, magic) < magic.size() || magic != kRecordMagic) {
+    std::array<std::byte, kPlaceholderBytes> buffer{};
+    const auto beginning = std::span(buffer).first(file_.read_at(0, buffer));
+    check_no_placeholder(file_.path(), beginning);
+    if (beginning.size() < kRecordMagic.size() ||
+        !std::ranges::equal(beginning.first(kRecordMagic.size()), kRecordMagic)) {
       throw_corrupt("is no record file: it does not begin with UNIREC01");
     }
     constexpr std::uint64_t kLeast = kRecordMagic.size() + kRecordFooterBytes;

@@ -186,6 +186,8 @@ TEST_F(RecordFiles, AFileThatShrinksWhileItIsReadIsAnErrorAndNoSignal) {
 
 TEST_F(RecordFiles, OtherFilesAreRefused) {
   EXPECT_THAT(error_of_reading("hello, I am a text").message, HasSubstr("is no record file"));
+  EXPECT_THAT(error_of_reading("version https://git-lfs.github.com/spec/v1\n").message,
+              HasSubstr("git lfs pull"));
   EXPECT_EQ(error_of([&] { (void)RecordFile(files_.path()); }).code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(error_of([&] { (void)RecordFile(path() + "x"); }).code, ErrorCode::kNotFound);
 }
