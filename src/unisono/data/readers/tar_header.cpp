@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 namespace unisono::data {
 namespace {
@@ -25,6 +27,22 @@ constexpr Field kCheckSum{.at = 148, .n_bytes = 8};
 constexpr std::size_t kType = 156;
 constexpr Field kMagic{.at = 257, .n_bytes = 6};
 constexpr Field kPrefix{.at = 345, .n_bytes = 155};
+
+// GNU tar's type S: the size of the whole file, and pairs of offset and size of its pieces.
+constexpr Field kRealSize{.at = 483, .n_bytes = 12};
+constexpr std::size_t kNumberBytes = 12;
+
+struct GnuPieces {
+  std::size_t at;
+  std::size_t n_most;
+  std::size_t more_at;  // Byte that is not 0 where another block of pieces follows.
+};
+
+constexpr GnuPieces kPiecesOfHeader{.at = 386, .n_most = 4, .more_at = 482};
+constexpr GnuPieces kPiecesOfMore{.at = 0, .n_most = 21, .more_at = 504};
+
+// Keys of records about sparse files, in formats 0.0, 0.1 and 1.0.
+constexpr std::string_view kSparsePrefix = "GNU.sparse.";
 
 std::string_view raw_text(TarBlock block, Field field) {
   return {reinterpret_cast<const char*>(block.data()) + field.at, field.n_bytes};
@@ -80,6 +98,43 @@ bool has_right_sum(TarBlock block) {
                       *expected == static_cast<std::uint64_t>(signed_sum));
 }
 
+struct SparseRecords {
+  bool is_there = false;
+  std::optional<std::string> name;
+};
+
+// Returns false for a value of another form.
+bool take_sparse_record(std::string_view key,
+                        std::string_view value,
+                        SparseRecords& sparse,
+                        PaxRecords& records) {
+  const std::optional<std::uint64_t> count = whole_number<std::uint64_t>(value, 10);
+  if (key == "name") {
+    sparse.name = std::string(value);
+  } else if (key == "size" || key == "realsize") {
+    records.real_size = count;
+    return count.has_value();
+  } else if (key == "major") {
+    records.content_has_pieces = count == 1U;
+    return count && *count <= 1;
+  } else if (key == "map") {
+    std::optional<std::vector<SparsePiece>> pieces = decode_pieces(value, ',');
+    if (!pieces) {
+      return false;
+    }
+    records.pieces = std::move(*pieces);
+  } else if (key == "offset") {
+    records.pieces.push_back({.offset = count.value_or(0), .n_bytes = 0});
+    return count.has_value();
+  } else if (key == "numbytes") {
+    if (records.pieces.empty() || !count) {
+      return false;
+    }
+    records.pieces.back().n_bytes = *count;
+  }
+  return true;
+}
+
 // One record's text without its length, of which it takes itself from the front of `rest`.
 std::optional<std::string_view> take_pax_record(std::string_view& rest) {
   const std::size_t space = rest.find(' ');
@@ -98,7 +153,7 @@ std::optional<std::string_view> take_pax_record(std::string_view& rest) {
 
 }  // namespace
 
-bool is_end_mark(TarBlock block) {
+bool is_zero_block(std::span<const std::byte> block) {
   return std::ranges::all_of(block, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
@@ -118,8 +173,67 @@ std::optional<TarHeader> decode_tar_header(TarBlock block) {
   return header;
 }
 
+std::optional<bool> decode_gnu_pieces(TarBlock block,
+                                      bool is_header,
+                                      std::vector<SparsePiece>& pieces) {
+  const GnuPieces place = is_header ? kPiecesOfHeader : kPiecesOfMore;
+  for (std::size_t piece = 0; piece < place.n_most; ++piece) {
+    const std::size_t at = place.at + 2 * piece * kNumberBytes;
+    if (block[at] == std::byte{0}) {
+      break;
+    }
+    const auto offset = number(block, {.at = at, .n_bytes = kNumberBytes});
+    const auto n_bytes = number(block, {.at = at + kNumberBytes, .n_bytes = kNumberBytes});
+    if (!offset || !n_bytes) {
+      return std::nullopt;
+    }
+    pieces.push_back({.offset = *offset, .n_bytes = *n_bytes});
+  }
+  return block[place.more_at] != std::byte{0};
+}
+
+std::optional<std::uint64_t> decode_gnu_real_size(TarBlock block) {
+  return number(block, kRealSize);
+}
+
+std::optional<std::vector<SparsePiece>> decode_pieces(std::string_view text, char separator) {
+  std::vector<SparsePiece> pieces;
+  bool is_offset = true;
+  while (!text.empty()) {
+    const std::size_t end = text.find(separator);
+    const auto value = whole_number<std::uint64_t>(text.substr(0, end), 10);
+    if (!value) {
+      return std::nullopt;
+    }
+    if (is_offset) {
+      pieces.push_back({.offset = *value, .n_bytes = 0});
+    } else {
+      pieces.back().n_bytes = *value;
+    }
+    is_offset = !is_offset;
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return is_offset ? std::optional(std::move(pieces)) : std::nullopt;
+}
+
+bool are_pieces_of(const std::vector<SparsePiece>& pieces,
+                   std::uint64_t real_size,
+                   std::uint64_t n_stored) {
+  std::uint64_t end = 0;
+  for (const SparsePiece& piece : pieces) {
+    if (piece.offset < end || piece.offset > real_size ||
+        piece.n_bytes > real_size - piece.offset || piece.n_bytes > n_stored) {
+      return false;
+    }
+    end = piece.offset + piece.n_bytes;
+    n_stored -= piece.n_bytes;
+  }
+  return n_stored == 0;
+}
+
 std::optional<PaxRecords> decode_pax(std::string_view rest) {
   PaxRecords records;
+  SparseRecords sparse;
   while (!rest.empty()) {
     const std::optional<std::string_view> record = take_pax_record(rest);
     if (!record || record->find('=') == std::string_view::npos) {
@@ -135,10 +249,18 @@ std::optional<PaxRecords> decode_pax(std::string_view rest) {
       if (!records.size) {
         return std::nullopt;
       }
-    } else if (key.starts_with("GNU.sparse.")) {
-      records.is_sparse = true;
+    } else if (key.starts_with(kSparsePrefix)) {
+      sparse.is_there = true;
+      if (!take_sparse_record(key.substr(kSparsePrefix.size()), value, sparse, records)) {
+        return std::nullopt;
+      }
     }
   }
+  if (sparse.is_there && !records.real_size) {
+    return std::nullopt;
+  }
+  // "path" has another name then, for programs that do not read sparse files.
+  records.path = sparse.name ? sparse.name : records.path;
   return records;
 }
 

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,9 +25,13 @@ using data::kTarBlockBytes;
 
 namespace {
 
-// Of a long name, or of what pax says of one entry.
+// A long name, the pax records of one entry, or the list of a sparse file's pieces.
 constexpr std::uint64_t kMaxExtensionBytes = std::uint64_t{1} << 20;
+// A few bytes can state that they are a huge file of zeros.
+constexpr std::uint64_t kMaxHoleBytes = std::uint64_t{1} << 28;
 constexpr std::uint64_t kMaxEntryBytes = std::uint64_t{1} << 62;
+
+constexpr std::size_t kEndMarkBlocks = 2;
 
 constexpr char kPaxOfOne = 'x';
 constexpr char kPaxOfAll = 'g';
@@ -43,11 +50,18 @@ bool has_content(char type) {
 }
 
 bool is_regular(char type) {
-  return type == '0' || type == '\0' || type == '7';
+  return type == '0' || type == '\0' || type == '7' || type == kGnuSparse;
 }
 
 std::uint64_t padding_of(std::uint64_t n_bytes) {
   return (kTarBlockBytes - n_bytes % kTarBlockBytes) % kTarBlockBytes;
+}
+
+// The number in the first line; an impossible one for another text.
+std::size_t n_pieces_of(std::string_view text) {
+  std::size_t n_pieces = kMaxExtensionBytes;
+  std::from_chars(text.data(), text.data() + text.find('\n'), n_pieces);
+  return std::min<std::size_t>(n_pieces, kMaxExtensionBytes);
 }
 
 }  // namespace
@@ -64,31 +78,46 @@ class TarReader::Impl {
         take_extension(*header, extensions);
         continue;
       }
-      if (header->type == kGnuSparse || extensions.pax.is_sparse) {
-        throw_bad("is of a sparse file, which can't be read; write the archive without --sparse");
-      }
       TarEntry entry = described(*header, extensions);
-      extensions = {};
       if (!is_regular(header->type)) {
         skip_exactly(has_content(header->type) ? entry.n_bytes + padding_of(entry.n_bytes) : 0);
+        extensions = {};
         continue;
       }
-      n_content_ = entry.n_bytes;
+      content_ = header->type == kGnuSparse || extensions.pax.real_size
+                     ? sparse_content(*header, extensions.pax, entry.n_bytes)
+                     : plain_content(entry.n_bytes);
+      entry.n_bytes = content_->n_bytes;
       return entry;
+    }
+    if (extensions.are_of_one) {
+      throw_bad("the entry is missing that the last header announces; fetch the archive again");
     }
     return std::nullopt;
   }
 
   std::vector<std::byte> content() {
-    if (!n_content_) {
+    if (!content_) {
       throw Error(
           ErrorCode::kInvalidArgument,
           fmt::format("{}: content() without an entry that next() has returned, or twice", path_));
     }
-    const std::uint64_t n_bytes = *n_content_;
-    n_content_.reset();
-    std::vector<std::byte> bytes = read_exactly(n_bytes);
-    skip_exactly(padding_of(n_bytes));
+    const Content content = *std::exchange(content_, std::nullopt);
+    if (content.n_bytes > content.n_stored + kMaxHoleBytes) {
+      throw_bad(
+          fmt::format("a sparse file of {} bytes, of which {} are stored; holes of up to {} "
+                      "bytes can be read",
+                      content.n_bytes,
+                      content.n_stored,
+                      kMaxHoleBytes));
+    }
+    std::vector<std::byte> bytes;
+    for (const data::SparsePiece& piece : content.pieces) {
+      bytes.resize(piece.offset);
+      append_exactly(piece.n_bytes, bytes);
+    }
+    bytes.resize(content.n_bytes);
+    skip_exactly(padding_of(content.n_stored));
     return bytes;
   }
 
@@ -96,7 +125,19 @@ class TarReader::Impl {
   struct Extensions {
     data::PaxRecords pax;
     std::optional<std::string> gnu_name;
+    bool are_of_one = false;  // The next entry, and not all of them.
   };
+
+  // The unread content of an entry.
+  struct Content {
+    std::uint64_t n_stored = 0;  // In the archive.
+    std::uint64_t n_bytes = 0;   // Of the whole file.
+    std::vector<data::SparsePiece> pieces;
+  };
+
+  static Content plain_content(std::uint64_t n_bytes) {
+    return {.n_stored = n_bytes, .n_bytes = n_bytes, .pieces = {{.offset = 0, .n_bytes = n_bytes}}};
+  }
 
   [[noreturn]] void throw_bad(const std::string& problem) const {
     throw Error(
@@ -111,12 +152,16 @@ class TarReader::Impl {
 
   std::vector<std::byte> read_exactly(std::uint64_t n_bytes) {
     std::vector<std::byte> bytes;
+    append_exactly(n_bytes, bytes);
+    return bytes;
+  }
+
+  void append_exactly(std::uint64_t n_bytes, std::vector<std::byte>& bytes) {
     const std::uint64_t n_read = source_.append(n_bytes, bytes);
     position_ += n_read;
     if (n_read < n_bytes) {
       throw_ends_early(n_bytes, n_read);
     }
-    return bytes;
   }
 
   void skip_exactly(std::uint64_t n_bytes) {
@@ -128,40 +173,134 @@ class TarReader::Impl {
   }
 
   void skip_content() {
-    if (n_content_) {
-      const std::uint64_t n_bytes = *n_content_;
-      n_content_.reset();
-      skip_exactly(n_bytes + padding_of(n_bytes));
+    if (content_) {
+      const std::uint64_t n_stored = std::exchange(content_, std::nullopt)->n_stored;
+      skip_exactly(n_stored + padding_of(n_stored));
     }
   }
 
-  // Nothing at the mark of the archive's end.
-  std::optional<data::TarHeader> next_header() {
-    if (has_ended_) {
-      return std::nullopt;
-    }
+  // Fills `block_`; returns the bytes that were there.
+  std::size_t read_block() {
     header_offset_ = position_;
-    std::array<std::byte, kTarBlockBytes> block{};
-    const std::size_t n_read = source_.read(block);
+    const std::size_t n_read = source_.read(block_);
     position_ += n_read;
-    if (n_read < block.size()) {
-      throw_bad(
-          fmt::format("the archive ends early: {} of {} bytes are there, but no blocks of "
-                      "zeros to mark its end; fetch it again",
-                      n_read,
-                      block.size()));
+    return n_read;
+  }
+
+  // An empty optional at the end of the file. Blocks of zeros mark the end of an archive; another
+  // archive may follow, as `cat a.tar b.tar` makes it.
+  std::optional<data::TarHeader> next_header() {
+    std::size_t n_zero_blocks = has_ended_ ? kEndMarkBlocks : 0;
+    std::size_t n_read = read_block();
+    for (; n_read == block_.size() && data::is_zero_block(block_); n_read = read_block()) {
+      ++n_zero_blocks;
     }
-    if (data::is_end_mark(block)) {
-      has_ended_ = true;
+    has_ended_ = n_zero_blocks >= kEndMarkBlocks;
+    const auto rest = std::span<const std::byte>(block_).first(n_read);
+    if (has_ended_ && n_read < block_.size() && data::is_zero_block(rest)) {
       return std::nullopt;
     }
-    std::optional<data::TarHeader> header = data::decode_tar_header(block);
-    if (!header || header->n_bytes > kMaxEntryBytes) {
-      throw_bad(n_headers_ == 0 ? "is no header of a tar archive; is it one?"
-                                : "is damaged; fetch the archive again");
+    if (n_read < block_.size() && !has_ended_) {
+      throw_bad(
+          fmt::format("the archive ends early: {} of {} bytes are there, but not the {} blocks of "
+                      "zeros that mark its end; fetch it again",
+                      n_read,
+                      block_.size(),
+                      kEndMarkBlocks));
     }
+    if (n_zero_blocks == 1) {
+      throw_bad(
+          "a lone block of zeros is before it, in place of a header or of the two that mark "
+          "an archive's end; fetch the archive again");
+    }
+    std::optional<data::TarHeader> header;
+    if (n_read == block_.size()) {
+      header = data::decode_tar_header(block_);
+    }
+    if (!header || header->n_bytes > kMaxEntryBytes) {
+      throw_bad(bad_header());
+    }
+    has_ended_ = false;
     ++n_headers_;
     return header;
+  }
+
+  [[nodiscard]] const char* bad_header() const {
+    if (has_ended_) {
+      return "stands behind the mark of the archive's end and is no header of a second archive; "
+             "fetch the archive again";
+    }
+    return n_headers_ == 0 ? "is no header of a tar archive; is it one?"
+                           : "is damaged; fetch the archive again";
+  }
+
+  // The pieces of a sparse file, whose list may take blocks of the archive.
+  Content sparse_content(const data::TarHeader& header,
+                         const data::PaxRecords& pax,
+                         std::uint64_t n_stored) {
+    Content content{
+        .n_stored = n_stored, .n_bytes = pax.real_size.value_or(0), .pieces = pax.pieces};
+    if (header.type == kGnuSparse) {
+      read_gnu_pieces(content);
+    } else if (pax.content_has_pieces) {
+      read_pieces_as_text(content);
+    }
+    if (content.n_bytes > kMaxEntryBytes ||
+        !data::are_pieces_of(content.pieces, content.n_bytes, content.n_stored)) {
+      throw_bad_pieces();
+    }
+    return content;
+  }
+
+  [[noreturn]] void throw_bad_pieces() const {
+    throw_bad("its list of the pieces of a sparse file is damaged; fetch the archive again");
+  }
+
+  void read_gnu_pieces(Content& content) {
+    const std::optional<std::uint64_t> n_bytes = data::decode_gnu_real_size(block_);
+    std::optional<bool> has_more = data::decode_gnu_pieces(block_, true, content.pieces);
+    std::uint64_t n_read = 0;
+    while (has_more == true) {
+      const std::vector<std::byte> more = read_exactly(kTarBlockBytes);
+      n_read += more.size();
+      has_more = data::decode_gnu_pieces(
+          data::TarBlock(more.data(), kTarBlockBytes), false, content.pieces);
+      if (n_read > kMaxExtensionBytes) {
+        throw_bad_pieces();
+      }
+    }
+    if (!n_bytes || !has_more) {
+      throw_bad_pieces();
+    }
+    content.n_bytes = *n_bytes;
+  }
+
+  // Pax format 1.0: a line with the number of pieces, then a line for the offset and one for the
+  // size of each, padded to whole blocks.
+  void read_pieces_as_text(Content& content) {
+    std::string text;
+    std::size_t n_lines = 0;
+    std::size_t n_expected = 1;
+    while (n_lines < n_expected) {
+      if (content.n_stored < kTarBlockBytes || text.size() >= kMaxExtensionBytes) {
+        throw_bad_pieces();
+      }
+      const std::vector<std::byte> block = read_exactly(kTarBlockBytes);
+      content.n_stored -= block.size();
+      text.append(reinterpret_cast<const char*>(block.data()), block.size());
+      n_lines += static_cast<std::size_t>(std::ranges::count(block, std::byte{'\n'}));
+      if (n_expected == 1 && n_lines > 0) {
+        n_expected += 2 * n_pieces_of(text);
+      }
+    }
+    text.resize(text.rfind('\n'));
+    const std::size_t first_end = std::min(text.find('\n'), text.size() - 1);
+    std::optional<std::vector<data::SparsePiece>> pieces =
+        data::decode_pieces(std::string_view(text).substr(first_end + 1), '\n');
+    if (!pieces || n_lines != n_expected) {
+      throw_bad_pieces();
+    }
+    content.pieces = std::move(*pieces);
   }
 
   void take_extension(const data::TarHeader& header, Extensions& extensions) {
@@ -172,6 +311,7 @@ class TarReader::Impl {
     }
     const std::vector<std::byte> bytes = read_exactly(header.n_bytes);
     skip_exactly(padding_of(header.n_bytes));
+    extensions.are_of_one = extensions.are_of_one || header.type != kPaxOfAll;
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (header.type == kGnuLongName) {
       extensions.gnu_name = std::string(text.substr(0, text.find('\0')));
@@ -196,8 +336,9 @@ class TarReader::Impl {
   std::uint64_t position_ = 0;
   std::uint64_t header_offset_ = 0;
   std::int64_t n_headers_ = 0;
-  bool has_ended_ = false;
-  std::optional<std::uint64_t> n_content_;  // of the last entry, while it is not read
+  bool has_ended_ = false;  // The last header was an end mark.
+  std::array<std::byte, kTarBlockBytes> block_{};
+  std::optional<Content> content_;  // Of the last entry, while it is not read.
 };
 
 TarReader::TarReader(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}

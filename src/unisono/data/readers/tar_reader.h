@@ -19,10 +19,11 @@ struct TarEntry {
 /// Reads the regular files of a tar archive from front to back, plain or gzip, one in memory at a
 /// time. Folders, links and devices are skipped.
 ///
-/// As ustar, GNU tar and pax write it: names of any length, sizes beyond 8 GiB. Not thread-safe.
+/// As ustar, GNU tar, pax and macOS write it: names of any length, sizes beyond 8 GiB, sparse
+/// files. Of archives that are joined (`cat a.tar b.tar`) all are read. Not thread-safe.
 ///
 /// Source: POSIX.1-2017, pax, "ustar Interchange Format" and "pax Header Block"; GNU tar's manual,
-/// "Basic Tar Format".
+/// "Basic Tar Format" and "Storing Sparse Files".
 class TarReader {
  public:
   /// Throws Error: kNotFound, kSystem; kInvalidArgument for a folder or device.
@@ -36,13 +37,16 @@ class TarReader {
   /// The next file, or nothing at the end of the archive.
   ///
   /// Throws Error: kSystem; kCorruptData, with the archive, the number of the header and its
-  /// offset, for a header that is none, an archive that ends early, also without the blocks of
-  /// zeros that mark its end, and for sparse files, which are not read.
+  /// offset, for a header that is none, an archive that ends early, also without the two blocks of
+  /// zeros that mark its end, a single block of zeros, and bytes behind the end mark that are no
+  /// archive.
   [[nodiscard]] std::optional<TarEntry> next();
 
-  /// All of the file that next() has returned, once. Memory grows only as the content comes.
+  /// All of the file that next() has returned, once. Memory grows only as the content comes; a
+  /// sparse file may have holes of 256 MiB in all.
   ///
-  /// Throws Error: kInvalidArgument when there is no such file; kCorruptData when it ends early.
+  /// Throws Error: kInvalidArgument when there is no such file; kCorruptData when it ends early or
+  /// has larger holes.
   [[nodiscard]] std::vector<std::byte> content();
 
  private:

@@ -126,7 +126,7 @@ TEST_F(Tar, EveryTruncationIsNoticed) {
   EXPECT_EQ(complaint(bytes),
             path_ +
                 ": header 2, at offset 2560: the archive ends early: 0 of 512 bytes are there, "
-                "but no blocks of zeros to mark its end; fetch it again");
+                "but not the 2 blocks of zeros that mark its end; fetch it again");
 }
 
 TEST_F(Tar, EveryFlippedBitOfAHeaderIsNoticed) {
@@ -165,11 +165,123 @@ TEST_F(Tar, DamagedPaxRecordsAreRefused) {
   }
 }
 
-TEST_F(Tar, SparseFilesAreRefused) {
-  EXPECT_THAT(complaint(tar_entry("a", "x", 'S')), HasSubstr("sparse"));
-  EXPECT_THAT(
-      complaint(tar_entry("pax", pax_record("GNU.sparse.major", "1"), 'x') + tar_entry("a", "x")),
-      HasSubstr("sparse"));
+TEST_F(Tar, JoinedArchivesAreReadToTheirEnd) {
+  // Programs fill the last record of 20 blocks with zeros.
+  const std::string first = tar_entry("a", "first") + tar_end() + std::string(8 * 1024, '\0');
+  const std::string second = tar_entry("b", some_bytes(600)) + tar_end();
+  const std::string third = tar_entry("c", "") + tar_entry("d", "last") + tar_end();
+  const std::vector<NamedContent> two{{"a", "first"}, {"b", some_bytes(600)}};
+  const std::vector<NamedContent> three{
+      {"a", "first"}, {"b", some_bytes(600)}, {"c", ""}, {"d", "last"}};
+  EXPECT_EQ(read(first + second), two);
+  EXPECT_EQ(read(first + second + third), three);
+  EXPECT_EQ(read(gzip(first) + gzip(second) + gzip(third)), three);
+  EXPECT_EQ(read(tar_end() + first + second), two);
+}
+
+TEST_F(Tar, BytesBehindTheEndMarkAreAnArchiveOrAnError) {
+  const std::string whole = tar_entry("a", "first") + tar_end();
+  EXPECT_EQ(read(whole + std::string(100, '\0')).size(), 1U);
+  for (const std::string& rest : {std::string(512, 'x'), std::string("x")}) {
+    EXPECT_THAT(complaint(whole + rest),
+                HasSubstr("header 1, at offset 2048: stands behind the mark of the archive's end"));
+  }
+  EXPECT_THAT(complaint(whole + tar_entry("b", "second")),
+              HasSubstr("the archive ends early: 0 of 512"));
+}
+
+TEST_F(Tar, ALoneBlockOfZerosIsNoEnd) {
+  const std::string zeros(512, '\0');
+  EXPECT_THAT(complaint(tar_entry("a", "x") + zeros + tar_entry("b", "y") + tar_end()),
+              HasSubstr("header 1, at offset 1536: a lone block of zeros is before it"));
+  EXPECT_THAT(complaint(zeros + tar_entry("b", "y") + tar_end()), HasSubstr("a lone block"));
+  EXPECT_THAT(complaint(tar_entry("a", "x") + zeros), HasSubstr("the archive ends early"));
+}
+
+TEST_F(Tar, AHeaderWithoutItsEntryIsNamed) {
+  EXPECT_THAT(complaint(tar_entry("pax", pax_record("path", "a"), 'x') + tar_end()),
+              HasSubstr("header 1, at offset 2048: the entry is missing"));
+}
+
+// A file of 2000 bytes, of which 3 lie at 600 and 2 at its end.
+const std::string kSparseWhole = std::string(600, '\0') + "abc" + std::string(1395, '\0') + "de";
+
+std::string pax_entry(const std::vector<std::string>& records, const std::string& content) {
+  std::string text;
+  for (const std::string& record : records) {
+    const std::size_t equals = record.find('=');
+    text += pax_record(record.substr(0, equals), record.substr(equals + 1));
+  }
+  return tar_entry("pax", text, 'x') + tar_entry("GNUSparseFile.0/a", content);
+}
+
+std::string sparse_of_macos(const std::string& map, const std::string& content) {
+  return pax_entry({"path=GNUSparseFile.0/a",
+                    "GNU.sparse.major=1",
+                    "GNU.sparse.minor=0",
+                    "GNU.sparse.name=a",
+                    "GNU.sparse.realsize=2000"},
+                   map + std::string(512 - map.size() % 512, '\0') + content);
+}
+
+// With the pieces in the header, and the last one in a block behind it.
+std::string sparse_of_gnu() {
+  std::string header = tar_header("a", "00000000005", 'S').replace(483, 11, "00000003720");
+  const auto piece = [](const std::string& offset, const std::string& n_bytes) {
+    return offset + std::string(1, '\0') + n_bytes + std::string(1, '\0');
+  };
+  const std::string empty = piece("00000001133", "00000000000");
+  header.replace(386, 24, piece("00000001130", "00000000003"));
+  header.replace(410, 24, empty).replace(434, 24, empty).replace(458, 24, empty);
+  header[482] = 1;
+  std::string more(512, '\0');
+  more.replace(0, 24, piece("00000003716", "00000000002"));
+  return data::testing::with_sum(header) + more + "abcde" + std::string(507, '\0');
+}
+
+TEST_F(Tar, SparseFilesOfAllFormatsAreWhole) {
+  const std::string next = tar_entry("b", "next") + tar_end();
+  const std::vector<NamedContent> expected{{"a", kSparseWhole}, {"b", "next"}};
+  EXPECT_EQ(read(sparse_of_macos("3\n600\n3\n1998\n2\n2000\n0\n", "abcde") + next), expected);
+  EXPECT_EQ(read(sparse_of_gnu() + next), expected);
+  EXPECT_EQ(read(pax_entry({"GNU.sparse.size=2000",
+                            "GNU.sparse.numblocks=2",
+                            "GNU.sparse.name=a",
+                            "GNU.sparse.map=600,3,1998,2"},
+                           "abcde") +
+                 next),
+            expected);
+  EXPECT_EQ(read(pax_entry({"GNU.sparse.size=2000",
+                            "path=a",
+                            "GNU.sparse.offset=600",
+                            "GNU.sparse.numbytes=3",
+                            "GNU.sparse.offset=1998",
+                            "GNU.sparse.numbytes=2"},
+                           "abcde") +
+                 next),
+            std::vector<NamedContent>({{"a", kSparseWhole}, {"b", "next"}}));
+  TarReader reader(files_.write("file.tar", sparse_of_macos("1\n7\n5\n", "abcde") + next));
+  EXPECT_EQ(reader.next()->n_bytes, 2000U);
+  EXPECT_EQ(reader.next()->name, "b");
+}
+
+TEST_F(Tar, DamagedListsOfPiecesAreRefused) {
+  for (const std::string map : {"2\n600\n3\n1998\n3\n",  // Behind the end.
+                                "2\n1998\n2\n600\n3\n",  // In no order.
+                                "2\n600\n3\n602\n2\n",   // One over the other.
+                                "1\n600\n3\n",           // Not all that is stored.
+                                "2\n600\n3\n1998\n",     // Half a piece.
+                                "x\n600\n3\n1998\n2\n",
+                                "2\n600\nx\n1998\n2\n",
+                                "99999999\n600\n3\n"}) {
+    EXPECT_THAT(complaint(sparse_of_macos(map, "abcde") + tar_end()),
+                HasSubstr("its list of the pieces of a sparse file is damaged"))
+        << map;
+  }
+  EXPECT_THAT(complaint(pax_entry({"GNU.sparse.major=1"}, "x")),
+              HasSubstr("its pax records are damaged"));
+  const std::string huge = pax_entry({"GNU.sparse.size=9999999999", "GNU.sparse.map=0,1"}, "x");
+  EXPECT_THAT(complaint(huge + tar_end()), HasSubstr("holes of up to 268435456 bytes can be read"));
 }
 
 TEST_F(Tar, OtherFilesAreRefused) {

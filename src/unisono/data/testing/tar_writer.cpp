@@ -27,10 +27,14 @@ std::string tar_header(const std::string& name,
   block.replace(100, 7, "0000644");
   block.replace(124, size.size(), size);
   block.replace(136, 11, "00000000000");
-  block.replace(148, 8, "        ");
   block[156] = type;
   block.replace(257, 8, std::string("ustar\00000", 8));
   block.replace(345, prefix.size(), prefix);
+  return with_sum(block);
+}
+
+std::string with_sum(std::string block) {
+  block.replace(148, 8, "        ");
   std::size_t sum = 0;
   for (const char byte : block) {
     sum += static_cast<unsigned char>(byte);

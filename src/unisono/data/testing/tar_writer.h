@@ -16,6 +16,9 @@ namespace unisono::data::testing {
                                      char type = '0',
                                      const std::string& prefix = "");
 
+/// A header block with its check sum set.
+[[nodiscard]] std::string with_sum(std::string block);
+
 /// A pax record: "LENGTH KEY=VALUE\n".
 [[nodiscard]] std::string pax_record(const std::string& key, const std::string& value);
 
