@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <cstddef>
-#include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -98,18 +96,18 @@ void append_file(const std::string& path, const Layout& layout, LabeledImages& i
   }
 }
 
-std::vector<std::string> names_of(Split split, CifarKind kind) {
+std::vector<data::Spellings> names_of(Split split, CifarKind kind) {
   if (kind != CifarKind::kCifar10) {
-    return {split == Split::kTrain ? "train.bin" : "test.bin"};
+    return {{split == Split::kTrain ? "train.bin" : "test.bin"}};
   }
   if (split == Split::kTest) {
-    return {"test_batch.bin"};
+    return {{"test_batch.bin"}};
   }
-  return {"data_batch_1.bin",
-          "data_batch_2.bin",
-          "data_batch_3.bin",
-          "data_batch_4.bin",
-          "data_batch_5.bin"};
+  return {{"data_batch_1.bin"},
+          {"data_batch_2.bin"},
+          {"data_batch_3.bin"},
+          {"data_batch_4.bin"},
+          {"data_batch_5.bin"}};
 }
 
 }  // namespace
@@ -124,33 +122,20 @@ LabeledImages read_cifar(std::span<const std::string> paths, CifarKind kind) {
 
 LabeledImages load_cifar(const std::string& folder, Split split, CifarKind kind) {
   const Layout layout = layout_of(kind);
-  const std::vector<std::string> names = names_of(split, kind);
   data::check_data_folder(folder,
                           fmt::format("give the folder of {}'s binary version", layout.title));
-  const std::filesystem::path inner = std::filesystem::path(folder) / layout.folder;
-  std::vector<std::string> paths;
-  std::vector<std::string> missing;
-  for (const std::string& name : names) {
-    std::optional<std::string> path = data::find_plain_or_gzip(folder, name);
-    if (!path) {
-      path = data::find_plain_or_gzip(inner, name);
-    }
-    if (path) {
-      paths.push_back(*path);
-    } else {
-      missing.push_back(name);
-    }
-  }
-  if (!missing.empty()) {
+  const data::FoundFiles found =
+      data::find_data_files(folder, layout.folder, names_of(split, kind));
+  if (!found.missing.empty()) {
     throw Error(ErrorCode::kNotFound,
-                fmt::format("data folder \"{}\": {} (plain or .gz) is not there, nor in {}; that "
-                            "is {}, binary version",
+                fmt::format("data folder \"{0}\": {1} (plain or .gz) is not there, nor in "
+                            "{0}/{2} or another folder in {0}; that is {3}, binary version",
                             folder,
-                            fmt::join(missing, ", "),
-                            inner.string(),
+                            fmt::join(found.missing, ", "),
+                            layout.folder,
                             layout.title));
   }
-  return read_cifar(paths, kind);
+  return read_cifar(found.paths, kind);
 }
 
 }  // namespace unisono

@@ -27,10 +27,12 @@ enum class CifarKind {
 
 /// Reads the training or test set from the files that the archive of the binary version has:
 /// data_batch_1.bin to data_batch_5.bin and test_batch.bin, or train.bin and test.bin for
-/// CIFAR-100, plain or with ".gz" after the name, in `folder` or in its folder cifar-10-batches-bin
-/// or cifar-100-binary.
+/// CIFAR-100, plain or with ".gz" after the name. All lie in `folder`, in its folder
+/// cifar-10-batches-bin or cifar-100-binary, or in another folder directly below, each also in a
+/// folder of the file's name.
 ///
-/// Throws Error: kNotFound when a file is not there, else as read_cifar().
+/// Throws Error: kNotFound when a file is not there, kInvalidArgument where several folders below
+/// have all of them, else as read_cifar().
 [[nodiscard]] LabeledImages load_cifar(const std::string& folder,
                                        Split split,
                                        CifarKind kind = CifarKind::kCifar10);

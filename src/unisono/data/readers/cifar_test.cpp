@@ -93,6 +93,16 @@ TEST_F(Cifar, FindsTheFilesOfTheArchives) {
       ElementsAre(19));
 }
 
+TEST_F(Cifar, FindsFilesInFoldersOfTheirNamesAndOneFolderDown) {
+  (void)files_.write("own/test_batch.bin/test_batch.bin", record("\x8"));
+  (void)files_.write("below/archive/test_batch.bin.gz", gzip(record("\x8")));
+  (void)files_.write("below/.cache/test_batch.bin", "x");
+  for (const std::string folder : {"own", "below"}) {
+    EXPECT_THAT(labels_of(load_cifar(files_.path() + "/" + folder, Split::kTest)), ElementsAre(8))
+        << folder;
+  }
+}
+
 TEST_F(Cifar, NamesTheFilesThatAreMissing) {
   for (const std::string name : {"data_batch_1.bin", "data_batch_3.bin", "data_batch_5.bin"}) {
     (void)files_.write(name, record("\1"));

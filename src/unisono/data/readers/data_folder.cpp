@@ -1,6 +1,7 @@
 #include "unisono/data/readers/data_folder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/base/left_behind.h"
@@ -15,6 +17,46 @@
 namespace unisono::data {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// What is there under one of the names, and is no folder.
+std::optional<fs::path> find_file(const fs::path& folder, const Spellings& spellings) {
+  for (const std::string& spelling : spellings) {
+    for (const char* const suffix : {"", ".gz"}) {
+      fs::path path = folder / (spelling + suffix);
+      std::error_code unreadable;
+      if (fs::exists(path, unreadable) && !fs::is_directory(path, unreadable)) {
+        return path;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<fs::path> find_file_or_inner(const fs::path& folder, const Spellings& spellings) {
+  std::optional<fs::path> path = find_file(folder, spellings);
+  for (const std::string& spelling : spellings) {
+    for (const char* const suffix : {"", ".gz"}) {
+      path = path ? path : find_file(folder / (spelling + suffix), spellings);
+    }
+  }
+  return path;
+}
+
+FoundFiles files_in(const fs::path& folder, const std::vector<Spellings>& files) {
+  FoundFiles found;
+  for (const Spellings& spellings : files) {
+    if (const std::optional<fs::path> path = find_file_or_inner(folder, spellings)) {
+      found.paths.push_back(path->string());
+    } else {
+      found.missing.push_back(spellings.front());
+    }
+  }
+  return found;
+}
+
+}  // namespace
 
 void check_data_folder(const std::string& folder, const std::string& hint) {
   std::error_code reason;
@@ -57,15 +99,36 @@ FolderEntries list_folder(const fs::path& root, const std::string& below, LeftOu
   return entries;
 }
 
-std::optional<std::string> find_plain_or_gzip(const fs::path& folder, const std::string& name) {
-  for (const char* const suffix : {"", ".gz"}) {
-    const fs::path path = folder / (name + suffix);
-    std::error_code unreadable;
-    if (fs::exists(path, unreadable)) {
-      return path.string();
+FoundFiles find_data_files(const fs::path& folder,
+                           const std::string& usual,
+                           const std::vector<Spellings>& files) {
+  FoundFiles best = files_in(folder, files);
+  const auto take = [&](const fs::path& place) {
+    FoundFiles found = files_in(place, files);
+    const bool is_whole = found.missing.empty();
+    if (found.paths.size() > best.paths.size()) {
+      best = std::move(found);
+    }
+    return is_whole;
+  };
+  if (best.missing.empty() || take(folder / usual)) {
+    return best;
+  }
+  LeftOut not_reported;
+  std::vector<std::string> whole;
+  for (const std::string& name : list_folder(folder, "", not_reported).folders) {
+    if (take(folder / name)) {
+      whole.push_back(name);
     }
   }
-  return std::nullopt;
+  if (whole.size() > 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("data folder \"{}\": {} is in each of its folders {}; give one of them",
+                            folder.string(),
+                            files.front().front(),
+                            fmt::join(whole, ", ")));
+  }
+  return best;
 }
 
 }  // namespace unisono::data

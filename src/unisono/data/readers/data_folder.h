@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +24,22 @@ struct FolderEntries {
                                         const std::string& below,
                                         LeftOut& left_out);
 
-/// The path of file `name` in a folder, or else of `name`.gz; nothing if neither is there.
-[[nodiscard]] std::optional<std::string> find_plain_or_gzip(const std::filesystem::path& folder,
-                                                            const std::string& name);
+/// Names under which one file of a data set is published; the first one is for errors.
+using Spellings = std::vector<std::string>;
+
+struct FoundFiles {
+  std::vector<std::string> paths;    ///< In the order of the data set's files.
+  std::vector<std::string> missing;  ///< First spellings of the files that are not there.
+};
+
+/// Finds the files of a data set, plain or with ".gz" behind the name, in `folder`, in its folder
+/// `usual`, or in another folder directly below. A file may lie in a folder of its own name, as
+/// some programs unpack it.
+///
+/// Returns the first place with all files, or the place with the most. Throws
+/// Error(kInvalidArgument) where several folders below have all of them; kSystem.
+[[nodiscard]] FoundFiles find_data_files(const std::filesystem::path& folder,
+                                         const std::string& usual,
+                                         const std::vector<Spellings>& files);
 
 }  // namespace unisono::data

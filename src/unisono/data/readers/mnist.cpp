@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,8 +17,6 @@
 
 namespace unisono {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct SplitNames {
   const char* title;
@@ -43,26 +39,30 @@ struct SplitFiles {
   std::string labels;
 };
 
+// Kaggle's archives have a dot in place of the second dash.
+data::Spellings spellings_of(const std::string& name) {
+  std::string other = name;
+  other[name.find("-idx")] = '.';
+  return {name, std::move(other)};
+}
+
 SplitFiles find_files(const std::string& folder, const SplitNames& names) {
   data::check_data_folder(folder, kWhereFrom);
-  for (const fs::path& place : {fs::path(folder), fs::path(folder) / "MNIST" / "raw"}) {
-    std::optional<std::string> images = data::find_plain_or_gzip(place, names.images);
-    std::optional<std::string> labels = data::find_plain_or_gzip(place, names.labels);
-    if (images && labels) {
-      return {.images = std::move(*images), .labels = std::move(*labels)};
-    }
-    if (images || labels) {
-      throw Error(ErrorCode::kNotFound,
-                  fmt::format("data folder \"{}\": {} is there, but not {} (plain or .gz) beside "
-                              "it",
-                              folder,
-                              images ? *images : *labels,
-                              images ? names.labels : names.images));
-    }
+  const data::FoundFiles found = data::find_data_files(
+      folder, "MNIST/raw", {spellings_of(names.images), spellings_of(names.labels)});
+  if (found.missing.empty()) {
+    return {.images = found.paths[0], .labels = found.paths[1]};
+  }
+  if (!found.paths.empty()) {
+    throw Error(ErrorCode::kNotFound,
+                fmt::format("data folder \"{}\": {} is there, but not {} (plain or .gz) beside it",
+                            folder,
+                            found.paths.front(),
+                            found.missing.front()));
   }
   throw Error(ErrorCode::kNotFound,
               fmt::format("data folder \"{0}\": no {1} in it; looked for {2} and {3}, plain or "
-                          ".gz, in {0} and {0}/MNIST/raw; {4}",
+                          ".gz, in {0}, {0}/MNIST/raw and the other folders in {0}; {4}",
                           folder,
                           names.title,
                           names.images,

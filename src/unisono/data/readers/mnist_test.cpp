@@ -79,6 +79,38 @@ TEST_F(Mnist, FindsPlainAndGzipFilesHereAndWhereTorchvisionPutsThem) {
   }
 }
 
+TEST_F(Mnist, OtherSpellingsAndFoldersGiveTheSameSamples) {
+  write_sets("plain/", "");
+  const LabeledImages expected = load_mnist(files_.path() + "/plain", Split::kTrain);
+  const std::string images = idx_bytes(0x08, {2, 3, 4}, some_bytes(24));
+  const std::string labels = idx_bytes(0x08, {2}, {9, 0});
+  (void)files_.write("dots/train-images.idx3-ubyte", images);
+  (void)files_.write("dots/train-labels.idx1-ubyte", labels);
+  (void)files_.write("gzip/train-images.idx3-ubyte.gz", gzip(images));
+  (void)files_.write("gzip/train-labels.idx1-ubyte.gz", gzip(labels));
+  (void)files_.write("own/train-images-idx3-ubyte/train-images-idx3-ubyte", images);
+  (void)files_.write("own/train-labels-idx1-ubyte/train-labels.idx1-ubyte", labels);
+  (void)files_.write("own/__MACOSX/train-images-idx3-ubyte", "x");
+  (void)files_.write("below/archive/train-images.idx3-ubyte", images);
+  (void)files_.write("below/archive/train-labels.idx1-ubyte", labels);
+  (void)files_.write("below/notes/train-images.idx3-ubyte", images);
+  for (const std::string folder : {"dots", "gzip", "own", "below"}) {
+    const LabeledImages found = load_mnist(files_.path() + "/" + folder, Split::kTrain);
+    EXPECT_EQ(found.pixels, expected.pixels) << folder;
+    EXPECT_EQ(found.labels, expected.labels) << folder;
+  }
+  const CaughtError error = error_now();
+  EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.message, HasSubstr("is in each of its folders dots, gzip, own, plain"));
+}
+
+TEST_F(Mnist, APointerInPlaceOfAFileIsNamed) {
+  write_sets("", "");
+  (void)files_.write("train-images-idx3-ubyte",
+                     "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 40\n");
+  EXPECT_THAT(error_now().message, HasSubstr("git lfs pull --include \"train-images-idx3-ubyte\""));
+}
+
 TEST_F(Mnist, AMissingFolderIsNamedAndHowToGetData) {
   const CaughtError error =
       error_of([&] { (void)load_mnist(files_.path() + "/nowhere", Split::kTrain); });
