@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,12 +22,15 @@ namespace {
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
 
-// What libsndfile reads in place of a file.
+// A file for libsndfile: a header, and the samples behind it.
 struct MemoryStream {
-  std::span<const std::byte> bytes;
+  std::span<const std::byte> header;
+  std::span<const std::byte> samples;
   sf_count_t position = 0;
 
-  [[nodiscard]] sf_count_t n_bytes() const { return static_cast<sf_count_t>(bytes.size()); }
+  [[nodiscard]] sf_count_t n_bytes() const {
+    return static_cast<sf_count_t>(header.size() + samples.size());
+  }
 
   static MemoryStream& of(void* stream) { return *static_cast<MemoryStream*>(stream); }
 
@@ -49,8 +51,18 @@ struct MemoryStream {
 
   static sf_count_t read(void* into, sf_count_t n_bytes, void* stream) {
     MemoryStream& self = of(stream);
-    const sf_count_t n_read = std::clamp<sf_count_t>(n_bytes, 0, self.n_bytes() - self.position);
-    std::memcpy(into, self.bytes.data() + self.position, static_cast<std::size_t>(n_read));
+    const auto position = static_cast<std::size_t>(self.position);
+    const auto n_most = static_cast<std::size_t>(std::max<sf_count_t>(n_bytes, 0));
+    const std::size_t n_header = std::min(self.header.size(), position);
+    const auto from_header =
+        self.header.subspan(n_header).first(std::min(n_most, self.header.size() - n_header));
+    const std::size_t n_samples = std::max(self.header.size(), position) - self.header.size();
+    const auto from_samples = self.samples.subspan(n_samples).first(
+        std::min(n_most - from_header.size(), self.samples.size() - n_samples));
+    auto* const place = static_cast<std::byte*>(into);
+    std::ranges::copy(from_header, place);
+    std::ranges::copy(from_samples, place + from_header.size());
+    const auto n_read = static_cast<sf_count_t>(from_header.size() + from_samples.size());
     self.position += n_read;
     return n_read;
   }
@@ -64,6 +76,12 @@ struct CloseSound {
 
 [[noreturn]] void throw_bad(const std::string& name, const std::string& problem) {
   throw Error(ErrorCode::kCorruptData, fmt::format("{}: {}", name, problem));
+}
+
+void check_file_bytes(std::uint64_t n_bytes, const std::string& name) {
+  if (n_bytes > kMaxFileBytes) {
+    throw_bad(name, fmt::format("has {} bytes; up to {} are read", n_bytes, kMaxFileBytes));
+  }
 }
 
 void check_sound(const SF_INFO& info, const std::string& name, std::int64_t sample_rate) {
@@ -91,8 +109,10 @@ Sound decode_wav(std::span<const std::byte> file,
                 fmt::format("decode_wav: a sample rate of {}; it must be above 0, or 0 for any",
                             sample_rate));
   }
-  data::check_wav(file, name);
-  MemoryStream stream{.bytes = file};
+  check_file_bytes(file.size(), name);
+  const data::WavChunks chunks = data::find_wav_chunks(file, name);
+  const std::vector<std::byte> header = data::plain_wav_header(chunks);
+  MemoryStream stream{.header = header, .samples = chunks.samples};
   SF_VIRTUAL_IO functions{.get_filelen = MemoryStream::length,
                           .seek = MemoryStream::seek,
                           .read = MemoryStream::read,
@@ -109,7 +129,8 @@ Sound decode_wav(std::span<const std::byte> file,
   // A sample takes at least a byte.
   const sf_count_t n_samples = std::min(info.frames, stream.n_bytes());
   Sound sound{.sample_rate = info.samplerate,
-              .samples = std::vector<float>(static_cast<std::size_t>(n_samples))};
+              .samples = std::vector<float>(static_cast<std::size_t>(n_samples)),
+              .is_streamed = chunks.is_streamed};
   const sf_count_t n_read = ::sf_readf_float(opened.get(), sound.samples.data(), n_samples);
   if (n_read < info.frames) {
     throw_bad(name, fmt::format("ends early: {} of {} samples are there", n_read, info.frames));
@@ -124,9 +145,7 @@ Sound decode_wav(std::span<const std::byte> file,
 
 Sound read_wav(const std::string& path, std::int64_t sample_rate) {
   RegularFile file(path);
-  if (file.n_bytes() > kMaxFileBytes) {
-    throw_bad(path, fmt::format("has {} bytes; up to {} are read", file.n_bytes(), kMaxFileBytes));
-  }
+  check_file_bytes(file.n_bytes(), path);
   std::vector<std::byte> bytes(file.n_bytes());
   bytes.resize(file.read(bytes));
   return decode_wav(bytes, path, sample_rate);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -121,6 +122,55 @@ TEST(DecodeWav, NoBeginningOfAFileIsAWavFile) {
       "file: at offset 36: the file ends early: 6 of 20 bytes of the chunk \"data\" are there");
 }
 
+// A WAV file with other sizes of the whole and of the chunk "data".
+std::string with_sizes(std::string file, std::uint32_t whole, std::uint32_t data) {
+  return file.replace(4, 4, raw_bytes(whole)).replace(40, 4, raw_bytes(data));
+}
+
+TEST(DecodeWav, StreamedSizesMeanToTheEndOfTheFile) {
+  const std::string file = wav_bytes({.samples = some_bytes(20)});
+  const Sound expected = decode(file);
+  EXPECT_FALSE(expected.is_streamed);
+  ASSERT_EQ(expected.samples.size(), 10U);
+  for (const auto& [whole, data] : {std::pair(0U, 0U),                    // A recorder that died.
+                                    std::pair(36U, 0U),                   // Another one.
+                                    std::pair(0xFFFFFFFFU, 0xFFFFFFFFU),  // FFmpeg.
+                                    std::pair(0x7FFFF024U, 0x7FFFF000U),  // SoX.
+                                    std::pair(0x80000024U, 0x80000000U),  // arecord.
+                                    std::pair(0xFFFFFFFFU, 0U)}) {        // GStreamer.
+    const Sound sound = decode(with_sizes(file, whole, data));
+    EXPECT_EQ(sound.samples, expected.samples) << whole;
+    EXPECT_TRUE(sound.is_streamed) << whole;
+  }
+  // The rest of the file is another chunk.
+  EXPECT_EQ(error_of_bytes(with_sizes(file, 56, 0)).message, "file: has no samples");
+  EXPECT_THAT(error_of_bytes(with_sizes(file, 0x7FFFEFFF, 0x7FFFEFFF)).message,
+              HasSubstr("20 of 2147479551 bytes of the chunk \"data\" are there"));
+}
+
+// With a chunk of sizes of 64 bits.
+std::string rf64(const std::string& kind, std::uint64_t n_bytes) {
+  const std::string file = wav_bytes({.samples = some_bytes(20)});
+  const std::string sizes = raw_bytes(std::uint64_t{80}) + raw_bytes(n_bytes) +
+                            raw_bytes(std::uint64_t{10}) + raw_bytes(std::uint32_t{0});
+  const std::string none = raw_bytes(~std::uint32_t{0});
+  return kind + none + "WAVE" + riff_chunk("ds64", sizes) + file.substr(12, 28) + none +
+         file.substr(44);
+}
+
+TEST(DecodeWav, SizesOf64BitsAreRead) {
+  const Sound expected = decode(wav_bytes({.samples = some_bytes(20)}));
+  for (const std::string kind : {"RF64", "BW64"}) {
+    EXPECT_EQ(decode(rf64(kind, 20)).samples, expected.samples);
+    EXPECT_FALSE(decode(rf64(kind, 20)).is_streamed);
+    EXPECT_EQ(decode(rf64(kind, 20) + riff_chunk("LIST", "more")).samples, expected.samples);
+    EXPECT_EQ(decode(rf64(kind, ~std::uint64_t{0})).samples, expected.samples);
+    EXPECT_TRUE(decode(rf64(kind, 0)).is_streamed);
+  }
+  EXPECT_THAT(error_of_bytes(rf64("RF64", 5'000'000'000)).message,
+              HasSubstr("20 of 5000000000 bytes of the chunk \"data\" are there"));
+}
+
 TEST(DecodeWav, DamageIsAnErrorOrAnotherSound) {
   const std::string file = wav_bytes({.samples = some_bytes(20)});
   for (std::size_t at = 0; at < file.size(); ++at) {
@@ -140,6 +190,8 @@ TEST(DecodeWav, NamesWhatIsWrong) {
   EXPECT_EQ(error_of_bytes("").message, "file: is no WAV file: it is empty");
   EXPECT_EQ(error_of_bytes("fLaC, or something else").message,
             "file: is no WAV file: it does not begin with RIFF, a length and WAVE");
+  EXPECT_THAT(error_of_bytes("version https://git-lfs.github.com/spec/v1\n").message,
+              HasSubstr("git lfs pull"));
   EXPECT_EQ(error_of_bytes(wav_bytes({.samples = ""})).message, "file: has no samples");
   EXPECT_EQ(error_of_bytes(wav_bytes({.channels = 2, .samples = some_bytes(8)})).message,
             "file: has 2 channels; it must have one");

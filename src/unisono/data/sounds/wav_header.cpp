@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,8 +11,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/placeholder.h"
+#include "unisono/base/text_lines.h"
 
 namespace unisono::data {
 namespace {
@@ -63,48 +65,127 @@ void check_format(std::span<const std::byte> format, const std::string& name, st
   }
 }
 
-}  // namespace
+void append_text(std::vector<std::byte>& bytes, std::string_view text) {
+  const auto raw = std::as_bytes(std::span(text));
+  bytes.insert(bytes.end(), raw.begin(), raw.end());
+}
 
-void check_wav(std::span<const std::byte> file, const std::string& name) {
-  constexpr std::size_t kHeaderBytes = 12;
-  if (file.size() < kHeaderBytes || text_at(file, 0) != "RIFF" || text_at(file, 8) != "WAVE") {
-    throw Error(ErrorCode::kCorruptData,
-                fmt::format("{}: is no WAV file: {}",
-                            name,
-                            file.empty() ? "it is empty"
-                                         : "it does not begin with RIFF, a length and WAVE"));
+void append_size(std::vector<std::byte>& bytes, std::size_t size) {
+  const auto number = static_cast<std::uint32_t>(size);
+  const auto raw = std::as_bytes(std::span(&number, 1));
+  bytes.insert(bytes.end(), raw.begin(), raw.end());
+}
+
+// A file in the order of its chunks.
+class Walk {
+ public:
+  Walk(std::span<const std::byte> file, const std::string& name) : file_(file), name_(name) {}
+
+  WavChunks run() {
+    check_beginning();
+    while (file_.size() - at_ >= kChunkHeaderBytes) {
+      const std::string_view kind = text_at(file_, at_);
+      const auto stated = number_at<std::uint32_t>(file_, at_ + 4);
+      const std::size_t n_there = file_.size() - at_ - kChunkHeaderBytes;
+      if (kind == "data") {
+        return at_samples(stated, n_there);
+      }
+      check_is_there(kind, stated, n_there);
+      const auto content = file_.subspan(at_ + kChunkHeaderBytes, stated);
+      if (kind == "fmt ") {
+        check_format(content, name_, at_);
+        format_ = content;
+      }
+      if (kind == "ds64" && has_64_bits_ && content.size() >= kLeastSizesBytes) {
+        data_bytes_ = number_at<std::uint64_t>(content, kDataBytesAt);
+      }
+      // A chunk of an odd length is followed by a byte that does not count.
+      at_ = std::min(at_ + kChunkHeaderBytes + stated + stated % 2, file_.size());
+    }
+    throw_bad(name_, at_, "the file ends early: there is no chunk \"data\" with samples");
   }
-  bool has_format = false;
-  std::size_t at = kHeaderBytes;
-  while (file.size() - at >= kChunkHeaderBytes) {
-    const std::string_view kind = text_at(file, at);
-    const auto n_bytes = number_at<std::uint32_t>(file, at + 4);
-    const std::size_t n_there = file.size() - at - kChunkHeaderBytes;
+
+ private:
+  void check_beginning() {
+    const bool is_wave = file_.size() >= kHeaderBytes && text_at(file_, 8) == "WAVE";
+    const std::string_view kind = is_wave ? text_at(file_, 0) : "";
+    has_64_bits_ = kind == "RF64" || kind == "BW64";
+    if (kind != "RIFF" && !has_64_bits_) {
+      check_no_placeholder(name_, file_);
+      throw Error(ErrorCode::kCorruptData,
+                  fmt::format("{}: is no WAV file: {}",
+                              name_,
+                              file_.empty() ? "it is empty"
+                                            : "it does not begin with RIFF, a length and WAVE"));
+    }
+  }
+
+  WavChunks at_samples(std::uint32_t stated, std::size_t n_there) const {
+    if (!format_) {
+      throw_bad(name_, at_, "samples come before the chunk \"fmt \" that says what they are");
+    }
+    const bool is_streamed =
+        data_bytes_ ? *data_bytes_ == 0 || *data_bytes_ == kNoSize : is_no_size(stated, n_there);
+    const std::uint64_t n_bytes = is_streamed ? n_there : data_bytes_.value_or(stated);
+    check_is_there("data", n_bytes, n_there);
+    return {.format = *format_,
+            .samples = file_.subspan(at_ + kChunkHeaderBytes, n_bytes),
+            .is_streamed = is_streamed};
+  }
+
+  // Writers that cannot go back to the header leave 0 or a size near 2 or 4 GiB in it: FFFFFFFF,
+  // 7FFFF000. Files of so many bytes are not read. Samples that a chunk of 0 bytes does not count
+  // are there where the size of the whole does not count them either.
+  [[nodiscard]] bool is_no_size(std::uint32_t stated, std::size_t n_there) const {
+    constexpr std::uint32_t kLeast = 0x7FFFF000;
+    const auto whole = number_at<std::uint32_t>(file_, 4);
+    const bool counts_rest = whole < kLeast && whole > at_;
+    return stated > n_there ? stated >= kLeast : stated == 0 && n_there > 0 && !counts_rest;
+  }
+
+  void check_is_there(std::string_view kind, std::uint64_t n_bytes, std::size_t n_there) const {
     if (n_bytes > n_there) {
-      std::string shown(kind);
-      std::ranges::replace_if(
-          shown, [](unsigned char letter) { return std::isprint(letter) == 0; }, '?');
-      throw_bad(name,
-                at,
+      throw_bad(name_,
+                at_,
                 fmt::format("the file ends early: {} of {} bytes of the chunk \"{}\" are there",
                             n_there,
                             n_bytes,
-                            shown));
+                            escape_text(kind)));
     }
-    if (kind == "fmt ") {
-      check_format(file.subspan(at + kChunkHeaderBytes, n_bytes), name, at);
-      has_format = true;
-    }
-    if (kind == "data") {
-      if (!has_format) {
-        throw_bad(name, at, "samples come before the chunk \"fmt \" that says what they are");
-      }
-      return;
-    }
-    // A chunk of an odd length is followed by a byte that does not count.
-    at = std::min(at + kChunkHeaderBytes + n_bytes + n_bytes % 2, file.size());
   }
-  throw_bad(name, at, "the file ends early: there is no chunk \"data\" with samples");
+
+  static constexpr std::size_t kHeaderBytes = 12;
+  // In the chunk "ds64", behind the size of the whole.
+  static constexpr std::size_t kDataBytesAt = 8;
+  static constexpr std::size_t kLeastSizesBytes = 16;
+  static constexpr std::uint64_t kNoSize = ~std::uint64_t{0};
+
+  std::span<const std::byte> file_;
+  const std::string& name_;
+  std::size_t at_ = kHeaderBytes;
+  bool has_64_bits_ = false;
+  std::optional<std::uint64_t> data_bytes_;
+  std::optional<std::span<const std::byte>> format_;
+};
+
+}  // namespace
+
+WavChunks find_wav_chunks(std::span<const std::byte> file, const std::string& name) {
+  return Walk(file, name).run();
+}
+
+std::vector<std::byte> plain_wav_header(const WavChunks& chunks) {
+  const std::size_t n_format = chunks.format.size() + chunks.format.size() % 2;
+  std::vector<std::byte> header;
+  append_text(header, "RIFF");
+  append_size(header, 4 + 2 * kChunkHeaderBytes + n_format + chunks.samples.size());
+  append_text(header, "WAVEfmt ");
+  append_size(header, chunks.format.size());
+  header.insert(header.end(), chunks.format.begin(), chunks.format.end());
+  header.resize(header.size() + n_format - chunks.format.size());
+  append_text(header, "data");
+  append_size(header, chunks.samples.size());
+  return header;
 }
 
 }  // namespace unisono::data

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/log.h"
 #include "unisono/base/text_lines.h"
 #include "unisono/data/readers/file_source.h"
 #include "unisono/data/sounds/decode_wav.h"
@@ -86,7 +88,17 @@ std::string WavList::path(std::int64_t index) const {
 
 Sound WavList::sound(std::int64_t index) const {
   try {
-    return read_wav(path(index), sample_rate_);
+    Sound sound = read_wav(path(index), sample_rate_);
+    if (sound.is_streamed && !has_warned_.exchange(true, std::memory_order_relaxed)) {
+      Logger("data").warning(
+          fmt::format("{}: line {}: {}: its header has no size, as of a file that was written to a "
+                      "pipe or whose recorder ended early; takes the samples up to the end of the "
+                      "file, here and in other such files of the list",
+                      list_,
+                      index + 1,
+                      path(index)));
+    }
+    return sound;
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{}: line {}: {}", list_, index + 1, error.what()));
   }

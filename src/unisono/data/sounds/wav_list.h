@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -37,7 +38,7 @@ class WavList {
   /// Where sound `index` lies.
   [[nodiscard]] std::string path(std::int64_t index) const;
 
-  /// Decodes sound `index`.
+  /// Decodes sound `index`. Warns once of a Sound that is_streamed.
   ///
   /// Throws Error as read_wav(), with the line of the list before its text.
   [[nodiscard]] Sound sound(std::int64_t index) const;
@@ -53,6 +54,8 @@ class WavList {
   std::int64_t sample_rate_;
   std::vector<std::string> ids_;
   std::vector<Entry> entries_;  // a line each
+  // Relaxed: only one of the threads that set it warns, and nothing is handed over.
+  mutable std::atomic<bool> has_warned_ = false;
 };
 
 }  // namespace unisono

@@ -1,5 +1,6 @@
 #include "unisono/data/sounds/wav_list.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -112,6 +113,20 @@ TEST_F(WavLists, ABadFileIsNamedWithItsLine) {
   EXPECT_THAT(error(1).message, HasSubstr("line 2: " + files_.path() + "/text.wav: is no WAV"));
   EXPECT_THAT(error(2).message, HasSubstr("line 3: " + files_.path() + "/fast.wav: has 44100"));
   EXPECT_THAT(error(3).message, HasSubstr("empty.wav: has no samples"));
+}
+
+TEST_F(WavLists, WarnOnceOfSoundsWithoutSize) {
+  for (const std::string name : {"1.wav", "2.wav"}) {
+    (void)files_.write(name, ramp(0, 10).replace(40, 4, raw_bytes(~std::uint32_t{0})));
+  }
+  const auto sounds = list("a 1.wav\na 2.wav\n");
+  ::testing::internal::CaptureStderr();
+  for (const std::int64_t index : {0, 1, 0}) {
+    EXPECT_EQ(sounds->sound(index).samples.size(), 10U);
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("list.txt: line 1: " + files_.path() + "/1.wav: its header has no"));
+  EXPECT_EQ(std::ranges::count(log, '\n'), 1);
 }
 
 // All crops of one epoch, in the list's order.
