@@ -76,8 +76,8 @@ void read_files(Input& input) {
   const std::size_t low = input.take_u8();
   const std::size_t n_first = low + 256 * std::size_t{input.take_u8()};
   static const Folder folder;
-  folder.write("a.safetensors", input.take(n_first));
-  folder.write("b.safetensors", input.rest());
+  folder.write("model-00001-of-00002.safetensors", input.take(n_first));
+  folder.write("model-00002-of-00002.safetensors", input.rest());
   try {
     checkpoint::Reader reader(folder.path());
     for (const auto& [name, tensor] : reader.tensors()) {

@@ -171,6 +171,38 @@ class Files(unittest.TestCase):
         self.assertIn("step-00000200: step 200", done.stdout)
         self.run_ok("verify", root / "step-00000200")
 
+    def test_verify_fails_unless_the_folder_has_all_of_the_model(self):
+        for saves_distributed in (True, False):
+            folder = self.folder / str(saves_distributed)
+            dcp.save(
+                every_dtype(),
+                storage_writer=HuggingFaceStorageWriter(
+                    str(folder),
+                    save_distributed=saves_distributed,
+                    fqn_to_index_mapping={name: 1 + i % 3 for i, name in enumerate(every_dtype())},
+                ),
+                no_dist=True,
+            )
+            index = folder / "model.safetensors.index.json"
+            self.assertEqual(index.exists(), not saves_distributed)
+            files = sorted(folder.glob("*.safetensors"))
+            self.assertEqual(len(files), 3)
+            self.assertIn("16 tensors", self.run_ok("verify", folder))
+            for file in files:
+                content = file.read_bytes()
+                file.unlink()
+                done = unisono("verify", folder)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(file.name, done.stderr)
+                file.write_bytes(content)
+            if not saves_distributed:
+                tensors = load_file(files[0])
+                name, _ = tensors.popitem()
+                save_file(tensors, files[0])
+                done = unisono("verify", folder)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f'{files[0]}: has no tensor "{name}"', done.stderr)
+
     def test_diff_says_what_differs(self):
         left, right = self.folder / "left.safetensors", self.folder / "right.safetensors"
         save_file({"a": torch.zeros(4), "b": torch.zeros(4), "c": torch.zeros(1)}, left)

@@ -21,7 +21,7 @@
 #include "unisono/base/atomic_file.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
-#include "unisono/base/regular_file.h"
+#include "unisono/checkpoint/json.h"
 #include "unisono/checkpoint/manifest.h"
 
 namespace unisono::checkpoint {
@@ -71,20 +71,6 @@ std::vector<std::string> names_in(const std::string& folder) {
     throw system_error(folder + ": can't read the folder of checkpoints", error.value());
   }
   return names;
-}
-
-// Throws for more bytes than the largest of our texts could have.
-std::string read_text(const std::string& path, std::uint64_t most) {
-  const RegularFile file(path);
-  if (file.n_bytes() > most) {
-    throw Error(
-        ErrorCode::kCorruptData,
-        fmt::format(
-            "{}: has {} bytes, more than the {} that it may have", path, file.n_bytes(), most));
-  }
-  std::string text(static_cast<std::size_t>(file.n_bytes()), '\0');
-  text.resize(file.read_at(0, std::as_writable_bytes(std::span(text))));
-  return text;
 }
 
 bool exists(const std::string& path) {

@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/regular_file.h"
 
 namespace unisono::checkpoint {
 namespace {
@@ -30,6 +33,19 @@ std::string dump(const Json& value, const std::string& where) {
 }
 
 }  // namespace
+
+std::string read_text(const std::string& path, std::uint64_t most) {
+  const RegularFile file(path);
+  if (file.n_bytes() > most) {
+    throw Error(
+        ErrorCode::kCorruptData,
+        fmt::format(
+            "{}: has {} bytes, more than the {} that it may have", path, file.n_bytes(), most));
+  }
+  std::string text(static_cast<std::size_t>(file.n_bytes()), '\0');
+  text.resize(file.read_at(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
 
 json parse_json_object(std::string_view text, const std::string& where) {
   std::vector<std::set<std::string>> keys;

@@ -7,6 +7,10 @@
 
 namespace unisono::checkpoint {
 
+/// All bytes of a file. Throws Error as RegularFile does, and kCorruptData for more than `most`
+/// bytes.
+[[nodiscard]] std::string read_text(const std::string& path, std::uint64_t most);
+
 /// The object that `text` is. Throws Error(kCorruptData), which begins with `where`, for what is no
 /// JSON, for a key that an object has twice, for more than 16 levels of nesting, and for anything
 /// but an object.

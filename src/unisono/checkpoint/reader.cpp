@@ -1,6 +1,7 @@
 #include "unisono/checkpoint/reader.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -15,8 +16,11 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/log.h"
+#include "unisono/checkpoint/checked_file.h"
 #include "unisono/checkpoint/folder.h"
 #include "unisono/checkpoint/manifest.h"
+#include "unisono/checkpoint/model_files.h"
 #include "unisono/checkpoint/plan.h"
 #include "unisono/checkpoint/safetensors.h"
 #include "unisono/checkpoint/sharding_info.h"
@@ -30,20 +34,10 @@ namespace fs = std::filesystem;
 // Enough for a node's ranks; below the usual limits of open files, whatever the number of shards.
 constexpr std::size_t kMostOpen = 64;
 
-std::vector<std::string> safetensors_files(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (entry->path().extension() == ".safetensors") {
-      names.push_back(entry->path().filename().string());
-    }
-  }
-  if (error) {
-    throw system_error(folder + ": can't read the folder", error.value());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
+// The folder and the name of a file.
+std::pair<std::string, std::string> split_path(const std::string& path) {
+  const fs::path whole(path);
+  return {whole.has_parent_path() ? whole.parent_path().string() : ".", whole.filename().string()};
 }
 
 }  // namespace
@@ -51,17 +45,27 @@ std::vector<std::string> safetensors_files(const std::string& folder) {
 Reader::Reader(const std::string& path) : path_(path) {
   std::error_code ignored;
   is_folder_ = fs::is_directory(path, ignored);
+  ModelFiles model;
   if (is_folder_) {
     path_ = resolve(path);
-    find_files();
+    model = find_files();
+  } else if (const auto [folder, name] = split_path(path); is_index_name(name)) {
+    is_folder_ = true;
+    path_ = folder;
+    model = read_index(folder, name);
   } else {
-    files_ = {path};
+    model.files = {path};
   }
+  files_ = std::move(model.files);
+  report_left_out(model.index);
   for (std::size_t file = 0; file < files_.size(); ++file) {
     add_file(file);
   }
   for (const auto& [name, tensor] : tensors_) {
     check_tensor(tensor);
+  }
+  for (const auto& [tensor, file] : model.places) {
+    check_place(tensor, file, model.index);
   }
 }
 
@@ -69,21 +73,33 @@ Reader::~Reader() = default;
 Reader::Reader(Reader&&) noexcept = default;
 Reader& Reader::operator=(Reader&&) noexcept = default;
 
-void Reader::find_files() {
+ModelFiles Reader::find_files() {
   manifest_ = read_manifest(path_);
-  if (manifest_) {
-    for (const Shard& shard : manifest_->shards) {
-      files_.push_back(shard.file);
-    }
+  if (!manifest_) {
+    return find_model_files(path_);
+  }
+  ModelFiles model{.files = {}, .places = {}, .index = kManifestName};
+  for (const Shard& shard : manifest_->shards) {
+    model.files.push_back(shard.file);
+  }
+  return model;
+}
+
+// Logs the names of files that lie beside the model's own.
+void Reader::report_left_out(const std::string& index) const {
+  if (index.empty()) {
     return;
   }
-  files_ = safetensors_files(path_);
-  if (files_.empty()) {
-    throw Error(ErrorCode::kNotFound,
-                fmt::format("{}: is no checkpoint: it has no {}, no file \"latest\" and no "
-                            ".safetensors file",
-                            path_,
-                            kManifestName));
+  std::vector<std::string> others = safetensors_files(path_);
+  std::erase_if(others, [&](const std::string& name) {
+    return std::find(files_.begin(), files_.end(), name) != files_.end();
+  });
+  if (!others.empty()) {
+    Logger("checkpoint")
+        .warning(fmt::format("{}: files left out, because {} does not name them: {}",
+                             path_,
+                             index,
+                             fmt::join(others, ", ")));
   }
 }
 
@@ -122,6 +138,14 @@ SafetensorsFile& Reader::open(std::size_t file) {
 void Reader::add_file(std::size_t file) {
   const SafetensorsFile& opened = open(file);
   const ShardingInfo info = sharding_of(opened.header(), file_path(file));
+  if (is_folder_ && !manifest_ && info.is_of_this_library) {
+    throw Error(ErrorCode::kCorruptData,
+                fmt::format("{}: has no {}, which every checkpoint of this library has: the "
+                            "checkpoint is not whole, and its bytes cannot be checked; use "
+                            "another checkpoint",
+                            path_,
+                            kManifestName));
+  }
   for (std::size_t index = 0; index < info.parts.size(); ++index) {
     const StoredPart& part = info.parts[index];
     const auto [entry, is_new] = tensors_.try_emplace(part.tensor.name);
@@ -187,6 +211,25 @@ void Reader::check_tensor(const CheckpointTensor& tensor) const {
                             describe(tensor.info.dtype, tensor.info.shape),
                             n_elems,
                             expected.value_or(-1)));
+  }
+}
+
+void Reader::check_place(const std::string& tensor,
+                         const std::string& file,
+                         const std::string& index) const {
+  const auto found = tensors_.find(tensor);
+  const bool is_there = found != tensors_.end() &&
+                        std::any_of(found->second.files.begin(),
+                                    found->second.files.end(),
+                                    [&](std::size_t own_file) { return files_[own_file] == file; });
+  if (!is_there) {
+    throw Error(ErrorCode::kCorruptData,
+                fmt::format("{}/{}: has no tensor \"{}\", which {} places there; download or copy "
+                            "the model again",
+                            path_,
+                            file,
+                            tensor,
+                            index));
   }
 }
 

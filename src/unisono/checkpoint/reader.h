@@ -15,6 +15,8 @@
 
 namespace unisono::checkpoint {
 
+struct ModelFiles;
+
 /// A tensor of a checkpoint, and the parts that make it up: part `i` is `boxes[i]`, tensor
 /// `indices[i]` of file `files[i]`.
 struct CheckpointTensor {
@@ -28,13 +30,21 @@ struct CheckpointTensor {
 /// however they were split. Not thread-safe.
 class Reader {
  public:
-  /// `path` is a safetensors file; or the folder of a checkpoint, of this library (what is read is
-  /// checked against the manifest's sums) or of PyTorch's HuggingFaceStorageWriter and others whose
-  /// files of one folder are one model; or a folder of checkpoints, of which it takes the latest.
+  /// `path` is one of:
+  /// - a safetensors file;
+  /// - the folder of a checkpoint of this library: what is read is checked against the manifest's
+  ///   sums;
+  /// - the folder of a model of PyTorch's HuggingFaceStorageWriter or of another program: the files
+  ///   that its index names or, without an index, the files of one name and all their numbers
+  ///   ("model-00001-of-00002.safetensors");
+  /// - the index of a model ("model.safetensors.index.json");
+  /// - a folder of checkpoints, of which it takes the latest.
   ///
-  /// Reads the headers of all files. Throws Error: kNotFound where nothing of that is there;
-  /// kSystem; kIncompatible; kCorruptData for files that are missing, truncated or damaged, and for
-  /// parts that overlap, leave a hole or contradict each other, with file, tensor and expectation.
+  /// Reads the headers of all files. A line of the log names files that are left out. Throws Error:
+  /// kNotFound where nothing of that is there; kSystem; kIncompatible; kInvalidArgument for a
+  /// folder with several models; kCorruptData for files and tensors that are missing, truncated or
+  /// damaged, for a checkpoint of this library without its manifest, and for parts that overlap,
+  /// leave a hole or contradict each other, with file, tensor and expectation.
   explicit Reader(const std::string& path);
   ~Reader();
   Reader(Reader&&) noexcept;
@@ -71,9 +81,13 @@ class Reader {
   [[nodiscard]] std::uint64_t n_read() const;
 
  private:
-  void find_files();
+  [[nodiscard]] ModelFiles find_files();
+  void report_left_out(const std::string& index) const;
   void add_file(std::size_t file);
   void check_tensor(const CheckpointTensor& tensor) const;
+  void check_place(const std::string& tensor,
+                   const std::string& file,
+                   const std::string& index) const;
   [[nodiscard]] std::string file_path(std::size_t file) const;
   [[nodiscard]] std::optional<FileSums> sums_of(std::size_t file) const;
   [[nodiscard]] SafetensorsFile& open(std::size_t file);

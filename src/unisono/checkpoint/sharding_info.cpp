@@ -102,6 +102,7 @@ ShardingInfo sharding_of(const SafetensorsHeader& header, const std::string& whe
     const json& entry = entries[tensor.info.name];
     info.parts.push_back(part_of(tensor, entry, where));
     info.is_shape_known.push_back(entry.contains("shape"));
+    info.is_of_this_library = info.is_of_this_library || entry.contains("shape");
   }
   return info;
 }

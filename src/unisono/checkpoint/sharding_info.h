@@ -27,6 +27,7 @@ struct StoredPart {
 struct ShardingInfo {
   std::vector<StoredPart> parts;
   std::vector<bool> is_shape_known;
+  bool is_of_this_library = false;  ///< Only files of this library have the whole shapes.
 };
 
 /// Throws Error(kCorruptData), which begins with `where`.
