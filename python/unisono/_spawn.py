@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import select
 import signal
 import threading
 import time
@@ -17,7 +19,7 @@ from . import _rendezvous
 from ._C import Store
 
 _HOST = "127.0.0.1"
-_SECONDS_TO_END = 5.0
+_SECONDS_TO_END = 30.0
 
 
 def _environment(rank: int, n_ranks: int, port: int) -> dict[str, str]:
@@ -41,10 +43,18 @@ def _environment(rank: int, n_ranks: int, port: int) -> dict[str, str]:
     }
 
 
-def _end_with(parent: Any) -> None:
+def _end_with(rank: int, parent: Any) -> None:
     """torch interrupts a rank whose parent is gone; one that goes on regardless is killed."""
     parent.join()
     time.sleep(_SECONDS_TO_END)
+    line = (
+        f"unisono.spawn: SIGKILL for rank {rank}, which had not ended {_SECONDS_TO_END:g} s after "
+        "the process that started it\n"
+    )
+    # Past sys.stderr, whose lock a rank that hangs may hold, and unless nobody reads.
+    with contextlib.suppress(OSError):
+        if select.select([], [2], [], 0)[1]:
+            os.write(2, line.encode())
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -53,7 +63,7 @@ def _run_rank(
 ) -> None:
     """In the rank's process: fn(rank, *args), in the environment of a rank."""
     parent = multiprocessing.parent_process()
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with, args=(rank, parent), daemon=True).start()
     os.environ.update(_environment(rank, n_ranks, port))
     _rendezvous.spawned_port = str(port)
     if "OMP_NUM_THREADS" not in os.environ:

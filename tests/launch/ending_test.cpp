@@ -139,15 +139,6 @@ INSTANTIATE_TEST_SUITE_P(Signals,
                            return "Signal" + std::to_string(tested.param.signal_number);
                          });
 
-TEST(LaunchEnding, ASecondCtrlCKillsAtOnce) {
-  LaunchRun run({.arguments = probe({"-n", "2", "--grace", "1000"}, {"ignore-term"})});
-  run.wait_for_output("ready", 2);
-  ASSERT_EQ(::kill(run.pid(), SIGINT), 0);
-  ASSERT_EQ(::kill(run.pid(), SIGTERM), 0);
-  EXPECT_EQ(run.finish().exit_code, 130);
-  EXPECT_TRUE(run.marked().empty());
-}
-
 TEST(LaunchEnding, AnIgnoredInterruptBecomesSigtermAndSigkill) {
   LaunchRun run({.arguments = probe({"-n", "2", "--grace", "0.1"}, {"ignore-term"})});
   run.wait_for_output("ready", 2);

@@ -36,8 +36,10 @@ constexpr const char* kShell =
     "  bare) exec /nothing/there;;\n"
     "  once) if test -e $0.once; then exit 255; fi; touch $0.once;;\n"
     "esac\n"
+    "name=$1\n"
     "shift\n"
     "cd /\n"
+    "test $name != piped || { cat | sh -c \"$*\" | cat; exit 0; }\n"
     "exec sh -c \"$*\"\n";
 
 class LaunchHosts : public ::testing::Test {
@@ -189,6 +191,18 @@ TEST_F(LaunchHosts, ASignalReachesAllRanks) {
   const RunResult result = run.finish();
   EXPECT_EQ(result.exit_code, 128 + SIGTERM);
   EXPECT_THAT(result.err, HasSubstr("ended by SIGTERM"));
+  EXPECT_THAT(run.wait_until_all_gone(), IsEmpty());
+}
+
+// A remote shell that ends of it would take the host's ranks along.
+TEST_F(LaunchHosts, ASignalToTheProcessGroupLeavesTheRemoteShells) {
+  LaunchRun run({.arguments = command("piped:2,alpha:1", {}, "exec " UNISONO_PROBE " save 1"),
+                 .own_session = true});
+  run.wait_for_output("ready", 3);
+  ::kill(-run.pid(), SIGTERM);
+  const RunResult result = run.finish();
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+  EXPECT_EQ(count(result.out, "saved\n"), 3) << result.out << result.err;
   EXPECT_THAT(run.wait_until_all_gone(), IsEmpty());
 }
 

@@ -88,19 +88,28 @@ LaunchRun::LaunchRun(const RunSetup& setup)
   const int err_fd = output_end(setup.stderr_fd, err_, err_end);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(
-      &actions, setup.stdin_fd >= 0 ? setup.stdin_fd : null.get(), STDIN_FILENO);
+  if (setup.terminal.empty()) {
+    posix_spawn_file_actions_adddup2(
+        &actions, setup.stdin_fd >= 0 ? setup.stdin_fd : null.get(), STDIN_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, setup.terminal.c_str(), O_RDWR, 0);
+  }
   posix_spawn_file_actions_adddup2(&actions, out_fd, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, err_fd, STDERR_FILENO);
   if (setup.close_stdout) {
     posix_spawn_file_actions_addclose(&actions, STDOUT_FILENO);
   }
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  const bool begins_session = setup.own_session || !setup.terminal.empty();
+  posix_spawnattr_setflags(&attributes, begins_session ? POSIX_SPAWN_SETSID : 0);
   const int error = ::posix_spawn(&pid_,
                                   setup.program.c_str(),
                                   &actions,
-                                  nullptr,
+                                  &attributes,
                                   pointers(arguments).data(),
                                   pointers(environment).data());
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   EXPECT_EQ(error, 0);
 }

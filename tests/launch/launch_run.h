@@ -26,6 +26,10 @@ struct RunSetup {
   int stdout_fd = -1;                         ///< -1: a pipe that is collected.
   int stderr_fd = -1;
   bool close_stdout = false;
+  /// Begins a session, and so a process group, of its own; a terminal's name: one whose stdin and
+  /// controlling terminal that is.
+  bool own_session = false;
+  std::string terminal = {};
   std::string program = UNISONO_PROGRAM;
 };
 

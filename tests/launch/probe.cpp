@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <map>
 #include <string>
 
@@ -115,18 +116,69 @@ int ignore_term(int /*argc*/, char** /*argv*/) {
   hang();
 }
 
-// Says which signal ended the wait, and exits as if all were well.
-int tell_signal(int /*argc*/, char** /*argv*/) {
+// Blocked, so that no second one interrupts what follows.
+int wait_for_signal(std::initializer_list<int> signal_numbers) {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+  for (const int signal_number : signal_numbers) {
     sigaddset(&set, signal_number);
   }
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   say("ready\n");
   int signal_number = 0;
   ::sigwait(&set, &signal_number);
+  return signal_number;
+}
+
+// Says which signal ended the wait, and exits as if all were well.
+int tell_signal(int /*argc*/, char** /*argv*/) {
+  const int signal_number = wait_for_signal({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
   say("got " + std::to_string(signal_number) + "\n");
+  return 0;
+}
+
+// save SECONDS: a rank that needs so long for its state once it is asked to end.
+int save(int argc, char** argv) {
+  wait_for_signal({SIGINT, SIGTERM, SIGHUP});
+  say("saving\n");
+  ::usleep(static_cast<useconds_t>((argc > 2 ? std::atof(argv[2]) : 0) * 1e6));
+  say("saved\n");
+  return 0;
+}
+
+// A child that answers each byte, and does not end by itself.
+[[noreturn]] void answer(int questions, int answers, bool ignores_sigterm) {
+  ::signal(SIGTERM, ignores_sigterm ? SIG_IGN : SIG_DFL);
+  for (char byte = 0; ::read(questions, &byte, 1) == 1;) {
+    if (::write(answers, &byte, 1) != 1) {
+      break;
+    }
+  }
+  hang();
+}
+
+// ask-child [stubborn]: asks its child after each signal; SIGTERM is the last one.
+int ask_child(int argc, char** argv) {
+  std::array<int, 2> questions{};
+  std::array<int, 2> answers{};
+  if (::pipe(questions.data()) != 0 || ::pipe(answers.data()) != 0) {
+    return 97;
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(questions[1]);
+    answer(questions[0], answers[1], argc > 2 && std::string(argv[2]) == "stubborn");
+  }
+  ::close(answers[1]);
+  ::signal(SIGPIPE, SIG_IGN);
+  say("child " + std::to_string(child) + "\n");
+  for (int signal_number = 0; signal_number != SIGTERM;) {
+    signal_number = wait_for_signal({SIGTERM, SIGUSR1});
+    char byte = 'q';
+    const bool is_answered =
+        ::write(questions[1], &byte, 1) == 1 && ::read(answers[0], &byte, 1) == 1;
+    say((is_answered ? "answered " : "no answer ") + std::to_string(signal_number) + "\n");
+  }
   return 0;
 }
 
@@ -213,6 +265,8 @@ int main(int argc, char** argv) {
                                                             {"wait", wait_ready},
                                                             {"ignore-term", ignore_term},
                                                             {"tell-signal", tell_signal},
+                                                            {"save", save},
+                                                            {"ask-child", ask_child},
                                                             {"daemon", leave_daemon},
                                                             {"flood", flood},
                                                             {"close-stdout", close_stdout},

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -41,6 +42,41 @@ void add_up(int rank, const std::string& name, double factor) {
   for (;;) {
     ::pause();
   }
+}
+
+// A rank that saves its state once it is asked to end, for which it needs a process of its own, or
+// that goes on instead.
+[[noreturn]] void save(bool in_time) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  std::array<int, 2> questions{};
+  std::array<int, 2> answers{};
+  if (::pipe(questions.data()) != 0 || ::pipe(answers.data()) != 0) {
+    std::exit(97);
+  }
+  if (::fork() == 0) {
+    ::dup2(questions[0], STDIN_FILENO);
+    ::dup2(answers[1], STDOUT_FILENO);
+    ::close(questions[1]);
+    ::execlp("cat", "cat", nullptr);
+    std::_Exit(96);
+  }
+  ::close(answers[1]);
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  unisono::init_process_group()->barrier();
+  int signal_number = 0;
+  ::sigwait(&set, &signal_number);
+  if (!in_time) {
+    hang();
+  }
+  ::usleep(300'000);
+  char byte = 'q';
+  const bool is_answered =
+      ::write(questions[1], &byte, 1) == 1 && ::read(answers[0], &byte, 1) == 1;
+  say(is_answered ? "saved" : "no answer");
+  std::exit(0);
 }
 
 int report(const SpawnError& error) {
@@ -94,18 +130,29 @@ int run(const std::string& mode, const char* port) {
         {.nprocs = 2});
   }
   const auto fail = [&mode](int rank) {
+    const bool is_about_saving = mode == "save" || mode == "stubborn";
+    if (rank != 1 && is_about_saving) {
+      save(mode == "save");
+    }
     if (rank != 1) {
       hang();
     }
     if (mode == "throw") {
       throw std::runtime_error("no data there");
     }
-    if (mode == "exit") {
+    if (is_about_saving) {
+      unisono::init_process_group()->barrier();
+    }
+    if (mode == "exit" || is_about_saving) {
       std::exit(5);
     }
     ::raise(SIGKILL);
   };
-  (void)spawn(fail, {}, {.nprocs = mode == "none" ? 0 : 3});
+  unisono::SpawnOptions options{.nprocs = mode == "none" ? 0 : 3};
+  if (mode == "stubborn") {
+    options.grace = std::chrono::milliseconds(300);
+  }
+  (void)spawn(fail, {}, options);
   return 0;
 }
 

@@ -21,6 +21,7 @@ using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 RunSetup program(const std::string& mode) {
   return {.arguments = {mode}, .program = UNISONO_SPAWN_PROGRAM};
@@ -65,6 +66,20 @@ TEST(Spawn, ARankThatFailsEndsTheOthersAndIsNamed) {
                             "threw: no data there\n"));
   EXPECT_THAT(said("exit"), HasSubstr("code 5: spawn: rank 1"));
   EXPECT_THAT(said("kill"), AllOf(HasSubstr("code 137"), HasSubstr("killed by SIGKILL")));
+}
+
+TEST(Spawn, ARankThatIsAskedToEndHasItsTimeAndItsProcesses) {
+  const RunResult result = run_to_end(program("save"));
+  EXPECT_EQ(count(result.out, "saved\n"), 2) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("error of rank 1, code 5"));
+  EXPECT_THAT(result.err, Not(HasSubstr("SIGKILL for")));
+}
+
+TEST(Spawn, RanksThatAreKilledAreNamed) {
+  EXPECT_THAT(
+      run_to_end(program("stubborn")).err,
+      HasSubstr("[unisono spawn] warning: SIGKILL for ranks 0, 2, which had not ended 0.3 s "
+                "after SIGTERM; SpawnOptions::grace gives more time\n"));
 }
 
 TEST(Spawn, AHandleWaitsForItsRanks) {

@@ -1,13 +1,16 @@
 // The launcher on a terminal.
 #include <fcntl.h>
 #include <poll.h>
+#include <pty.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include <climits>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +21,9 @@
 namespace unisono::launch_test {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::string read_until(const Fd& terminal, const std::string& wanted) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(30));
@@ -100,6 +105,65 @@ TEST_F(LaunchTerminal, APrefixHasAColour) {
     EXPECT_EQ(count("\n" + text, "\n[rank 0] text\n"), has_colour ? 0 : 1) << text;
   }
 }
+
+// The launcher on a terminal whose Ctrl-C is a signal, as of a shell's job in the foreground.
+class LaunchCtrlC : public ::testing::TestWithParam<bool> {
+ protected:
+  LaunchCtrlC() {
+    int master = -1;
+    int slave = -1;
+    std::array<char, PATH_MAX> name{};
+    EXPECT_EQ(::openpty(&master, &slave, name.data(), nullptr, nullptr), 0);
+    master_ = Fd(master);
+    slave_ = Fd(slave);
+    name_ = name.data();
+  }
+
+  void press() const { ASSERT_EQ(::write(master_.get(), "\x03", 1), 1); }
+
+  // Two ranks, here or on two hosts, which are both this machine.
+  [[nodiscard]] RunSetup setup(const std::vector<std::string>& probe_arguments) const {
+    return {.arguments =
+                probe(GetParam() ? std::vector<std::string>{"--hosts", "127.0.0.1:1,localhost:1"}
+                                 : std::vector<std::string>{"-n", "2"},
+                      probe_arguments),
+            .terminal = name_};
+  }
+
+ private:
+  Fd master_;
+  Fd slave_;
+  std::string name_;
+};
+
+TEST_P(LaunchCtrlC, TheFirstOneLeavesRanksTheirTime) {
+  LaunchRun run(setup({"save", "1"}));
+  run.wait_for_output("ready", 2);
+  press();
+  const RunResult result = run.finish();
+  EXPECT_EQ(count(result.out, "saved\n"), 2) << result.out << result.err;
+  EXPECT_EQ(result.exit_code, 130);
+}
+
+TEST_P(LaunchCtrlC, TheSecondOneKillsAndSaysSo) {
+  LaunchRun run(setup({"save", "100"}));
+  run.wait_for_output("ready", 2);
+  press();
+  run.wait_for_output("saving", 2);
+  press();
+  const RunResult result = run.finish();
+  EXPECT_EQ(count(result.out, "saved\n"), 0) << result.out;
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_THAT(result.err,
+              ContainsRegex("SIGKILL for ranks? 0(-1)?, as Ctrl-C came a second time, "
+                            "[0-9.]+ s after SIGINT; one Ctrl-C leaves them 30 s "
+                            "[(]--grace[)]"));
+  EXPECT_THAT(run.wait_until_all_gone(), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Places, LaunchCtrlC, ::testing::Bool(), [](const auto& tested) {
+  return tested.param ? "Hosts" : "Local";
+});
 
 }  // namespace
 }  // namespace unisono::launch_test

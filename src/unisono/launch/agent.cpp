@@ -19,6 +19,7 @@
 #include "unisono/launch/descriptor_limit.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/generations.h"
+#include "unisono/launch/grace_period.h"
 #include "unisono/launch/hosts/uplink.h"
 #include "unisono/launch/output/outputs.h"
 #include "unisono/launch/output/sink.h"
@@ -92,13 +93,13 @@ int Agent::run() {
 
 void Agent::watch_signals() {
   loop_.add(signals_.fd(), EPOLLIN, [this](std::uint32_t /*events*/) {
-    while (const std::optional<int> signal_number = signals_.next()) {
-      on_signal(*signal_number);
+    while (const std::optional<CaughtSignal> signal = signals_.next()) {
+      on_signal(*signal);
     }
   });
   if (uplink_ != nullptr) {
     uplink_->attach(
-        {.on_signal = [this](int signal_number) { on_signal(signal_number); },
+        {.on_signal = [this](const CaughtSignal& signal) { on_signal(signal); },
          .on_stop =
              [this](const std::string& why) { fail({kLauncherFailed, std::nullopt, why}); }});
   }
@@ -170,8 +171,8 @@ GroupEnd Agent::group_end(const JobLayout& job) const {
   return end;
 }
 
-void Agent::on_signal(int signal_number) {
-  switch (signal_number) {
+void Agent::on_signal(const CaughtSignal& signal) {
+  switch (signal.number) {
     case SIGCHLD:
       guardian_.wake();  // It may have been stopped. The channel tells of its end.
       break;
@@ -181,22 +182,22 @@ void Agent::on_signal(int signal_number) {
     case SIGUSR1:
     case SIGUSR2:
       if (group_) {
-        group_->pass_on(signal_number);
+        group_->pass_on(signal.number);
       }
       break;
     default:
-      on_stop_signal(signal_number);
+      on_stop_signal(signal);
   }
 }
 
-void Agent::on_stop_signal(int signal_number) {
+void Agent::on_stop_signal(const CaughtSignal& signal) {
   if (is_flushing_) {
-    abandon_output_ = true;
+    flushed_by_ = earlier(flushed_by_, output_deadline(signal, options_.grace));
   } else if (group_) {
     is_ending_ = true;
-    group_->stop(signal_number);
+    group_->stop(signal);
   } else {
-    fail(signal_cause(signal_number));
+    fail(signal_cause(signal.number));
   }
 }
 
@@ -269,11 +270,13 @@ Outcome Agent::outcome() const {
 // A reader that takes its time (a pager) is waited for, unless somebody wants us to end.
 void Agent::flush_outputs() {
   const bool is_told_to_end = is_ending_ && outcome().exit_code > kSignalBase;
-  const Deadline deadline = is_told_to_end ? Deadline::after(options_.grace) : Deadline::never();
+  if (is_told_to_end && !is_flushing_) {
+    flushed_by_ = Deadline::after(options_.grace);
+  }
   is_flushing_ = true;
   outputs_.flush();
-  while (!outputs_.is_flushed() && !abandon_output_ && !deadline.has_passed()) {
-    loop_.run_once(deadline);
+  while (!outputs_.is_flushed() && !flushed_by_.has_passed()) {
+    loop_.run_once(flushed_by_);
   }
 }
 

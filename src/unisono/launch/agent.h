@@ -42,8 +42,8 @@ class Agent {
   [[nodiscard]] GroupEnd group_end(const JobLayout& job) const;
 
   void watch_signals();
-  void on_signal(int signal_number);
-  void on_stop_signal(int signal_number);
+  void on_signal(const CaughtSignal& signal);
+  void on_stop_signal(const CaughtSignal& signal);
   void on_channel();
   [[nodiscard]] WorkerOutput::OnError output_error();
   void on_output_error(const std::string& what, int error_number);
@@ -68,7 +68,7 @@ class Agent {
   bool is_ending_ = false;              // This node, for no rank's failure.
   bool has_guardian_ = true;
   bool is_flushing_ = false;
-  bool abandon_output_ = false;
+  Deadline flushed_by_ = Deadline::never();
 };
 
 }  // namespace unisono::launch

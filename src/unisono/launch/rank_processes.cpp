@@ -30,6 +30,7 @@
 #include "unisono/base/random_hex.h"
 #include "unisono/base/thread.h"
 #include "unisono/launch/environment.h"
+#include "unisono/launch/grace_period.h"
 #include "unisono/launch/process/spawn.h"
 #include "unisono/launch/report.h"
 #include "unisono/launch/spawn_ranks.h"
@@ -137,6 +138,7 @@ void RankProcesses::supervise() {
     wait_for_ends(kill_);
     if (kill_.has_passed()) {
       kill_ = Deadline::never();
+      say_who_is_killed();
       end_all(SIGKILL);
     }
   }
@@ -216,9 +218,16 @@ void RankProcesses::wait_for_ends(Deadline deadline) {
 
 void RankProcesses::reap(std::size_t index) {
   Rank& rank = ranks_[index];
-  if (::waitpid(rank.pid, &rank.status, WNOHANG) != rank.pid) {
+  siginfo_t end{};
+  if (::waitid(P_PID, static_cast<id_t>(rank.pid), &end, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      end.si_pid != rank.pid) {
     return;
   }
+  // Its own processes may have been needed until now. Its process id is still taken.
+  if (is_ending_ || end.si_code != CLD_EXITED || end.si_status != 0) {
+    ::kill(-rank.pid, SIGTERM);
+  }
+  ::waitpid(rank.pid, &rank.status, 0);
   rank.is_running = false;
   rank.end.reset();
   if (rank.status == 0 || is_ending_) {
@@ -240,11 +249,21 @@ void RankProcesses::reap(std::size_t index) {
   end_all(SIGTERM);
 }
 
+void RankProcesses::say_who_is_killed() const {
+  std::vector<int> late;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank].is_running) {
+      late.push_back(static_cast<int>(rank));
+    }
+  }
+  Logger("spawn").warning(describe_killed(late, options_.grace, SIGTERM, "SpawnOptions::grace"));
+}
+
 void RankProcesses::end_all(int signal_number) {
   for (const Rank& rank : ranks_) {
     if (rank.is_running) {
-      ::kill(-rank.pid, signal_number);
-      ::kill(rank.pid, SIGCONT);
+      ::kill(signal_number == SIGKILL ? -rank.pid : rank.pid, signal_number);
+      ::kill(-rank.pid, SIGCONT);
     }
   }
   if (signal_number == SIGTERM) {

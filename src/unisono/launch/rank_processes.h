@@ -77,6 +77,7 @@ class RankProcesses {
   void start(int rank, const JobLayout& job);
   void wait_for_ends(Deadline deadline);
   void reap(std::size_t rank);
+  void say_who_is_killed() const;
   void end_all(int signal_number);
   [[nodiscard]] bool is_any_running() const;
   [[nodiscard]] JobLayout make_layout() const;

@@ -12,6 +12,7 @@
 #include "unisono/launch/binding/bind_to.h"
 #include "unisono/launch/output/stream_selection.h"
 #include "unisono/launch/program.h"
+#include "unisono/launch/spawn_ranks.h"
 
 namespace unisono::launch {
 
@@ -53,7 +54,7 @@ struct RunOptions {
   StreamSelection tee = {};
   std::optional<std::set<int>> shown_ranks = std::nullopt;  ///< Local ranks; nothing: all.
   /// Time between asking the ranks to end (SIGTERM) and killing them.
-  std::chrono::milliseconds grace{5000};
+  std::chrono::milliseconds grace = kDefaultGrace;
   /// Serves PyTorch's clients of this user on loopback, not only if the program is Python.
   bool allows_plain_clients = false;
   /// How often all ranks are started again after one of them has failed.

@@ -17,6 +17,9 @@ namespace unisono {
 
 namespace launch {
 class RankProcesses;
+
+/// Time between asking ranks to end and killing them, where the user gives none.
+inline constexpr std::chrono::seconds kDefaultGrace{30};
 }  // namespace launch
 
 struct SpawnOptions {
@@ -25,8 +28,9 @@ struct SpawnOptions {
   /// What ranks that still run get from the end of their SpawnContext: true, they are ended; false,
   /// it waits for them.
   bool daemon = false;
-  /// Time between asking ranks to end (SIGTERM) and killing them.
-  std::chrono::milliseconds grace{5000};
+  /// Time between asking ranks to end (SIGTERM) and killing them. A line on stderr names those that
+  /// are killed.
+  std::chrono::milliseconds grace = launch::kDefaultGrace;
 };
 
 /// A rank failed. The message says which one, its process id, and what it threw, its exit code or

@@ -29,6 +29,7 @@
 #include "unisono/launch/process/channel.h"
 #include "unisono/launch/process/guardian_link.h"
 #include "unisono/launch/process/protocol.h"
+#include "unisono/launch/process/signals.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/report.h"
 #include "unisono/net/event_loop.h"
@@ -42,6 +43,8 @@ constexpr std::chrono::seconds kSpawnAnswer{40};
 // What it does at once where it runs at all.
 constexpr std::chrono::seconds kEndAnswer{5};
 constexpr std::chrono::seconds kKillTaken{3};
+// The guardian kills what ranks leave behind sooner.
+constexpr std::chrono::seconds kLeftoversEnd{5};
 
 // Only rank 0 may read our stdin, and in the background not even it: reading would take the
 // terminal's input from the shell.
@@ -62,6 +65,7 @@ WorkerGroup::WorkerGroup(net::EventLoop& loop,
       outputs_(outputs),
       program_(program),
       options_(options),
+      grace_(options.grace),
       ends_(loop, [this] { on_unreported_end(); }),
       null_(::open("/dev/null", O_RDWR | O_CLOEXEC)),
       errors_(static_cast<std::size_t>(options.job.local_world_size)),
@@ -156,19 +160,18 @@ std::vector<std::size_t> WorkerGroup::take_changed_waits() {
   return stalls_ ? stalls_->take_changed() : std::vector<std::size_t>();
 }
 
-void WorkerGroup::stop(int signal_number) {
+void WorkerGroup::stop(const CaughtSignal& signal) {
   if (phase_ == Phase::kOver) {
     return;
   }
-  const bool is_first = phase_ == Phase::kRunning;
   if (!cause_) {
-    cause_ = signal_cause(signal_number);
+    cause_ = signal_cause(signal.number);
   }
-  if (is_first && signal_number == SIGTERM) {
-    terminate();
-  } else if (is_first) {
-    interrupt(signal_number);
-  } else if (phase_ != Phase::kKilling) {
+  const bool is_cut_short = grace_.is_cut_short_by(signal);
+  if (phase_ == Phase::kRunning) {
+    ask_to_end(signal.number == SIGTERM ? Phase::kTerminating : Phase::kInterrupted, signal.number);
+  } else if (is_cut_short && phase_ != Phase::kKilling) {
+    outputs_.message(grace_.describe_cut(running_ranks()));
     kill();
   }
 }
@@ -249,9 +252,9 @@ void WorkerGroup::on_message(const Exited& message) {
   const WorkerRecord& worker = workers_[index];
   if (worker.status != 0 && !worker.ended_by_us) {
     fail({exit_code(worker.status), index, ""});
-  } else if (all_ended()) {
-    // What the ranks left behind is asked to end, too; Idle says that there is nothing.
-    terminate();
+  }
+  if (all_ended()) {
+    await_leftovers();
   }
 }
 
@@ -315,24 +318,41 @@ void WorkerGroup::order(const Message& message) {
   guardian_.channel().send(message, false);
 }
 
-void WorkerGroup::interrupt(int signal_number) {
+void WorkerGroup::ask_to_end(Phase phase, int signal_number) {
   mark_running_as_ended_by_us();
-  phase_ = Phase::kInterrupted;
-  phase_deadline_ = Deadline::after(options_.grace);
+  phase_ = phase;
+  phase_deadline_ = grace_.begin(signal_number);
   order(Signal{signal_number});
 }
 
 void WorkerGroup::terminate() {
-  if (phase_ != Phase::kRunning && phase_ != Phase::kInterrupted) {
+  if (phase_ == Phase::kRunning || phase_ == Phase::kInterrupted) {
+    ask_to_end(Phase::kTerminating, SIGTERM);
+  }
+}
+
+// The guardian ends what the ranks have left behind; Idle says that nothing is left.
+void WorkerGroup::await_leftovers() {
+  if (phase_ == Phase::kKilling || phase_ == Phase::kOver) {
     return;
   }
-  mark_running_as_ended_by_us();
-  phase_ = Phase::kTerminating;
-  phase_deadline_ = Deadline::after(options_.grace);
-  order(Signal{SIGTERM});
+  terminate();
+  phase_deadline_ = earlier(phase_deadline_, Deadline::after(kLeftoversEnd));
+  grace_.end();
+}
+
+std::vector<int> WorkerGroup::running_ranks() const {
+  std::vector<int> ranks;
+  for (const WorkerRecord& worker : workers_) {
+    if (worker.state == WorkerRecord::State::kRunning) {
+      ranks.push_back(worker.rank);
+    }
+  }
+  return ranks;
 }
 
 void WorkerGroup::kill() {
+  grace_.end();
   phase_ = Phase::kKilling;
   phase_deadline_ = Deadline::after(kKillTaken);
   kill_deadline_ = Deadline::after(kKillAnswer);
@@ -341,12 +361,16 @@ void WorkerGroup::kill() {
 
 Deadline WorkerGroup::deadline() const {
   return stalls_ && phase_ == Phase::kRunning ? earlier(phase_deadline_, stalls_->next_look())
-                                              : phase_deadline_;
+                                              : earlier(phase_deadline_, grace_.notice_deadline());
 }
 
 void WorkerGroup::on_deadline() {
   if (stalls_ && phase_ == Phase::kRunning && stalls_->next_look().has_passed()) {
     stalls_->look(Clock::now());
+  }
+  if (grace_.notice_deadline().has_passed()) {
+    const int next_signal = phase_ == Phase::kInterrupted ? SIGTERM : SIGKILL;
+    outputs_.message(grace_.take_notice(running_ranks(), next_signal));
   }
   if (!phase_deadline_.has_passed()) {
     return;
@@ -374,6 +398,7 @@ void WorkerGroup::on_deadline() {
       }
       break;
     case Phase::kTerminating:
+      outputs_.message(grace_.describe_expiry(running_ranks()));
       kill();
       break;
     case Phase::kKilling:

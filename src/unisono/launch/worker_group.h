@@ -15,12 +15,14 @@
 #include "unisono/launch/cause.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/error_file.h"
+#include "unisono/launch/grace_period.h"
 #include "unisono/launch/late_rank.h"
 #include "unisono/launch/memory_kills.h"
 #include "unisono/launch/output/outputs.h"
 #include "unisono/launch/process/end_watch.h"
 #include "unisono/launch/process/guardian_link.h"
 #include "unisono/launch/process/protocol.h"
+#include "unisono/launch/process/signals.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/report.h"
 #include "unisono/launch/stall_watch.h"
@@ -62,8 +64,9 @@ class WorkerGroup {
   /// All is reaped that a guardian that is gone has left.
   void on_all_reaped();
 
-  /// Ends the ranks because the launcher got this signal. The second one kills them.
-  void stop(int signal_number);
+  /// Ends the ranks because the launcher got this signal. Others that follow change nothing, but
+  /// for a second Ctrl-C, which kills them.
+  void stop(const CaughtSignal& signal);
 
   /// Sends the ranks a signal that is not to end them.
   void pass_on(int signal_number);
@@ -123,9 +126,11 @@ class WorkerGroup {
   [[nodiscard]] std::string describe_process(std::size_t index) const;
   void record_end(std::size_t index, int status);
   void mark_running_as_ended_by_us();
-  void interrupt(int signal_number);
+  void ask_to_end(Phase phase, int signal_number);
   void terminate();
+  void await_leftovers();
   void kill();
+  [[nodiscard]] std::vector<int> running_ranks() const;
   void give_guardian_up();
   void order(const Message& message);
   [[nodiscard]] bool all_ended() const;
@@ -134,6 +139,7 @@ class WorkerGroup {
   Outputs& outputs_;
   const Program& program_;
   WorkerGroupOptions options_;
+  GracePeriod grace_;
   EndWatch ends_;
   Fd null_;
   std::vector<ErrorFile> errors_;

@@ -17,6 +17,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/launch/cause.h"
+#include "unisono/launch/grace_period.h"
 #include "unisono/launch/hosts/messages.h"
 #include "unisono/launch/hosts/remote_host.h"
 #include "unisono/launch/hosts/run_on_hosts.h"
@@ -30,7 +31,7 @@ namespace {
 
 // From a host's last word to the end of the process that led to it.
 constexpr std::chrono::seconds kGoodbye{3};
-// Beyond the ranks' grace: the time that a launcher needs itself, and the way there and back.
+// Beyond what ranks have: the time that a launcher needs itself, and the way there and back.
 constexpr std::chrono::seconds kBeyondGrace{20};
 // What is left of a lost launcher may have its place in the job as long as the others hear nothing.
 constexpr std::chrono::seconds kBetweenStarts{3};
@@ -67,11 +68,14 @@ void HostsRun::connect(Member& member) {
       RemoteHost::Events{
           .on_output = [this](const Output& output) { on_output(output); },
           .on_line = [this, name](const std::string& line) { say(name + ": " + line); }});
-  // A remote shell may ask the terminal for a password, and Ctrl-C is for us: hosts hear of it.
+  // A remote shell may ask the terminal for a password, so it stays in our process group. Signals
+  // to the group are for us, and hosts receive them from us: without the shell a host would be
+  // lost.
   sigset_t mask = signals_.original_mask();
   if (member.is_remote) {
-    sigaddset(&mask, SIGINT);
-    sigaddset(&mask, SIGQUIT);
+    for (const int signal_number : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
+      sigaddset(&mask, signal_number);
+    }
   }
   host->start(member.program, mask, !member.is_remote);
   host->pause(is_paused_);
@@ -99,22 +103,24 @@ int HostsRun::finish() {
 }
 
 void HostsRun::on_signal() {
-  while (const std::optional<int> signal_number = signals_.next()) {
-    const bool is_to_end = *signal_number != SIGUSR1 && *signal_number != SIGUSR2;
-    if (*signal_number == SIGCHLD) {
+  while (const std::optional<CaughtSignal> signal = signals_.next()) {
+    const bool is_to_end = signal->number != SIGUSR1 && signal->number != SIGUSR2;
+    if (signal->number == SIGCHLD) {
       for (Member& member : members_) {
         member.host->reap();
       }
       continue;
     }
-    abandons_output_ = abandons_output_ || (is_flushing_ && is_to_end);
+    if (is_flushing_ && is_to_end) {
+      flushed_by_ = earlier(flushed_by_, output_deadline(*signal, request_.grace));
+    }
     is_told_to_end_ = is_told_to_end_ || is_to_end;
     if (is_to_end && !cause_) {
-      cause_ = signal_cause(*signal_number);
-      all_gone_by_ = Deadline::after(request_.grace + kBeyondGrace);
+      cause_ = signal_cause(signal->number);
+      all_gone_by_ = end_deadline();
     }
     for (Member& member : members_) {
-      member.host->send(Signal{*signal_number});
+      member.host->send(Signal{signal->number, signal->is_from_terminal});
       member.again_at = is_to_end ? Deadline::never() : member.again_at;
     }
   }
@@ -200,6 +206,11 @@ void HostsRun::start_again(Member& member) {
   }
 }
 
+// Ranks have the grace twice where an interrupt does not end them: a SIGTERM follows it.
+Deadline HostsRun::end_deadline() const {
+  return Deadline::after(2 * request_.grace + kBeyondGrace);
+}
+
 void HostsRun::lose(Member& member, const std::string& why) {
   member.is_given_up = true;
   if (loss_ || is_told_to_end_) {
@@ -214,7 +225,7 @@ void HostsRun::fail(Cause cause) {
     return;
   }
   cause_ = std::move(cause);
-  all_gone_by_ = Deadline::after(request_.grace + kBeyondGrace);
+  all_gone_by_ = end_deadline();
   const std::string why = loss_ ? loss_->message : cause_->message;
   for (Member& member : members_) {
     member.host->send(Stop{why});
@@ -246,13 +257,14 @@ void HostsRun::throttle() {
 
 // A reader that takes its time (a pager) is waited for, unless somebody wants us to end.
 void HostsRun::flush() {
-  const Deadline deadline = is_told_to_end_ ? Deadline::after(request_.grace) : Deadline::never();
+  if (is_told_to_end_ && !is_flushing_) {
+    flushed_by_ = Deadline::after(request_.grace);
+  }
   is_flushing_ = true;
   sinks_.out->flush();
   sinks_.err->flush();
-  while (sinks_.out->backlog() + sinks_.err->backlog() > 0 && !abandons_output_ &&
-         !deadline.has_passed()) {
-    loop_.run_once(deadline);
+  while (sinks_.out->backlog() + sinks_.err->backlog() > 0 && !flushed_by_.has_passed()) {
+    loop_.run_once(flushed_by_);
   }
 }
 

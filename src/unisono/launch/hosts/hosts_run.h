@@ -58,6 +58,7 @@ class HostsRun {
   void say(const std::string& text);
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] Deadline deadline() const;
+  [[nodiscard]] Deadline end_deadline() const;
 
   HostsRequest request_;
   net::EventLoop loop_;
@@ -71,7 +72,7 @@ class HostsRun {
   bool is_told_to_end_ = false;  // By a signal.
   bool is_paused_ = false;
   bool is_flushing_ = false;
-  bool abandons_output_ = false;
+  Deadline flushed_by_ = Deadline::never();
 };
 
 }  // namespace unisono::launch::hosts

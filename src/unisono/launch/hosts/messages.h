@@ -37,8 +37,9 @@ struct Begin {
 /// The user's launcher got this signal.
 struct Signal {
   std::int32_t signal_number = 0;
+  bool is_from_terminal = false;
 
-  static auto members(auto& self) { return std::tie(self.signal_number); }
+  static auto members(auto& self) { return std::tie(self.signal_number, self.is_from_terminal); }
 };
 
 /// End: the job can't go on.

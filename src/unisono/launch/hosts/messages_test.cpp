@@ -13,7 +13,7 @@ namespace {
 
 std::vector<Message> one_of_each() {
   return {Begin{"alpha", "secret", "/data/run", {"A=1", "B="}, {"run", "--", "prog"}, true, false},
-          Signal{15},
+          Signal{2, true},
           Stop{"beta is lost"},
           Ready{"1.2.3"},
           Output{true, "[alpha:3] loss 0.5\n"},

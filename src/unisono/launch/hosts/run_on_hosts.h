@@ -19,7 +19,7 @@ struct HostsRequest {
   std::vector<std::string> program = {};    ///< The ranks' program and its arguments.
   std::string master_addr = {};             ///< Empty: the first host.
   std::uint16_t master_port = 0;            ///< 0: a random one.
-  std::chrono::milliseconds grace{5000};    ///< As RunOptions.
+  std::chrono::milliseconds grace{};        ///< As RunOptions.
   bool is_json = false;                     ///< As RunOptions.
   int max_restarts = 0;                     ///< As RunOptions.
   std::chrono::milliseconds start_timeout = std::chrono::minutes(2);

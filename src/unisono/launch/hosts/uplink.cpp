@@ -138,7 +138,8 @@ void Uplink::take(const Message& message) {
   } else if (!orders_) {
     early_.push_back(message);
   } else if (const auto* const signal = std::get_if<Signal>(&message)) {
-    orders_->on_signal(signal->signal_number);
+    orders_->on_signal(
+        {.number = signal->signal_number, .is_from_terminal = signal->is_from_terminal});
   } else if (const auto* const order = std::get_if<Stop>(&message)) {
     orders_->on_stop(order->why);
   }

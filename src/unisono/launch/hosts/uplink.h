@@ -9,6 +9,7 @@
 #include "unisono/launch/hosts/link.h"
 #include "unisono/launch/hosts/messages.h"
 #include "unisono/launch/output/sink.h"
+#include "unisono/launch/process/signals.h"
 #include "unisono/net/event_loop.h"
 
 namespace unisono::launch::hosts {
@@ -32,7 +33,7 @@ class Uplink {
   [[nodiscard]] Sinks sinks();
 
   struct Orders {
-    std::function<void(int signal_number)> on_signal;
+    std::function<void(const CaughtSignal& signal)> on_signal;
     /// The ranks are to end, for this reason.
     std::function<void(const std::string& why)> on_stop;
   };

@@ -46,12 +46,13 @@ SignalFd::SignalFd(std::initializer_list<int> caught, std::initializer_list<int>
   }
 }
 
-std::optional<int> SignalFd::next() {
+std::optional<CaughtSignal> SignalFd::next() {
   signalfd_siginfo info{};
   if (::read(fd_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info)) {
     return std::nullopt;
   }
-  return static_cast<int>(info.ssi_signo);
+  return CaughtSignal{.number = static_cast<int>(info.ssi_signo),
+                      .is_from_terminal = info.ssi_code == SI_KERNEL};
 }
 
 const char* signal_name(int signal_number) {

@@ -9,6 +9,12 @@
 
 namespace unisono::launch {
 
+/// A signal that this process has received.
+struct CaughtSignal {
+  int number = 0;
+  bool is_from_terminal = false;  ///< A key or a hang-up has sent it, not a process.
+};
+
 /// Signals of this process as a descriptor that an event loop can watch.
 ///
 /// The signals stay blocked when the object is gone: one that is still pending must not end the
@@ -22,7 +28,7 @@ class SignalFd {
   [[nodiscard]] int fd() const { return fd_.get(); }
 
   /// The next signal that came, if any.
-  [[nodiscard]] std::optional<int> next();
+  [[nodiscard]] std::optional<CaughtSignal> next();
 
   /// The mask that the process had before: what its children are to get.
   [[nodiscard]] const sigset_t& original_mask() const { return original_mask_; }
