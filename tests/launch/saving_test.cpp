@@ -151,5 +151,91 @@ TEST(LaunchSaving, WhoIsWaitedForIsSaidOnceItTakesLong) {
       "(--grace)\n[unisono run] ended by SIGTERM\n");
 }
 
+TEST(LaunchSaving, ASignalIsForTheRankAndNotForItsChild) {
+  LaunchRun run({.arguments = probe({"-n", "2"}, {"ask-child"})});
+  run.wait_for_output("ready", 2);
+  ASSERT_EQ(::kill(run.pid(), SIGUSR1), 0);
+  run.wait_for_output("answered " + std::to_string(SIGUSR1), 2);
+  run.wait_for_output("ready", 4);
+  ASSERT_EQ(::kill(run.pid(), SIGTERM), 0);
+  const RunResult result = run.finish();
+  EXPECT_EQ(count(result.out, "answered " + std::to_string(SIGTERM)), 2) << result.out;
+  EXPECT_EQ(result.exit_code, 143);
+  EXPECT_THAT(run.marked(), IsEmpty());
+}
+
+// A service that has left session and parent is the guardian's child.
+TEST(LaunchSaving, AServiceThatARankHasStartedServesItUntilItEnds) {
+  const TemporaryFolder folder;
+  const std::string pipes = folder.path() + "/$RANK";
+  const std::string script =
+      "mkfifo " + pipes + ".in " + pipes + ".out; (setsid sh -c 'echo service $$; exec cat <" +
+      folder.path() + "/'$RANK'.in >" + folder.path() + "/'$RANK'.out' &); exec 3>" + pipes +
+      ".in 4<" + pipes +
+      ".out; trap 'sleep 0.5; echo question >&3; read answer <&4; echo got $answer; exit 0' TERM; "
+      "echo ready; while :; do sleep 0.1; done";
+  LaunchRun run({.arguments = two_ranks(false, {}, script)});
+  run.wait_for_output("ready", 2);
+  run.wait_for_output("service", 2);
+  ASSERT_EQ(::kill(run.pid(), SIGTERM), 0);
+  const RunResult result = run.finish();
+  EXPECT_EQ(count(result.out, "got question\n"), 2) << result.out << result.err;
+  EXPECT_THAT(run.marked(), IsEmpty());
+}
+
+// Rank 1 has ended long before rank 0, whose child it must not take along.
+TEST(LaunchSaving, WhatARankLeavesEndsSoonAfterIt) {
+  LaunchRun run({.arguments = two_ranks(false,
+                                        {"--prefix"},
+                                        "[ $RANK = 0 ] && exec " UNISONO_PROBE
+                                        " save 3; exec " UNISONO_PROBE " ask-child stubborn")});
+  run.wait_for_output("ready", 2);
+  const std::size_t number = run.output().find("child ") + 6;
+  const pid_t child = std::stoi(run.output().substr(number));
+  ASSERT_EQ(::kill(child, 0), 0);
+  ASSERT_EQ(::kill(run.pid(), SIGTERM), 0);
+  run.wait_for_output("answered");
+  const Deadline deadline = Deadline::after(std::chrono::seconds(2));
+  while (::kill(child, 0) == 0 && !deadline.has_passed()) {
+    ::usleep(10'000);
+  }
+  EXPECT_NE(::kill(child, 0), 0);
+  EXPECT_THAT(run.output(), Not(HasSubstr("saved")));
+  const RunResult result = run.finish();
+  EXPECT_THAT(result.out, HasSubstr("[rank 0] saved\n"));
+  EXPECT_THAT(result.err, Not(HasSubstr("SIGKILL for")));
+}
+
+TEST(LaunchSaving, AProgramBehindAShellIsTheRank) {
+  for (const int signal_number : {SIGTERM, SIGINT}) {
+    for (const char* shell : {"sh", "bash"}) {
+      LaunchRun run(
+          {.arguments = {
+               "run", "-n", "2", shell, "-c", "cd /; (" UNISONO_PROBE " save 1; true); true"}});
+      run.wait_for_output("ready", 2);
+      ASSERT_EQ(::kill(run.pid(), signal_number), 0);
+      const RunResult result = run.finish();
+      EXPECT_EQ(count(result.out, "saved\n"), 2) << shell << result.out << result.err;
+      EXPECT_EQ(result.exit_code, 128 + signal_number);
+      EXPECT_THAT(result.err, Not(HasSubstr("SIGKILL for")));
+      EXPECT_THAT(run.marked(), IsEmpty());
+    }
+  }
+}
+
+TEST(LaunchSaving, AShellThatHandlesSigtermIsTheRankItself) {
+  LaunchRun run(
+      {.arguments = two_ranks(
+           false,
+           {},
+           UNISONO_PROBE
+           " tell-signal & trap 'sleep 0.2; kill -USR1 $!; wait $!; exit 0' TERM; wait")});
+  run.wait_for_output("ready", 2);
+  ASSERT_EQ(::kill(run.pid(), SIGTERM), 0);
+  const RunResult result = run.finish();
+  EXPECT_EQ(count(result.out, "got " + std::to_string(SIGUSR1) + "\n"), 2) << result.out;
+  EXPECT_THAT(run.marked(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace unisono::launch_test

@@ -1,15 +1,22 @@
 #include "unisono/launch/process/children.h"
 
 #include <dirent.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
+#include <cstdlib>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
@@ -42,6 +49,29 @@ struct CloseDirectory {
   void operator()(DIR* directory) const { ::closedir(directory); }
 };
 
+// Shells stand in front of a program for its environment, its folder or its binding.
+bool is_shell(const std::string& process) {
+  constexpr std::array<std::string_view, 12> kShells{
+      "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "ksh93", "mksh", "sh", "tcsh", "zsh"};
+  std::error_code error;
+  const std::string name =
+      std::filesystem::read_symlink(process + "/exe", error).filename().string();
+  return !error && std::ranges::find(kShells, name) != kShells.end();
+}
+
+bool handles_sigterm(const std::string& process) {
+  constexpr std::string_view kCaught = "SigCgt:";
+  constexpr int kHex = 16;
+  std::ifstream file(process + "/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(kCaught)) {
+      const std::uint64_t caught = std::strtoull(line.c_str() + kCaught.size(), nullptr, kHex);
+      return (caught >> (SIGTERM - 1) & 1) != 0;
+    }
+  }
+  return false;
+}
+
 bool has_children() {
   siginfo_t info{};
   return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
@@ -68,6 +98,20 @@ std::vector<pid_t> list_children() {
     }
   }
   return children;
+}
+
+std::set<pid_t> programs_of_shell(pid_t shell) {
+  std::set<pid_t> programs;
+  const std::string process = fmt::format("/proc/{}", shell);
+  if (!is_shell(process) || handles_sigterm(process)) {
+    return programs;
+  }
+  std::ifstream children(fmt::format("{}/task/{}/children", process, shell));
+  for (pid_t child = 0; children >> child;) {
+    programs.insert(child);
+    programs.merge(programs_of_shell(child));
+  }
+  return programs;
 }
 
 bool reap_children(const OnReaped& on_reaped) {

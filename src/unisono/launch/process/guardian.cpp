@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -42,6 +43,9 @@ namespace {
 
 constexpr std::chrono::seconds kExecTimeout{30};
 constexpr std::chrono::seconds kKillTimeout{10};
+// From SIGTERM to SIGKILL for what a rank leaves behind.
+constexpr std::chrono::milliseconds kLeftoverGrace{500};
+constexpr std::chrono::milliseconds kLeftoverLook{50};
 
 bool ends_a_program(int signal_number) {
   return signal_number == SIGTERM || signal_number == SIGINT || signal_number == SIGHUP;
@@ -105,6 +109,9 @@ void Guardian::run() {
     if (std::exchange(child_ended_, false)) {
       reap();
     }
+    if (std::exchange(rank_ended_, false) && is_ending_) {
+      end_leftovers();
+    }
   }
   const bool has_ranks = !workers_.empty();
   (void)kill_descendants({}, Deadline::after(kKillTimeout), [](pid_t, int) {});
@@ -130,7 +137,7 @@ void Guardian::on_channel() {
     if (const auto* order = std::get_if<Spawn>(&received->message)) {
       start(*order, received->fds);
     } else if (const auto* signal = std::get_if<Signal>(&received->message)) {
-      signal_all(signal->signal_number);
+      signal_ranks(signal->signal_number);
     } else if (std::holds_alternative<KillAll>(received->message)) {
       kill_all();
     }
@@ -139,6 +146,11 @@ void Guardian::on_channel() {
 
 void Guardian::start(const Spawn& order, std::span<const Fd> stdio) {
   UNISONO_CHECK(stdio.size() == 3, "a rank needs three standard descriptors");
+  if (is_ending_ && workers_.empty()) {  // Those were of the last generation.
+    is_ending_ = false;
+    ended_groups_.clear();
+    ended_all_ = Deadline::never();
+  }
   std::vector<std::string> entries = merge_environment(environ, order.environment);
   const std::vector<char*> environment = pointers(entries);
   std::string argument = order.argument;
@@ -176,30 +188,77 @@ void Guardian::watch_end(pid_t pid, Worker& worker) {
   }
 }
 
-void Guardian::signal_all(int signal_number) {
-  for (const auto& [pid, worker] : workers_) {
-    if (::kill(-pid, signal_number) != 0) {
+void Guardian::signal_ranks(int signal_number) {
+  const bool is_for_the_end = ends_a_program(signal_number);
+  for (auto& [pid, worker] : workers_) {
+    if (!worker.status) {
+      worker.programs = is_for_the_end ? programs_of_shell(pid) : std::set<pid_t>();
       ::kill(pid, signal_number);
     }
-    // A stopped process would not even see it.
-    if (ends_a_program(signal_number)) {
+    for (const pid_t program : worker.programs) {
+      ::kill(program, signal_number);
+    }
+    // A stopped process would not see the signal, nor answer a rank that asks it something.
+    if (is_for_the_end) {
       ::kill(-pid, SIGCONT);
     }
   }
-  if (signal_number != SIGTERM) {
-    return;
+  if (is_for_the_end) {
+    begin_end();
   }
+}
+
+void Guardian::begin_end() {
+  if (!is_ending_) {
+    is_ending_ = true;
+    ended_all_ = Deadline::after(kLeftoverGrace);
+    for (auto& [group, last_moment] : ended_groups_) {
+      last_moment = ended_all_;
+    }
+  }
+  end_leftovers();
+}
+
+// Never for a rank that runs, and for a process that may still serve one.
+Deadline Guardian::last_moment(pid_t child) const {
+  const pid_t group = ::getpgid(child);
+  if (workers_.contains(child) || workers_.contains(group)) {
+    return Deadline::never();
+  }
+  const auto ended = ended_groups_.find(group);
+  if (ended != ended_groups_.end()) {
+    return ended->second;
+  }
+  return workers_.empty() ? ended_all_ : Deadline::never();
+}
+
+// Only direct children, whose process ids can't be reused: when one ends, its children become ours.
+void Guardian::end_leftovers() {
+  bool is_any_left = false;
   for (const pid_t pid : list_children()) {
-    if (!workers_.contains(pid)) {
+    const Deadline end = last_moment(pid);
+    if (end.is_never()) {
+      continue;
+    }
+    is_any_left = true;
+    if (end.has_passed()) {
+      ::kill(pid, SIGKILL);
+    } else if (asked_.insert(pid).second) {
       ::kill(pid, SIGTERM);
       ::kill(pid, SIGCONT);
     }
+  }
+  loop_.cancel_timer(leftover_timer_);
+  if (is_any_left) {
+    leftover_timer_ = loop_.add_timer(Deadline::after(kLeftoverLook), [this] { end_leftovers(); });
   }
 }
 
 void Guardian::kill_all() {
   for (const auto& [pid, worker] : workers_) {
-    ::kill(-pid, SIGKILL);
+    if (!worker.status) {
+      ::kill(-pid, SIGKILL);
+    }
   }
   const std::vector<pid_t> left = kill_descendants(
       {}, Deadline::after(kKillTimeout), [this](pid_t pid, int status) { on_reaped(pid, status); });
@@ -219,15 +278,44 @@ void Guardian::reap_worker(pid_t pid) {
 }
 
 void Guardian::on_reaped(pid_t pid, int status) {
+  asked_.erase(pid);
   const auto found = workers_.find(pid);
-  if (found == workers_.end()) {
+  if (found != workers_.end() && !found->second.status) {
+    take_end(found, status);
     return;
   }
-  if (found->second.pidfd.is_open()) {
-    loop_.remove(found->second.pidfd.get());
+  const auto shell = std::ranges::find_if(workers_, [pid](const Workers::value_type& each) {
+    return each.second.status && each.second.programs.contains(pid);
+  });
+  if (shell != workers_.end()) {
+    shell->second.programs.erase(pid);
+    take_end(shell, *shell->second.status);
   }
-  channel_.send(Exited{found->second.local_rank, status}, true);
-  workers_.erase(found);
+}
+
+// The end of a rank's own process, or of a program that it ran as a shell.
+void Guardian::take_end(Workers::iterator worker, int status) {
+  auto& [pid, state] = *worker;
+  if (!state.status) {
+    if (state.pidfd.is_open()) {
+      loop_.remove(state.pidfd.get());
+      state.pidfd.reset();
+    }
+    state.status = status;
+  }
+  // Programs that are no longer below us have ended as the shell's children.
+  std::erase_if(state.programs, [all = state.programs](pid_t program) {
+    const auto stat = read_process_stat(fmt::format("/proc/{}", program));
+    return !stat || (stat->parent != ::getpid() && !all.contains(stat->parent));
+  });
+  if (!state.programs.empty()) {
+    return;
+  }
+  channel_.send(Exited{state.local_rank, status}, true);
+  ended_all_ = Deadline::after(kLeftoverGrace);
+  ended_groups_.insert_or_assign(pid, ended_all_);
+  rank_ended_ = true;
+  workers_.erase(worker);
 }
 
 void Guardian::reap() {

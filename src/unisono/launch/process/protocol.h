@@ -26,7 +26,8 @@ struct Spawn {
   }
 };
 
-/// Send a signal to the process group of every rank; SIGTERM also to what ranks left behind.
+/// Send a signal to every rank. SIGINT, SIGTERM and SIGHUP are for its end: what a rank leaves
+/// behind is then ended, too.
 struct Signal {
   std::int32_t signal_number = 0;
 
