@@ -9,6 +9,8 @@ before a block changes that:
     <!-- doc-test: skip: why it cannot run in a test -->
     <!-- doc-test: slow -->              runs only with --slow
     <!-- doc-test: file ~/hello/x.cpp --> is no command: the block is written to that file
+
+Other blocks of C++ (```cpp) are compiled by compile_doc_snippets.py; none is skipped.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ ROOT = Path(__file__).resolve().parents[1]
 MARK = re.compile(r"^<!-- doc-test: (skip|slow|file)(?:: | )?(.*?) ?-->$")
 FENCE = re.compile(r"^```([\w+]*)$")
 COMMANDS = {"sh", "console"}
-MUST_BE_MARKED = {"cpp", "c++", "bash", "shell", "zsh", "python", "py"}
+MUST_BE_MARKED = {"c++", "bash", "shell", "zsh", "python", "py"}
+SNIPPET = "cpp"
+# Lines of C++ in a block that is indented, and so has no language.
+INDENTED_CPP = re.compile(r"^    (?:#include .*|.*(?:\);|\};|[^ ] \{)(?: *//.*)?)$")
 TIMEOUT_SECONDS = {False: 240, True: 2000}
 
 
@@ -45,8 +50,18 @@ class Block:
     argument: str
 
 
+def pages_of_the_guide() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md"))]
+
+
+def is_snippet(block: Block) -> bool:
+    """Whether compile_doc_snippets.py compiles the block."""
+    return block.language == SNIPPET and block.mark != "file"
+
+
 def parse(text: str, page: str) -> list[Block]:
-    """Returns the blocks of a page that are run, written to a file, or skipped with a reason."""
+    """Returns the blocks of a page that are run, compiled, written to a file, or skipped with a
+    reason."""
     blocks: list[Block] = []
     mark = argument = ""
     lines = iter(enumerate(text.splitlines(), 1))
@@ -63,6 +78,8 @@ def parse(text: str, page: str) -> list[Block]:
             continue
         if "doc-test" in line:
             raise DocError(f"{place}: not understood: {line}")
+        if INDENTED_CPP.match(line):
+            raise DocError(f"{place}: C++ that is tested by no one: write it as a block of ```cpp")
         if fence:
             body = []
             for _, inner in lines:
@@ -77,7 +94,11 @@ def parse(text: str, page: str) -> list[Block]:
                     f"{place}: a block of {language} is tested by no one: use sh or console for "
                     "commands, `doc-test: file` for programs, or `doc-test: skip` and why"
                 )
-            if mark or language in COMMANDS:
+            if language == SNIPPET and mark == "skip":
+                raise DocError(
+                    f"{place}: C++ is compiled and not skipped: see compile_doc_snippets.py"
+                )
+            if mark or language in COMMANDS or language == SNIPPET:
                 blocks.append(Block(place, language, "".join(body), mark, argument))
         if line.strip():
             mark = argument = ""
@@ -169,6 +190,8 @@ class Page:
         if block.mark == "file":
             self.write_file(block)
             return f"written to {block.argument}"
+        if is_snippet(block):
+            return "for compile_doc_snippets.py"
         if block.mark == "slow" and not self.slow:
             return "skipped: slow"
         if block.language == "sh":
@@ -205,7 +228,7 @@ def main() -> int:
     parser.add_argument("--slow", action="store_true", help="also what is marked as slow")
     parser.add_argument("pages", nargs="*", type=Path)
     arguments = parser.parse_args()
-    pages = arguments.pages or [ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md"))]
+    pages = arguments.pages or pages_of_the_guide()
     failed = False
     for path in pages:
         try:

@@ -64,10 +64,22 @@ class RunDocCommandsTest(unittest.TestCase):
         self.fails("exit status 1", text)
 
     def test_rejects_what_nobody_would_test(self):
-        self.fails("page.md:1: a block of cpp is tested by no one", "```cpp\nint x;\n```\n")
+        self.fails("page.md:1: a block of c++ is tested by no one", "```c++\nint x;\n```\n")
         self.fails("page.md:1: a block of bash", "```bash\ntrue\n```\n")
         self.fails("not understood", "<!-- doc-test: later -->\n")
         self.fails("has no end", "```sh\ntrue\n")
+
+    def test_leaves_snippets_of_cpp_to_the_other_script_and_skips_none(self):
+        self.assertIn("compile_doc_snippets.py", run("```cpp\nint x;\n```\n"))
+        self.fails(
+            "page.md:2: C++ is compiled and not skipped",
+            "<!-- doc-test: skip: a part of a program -->\n```cpp\nint x;\n```\n",
+        )
+
+    def test_rejects_cpp_in_an_indented_block(self):
+        for line in ("#include <array>", "wait(5);", "wait(5);  // seconds", "for (;;) {"):
+            self.fails("page.md:3: C++ that is tested by no one", f"So:\n\n    {line}\n")
+        self.assertEqual(run("    $ unisono run -n 4 ./train\n    rank 0 waits for rank 1;\n"), "")
 
     def test_leaves_blocks_without_a_language_alone(self):
         self.assertEqual(run("```\nfalse\n```\n"), "")
