@@ -15,9 +15,15 @@ import unittest
 
 PROGRAM = sys.argv.pop(1)
 NO_GLOO = (
-    "backend gloo can't be used here: it is PyTorch's, in Python by "
-    'unisono.Options(engine="gloo"); unisono does what it does on CPUs, and `make bench` '
-    "measures both"
+    "backend gloo can't be used here: Gloo is a library inside of PyTorch; use backend unisono, "
+    "the default of InitOptions::backend, whose native engine has all of Gloo's operations on "
+    "CPUs, by shared memory inside a node and tcp between nodes (in Python, "
+    'unisono.Options(engine="gloo") takes PyTorch\'s Gloo)'
+)
+# With the headers of NCCL in the build, and without them.
+MISSING_NCCL = (
+    r"NVIDIA's NCCL can't be loaded: libnccl\.so\.2: cannot open.* and name its folder in "
+    r"LD_LIBRARY_PATH|this build has no NCCL; .*\(-DUNISONO_NCCL_DIR=FOLDER\)"
 )
 
 
@@ -43,8 +49,7 @@ class Backends(unittest.TestCase):
         self.assertEqual(listed.returncode, 0, listed.stderr)
         found = re.search("^nccl: (can't be used here: .*)$", listed.stdout, re.MULTILINE)
         self.assertIsNotNone(found, listed.stdout)
-        if "UNISONO_NCCL_DIR" not in found[1]:
-            self.assertIn(reason, found[1])
+        self.assertRegex(found[1], reason)
         self.assertIn("unisono", found[1])
         for line in listed.stdout.splitlines():
             if line.startswith("all_reduce "):
@@ -58,6 +63,12 @@ class Backends(unittest.TestCase):
     def test_without_driver(self):
         self.expect_no_nccl("it needs a GPU, and there is no driver of NVIDIA")
 
+    @unittest.skipIf(is_loadable("libcuda.so.1"), "this machine has a driver of NVIDIA")
+    def test_without_driver_names_what_to_take(self):
+        said = run("backends").stdout
+        self.assertIn("on CPUs use backend unisono, which does there what gloo does\n", said)
+        self.assertNotIn("this build has no NCCL", said)
+
     def test_without_gpu(self):
         self.expect_no_nccl(
             'it needs a GPU, and CUDA_VISIBLE_DEVICES="" hides all',
@@ -69,7 +80,7 @@ class Backends(unittest.TestCase):
     @unittest.skipIf(is_loadable("libnccl.so.2"), "this machine has NVIDIA's NCCL")
     def test_without_library(self):
         self.expect_no_nccl(
-            "NVIDIA's NCCL can't be loaded: libnccl.so.2: cannot open",
+            MISSING_NCCL,
             LD_LIBRARY_PATH=os.environ["FAKE_CUDA"],
             FAKE_CUDA_GPUS="2",
         )

@@ -89,9 +89,11 @@ void sum_ones(ProcessGroup& group) {
 }
 
 const std::string kGlooProblem =
-    "backend gloo can't be used here: it is PyTorch's, in Python by "
-    "unisono.Options(engine=\"gloo\"); unisono does what it does on CPUs, and `make bench` "
-    "measures both";
+    "backend gloo can't be used here: Gloo is a library inside of PyTorch; use backend unisono, "
+    "the default of InitOptions::backend, whose native engine has all of Gloo's operations on "
+    "CPUs, "
+    "by shared memory inside a node and tcp between nodes (in Python, "
+    "unisono.Options(engine=\"gloo\") takes PyTorch's Gloo)";
 
 TEST_F(BackendFallback, IsTheNativeBackendOfAllRanks) {
   ::testing::internal::CaptureStderr();

@@ -115,11 +115,13 @@ class Registry {
       row_of({.name = "unisono",
               .other_names = {"native", "tcp"},
               .help = "shared memory inside a node, tcp between nodes"}),
-      row_of(
-          {.name = "gloo",
-           .help = "it is PyTorch's, in Python by unisono.Options(engine=\"gloo\"); unisono does "
-                   "what it does on CPUs, and `make bench` measures both",
-           .is_there = false}),
+      row_of({.name = "gloo",
+              .help =
+                  "Gloo is a library inside of PyTorch; use backend unisono, the default of "
+                  "InitOptions::backend, whose native engine has all of Gloo's operations on CPUs, "
+                  "by shared memory inside a node and tcp between nodes (in Python, "
+                  "unisono.Options(engine=\"gloo\") takes PyTorch's Gloo)",
+              .is_there = false}),
       {.name = "mpi", .describe = mpi::describe_backend},
       {.name = "nccl", .describe = nccl::describe_backend}};
 };

@@ -82,10 +82,17 @@ TEST(Backends, WhatThisMachineCanNotUseSaysWhy) {
       all.begin(), all.end(), [](const Backend& backend) { return backend.name == "nccl"; });
   ASSERT_NE(nccl, all.end());
   EXPECT_FALSE(nccl->is_there);
-  if (nccl->help.find("UNISONO_NCCL_DIR") != std::string::npos) {
-    GTEST_SKIP() << "the build has found no nccl.h (UNISONO_NCCL_DIR)";
-  }
-  EXPECT_THAT(nccl->help, HasSubstr("it needs a GPU, and CUDA_VISIBLE_DEVICES=\"\" hides all"));
+  EXPECT_EQ(nccl->help,
+            "it needs a GPU, and CUDA_VISIBLE_DEVICES=\"\" hides all; on CPUs use backend unisono, "
+            "which does there what gloo does");
+}
+
+TEST(Backends, GlooIsAnsweredInWordsOfCpp) {
+  const Backend gloo = look_up_backend("gloo");
+  EXPECT_FALSE(gloo.is_there);
+  EXPECT_THAT(gloo.help,
+              ::testing::StartsWith("Gloo is a library inside of PyTorch; use backend unisono, the "
+                                    "default of InitOptions::backend, whose native engine"));
 }
 
 TEST(Backends, OneOfTheProgramsOwnIsListedAndFound) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -14,11 +13,6 @@
 #include "unisono/base/reduce_kind.h"
 #include "unisono/engine/backends.h"
 #include "unisono/engine/capabilities.h"
-#include "unisono/engine/engine.h"
-#include "unisono/engine/nccl/nccl_engine.h"
-#include "unisono/engine/nccl/nccl_library.h"
-#include "unisono/engine/supervising_engine.h"
-#include "unisono/rendezvous/roster/roster.h"
 
 namespace unisono::engine::nccl {
 namespace {
@@ -35,40 +29,29 @@ Capabilities gpu_capabilities() {
   return result;
 }
 
-// What this machine lacks, and what to do; empty if nothing.
-std::string find_obstacle() {
-  const Gpus gpus = find_gpus(process_environment());
-  if (gpus.visible.empty()) {
-    return fmt::format("it needs a GPU, and {}; on CPUs use backend unisono", gpus.explanation);
-  }
-  try {
-    (void)nccl_library();
-  } catch (const Error& error) {
-    return fmt::format(
-        "NVIDIA's NCCL can't be loaded: {}; install it (pip install "
-        "nvidia-nccl-cu13, apt-get install libnccl2) and name its folder in "
-        "LD_LIBRARY_PATH, or copy tensors to the CPU and use backend unisono",
-        error.what());
-  }
-  return "";
-}
-
-std::shared_ptr<Engine> make(const rendezvous::Roster& roster,
-                             std::shared_ptr<SupervisingEngine> native) {
-  return std::make_shared<NcclEngine>(nccl_library(), roster, std::move(native));
+Backend absent(std::string help) {
+  return {.name = "nccl", .help = std::move(help), .is_there = false};
 }
 
 }  // namespace
 
 Backend describe_backend() {
-  if (const std::string obstacle = find_obstacle(); !obstacle.empty()) {
-    return {.name = "nccl", .help = obstacle, .is_there = false};
+  const Gpus gpus = find_gpus(process_environment());
+  if (gpus.visible.empty()) {
+    return absent(fmt::format(
+        "it needs a GPU, and {}; on CPUs use backend unisono, which does there what gloo does",
+        gpus.explanation));
   }
-  return {.name = "nccl",
-          .help = "NVIDIA's NCCL for buffers on GPUs, unisono for those on CPUs",
-          .capabilities = {.devices = {DeviceType::kCpu, DeviceType::kCuda}},
-          .gpu_capabilities = gpu_capabilities(),
-          .make = make};
+  try {
+    return {.name = "nccl",
+            .help = "NVIDIA's NCCL for buffers on GPUs, unisono for those on CPUs",
+            .capabilities = {.devices = {DeviceType::kCpu, DeviceType::kCuda}},
+            .gpu_capabilities = gpu_capabilities(),
+            .make = engine_maker()};
+  } catch (const Error& error) {
+    return absent(
+        fmt::format("{}, or copy tensors to the CPU and use backend unisono", error.what()));
+  }
 }
 
 }  // namespace unisono::engine::nccl

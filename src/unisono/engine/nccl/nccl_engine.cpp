@@ -21,12 +21,14 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/interruption.h"
+#include "unisono/engine/backends.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/nccl/announcement.h"
 #include "unisono/engine/nccl/calls.h"
 #include "unisono/engine/nccl/communicator.h"
 #include "unisono/engine/nccl/cuda_driver.h"
 #include "unisono/engine/nccl/gpu_context.h"
+#include "unisono/engine/nccl/nccl_backend.h"
 #include "unisono/engine/nccl/nccl_library.h"
 #include "unisono/engine/nccl/reductions.h"
 #include "unisono/engine/operation.h"
@@ -300,6 +302,21 @@ void NcclEngine::leave() noexcept {
     }
   }
   native_->leave();
+}
+
+MakeEngine engine_maker() {
+  try {
+    const NcclLibrary& library = nccl_library();
+    return [&library](const rendezvous::Roster& roster, std::shared_ptr<SupervisingEngine> native) {
+      return std::make_shared<NcclEngine>(library, roster, std::move(native));
+    };
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                fmt::format("NVIDIA's NCCL can't be loaded: {}; install it (pip install "
+                            "nvidia-nccl-cu13, apt-get install libnccl2) and name its folder in "
+                            "LD_LIBRARY_PATH",
+                            error.what()));
+  }
 }
 
 }  // namespace unisono::engine::nccl

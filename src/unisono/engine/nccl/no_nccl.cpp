@@ -1,15 +1,14 @@
-// In place of all else in this folder, where the build has found no nccl.h.
+// In place of the engine and all that it uses, where the build has found no nccl.h.
+#include "unisono/base/error.h"
 #include "unisono/engine/backends.h"
 #include "unisono/engine/nccl/nccl_backend.h"
 
 namespace unisono::engine::nccl {
 
-Backend describe_backend() {
-  return {.name = "nccl",
-          .help =
+MakeEngine engine_maker() {
+  throw Error(ErrorCode::kInvalidArgument,
               "this build has no NCCL; build unisono where there are the headers of NCCL and CUDA "
-              "(-DUNISONO_NCCL_DIR=FOLDER), or copy tensors to the CPU and use unisono",
-          .is_there = false};
+              "(-DUNISONO_NCCL_DIR=FOLDER)");
 }
 
 }  // namespace unisono::engine::nccl
