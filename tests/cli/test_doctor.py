@@ -92,6 +92,21 @@ class Doctor(unittest.TestCase):
         warnings = " ".join(texts(json.loads(result.stdout), "warning"))
         self.assertIn("UNISONO_TIMOUT_SECONDS is no setting", warnings)
 
+    def test_an_address_where_no_machine_can_be_is_the_only_problem(self):
+        for address, form in (
+            ("alpha:29500", "give 29500 as MASTER_PORT"),
+            ("::1:29574", "give 29574 as MASTER_PORT"),
+            ("fe80::1", "write fe80::1%eth0"),
+            ("256.1.1.1", "from 0 to 255"),
+        ):
+            with self.subTest(address):
+                result = run("--json", RANK="0", WORLD_SIZE="2", MASTER_ADDR=address)
+                problems = self.problems_of(result)
+                self.assertEqual(len(problems), 1, problems)
+                self.assertIn(f'MASTER_ADDR="{address}" names no machine', problems[0])
+                self.assertIn(form, problems[0])
+                self.assertNotIn("secret", problems[0])
+
     def test_the_rank_of_a_wrong_start_is_told_where_it_can_be_read(self):
         place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
         for variables, ranks in (

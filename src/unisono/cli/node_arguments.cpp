@@ -20,6 +20,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/launch/run.h"
+#include "unisono/net/host_port.h"
 #include "unisono/net/loopback.h"
 #include "unisono/rendezvous/launch_info.h"
 
@@ -51,8 +52,9 @@ struct Endpoint {
 Endpoint parse_endpoint(const std::string& text) {
   Endpoint endpoint{.host = text, .port = {}};
   const std::size_t colon = text.rfind(':');
-  const bool is_bare_ipv6 = text.find(':') != colon && !text.starts_with('[');
-  if (colon != std::string::npos && !is_bare_ipv6 && !text.ends_with(']')) {
+  const bool is_behind_host =
+      text.starts_with('[') ? colon == text.find(']') + 1 : colon == text.find(':');
+  if (colon != std::string::npos && is_behind_host && text.find("://") == std::string::npos) {
     const std::string digits = text.substr(colon + 1);
     endpoint.port = parse_number<std::uint16_t>(digits);
     if (!endpoint.port) {
@@ -60,7 +62,8 @@ Endpoint parse_endpoint(const std::string& text) {
     }
     endpoint.host = text.substr(0, colon);
   }
-  if (endpoint.host.starts_with('[') && endpoint.host.ends_with(']')) {
+  net::check_host(fmt::format("run: --rdzv-endpoint {}", text), endpoint.host, "");
+  if (endpoint.host.starts_with('[')) {
     endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);
   }
   return endpoint;
@@ -227,6 +230,11 @@ void apply(const NodeArguments& arguments,
         fmt::format("--node-rank {}: with --nnodes 1 there is 0 only; all nodes get the same "
                     "--nnodes",
                     *arguments.node_rank));
+  }
+  if (!options.master_addr.empty()) {
+    net::check_host(fmt::format("run: --master-addr {}", options.master_addr),
+                    options.master_addr,
+                    "--master-port");
   }
   if (!arguments.endpoint.empty() && !arguments.is_standalone) {
     const Endpoint endpoint = parse_endpoint(arguments.endpoint);

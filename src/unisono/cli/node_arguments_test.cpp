@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -85,6 +86,19 @@ TEST(NodeArguments, SettingsAreRead) {
   EXPECT_THAT(all.ignored, ElementsAre("--rdzv-conf read_timeout"));
 }
 
+TEST(NodeArguments, AddressesMayBeNumericOrNames) {
+  for (const auto& [endpoint, host, port] : {std::tuple("alpha", "alpha", 29400),
+                                             std::tuple("alpha:123", "alpha", 123),
+                                             std::tuple("::1", "::1", 29400),
+                                             std::tuple("[::1]", "::1", 29400),
+                                             std::tuple("[::1]:123", "::1", 123),
+                                             std::tuple("10.0.0.1:123", "10.0.0.1", 123)}) {
+    const Applied all = applied({.n_nodes = "2", .endpoint = endpoint});
+    EXPECT_EQ(all.options.nodes.value().host, host);
+    EXPECT_EQ(all.options.nodes.value().port, port);
+  }
+}
+
 TEST(NodeArguments, WrongOnesAreExplained) {
   const auto refused = [](const NodeArguments& arguments, const std::string& why) {
     EXPECT_THAT([&] { (void)applied(arguments); }, throws_error(ErrorCode::kInvalidArgument, why));
@@ -97,6 +111,9 @@ TEST(NodeArguments, WrongOnesAreExplained) {
   refused({.n_nodes = "2", .is_standalone = true}, "--standalone and --nnodes 2 exclude");
   refused({.backend = "etcd"}, "--rdzv-backend etcd: there are static and c10d");
   refused({.endpoint = "a:b"}, "--rdzv-endpoint a:b: b is no port");
+  refused({.endpoint = "::1:29574"}, "--rdzv-endpoint ::1:29574 names no machine");
+  refused({.endpoint = "http://a"}, "without http://");
+  refused({.endpoint = ":29500"}, "the host is missing");
   refused({.n_nodes = "2", .settings = "join_timeout"}, "write name=value");
   for (const char* text : {"join_timeout=0",
                            "join_timeout=x",

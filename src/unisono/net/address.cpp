@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/net/host_port.h"
 
 namespace unisono::net {
 namespace {
@@ -38,6 +39,11 @@ sockaddr_storage copy(const addrinfo& info) {
   sockaddr_storage storage{};
   std::memcpy(&storage, info.ai_addr, info.ai_addrlen);
   return storage;
+}
+
+// Port 0 stands for any.
+std::string describe_port(std::uint16_t port) {
+  return port == 0 ? "" : fmt::format(" (for port {})", port);
 }
 
 const sockaddr_in& v4(const sockaddr_storage& storage) {
@@ -149,11 +155,12 @@ socklen_t Address::size() const {
 }
 
 std::vector<Address> resolve(const std::string& host, std::uint16_t port) {
+  check_host(fmt::format("host \"{}\"{}", host, describe_port(port)), host);
   if (const std::optional<Address> address = Address::parse(host, port)) {
     return {*address};
   }
   AddressList list(nullptr, &::freeaddrinfo);
-  const int code = host.empty() ? EAI_NONAME : look_up(host, port, AI_ADDRCONFIG, list);
+  const int code = look_up(host, port, AI_ADDRCONFIG, list);
   const int error_number = errno;
   std::vector<Address> addresses;
   for (const addrinfo* info = list.get(); info != nullptr; info = info->ai_next) {
@@ -166,10 +173,7 @@ std::vector<Address> resolve(const std::string& host, std::uint16_t port) {
                                    ? std::generic_category().message(error_number)
                                    : std::string(code == 0 ? "no address" : ::gai_strerror(code));
     throw Error(ErrorCode::kNotFound,
-                fmt::format("host \"{}\"{} has no address: {}",
-                            host,
-                            port == 0 ? "" : fmt::format(" (for port {})", port),
-                            reason));
+                fmt::format("host \"{}\"{} has no address: {}", host, describe_port(port), reason));
   }
   return addresses;
 }

@@ -65,7 +65,9 @@ enum class IfRefused {
 
 /// The addresses of a host name or numeric address, best first. Blocks while the name is looked up.
 ///
-/// Throws Error(kNotFound) when there is none, with the host, the port if it is not 0, and why.
+/// Throws Error with the host, the port if it is not 0, and the reason: kInvalidArgument where no
+/// machine can have such a name or address, so that no other try helps; kNotFound where there is no
+/// address for it.
 [[nodiscard]] std::vector<Address> resolve(const std::string& host, std::uint16_t port);
 
 }  // namespace unisono::net

@@ -143,6 +143,9 @@ Attempt try_connect_host(const std::string& host, std::uint16_t port, Deadline d
   try {
     addresses = resolve(host, port);
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInvalidArgument) {
+      throw;
+    }
     return {.fd = Fd(), .reason = error.what()};
   }
   Attempt attempt;

@@ -43,7 +43,8 @@ class PortInUse final : public Error {
                              IfRefused if_refused = IfRefused::kTryAgain);
 
 /// The same by host name, which is looked up anew for each attempt: in a cluster the name may come
-/// later than its users. Tries all of its addresses.
+/// later than its users. Tries all of its addresses. Throws Error(kInvalidArgument) at once for a
+/// name that no machine can have.
 [[nodiscard]] Fd connect_tcp(const std::string& host,
                              std::uint16_t port,
                              Deadline deadline,

@@ -23,6 +23,8 @@
 #include "unisono/net/address.h"
 #include "unisono/net/io.h"
 
+#include "support/throws_error.h"
+
 namespace unisono::net {
 namespace {
 
@@ -221,6 +223,14 @@ TEST(Tcp, AcceptWithoutAConnectionReturnsNothing) {
   EXPECT_FALSE(accepted.fd.is_open());
   EXPECT_EQ(accepted.error_number, 0);
   EXPECT_EQ(accept_connection(-1).error_number, EBADF);
+}
+
+TEST(ConnectByName, IsNotTriedAgainWhereNoMachineCanHaveTheName) {
+  const auto start = Deadline::Clock::now();
+  EXPECT_THAT(
+      [] { (void)connect_tcp("::1:29574", 29500, Deadline::after(seconds(20))); },
+      test::throws_error(ErrorCode::kInvalidArgument, "\"::1:29574\"", "29574 as the port"));
+  EXPECT_LT(Deadline::Clock::now() - start, seconds(5));
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ void check(const Figure& rank,
 // What the user says, or else the launcher.
 MasterHost read_host(VariableReader& reader, const Launcher* launcher) {
   return launcher == nullptr || reader.is_set("MASTER_ADDR")
-             ? MasterHost{.address = reader.host("MASTER_ADDR")}
+             ? MasterHost{.address = reader.host("MASTER_ADDR", "MASTER_PORT")}
              : launcher->master_host(reader, *launcher);
 }
 

@@ -24,7 +24,7 @@ namespace {
 
 // What tcp://HOST:PORT?rank=R&world_size=N says. Rank 0 serves the store at that address.
 LaunchInfo read_tcp(const InitMethod& method, const GivenRank& given) {
-  std::string problems = method.host.empty() ? "it names no host" : "";
+  std::string problems = net::describe_host_fault(method.host);
   if (!method.path.empty()) {
     problems += fmt::format(
         "{}\"{}\" stands behind the address", problems.empty() ? "" : "; ", method.path);

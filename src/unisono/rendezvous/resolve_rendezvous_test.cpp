@@ -102,7 +102,7 @@ TEST(ResolveRendezvous, WhatTheProgramGivesCountsForTcp) {
 
 TEST(ResolveRendezvous, OneMessageNamesAllThatIsWrongWithTcp) {
   const std::vector<std::pair<std::string, std::string>> cases{
-      {"tcp://:29500?rank=0&world_size=1", "it names no host"},
+      {"tcp://:29500?rank=0&world_size=1", "the host is missing"},
       {"tcp://node-a/path?rank=0&world_size=1", "\"/path\" stands behind the address"},
       {"tcp://node-a?world_size=4", "there is no rank"},
       {"tcp://node-a?rank=0", "there is no world_size"},
@@ -115,7 +115,7 @@ TEST(ResolveRendezvous, OneMessageNamesAllThatIsWrongWithTcp) {
   }
   EXPECT_THAT([] { (void)read("tcp://:29500"); },
               ThrowsMessage<Error>(
-                  HasSubstr("it names no host; there is no rank; there is no world_size")));
+                  HasSubstr("the host is missing; there is no rank; there is no world_size")));
   EXPECT_THAT([] { (void)read("tcp://node-a", 0, 0); },
               ThrowsMessage<Error>(HasSubstr("a world_size of 0 leaves no rank")));
   EXPECT_THAT([] { (void)read("tcp://node-a", -2, -3); },

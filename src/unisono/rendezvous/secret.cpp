@@ -101,6 +101,9 @@ std::string why_needed(const std::string& host) {
         });
     return stays_here ? "" : "can be reached from other machines";
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInvalidArgument) {
+      throw;
+    }
     return fmt::format("leads nowhere ({}): is it right? Only a job with a secret waits for a name",
                        error.what());
   }

@@ -11,8 +11,9 @@ struct LaunchInfo;
 /// The job's secret: the configuration's own, or the contents of its file, or of
 /// ~/.unisono/secret. Empty, when there is none of these and the ranks meet on loopback.
 ///
-/// Throws Error: kInvalidArgument when there is none but others could connect, or nobody knows
-/// `host`, or when the file is not a private one of this user; kNotFound.
+/// Throws Error: kInvalidArgument when there is none but others could connect, or there is no
+/// address of `host` and can be none, or when the file is not a private one of this user;
+/// kNotFound.
 [[nodiscard]] std::string find_secret(const Config& config, const std::string& host);
 
 /// The same for a rank. What it was told in the launcher's key space comes before

@@ -137,6 +137,14 @@ TEST_F(SecretFile, WhatIsNoFileOrHoldsNothingIsExplained) {
               throws_error(ErrorCode::kInvalidArgument, "more than 4096 bytes"));
 }
 
+TEST(Secret, AnAddressWhereNoMachineCanBeIsRefusedWithoutAWordOfSecrets) {
+  for (const char* host : {"::1:29574", "fe80::1", "256.1.1.1", "[::1", "a/b"}) {
+    const auto find = [&] { (void)find_secret(Config{}, host); };
+    EXPECT_THAT(find, throws_error(ErrorCode::kInvalidArgument, host, "names no machine"));
+    EXPECT_THAT(find, Not(throws_error(ErrorCode::kInvalidArgument, "secret"))) << host;
+  }
+}
+
 TEST(Secret, NoneIsNeededOnLoopbackOnly) {
   for (const char* host : {"127.0.0.1", "::1", "[::1]", "localhost"}) {
     EXPECT_EQ(find_secret(Config{}, host), "") << host;

@@ -84,6 +84,10 @@ void NodeMember::connect() {
     timer_ = loop_.add_timer(earlier(end_, Deadline::after(kPatience)),
                              [this] { try_again("no answer"); });
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInvalidArgument) {
+      problem_ = error.what();
+      return;
+    }
     try_again(error.what());
   }
 }

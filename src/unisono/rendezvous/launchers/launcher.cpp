@@ -129,7 +129,7 @@ MasterHost kubeflow_master_host(VariableReader& reader, const Launcher& /*launch
                     "program was started once: start it by torchrun, or ask for 1 (numProcPerNode)",
                     n_ranks));
   }
-  return {.address = reader.host("PET_MASTER_ADDR")};
+  return {.address = reader.host("PET_MASTER_ADDR", "PET_MASTER_PORT")};
 }
 
 std::optional<std::uint16_t> kubeflow_master_port(VariableReader& reader,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/net/host_port.h"
 #include "unisono/rendezvous/launchers/nodelist.h"
 
 namespace unisono::rendezvous {
@@ -41,13 +42,17 @@ std::string VariableReader::text(const char* name) {
   return value.value_or("");
 }
 
-std::string VariableReader::host(const char* name) {
-  const std::optional<std::string> value = environment_(name);
-  if (value && (value->empty() || value->find_first_of(" \t\r\n") != std::string::npos)) {
-    complain(fmt::format("{}=\"{}\" is no host name or address", name, *value));
+std::string VariableReader::host(const char* name, const char* port_name) {
+  try {
+    const std::optional<std::string> value = environment_(name);
+    if (value) {
+      net::check_host(fmt::format("{}=\"{}\"", name, *value), *value, port_name);
+    }
+    return text(name);
+  } catch (const Error& error) {
+    complain(error.what());
     return "";
   }
-  return text(name);
 }
 
 std::vector<std::string> VariableReader::nodes(const char* name) {

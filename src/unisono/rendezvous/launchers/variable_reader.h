@@ -20,8 +20,9 @@ class VariableReader {
   /// A variable that has to be there, as it is; empty after a complaint.
   std::string text(const char* name);
 
-  /// A host name or an address, which has to be there; empty after a complaint.
-  std::string host(const char* name);
+  /// A host name or an address, which has to be there; empty after a complaint. `port_name` is the
+  /// variable of the port.
+  std::string host(const char* name, const char* port_name);
 
   /// The names in a list of nodes, which has to be there; at least one. Empty after a complaint.
   std::vector<std::string> nodes(const char* name);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "unisono/base/error.h"
+#include "unisono/net/host_port.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -61,7 +62,7 @@ void take_authority(std::string_view authority, InitMethod& method) {
   if (authority.starts_with('[')) {
     const std::size_t bracket = authority.find(']');
     if (bracket == std::string_view::npos) {
-      refuse(method.text, "a [ has no ]");
+      refuse(method.text, net::describe_host_fault(std::string(authority), ""));
     }
     method.host = authority.substr(1, bracket - 1);
     host_end = bracket + 1;
@@ -71,7 +72,11 @@ void take_authority(std::string_view authority, InitMethod& method) {
   } else {
     method.host = authority.substr(0, host_end);
     if (method.host.find(':') != std::string::npos) {
-      refuse(method.text, "an IPv6 address needs brackets, as in [::1]:29500");
+      const std::string fault = net::describe_host_fault(std::string(authority), "");
+      refuse(method.text,
+             fault.empty()
+                 ? fmt::format("an IPv6 address stands in brackets: write [{}]", authority)
+                 : fault);
     }
   }
   if (host_end >= authority.size()) {
