@@ -109,6 +109,22 @@ TEST_F(LaunchHosts, MayComeFromAFile) {
   EXPECT_THAT(sorted_lines(result.out), ElementsAre("[alpha:0] 0", "[beta:1] 1"));
 }
 
+TEST_F(LaunchHosts, ThatComeAgainHaveARankForEachTime) {
+  for (const char* hosts : {"alpha,beta,alpha", "alpha, alpha, beta", "2*alpha beta:1"}) {
+    const RunResult result = run(hosts, {}, "echo $RANK");
+    EXPECT_EQ(result.exit_code, 0) << hosts << result.err;
+    EXPECT_THAT(sorted_lines(result.out), ElementsAre("[alpha:0] 0", "[alpha:1] 1", "[beta:2] 2"))
+        << hosts;
+  }
+}
+
+TEST_F(LaunchHosts, MayHaveTheTasksThatSlurmGaveEach) {
+  const RunResult result = run("n[1-3]", {"-n", "2,1(x2)"}, "echo $RANK of $WORLD_SIZE");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(sorted_lines(result.out),
+              ElementsAre("[n1:0] 0 of 4", "[n1:1] 1 of 4", "[n2:2] 2 of 4", "[n3:3] 3 of 4"));
+}
+
 TEST_F(LaunchHosts, ThisMachineNeedsNoShell) {
   const RunResult result = run_to_end(
       {.arguments = {"run", "-H", "127.0.0.1,localhost", "-n", "1", UNISONO_RANK_PROGRAM}});
@@ -302,6 +318,9 @@ TEST_F(LaunchHosts, WhatExcludesEachOtherIsRefused) {
       {{"-H", "alpha", "--rdzv_endpoint", "a:1"}, "--rdzv-endpoint and --hosts"},
       {{"-H", "alpha:2", "-n", "2"}, "leave one of them out"},
       {{"-H", "alpha:2,beta"}, "beta has none"},
+      {{"-H", "alpha,alpha", "-n", "2"}, "leave one of them out"},
+      {{"-H", "alpha", "-n", "2(x2)"}, "-n has the ranks of 2 hosts, and --hosts names 1"},
+      {{"-n", "2(x2)"}, "goes with --hosts"},
       {{"-H", "alpha:x"}, "--hosts alpha:x"},
       {{"-H", "alpha", "--hostfile", "f"}, "exclude each other"},
       {{"--hostfile", "/nothing"}, "/nothing"},

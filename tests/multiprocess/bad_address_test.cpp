@@ -25,7 +25,7 @@ constexpr std::string_view kNode = "NODE";
 
 struct BadAddress {
   std::string address;
-  std::string form;              // In the error, for MASTER_ADDR, --master-addr.
+  std::string form;              // In the error, for MASTER_ADDR, --master-addr and --hosts.
   std::string with_port = form;  // For what may have a port behind the address.
 
   friend std::ostream& operator<<(std::ostream& out, const BadAddress& bad) {
@@ -102,6 +102,14 @@ TEST_P(BadAddresses, AreRefusedByTheLauncher) {
       options.insert(options.end(), {"--rdzv-endpoint", address});
       expect_refusal_by_run(options, "--rdzv-endpoint " + address, with_port);
     }
+  }
+}
+
+TEST_P(BadAddresses, AreRefusedAsHosts) {
+  const auto& [address, form, with_port] = GetParam();
+  if (!with_port.empty()) {
+    expect_refusal_by_run({"--hosts", address + ",localhost"}, address, with_port);
+    expect_refusal_by_run({"--hosts", "localhost,me@" + address}, address, with_port);
   }
 }
 

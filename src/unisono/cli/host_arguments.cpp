@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <iterator>
 #include <optional>
 #include <sstream>
@@ -65,6 +66,20 @@ void check_others(const CLI::App& app, const std::vector<launch::hosts::Host>& h
   }
 }
 
+// The numbers of SLURM_TASKS_PER_NODE, in the order of the hosts.
+void give_counts(const std::vector<int>& counts, std::vector<launch::hosts::Host>& hosts) {
+  if (counts.size() != hosts.size()) {
+    refuse(
+        fmt::format("-n has the ranks of {} hosts, and --hosts names {}: give the list of the "
+                    "nodes that SLURM_TASKS_PER_NODE is about",
+                    counts.size(),
+                    hosts.size()));
+  }
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    hosts[i].n_workers = counts[i];
+  }
+}
+
 std::string with_value(const std::string& variable) {
   if (variable.find('=') != std::string::npos) {
     return variable;
@@ -112,6 +127,7 @@ void add_host_options(CLI::App& app, HostArguments& arguments) {
 launch::hosts::HostsRequest make_request(const CLI::App& app,
                                          const HostArguments& arguments,
                                          const launch::RunOptions& options,
+                                         const std::optional<std::vector<int>>& counts,
                                          std::vector<std::string> typed) {
   launch::hosts::HostsRequest request{.hosts = read_hosts(arguments),
                                       .remote_shell = split_words(arguments.remote_shell),
@@ -123,6 +139,9 @@ launch::hosts::HostsRequest make_request(const CLI::App& app,
                                       .is_json = options.is_json,
                                       .max_restarts = options.max_restarts};
   check_others(app, request.hosts);
+  if (counts) {
+    give_counts(*counts, request.hosts);
+  }
   std::ranges::transform(arguments.exported, std::back_inserter(request.variables), with_value);
   return request;
 }

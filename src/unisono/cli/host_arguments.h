@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,13 +26,16 @@ struct HostArguments {
 /// Adds them to the options of `unisono run`. `arguments` must outlive `app`'s parsing.
 void add_host_options(CLI::App& app, HostArguments& arguments);
 
-/// The job that the whole command line asks for; `typed` is its part in front of the program.
+/// The job that the whole command line asks for. `counts` is the value of -n where it is a list,
+/// `typed` the part of the command line in front of the program.
 ///
 /// Throws Error(kInvalidArgument) for what is no list of hosts, no variable that is set, and for
 /// options that --hosts leaves no room for; Error(kSystem) for a file that can't be read.
-[[nodiscard]] launch::hosts::HostsRequest make_request(const CLI::App& app,
-                                                       const HostArguments& arguments,
-                                                       const launch::RunOptions& options,
-                                                       std::vector<std::string> typed);
+[[nodiscard]] launch::hosts::HostsRequest make_request(
+    const CLI::App& app,
+    const HostArguments& arguments,
+    const launch::RunOptions& options,
+    const std::optional<std::vector<int>>& counts,
+    std::vector<std::string> typed);
 
 }  // namespace unisono::cli

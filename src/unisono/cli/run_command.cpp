@@ -25,6 +25,7 @@
 #include "unisono/launch/hosts/serve_uplink.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/run.h"
+#include "unisono/rendezvous/launchers/nodelist.h"
 
 namespace unisono::cli {
 namespace {
@@ -70,7 +71,8 @@ std::vector<std::string> program_argv(const CLI::App& app) {
   }
   if (!options_ended && argv.front().starts_with('-')) {
     throw Error(ErrorCode::kInvalidArgument,
-                "run: there is no option " + argv.front() + suggestion(argv.front(), names(app)) +
+                "run: there is no option " + argv.front() +
+                    suggestion(argv.front(), names(app)) +
                     " (options of the program go behind its name); see unisono run --help");
   }
   if (starts_with_typographic_dash(argv.front())) {
@@ -82,12 +84,26 @@ std::vector<std::string> program_argv(const CLI::App& app) {
   return argv;
 }
 
+// The value of -n where it is a list as of SLURM_TASKS_PER_NODE, "4(x2),3".
+std::optional<std::vector<int>> counts_of_hosts(const RunArguments& arguments) {
+  const std::string& text = arguments.n_workers;
+  const bool is_list = text.find_first_of("(,") != std::string::npos;
+  return is_list ? rendezvous::expand_counts(text) : std::nullopt;
+}
+
 // Reads into the options what they were bound to. The launcher in front starts those on the hosts.
 void finish_options(const CLI::App& app, bool is_in_front, RunArguments& arguments) {
   launch::RunOptions& options = arguments.options;
   options.program.argv = program_argv(app);
   // Each host counts its own GPUs, and then checks what is said of its ranks.
-  const bool counts_elsewhere = arguments.n_workers == "gpu" && is_in_front;
+  const bool is_list = counts_of_hosts(arguments).has_value();
+  if (is_list && !is_in_front) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "run: -n " + arguments.n_workers +
+                    " has the ranks of several hosts, and goes with --hosts; for this machine "
+                    "alone write -n 4");
+  }
+  const bool counts_elsewhere = is_in_front && (is_list || arguments.n_workers == "gpu");
   options.n_workers =
       counts_elsewhere ? launch::kMaxWorkers : launch::parse_worker_count(arguments.n_workers);
   apply(arguments.torchrun, options);
@@ -119,8 +135,11 @@ int run(const CLI::App& app,
     return launch::run(arguments.options, *uplink);
   }
   if (is_in_front) {
-    return launch::hosts::run_on_hosts(
-        make_request(app, arguments.hosts, arguments.options, typed_options(app, line)));
+    return launch::hosts::run_on_hosts(make_request(app,
+                                                    arguments.hosts,
+                                                    arguments.options,
+                                                    counts_of_hosts(arguments),
+                                                    typed_options(app, line)));
   }
   return launch::run(arguments.options);
 }

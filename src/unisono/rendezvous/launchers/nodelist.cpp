@@ -7,11 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/text_lines.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -46,7 +49,7 @@ class Parser {
         continue;
       }
       const char letter = list_[position_];
-      if (letter == ']' || letter <= ' ') {
+      if (letter == ']' || static_cast<unsigned char>(letter) <= ' ') {
         fail(letter == ']' ? "nothing opens this bracket" : "a blank");
       }
       for (std::string& name : names) {
@@ -134,18 +137,58 @@ class Parser {
   [[noreturn]] void fail(const std::string& problem) const { fail_at(position_, problem); }
 
   [[noreturn]] void fail_at(std::size_t position, const std::string& problem) const {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("node list \"{}\", character {}: {}", list_, position + 1, problem));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "node list \"{}\", character {}: {}", escape_text(list_), position + 1, problem));
   }
 
   std::string_view list_;
   std::size_t position_ = 0;
 };
 
+// A number from 1 at the front of `rest`, which it leaves; nothing if there is none.
+std::optional<int> take_count(std::string_view& rest) {
+  int count = 0;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), count);
+  if (error != std::errc() || count < 1) {
+    return std::nullopt;
+  }
+  rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+  return count;
+}
+
 }  // namespace
 
 std::vector<std::string> expand_nodelist(std::string_view list) {
   return Parser(list).names();
+}
+
+std::optional<std::vector<int>> expand_counts(std::string_view rest) {
+  std::vector<int> counts;
+  while (true) {
+    const std::optional<int> count = take_count(rest);
+    std::optional<int> times = 1;
+    if (rest.starts_with("(x")) {
+      rest.remove_prefix(2);
+      times = take_count(rest);
+      if (!rest.starts_with(')')) {
+        return std::nullopt;
+      }
+      rest.remove_prefix(1);
+    }
+    if (!count || !times || counts.size() + static_cast<std::size_t>(*times) > kMaxNodes) {
+      return std::nullopt;
+    }
+    counts.insert(counts.end(), static_cast<std::size_t>(*times), *count);
+    if (rest.empty()) {
+      return counts;
+    }
+    if (rest.front() != ',') {
+      return std::nullopt;
+    }
+    rest.remove_prefix(1);
+  }
 }
 
 }  // namespace unisono::rendezvous

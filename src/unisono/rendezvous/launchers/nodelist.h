@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,5 +20,9 @@ inline constexpr std::size_t kMaxNodes = 65'536;
 /// Throws Error(kInvalidArgument) with the list and the place in it: brackets that don't match, a
 /// range that is empty, reversed or no number, an empty name or list, more than kMaxNodes names.
 [[nodiscard]] std::vector<std::string> expand_nodelist(std::string_view list);
+
+/// The numbers of a list as of SLURM_TASKS_PER_NODE: 4, 4, 3 for "4(x2),3". Nothing where it is no
+/// such list, a number is below 1, or there are more than kMaxNodes.
+[[nodiscard]] std::optional<std::vector<int>> expand_counts(std::string_view text);
 
 }  // namespace unisono::rendezvous

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@ namespace {
 
 using test::throws_error;
 using ::testing::ElementsAre;
+using ::testing::Optional;
 using ::testing::SizeIs;
 
 auto expanding(const std::string& list) {
@@ -111,6 +113,15 @@ std::string output_of(const std::string& command) {
     output += buffer.data();
   }
   return output;
+}
+
+TEST(Nodelist, CountsMayComeSeveralTimes) {
+  EXPECT_THAT(expand_counts("2(x3),1"), Optional(ElementsAre(2, 2, 2, 1)));
+  EXPECT_THAT(expand_counts("4"), Optional(ElementsAre(4)));
+  for (const char* text :
+       {"", "0", "2(x0)", "2(x", "2(3)", "2,", ",2", "2 ", "2(x99999999)", "auto"}) {
+    EXPECT_EQ(expand_counts(text), std::nullopt) << text;
+  }
 }
 
 TEST(Nodelist, SlurmSaysTheSame) {

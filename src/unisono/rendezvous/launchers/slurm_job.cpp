@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <exception>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "unisono/base/config.h"
@@ -19,45 +16,6 @@
 
 namespace unisono::rendezvous {
 namespace {
-
-// A number from 1 at the front of `rest`, which it leaves; nothing if there is none.
-std::optional<int> take_count(std::string_view& rest) {
-  int count = 0;
-  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), count);
-  if (error != std::errc() || count < 1) {
-    return std::nullopt;
-  }
-  rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
-  return count;
-}
-
-// "4(x2),3" as 4, 4, 3; nothing if it is no such list, or too long a one.
-std::optional<std::vector<int>> expand_counts(std::string_view rest) {
-  std::vector<int> counts;
-  while (true) {
-    const std::optional<int> count = take_count(rest);
-    std::optional<int> times = 1;
-    if (rest.starts_with("(x")) {
-      rest.remove_prefix(2);
-      times = take_count(rest);
-      if (!rest.starts_with(')')) {
-        return std::nullopt;
-      }
-      rest.remove_prefix(1);
-    }
-    if (!count || !times || counts.size() + static_cast<std::size_t>(*times) > kMaxNodes) {
-      return std::nullopt;
-    }
-    counts.insert(counts.end(), static_cast<std::size_t>(*times), *count);
-    if (rest.empty()) {
-      return counts;
-    }
-    if (rest.front() != ',') {
-      return std::nullopt;
-    }
-    rest.remove_prefix(1);
-  }
-}
 
 std::vector<int> read_counts(VariableReader& reader, const char* name) {
   if (!reader.is_set(name)) {
