@@ -32,6 +32,7 @@ int data_command(const CommandLine& line);
 int devices_command(const CommandLine& line);
 int man_command(const CommandLine& line);
 int plan_command(const CommandLine& line);
+int secret_command(const CommandLine& line);
 int store_command(const CommandLine& line);
 int doctor_command(const CommandLine& line);
 

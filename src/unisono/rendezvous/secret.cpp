@@ -18,6 +18,7 @@
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/random_hex.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/launch_info.h"
 
@@ -109,6 +110,15 @@ std::string why_needed(const std::string& host) {
   }
 }
 
+// The command that mends it.
+std::string advise_secret(const Config& config) {
+  return config.home.empty()
+             ? "HOME is not set, so type \"unisono secret FILE\", and set UNISONO_SECRET_FILE=FILE "
+               "on every rank"
+             : "type \"unisono secret\", once, which writes ~/.unisono/secret; nodes with another "
+               "home need a copy (scp -rp ~/.unisono NODE:), or the same UNISONO_SECRET";
+}
+
 // `what` is how the user gave the address.
 std::string find(const Config& config, const LaunchInfo& launch_info, const std::string& what) {
   if (!config.secret.empty()) {
@@ -133,12 +143,10 @@ std::string find(const Config& config, const LaunchInfo& launch_info, const std:
   if (const std::string why = why_needed(launch_info.master_addr); !why.empty()) {
     const std::string& reason = launch_info.key_value_space.problem;
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} {}, and the job has no secret: put one into "
-                            "~/.unisono/secret, a file of mode 0600, "
-                            "where nodes share the home, or set UNISONO_SECRET to the same on "
-                            "every rank (\"unisono run\" does){}{}",
+                fmt::format("{} {}, and the job has no secret: {}{}{}",
                             what,
                             why,
+                            advise_secret(config),
                             reason.empty() ? "" : "; ",
                             reason));
   }
@@ -146,6 +154,27 @@ std::string find(const Config& config, const LaunchInfo& launch_info, const std:
 }
 
 }  // namespace
+
+void write_secret(const std::string& path) {
+  constexpr std::size_t kSecretBytes = 32;
+  const std::string text = random_hex(kSecretBytes) + "\n";
+  const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!fd.is_open()) {
+    const int error_number = errno;
+    throw file_error(error_number == EEXIST ? ErrorCode::kInvalidArgument : ErrorCode::kSystem,
+                     path,
+                     error_number == EEXIST
+                         ? "exists, and jobs may use it; delete it to have another one written"
+                         : "can't be made: " + std::generic_category().message(error_number));
+  }
+  errno = ENOSPC;  // A short write sets none.
+  if (::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+      ::fsync(fd.get()) != 0) {
+    const int error_number = errno;
+    (void)::unlink(path.c_str());
+    throw system_error("write " + path, error_number);
+  }
+}
 
 bool is_secret_given(const Config& config) {
   return !config.secret.empty() || !config.secret_file.empty();

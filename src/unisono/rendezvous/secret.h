@@ -20,6 +20,11 @@ struct LaunchInfo;
 /// ~/.unisono/secret.
 [[nodiscard]] std::string find_secret(const Config& config, const LaunchInfo& launch_info);
 
+/// Writes a new random secret into a file that this user alone can read.
+///
+/// Throws Error: kInvalidArgument where there is such a file; kSystem.
+void write_secret(const std::string& path);
+
 /// True where the user has set one: UNISONO_SECRET or UNISONO_SECRET_FILE.
 [[nodiscard]] bool is_secret_given(const Config& config);
 

@@ -76,7 +76,10 @@ TEST_F(SecretFile, WhatRankZeroToldComesBeforeTheHomeFolder) {
   EXPECT_EQ(find_secret(config, told), "given");
   const LaunchInfo untold{.master_addr = "10.0.0.1", .key_value_space = {.problem = "no PMI here"}};
   EXPECT_THAT([&] { (void)find_secret({}, untold); },
-              throws_error(ErrorCode::kInvalidArgument, "does); no PMI here"));
+              throws_error(ErrorCode::kInvalidArgument,
+                           "unisono secret FILE",
+                           "UNISONO_SECRET_FILE=FILE",
+                           "; no PMI here"));
 }
 
 TEST_F(SecretFile, AFileThatOthersCanReadIsRefused) {
@@ -135,6 +138,34 @@ TEST_F(SecretFile, WhatIsNoFileOrHoldsNothingIsExplained) {
               throws_error(ErrorCode::kInvalidArgument, "is empty"));
   EXPECT_THAT(finding(config_with(std::string(5000, 'x'), 0600)),
               throws_error(ErrorCode::kInvalidArgument, "more than 4096 bytes"));
+}
+
+TEST_F(SecretFile, IsWrittenForThisUserAlone) {
+  Config config;
+  config.secret_file = folder_.path() + "/new";
+  write_secret(config.secret_file);
+  struct stat status{};
+  ASSERT_EQ(::stat(config.secret_file.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0600U);
+  const std::string secret = find_secret(config, "10.0.0.1");
+  EXPECT_EQ(secret.size(), 64U);
+  EXPECT_THAT([&] { write_secret(config.secret_file); },
+              throws_error(ErrorCode::kInvalidArgument, config.secret_file, "exists"));
+  EXPECT_EQ(find_secret(config, "10.0.0.1"), secret);
+  write_secret(folder_.path() + "/other");
+  config.secret_file = folder_.path() + "/other";
+  EXPECT_NE(find_secret(config, "10.0.0.1"), secret);
+  EXPECT_THAT([&] { write_secret(folder_.path() + "/no/folder"); },
+              throws_error(ErrorCode::kSystem, "no/folder"));
+}
+
+TEST(Secret, TheCommandThatWritesItIsNamed) {
+  Config config;
+  config.home = "/home/me";
+  EXPECT_THAT(
+      [&] { (void)find_secret(config, "10.0.0.1"); },
+      throws_error(
+          ErrorCode::kInvalidArgument, "type \"unisono secret\"", "scp -rp ~/.unisono NODE:"));
 }
 
 TEST(Secret, AnAddressWhereNoMachineCanBeIsRefusedWithoutAWordOfSecrets) {

@@ -268,8 +268,8 @@ Finding examine_secret(const Config& config, const Place& place) {
       finding.state = State::kInfo;
       finding.text = "none: enough for ranks that meet on this machine's loopback";
       finding.advice =
-          "for several nodes: ~/.unisono/secret in a home that they share, or UNISONO_SECRET, the "
-          "same on all; unisono run makes one by itself";
+          "for several nodes \"unisono secret\" writes one into ~/.unisono, in a home that they "
+          "share; unisono run makes one for a job on this machine";
       return finding;
     }
     finding.text = describe_source(config);
@@ -280,15 +280,14 @@ Finding examine_secret(const Config& config, const Place& place) {
       finding.state = State::kWarning;
       finding.text +=
           fmt::format("; it has less than {} characters, and can be guessed", kLeastBytes);
-      finding.advice = "openssl rand -hex 32 makes a good one";
+      finding.advice = "\"unisono secret FILE\" writes a good one";
     }
   } catch (const Error& error) {
     finding.state = State::kProblem;
     finding.text = error.what();
-    finding.advice =
-        "(umask 077; openssl rand -hex 32 > FILE) makes a good file; export "
-        "UNISONO_SECRET=$(openssl "
-        "rand -hex 32) is good for all that is started then";
+    finding.advice = rendezvous::is_secret_given(config)
+                         ? "\"unisono secret FILE\" writes a good file for UNISONO_SECRET_FILE"
+                         : "type, on one node: unisono secret";
   }
   return finding;
 }
