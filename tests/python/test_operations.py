@@ -199,6 +199,10 @@ def coalesced(rank: int, world: int) -> None:
     for tensor, size in zip(tensors, sizes, strict=True):
         expected = reduced(operator.add, world, lambda r: values(r, size, torch.float32))  # noqa: B023
         check(tensor, expected, "all_reduce_coalesced")
+    tied = values(rank, (3,), torch.float32)
+    dist.all_reduce_coalesced([tied, torch.ones(2), tied])
+    expected = reduced(operator.add, world, lambda r: values(r, (3,), torch.float32))
+    check(tied, expected, "all_reduce_coalesced of one tensor twice")
     ins = [values(rank, (4,), torch.float32, i) for i in range(3)]
     outs = [torch.zeros(4 * world) for _ in range(3)]
     with dist._coalescing_manager():

@@ -1,5 +1,6 @@
 // Checkpoints of divided models: those of the whole, whoever saves and loads them.
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/checkpoint/module_state.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/parallel/tensor/embedding.h"
 #include "unisono/torch/parallel/tensor/gradients.h"
 #include "unisono/torch/parallel/tensor/placement.h"
 #include "unisono/torch/parallel/tensor/state.h"
@@ -156,6 +158,48 @@ TEST(DividedState, TheWholesStateLoadsInParts) {
     checkpoint::Reader reader(file);
     load_module_state(*other, read_parts(reader, placed_tensors(*other)));
     EXPECT_TRUE(is_equal(gather_state(placed_tensors(*other)), state));
+  });
+}
+
+// The model itself has the divided weight under a name that comes first.
+struct TiedDividedImpl : torch::nn::Module {
+  explicit TiedDividedImpl(const Group& group)
+      : embedding(register_module(
+            "embedding",
+            parallel::VocabParallelEmbedding(
+                parallel::VocabParallelEmbeddingOptions{.num_embeddings = 16, .embedding_dim = 8},
+                group))),
+        head(register_parameter("head", embedding->weight)) {}
+
+  parallel::VocabParallelEmbedding embedding;
+  torch::Tensor head;
+};
+
+TORCH_MODULE(TiedDivided);
+
+TEST(DividedState, AWeightOfTwoNamesIsDividedUnderBothAndCountsOnce) {
+  const test::TemporaryFolder folder;
+  const torch::Tensor value = wave({16, 8}).to(torch::kFloat);
+  const TensorState whole{{"embedding.weight", value}, {"head", value}};
+  run_ranks(2, [&](const Group& group) {
+    TiedDivided model(group);
+    const std::vector<PlacedTensor> tensors = placed_tensors(*model);
+    load_module_state(*model, parallel::parts_of_state(whole, tensors));
+    EXPECT_TRUE(is_equal(gather_state(tensors), whole));
+    const StateParts state = parallel::parts_to_save(*group, tensors);
+    checkpoint::save_checkpoint(*group, folder.path(), 1, state.parts, {}, state.common);
+    model->head.mutable_grad() = torch::ones_like(model->head);
+    EXPECT_NEAR(parallel::clip_grad_norm(*model, 1e9), std::sqrt(16 * 8), 1e-6);
+  });
+  const TensorState file = load_state(folder.path());
+  EXPECT_TRUE(is_equal(file, whole));
+  const std::string one_name = folder.path() + "/one.safetensors";
+  save_state(one_name, {{"embedding.weight", value}});
+  run_ranks(2, [&](const Group& group) {
+    TiedDivided model(group);
+    checkpoint::Reader reader(one_name);
+    load_module_state(*model, read_parts(reader, placed_tensors(*model)));
+    EXPECT_TRUE(is_equal(gather_state(placed_tensors(*model)), whole));
   });
 }
 

@@ -1,5 +1,6 @@
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -71,6 +72,19 @@ std::vector<Buffer> without_own_blocks(const Arguments& arguments, Buffers parts
     }
   }
   return others;
+}
+
+// Each buffer once, since a buffer that is reduced in place must not be reduced again. Buffers
+// without elements all stay: their addresses mean nothing.
+std::vector<Buffer> without_repeats(Buffers buffers) {
+  std::vector<Buffer> distinct;
+  std::set<std::pair<const void*, std::int64_t>> known;
+  for (const Buffer& buffer : buffers) {
+    if (buffer.count == 0 || known.emplace(buffer.data, buffer.count).second) {
+      distinct.push_back(buffer);
+    }
+  }
+  return distinct;
 }
 
 void check_blocks_are_equal(const Arguments& arguments, std::span<const std::int64_t> counts) {
@@ -280,9 +294,10 @@ Call all_reduce_coalesced_call(Membership& membership,
                                const AllReduceOptions& options) {
   const Arguments arguments(membership, "all_reduce_coalesced", options.label);
   check_buffers(arguments, buffers, "buffers", buffers, 1);
-  arguments.check_apart({}, buffers, -1, -1);
+  const std::vector<Buffer> distinct = without_repeats(buffers);
+  arguments.check_apart({}, distinct, -1, -1);
   engine::Operation operation =
-      coalesced_operation(OperationKind::kAllReduceCoalesced, buffers, buffers, buffers);
+      coalesced_operation(OperationKind::kAllReduceCoalesced, distinct, distinct, distinct);
   set_reduction(operation, options.op, options.algorithm);
   return checked(std::move(operation), arguments, options);
 }

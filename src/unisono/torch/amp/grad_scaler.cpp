@@ -18,6 +18,7 @@
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono {
 namespace {
@@ -40,7 +41,7 @@ bool unscale_gradients(torch::optim::Optimizer& optimizer, double inverse_scale)
   at::Tensor found = at::zeros({1}, at::kFloat);
   const at::Tensor factor = at::full({1}, inverse_scale, at::kFloat);
   for (const auto& group : optimizer.param_groups()) {
-    for (const at::Tensor& parameter : group.params()) {
+    for (const at::Tensor& parameter : distinct_tensors(group.params())) {
       if (parameter.grad().defined()) {
         check_gradient(parameter.grad());
         at::_amp_foreach_non_finite_check_and_unscale_({parameter.grad()}, found, factor);

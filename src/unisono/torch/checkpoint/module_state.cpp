@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
 #include <string>
 #include <vector>
 
+#include <ATen/ops/equal.h>
 #include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 
 #include "unisono/base/error.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/tensor/named_tensor.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono {
@@ -26,21 +29,77 @@ TensorState unwrapped(const TensorState& state) {
   return is_wrapped ? state_below(state, kWrapperPrefix) : state;
 }
 
-std::vector<std::string> differences(const TensorState& own, const TensorState& state) {
-  std::vector<std::string> problems;
-  for (const auto& [name, tensor] : own) {
+std::vector<NamedTensor> tensors_of_module(const ::torch::nn::Module& module) {
+  std::vector<NamedTensor> tensors = distinct_tensors(module.named_parameters());
+  append_distinct(module.named_buffers(), "", tensors);
+  return tensors;
+}
+
+std::string quote(const std::string& name) {
+  return "\"" + name + "\"";
+}
+
+// NaNs of the same bits are equal.
+bool is_bit_equal(const at::Tensor& one, const at::Tensor& other) {
+  const auto bytes = [](const at::Tensor& tensor) {
+    return tensor.contiguous().flatten().view(at::kByte);
+  };
+  return at::equal(bytes(one), bytes(other));
+}
+
+// The state's value for one tensor of the module, under any of its names; null where it has none.
+const at::Tensor* value_in(const TensorState& state, const NamedTensor& own) {
+  for (const std::string& name : names_of(own)) {
+    if (const auto found = state.find(name); found != state.end()) {
+      return &found->second;
+    }
+  }
+  return nullptr;
+}
+
+// Appends what is wrong with the state's values for one tensor of the module.
+void find_differences(const NamedTensor& own,
+                      const TensorState& state,
+                      std::vector<std::string>& problems) {
+  std::string others;
+  std::string first;
+  for (const std::string& name : names_of(own)) {
+    others += name == own.name ? "" : (others.empty() ? " (or " : ", ") + quote(name);
     const auto found = state.find(name);
     if (found == state.end()) {
-      problems.push_back("\"" + name + "\" is missing");
-    } else if (found->second.sizes() != tensor.sizes() ||
-               found->second.scalar_type() != tensor.scalar_type()) {
-      problems.push_back("\"" + name + "\" is " + describe(found->second) +
-                         ", but the module has " + describe(tensor));
+      continue;
+    }
+    const at::Tensor& tensor = found->second;
+    if (tensor.sizes() != own.tensor.sizes() || tensor.scalar_type() != own.tensor.scalar_type()) {
+      problems.push_back(quote(name) + " is " + describe(tensor) + ", but the module has " +
+                         describe(own.tensor));
+      return;
+    }
+    if (!first.empty() && !is_bit_equal(tensor, state.at(first))) {
+      problems.push_back(quote(first) + " and " + quote(name) +
+                         " are one tensor of the module, but differ in the state; leave one out");
+      return;
+    }
+    first = name;
+  }
+  if (first.empty()) {
+    problems.push_back(quote(own.name) + others + (others.empty() ? "" : ")") + " is missing");
+  }
+}
+
+std::vector<std::string> differences(const std::vector<NamedTensor>& own,
+                                     const TensorState& state) {
+  std::vector<std::string> problems;
+  std::set<std::string> known;
+  for (const NamedTensor& named : own) {
+    find_differences(named, state, problems);
+    for (const std::string& name : names_of(named)) {
+      known.insert(name);
     }
   }
   for (const auto& [name, tensor] : state) {
-    if (!own.contains(name)) {
-      problems.push_back("\"" + name + "\" is not the module's");
+    if (!known.contains(name)) {
+      problems.push_back(quote(name) + " is not the module's");
     }
   }
   return problems;
@@ -50,20 +109,16 @@ std::vector<std::string> differences(const TensorState& own, const TensorState& 
 
 TensorState module_state(const ::torch::nn::Module& module) {
   TensorState state;
-  const auto add = [&](const auto& named) {
-    for (const auto& item : named) {
-      if (item.value().defined()) {
-        state.emplace(item.key(), item.value().detach());
-      }
+  for (const NamedTensor& named : tensors_of_module(module)) {
+    for (const std::string& name : names_of(named)) {
+      state.emplace(name, named.tensor.detach());
     }
-  };
-  add(module.named_parameters());
-  add(module.named_buffers());
+  }
   return state;
 }
 
 void load_module_state(::torch::nn::Module& module, const TensorState& state) {
-  const TensorState own = module_state(module);
+  const std::vector<NamedTensor> own = tensors_of_module(module);
   // A module may itself have a child of that name.
   TensorState given = differences(own, state).empty() ? state : unwrapped(state);
   const std::vector<std::string> problems = differences(own, given);
@@ -78,9 +133,9 @@ void load_module_state(::torch::nn::Module& module, const TensorState& state) {
     throw Error(ErrorCode::kInvalidArgument, message);
   }
   const c10::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : own) {
-    // Through the detached alias: it has the same memory.
-    at::Tensor(tensor).copy_(given.at(name));
+  for (const NamedTensor& named : own) {
+    // Through a detached alias: it has the same memory.
+    named.tensor.detach().copy_(*value_in(given, named));
   }
 }
 

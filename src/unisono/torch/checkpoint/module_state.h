@@ -13,13 +13,17 @@ class Optimizer;
 namespace unisono {
 
 /// The module's parameters and buffers under their names in it. They share its memory: whoever
-/// saves them later than at once copies them first, as checkpoint::Saver does.
+/// saves them later than at once copies them first, as checkpoint::Saver does. A tensor of several
+/// names is there under each, as in Python's state_dict().
 ///
 /// Of a wrapped module pass `*model.module()`.
 [[nodiscard]] TensorState module_state(const torch::nn::Module& module);
 
 /// Copies the state into the module's parameters and buffers, whose memory and strides stay. Names
 /// may all begin with "module.", as Python's DistributedDataParallel saves them.
+///
+/// A tensor of several names may have any of them in the state, as files of Python's
+/// safetensors.torch.save_model() do, or several with equal values.
 ///
 /// Throws Error(kInvalidArgument), and has changed nothing, unless the state has exactly the
 /// module's names, types and shapes; the message names those that are missing, too many or differ.

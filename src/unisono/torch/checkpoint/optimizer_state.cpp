@@ -4,6 +4,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/Functions.h>
@@ -16,6 +17,7 @@
 #include "unisono/base/error.h"
 #include "unisono/torch/checkpoint/module_state.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/tensor/named_tensor.h"
 #include "unisono/torch/tensor/tensor.h"
 
 // LibTorch has no other way to what an optimizer keeps than its archive. That names parameters by
@@ -44,16 +46,19 @@ std::string options_prefix(std::size_t group) {
 
 struct NamedParameter {
   std::string name;
+  std::vector<std::string> aliases;
   at::Tensor tensor;
+  bool is_repeated;  // The optimizer has the same tensor earlier, too.
 };
 
 // The optimizer's parameters, by group, under the module's names.
 std::vector<std::vector<NamedParameter>> named_groups(const ::torch::optim::Optimizer& optimizer,
                                                       const ::torch::nn::Module& module) {
-  std::map<const void*, std::string> names;
-  for (const auto& item : module.named_parameters()) {
-    names.emplace(item.value().unsafeGetTensorImpl(), item.key());
+  std::map<const void*, NamedTensor> names;
+  for (NamedTensor& parameter : distinct_tensors(module.named_parameters())) {
+    names.emplace(parameter.tensor.unsafeGetTensorImpl(), std::move(parameter));
   }
+  std::set<const void*> known;
   std::vector<std::vector<NamedParameter>> groups;
   for (const ::torch::optim::OptimizerParamGroup& group : optimizer.param_groups()) {
     groups.emplace_back();
@@ -62,7 +67,10 @@ std::vector<std::vector<NamedParameter>> named_groups(const ::torch::optim::Opti
       if (found == names.end()) {
         fail("it has a parameter, " + describe(parameter) + ", that is not the module's");
       }
-      groups.back().push_back({.name = found->second, .tensor = parameter});
+      groups.back().push_back({.name = found->second.name,
+                               .aliases = found->second.aliases,
+                               .tensor = parameter,
+                               .is_repeated = !known.insert(found->first).second});
     }
   }
   return groups;
@@ -144,6 +152,19 @@ TensorState state_of(const TensorState& state, const std::string& parameter) {
   return own;
 }
 
+// Returns the parameter's name in the state. Another version of the program may have registered the
+// parameter's names in another order.
+std::string name_in(const TensorState& state, const NamedParameter& parameter) {
+  if (state_of(state, parameter.name).empty()) {
+    for (const std::string& alias : parameter.aliases) {
+      if (!state_of(state, alias).empty()) {
+        return alias;
+      }
+    }
+  }
+  return parameter.name;
+}
+
 void write_values(OutputArchive& archive,
                   const std::string& key,
                   const TensorState& values,
@@ -179,8 +200,9 @@ void check_state(const std::vector<std::vector<NamedParameter>>& groups,
       known.insert(options_prefix(group) + name);
     }
     for (const NamedParameter& parameter : groups[group]) {
-      for (const auto& [key, tensor] : state_of(state, parameter.name)) {
-        const std::string name = kStatePrefix + parameter.name + "." + key;
+      const std::string name_of_all = name_in(state, parameter);
+      for (const auto& [key, tensor] : state_of(state, name_of_all)) {
+        const std::string name = kStatePrefix + name_of_all + "." + key;
         known.insert(name);
         if (tensor.dim() > 0 && tensor.sizes() != parameter.tensor.sizes()) {
           fail("\"" + name + "\" is " + describe(tensor) + ", but the parameter is " +
@@ -257,9 +279,13 @@ void load_optimizer_state(::torch::optim::Optimizer& optimizer,
                         number_tensor(static_cast<std::int64_t>(groups[group].size())));
     for (std::size_t i = 0; i < groups[group].size(); ++i) {
       const NamedParameter& parameter = groups[group][i];
-      const std::string key = key_of(parameter.tensor);
+      // LibTorch moves each state out of the archive: a repeated parameter would get a null one.
+      const std::string key = parameter.is_repeated ? "0" : key_of(parameter.tensor);
       group_archive.write("params/" + std::to_string(i), c10::IValue(key));
-      if (const TensorState own = state_of(state, parameter.name); !own.empty()) {
+      if (parameter.is_repeated) {
+        continue;
+      }
+      if (const TensorState own = state_of(state, name_in(state, parameter)); !own.empty()) {
         write_values(states, key, laid_out_as(parameter.tensor, own), false);
       }
     }
@@ -277,7 +303,7 @@ void load_optimizer_state(::torch::optim::Optimizer& optimizer,
   // LibTorch leaves a parameter of which nothing was saved what it has.
   for (const std::vector<NamedParameter>& group : groups) {
     for (const NamedParameter& parameter : group) {
-      if (state_of(state, parameter.name).empty()) {
+      if (state_of(state, name_in(state, parameter)).empty()) {
         optimizer.state().erase(parameter.tensor.unsafeGetTensorImpl());
       }
     }

@@ -16,6 +16,7 @@
 #include "unisono/torch/ddp/bucket_memory.h"
 #include "unisono/torch/ddp/local_steps.h"
 #include "unisono/torch/tensor/coalesced_all_reduce.h"
+#include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono {
 namespace {
@@ -29,7 +30,7 @@ void average_all(const char* what,
     options.label = std::string(what) + "s";
   }
   std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
-  for (const at::Tensor& tensor : tensors) {
+  for (const at::Tensor& tensor : distinct_tensors(tensors)) {
     if (tensor.layout() != at::kStrided || !tensor.device().is_cpu()) {
       throw Error(
           ErrorCode::kInvalidArgument,
@@ -60,7 +61,7 @@ void average_gradients(ProcessGroup& group,
                        AllReduceOptions options) {
   ddp::note_average_by_hand();
   std::vector<at::Tensor> gradients;
-  for (const at::Tensor& parameter : parameters) {
+  for (const at::Tensor& parameter : distinct_tensors(parameters)) {
     if (parameter.grad().defined()) {
       gradients.push_back(parameter.grad());
     }

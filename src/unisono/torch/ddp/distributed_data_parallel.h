@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -81,8 +80,8 @@ class DistributedDataParallel {
                                    const DistributedDataParallelOptions& options = {})
       : module_(std::move(module)),
         replica_(std::move(group),
-                 named_tensors(ddp::module_of(module_).named_parameters()),
-                 named_tensors(ddp::module_of(module_).named_buffers()),
+                 distinct_tensors(ddp::module_of(module_).named_parameters()),
+                 distinct_tensors(ddp::module_of(module_).named_buffers()),
                  sparse_parameters(),
                  options) {}
 
@@ -251,8 +250,9 @@ class DistributedDataParallel {
 
   [[nodiscard]] const Module& module() const { return module_; }
 
+  /// The module's, each once, also those of several names: for optimizers.
   [[nodiscard]] std::vector<at::Tensor> parameters() const {
-    return ddp::module_of(module_).parameters();
+    return distinct_tensors(ddp::module_of(module_).parameters());
   }
 
   void train(bool on = true) { ddp::module_of(module_).train(on); }
@@ -278,27 +278,12 @@ class DistributedDataParallel {
   auto pass(const Call& call) {
     auto& module = ddp::module_of(module_);
     replica_.check_parameters(module.parameters(),
-                              [&] { return named_tensors(module.named_parameters()); });
+                              [&] { return distinct_tensors(module.named_parameters()); });
     replica_.before_forward(module.is_training());
     auto result = call();
     std::vector<at::Tensor*> tensors;
     ddp::collect_from(result, tensors);
     replica_.after_forward(tensors);
-    return result;
-  }
-
-  // A tensor that is registered twice counts once, under its first name.
-  template <class Dictionary>
-  static std::vector<NamedTensor> named_tensors(const Dictionary& dictionary) {
-    std::vector<NamedTensor> result;
-    for (const auto& item : dictionary) {
-      const auto is_same = [&](const NamedTensor& other) {
-        return other.tensor.is_same(item.value());
-      };
-      if (item.value().defined() && std::ranges::find_if(result, is_same) == result.end()) {
-        result.push_back({.name = item.key(), .tensor = item.value()});
-      }
-    }
     return result;
   }
 

@@ -13,6 +13,7 @@
 
 #include "unisono/torch/ddp/output_tensors.h"
 #include "unisono/torch/nn/replica_set.h"
+#include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::nn {
 
@@ -115,7 +116,10 @@ class DataParallel {
 
   [[nodiscard]] const Module& module() const { return module_; }
 
-  [[nodiscard]] std::vector<at::Tensor> parameters() const { return module_->parameters(); }
+  /// The module's, each once, also those of several names: for optimizers.
+  [[nodiscard]] std::vector<at::Tensor> parameters() const {
+    return distinct_tensors(module_->parameters());
+  }
 
   void train(bool on = true) { module_->train(on); }
 

@@ -1,8 +1,18 @@
 #pragma once
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include <torch/optim/optimizer.h>
 
 namespace unisono::optim {
+
+/// The groups with each of their parameters once: LibTorch's modules list a tensor under each of
+/// its names, and an optimizer would step it as often. Throws Error(kInvalidArgument) for a
+/// parameter of two groups.
+[[nodiscard]] std::vector<::torch::optim::OptimizerParamGroup> distinct_groups(
+    const std::vector<::torch::optim::OptimizerParamGroup>& groups);
 
 /// What optimizers have in common whose step treats each parameter by itself. `Options` are a
 /// group's, `State` is a parameter's.
@@ -11,7 +21,10 @@ namespace unisono::optim {
 template <class Options, class State>
 class ParameterwiseOptimizer : public ::torch::optim::Optimizer {
  public:
-  using ::torch::optim::Optimizer::Optimizer;
+  /// Throws as distinct_groups().
+  ParameterwiseOptimizer(const std::vector<::torch::optim::OptimizerParamGroup>& groups,
+                         std::unique_ptr<::torch::optim::OptimizerOptions> defaults)
+      : Optimizer(distinct_groups(groups), std::move(defaults)) {}
 
   at::Tensor step(LossClosure closure = nullptr) override;
   void save(::torch::serialize::OutputArchive& archive) const override;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -14,8 +15,13 @@ namespace unisono::optim {
 
 WeightAverage::WeightAverage(std::vector<at::Tensor> tensors, std::optional<double> decay)
     : tensors_(std::move(tensors)), decay_(decay) {
-  for (const at::Tensor& tensor : tensors_) {
-    values_.push_back(tensor.detach().clone());
+  std::unordered_map<const void*, std::size_t> known;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const auto [first, is_new] = known.emplace(tensors_[i].unsafeGetTensorImpl(), i);
+    if (is_new) {
+      places_.push_back(i);
+    }
+    values_.push_back(is_new ? tensors_[i].detach().clone() : values_[first->second]);
   }
 }
 
@@ -36,7 +42,7 @@ void WeightAverage::update() {
   check_not_swapped();
   const c10::NoGradGuard no_grad;
   const double weight = decay_ ? 1 - *decay_ : 1 / static_cast<double>(n_updates_ + 1);
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+  for (const std::size_t i : places_) {
     if (n_updates_ > 0 && values_[i].is_floating_point()) {
       values_[i].lerp_(tensors_[i], weight);
     } else {
@@ -48,7 +54,7 @@ void WeightAverage::update() {
 
 void WeightAverage::swap() {
   const c10::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+  for (const std::size_t i : places_) {
     const at::Tensor value = tensors_[i].clone();
     tensors_[i].copy_(values_[i]);
     values_[i].copy_(value);

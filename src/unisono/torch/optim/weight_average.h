@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -9,7 +10,8 @@
 namespace unisono::optim {
 
 /// The average of a model's values over its training, as Python's torch.optim.swa_utils has it: it
-/// often generalizes better than the last values. Equal on every rank where the values are.
+/// often generalizes better than the last values. Equal on every rank where the values are. A
+/// tensor that comes twice has one average, which is there twice.
 ///
 ///     auto average = unisono::optim::WeightAverage::exponential(model.parameters());
 ///     ...
@@ -52,6 +54,7 @@ class WeightAverage {
 
   std::vector<at::Tensor> tensors_;
   std::vector<at::Tensor> values_;
+  std::vector<std::size_t> places_;  // in both, where a tensor comes first
   std::optional<double> decay_;
   std::int64_t n_updates_ = 0;
   bool is_swapped_ = false;

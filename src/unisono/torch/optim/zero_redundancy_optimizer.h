@@ -24,6 +24,7 @@
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/ddp/joined_step.h"
 #include "unisono/torch/optim/overlapped_steps.h"
+#include "unisono/torch/optim/parameterwise_optimizer.h"
 #include "unisono/torch/tensor/coalesced_broadcast.h"
 
 namespace unisono::optim {
@@ -92,12 +93,13 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
                 "LBFGS steps all parameters together, so its state can't be divided");
 
  public:
-  /// A local call; parameters and groups are the same on every rank.
+  /// A local call; parameters and groups are the same on every rank. Throws as distinct_groups().
   template <class Options>
   ZeroRedundancyOptimizer(std::shared_ptr<ProcessGroup> group,
                           const std::vector<::torch::optim::OptimizerParamGroup>& groups,
                           const Options& defaults)
-      : ZeroRedundancyOptimizer(std::move(group), Inner(groups, defaults), defaults) {}
+      : ZeroRedundancyOptimizer(
+            std::move(group), Inner(distinct_groups(groups), defaults), defaults) {}
 
   template <class Options>
   ZeroRedundancyOptimizer(std::shared_ptr<ProcessGroup> group,

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -11,6 +13,8 @@ namespace unisono {
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
+  /// Further names that the module has for the same tensor.
+  std::vector<std::string> aliases = {};
 };
 
 /// The tensors without their names.
@@ -21,6 +25,59 @@ struct NamedTensor {
     tensors.push_back(one.tensor);
   }
   return tensors;
+}
+
+/// All names of the tensor, the first one first.
+[[nodiscard]] inline std::vector<std::string> names_of(const NamedTensor& named) {
+  std::vector<std::string> names{named.name};
+  names.insert(names.end(), named.aliases.begin(), named.aliases.end());
+  return names;
+}
+
+/// Appends the items of a dictionary of LibTorch (named_parameters(), named_buffers()), which has a
+/// tensor of several names once for each: here it is there once, with the other names as aliases.
+/// `prefix` stands before the names. Undefined tensors are left out.
+template <class Items>
+void append_distinct(const Items& items,
+                     const std::string& prefix,
+                     std::vector<NamedTensor>& into) {
+  std::unordered_map<const void*, std::size_t> places;
+  for (std::size_t i = 0; i < into.size(); ++i) {
+    places.emplace(into[i].tensor.unsafeGetTensorImpl(), i);
+  }
+  for (const auto& item : items) {
+    if (!item.value().defined()) {
+      continue;
+    }
+    const auto [place, is_new] = places.emplace(item.value().unsafeGetTensorImpl(), into.size());
+    if (is_new) {
+      into.push_back({.name = prefix + item.key(), .tensor = item.value()});
+    } else {
+      into[place->second].aliases.push_back(prefix + item.key());
+    }
+  }
+}
+
+/// The same as a new list.
+template <class Items>
+[[nodiscard]] std::vector<NamedTensor> distinct_tensors(const Items& items) {
+  std::vector<NamedTensor> named;
+  append_distinct(items, "", named);
+  return named;
+}
+
+/// Each tensor once, where it comes first: what an optimizer is to be given of a module's
+/// parameters(), which have a tensor of several names once for each. Undefined ones all stay.
+[[nodiscard]] inline std::vector<at::Tensor> distinct_tensors(
+    const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> distinct;
+  std::unordered_set<const void*> known;
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined() || known.insert(tensor.unsafeGetTensorImpl()).second) {
+      distinct.push_back(tensor);
+    }
+  }
+  return distinct;
 }
 
 }  // namespace unisono

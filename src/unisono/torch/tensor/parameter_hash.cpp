@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "unisono/torch/tensor/hash.h"
+#include "unisono/torch/tensor/named_tensor.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono {
 
 std::uint64_t hash_tensors(const std::vector<at::Tensor>& tensors) {
   std::uint64_t hash = 0;
-  for (const at::Tensor& tensor : tensors) {
+  for (const at::Tensor& tensor : distinct_tensors(tensors)) {
     const std::string description = describe(tensor);
     hash = hash_bytes(std::as_bytes(std::span(description)), hash);
     if (tensor.defined()) {

@@ -9,7 +9,8 @@
 namespace unisono {
 
 /// A hash over the tensors' types, sizes and elements, to compare ranks or runs: equal hashes mean
-/// equal bits. Undefined tensors count as such.
+/// equal bits. A tensor that comes twice counts once, as in Python's Module.parameters(); undefined
+/// tensors count as such.
 [[nodiscard]] std::uint64_t hash_tensors(const std::vector<at::Tensor>& tensors);
 
 /// The hash as people compare it: 16 hexadecimal digits.

@@ -96,13 +96,13 @@ class Pipeline {
   [[nodiscard]] std::vector<NamedTensor> named_parameters() const;
   [[nodiscard]] std::vector<NamedTensor> named_buffers() const;
 
-  /// Parameters and buffers: the `own` of parts_to_save(). Tied ones are in the state of the first
-  /// stage that has them.
+  /// Parameters and buffers: the `own` of parts_to_save(). Those of several names, tied ones say,
+  /// are there under each, where a rank has a stage with that name.
   [[nodiscard]] TensorState state() const;
 
   /// Takes this rank's parameters and buffers out of the state of a whole model, in however many
-  /// parts it was saved. Throws Error(kInvalidArgument), and has changed nothing, for those that
-  /// are missing or of another type or shape.
+  /// parts it was saved; of several names one suffices. Throws Error(kInvalidArgument), and has
+  /// changed nothing, for those that are missing or of another type or shape.
   void load_state(const TensorState& state);
 
   void train(bool on = true);

@@ -73,7 +73,8 @@ class Pipeline::Impl {
   void share_tied_values();
 
   // What it has of the model.
-  [[nodiscard]] std::string saved_name(const PlacedParameter& place) const;
+  [[nodiscard]] std::vector<std::string> names_in_whole(int stage,
+                                                        const NamedTensor& parameter) const;
   [[nodiscard]] bool is_first_of_tie(const PlacedParameter& place) const;
   [[nodiscard]] std::vector<at::Tensor> own_gradients() const;
 

@@ -1,6 +1,7 @@
 // What a rank has of the model: parameters and buffers under their names in the whole of it.
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -46,40 +47,52 @@ std::vector<NamedTensor> Pipeline::Impl::named_buffers() const {
   return all;
 }
 
-std::string Pipeline::Impl::saved_name(const PlacedParameter& place) const {
+// The names that a parameter may have in a whole model's state. The names of its tie come first, in
+// an order that all ranks have, so that ranks agree on one value where a state has different ones.
+std::vector<std::string> Pipeline::Impl::names_in_whole(int stage,
+                                                        const NamedTensor& parameter) const {
+  std::vector<std::string> names;
   for (const Tie& tie : ties_) {
-    if (std::ranges::find(tie, place) != tie.end()) {
-      return tie.front().name;
+    if (std::ranges::find(tie, PlacedParameter{.stage = stage, .name = parameter.name}) !=
+        tie.end()) {
+      std::ranges::transform(tie, std::back_inserter(names), &PlacedParameter::name);
     }
   }
-  return place.name;
+  const std::vector<std::string> own = names_of(parameter);
+  names.insert(names.end(), own.begin(), own.end());
+  return names;
 }
 
 TensorState Pipeline::Impl::state() const {
   TensorState state;
-  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
-    if (!state.emplace(name, tensor.detach()).second) {
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          "Pipeline: two tensors are named '" + name + "'; give the stages prefixes of their own");
+  const auto add = [&](const NamedTensor& named) {
+    for (const std::string& name : names_of(named)) {
+      if (!state.emplace(name, named.tensor.detach()).second) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    "Pipeline: two tensors are named '" + name +
+                        "'; give the stages prefixes of their own");
+      }
     }
   };
   for (const auto& [stage, part] : plan_.parts) {
     for (const NamedTensor& parameter : part.parameters()) {
-      if (is_first_of_tie({.stage = stage, .name = parameter.name})) {
-        add(parameter.name, parameter.tensor);
+      // Stages that are made apart may have the same name for a tied parameter: the first saves it.
+      const bool is_first = is_first_of_tie({.stage = stage, .name = parameter.name});
+      if (is_first || names_in_whole(stage, parameter).front() != parameter.name) {
+        add(parameter);
       }
     }
-  }
-  for (const NamedTensor& buffer : named_buffers()) {
-    add(buffer.name, buffer.tensor);
+    std::ranges::for_each(part.buffers(), add);
   }
   return state;
 }
 
 void Pipeline::Impl::load_state(const TensorState& state) {
   std::vector<std::pair<at::Tensor, at::Tensor>> values;
-  const auto find = [&](const std::string& name, const at::Tensor& tensor) {
+  const auto find = [&](const std::vector<std::string>& names, const at::Tensor& tensor) {
+    const auto known =
+        std::ranges::find_if(names, [&](const std::string& name) { return state.contains(name); });
+    const std::string& name = known == names.end() ? names.front() : *known;
     const auto found = state.find(name);
     if (found == state.end()) {
       throw Error(ErrorCode::kInvalidArgument, "Pipeline: the state has no '" + name + "'");
@@ -94,10 +107,10 @@ void Pipeline::Impl::load_state(const TensorState& state) {
   };
   for (const auto& [stage, part] : plan_.parts) {
     for (const NamedTensor& parameter : part.parameters()) {
-      find(saved_name({.stage = stage, .name = parameter.name}), parameter.tensor);
+      find(names_in_whole(stage, parameter), parameter.tensor);
     }
     for (const NamedTensor& buffer : part.buffers()) {
-      find(buffer.name, buffer.tensor);
+      find(names_of(buffer), buffer.tensor);
     }
   }
   const c10::NoGradGuard no_grad;

@@ -64,17 +64,6 @@ std::uint64_t seed_of(const ChunkRandom& random, int layer) {
   return Random(of_chunk + static_cast<std::uint64_t>(layer)).next();
 }
 
-template <class Items>
-void append(const Items& items, const std::string& prefix, std::vector<NamedTensor>& named) {
-  for (const auto& item : items) {
-    const bool is_there = std::ranges::any_of(
-        named, [&](const NamedTensor& other) { return other.tensor.is_same(item.value()); });
-    if (!is_there) {
-      named.push_back({.name = prefix + item.key(), .tensor = item.value()});
-    }
-  }
-}
-
 }  // namespace
 
 StagePart::StagePart(int number, Stage stage)
@@ -123,8 +112,8 @@ void StagePart::add(Layer layer) {
     layers_.push_back({.layer = std::move(layer), .may_draw = true});
     return;
   }
-  append(layer.module->named_parameters(), layer.prefix, parameters_);
-  append(layer.module->named_buffers(), layer.prefix, buffers_);
+  append_distinct(layer.module->named_parameters(), layer.prefix, parameters_);
+  append_distinct(layer.module->named_buffers(), layer.prefix, buffers_);
   const std::vector<PlacedTensor> placed = parallel::placed_parameters(*layer.module);
   for (std::size_t i = placed_.size(); i < parameters_.size(); ++i) {
     const NamedTensor& parameter = parameters_[i];

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -27,10 +29,7 @@ void collect(const ::torch::nn::Module& module,
   const auto* const layer = dynamic_cast<const ParallelLayer*>(&module);
   const auto add = [&](const auto& named) {
     for (const auto& item : named) {
-      const auto is_same = [&](const PlacedTensor& other) {
-        return other.tensor.is_same(item.value());
-      };
-      if (!item.value().defined() || std::ranges::any_of(into, is_same)) {
+      if (!item.value().defined()) {
         continue;
       }
       PlacedTensor placed{
@@ -52,6 +51,32 @@ void collect(const ::torch::nn::Module& module,
   for (const auto& child : module.named_children()) {
     collect(*child.value(), prefix + child.key() + ".", with_buffers, into);
   }
+}
+
+// Gives the placement of a divided layer's weight to the weight's other names, which may belong to
+// modules that are no ParallelLayer.
+void share_placements(std::vector<PlacedTensor>& tensors) {
+  std::unordered_map<const void*, const PlacedTensor*> of_layers;
+  for (const PlacedTensor& placed : tensors) {
+    if (placed.group != nullptr) {
+      of_layers.emplace(placed.tensor.unsafeGetTensorImpl(), &placed);
+    }
+  }
+  for (PlacedTensor& placed : tensors) {
+    const auto layer = of_layers.find(placed.tensor.unsafeGetTensorImpl());
+    if (layer != of_layers.end() && placed.group == nullptr) {
+      placed.placement = layer->second->placement;
+      placed.group = layer->second->group;
+    }
+  }
+}
+
+std::vector<PlacedTensor> tensors_of_all_names(const ::torch::nn::Module& module,
+                                               bool with_buffers) {
+  std::vector<PlacedTensor> tensors;
+  collect(module, "", with_buffers, tensors);
+  share_placements(tensors);
+  return tensors;
 }
 
 }  // namespace
@@ -137,14 +162,17 @@ void ParallelLayer::check_last_dimension(const at::Tensor& input, std::int64_t s
 
 std::vector<PlacedTensor> placed_parameters(const ::torch::nn::Module& module) {
   std::vector<PlacedTensor> tensors;
-  collect(module, "", /*with_buffers=*/false, tensors);
+  std::unordered_set<const void*> known;
+  for (PlacedTensor& placed : tensors_of_all_names(module, /*with_buffers=*/false)) {
+    if (known.insert(placed.tensor.unsafeGetTensorImpl()).second) {
+      tensors.push_back(std::move(placed));
+    }
+  }
   return tensors;
 }
 
 std::vector<PlacedTensor> placed_tensors(const ::torch::nn::Module& module) {
-  std::vector<PlacedTensor> tensors;
-  collect(module, "", /*with_buffers=*/true, tensors);
-  return tensors;
+  return tensors_of_all_names(module, /*with_buffers=*/true);
 }
 
 }  // namespace unisono::parallel

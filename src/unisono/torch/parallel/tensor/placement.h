@@ -111,7 +111,8 @@ struct PlacedTensor {
 /// All parameters of the module and of what it consists of, each once, in its order.
 [[nodiscard]] std::vector<PlacedTensor> placed_parameters(const torch::nn::Module& module);
 
-/// The same with its buffers, which follow each module's parameters.
+/// What checkpoints have: the parameters and, behind those of each module, its buffers. A tensor of
+/// several names is there under each.
 [[nodiscard]] std::vector<PlacedTensor> placed_tensors(const torch::nn::Module& module);
 
 }  // namespace unisono::parallel

@@ -1,5 +1,6 @@
 #include "unisono/torch/parallel/tensor/state.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -75,6 +76,16 @@ at::Tensor read_tensor(checkpoint::Reader& reader,
   return at::cat(chunks, split.dim);
 }
 
+// Whether the reader has the tensor under another of its names.
+bool has_other_name(const checkpoint::Reader& reader,
+                    const std::vector<PlacedTensor>& tensors,
+                    const PlacedTensor& placed,
+                    const std::string& prefix) {
+  return std::ranges::any_of(tensors, [&](const PlacedTensor& other) {
+    return other.tensor.is_same(placed.tensor) && reader.tensors().contains(prefix + other.name);
+  });
+}
+
 // The parameter that a tensor of an optimizer's state belongs to; null for none.
 const PlacedTensor* parameter_of(const std::string& state_name,
                                  const std::vector<PlacedTensor>& parameters) {
@@ -140,6 +151,8 @@ TensorState read_parts(checkpoint::Reader& reader,
     // What is not there, the reader says.
     if (const auto found = reader.tensors().find(name); found != reader.tensors().end()) {
       check_shape(name, found->second.info.shape, whole);
+    } else if (has_other_name(reader, tensors, placed, prefix)) {
+      continue;
     }
     state.emplace(placed.name, read_tensor(reader, name, whole, placed));
   }
@@ -187,7 +200,7 @@ std::vector<PlacedTensor> placed_optimizer_state(const ::torch::optim::Optimizer
 TensorState read_optimizer_parts(checkpoint::Reader& reader,
                                  const ::torch::nn::Module& module,
                                  const std::string& prefix) {
-  const std::vector<PlacedTensor> parameters = placed_parameters(module);
+  const std::vector<PlacedTensor> parameters = placed_tensors(module);  // Under all names.
   TensorState state;
   for (const auto& [name, tensor] : reader.tensors()) {
     if (!name.starts_with(prefix)) {

@@ -40,8 +40,9 @@ namespace unisono::parallel {
 ///     checkpoint::Reader reader("checkpoints");
 ///     load_module_state(*model, parallel::read_parts(reader, placed_tensors(*model), "model."));
 ///
-/// The names in the checkpoint have `prefix` before them. Throws Error as the reader does, and
-/// kInvalidArgument where a tensor is not there or has another shape than the whole.
+/// The names in the checkpoint have `prefix` before them; of a tensor of several names one
+/// suffices. Throws Error as the reader does, and kInvalidArgument where a tensor is not there or
+/// has another shape than the whole.
 [[nodiscard]] TensorState read_parts(checkpoint::Reader& reader,
                                      const std::vector<PlacedTensor>& tensors,
                                      const std::string& prefix = "");
