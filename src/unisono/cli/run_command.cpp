@@ -71,8 +71,7 @@ std::vector<std::string> program_argv(const CLI::App& app) {
   }
   if (!options_ended && argv.front().starts_with('-')) {
     throw Error(ErrorCode::kInvalidArgument,
-                "run: there is no option " + argv.front() +
-                    suggestion(argv.front(), names(app)) +
+                "run: there is no option " + argv.front() + suggestion(argv.front(), names(app)) +
                     " (options of the program go behind its name); see unisono run --help");
   }
   if (starts_with_typographic_dash(argv.front())) {

@@ -161,7 +161,7 @@ TEST_F(SecretFile, IsWrittenForThisUserAlone) {
 
 TEST(Secret, TheCommandThatWritesItIsNamed) {
   Config config;
-  config.home = "/home/me";
+  config.home = "/nowhere";
   EXPECT_THAT(
       [&] { (void)find_secret(config, "10.0.0.1"); },
       throws_error(
