@@ -274,6 +274,27 @@ TEST_F(LaunchHosts, ALauncherThatIsLostIsStartedAgain) {
   EXPECT_EQ(count(result.err, "it is started again"), 1) << result.err;
 }
 
+TEST_F(LaunchHosts, ALostGuardianIsAFailureLikeARanks) {
+  for (const std::size_t which : {0U, 1U}) {
+    LaunchRun run({.arguments = command("alpha:1,beta:1",
+                                        {"--max_restarts", "2"},
+                                        "test $TORCHELASTIC_RESTART_COUNT = 1 && exec " +
+                                            std::string(UNISONO_RANK_PROGRAM) + "; " + kHang)});
+    run.wait_for_output("ready", 2);
+    const std::vector<pid_t> guardians = run.guardians();
+    ASSERT_EQ(guardians.size(), 2U);
+    ASSERT_EQ(::kill(guardians[which], SIGKILL), 0);
+    const RunResult result = run.finish();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(count(result.out, "all_reduce(ones)=2"), 2) << result.out;
+    EXPECT_THAT(
+        result.err,
+        AllOf(ContainsRegex("the guardian process [(](alpha|beta), pid [0-9]+[)] was killed"),
+              HasSubstr("restart 1 of 2")));
+    EXPECT_THAT(run.wait_until_all_gone(), IsEmpty());
+  }
+}
+
 TEST_F(LaunchHosts, AHostThatDoesNotComeBackIsTriedUntilTheJobEnds) {
   LaunchRun run(
       {.arguments = command("alpha:1,once:1", {"--max_restarts", "1"}, kTellLauncher + kHang)});

@@ -20,10 +20,12 @@
 #include "unisono/base/process.h"
 
 #include "launch_run.h"
+#include "support/temporary_folder.h"
 
 namespace unisono::launch_test {
 namespace {
 
+using test::read_file;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
@@ -181,6 +183,16 @@ TEST(LaunchKilling, AKilledGuardianIsAnErrorAndNothingIsLeft) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("guardian process"));
   EXPECT_THAT(run.marked(), IsEmpty());
+}
+
+TEST(LaunchKilling, TheGuardianHasANameOfItsOwn) {
+  LaunchRun run({.arguments = probe({"-n", "1"}, {"wait"})});
+  run.wait_for_output("ready");
+  const std::string command =
+      read_file("/proc/" + std::to_string(run.guardian()) + "/cmdline").c_str();
+  EXPECT_EQ(command, "unisono-guard: parent of the ranks of process " + std::to_string(run.pid()));
+  ASSERT_EQ(::kill(run.pid(), SIGTERM), 0);
+  EXPECT_EQ(run.finish().exit_code, 143);
 }
 
 TEST(LaunchKilling, TheGuardianOutlivesSignalsMeantForAll) {

@@ -18,6 +18,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <stdexcept>
 #include <system_error>
 
 #include <gtest/gtest.h>
@@ -201,14 +202,21 @@ std::vector<pid_t> LaunchRun::wait_until_all_gone() const {
   }
 }
 
+std::vector<pid_t> LaunchRun::guardians() const {
+  std::vector<pid_t> pids = marked();
+  std::erase_if(pids, [](pid_t pid) {
+    return read_file("/proc/" + std::to_string(pid) + "/comm") != "unisono-guard\n";
+  });
+  return pids;
+}
+
 pid_t LaunchRun::guardian() const {
-  for (const pid_t pid : marked()) {
-    if (read_file("/proc/" + std::to_string(pid) + "/comm") == "unisono-guard\n") {
-      return pid;
-    }
+  const std::vector<pid_t> pids = guardians();
+  if (pids.size() != 1) {
+    // No number would do: kill(-1) ends each process of the machine.
+    throw std::runtime_error(std::to_string(pids.size()) + " guardians found, not one");
   }
-  ADD_FAILURE() << "no guardian found";
-  return -1;
+  return pids.front();
 }
 
 RunResult run_to_end(const RunSetup& setup) {

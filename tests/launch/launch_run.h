@@ -66,7 +66,10 @@ class LaunchRun {
   /// Waits until no process carries the mark; returns what is left at the deadline.
   [[nodiscard]] std::vector<pid_t> wait_until_all_gone() const;
 
-  /// The guardian's process id.
+  /// The process ids of the guardians, one of each launcher with ranks.
+  [[nodiscard]] std::vector<pid_t> guardians() const;
+
+  /// That of the only one. Throws std::runtime_error where there is none, or another one.
   [[nodiscard]] pid_t guardian() const;
 
  private:

@@ -155,11 +155,35 @@ TEST(LaunchRestart, AProgramThatCantBeExecutedIsNotTriedAgain) {
   EXPECT_EQ(split_lines(result.err).size(), 1U) << result.err;
 }
 
-TEST(LaunchRestart, ALostGuardianIsNoReasonToRestart) {
-  LaunchRun run({.arguments = probe({"-n", "2", "--max-restarts", "3"}, {"wait"})});
+// With the mask that the first generation has: the launcher has blocked signals since.
+TEST(LaunchRestart, ALostGuardianIsAFailureLikeARanks) {
+  LaunchRun run(
+      {.arguments = shell({"-n", "2", "--max-restarts", "1"},
+                          "grep SigBlk /proc/self/status; [ $C = 0 ] && exec " UNISONO_PROBE
+                          " wait; exec " UNISONO_RANK_PROGRAM)});
   run.wait_for_output("ready", 2);
   ASSERT_EQ(::kill(run.guardian(), SIGKILL), 0);
-  EXPECT_EQ(run.finish().exit_code, 1);
+  const RunResult result = run.finish();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(count(result.out, "SigBlk:\t0000000000000000\n"), 4) << result.out;
+  EXPECT_EQ(count(result.out, "all_reduce(ones)=2"), 2) << result.out;
+  EXPECT_THAT(result.err,
+              AllOf(ContainsRegex("the guardian process \\(pid [0-9]+\\) was killed, so its ranks "
+                                  "were ended\n"),
+                    HasSubstr("restart 1 of 1\n"),
+                    ContainsRegex("before restart 1, the guardian process \\(pid")));
+  EXPECT_THAT(run.marked(), IsEmpty());
+}
+
+TEST(LaunchRestart, EachLostGuardianUsesUpARestart) {
+  LaunchRun run({.arguments = probe({"-n", "2", "--max-restarts", "1"}, {"daemon"})});
+  for (const int n_ready : {2, 4}) {
+    run.wait_for_output("ready", n_ready);
+    ASSERT_EQ(::kill(run.guardian(), SIGKILL), 0);
+  }
+  const RunResult result = run.finish();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(count(result.err, "restart 1 of 1\n"), 1) << result.err;
   EXPECT_THAT(run.marked(), IsEmpty());
 }
 

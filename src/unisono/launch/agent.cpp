@@ -71,7 +71,7 @@ WorkerOutput::OnError Agent::output_error() {
 
 int Agent::run() {
   watch_signals();
-  loop_.add(guardian_.channel().fd(), EPOLLIN, [this](std::uint32_t /*events*/) { on_channel(); });
+  watch_guardian();
   while (const std::optional<JobLayout> job = generations_.next(waiting_)) {
     const GroupEnd end = run_generation(*job);
     generations_.take_end(end);
@@ -105,6 +105,11 @@ void Agent::watch_signals() {
   }
 }
 
+void Agent::watch_guardian() {
+  has_guardian_ = true;
+  loop_.add(guardian_.channel().fd(), EPOLLIN, [this](std::uint32_t /*events*/) { on_channel(); });
+}
+
 bool Agent::run_once(Deadline until) {
   outputs_.flush();
   loop_.run_once(earlier(until, outputs_.deadline()));
@@ -112,6 +117,10 @@ bool Agent::run_once(Deadline until) {
 }
 
 GroupEnd Agent::run_generation(const JobLayout& job) {
+  if (!has_guardian_) {
+    guardian_.start();
+    watch_guardian();
+  }
   outputs_.name_ranks(job.first_rank);
   group_ = std::make_unique<WorkerGroup>(
       loop_,
@@ -151,13 +160,13 @@ GroupEnd Agent::run_generation(const JobLayout& job) {
 
 GroupEnd Agent::group_end(const JobLayout& job) const {
   GroupEnd end{.cause = group_->cause(),
-               .failed_rank = {},
+               .failure = {},
                .report = {},
                .lifetime = group_->lifetime(),
-               .may_go_on = !is_ending_ && has_guardian_};
+               .may_go_on = !is_ending_ && !has_left_processes_};
   if (end.cause && end.cause->failed_worker) {
     const std::size_t failed = *end.cause->failed_worker;
-    end.failed_rank = describe_failed_rank(group_->workers()[failed], job.host);
+    end.failure = describe_failed_rank(group_->workers()[failed], job.host);
     end.report = failure_report(
         group_->workers(),
         failed,
@@ -167,6 +176,7 @@ GroupEnd Agent::group_end(const JobLayout& job) const {
          .kill_note = group_->describe_kill()});
   } else if (end.cause) {
     end.report = end.cause->message;
+    end.failure = end.cause->is_lost_guardian ? end.report : "";
   }
   return end;
 }
@@ -212,10 +222,9 @@ void Agent::on_channel() {
     return;
   }
   if (group_) {
-    is_ending_ = true;
     group_->on_guardian_gone();
   } else {
-    fail(lost_guardian_cause(guardian_.pid()));
+    end_guardian();  // The next generation has another one.
   }
 }
 
@@ -251,7 +260,8 @@ void Agent::end_guardian() {
   if (group_) {
     group_->on_all_reaped();
   }
-  if (!left.empty()) {
+  has_left_processes_ = !left.empty();
+  if (has_left_processes_) {
     outputs_.message("these processes could not be ended:" + pid_list(left));
   }
 }

@@ -42,6 +42,7 @@ class Agent {
   [[nodiscard]] GroupEnd group_end(const JobLayout& job) const;
 
   void watch_signals();
+  void watch_guardian();
   void on_signal(const CaughtSignal& signal);
   void on_stop_signal(const CaughtSignal& signal);
   void on_channel();
@@ -66,7 +67,8 @@ class Agent {
   std::optional<GroupEnd> last_;        // Of the last generation.
   std::optional<Cause> cause_;          // What ended this node while no ranks ran.
   bool is_ending_ = false;              // This node, for no rank's failure.
-  bool has_guardian_ = true;
+  bool has_guardian_ = false;
+  bool has_left_processes_ = false;  // That can't be ended.
   bool is_flushing_ = false;
   Deadline flushed_by_ = Deadline::never();
 };

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <string>
 
 #include "unisono/launch/process/signals.h"
 #include "unisono/launch/report.h"
@@ -16,11 +17,14 @@ Cause signal_cause(int signal_number) {
           fmt::format("ended by {}", signal_name(signal_number))};
 }
 
-Cause lost_guardian_cause(pid_t guardian) {
+Cause lost_guardian_cause(pid_t guardian, const std::string& host) {
   return {
-      kLauncherFailed,
-      std::nullopt,
-      fmt::format("the guardian process (pid {}) was killed, so all ranks were ended", guardian)};
+      .exit_code = kLauncherFailed,
+      .failed_worker = std::nullopt,
+      .message = fmt::format("the guardian process ({}pid {}) was killed, so its ranks were ended",
+                             host.empty() ? "" : host + ", ",
+                             guardian),
+      .is_lost_guardian = true};
 }
 
 }  // namespace unisono::launch

@@ -19,12 +19,13 @@ struct Cause {
   int exit_code;
   std::optional<std::size_t> failed_worker;  ///< Nothing: it was no rank; `message` says what.
   std::string message;
+  bool is_lost_guardian = false;  ///< The ranks may start again, as after a rank's failure.
 };
 
 /// A signal to the launcher.
 [[nodiscard]] Cause signal_cause(int signal_number);
 
-/// The guardian was killed.
-[[nodiscard]] Cause lost_guardian_cause(pid_t guardian);
+/// The guardian was killed, on this node of several; on the only one where `host` is empty.
+[[nodiscard]] Cause lost_guardian_cause(pid_t guardian, const std::string& host);
 
 }  // namespace unisono::launch

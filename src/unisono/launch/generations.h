@@ -16,8 +16,8 @@ namespace unisono::launch {
 /// How a generation of this node's ranks ended.
 struct GroupEnd {
   std::optional<Cause> cause;  ///< Nothing: all were done.
-  std::string failed_rank;     ///< One line about the rank that is the cause; empty: none is.
-  std::string report;          ///< All about the cause.
+  std::string failure;  ///< One line about a cause that a restart may mend; empty: it is another.
+  std::string report;   ///< All about the cause.
   std::chrono::nanoseconds lifetime{};
   bool may_go_on = true;  ///< This node can run another one, and nobody wants it to end.
 };

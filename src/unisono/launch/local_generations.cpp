@@ -53,12 +53,12 @@ void LocalGenerations::take_end(const GroupEnd& end) {
 // generation, were there one, would find nobody.
 bool LocalGenerations::prepare_restart(const GroupEnd& last, const Waiting& waiting) {
   const std::optional<std::chrono::milliseconds> delay = restarts_.restart_after(
-      {.rank_failed = !last.failed_rank.empty() && last.may_go_on, .lifetime = last.lifetime});
+      {.has_failed = !last.failure.empty() && last.may_go_on, .lifetime = last.lifetime});
   if (!delay) {
     outcome_ = Outcome{last.cause ? last.cause->exit_code : 0, last.report};
     return false;
   }
-  failures_.push_back(last.failed_rank);
+  failures_.push_back(last.failure);
   waiting.say(fmt::format(
       "{}\nrestart {} of {}", last.report, restarts_.n_used(), restarts_.max_restarts()));
   const Deadline end = Deadline::after(*delay);

@@ -16,7 +16,7 @@ constexpr milliseconds kLongestDelay{10'000};
 }  // namespace
 
 std::optional<milliseconds> RestartPolicy::restart_after(const GenerationEnd& end) {
-  if (!end.rank_failed || n_used_ == max_restarts_) {
+  if (!end.has_failed || n_used_ == max_restarts_) {
     return std::nullopt;
   }
   ++n_used_;

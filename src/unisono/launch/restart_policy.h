@@ -7,7 +7,8 @@ namespace unisono::launch {
 
 /// What of a generation's end decides whether another one follows.
 struct GenerationEnd {
-  bool rank_failed = false;  ///< And nobody asked for the job's end, and nothing is left of it.
+  /// A rank or its guardian did, nobody asked for the job's end, and nothing is left of it.
+  bool has_failed = false;
   std::chrono::nanoseconds lifetime{};
 };
 

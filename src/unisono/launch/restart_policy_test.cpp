@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 
-constexpr GenerationEnd kFailedSoon{.rank_failed = true, .lifetime = seconds(1)};
+constexpr GenerationEnd kFailedSoon{.has_failed = true, .lifetime = seconds(1)};
 
 TEST(RestartPolicy, OfNoRestartsRestartsNothing) {
   RestartPolicy policy(0);
@@ -32,7 +32,7 @@ TEST(RestartPolicy, RestartsAsOftenAsAllowed) {
 
 TEST(RestartPolicy, OnlyAFailedRankIsAReason) {
   RestartPolicy policy(2);
-  EXPECT_FALSE(policy.restart_after({.rank_failed = false, .lifetime = seconds(1)}));
+  EXPECT_FALSE(policy.restart_after({.has_failed = false, .lifetime = seconds(1)}));
   EXPECT_EQ(policy.n_used(), 0);
 }
 
@@ -60,7 +60,7 @@ TEST(RestartPolicy, AGenerationThatLivedLongIsReplacedAtOnce) {
   for (int i = 0; i < 5; ++i) {
     (void)policy.restart_after(kFailedSoon);
   }
-  EXPECT_EQ(policy.restart_after({.rank_failed = true, .lifetime = seconds(10)}), milliseconds(0));
+  EXPECT_EQ(policy.restart_after({.has_failed = true, .lifetime = seconds(10)}), milliseconds(0));
   EXPECT_EQ(policy.restart_after(kFailedSoon), milliseconds(100));
 }
 

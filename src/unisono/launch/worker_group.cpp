@@ -196,7 +196,7 @@ void WorkerGroup::on_guardian_gone() {
   }
   mark_running_as_ended_by_us();
   if (!cause_) {
-    cause_ = lost_guardian_cause(guardian_.pid());
+    cause_ = lost_guardian_cause(guardian_.pid(), options_.job.host);
   }
   phase_ = Phase::kOver;
 }

@@ -132,13 +132,17 @@ void NodeGenerations::tell_end(const WorkerGroup& group) {
 // that all have got, take_end() tells.
 void NodeGenerations::tell_others(const Cause& cause, const WorkerGroup& group) {
   if (cause.failed_worker) {
-    member_->send(
-        Failed{.generation = generation_,
-               .exit_code = cause.exit_code,
-               .what = describe_failed_rank(group.workers()[*cause.failed_worker], job_.host)});
+    tell_failure(cause.exit_code,
+                 describe_failed_rank(group.workers()[*cause.failed_worker], job_.host));
+  } else if (cause.is_lost_guardian) {
+    tell_failure(cause.exit_code, cause.message);
   } else if (!common_signals_ || cause.exit_code <= kSignalBase) {
     leave({cause.exit_code, cause.message});
   }
+}
+
+void NodeGenerations::tell_failure(int exit_code, const std::string& what) {
+  member_->send(Failed{.generation = generation_, .exit_code = exit_code, .what = what});
 }
 
 void NodeGenerations::leave(const Leave& message) {
@@ -154,7 +158,10 @@ void NodeGenerations::take_end(const GroupEnd& end) {
            end.cause ? end.cause->message : "it can't start ranks any more"});
     return;
   }
-  member_->send(Over{generation_, end.failed_rank.empty() ? "" : end.report});
+  if (!end.failure.empty() && !is_stopped_) {
+    tell_failure(end.cause->exit_code, end.failure);  // Was found at the end only.
+  }
+  member_->send(Over{generation_, end.failure.empty() ? "" : end.report});
 }
 
 JobLayout NodeGenerations::layout(const Start& order) const {

@@ -37,6 +37,7 @@ class NodeGenerations final : public Generations {
   void tell_end(const WorkerGroup& group);
   void tell_waits(WorkerGroup& group);
   void tell_others(const Cause& cause, const WorkerGroup& group);
+  void tell_failure(int exit_code, const std::string& what);
   void leave(const Leave& message);
   [[nodiscard]] JobLayout layout(const Start& order) const;
   void wait_for_others(const Waiting& waiting);

@@ -301,7 +301,7 @@ void NodeRendezvous::end_generation(Time now) {
 
 void NodeRendezvous::restart_after(const Failure& failure, Time now) {
   const std::optional<milliseconds> delay =
-      restarts_.restart_after({.rank_failed = true, .lifetime = now - started_});
+      restarts_.restart_after({.has_failed = true, .lifetime = now - started_});
   if (!delay) {
     end(failure.exit_code, report(failure));
     return;

@@ -86,10 +86,12 @@ void say(const std::string& line) {
 
 // The signals held back are those that a user may send to everything called "unisono": the
 // guardian has to outlive the ranks.
-Guardian::Guardian(Channel channel, const char* path, char* const* argv, pid_t agent)
+Guardian::Guardian(
+    Channel channel, const char* path, char* const* argv, const sigset_t& signal_mask, pid_t agent)
     : channel_(std::move(channel)),
       path_(path),
       argv_(argv),
+      signal_mask_(signal_mask),
       agent_(agent),
       signals_({SIGCHLD}, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE}) {}
 
@@ -163,7 +165,7 @@ void Guardian::start(const Spawn& order, std::span<const Fd> stdio) {
                              .death_signal = SIGKILL,
                              .group = SpawnRequest::Group::kNew,
                              .cores = order.cores,
-                             .signal_mask = signals_.original_mask()};
+                             .signal_mask = signal_mask_};
   const SpawnResult result = spawn(request, channel_.fd(), Deadline::after(kExecTimeout));
   if (result.error_number != 0) {
     channel_.send(SpawnFailed{order.local_rank, result.error_number, result.is_of_cores}, true);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <map>
@@ -26,8 +27,12 @@ inline constexpr const char* kGuardianName = "unisono-guard";
 /// where it has left its rank's process group, the last rank has ended.
 class Guardian {
  public:
-  /// Its ranks are `path` with `argv`, as execve(2) takes it.
-  Guardian(Channel channel, const char* path, char* const* argv, pid_t agent);
+  /// Its ranks are `path` with `argv`, as execve(2) takes it, and begin with this signal mask.
+  Guardian(Channel channel,
+           const char* path,
+           char* const* argv,
+           const sigset_t& signal_mask,
+           pid_t agent);
 
   /// Returns when the agent is gone and all descendants with it.
   void run();
@@ -60,6 +65,7 @@ class Guardian {
   Channel channel_;
   const char* path_;
   char* const* argv_;
+  sigset_t signal_mask_;
   pid_t agent_;
   SignalFd signals_;
   net::EventLoop loop_;

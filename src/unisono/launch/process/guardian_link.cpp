@@ -9,12 +9,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <fstream>
+#include <span>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -55,31 +61,61 @@ void take_null_as_stdin_and_stdout() {
   }
 }
 
+// What ps(1) and pgrep(1) show as the command line lies where exec has put it. The name takes as
+// much of that memory as there is.
+void name_command_line(const std::string& name) {
+  constexpr int kArgumentsBegin = 48;  // Fields of proc_pid_stat(5).
+  std::ifstream file("/proc/self/stat");
+  std::string stat;
+  std::getline(file, stat);
+  std::istringstream fields(stat.substr(stat.rfind(')') + 1));
+  std::string skipped;
+  for (int field = 3; field < kArgumentsBegin; ++field) {
+    fields >> skipped;
+  }
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  fields >> begin >> end;
+  if (!fields || begin >= end) {
+    return;
+  }
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel gives addresses as numbers.
+  const std::span<char> memory(reinterpret_cast<char*>(begin), end - begin);
+  std::ranges::fill(memory, '\0');
+  std::ranges::copy(std::string_view(name).substr(0, memory.size() - 1), memory.begin());
+}
+
 // In the child. Outlives its parent on purpose, to clean up; SIGCONT wakes it for that if it is
 // stopped.
-int be_guardian(Channel channel, const Program& program, pid_t agent) {
+int be_guardian(Channel channel, const Program& program, const sigset_t& signal_mask, pid_t agent) {
   if (::prctl(PR_SET_PDEATHSIG, SIGCONT) != 0 || ::getppid() != agent) {
     return 1;  // The agent may have ended before the kernel knew that we want to hear of it.
   }
   ::prctl(PR_SET_NAME, kGuardianName);
+  name_command_line(fmt::format("{}: parent of the ranks of process {}", kGuardianName, agent));
   ::setsid();
   close_private_descriptors(channel.fd());
   take_null_as_stdin_and_stdout();
   std::vector<std::string> arguments = program.argv;
   const std::vector<char*> argv = pointers(arguments);
-  Guardian(std::move(channel), program.path.c_str(), argv.data(), agent).run();
+  Guardian(std::move(channel), program.path.c_str(), argv.data(), signal_mask, agent).run();
   return 0;
 }
 
 }  // namespace
 
-GuardianLink::GuardianLink(const Program& program) : channel_(Fd()) {
+GuardianLink::GuardianLink(const Program& program) : program_(program), channel_(Fd()) {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
     throw system_error("prctl(PR_SET_CHILD_SUBREAPER)", errno);
   }
   // A shell that became us by exec may have left us its own children.
   const std::vector<pid_t> children = list_children();
   spared_ = {children.begin(), children.end()};
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &signal_mask_);
+  start();
+}
+
+void GuardianLink::start() {
   auto [ours, guardians] = Channel::make_pair();
   const pid_t agent = ::getpid();
   pid_ = ::fork();
@@ -88,7 +124,7 @@ GuardianLink::GuardianLink(const Program& program) : channel_(Fd()) {
   }
   if (pid_ == 0) {
     try {
-      ::_exit(be_guardian(std::move(guardians), program, agent));
+      ::_exit(be_guardian(std::move(guardians), program_, signal_mask_, agent));
     } catch (const std::exception& error) {
       fmt::print(stderr, "unisono: the guardian process can't go on: {}\n", error.what());
       ::_exit(1);

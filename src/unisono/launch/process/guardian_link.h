@@ -1,5 +1,6 @@
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <set>
@@ -15,9 +16,9 @@ namespace unisono::launch {
 /// The agent's hold on its guardian process.
 class GuardianLink {
  public:
-  /// Forks the guardian, so to be called before this process has other threads and before it
-  /// blocks signals, which ranks would inherit. Makes this process a subreaper, so that what a
-  /// killed guardian leaves behind comes to us.
+  /// Starts a guardian. To be called before this process blocks signals, which ranks would inherit.
+  /// Makes this process a subreaper, so that what a killed guardian leaves behind comes to us.
+  /// `program` must outlive the object. Throws Error(kSystem).
   explicit GuardianLink(const Program& program);
 
   /// Ends guardian and descendants if that has not happened.
@@ -27,6 +28,10 @@ class GuardianLink {
   GuardianLink& operator=(const GuardianLink&) = delete;
   GuardianLink(GuardianLink&&) = delete;
   GuardianLink& operator=(GuardianLink&&) = delete;
+
+  /// Starts another guardian after end(). Forks, so this process must have no other threads. Throws
+  /// Error(kSystem).
+  void start();
 
   [[nodiscard]] Channel& channel() { return channel_; }
 
@@ -45,6 +50,8 @@ class GuardianLink {
  private:
   [[nodiscard]] bool wait_for_guardian(Deadline deadline) const;
 
+  const Program& program_;
+  sigset_t signal_mask_{};  // Of ranks.
   std::set<pid_t> spared_;
   Channel channel_;
   pid_t pid_ = -1;
