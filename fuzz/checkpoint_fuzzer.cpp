@@ -1,5 +1,6 @@
-// Folders of checkpoints: two files that together are to have all parts of the tensors, or the text
-// that names the latest one. Input: a byte that says which; the two bytes of the first file's size.
+// Folders of checkpoints: two files that together are to have all parts of the tensors, with and
+// without a manifest; the text that names the latest one; the index of a model. Input: a byte that
+// says which; of files, two bytes with the size of the first one.
 #include <stdlib.h>
 
 #include <cstddef>
@@ -9,11 +10,17 @@
 #include <span>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
+#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/folder.h"
+#include "unisono/checkpoint/latest.h"
+#include "unisono/checkpoint/manifest.h"
 #include "unisono/checkpoint/reader.h"
+#include "unisono/checkpoint/safetensors.h"
 #include "unisono/checkpoint/tensor_box.h"
 
 #include "expect.h"
@@ -72,14 +79,9 @@ void read_tensor(checkpoint::Reader& reader, const checkpoint::CheckpointTensor&
   expect(halves == whole, "a part has the bytes that the whole tensor has");
 }
 
-void read_files(Input& input) {
-  const std::size_t low = input.take_u8();
-  const std::size_t n_first = low + 256 * std::size_t{input.take_u8()};
-  static const Folder folder;
-  folder.write("model-00001-of-00002.safetensors", input.take(n_first));
-  folder.write("model-00002-of-00002.safetensors", input.rest());
+void read_folder(const std::string& path) {
   try {
-    checkpoint::Reader reader(folder.path());
+    checkpoint::Reader reader(path);
     for (const auto& [name, tensor] : reader.tensors()) {
       read_tensor(reader, tensor);
     }
@@ -88,16 +90,62 @@ void read_files(Input& input) {
   }
 }
 
+checkpoint::Shard write_shard(const Folder& folder,
+                              const std::string& name,
+                              std::span<const std::byte> bytes) {
+  folder.write(name, bytes);
+  checkpoint::FileSummer summer;
+  summer.add(bytes);
+  return {.file = name, .sums = summer.sums()};
+}
+
+void write_manifest(const Folder& folder, std::vector<checkpoint::Shard> shards) {
+  const auto world_size = static_cast<int>(shards.size());
+  const std::string text = checkpoint::encode_manifest(
+      {.release = "1", .step = 7, .world_size = world_size, .shards = std::move(shards)});
+  folder.write(checkpoint::kManifestName, std::as_bytes(std::span(text)));
+}
+
+void read_files(Input& input, bool has_manifest) {
+  const std::size_t low = input.take_u8();
+  const std::size_t n_first = low + 256 * std::size_t{input.take_u8()};
+  static const Folder with_manifest;
+  static const Folder of_others;
+  const Folder& folder = has_manifest ? with_manifest : of_others;
+  const checkpoint::Shard first =
+      write_shard(folder, "model-00001-of-00002.safetensors", input.take(n_first));
+  const checkpoint::Shard second =
+      write_shard(folder, "model-00002-of-00002.safetensors", input.rest());
+  if (has_manifest) {
+    write_manifest(folder, {first, second});
+  }
+  read_folder(folder.path());
+}
+
+// Whatever "latest" names, the one checkpoint is taken.
 void read_latest(Input& input) {
   static const Folder folder;
   const std::string only = folder.path() + "/" + checkpoint::checkpoint_name(7);
-  fs::create_directory(only);
+  static const bool is_written = [&] {
+    const Folder shards;
+    write_manifest(shards, {write_shard(shards, "a.safetensors", {})});
+    fs::copy(shards.path(), only);
+    return true;
+  }();
+  expect(is_written, "a checkpoint can be written");
   folder.write("latest", input.rest());
-  try {
-    expect(checkpoint::latest_checkpoint(folder.path()) == only, "the latest is one that is there");
-  } catch (const Error& error) {
-    expect(error.code() == ErrorCode::kCorruptData, error.what());
-  }
+  expect(checkpoint::latest_checkpoint(folder.path()) == only, "the latest is one that is there");
+}
+
+void read_index(Input& input) {
+  static const Folder folder;
+  static const checkpoint::FileSums sums = checkpoint::write_safetensors(
+      folder.path() + "/a.safetensors",
+      std::vector<checkpoint::TensorBytes>{
+          {.info = {.name = "a", .dtype = DType::kUInt8, .shape = {0}}, .bytes = {}}});
+  expect(sums.n_bytes > 0, "a file can be written");
+  folder.write("model.safetensors.index.json", input.rest());
+  read_folder(folder.path());
 }
 
 }  // namespace
@@ -105,10 +153,18 @@ void read_latest(Input& input) {
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   unisono::fuzz::Input input(data, size);
-  if (input.take_u8() == 0) {
-    unisono::fuzz::read_files(input);
-  } else {
-    unisono::fuzz::read_latest(input);
+  switch (input.take_u8()) {
+    case 0:
+      unisono::fuzz::read_files(input, false);
+      break;
+    case 1:
+      unisono::fuzz::read_latest(input);
+      break;
+    case 2:
+      unisono::fuzz::read_files(input, true);
+      break;
+    default:
+      unisono::fuzz::read_index(input);
   }
   return 0;
 }

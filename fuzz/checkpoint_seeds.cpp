@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -58,30 +59,42 @@ void write_manifests(const std::filesystem::path& root) {
   corpus.add("pytorchs", bytes_of("\1{\"weight\": {\"saved_offsets\": [4, 0]}}"));
 }
 
-// A checkpoint's file that has rows of a weight of three rows and two columns.
-std::string rows_of_weight(std::int64_t first, std::int64_t n_rows) {
+// A checkpoint's file that has rows of a weight of three rows and two columns. Without the whole
+// shape, as PyTorch writes it.
+std::string rows_of_weight(std::int64_t first, std::int64_t n_rows, bool has_shape) {
   const std::vector<checkpoint::StoredPart> parts{
       {.tensor = {.name = "weight", .dtype = DType::kUInt8, .shape = {3, 2}},
        .box = {.offsets = {first, 0}, .sizes = {n_rows, 2}}}};
   const std::vector<checkpoint::TensorInfo> tensors{
       {.name = "weight", .dtype = DType::kUInt8, .shape = {n_rows, 2}}};
-  return encode_header(tensors, checkpoint::sharding_metadata(parts, "seed"), "seed").bytes +
+  std::map<std::string, std::string> metadata = checkpoint::sharding_metadata(parts, "seed");
+  if (!has_shape) {
+    metadata = {{"DCP_SHARDING_INFO",
+                 "{\"weight\": {\"saved_offsets\": [" + std::to_string(first) + ", 0]}}"}};
+  }
+  return encode_header(tensors, metadata, "seed").bytes +
          std::string(static_cast<std::size_t>(2 * n_rows), static_cast<char>('a' + first));
 }
 
 // The first byte says what the rest is, the next two how long the first file is.
 void write_folders(const std::filesystem::path& root) {
   const Corpus corpus(root, "checkpoint");
-  const auto add = [&](const char* name, const std::string& first, const std::string& second) {
-    const std::string size{static_cast<char>(first.size() % 256),
-                           static_cast<char>(first.size() / 256)};
-    corpus.add(name, bytes_of(std::string(1, '\0') + size + first + second));
-  };
-  add("rows", rows_of_weight(0, 1), rows_of_weight(1, 2));
-  add("hole", rows_of_weight(0, 1), rows_of_weight(2, 1));
-  add("overlap", rows_of_weight(0, 2), rows_of_weight(1, 2));
+  const auto add =
+      [&](const char* name, char kind, const std::string& first, const std::string& second) {
+        const std::string size{static_cast<char>(first.size() % 256),
+                               static_cast<char>(first.size() / 256)};
+        corpus.add(name, bytes_of(std::string(1, kind) + size + first + second));
+      };
+  add("rows", '\2', rows_of_weight(0, 1, true), rows_of_weight(1, 2, true));
+  add("hole", '\2', rows_of_weight(0, 1, true), rows_of_weight(2, 1, true));
+  add("overlap", '\2', rows_of_weight(0, 2, true), rows_of_weight(1, 2, true));
+  add("pytorchs", '\0', rows_of_weight(0, 1, false), rows_of_weight(1, 2, false));
+  add("without_manifest", '\0', rows_of_weight(0, 1, true), rows_of_weight(1, 2, true));
   corpus.add("latest", bytes_of("\1step-00000007\n"));
   corpus.add("latest_of_elsewhere", bytes_of("\1../step-00000007"));
+  corpus.add("latest_of_windows", bytes_of("\1\xef\xbb\xbfstep-00000007\r\n"));
+  corpus.add("index", bytes_of("\3{\"weight_map\": {\"a\": \"a.safetensors\"}}"));
+  corpus.add("index_of_more", bytes_of("\3{\"weight_map\": {\"b\": \"a.safetensors\"}}"));
 }
 
 }  // namespace

@@ -6,9 +6,8 @@
 #include <utility>
 
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/folder.h"
+#include "unisono/checkpoint/latest.h"
 #include "unisono/checkpoint/reader.h"
-#include "unisono/comm/objects.h"
 #include "unisono/torch/checkpoint/module_state.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
 
@@ -36,10 +35,7 @@ Checkpoints::Checkpoints(unisono::ProcessGroup& group, std::string folder)
       own_("rank" + std::to_string(group.rank()) + ".") {}
 
 std::optional<std::string> Checkpoints::latest() {
-  // As rank 0 sees the folder.
-  const std::string path = unisono::broadcast_object(
-      group_, unisono::checkpoint::latest_checkpoint(folder_).value_or(""));
-  return path.empty() ? std::nullopt : std::optional(path);
+  return unisono::checkpoint::latest_checkpoint(group_, folder_);
 }
 
 void Checkpoints::save(const Position& position,

@@ -11,7 +11,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/folder.h"
+#include "unisono/checkpoint/latest.h"
 #include "unisono/checkpoint/outcome.h"
 #include "unisono/checkpoint/saver.h"
 #include "unisono/comm/process_group.h"
@@ -99,20 +99,42 @@ void save_file(const std::string& path, const TensorState& state) {
   with_translated_errors([&] { save_state(path, state); });
 }
 
-TensorState load_files(const std::string& path) {
-  return with_translated_errors([&] { return load_state(path); });
+// Without a backend, a call of this process alone.
+TensorState load_files(const std::string& path, Backend* backend) {
+  if (backend == nullptr) {
+    return with_translated_errors([&] { return load_state(path); });
+  }
+  TensorState state;
+  backend->run_on_core([&](ProcessGroup& group, std::chrono::milliseconds /*timeout*/) {
+    state = load_state(group, path);
+  });
+  return state;
 }
 
-std::optional<std::string> latest(const std::string& folder) {
-  return with_translated_errors([&] { return checkpoint::latest_checkpoint(folder); });
+std::optional<std::string> latest(const std::string& folder, bool allow_older, Backend* backend) {
+  checkpoint::LatestOptions options{.allow_older = allow_older};
+  if (backend == nullptr) {
+    return with_translated_errors([&] { return checkpoint::latest_checkpoint(folder, options); });
+  }
+  std::optional<std::string> found;
+  backend->run_on_core([&](ProcessGroup& group, std::chrono::milliseconds timeout) {
+    options.timeout = timeout;
+    found = checkpoint::latest_checkpoint(group, folder, options);
+  });
+  return found;
 }
 
 }  // namespace
 
 void define_tensor_files(py::module_& module) {
   module.def("_save_state", &save_file, py::arg("path"), py::arg("state"), Released());
-  module.def("_load_state", &load_files, py::arg("path"), Released());
-  module.def("_latest_checkpoint", &latest, py::arg("folder"), Released());
+  module.def("_load_state", &load_files, py::arg("path"), py::arg("backend"), Released());
+  module.def("_latest_checkpoint",
+             &latest,
+             py::arg("folder"),
+             py::arg("allow_older"),
+             py::arg("backend"),
+             Released());
   py::class_<PythonSaver>(module, "_CheckpointSaver")
       .def(py::init<Backend&, const std::string&, int>(),
            py::arg("backend"),

@@ -10,7 +10,7 @@ from types import TracebackType
 import torch
 import torch.distributed as dist
 
-from ._C import _CheckpointSaver, _latest_checkpoint, _load_state, _save_state
+from ._C import Backend, _CheckpointSaver, _latest_checkpoint, _load_state, _save_state
 from ._checkpoint import _group_of
 
 _State = Mapping[str, "torch.Tensor | int | float"]
@@ -61,19 +61,38 @@ def save_state(state: _State, path: str | os.PathLike[str]) -> None:
     _save_state(os.fsdecode(path), _tensors("save_state", state))
 
 
-def load_state(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
+def load_state(
+    path: str | os.PathLike[str], group: dist.ProcessGroup | None = None
+) -> dict[str, torch.Tensor]:
     """All tensors of a safetensors file, of the folder of a checkpoint, this library's or of
-    torch.distributed.checkpoint's HuggingFaceStorageWriter, or of the latest one in a folder.
+    torch.distributed.checkpoint's HuggingFaceStorageWriter, or of latest_checkpoint() in a folder.
 
-    A call of this process alone: any number of ranks load what any number has saved. Raises
-    DistBackendError, which names the file, for what is missing, truncated or damaged.
+    Any number of ranks load what any number has saved. With a group it is a collective operation:
+    all ranks load the checkpoint that rank 0 finds. Without a group it is a call of this process
+    alone. Raises DistBackendError, which names the file, for what is missing, truncated or damaged.
     """
-    return _load_state(os.fsdecode(path))
+    return _load_state(os.fsdecode(path), _optional_group("load_state", group))
 
 
-def latest_checkpoint(folder: str | os.PathLike[str]) -> str | None:
-    """The folder of the latest checkpoint that a CheckpointSaver has saved there; None before."""
-    return _latest_checkpoint(os.fsdecode(folder))
+def latest_checkpoint(
+    folder: str | os.PathLike[str],
+    allow_older: bool = True,
+    group: dist.ProcessGroup | None = None,
+) -> str | None:
+    """The folder of the latest checkpoint that a CheckpointSaver has saved there; None before.
+
+    If the latest one is not whole, the newest whole one is taken, and a line of the log names
+    those that were passed over and why; with `allow_older=False` this is an error. Reads all bytes
+    of the checkpoint. With a group it is a collective operation: the ranks share that work, and
+    all return the same folder. Raises DistBackendError if there are checkpoints and none is whole.
+    """
+    backend = _optional_group("latest_checkpoint", group)
+    return _latest_checkpoint(os.fsdecode(folder), allow_older, backend)
+
+
+def _optional_group(who: str, group: dist.ProcessGroup | None) -> Backend | None:
+    """The group's backend; None for a call of this process alone."""
+    return None if group is None else _group_of(who, group)
 
 
 class CheckpointSaver:

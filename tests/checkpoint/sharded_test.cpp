@@ -89,8 +89,10 @@ class ShardedCheckpoints : public ::testing::Test {
     run_ranks(one_node(world_size), [&](ProcessGroup& group) { save(group, step, salt); });
   }
 
-  void expect_latest(std::int64_t step, int salt) const {
-    Reader reader(root());
+  void expect_latest(std::int64_t step, int salt) const { expect_whole(root(), step, salt); }
+
+  static void expect_whole(const std::string& path, std::int64_t step, int salt) {
+    Reader reader(path);
     ASSERT_TRUE(reader.manifest());
     EXPECT_EQ(reader.manifest()->step, step);
     std::vector<std::byte> weight(bytes_of(kWeight, whole_box(kWeight.shape)));
@@ -191,11 +193,11 @@ TEST_F(ShardedCheckpoints, HigherStepsDontPushOutTheNewOnes) {
 TEST_F(ShardedCheckpoints, ADamagedCheckpointSaysWhichFile) {
   save_on(2, 10, 1);
   save_on(2, 20, 2);
-  const std::string folder = root() + "/step-00000020/";
-  const std::string shard = folder + shard_name(1);
+  const std::string folder = root() + "/step-00000020";
+  const std::string shard = folder + "/" + shard_name(1);
   const std::string bytes = test::read_file(shard);
-  const std::string manifest = test::read_file(folder + kManifestName);
-  const auto loading = [&] { expect_latest(20, 2); };
+  const std::string manifest = test::read_file(folder + "/" + kManifestName);
+  const auto loading = [&] { expect_whole(folder, 20, 2); };
   const auto write = [](const std::string& path, const std::string& content) {
     std::ofstream(path, std::ios::binary) << content;
   };
@@ -212,10 +214,11 @@ TEST_F(ShardedCheckpoints, ADamagedCheckpointSaysWhichFile) {
   EXPECT_THAT(loading,
               throws_error(ErrorCode::kCorruptData, "shard 2 of 2 is missing", shard_name(1)));
   write(shard, bytes);
-  write(folder + kManifestName, manifest.substr(0, manifest.size() / 2));
-  EXPECT_THAT(loading, throws_error(ErrorCode::kCorruptData, folder + kManifestName, "no JSON"));
+  write(folder + "/" + kManifestName, manifest.substr(0, manifest.size() / 2));
+  EXPECT_THAT(loading,
+              throws_error(ErrorCode::kCorruptData, folder + "/" + kManifestName, "no JSON"));
   // Without a manifest a damaged byte could not be found.
-  std::filesystem::remove(folder + kManifestName);
+  std::filesystem::remove(folder + "/" + kManifestName);
   EXPECT_THAT([&] { (void)Reader(folder); },
               throws_error(ErrorCode::kCorruptData, folder, "has no manifest.json"));
   // The one before is as it was.

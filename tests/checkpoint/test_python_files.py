@@ -171,6 +171,38 @@ class Files(unittest.TestCase):
         self.assertIn("step-00000200: step 200", done.stdout)
         self.run_ok("verify", root / "step-00000200")
 
+    def test_what_a_folder_of_checkpoints_lacks_fails_verify_and_ls(self):
+        root = self.save_sharded(100)
+        self.save_sharded(200)
+        latest, newest = root / "latest", root / "step-00000200"
+        for text, reason in [
+            ("step-00000300\n", "latest names step-00000300, which is not there"),
+            ("", "latest is empty"),
+            ("x", 'latest names "x", which is no checkpoint'),
+        ]:
+            latest.write_text(text)
+            done = unisono("verify", root)
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.stdout.count("all check sums are right"), 2)
+            self.assertIn(f"{root}: {reason}", done.stderr)
+            done = unisono("ls", root)
+            self.assertIn("step-00000200: step 200", done.stdout)
+            self.assertIn(reason, done.stderr)
+        latest.write_bytes(b"\xef\xbb\xbfstep-00000200\r\n")
+        self.run_ok("verify", root)
+        (newest / "manifest.json").unlink()
+        for command in ("verify", "ls"):
+            done = unisono(command, root)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("step-00000100", done.stdout)
+            self.assertIn(f"{newest}: has no manifest.json", done.stderr)
+        self.assertIn(
+            "step-00000100: step 100, 2 tensors, 148 bytes, 3 files (latest)", done.stdout
+        )
+        for file in newest.iterdir():
+            file.unlink()
+        self.assertEqual(unisono("verify", root).returncode, 1)
+
     def test_verify_fails_unless_the_folder_has_all_of_the_model(self):
         for saves_distributed in (True, False):
             folder = self.folder / str(saves_distributed)

@@ -17,7 +17,7 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
-#include "unisono/checkpoint/folder.h"
+#include "unisono/checkpoint/latest.h"
 #include "unisono/checkpoint/saver.h"
 #include "unisono/comm/objects.h"
 #include "unisono/comm/process_group.h"
@@ -100,19 +100,19 @@ class Training {
 
  private:
   std::optional<TensorState> load() {
-    const std::string latest = unisono::broadcast_object(
-        *group_, unisono::checkpoint::latest_checkpoint(folder_).value_or(""));
-    if (latest.empty()) {
+    const std::optional<std::string> latest =
+        unisono::checkpoint::latest_checkpoint(*group_, folder_);
+    if (!latest) {
       return std::nullopt;
     }
-    const TensorState state = unisono::load_state(latest);
+    const TensorState state = unisono::load_state(*latest);
     unisono::load_module_state(*model_.module(), unisono::state_below(state, "model."));
     unisono::load_optimizer_state(
         optimizer_, *model_.module(), unisono::state_below(state, "optimizer."));
     model_.set_shard_step(unisono::integer_in(state, "step"));
     epoch_ = unisono::integer_in(state, "epoch");
     if (group_->rank() == 0) {
-      std::printf("going on from %s\n", latest.c_str());
+      std::printf("going on from %s\n", latest->c_str());
     }
     return state;
   }

@@ -68,6 +68,20 @@ def load(rank: int, world: int, folder: Path) -> None:
     assert (before["number"].item(), before["rate"].item()) == (7, 0.1)
 
 
+def go_on(rank: int, world: int, folder: Path) -> None:
+    """From the checkpoint before a damaged one, on every rank."""
+    group = dist.group.WORLD
+    whole = f"{folder}/step-00000002"
+    assert unisono.latest_checkpoint(folder) == whole
+    assert unisono.latest_checkpoint(folder, group=group) == whole
+    assert unisono.load_state(folder, group=group)["number"].item() == 7
+    expect_error(
+        RuntimeError,
+        "the latest checkpoint is not whole: step-00000003",
+        lambda: unisono.latest_checkpoint(folder, allow_older=False, group=group),
+    )
+
+
 def fail(rank: int, world: int, folder: Path) -> None:
     (folder / "file").touch()
     dist.barrier()
@@ -134,6 +148,11 @@ class TensorFiles(unittest.TestCase):
         self.assertEqual(names, ["latest", "step-00000002", "step-00000003"])
         self.assertEqual(unisono.latest_checkpoint(self.folder), f"{self.folder}/step-00000003")
         run(load, 3, self.folder)
+        (shard,) = (self.folder / "step-00000003").glob("shard-00002-*")
+        content = shard.read_bytes()
+        shard.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        run(go_on, 3, self.folder)
+        shard.write_bytes(content)
         state = {"large": torch.zeros(1000, 200)}
         reader = HuggingFaceStorageReader(str(self.folder / "step-00000003"))
         dcp.load(state, storage_reader=reader, no_dist=True)

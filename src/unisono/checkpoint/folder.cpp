@@ -31,8 +31,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step-";
 constexpr std::size_t kLeastDigits = 8;
-constexpr const char* kLatestName = "latest";
-constexpr std::uint64_t kMostLatestBytes = 4096;
 // Of a checkpoint of more than 10 TiB.
 constexpr std::uint64_t kMostManifestBytes = std::uint64_t{1} << 27;
 constexpr const char* kPartSuffix = ".part";
@@ -197,38 +195,6 @@ std::vector<std::int64_t> list_steps(const std::string& root) {
     }
   }
   return {steps.begin(), steps.end()};
-}
-
-std::optional<std::string> latest_checkpoint(const std::string& root) {
-  const std::string pointer = root + "/" + kLatestName;
-  if (!exists(pointer)) {
-    const std::vector<std::int64_t> steps = list_steps(root);
-    return steps.empty() ? std::nullopt : find_checkpoint(root, steps.back());
-  }
-  std::string name = read_text(pointer, kMostLatestBytes);
-  while (name.ends_with('\n')) {
-    name.pop_back();
-  }
-  const std::optional<std::int64_t> step = step_of(name);
-  std::optional<std::string> path = step ? find_checkpoint(root, *step) : std::nullopt;
-  if (!path) {
-    std::string others;
-    for (const std::int64_t other : list_steps(root)) {
-      others.append(" ").append(checkpoint_name(other));
-    }
-    throw Error(ErrorCode::kCorruptData,
-                fmt::format("{}: names no checkpoint that is there; write one of these into it:{}",
-                            pointer,
-                            others.empty() ? " (there are none)" : others));
-  }
-  return path;
-}
-
-std::string resolve(const std::string& path) {
-  if (exists(path + "/" + kManifestName)) {
-    return path;
-  }
-  return latest_checkpoint(path).value_or(path);
 }
 
 std::optional<Manifest> read_manifest(const std::string& checkpoint) {

@@ -15,6 +15,8 @@ namespace unisono::checkpoint {
 // died; what ends in ".removed" is being removed. What ends in ".old" is being replaced: it is the
 // checkpoint as long as no other has its name. One job at a time writes there.
 
+inline constexpr const char* kLatestName = "latest";
+
 /// "step-00000100".
 [[nodiscard]] std::string checkpoint_name(std::int64_t step);
 
@@ -28,14 +30,6 @@ namespace unisono::checkpoint {
 
 /// The steps of whose checkpoints there are folders, ascending; none where `root` is missing.
 [[nodiscard]] std::vector<std::int64_t> list_steps(const std::string& root);
-
-/// The folder of the checkpoint that "latest" names, or, without that file, of the highest step;
-/// nothing where there is no checkpoint. Throws Error(kCorruptData) when it names none that is
-/// there.
-[[nodiscard]] std::optional<std::string> latest_checkpoint(const std::string& root);
-
-/// `path`, or its latest checkpoint if it is a folder of checkpoints.
-[[nodiscard]] std::string resolve(const std::string& path);
 
 /// The manifest in a checkpoint's folder; nothing where there is none. Throws as decode_manifest().
 [[nodiscard]] std::optional<Manifest> read_manifest(const std::string& checkpoint);

@@ -19,6 +19,7 @@
 #include "unisono/base/log.h"
 #include "unisono/checkpoint/checked_file.h"
 #include "unisono/checkpoint/folder.h"
+#include "unisono/checkpoint/latest.h"
 #include "unisono/checkpoint/manifest.h"
 #include "unisono/checkpoint/model_files.h"
 #include "unisono/checkpoint/plan.h"
@@ -47,7 +48,7 @@ Reader::Reader(const std::string& path) : path_(path) {
   is_folder_ = fs::is_directory(path, ignored);
   ModelFiles model;
   if (is_folder_) {
-    path_ = resolve(path);
+    path_ = resolve(path, {.reads_bytes = false});
     model = find_files();
   } else if (const auto [folder, name] = split_path(path); is_index_name(name)) {
     is_folder_ = true;

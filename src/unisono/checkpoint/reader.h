@@ -38,7 +38,8 @@ class Reader {
   ///   that its index names or, without an index, the files of one name and all their numbers
   ///   ("model-00001-of-00002.safetensors");
   /// - the index of a model ("model.safetensors.index.json");
-  /// - a folder of checkpoints, of which it takes the latest.
+  /// - a folder of checkpoints: the latest one, whose bytes are checked when they are read; see
+  ///   latest_checkpoint().
   ///
   /// Reads the headers of all files. A line of the log names files that are left out. Throws Error:
   /// kNotFound where nothing of that is there; kSystem; kIncompatible; kInvalidArgument for a

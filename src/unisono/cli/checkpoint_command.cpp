@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -17,6 +18,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/folder.h"
+#include "unisono/checkpoint/latest.h"
 #include "unisono/checkpoint/manifest.h"
 #include "unisono/checkpoint/reader.h"
 #include "unisono/checkpoint/safetensors.h"
@@ -80,17 +82,38 @@ std::vector<std::string> checkpoints_in(const std::string& path) {
   return paths;
 }
 
+// Calls `action` for each checkpoint, also for those behind one that it throws for.
+int for_each(const std::vector<std::string>& paths,
+             const std::function<void(const std::string&)>& action) {
+  int exit_code = 0;
+  for (const std::string& path : paths) {
+    try {
+      action(path);
+    } catch (const Error& error) {
+      print_error(error.what());
+      exit_code = kDifferent;
+    }
+  }
+  return exit_code;
+}
+
+int list_checkpoints(const std::string& root, const std::vector<std::string>& paths) {
+  std::optional<std::string> latest;
+  const int exit_code = for_each({root}, [&](const std::string& path) {
+    latest = checkpoint::latest_checkpoint(path, {.reads_bytes = false});
+  });
+  return exit_code | for_each(paths, [&](const std::string& path) {
+           fmt::print("{}: {}{}\n",
+                      std::filesystem::path(path).filename().string(),
+                      summary(Reader(path)),
+                      path == latest ? " (latest)" : "");
+         });
+}
+
 int list(const CheckpointArguments& arguments) {
   const std::vector<std::string> paths = checkpoints_in(arguments.path);
   if (paths.front() != arguments.path) {
-    const std::optional<std::string> latest = checkpoint::latest_checkpoint(arguments.path);
-    for (const std::string& path : paths) {
-      fmt::print("{}: {}{}\n",
-                 std::filesystem::path(path).filename().string(),
-                 summary(Reader(path)),
-                 path == latest ? " (latest)" : "");
-    }
-    return 0;
+    return list_checkpoints(arguments.path, paths);
   }
   const Reader reader(arguments.path);
   fmt::print("{}\n", summary(reader));
@@ -114,18 +137,23 @@ void verify_one(const std::string& path) {
                                : "well formed; it has no check sums to compare with");
 }
 
-// All of them, also those behind a damaged one.
-int verify(const CheckpointArguments& arguments) {
-  int exit_code = 0;
-  for (const std::string& path : checkpoints_in(arguments.path)) {
-    try {
-      verify_one(path);
-    } catch (const Error& error) {
-      print_error(error.what());
-      exit_code = kDifferent;
-    }
+void verify_latest(const std::string& root) {
+  const std::optional<checkpoint::LatestName> latest = checkpoint::read_latest(root);
+  if (latest && !latest->problem.empty()) {
+    throw Error(ErrorCode::kCorruptData,
+                fmt::format("{}: {}; write the name of a checkpoint into {}/{}",
+                            root,
+                            latest->problem,
+                            root,
+                            checkpoint::kLatestName));
   }
-  return exit_code;
+}
+
+int verify(const CheckpointArguments& arguments) {
+  const std::vector<std::string> paths = checkpoints_in(arguments.path);
+  const int exit_code = for_each(paths, verify_one);
+  const bool is_root = paths.front() != arguments.path;
+  return is_root ? exit_code | for_each({arguments.path}, verify_latest) : exit_code;
 }
 
 std::vector<std::byte> read_whole(Reader& reader, const CheckpointTensor& tensor) {

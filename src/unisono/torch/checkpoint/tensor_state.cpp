@@ -13,7 +13,7 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/folder.h"
+#include "unisono/checkpoint/latest.h"
 #include "unisono/checkpoint/outcome.h"
 #include "unisono/checkpoint/reader.h"
 #include "unisono/checkpoint/safetensors.h"
@@ -147,7 +147,7 @@ void save_state(const std::string& path, const TensorState& state) {
 }
 
 TensorState load_state(const std::string& path) {
-  checkpoint::Reader reader(path);
+  checkpoint::Reader reader(checkpoint::resolve(path));
   return load_state(reader);
 }
 
@@ -161,12 +161,11 @@ TensorState load_state(checkpoint::Reader& reader) {
 
 TensorState load_state(ProcessGroup& group, const std::string& path) {
   // Another one may become the latest meanwhile.
-  const std::string found = checkpoint::do_on_all(group, std::nullopt, [&] {
-                              return group.rank() == 0 ? checkpoint::resolve(path) : "";
-                            }).front();
+  const std::string found = checkpoint::resolve(group, path);
   TensorState state;
   (void)checkpoint::do_on_all(group, std::nullopt, [&] {
-    state = load_state(found);
+    checkpoint::Reader reader(found);
+    state = load_state(reader);
     return std::string();
   });
   return state;

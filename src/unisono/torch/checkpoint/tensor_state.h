@@ -40,7 +40,8 @@ void add_state(TensorState& into, const std::string& prefix, const TensorState& 
 void save_state(const std::string& path, const TensorState& state);
 
 /// All tensors of what checkpoint::Reader takes: a file, or the folder of a checkpoint or of
-/// several, whoever saved it, in memory of their own. Throws Error as the reader does.
+/// several, whoever saved it, in memory of their own. Of several it takes latest_checkpoint().
+/// Throws Error as the reader and latest_checkpoint() do.
 [[nodiscard]] TensorState load_state(const std::string& path);
 [[nodiscard]] TensorState load_state(checkpoint::Reader& reader);
 
