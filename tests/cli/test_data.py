@@ -68,6 +68,19 @@ class Bench(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn("dog/0.png: the PNG image can't be decoded", done.stderr)
 
+    def test_what_systems_leave_behind_is_no_class(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("cat", "dog", ".ipynb_checkpoints", "__MACOSX"):
+                (Path(folder) / name).mkdir()
+                (Path(folder) / name / "1.png").write_bytes(gray_png(8))
+            (Path(folder) / "cat" / "._1.png").write_bytes(b"AppleDouble")
+            done = unisono("bench", folder, "--max-workers", 0, "--seconds", 0.01)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("images of 2 classes", done.stdout)
+            self.assertIn(": 2 samples in batches", done.stdout)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertIn("entries left out: 3 of systems and tools (", done.stderr)
+
     def test_a_folder_without_data_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
             done = unisono("bench", folder)

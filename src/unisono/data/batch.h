@@ -21,6 +21,7 @@ struct SampleFormat {
   DType dtype = DType::kFloat32;
   std::vector<std::int64_t> shape;
   std::size_t n_bytes = 0;
+  bool pin_memory = false;  ///< As the loader's options have it.
 };
 
 struct BatchStorage {
@@ -79,6 +80,9 @@ class Batch {
   [[nodiscard]] const std::vector<std::int64_t>& sample_shape() const {
     return pool_->format().shape;
   }
+
+  /// Whether as_tensors() copies to page-locked memory where there is an accelerator.
+  [[nodiscard]] bool pin_memory() const { return pool_->format().pin_memory; }
 
   /// All samples.
   [[nodiscard]] std::span<std::byte> bytes() const { return storage_->samples; }

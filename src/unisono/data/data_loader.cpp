@@ -18,9 +18,11 @@
 namespace unisono {
 namespace {
 
-data::SampleFormat format_of(const Dataset& dataset) {
-  data::SampleFormat format{
-      .dtype = dataset.dtype(), .shape = dataset.sample_shape(), .n_bytes = 0};
+data::SampleFormat format_of(const Dataset& dataset, bool pin_memory) {
+  data::SampleFormat format{.dtype = dataset.dtype(),
+                            .shape = dataset.sample_shape(),
+                            .n_bytes = 0,
+                            .pin_memory = pin_memory};
   std::size_t n_bytes = size_of(format.dtype);
   for (const std::int64_t dim : format.shape) {
     if (dim < 0 || __builtin_mul_overflow(n_bytes, static_cast<std::size_t>(dim), &n_bytes)) {
@@ -43,7 +45,7 @@ data::MakeBatch batch_maker(const std::shared_ptr<const Dataset>& dataset,
                             const DataLoaderOptions& options) {
   // Those ahead of the consumer, and the one in its hands.
   const int n_kept = std::max(1, options.num_workers * options.prefetch_factor) + 1;
-  auto pool = std::make_shared<data::BatchPool>(format_of(checked(dataset)),
+  auto pool = std::make_shared<data::BatchPool>(format_of(checked(dataset), options.pin_memory),
                                                 static_cast<std::size_t>(std::max(1, n_kept)));
   return [dataset, pool = std::move(pool)](data::BatchInHand& hand) -> std::shared_ptr<void> {
     auto batch = std::make_shared<Batch>(pool, hand.size());

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <set>
@@ -201,6 +202,21 @@ TEST(DataLoader, ValuesOfAnotherTypeAreRefused) {
   const std::optional<Batch> batch = loader.next();
   EXPECT_THAT(error_of([&] { (void)batch->values<double>(); }).message,
               HasSubstr("values of type f64 asked for, but its samples are f32"));
+}
+
+TEST(DataLoader, PinMemoryIsAcceptedAndReportedOnceWithoutAccelerator) {
+  ASSERT_EQ(::setenv("CUDA_VISIBLE_DEVICES", "", 1), 0);
+  ::testing::internal::CaptureStderr();
+  for (const int num_workers : {0, 2}) {
+    DataLoader loader(std::make_shared<Ramp>(4),
+                      {.batch_size = 2, .num_workers = num_workers, .pin_memory = true});
+    loader.start(iota(4));
+    EXPECT_THAT(drain(loader), ElementsAre(Indices{0, -1}, Indices{-2, -3}));
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "[unisono data] DataLoader: pin_memory has no effect: there is no accelerator "
+            "(CUDA_VISIBLE_DEVICES=\"\" hides all)\n");
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 }  // namespace

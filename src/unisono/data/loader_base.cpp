@@ -19,8 +19,11 @@
 #include <variant>
 #include <vector>
 
+#include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/gpus.h"
+#include "unisono/base/log.h"
 #include "unisono/data/pass.h"
 #include "unisono/data/prefetch_queue.h"
 
@@ -51,6 +54,19 @@ DataLoaderOptions checked(const DataLoaderOptions& options) {
     throw_bad_loader("timeout must be above zero");
   }
   return options;
+}
+
+// Once for a process: training and test data have a loader each.
+void report_pinning() {
+  static std::atomic<bool> is_reported{false};
+  if (is_reported.exchange(true, std::memory_order_relaxed)) {
+    return;
+  }
+  const Gpus gpus = find_gpus(process_environment());
+  if (gpus.visible.empty()) {
+    Logger("data").info(fmt::format(
+        "DataLoader: pin_memory has no effect: there is no accelerator ({})", gpus.explanation));
+  }
 }
 
 // The exception that is being handled, as a value.
@@ -84,6 +100,9 @@ class LoaderBase::Impl {
         make_(std::move(make)),
         options_(checked(options)),
         queue_(std::max(1, options.num_workers * options.prefetch_factor)) {
+    if (options.pin_memory) {
+      report_pinning();
+    }
     workers_.reserve(static_cast<std::size_t>(options_.num_workers));
     try {
       for (int worker = 0; worker < options_.num_workers; ++worker) {

@@ -25,6 +25,10 @@ struct DataLoaderOptions {
   int prefetch_factor = 2;
   /// Time that next() waits for the workers.
   std::chrono::nanoseconds timeout = std::chrono::minutes(30);
+  /// as_tensors() copies a DataLoader's batches to page-locked memory, from which an accelerator
+  /// copies without waiting. Without an accelerator there is no such copy, which the log states
+  /// once.
+  bool pin_memory = false;
   /// Called once in each worker, with its number from 0, before it loads anything.
   std::function<void(int worker)> worker_init_fn = nullptr;
 };

@@ -1,5 +1,4 @@
-// One content in eight encodings, for every reader of texts. Part of sounds_test, which has them
-// all.
+// One content in eight encodings for every reader of texts, all of which this library sees.
 #include <cstdint>
 #include <functional>
 #include <optional>

@@ -12,7 +12,8 @@ struct BatchTensors {
 };
 
 /// A loader's batch as tensors over its own memory, which goes back to the loader when both are
-/// gone. Copies nothing.
+/// gone. Copies nothing, unless the loader's options have pin_memory and there is an accelerator:
+/// then the tensors are copies in page-locked memory.
 [[nodiscard]] BatchTensors as_tensors(Batch batch);
 
 }  // namespace unisono
