@@ -66,8 +66,21 @@ class Pipeline(unittest.TestCase):
 
         self.assertLess(step("--by-arrival"), step())
 
+    def test_schedules_have_pytorchs_names_too(self):
+        for torchs, ours in (
+            ("GPipe", "fill_drain"),
+            ("1F1B", "1f1b"),
+            ("Interleaved1F1B", "interleaved_1f1b"),
+            ("ZBVZeroBubble", "v_zb"),
+            ("DualPipeV", "dual_pipe_v"),
+        ):
+            with self.subTest(torchs):
+                plans = [self.check("--schedule", name) for name in (torchs, ours)]
+                self.assertEqual(plans[0], plans[1])
+
     def test_wrong_words_are_one_error(self):
-        self.expect_error('there is no schedule "gpipe"; there are fill', "--schedule", "gpipe")
+        self.expect_error('there is no schedule "gpip"; there are fill', "--schedule", "gpip")
+        self.expect_error("the nearest one is zb_h1", "--schedule", "InterleavedZeroBubble")
         self.expect_error("--ranks", "--ranks", 0)
         self.expect_error("--weight-ms 3 is a part of --backward-ms", "--weight-ms", 3)
         self.expect_error("--balance fair: there are time, memory and count", "--balance", "fair")

@@ -242,8 +242,27 @@ TEST(KnownSchedules, AreFoundByName) {
   for (const KnownSchedule& known : known_schedules()) {
     EXPECT_EQ(find_schedule(known.name).make, known.make);
   }
-  EXPECT_THAT([] { (void)find_schedule("gpipe"); },
-              throws_error(ErrorCode::kInvalidArgument, "\"gpipe\"", "fill_drain, 1f1b"));
+  EXPECT_THAT([] { (void)find_schedule("gpip"); },
+              throws_error(ErrorCode::kInvalidArgument, "\"gpip\"", "fill_drain, 1f1b"));
+}
+
+TEST(KnownSchedules, HavePyTorchsNamesToo) {
+  for (const auto& [torchs_name, name] :
+       {std::pair("GPipe", "fill_drain"),
+        std::pair("gpipe", "fill_drain"),
+        std::pair("1F1B", "1f1b"),
+        std::pair("Interleaved1F1B", "interleaved_1f1b"),
+        std::pair("ScheduleInterleaved1F1B", "interleaved_1f1b"),
+        std::pair("ZBVZeroBubble", "v_zb"),
+        std::pair("DualPipeV", "dual_pipe_v")}) {
+    EXPECT_STREQ(find_schedule(torchs_name).name, name);
+  }
+  EXPECT_THAT([] { (void)find_schedule("InterleavedZeroBubble"); },
+              throws_error(ErrorCode::kInvalidArgument, "the nearest one is zb_h1"));
+  EXPECT_THAT([] { (void)find_schedule("LoopedBFS"); },
+              throws_error(ErrorCode::kInvalidArgument, "the nearest one is fill_drain"));
+  EXPECT_THAT([] { (void)find_schedule("Schedule"); },
+              throws_error(ErrorCode::kInvalidArgument, "no schedule \"Schedule\""));
 }
 
 }  // namespace

@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "unisono/base/error.h"
+#include "unisono/base/text_lines.h"
 #include "unisono/pipeline/generators.h"
 #include "unisono/pipeline/schedule.h"
 #include "unisono/pipeline/simulate.h"
@@ -67,6 +70,20 @@ Idle of_dual_pipe_v(const Setting& setting, const StageTimes& times) {
   return IdleTime{hops(setting) * (times.forward + times.backward_input - times.backward_weight)};
 }
 
+// PyTorch's names in small letters, without the "Schedule" of its classes.
+std::string plain_name(std::string_view name) {
+  constexpr std::string_view kOfClasses = "schedule";
+  std::string plain(name);
+  std::ranges::transform(plain, plain.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::tolower(letter));
+  });
+  return plain.starts_with(kOfClasses) ? plain.substr(kOfClasses.size()) : plain;
+}
+
+// Schedules of PyTorch that are not here, and the one that comes next to each.
+constexpr std::array kMissing{std::pair("interleavedzerobubble", "zb_h1, with one stage per rank"),
+                              std::pair("loopedbfs", "fill_drain, with one stage per rank")};
+
 template <VMemory memory>
 Schedule make_v(const Setting& setting) {
   return v_schedule(setting.n_ranks, setting.n_chunks, memory);
@@ -75,42 +92,50 @@ Schedule make_v(const Setting& setting) {
 // A new schedule is a row here.
 constexpr std::array kSchedules{
     KnownSchedule{"fill_drain",
+                  "gpipe",
                   "all forwards, then all backwards (GPipe)",
                   1,
                   [](const Setting& s) { return fill_drain(s.n_ranks, s.n_chunks); },
                   of_whole_backwards},
     KnownSchedule{"1f1b",
+                  "1f1b",
                   "a forward, a backward",
                   1,
                   [](const Setting& s) { return one_f_one_b(s.n_ranks, s.n_chunks); },
                   of_whole_backwards},
     KnownSchedule{
         "interleaved_1f1b",
+        "interleaved1f1b",
         "the same with several stages per rank",
         0,
         [](const Setting& s) { return interleaved(s.n_ranks, s.n_chunks, s.stages_per_rank); },
         of_interleaved},
     KnownSchedule{"zb_h1",
+                  nullptr,
                   "1f1b with weight gradients in its gaps",
                   1,
                   [](const Setting& s) { return zero_bubble_h1(s.n_ranks, s.n_chunks); },
                   of_zero_bubble_h1},
     KnownSchedule{"v_min",
+                  nullptr,
                   "a third of 1f1b's memory",
                   2,
                   make_v<VMemory::kMin>,
                   [](const Setting& s, const StageTimes& t) { return of_v(s, t, 4, true); }},
     KnownSchedule{"v_half",
+                  nullptr,
                   "half of 1f1b's memory",
                   2,
                   make_v<VMemory::kHalf>,
                   [](const Setting& s, const StageTimes& t) { return of_v(s, t, 3, true); }},
     KnownSchedule{"v_zb",
+                  "zbvzerobubble",
                   "1f1b's memory, hardly any bubble",
                   2,
                   make_v<VMemory::kFull>,
                   [](const Setting& s, const StageTimes& t) { return of_v(s, t, 1, false); }},
     KnownSchedule{"dual_pipe_v",
+                  "dualpipev",
                   "forwards along with backwards of another stage",
                   2,
                   [](const Setting& s) { return dual_pipe_v(s.n_ranks, s.n_chunks); },
@@ -124,15 +149,26 @@ std::span<const KnownSchedule> known_schedules() {
 }
 
 const KnownSchedule& find_schedule(std::string_view name) {
+  const std::string wanted = plain_name(name);
   std::string names;
   for (const KnownSchedule& schedule : kSchedules) {
-    if (name == schedule.name) {
+    if (name == schedule.name ||
+        (schedule.torchs_name != nullptr && wanted == schedule.torchs_name)) {
       return schedule;
     }
     names += fmt::format("{}{}", names.empty() ? "" : ", ", schedule.name);
   }
+  std::string nearest;
+  for (const auto& [torchs_name, other] : kMissing) {
+    if (wanted == torchs_name) {
+      nearest = fmt::format("; the nearest one is {}", other);
+    }
+  }
   throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("pipeline: there is no schedule \"{}\"; there are {}", name, names));
+              fmt::format("pipeline: there is no schedule \"{}\"{}; there are {}",
+                          escape_text(name),
+                          nearest,
+                          names));
 }
 
 }  // namespace unisono::pipeline

@@ -25,7 +25,8 @@ struct IdleTime {
 /// A schedule that has a name.
 struct KnownSchedule {
   const char* name;
-  const char* help;  ///< A few words.
+  const char* torchs_name;  ///< PyTorch's name of it, in small letters; null: it has none.
+  const char* help;         ///< A few words.
   /// How many stages a rank has; 0: as many as are asked for.
   int stages_per_rank;
   Schedule (*make)(const Setting& setting);
@@ -37,7 +38,11 @@ struct KnownSchedule {
 /// All of them.
 [[nodiscard]] std::span<const KnownSchedule> known_schedules();
 
-/// Throws Error(kInvalidArgument), with the names that there are.
+/// The schedule of that name, or of PyTorch's name for it in any letters: "GPipe", "1F1B",
+/// "Interleaved1F1B", "ZBVZeroBubble", "DualPipeV", also with "Schedule" in front.
+///
+/// Throws Error(kInvalidArgument), with the names that there are, and the nearest one to a schedule
+/// that only PyTorch has.
 [[nodiscard]] const KnownSchedule& find_schedule(std::string_view name);
 
 }  // namespace unisono::pipeline
