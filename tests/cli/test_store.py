@@ -222,7 +222,8 @@ class Store(unittest.TestCase):
             (["set", "k"], "value"),
             (["serve", "--port", "70000"], "70000 not in range 0 to 65535"),
             (["get", "k", "--timeout", "0"], "0 not in range 0.001"),
-            (["steal"], "subcommand"),
+            (["steal"], "no command unisono store steal; there are serve"),
+            (["liist"], "did you mean list?"),
         ):
             result = run(*arguments)
             self.assertEqual(result.returncode, 2, arguments)

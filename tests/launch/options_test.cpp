@@ -1,5 +1,7 @@
 // Command lines that were written for torchrun, and what is said of those that are wrong.
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -32,6 +34,39 @@ TEST(LaunchOptions, TorchrunsForOneMachineAreTaken) {
     EXPECT_EQ(result.exit_code, 0) << ::testing::PrintToString(options) << result.err;
     EXPECT_EQ(result.out, "WORLD_SIZE=2\nWORLD_SIZE=2\n") << ::testing::PrintToString(options);
     EXPECT_EQ(result.err, "") << ::testing::PrintToString(options);
+  }
+}
+
+// A job of two ranks, whatever the way in which argparse or mpirun let it be written.
+TEST(LaunchOptions, SpellingsOfOtherLaunchersAreTaken) {
+  const TemporaryFolder folder;
+  const std::string logs = "--log-d=" + folder.path() + "/logs";
+  for (const Options& options : std::vector<Options>{{"-np", "2", logs},
+                                                     {"-n=2", logs, "-t=3"},
+                                                     {"--nproc", "2", logs, "--redirect=0"},
+                                                     {"--nproc_per=2", "--standal", logs}}) {
+    const RunResult result =
+        run_to_end({.arguments = probe(options, {"environment", "WORLD_SIZE"})});
+    EXPECT_EQ(result.exit_code, 0) << ::testing::PrintToString(options) << result.err;
+    EXPECT_EQ(result.out, "WORLD_SIZE=2\nWORLD_SIZE=2\n") << ::testing::PrintToString(options);
+    EXPECT_EQ(result.err, "") << ::testing::PrintToString(options);
+  }
+  const RunResult quiet =
+      run_to_end({.arguments = probe({"-r=3", logs}, {"environment", "WORLD_SIZE"})});
+  EXPECT_EQ(quiet.out, "") << "-r=3 sends both streams into files";
+  const RunResult vague = run_to_end({.arguments = probe({"--rdzv=x"}, {"args"})});
+  EXPECT_EQ(vague.exit_code, 2);
+  EXPECT_THAT(vague.err, HasSubstr("--rdzv may be --rdzv-backend or --rdzv-endpoint"));
+}
+
+TEST(LaunchOptions, ANameThatIsNearlyACommandsIsAnsweredWithIt) {
+  for (const auto& [words, meant] : std::vector<std::pair<Options, std::string>>{
+           {{"rnu", "-n", "2"}, "no command rnu; did you mean run?"},
+           {{"plan", "slrum"}, "no command unisono plan slrum; did you mean slurm?"},
+           {{"plan", "pipeline", "--chnuks", "8"}, "did you mean --chunks?"}}) {
+    const RunResult result = run_to_end({.arguments = words});
+    EXPECT_EQ(result.exit_code, 2) << meant;
+    EXPECT_THAT(result.err, HasSubstr(meant));
   }
 }
 

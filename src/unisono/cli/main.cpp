@@ -6,13 +6,16 @@
 #include <cstdio>
 #include <exception>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/base/release.h"
 #include "unisono/cli/commands.h"
 #include "unisono/cli/description.h"
 #include "unisono/cli/parse.h"
+#include "unisono/cli/suggestion.h"
 #include "unisono/launch/hosts/serve_uplink.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/run.h"
@@ -49,9 +52,14 @@ int dispatch(std::span<char*> arguments) {
       return command.run({.argc = static_cast<int>(arguments.size()) - 1, .argv = &arguments[1]});
     }
   }
-  print_error(
-      fmt::format("{}; unisono --help lists the commands",
-                  name.empty() ? "which command?" : fmt::format("there is no command {}", name)));
+  std::vector<std::string> names;
+  for (const Command& command : commands()) {
+    names.emplace_back(command.name);
+  }
+  print_error(fmt::format(
+      "{}; unisono --help lists the commands",
+      name.empty() ? "which command?"
+                   : fmt::format("there is no command {}{}", name, suggestion(name, names, ""))));
   return kWrongUsage;
 }
 

@@ -134,19 +134,31 @@ void read_setting(const std::string& name,
   ignored.push_back(fmt::format("--rdzv-conf {}", name));
 }
 
+// Without the blanks and quotes around it that configuration files leave there.
+std::string_view strip(std::string_view text) {
+  constexpr std::string_view kStripped = " \t\r\n'\"";
+  text.remove_prefix(std::min(text.find_first_not_of(kStripped), text.size()));
+  text.remove_suffix(text.size() - (text.find_last_not_of(kStripped) + 1));
+  return text;
+}
+
 // "join_timeout=60,is_host=true".
-void read_settings(const std::string& text,
+void read_settings(std::string_view text,
                    launch::NodesOptions& nodes,
                    std::vector<std::string>& ignored) {
+  text = strip(text);
   std::size_t begin = 0;
   while (begin < text.size()) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string pair = text.substr(begin, end - begin);
+    const std::string_view pair = text.substr(begin, end - begin);
     const std::size_t equals = pair.find('=');
-    if (equals == std::string::npos) {
+    if (equals == std::string_view::npos) {
       refuse_nodes(fmt::format("--rdzv-conf {}: write name=value,name=value", text));
     }
-    read_setting(pair.substr(0, equals), pair.substr(equals + 1), nodes, ignored);
+    read_setting(std::string(strip(pair.substr(0, equals))),
+                 std::string(strip(pair.substr(equals + 1))),
+                 nodes,
+                 ignored);
     begin = end + 1;
   }
 }

@@ -86,6 +86,18 @@ TEST(NodeArguments, SettingsAreRead) {
   EXPECT_THAT(all.ignored, ElementsAre("--rdzv-conf read_timeout"));
 }
 
+TEST(NodeArguments, QuotesAndBlanksAroundSettingsAreNoPartOfThem) {
+  for (const char* text : {"'join_timeout=60,is_host=true'",
+                           "\"join_timeout=60,is_host=true\"",
+                           " join_timeout=60, is_host=true ",
+                           "join_timeout='60',is_host=\"true\""}) {
+    const Applied all = applied({.n_nodes = "2", .settings = text});
+    EXPECT_EQ(all.options.nodes.value().join_timeout, seconds(60)) << text;
+    EXPECT_EQ(all.options.nodes.value().is_coordinator, true) << text;
+    EXPECT_THAT(all.ignored, ElementsAre()) << text;
+  }
+}
+
 TEST(NodeArguments, AddressesMayBeNumericOrNames) {
   for (const auto& [endpoint, host, port] : {std::tuple("alpha", "alpha", 29400),
                                              std::tuple("alpha:123", "alpha", 123),

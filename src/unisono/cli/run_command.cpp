@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -18,6 +16,7 @@
 #include "unisono/cli/host_arguments.h"
 #include "unisono/cli/node_arguments.h"
 #include "unisono/cli/parse.h"
+#include "unisono/cli/spellings.h"
 #include "unisono/cli/suggestion.h"
 #include "unisono/cli/torchrun_options.h"
 #include "unisono/launch/binding/bind_to.h"
@@ -48,16 +47,6 @@ const std::map<std::string, launch::BindTo> kBindings{{"none", launch::BindTo::k
 // Whether it is torchrun that we stand for, or its predecessor.
 enum class Manner { kRun, kLaunch };
 
-std::vector<std::string> names(const CLI::App& app) {
-  std::vector<std::string> result;
-  for (const CLI::Option* option : app.get_options()) {
-    const std::vector<std::string>& spellings = option->get_lnames();
-    // The first one has hyphens.
-    result.insert(result.end(), spellings.begin(), spellings.begin() + (spellings.empty() ? 0 : 1));
-  }
-  return result;
-}
-
 // All that follows the options. A first "--" only says that the options are over.
 std::vector<std::string> program_argv(const CLI::App& app) {
   std::vector<std::string> argv = app.remaining();
@@ -71,7 +60,8 @@ std::vector<std::string> program_argv(const CLI::App& app) {
   }
   if (!options_ended && argv.front().starts_with('-')) {
     throw Error(ErrorCode::kInvalidArgument,
-                "run: there is no option " + argv.front() + suggestion(argv.front(), names(app)) +
+                "run: there is no option " + argv.front() +
+                    suggestion(argv.front(), option_names(app)) +
                     " (options of the program go behind its name); see unisono run --help");
   }
   if (starts_with_typographic_dash(argv.front())) {
@@ -216,8 +206,7 @@ void add_job_options(CLI::App& app, launch::RunOptions& options) {
          [&options](double seconds) {
            options.grace = std::chrono::milliseconds(std::llround(seconds * 1000));
          },
-         fmt::format("Seconds between asking ranks to end and killing them (default {})",
-                     launch::kDefaultGrace.count()))
+         "Seconds between asking ranks to end and killing them (default 5)")
       ->check(CLI::Range(0.0, kMaxGraceSeconds));
   app.add_option("--max-restarts,--max_restarts",
                  options.max_restarts,

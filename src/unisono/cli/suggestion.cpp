@@ -13,7 +13,9 @@
 
 namespace unisono::cli {
 
-std::string suggestion(std::string_view typed, std::span<const std::string> names) {
+std::string suggestion(std::string_view typed,
+                       std::span<const std::string> names,
+                       std::string_view prefix) {
   constexpr std::size_t kShortest = 3;
   std::string wanted(typed.substr(0, typed.find('=')));
   wanted.erase(0, std::min(wanted.find_first_not_of('-'), wanted.size()));
@@ -41,7 +43,7 @@ std::string suggestion(std::string_view typed, std::span<const std::string> name
   if (has_underscores) {
     std::ranges::replace(meant, '-', '_');
   }
-  return fmt::format("; did you mean --{}?", meant);
+  return fmt::format("; did you mean {}{}?", prefix, meant);
 }
 
 bool starts_with_typographic_dash(std::string_view text) {

@@ -22,6 +22,14 @@ TEST(Suggestion, FindsTheNearestName) {
   EXPECT_EQ(meant_by("-nnodes"), "; did you mean --nnodes?");
 }
 
+TEST(Suggestion, MayBeOfCommands) {
+  const std::vector<std::string> commands{"run", "bench", "doctor", "plan"};
+  EXPECT_EQ(suggestion("rnu", commands, ""), "; did you mean run?");
+  EXPECT_EQ(suggestion("dcotor", commands, ""), "; did you mean doctor?");
+  EXPECT_EQ(suggestion("benchmark", commands, ""), "; did you mean bench?");
+  EXPECT_EQ(suggestion("train", commands, ""), "");
+}
+
 TEST(Suggestion, IsWrittenAsTheUserWrites) {
   EXPECT_EQ(meant_by("--master_address"), "; did you mean --master_addr?");
   EXPECT_EQ(meant_by("--nproc_pernode"), "; did you mean --nproc_per_node?");

@@ -247,14 +247,13 @@ TEST(KnownSchedules, AreFoundByName) {
 }
 
 TEST(KnownSchedules, HavePyTorchsNamesToo) {
-  for (const auto& [torchs_name, name] :
-       {std::pair("GPipe", "fill_drain"),
-        std::pair("gpipe", "fill_drain"),
-        std::pair("1F1B", "1f1b"),
-        std::pair("Interleaved1F1B", "interleaved_1f1b"),
-        std::pair("ScheduleInterleaved1F1B", "interleaved_1f1b"),
-        std::pair("ZBVZeroBubble", "v_zb"),
-        std::pair("DualPipeV", "dual_pipe_v")}) {
+  for (const auto& [torchs_name, name] : {std::pair("GPipe", "fill_drain"),
+                                          std::pair("gpipe", "fill_drain"),
+                                          std::pair("1F1B", "1f1b"),
+                                          std::pair("Interleaved1F1B", "interleaved_1f1b"),
+                                          std::pair("ScheduleInterleaved1F1B", "interleaved_1f1b"),
+                                          std::pair("ZBVZeroBubble", "v_zb"),
+                                          std::pair("DualPipeV", "dual_pipe_v")}) {
     EXPECT_STREQ(find_schedule(torchs_name).name, name);
   }
   EXPECT_THAT([] { (void)find_schedule("InterleavedZeroBubble"); },

@@ -161,7 +161,7 @@ TEST_F(SecretFile, IsWrittenForThisUserAlone) {
 
 TEST(Secret, TheCommandThatWritesItIsNamed) {
   Config config;
-  config.home = "/nowhere";
+  config.home = "/nothing/at/home";
   EXPECT_THAT(
       [&] { (void)find_secret(config, "10.0.0.1"); },
       throws_error(
