@@ -179,6 +179,9 @@ TEST(LaunchOptions, LaunchPassesTheLocalRankBeforeTheArguments) {
   EXPECT_THAT(lines({}, {script, "--lr", "1"}),
               ElementsAre("['--local_rank=0', '--lr', '1']", "['--local_rank=1', '--lr', '1']"));
   EXPECT_THAT(lines({"--use_env"}, {script, "--lr"}), ElementsAre("['--lr']", "['--lr']"));
+  const std::string newer =
+      folder.write("newer.py", "import sys; print(sys.argv[1:])  # --local-rank\n", 0644);
+  EXPECT_THAT(lines({}, {newer}), ElementsAre("['--local-rank=0']", "['--local-rank=1']"));
   const std::string program = folder.write("train", "#!/bin/sh\necho \"$@\"\n", 0755);
   EXPECT_THAT(lines({}, {program, "a b"}), ElementsAre("--local_rank=0 a b", "--local_rank=1 a b"));
 }

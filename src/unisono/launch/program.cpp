@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "unisono/base/config.h"
+#include "unisono/base/edit_distance.h"
 
 namespace unisono::launch {
 namespace {
@@ -39,6 +41,32 @@ int check_file(const std::string& path, int mode) {
   return ::faccessat(AT_FDCWD, path.c_str(), mode, AT_EACCESS) == 0 ? 0 : errno;
 }
 
+// "; did you mean bin/train?": the file of the same folder with the nearest name, if one is near.
+std::string suggest_file(const std::string& path) {
+  const std::filesystem::path wanted(path);
+  const std::string name = wanted.filename();
+  std::size_t least = name.size() / 3 + 1;
+  std::string nearest;
+  std::error_code error;
+  const std::filesystem::path folder = wanted.has_parent_path() ? wanted.parent_path() : ".";
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string other = entry->path().filename();
+    if (const std::size_t distance = edit_distance(name, other); distance < least) {
+      least = distance;
+      nearest = other;
+    }
+  }
+  return nearest.empty()
+             ? ""
+             : fmt::format("; did you mean {}?", wanted.parent_path().append(nearest).string());
+}
+
+ProgramError missing_error(const std::string& path, int error_number) {
+  return {fmt::format("cannot start {}: {}{}", path, errno_text(error_number), suggest_file(path)),
+          kNotFoundCode};
+}
+
 ProgramError path_error(const std::string& path, int error_number) {
   if (error_number == EACCES) {
     return {fmt::format("cannot start {}: {}; is it meant to be a program? then: chmod +x {}",
@@ -47,9 +75,10 @@ ProgramError path_error(const std::string& path, int error_number) {
                         path),
             kNotExecutableCode};
   }
-  const bool is_missing = error_number == ENOENT || error_number == ENOTDIR;
-  return {fmt::format("cannot start {}: {}", path, errno_text(error_number)),
-          is_missing ? kNotFoundCode : kNotExecutableCode};
+  if (error_number == ENOENT || error_number == ENOTDIR) {
+    return missing_error(path, error_number);
+  }
+  return {fmt::format("cannot start {}: {}", path, errno_text(error_number)), kNotExecutableCode};
 }
 
 std::string search(const std::string& name, const Environment& environment, const char* why) {
@@ -81,6 +110,33 @@ std::string search(const std::string& name, const Environment& environment, cons
   throw ProgramError(message, kNotFoundCode);
 }
 
+// PYTHON_EXEC, as with torchrun, or else the python3 in PATH.
+std::string find_python(const Environment& environment) {
+  const std::string python = environment("PYTHON_EXEC").value_or("");
+  if (python.empty()) {
+    return search("python3", environment, ", which runs Python programs");
+  }
+  constexpr const char* kWhy = " (PYTHON_EXEC), which runs Python programs";
+  if (python.find('/') == std::string::npos) {
+    return search(python, environment, kWhy);
+  }
+  const int error_number = check_file(python, X_OK);
+  if (error_number != 0) {
+    throw ProgramError(fmt::format("cannot start {}{}: {}", python, kWhy, errno_text(error_number)),
+                       error_number == ENOENT ? kNotFoundCode : kNotExecutableCode);
+  }
+  return python;
+}
+
+// Scripts for PyTorch 2 take "--local-rank", and older ones "--local_rank".
+std::string find_local_rank_option(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  const bool has_hyphen = text.str().find("--local-rank") != std::string::npos;
+  const bool has_underscore = text.str().find("--local_rank") != std::string::npos;
+  return has_hyphen && !has_underscore ? "--local-rank" : "--local_rank";
+}
+
 bool is_python_file(const std::string& name) {
   return name.ends_with(".py");
 }
@@ -108,17 +164,21 @@ Program find_program(const ProgramRequest& request, const Environment& environme
   if (request.is_module || request.is_python_file || (is_python_file(name) && !request.no_python)) {
     if (!request.is_module) {
       const int error_number = check_file(name, R_OK);
+      if (error_number == ENOENT) {
+        throw missing_error(name, error_number);
+      }
       if (error_number != 0) {
         throw ProgramError(fmt::format("cannot start {}: {}", name, errno_text(error_number)),
-                           error_number == ENOENT ? kNotFoundCode : kNotExecutableCode);
+                           kNotExecutableCode);
       }
     }
-    Program program{.path = search("python3", environment, ", which runs Python programs"),
-                    .argv = {}};
+    Program program{.path = find_python(environment), .argv = {}, .is_python = true};
     // The whole path: a Python finds its virtual environment by the name it was called with.
     program.argv = {program.path, "-u"};
     if (request.is_module) {
       program.argv.emplace_back("-m");
+    } else if (request.takes_local_rank) {
+      program.local_rank_option = find_local_rank_option(name);
     }
     program.local_rank_at = request.takes_local_rank ? program.argv.size() + 1 : 0;
     program.argv.insert(program.argv.end(), request.argv.begin(), request.argv.end());
@@ -139,12 +199,12 @@ Program find_program(const ProgramRequest& request, const Environment& environme
 }
 
 bool is_python(const Program& program) {
-  return is_pythons_name(program.path) ||
+  return program.is_python || is_pythons_name(program.path) ||
          first_line_of_script(program.path).find("python") != std::string::npos;
 }
 
 std::string python_of(const Program& program, const Environment& environment) {
-  if (is_pythons_name(program.path)) {
+  if (program.is_python || is_pythons_name(program.path)) {
     return program.path;
   }
   std::string python = "python3";

@@ -15,15 +15,17 @@ struct ProgramRequest {
   bool is_module = false;         ///< argv[0] is a Python module.
   bool no_python = false;         ///< Execute even a .py file directly.
   bool is_python_file = false;    ///< argv[0] is a Python file, whatever its name.
-  bool takes_local_rank = false;  ///< Its first argument is to be "--local_rank=N".
+  bool takes_local_rank = false;  ///< Its first argument is to be its local rank.
 };
 
 /// What is going to be executed.
 struct Program {
   std::string path;               ///< For execve(2).
   std::vector<std::string> argv;  ///< What the program sees as its own.
-  /// Before which of these each rank is given "--local_rank=N"; 0: nowhere.
+  /// Before which of these each rank is given its local rank; 0: nowhere.
   std::size_t local_rank_at = 0;
+  std::string local_rank_option = "--local_rank";
+  bool is_python = false;  ///< It is a Python, whatever its name.
 };
 
 /// A program can't be started; carries the exit code that shells give for it: 127 where there is
@@ -40,8 +42,8 @@ class ProgramError : public Error {
 };
 
 /// Finds the program as a shell does, through PATH unless its name has a slash. Python files and
-/// modules become arguments of the `python3` in PATH, with -u so that their lines are not held
-/// back.
+/// modules become arguments of PYTHON_EXEC, or else the `python3` in PATH, with -u so that their
+/// lines are not held back. The option for the local rank is spelled as in the Python file.
 ///
 /// Throws ProgramError when nothing that can be executed is found.
 [[nodiscard]] Program find_program(const ProgramRequest& request, const Environment& environment);

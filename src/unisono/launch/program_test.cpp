@@ -91,6 +91,52 @@ TEST_F(FindProgram, PythonFilesAndModulesRunUnderPython) {
   EXPECT_EQ(error_of({.argv = {"absent.py"}}).first, 127);
 }
 
+TEST_F(FindProgram, AnotherPythonMayBeNamed) {
+  const std::string python = make("own/interpreter", 0755);
+  const std::string in_path = make("second/pypy3", 0755);
+  const std::string script = folder_.write("train.py", "", 0644);
+  std::string named = python;
+  environment_ = [this, before = environment_, &named](const char* name) {
+    return std::string(name) == "PYTHON_EXEC" ? std::optional(named) : before(name);
+  };
+  const Program program = find({.argv = {script}});
+  EXPECT_EQ(program.path, python);
+  EXPECT_THAT(program.argv, ElementsAre(python, "-u", script));
+  EXPECT_TRUE(is_python(program));
+  EXPECT_EQ(python_of(program, environment_), python);
+  named = "pypy3";
+  EXPECT_EQ(find({.argv = {"package"}, .is_module = true}).path, in_path);
+  named = folder_.path() + "/own/nothing";
+  EXPECT_EQ(error_of({.argv = {script}}).first, 127);
+  EXPECT_THAT(error_of({.argv = {script}}).second,
+              AllOf(HasSubstr(named), HasSubstr("PYTHON_EXEC")));
+}
+
+// argparse tells the two apart.
+TEST_F(FindProgram, TheLocalRankIsSpelledAsTheScriptReadsIt) {
+  make("second/python3", 0755);
+  const auto option_for = [this](const std::string& text) {
+    return find({.argv = {folder_.write("train.py", text, 0644)}, .takes_local_rank = true})
+        .local_rank_option;
+  };
+  EXPECT_EQ(option_for("parser.add_argument('--local-rank', type=int)"), "--local-rank");
+  EXPECT_EQ(option_for("parser.add_argument('--local_rank', type=int)"), "--local_rank");
+  EXPECT_EQ(option_for("parser.add_argument('--local-rank', '--local_rank')"), "--local_rank");
+  EXPECT_EQ(option_for(""), "--local_rank");
+}
+
+TEST_F(FindProgram, ANameThatIsNearlyThatOfAFileIsAnsweredWithIt) {
+  const std::string program = make("bin/hello_all_reduce", 0755);
+  make("bin/other", 0755);
+  const std::string script = folder_.write("bin/train.py", "", 0644);
+  EXPECT_THAT(error_of({.argv = {folder_.path() + "/bin/hello_allreduce"}}).second,
+              HasSubstr("; did you mean " + program + "?"));
+  EXPECT_THAT(error_of({.argv = {folder_.path() + "/bin/traain.py"}}).second,
+              HasSubstr("; did you mean " + script + "?"));
+  EXPECT_THAT(error_of({.argv = {folder_.path() + "/bin/mnist"}}).second,
+              ::testing::Not(HasSubstr("did you mean")));
+}
+
 TEST_F(FindProgram, AMissingPythonIsNamed) {
   const auto [code, message] = error_of({.argv = {"mod"}, .is_module = true});
   EXPECT_EQ(code, 127);

@@ -112,7 +112,8 @@ void WorkerGroup::spawn_next() {
   const bool sent = guardian_.channel().send(
       Spawn{.local_rank = local_rank,
             .environment = std::move(environment),
-            .argument = takes_argument ? fmt::format("--local_rank={}", local_rank) : "",
+            .argument =
+                takes_argument ? fmt::format("{}={}", program_.local_rank_option, local_rank) : "",
             .argument_at = static_cast<std::uint32_t>(program_.local_rank_at),
             .cores = cores_for(options_.job, static_cast<std::size_t>(local_rank))},
       false,
