@@ -130,6 +130,39 @@ TEST(LaunchOutput, LogFilesHoldEachRanksBytes) {
   }
 }
 
+TEST(LaunchOutput, EachRankHasAFolderOfItsOwn) {
+  const TemporaryFolder folder;
+  const RunResult result =
+      run_to_end({.arguments = {"run",
+                                "-n",
+                                "2",
+                                "--max-restarts",
+                                "1",
+                                "--rank-dir",
+                                folder.path() + "/new/./runs",
+                                "sh",
+                                "-c",
+                                "cd \"$UNISONO_RANK_DIR\" && echo $RANK >> file"
+                                " && [ $TORCHELASTIC_RESTART_COUNT = 1 ]"}});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const std::string rank : {"0", "1"}) {
+    EXPECT_EQ(read_file(folder.path() + "/new/runs/rank-" + rank + "/file"),
+              rank + "\n" + rank + "\n")
+        << "one for both attempts";
+  }
+}
+
+TEST(LaunchOutput, AFolderOfARankThatCantBeMadeIsExplained) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("file", "", 0644);
+  const RunResult result = run_to_end({.arguments = probe({"--rank_dir", file}, {"args"})});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("cannot create the folder " + file + "/rank-0 of rank 0"),
+                    HasSubstr("--rank-dir")));
+}
+
 TEST(LaunchOutput, RedirectsAndTeesGoWhereTheySay) {
   const TemporaryFolder folder;
   const std::string script = "echo out $RANK; echo err $RANK >&2";

@@ -193,6 +193,10 @@ void add_job_options(CLI::App& app, launch::RunOptions& options) {
                  options.log_dir,
                  "Also write each rank's output to DIR/rank-3.out and DIR/rank-3.err")
       ->type_name("DIR");
+  app.add_option("--rank-dir,--rank_dir",
+                 options.rank_dir,
+                 "Give each rank a folder of its own, DIR/rank-3, and its path in UNISONO_RANK_DIR")
+      ->type_name("DIR");
   app.add_option("--master-addr,--master_addr,--master-address,--master_address",
                  options.master_addr,
                  "Address where the ranks meet (default: loopback)")

@@ -5,13 +5,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "unisono/base/config.h"
 #include "unisono/base/cores.h"
+#include "unisono/base/error.h"
 #include "unisono/base/random_hex.h"
 #include "unisono/base/wait_record.h"
 
@@ -20,6 +23,10 @@ namespace {
 
 std::string_view name_of(std::string_view entry) {
   return entry.substr(0, entry.find('='));
+}
+
+std::string rank_folder(const JobLayout& job, int local_rank) {
+  return fmt::format("{}/rank-{}", job.rank_dir, job.first_rank + local_rank);
 }
 
 }  // namespace
@@ -80,7 +87,25 @@ std::vector<std::string> worker_environment(const JobLayout& job, int local_rank
     variables.push_back("UNISONO_BACKEND_ALIAS=" + job.backend_alias);
     variables.push_back("PYTHONPATH=" + job.python_path);
   }
+  if (!job.rank_dir.empty()) {
+    variables.push_back("UNISONO_RANK_DIR=" + rank_folder(job, local_rank));
+  }
   return variables;
+}
+
+void make_rank_folder(const JobLayout& job, int local_rank) {
+  if (job.rank_dir.empty()) {
+    return;
+  }
+  const std::string folder = rank_folder(job, local_rank);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw system_error(fmt::format("cannot create the folder {} of rank {} (--rank-dir)",
+                                   folder,
+                                   job.first_rank + local_rank),
+                       error.value());
+  }
 }
 
 std::vector<std::string> merge_environment(const char* const* base,

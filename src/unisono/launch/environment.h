@@ -38,6 +38,7 @@ struct JobLayout {
   bool has_outer_wait_file = false;  ///< Of the launcher whose rank has started this one.
   std::string backend_alias = {};    ///< Empty: backends' names are what they are.
   std::string python_path = {};      ///< Used with an alias.
+  std::string rank_dir = {};         ///< Absolute, with a folder for each rank; empty: none.
 };
 
 /// `n_workers` ranks of a job on this node alone, with a random name: what does not depend on where
@@ -47,6 +48,10 @@ struct JobLayout {
 /// The variables that `unisono run` sets for a rank, as "NAME=value", under the names that torchrun
 /// gives them.
 [[nodiscard]] std::vector<std::string> worker_environment(const JobLayout& job, int local_rank);
+
+/// Makes the folder that worker_environment() names as UNISONO_RANK_DIR; does nothing where the job
+/// has none. Throws Error(kSystem).
+void make_rank_folder(const JobLayout& job, int local_rank);
 
 /// The entries of `base` (ends with a null pointer) in their order, without those that `overrides`
 /// has too, then `overrides`.

@@ -48,6 +48,16 @@ TEST(WorkerEnvironment, IsTheGoldenTable) {
   EXPECT_EQ(worker_environment(job, 1), golden);
 }
 
+TEST(WorkerEnvironment, NamesAFolderOfTheRanksOwnWhereThereIsOne) {
+  JobLayout job;
+  job.first_rank = 4;
+  job.rank_dir = "/runs";
+  EXPECT_THAT(worker_environment(job, 1), ::testing::Contains("UNISONO_RANK_DIR=/runs/rank-5"));
+  job.rank_dir.clear();
+  EXPECT_THAT(worker_environment(job, 1),
+              ::testing::Not(::testing::Contains(::testing::StartsWith("UNISONO_RANK_DIR"))));
+}
+
 TEST(WorkerEnvironment, HasNoWaitFileOfAnotherLauncher) {
   const Environment outer = [](const char* name) {
     return std::string(name) == kWaitFileVariable ? std::optional<std::string>("/proc/1/fd/7")

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -74,6 +75,9 @@ JobLayout make_layout(const RunOptions& options,
   job.max_restarts = options.max_restarts;
   if (!rendezvous::is_secret_given(config) && !options.nodes) {
     job.secret = random_hex(kSecretBytes);
+  }
+  if (!options.rank_dir.empty()) {
+    job.rank_dir = std::filesystem::absolute(options.rank_dir).lexically_normal().string();
   }
   job.log_debug = options.verbose && !environment("UNISONO_LOG");
   if (options.backend_alias) {

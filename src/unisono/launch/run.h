@@ -48,6 +48,7 @@ struct RunOptions {
   bool collapses = false;         ///< Equal lines of several ranks are shown as one.
   bool is_json = false;           ///< Each line of output, and of the launcher, is an object.
   std::string log_dir;            ///< Folder for rank-3.out, rank-3.err; empty: none.
+  std::string rank_dir = {};      ///< Folder for rank-3, a rank's own folder; empty: none.
   /// What goes into files only, and what goes there, too; where neither says anything, all does.
   /// Without a folder one is made, and named.
   StreamSelection redirects = {};

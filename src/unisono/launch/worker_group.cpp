@@ -93,6 +93,7 @@ void WorkerGroup::spawn_next() {
   const int local_rank = static_cast<int>(n_ordered_++);
   Outputs::Ends ends;
   try {
+    make_rank_folder(options_.job, local_rank);
     ends = outputs_.open(local_rank);
   } catch (const Error& error) {
     fail({kLauncherFailed, std::nullopt, error.what()});
