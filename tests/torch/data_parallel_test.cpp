@@ -83,6 +83,36 @@ TEST(DataParallel, ClonesAModuleThatCanBe) {
   EXPECT_EQ(DataParallel(net).n_replicas(), static_cast<std::size_t>(torch::get_num_threads()));
 }
 
+struct NamedLayersImpl : torch::nn::Cloneable<NamedLayersImpl> {
+  NamedLayersImpl() { reset(); }
+
+  void reset() override {
+    layers = register_module("layers",
+                             torch::nn::Sequential({{"wide", torch::nn::Linear(3, 5)},
+                                                    {"act", torch::nn::Tanh()},
+                                                    {"narrow", torch::nn::Linear(5, 3)}}));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) { return layers->forward(x); }
+
+  torch::nn::Sequential layers{nullptr};
+};
+
+TORCH_MODULE(NamedLayers);
+
+TEST(DataParallel, ClonesASequentialWhoseModulesHaveNames) {
+  torch::nn::Sequential net({{"first", torch::nn::Linear(4, 3)}, {"within", NamedLayers()}});
+  net->to(torch::kDouble);
+  DataParallel model(net, {.n_replicas = 2});
+  const torch::Tensor x = torch::randn({4, 4}, torch::kDouble);
+  EXPECT_TRUE(model(x).allclose(net->forward(x)));
+  model(x).sum().backward();
+  const std::vector<at::Tensor> gradients = clone_gradients(net->parameters());
+  net->zero_grad();
+  net->forward(x).sum().backward();
+  expect_close(gradients, clone_gradients(net->parameters()));
+}
+
 TEST(DataParallel, RefusesReplicasThatAreNoCopies) {
   const torch::nn::Sequential net(torch::nn::Linear(4, 3), torch::nn::Tanh());
   expect_error(ErrorCode::kInvalidArgument,

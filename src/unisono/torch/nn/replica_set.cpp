@@ -21,6 +21,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include "unisono/base/error.h"
 #include "unisono/torch/nn/replica_threads.h"
@@ -59,6 +60,27 @@ void check_alike(const Dictionary& of_module, const Dictionary& of_replica, cons
     if (own.is_same(tensor)) {
       reject("a replica has the module's own " + name + "; it must be a copy");
     }
+  }
+}
+
+// A Sequential's clone() numbers its modules, also those that have names.
+void take_names(const ::torch::nn::Module& module, ::torch::nn::Module& clone) {
+  const auto children = module.named_children();
+  const auto of_clone = clone.named_children();
+  if (children.size() != of_clone.size()) {
+    return;  // check_alike() says what is missing
+  }
+  for (std::size_t i = 0; i < children.size(); ++i) {
+    take_names(*children[i].value(), *of_clone[i].value());
+  }
+  if (clone.as<::torch::nn::SequentialImpl>() == nullptr) {
+    return;
+  }
+  for (const auto& child : of_clone) {
+    clone.unregister_module(child.key());
+  }
+  for (std::size_t i = 0; i < children.size(); ++i) {
+    clone.register_module(children[i].key(), of_clone[i].value());
   }
 }
 
@@ -339,7 +361,9 @@ Tensors ReplicaSet::run(const Tensors& inputs, const Forward& forward) {
 
 ModulePointer clone_module(const ::torch::nn::Module& module) {
   try {
-    return module.clone();
+    ModulePointer clone = module.clone();
+    take_names(module, *clone);
+    return clone;
   } catch (const std::exception& error) {
     reject(std::string("the module can't be copied: derive it from torch::nn::Cloneable, or pass a "
                        "function that makes a replica. ") +
