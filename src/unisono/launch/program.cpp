@@ -131,7 +131,10 @@ std::string find_python(const Environment& environment) {
 // Scripts for PyTorch 2 take "--local-rank", and older ones "--local_rank".
 std::string find_local_rank_option(const std::string& path) {
   std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
+  // What is read from a pipe would be missing from the program.
+  if (std::error_code error; std::filesystem::is_regular_file(path, error)) {
+    text << std::ifstream(path).rdbuf();
+  }
   const bool has_hyphen = text.str().find("--local-rank") != std::string::npos;
   const bool has_underscore = text.str().find("--local_rank") != std::string::npos;
   return has_hyphen && !has_underscore ? "--local-rank" : "--local_rank";
