@@ -40,9 +40,9 @@ int train(const mnist::Options& options) {
   const std::shared_ptr<unisono::ProcessGroup> group = unisono::init_process_group();
   mnist::Datasets datasets;
   const auto prepare = [&] {
-    if (!options.save.empty()) {
+    if (!options.model_path.empty()) {
       // Before minutes of training, not after them.
-      unisono::check_can_save_on_rank_0(*group, options.save);
+      unisono::check_can_save_on_rank_0(*group, options.model_path);
     }
     datasets = mnist::load_datasets(options);
   };
@@ -61,13 +61,10 @@ int train(const mnist::Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const mnist::ParsedOptions parsed = mnist::parse_options(argc, argv);
-  if (parsed.is_done) {
-    return parsed.exit_code;
-  }
+  const mnist::Options options = mnist::parse_options(argc, argv);
   int exit_code = 1;
   try {
-    exit_code = train(parsed.options);
+    exit_code = train(options);
     unisono::destroy_process_group();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "mnist: %s\n", error.what());

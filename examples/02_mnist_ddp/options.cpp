@@ -2,24 +2,19 @@
 
 #include <limits>
 
-#include <CLI/CLI.hpp>
+#include "../command_line.h"
 
 namespace mnist {
-namespace {
 
-constexpr int kUsageError = 2;
-
-}  // namespace
-
-ParsedOptions parse_options(int argc, char** argv) {
-  ParsedOptions parsed;
-  Options& options = parsed.options;
+Options parse_options(int argc, char** argv) {
+  Options options;
   CLI::App app(
       "Trains a convnet on MNIST or Fashion-MNIST, on as many ranks as it is started on: "
       "unisono run -n 2 mnist");
   const CLI::Range positive(1, std::numeric_limits<int>::max());
   app.add_option("--data", options.data, "Folder with the four IDX files")->capture_default_str();
-  app.add_option("--save", options.save, "Where rank 0 saves the model; '' for nowhere")
+  app.add_option(
+         "--model-path,--save", options.model_path, "Where rank 0 saves the model; '' for nowhere")
       ->capture_default_str();
   app.add_option("--epochs", options.epochs, "Passes over the training images")
       ->check(positive)
@@ -56,13 +51,8 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--json-file", options.json_file, "Append a line of JSON for each step to a file");
   app.add_option("--tensorboard", options.tensorboard, "Write an event file into this folder");
   app.add_flag("--verbose", options.is_verbose, "Print a hash of the parameters on each rank");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    parsed.is_done = true;
-    parsed.exit_code = app.exit(error) == 0 ? 0 : kUsageError;
-  }
-  return parsed;
+  examples::parse_or_exit(app, argc, argv);
+  return options;
 }
 
 }  // namespace mnist

@@ -7,7 +7,7 @@ namespace mnist {
 
 struct Options {
   std::string data = "/usr/share/datasets/fashion-mnist";
-  std::string save = "mnist.pt";
+  std::string model_path = "mnist.pt";
   int epochs = 3;
   int batch_size = 64;  // of each rank
   int test_batch_size = 250;
@@ -24,13 +24,7 @@ struct Options {
   bool is_verbose = false;
 };
 
-struct ParsedOptions {
-  Options options;
-  /// The program has nothing more to do than to exit with `exit_code` (--help, a wrong option).
-  bool is_done = false;
-  int exit_code = 0;
-};
-
-ParsedOptions parse_options(int argc, char** argv);
+/// Ends the program after --help, and with exit code 2 where the command line is wrong.
+[[nodiscard]] Options parse_options(int argc, char** argv);
 
 }  // namespace mnist

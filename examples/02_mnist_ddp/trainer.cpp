@@ -223,12 +223,12 @@ void Trainer::print_report() {
 }
 
 void Trainer::save() {
-  if (options_.save.empty()) {
+  if (options_.model_path.empty()) {
     return;
   }
-  unisono::save_on_rank_0(*group_, *model_.module(), options_.save);
+  unisono::save_on_rank_0(*group_, *model_.module(), options_.model_path);
   if (is_first_rank_) {
-    std::printf("saved the model to %s\n", std::filesystem::absolute(options_.save).c_str());
+    std::printf("saved the model to %s\n", std::filesystem::absolute(options_.model_path).c_str());
     std::fflush(stdout);
   }
 }

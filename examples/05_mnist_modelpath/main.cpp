@@ -1,7 +1,7 @@
 // MNIST as Kubeflow's example of DistributedDataParallel trains it: a global batch that the ranks
 // divide, and a model that is saved once.
 //
-//     unisono run -n 2 mnist_modelpath --modelpath models
+//     unisono run -n 2 mnist_modelpath --model-path models
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -13,7 +13,6 @@
 #include <string>
 #include <utility>
 
-#include <CLI/CLI.hpp>
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
@@ -31,6 +30,7 @@
 #include "unisono/torch/tensor/batch_tensors.h"
 #include "unisono/torch/tensor/tensor.h"
 
+#include "../command_line.h"
 #include "net.h"
 
 namespace {
@@ -38,7 +38,7 @@ namespace {
 constexpr int kGlobalBatch = 128;
 
 struct Options {
-  std::string modelpath;
+  std::string model_path;
   std::string data = "/usr/share/datasets/fashion-mnist";
   int epochs = 3;
   bool gpu = false;
@@ -47,9 +47,9 @@ struct Options {
 
 void train(const Options& options) {
   const auto group = unisono::init_process_group();
-  const std::filesystem::path path = std::filesystem::path(options.modelpath) / "model_cpu.dat";
+  const std::filesystem::path path = std::filesystem::path(options.model_path) / "model_cpu.dat";
   if (group->rank() == 0) {
-    std::filesystem::create_directories(options.modelpath);
+    std::filesystem::create_directories(options.model_path);
   }
   unisono::check_can_save_on_rank_0(*group, path);
   const auto images = std::make_shared<const unisono::ImageDataset>(
@@ -91,6 +91,12 @@ void train(const Options& options) {
     }
   }
   unisono::save_on_rank_0(*group, *model.module(), path);
+  if (group->rank() == 0) {
+    std::printf(
+        "%s is an archive of LibTorch: torch::load(net, path) reads it in C++, "
+        "torch.load(path, weights_only=False).state_dict() in Python\n",
+        path.c_str());
+  }
   unisono::destroy_process_group();
 }
 
@@ -98,15 +104,16 @@ void train(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Trains a convnet on MNIST: unisono run -n 2 mnist_modelpath --modelpath DIR");
-  app.add_option("--modelpath", options.modelpath, "Folder for model_cpu.dat")->required();
+  CLI::App app("Trains a convnet on MNIST: unisono run -n 2 mnist_modelpath --model-path DIR");
+  app.add_option("--model-path,--modelpath", options.model_path, "Folder for model_cpu.dat")
+      ->required();
   app.add_option("--data", options.data, "Folder with the four IDX files")->capture_default_str();
   app.add_option("--epochs", options.epochs, "Passes over the images")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_flag("--gpu", options.gpu, "Train on GPUs");
   app.add_option("--json-file", options.json_file, "Append a line of JSON for each step to a file");
-  CLI11_PARSE(app, argc, argv);
+  examples::parse_or_exit(app, argc, argv);
   try {
     if (options.gpu) {
       throw std::runtime_error("--gpu: DistributedDataParallel here is for CPUs; leave it out");

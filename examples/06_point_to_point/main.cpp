@@ -87,6 +87,9 @@ int main(int argc, char** argv) {
     }
     unisono::spawn(init_process, std::tuple(names), {.nprocs = 2});
     return 0;
+  } catch (const std::invalid_argument& error) {
+    std::fprintf(stderr, "point_to_point: %s\n", error.what());
+    return 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "point_to_point: %s\n", error.what());
     return 1;

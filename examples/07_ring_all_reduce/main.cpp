@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "unisono/comm/process_group.h"
 #include "unisono/launch/spawn_ranks.h"
+
+#include "../command_line.h"
 
 namespace {
 
@@ -124,7 +124,7 @@ int main(int argc, char** argv) {
   app.add_option("--size", size, "Start so many ranks; without it a launcher has")
       ->check(CLI::PositiveNumber);
   app.add_option("--count", count, "Numbers of each rank")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  examples::parse_or_exit(app, argc, argv);
   try {
     if (size == 0) {
       run(count);

@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <c10/core/GradMode.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/sgd.h>
@@ -37,6 +36,7 @@
 #include "unisono/torch/tensor/parameter_hash.h"
 #include "unisono/torch/tensor/tensor.h"
 
+#include "../command_line.h"
 #include "net.h"
 
 namespace {
@@ -134,7 +134,7 @@ int main(int argc, char** argv) {
   app.add_option("--limit", options.limit, "Train on so many images; 0: all")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--json-file", options.json_file, "Append a line of JSON for each step to a file");
-  CLI11_PARSE(app, argc, argv);
+  examples::parse_or_exit(app, argc, argv);
   try {
     if (size == 0) {
       run(options);

@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <c10/core/GradMode.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/sgd.h>
@@ -37,6 +36,7 @@
 #include "unisono/torch/tensor/batch_tensors.h"
 #include "unisono/torch/tensor/tensor.h"
 
+#include "../command_line.h"
 #include "net.h"
 
 namespace {
@@ -48,10 +48,10 @@ struct Options {
   std::vector<std::string> test{"../shared/data/cifar10_jpeg_subset_test_2000.bin.gz"};
   int local_rank = -1;
   int nprocs = 0;
-  int num_epochs = 10;
+  int epochs = 10;
   int batch_size = 32;
   double lr = 0.02;
-  std::string save = {};
+  std::string model_path = {};
   std::string json_file = {};
 };
 
@@ -90,7 +90,7 @@ void train(const Options& options) {
   unisono::Progress progress(
       *group, {.format = unisono::ProgressFormat::kNone, .json_file = options.json_file});
 
-  for (int epoch = 0; epoch < options.num_epochs; ++epoch) {
+  for (int epoch = 0; epoch < options.epochs; ++epoch) {
     sampler.set_epoch(epoch);
     trainset->set_epoch(epoch);
     loader.start(sampler);
@@ -112,8 +112,8 @@ void train(const Options& options) {
   }
   const double accuracy = test_accuracy(*group, model, options);
   std::printf("Rank %d: test accuracy %.2f%%\n", group->rank(), accuracy);
-  if (!options.save.empty()) {
-    unisono::save_on_rank_0(*group, *model.module(), options.save);
+  if (!options.model_path.empty()) {
+    unisono::save_on_rank_0(*group, *model.module(), options.model_path);
   }
   unisono::destroy_process_group();
 }
@@ -123,17 +123,17 @@ void train(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app("Trains a convnet on CIFAR-10, on ranks of a launcher or of its own");
-  app.add_option("--local_rank,--local-rank", options.local_rank, "What old launchers give");
+  app.add_option("--local-rank", options.local_rank, "What old launchers give");
   app.add_option("--nprocs", options.nprocs, "Start so many ranks; without it a launcher has")
       ->check(CLI::PositiveNumber);
   app.add_option("--train", options.train, "Files of the binary version")->capture_default_str();
   app.add_option("--test", options.test, "The same of the test")->capture_default_str();
-  app.add_option("--num_epochs", options.num_epochs)->check(CLI::PositiveNumber);
-  app.add_option("--batch_size", options.batch_size, "Of a rank")->check(CLI::PositiveNumber);
+  app.add_option("--epochs,--num-epochs", options.epochs)->check(CLI::PositiveNumber);
+  app.add_option("--batch-size", options.batch_size, "Of a rank")->check(CLI::PositiveNumber);
   app.add_option("--lr", options.lr)->check(CLI::PositiveNumber);
-  app.add_option("--save", options.save, "Where rank 0 saves the module");
+  app.add_option("--model-path,--save", options.model_path, "Where rank 0 saves the module");
   app.add_option("--json-file", options.json_file, "Append a line of JSON for each step to a file");
-  CLI11_PARSE(app, argc, argv);
+  examples::parse_or_exit(app, argc, argv);
   try {
     if (options.nprocs == 0) {
       train(options);

@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <c10/core/GradMode.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/adam.h>
@@ -107,7 +106,7 @@ void main_worker(int rank, const Options& args) {
                               .drop_last = true});
   unisono::Progress progress(
       *group, {.format = unisono::ProgressFormat::kNone, .json_file = args.json_file});
-  for (int epoch = 0; epoch < args.max_epoch; ++epoch) {
+  for (int epoch = 0; epoch < args.epochs; ++epoch) {
     sampler.set_epoch(epoch);
     sounds->set_epoch(epoch);
     loader.start(sampler);

@@ -10,11 +10,11 @@ struct Options {
   bool sync_bn = false;
   int batch_size = 50;
   int n_data_loader_threads = 1;
-  int max_epoch = 10;
+  int epochs = 10;
   double lr = 1e-3;
   std::string train_path = "sounds";
   std::string json_file = {};
 };
 
-/// The command line's. Ends the program after --help, and where it makes no sense.
+/// Ends the program after --help, and with exit code 2 where the command line is wrong.
 [[nodiscard]] Options parse_options(int argc, char** argv);

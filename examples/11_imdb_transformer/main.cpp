@@ -13,9 +13,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <c10/core/GradMode.h>
 #include <torch/serialize.h>
 #include <torch/utils.h>
@@ -31,6 +28,7 @@
 #include "unisono/torch/optim/lr_scheduler.h"
 #include "unisono/torch/optim/schedule.h"
 
+#include "../command_line.h"
 #include "options.h"
 #include "printing.h"
 #include "reviews.h"
@@ -136,7 +134,7 @@ int main(int argc, char** argv) {
   imdb::Options options;
   CLI::App app("Trains a transformer on reviews of movies: unisono run -n 2 imdb_transformer");
   imdb::add_options(app, options);
-  CLI11_PARSE(app, argc, argv);
+  examples::parse_or_exit(app, argc, argv);
   try {
     imdb::check(options);
     train(options);

@@ -30,9 +30,9 @@ void add_options(CLI::App& app, Options& options) {
   add_number("--max-length", options.max_length, "Tokens of a review that are read");
   add_number("--nlayers", options.nlayers, "Layers of the transformer");
   add_number("--ntokens", options.ntokens, "Most different tokens");
-  add_number("--d_model", options.d_model, "Features of a token");
-  add_number("--d_hid", options.d_hid, "Features between the two linear layers of a layer");
-  add_number("--n_head", options.n_head, "Heads of attention");
+  add_number("--d-model", options.d_model, "Features of a token");
+  add_number("--d-hid", options.d_hid, "Features between the two linear layers of a layer");
+  add_number("--n-head", options.n_head, "Heads of attention");
   app.add_option("--dropout", options.dropout, "Share of the features that training leaves out")
       ->check(CLI::Range(0.0, 0.99))
       ->capture_default_str();
@@ -46,16 +46,16 @@ void add_options(CLI::App& app, Options& options) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   CLI::Option* const model_path =
-      app.add_option("--model_path", options.model_path, "Where the trained model is saved");
-  app.add_flag("--load_model", options.loads_model, "Begin with the model that is there")
+      app.add_option("--model-path", options.model_path, "Where the trained model is saved");
+  app.add_flag("--load-model", options.loads_model, "Begin with the model that is there")
       ->needs(model_path);
 }
 
 void check(const Options& options) {
   if (options.d_model % (2 * options.n_head) != 0) {
     throw unisono::Error(unisono::ErrorCode::kInvalidArgument,
-                         "--d_model " + std::to_string(options.d_model) +
-                             " is no multiple of twice --n_head " + std::to_string(options.n_head));
+                         "--d-model " + std::to_string(options.d_model) +
+                             " is no multiple of twice --n-head " + std::to_string(options.n_head));
   }
 }
 

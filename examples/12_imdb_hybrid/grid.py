@@ -2,7 +2,7 @@
 """Measures imdb_hybrid in all layouts: tasks x parts x batch x chunks.
 
     examples/12_imdb_hybrid/grid.py --ranks 2 4 --output grid
-    examples/12_imdb_hybrid/grid.py --ranks 8 --output grid --sbatch -- --nlayers 8 --d_model 512
+    examples/12_imdb_hybrid/grid.py --ranks 8 --output grid --sbatch -- --nlayers 8 --d-model 512
 
 Writes grid.csv and, for each number of ranks, throughput_N_ranks.svg into the folder. Cells that
 can't be are blank there, with the reason. Started again it goes on with the cells that are missing

@@ -12,10 +12,6 @@
 #include <optional>
 #include <string>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include "unisono/checkpoint/save.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/data/pad_to_longest.h"
@@ -27,6 +23,7 @@
 #include "unisono/torch/parallel/mesh/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 
+#include "../command_line.h"
 #include "accuracy.h"
 #include "hybrid_options.h"
 #include "layers.h"
@@ -139,7 +136,7 @@ int main(int argc, char** argv) {
   imdb::HybridOptions options;
   CLI::App app("Trains a transformer in parts, on as many replicas as there are ranks for");
   imdb::add_hybrid_options(app, options);
-  CLI11_PARSE(app, argc, argv);
+  examples::parse_or_exit(app, argc, argv);
   try {
     run(options);
     return 0;

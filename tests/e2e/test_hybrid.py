@@ -139,7 +139,7 @@ class Hybrid(unittest.TestCase):
         for words, complaint in (
             (["--checkpoint", "always", "--layer-times", path], "--checkpoint is always"),
             (["--layer-times", self.folder / "no/folder/x", "--epochs", 1], "can't write"),
-            (["--load_model"], "--model_path"),
+            (["--load_model"], "--model-path"),
         ):
             done = run("run", "-n", 1, HYBRID, *MODEL, "--parts", 1, *words)
             self.assertNotEqual(done.returncode, 0)

@@ -70,10 +70,10 @@ class Programs(unittest.TestCase):
         self.assertEqual(done.stderr, "")
         return done.stdout.splitlines()
 
-    def check_error(self, message, *words):
+    def check_error(self, message, *words, exit_code=1):
         """Its one line of an error."""
         done = run(*words)
-        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual(done.returncode, exit_code, done.stdout + done.stderr)
         self.assertIn(message, done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
 
@@ -113,6 +113,55 @@ class Programs(unittest.TestCase):
         self.assertTrue(all(step["values"]["loss"] > 0 for step in steps))
 
 
+class CommandLines(Programs):
+    """What the programs' options have in common."""
+
+    TRAININGS = ("mnist", "mnist_modelpath", "cifar10_ddp", "speaker_identification")
+    ON_REVIEWS = ("imdb_transformer", "imdb_hybrid")
+
+    def test_agree_and_may_have_underscores(self):
+        words = ["--epochs=1", "--batch-size=2", "--batch_size=2"]
+        words += ["--model-path=x", "--model_path=x"]
+        for program in self.TRAININGS + self.ON_REVIEWS:
+            for word in words:
+                if (program, word[2:7]) == ("mnist_modelpath", "batch"):
+                    continue  # it has a global batch
+                if (program, word[2:7]) == ("speaker_identification", "model"):
+                    continue  # it saves none
+                with self.subTest(program=program, word=word):
+                    done = run(program, word, "--help")
+                    self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_take_the_spellings_of_before(self):
+        for words in (
+            ("mnist", "--save=x"),
+            ("mnist_modelpath", "--modelpath=x"),
+            ("cifar10_ddp", "--num_epochs=1", "--save=x", "--local_rank=0"),
+            ("speaker_identification", "--max_epoch=1", "--train_path=x", "--nDataLoaderThread=1"),
+            ("imdb_transformer", "--d_model=8", "--n_head=2", "--model_path=x", "--load_model"),
+        ):
+            done = run(*words, "--help")
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_name_the_option_that_is_meant(self):
+        for program in (*self.TRAININGS, *self.ON_REVIEWS, "partitioned_mnist"):
+            done = run(program, "--epoch", "3")
+            self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+            self.assertIn("there is no option --epoch; did you mean --epochs?", done.stderr)
+        done = run("mnist", "--btach_size=3")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("--btach-size=3; did you mean --batch-size?", done.stderr)
+        self.assertNotIn("mean", run("ring_all_reduce", "--unlike-all").stderr)
+
+    def test_refuse_wrong_values(self):
+        for program in (*self.TRAININGS, *self.ON_REVIEWS, "partitioned_mnist"):
+            done = run(program, "--epochs", "none")
+            self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+            self.assertIn("--epochs", done.stderr)
+        self.assertEqual(run("ring_all_reduce", "--size", "0").returncode, 2)
+        self.assertEqual(run("point_to_point", "backwards").returncode, 2)
+
+
 class Messages(Programs):
     def of_rank(self, rank, lines):
         return [line for line in lines if re.match(rf"Rank +{rank}\b", line)]
@@ -141,6 +190,7 @@ class Messages(Programs):
             "no function scatter; there are blocking, immediate, all_reduce",
             "point_to_point",
             "scatter",
+            exit_code=2,
         )
 
 
