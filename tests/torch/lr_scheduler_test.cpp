@@ -95,26 +95,33 @@ TEST(Schedules, ArgumentsOutOfRangeAreRejectedByName) {
   const auto expect_rejected = [](const std::string& message, const std::function<void()>& body) {
     EXPECT_THAT(body, ::testing::ThrowsMessage<Error>(message));
   };
-  expect_rejected("constant_lr: factor must be from 0 to 1", [] { (void)constant_lr(2); });
-  expect_rejected("linear_lr: start_factor must be greater than 0, and at most 1",
+  expect_rejected("constant_lr: factor is 2; it must be from 0 to 1", [] { (void)constant_lr(2); });
+  expect_rejected("linear_lr: start_factor is 0; it must be greater than 0, and at most 1",
                   [] { (void)linear_lr(0); });
-  expect_rejected("linear_lr: total_iters must be positive", [] { (void)linear_lr(1, 1, 0); });
-  expect_rejected("step_lr: step_size must be positive", [] { (void)step_lr(0); });
-  expect_rejected("polynomial_lr: total_iters must be positive", [] { (void)polynomial_lr(0); });
+  expect_rejected("linear_lr: total_iters is -3; it must be positive",
+                  [] { (void)linear_lr(1, 1, -3); });
+  expect_rejected("step_lr: step_size is 0; it must be positive", [] { (void)step_lr(0); });
+  expect_rejected("polynomial_lr: total_iters is 0; it must be positive",
+                  [] { (void)polynomial_lr(0); });
   expect_rejected("lambda_lr: the function is empty", [] { (void)lambda_lr(nullptr); });
-  expect_rejected("cosine_annealing_lr: t_max must be positive",
-                  [] { (void)cosine_annealing_lr(0); });
-  expect_rejected("cosine_annealing_warm_restarts: t_mult must be 1 at least",
+  expect_rejected("cosine_annealing_lr: t_max is -5; it must be positive",
+                  [] { (void)cosine_annealing_lr(-5); });
+  expect_rejected("cosine_annealing_warm_restarts: t_mult is 0; it must be 1 at least",
                   [] { (void)cosine_annealing_warm_restarts(1, 0); });
-  expect_rejected("one_cycle_lr: pct_start must be from 0 to 1",
+  expect_rejected("one_cycle_lr: pct_start is 2; it must be from 0 to 1",
                   [] { (void)one_cycle_lr(1, 10, {.pct_start = 2}); });
-  expect_rejected("cyclic_lr: step_size_up must be positive",
+  expect_rejected("cyclic_lr: step_size_up is 0; it must be positive",
                   [] { (void)cyclic_lr(0, 1, {.step_size_up = 0}); });
-  expect_rejected("sequential_lr: there must be one milestone less than schedules",
-                  [] { (void)sequential_lr({step_lr(1)}, {1}); });
+  expect_rejected(
+      "sequential_lr: there are 1 schedules and 1 milestones; there must be one milestone less "
+      "than "
+      "schedules",
+      [] { (void)sequential_lr({step_lr(1)}, {1}); });
+  expect_rejected("sequential_lr: milestone 2 comes after 7; the milestones must be in order",
+                  [] { (void)sequential_lr({step_lr(1), step_lr(1), step_lr(1)}, {7, 2}); });
   expect_rejected("chained_lr: a schedule is an empty function",
                   [] { (void)chained_lr({step_lr(1), nullptr}); });
-  expect_rejected("ReduceOnPlateau: factor must be from 0 to below 1",
+  expect_rejected("ReduceOnPlateau: factor is 1; it must be from 0 to below 1",
                   [] { (void)ReduceOnPlateau({.factor = 1}); });
 }
 

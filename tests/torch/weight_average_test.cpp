@@ -63,7 +63,7 @@ TEST(WeightAverage, WhatDoesNotFitIsRejected) {
   EXPECT_THAT([&] { average.restore({torch::ones({3})}, 1); },
               ThrowsMessage<Error>(HasSubstr("other sizes")));
   EXPECT_THAT([] { (void)WeightAverage::exponential({}, 2); },
-              ThrowsMessage<Error>(HasSubstr("decay must be from 0 to 1")));
+              ThrowsMessage<Error>(HasSubstr("decay is 2; it must be from 0 to 1")));
 }
 
 }  // namespace

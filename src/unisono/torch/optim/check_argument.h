@@ -1,5 +1,6 @@
 #pragma once
 
+#include <sstream>
 #include <string>
 
 #include "unisono/base/error.h"
@@ -10,6 +11,21 @@ namespace unisono::optim {
 inline void check_argument(bool is_right, const std::string& who, const std::string& rule) {
   if (!is_right) {
     throw Error(ErrorCode::kInvalidArgument, who + ": " + rule);
+  }
+}
+
+/// Throws Error(kInvalidArgument), "step_lr: step_size is 0; it must be positive", unless
+/// `is_right`. `rule` is "positive".
+template <class Value>
+void check_value(bool is_right,
+                 const std::string& who,
+                 const std::string& name,
+                 const Value& value,
+                 const std::string& rule) {
+  if (!is_right) {
+    std::ostringstream text;
+    text << name << " is " << value << "; it must be " << rule;
+    check_argument(false, who, text.str());
   }
 }
 

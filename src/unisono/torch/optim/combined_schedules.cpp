@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,9 +26,15 @@ Schedule sequential_lr(std::vector<Schedule> schedules, std::vector<std::int64_t
   check_schedules(schedules, "sequential_lr");
   check_argument(milestones.size() + 1 == schedules.size(),
                  "sequential_lr",
-                 "there must be one milestone less than schedules");
-  check_argument(
-      std::ranges::is_sorted(milestones), "sequential_lr", "the milestones must be in order");
+                 "there are " + std::to_string(schedules.size()) + " schedules and " +
+                     std::to_string(milestones.size()) +
+                     " milestones; there must be one milestone less than schedules");
+  for (std::size_t i = 1; i < milestones.size(); ++i) {
+    check_argument(milestones[i - 1] <= milestones[i],
+                   "sequential_lr",
+                   "milestone " + std::to_string(milestones[i]) + " comes after " +
+                       std::to_string(milestones[i - 1]) + "; the milestones must be in order");
+  }
   return [schedules = std::move(schedules), milestones = std::move(milestones)](double base_lr,
                                                                                 std::int64_t step) {
     const auto next = std::ranges::upper_bound(milestones, step);

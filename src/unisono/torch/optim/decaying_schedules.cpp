@@ -11,18 +11,21 @@
 namespace unisono::optim {
 
 Schedule constant_lr(double factor, std::int64_t total_iters) {
-  check_argument(factor >= 0 && factor <= 1, "constant_lr", "factor must be from 0 to 1");
+  check_value(factor >= 0 && factor <= 1, "constant_lr", "factor", factor, "from 0 to 1");
   return [=](double base_lr, std::int64_t step) {
     return step < total_iters ? base_lr * factor : base_lr;
   };
 }
 
 Schedule linear_lr(double start_factor, double end_factor, std::int64_t total_iters) {
-  check_argument(start_factor > 0 && start_factor <= 1,
-                 "linear_lr",
-                 "start_factor must be greater than 0, and at most 1");
-  check_argument(end_factor >= 0 && end_factor <= 1, "linear_lr", "end_factor must be from 0 to 1");
-  check_argument(total_iters > 0, "linear_lr", "total_iters must be positive");
+  check_value(start_factor > 0 && start_factor <= 1,
+              "linear_lr",
+              "start_factor",
+              start_factor,
+              "greater than 0, and at most 1");
+  check_value(
+      end_factor >= 0 && end_factor <= 1, "linear_lr", "end_factor", end_factor, "from 0 to 1");
+  check_value(total_iters > 0, "linear_lr", "total_iters", total_iters, "positive");
   return [=](double base_lr, std::int64_t step) {
     const double part =
         static_cast<double>(std::min(step, total_iters)) / static_cast<double>(total_iters);
@@ -31,7 +34,7 @@ Schedule linear_lr(double start_factor, double end_factor, std::int64_t total_it
 }
 
 Schedule step_lr(std::int64_t step_size, double gamma) {
-  check_argument(step_size > 0, "step_lr", "step_size must be positive");
+  check_value(step_size > 0, "step_lr", "step_size", step_size, "positive");
   return [=](double base_lr, std::int64_t step) {
     return base_lr * std::pow(gamma, static_cast<double>(step / step_size));
   };
@@ -52,7 +55,7 @@ Schedule exponential_lr(double gamma) {
 }
 
 Schedule polynomial_lr(std::int64_t total_iters, double power) {
-  check_argument(total_iters > 0, "polynomial_lr", "total_iters must be positive");
+  check_value(total_iters > 0, "polynomial_lr", "total_iters", total_iters, "positive");
   return [=](double base_lr, std::int64_t step) {
     const double part =
         static_cast<double>(std::min(step, total_iters)) / static_cast<double>(total_iters);

@@ -14,9 +14,11 @@ ReduceOnPlateau::ReduceOnPlateau(const ReduceOnPlateauOptions& options)
     : options_(options),
       state_{.best =
                  (options.mode == Mode::kMin ? 1 : -1) * std::numeric_limits<double>::infinity()} {
-  check_argument(options.factor >= 0 && options.factor < 1,
-                 "ReduceOnPlateau",
-                 "factor must be from 0 to below 1");
+  check_value(options.factor >= 0 && options.factor < 1,
+              "ReduceOnPlateau",
+              "factor",
+              options.factor,
+              "from 0 to below 1");
 }
 
 bool ReduceOnPlateau::is_better(double metric) const {

@@ -55,7 +55,7 @@ double height(const CyclicOptions& options, double cycle, double step) {
 }  // namespace
 
 Schedule cosine_annealing_lr(std::int64_t t_max, double eta_min) {
-  check_argument(t_max > 0, "cosine_annealing_lr", "t_max must be positive");
+  check_value(t_max > 0, "cosine_annealing_lr", "t_max", t_max, "positive");
   return [=](double base_lr, std::int64_t step) {
     return anneal(
         Anneal::kCosine, base_lr, eta_min, static_cast<double>(step) / static_cast<double>(t_max));
@@ -63,8 +63,8 @@ Schedule cosine_annealing_lr(std::int64_t t_max, double eta_min) {
 }
 
 Schedule cosine_annealing_warm_restarts(std::int64_t t_0, std::int64_t t_mult, double eta_min) {
-  check_argument(t_0 > 0, "cosine_annealing_warm_restarts", "t_0 must be positive");
-  check_argument(t_mult >= 1, "cosine_annealing_warm_restarts", "t_mult must be 1 at least");
+  check_value(t_0 > 0, "cosine_annealing_warm_restarts", "t_0", t_0, "positive");
+  check_value(t_mult >= 1, "cosine_annealing_warm_restarts", "t_mult", t_mult, "1 at least");
   return [=](double base_lr, std::int64_t step) {
     std::int64_t length = t_0;
     if (t_mult == 1) {
@@ -80,10 +80,12 @@ Schedule cosine_annealing_warm_restarts(std::int64_t t_0, std::int64_t t_mult, d
 }
 
 Schedule one_cycle_lr(double max_lr, std::int64_t total_steps, const OneCycleOptions& options) {
-  check_argument(total_steps > 0, "one_cycle_lr", "total_steps must be positive");
-  check_argument(options.pct_start >= 0 && options.pct_start <= 1,
-                 "one_cycle_lr",
-                 "pct_start must be from 0 to 1");
+  check_value(total_steps > 0, "one_cycle_lr", "total_steps", total_steps, "positive");
+  check_value(options.pct_start >= 0 && options.pct_start <= 1,
+              "one_cycle_lr",
+              "pct_start",
+              options.pct_start,
+              "from 0 to 1");
   return [phases = phases_of(max_lr, static_cast<double>(total_steps), options),
           strategy = options.anneal_strategy](double /*base_lr*/, std::int64_t step) {
     const auto now = static_cast<double>(step);
@@ -101,8 +103,13 @@ Schedule one_cycle_lr(double max_lr, std::int64_t total_steps, const OneCycleOpt
 }
 
 Schedule cyclic_lr(double base_lr, double max_lr, const CyclicOptions& options) {
-  check_argument(options.step_size_up > 0, "cyclic_lr", "step_size_up must be positive");
-  check_argument(options.step_size_down >= 0, "cyclic_lr", "step_size_down must not be negative");
+  check_value(
+      options.step_size_up > 0, "cyclic_lr", "step_size_up", options.step_size_up, "positive");
+  check_value(options.step_size_down >= 0,
+              "cyclic_lr",
+              "step_size_down",
+              options.step_size_down,
+              "0 (that of step_size_up) or positive");
   const auto up = static_cast<double>(options.step_size_up);
   const double down = options.step_size_down > 0 ? static_cast<double>(options.step_size_down) : up;
   const double total = up + down;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -26,7 +27,7 @@ WeightAverage::WeightAverage(std::vector<at::Tensor> tensors, std::optional<doub
 }
 
 WeightAverage WeightAverage::exponential(std::vector<at::Tensor> tensors, double decay) {
-  check_argument(decay >= 0 && decay <= 1, "WeightAverage", "decay must be from 0 to 1");
+  check_value(decay >= 0 && decay <= 1, "WeightAverage", "decay", decay, "from 0 to 1");
   return {std::move(tensors), decay};
 }
 
@@ -64,8 +65,10 @@ void WeightAverage::swap() {
 
 void WeightAverage::restore(const std::vector<at::Tensor>& values, std::int64_t n_updates) {
   check_not_swapped();
-  check_argument(
-      values.size() == values_.size(), "WeightAverage", "restore() needs a value for each tensor");
+  check_argument(values.size() == values_.size(),
+                 "WeightAverage",
+                 "restore() has " + std::to_string(values.size()) + " values for " +
+                     std::to_string(values_.size()) + " tensors; it needs a value for each tensor");
   for (std::size_t i = 0; i < values.size(); ++i) {
     check_argument(values[i].sizes() == values_[i].sizes(),
                    "WeightAverage",
