@@ -8,8 +8,8 @@
 
 namespace unisono::optim {
 
-/// The groups with each of their parameters once: LibTorch's modules list a tensor under each of
-/// its names, and an optimizer would step it as often. Throws Error(kInvalidArgument) for a
+/// The groups with each parameter once: LibTorch's modules list a tensor once for each of its
+/// names, and an optimizer would step the tensor as often. Throws Error(kInvalidArgument) for a
 /// parameter of two groups.
 [[nodiscard]] std::vector<::torch::optim::OptimizerParamGroup> distinct_groups(
     const std::vector<::torch::optim::OptimizerParamGroup>& groups);

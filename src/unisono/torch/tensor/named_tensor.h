@@ -66,8 +66,8 @@ template <class Items>
   return named;
 }
 
-/// Each tensor once, where it comes first: what an optimizer is to be given of a module's
-/// parameters(), which have a tensor of several names once for each. Undefined ones all stay.
+/// The tensors in their order, each once. A module's parameters() have a tensor of several names
+/// once for each name, and an optimizer needs the tensor once. Undefined tensors all stay.
 [[nodiscard]] inline std::vector<at::Tensor> distinct_tensors(
     const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> distinct;
