@@ -14,7 +14,7 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/bucket_memory.h"
-#include "unisono/torch/ddp/local_steps.h"
+#include "unisono/torch/ddp/step_mistakes.h"
 #include "unisono/torch/tensor/coalesced_all_reduce.h"
 #include "unisono/torch/tensor/named_tensor.h"
 

@@ -62,7 +62,8 @@ Reducer::Reducer(std::shared_ptr<ProcessGroup> group,
       drift_(parameters_, options_.drift),
       sparse_(parameters_, options_.is_sparse),
       used_(*group_, parameters_.size(), options_.find_unused_parameters),
-      local_steps_(parameters_.front().tensor, "rank " + std::to_string(group_->rank())),
+      mistakes_(parameters_.front().tensor, "rank " + std::to_string(group_->rank())),
+      optimizer_watch_(parameters_.front().tensor),
       order_(parameters_.size()),
       buckets_(make_buckets(parameters_, options_.is_sparse, order_.present())),
       hooks_(tensors_of(parameters_), [this](std::size_t parameter) { on_gradient(parameter); }) {
@@ -122,6 +123,7 @@ void Reducer::add(const std::vector<NamedTensor>& parameters, const std::vector<
 }
 
 void Reducer::before_forward() {
+  optimizer_watch_.before_forward();
   await_given_up_pass();
   unreached_.check();
   hooks_.follow();
@@ -164,22 +166,23 @@ void Reducer::set_hook(CommHook hook) {
 
 void Reducer::on_backward(bool is_synchronized) {
   if (!progress_) {
-    begin_pass(is_synchronized);
+    begin_pass(is_synchronized, /*is_untouched=*/true);
   } else if (is_synchronized && !is_synchronized_) {
     synchronize_pass();
   }
 }
 
-void Reducer::begin_pass(bool is_synchronized) {
+void Reducer::begin_pass(bool is_synchronized, bool is_untouched) {
   if (!hooks_.find_reached()) {
     return;
   }
+  optimizer_watch_.before_backward();
   if (shards_) {
     shards_->count_pass();
   } else if (weighted_) {
     weighted_->begin_pass();
   } else {
-    local_steps_.on_pass(is_synchronized);
+    mistakes_.on_pass(is_synchronized, is_untouched);
   }
   await_given_up_pass();
   has_begun_ = true;
@@ -236,7 +239,7 @@ void Reducer::deposit(std::size_t parameter) {
 
 void Reducer::on_gradient(std::size_t parameter) {
   if (!progress_) {
-    begin_pass(is_synchronized_by_default_);
+    begin_pass(is_synchronized_by_default_, /*is_untouched=*/false);
   }
   if (!progress_->is_ready(parameter)) {
     progress_->mark_ready(parameter);

@@ -18,7 +18,6 @@
 #include "unisono/torch/ddp/finite_watch.h"
 #include "unisono/torch/ddp/gradient_hooks.h"
 #include "unisono/torch/ddp/gradient_order.h"
-#include "unisono/torch/ddp/local_steps.h"
 #include "unisono/torch/ddp/logical_ranks/shard_gradients.h"
 #include "unisono/torch/ddp/non_finite.h"
 #include "unisono/torch/ddp/parameter_drift.h"
@@ -26,9 +25,11 @@
 #include "unisono/torch/ddp/pass_progress.h"
 #include "unisono/torch/ddp/sample_votes.h"
 #include "unisono/torch/ddp/sparse_reducer.h"
+#include "unisono/torch/ddp/step_mistakes.h"
 #include "unisono/torch/ddp/unreached_parameters.h"
 #include "unisono/torch/ddp/used_parameters.h"
 #include "unisono/torch/ddp/weighted_step.h"
+#include "unisono/torch/optim/rebuilt_optimizer.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::ddp {
@@ -151,7 +152,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   }
 
   void deposit(std::size_t parameter);
-  void begin_pass(bool is_synchronized);
+  void begin_pass(bool is_synchronized, bool is_untouched);
   void synchronize_pass();
   void on_gradient(std::size_t parameter);
   void on_second_gradient(std::size_t parameter);
@@ -190,7 +191,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   bool has_averages_of_shadows_ = false;
   std::optional<ShardGradients> shards_;
   std::optional<WeightedStep> weighted_;
-  LocalSteps local_steps_;
+  StepMistakes mistakes_;
+  optim::OptimizerWatch optimizer_watch_;
   std::int64_t n_passes_ = 0;
   std::int64_t n_gradient_bytes_ = 0;  // of all parameters
   StepTimer timer_;

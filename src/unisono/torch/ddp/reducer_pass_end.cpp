@@ -42,6 +42,7 @@ void Reducer::finish_pass() {
     give_up_pass();
     throw;
   }
+  optimizer_watch_.after_backward();
 }
 
 void Reducer::finish_synchronized_pass(bool is_shadow) {
