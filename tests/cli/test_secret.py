@@ -9,8 +9,8 @@ from pathlib import Path
 
 UNISONO = sys.argv.pop(1)
 TIMEOUT = 60
-# Documentation's addresses: no machine has them, and others could reach them.
-ELSEWHERE = "198.51.100.1"
+# A name that no name server has, so that nothing can be there.
+NOWHERE = "no-such-host.invalid"
 
 
 def unisono(*words, home, **variables):
@@ -69,7 +69,7 @@ class Secret(unittest.TestCase):
         self.assertIn("no/folder", done.stderr)
 
     def test_the_command_line_of_two_machines_runs_after_the_one_command(self):
-        node = ("run", "--nnodes", "2", "--rdzv-endpoint", f"{ELSEWHERE}:29500", "--rdzv-conf")
+        node = ("run", "--nnodes", "2", "--rdzv-endpoint", f"{NOWHERE}:29500", "--rdzv-conf")
         node = (*node, "join_timeout=1", "true")
         refused = unisono(*node, home=self.home)
         self.assertEqual(refused.returncode, 2)
@@ -78,10 +78,10 @@ class Secret(unittest.TestCase):
         self.assertEqual(unisono("secret", home=self.home).returncode, 0)
         joining = unisono(*node, home=self.home)
         self.assertNotIn("secret", joining.stderr)
-        self.assertIn(f"no launcher of node 0 at {ELSEWHERE}:29500", joining.stderr)
+        self.assertIn(f"no launcher of node 0 at {NOWHERE}:29500", joining.stderr)
 
     def test_doctor_names_the_command(self):
-        place = {"MASTER_ADDR": ELSEWHERE, "RANK": "0", "WORLD_SIZE": "2"}
+        place = {"MASTER_ADDR": "10.9.9.9", "RANK": "0", "WORLD_SIZE": "2"}
         done = unisono("doctor", home=self.home, **place)
         words = " ".join(done.stdout.split())
         self.assertIn("the job has no secret", words)

@@ -11,7 +11,10 @@ TEST(EditDistance, CountsLetters) {
   EXPECT_EQ(edit_distance("", ""), 0U);
   EXPECT_EQ(edit_distance("abc", ""), 3U);
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);
-  EXPECT_EQ(edit_distance("log", "lgo"), 2U);
+  EXPECT_EQ(edit_distance("log", "lgo"), 1U);
+  EXPECT_EQ(edit_distance("ab", "ba"), 1U);
+  EXPECT_EQ(edit_distance("abc", "bca"), 2U);
+  EXPECT_EQ(edit_distance("dcotor", "doctor"), 1U);
 }
 
 TEST(SimilarSetting, IsTheOneMeant) {
