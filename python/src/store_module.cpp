@@ -12,6 +12,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "unisono/base/config.h"
+#include "unisono/net/host_port.h"
 #include "unisono/rendezvous/find_launch_info.h"
 #include "unisono/rendezvous/launchers/launcher_process.h"
 #include "unisono/rendezvous/resolve_rendezvous.h"
@@ -110,6 +111,8 @@ void define_stores(py::module_& module) {
   module.def("_launcher_name", [] { return rendezvous::launcher_name(process_environment()); });
   module.def("_elastic_launcher",
              [] { return rendezvous::elastic_launcher(process_environment()); });
+  module.def("_describe_host_fault",
+             [](const std::string& host) { return net::describe_host_fault(host); });
   module.def("_has_agent_store", [] { return rendezvous::has_agent_store(process_environment()); });
   module.def("_close_watches", &StoreWatch::close_all);
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import ipaddress
 import os
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -14,7 +15,13 @@ import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 from torch.distributed.rendezvous import _rendezvous_handlers, register_rendezvous_handler
 
-from ._C import _elastic_launcher, _has_agent_store, _launcher_name, _meet_ranks
+from ._C import (
+    _describe_host_fault,
+    _elastic_launcher,
+    _has_agent_store,
+    _launcher_name,
+    _meet_ranks,
+)
 
 _Places = Iterator[tuple[dist.Store, int, int]]
 
@@ -133,6 +140,12 @@ def _is_rank_below_world_size(url: str) -> bool:
     return query.get("world_size") == "-1" or 0 <= rank < world_size
 
 
+def _is_host_possible(url: str) -> bool:
+    """Whether a machine can be at the address; torch would try it until the time is up."""
+    host = re.sub(r":\d*$", "", urlsplit(url).netloc) or os.environ.get("MASTER_ADDR")
+    return host is None or not _describe_host_fault(host)
+
+
 def _is_nobodys(url: str) -> bool:
     """Whether torch would wait for a launcher's store at a place that the program has chosen."""
     parts = urlsplit(url)
@@ -165,6 +178,7 @@ def _extended(scheme: str, suffices: Callable[[str], bool]) -> Callable[..., _Pl
         if scheme != "file" and _is_for_ours():
             url = _left_to_launcher(url) if scheme == "env" else url
             is_torchs = _is_rank_below_world_size(url) and not _is_nobodys(url)
+            is_torchs = is_torchs and _is_host_possible(url)
             # Of what is missing torch names one variable.
             is_torchs = is_torchs and (scheme != "env" or _is_env_complete(url))
         is_torchs = is_torchs and suffices(url)

@@ -89,6 +89,36 @@ class Problems(RendezvousTest):
                 self.expect_failure(rank, "ValueError: ", complaint)
         self.assertLess(time.monotonic() - begin, 30)
 
+    def test_an_address_where_no_machine_can_be(self) -> None:
+        """It is not tried again, by whichever scheme, with a secret or without."""
+        addresses = {
+            "fe80::1": "write fe80::1%eth0",
+            "256.1.1.1": "four numbers from 0 to 255",
+            "::1:29574": "29574 as MASTER_PORT",
+            "alpha:29500": "29500 as MASTER_PORT",
+            "a/b": 'no name has a "/"',
+        }
+        place = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": free_port(), "TIMEOUT": "60"}
+        cases = [
+            (form, {"OPTIONS": self.options(method), "MASTER_ADDR": address})
+            for address, form in addresses.items()
+            for method in ("env://", "unisono://")
+        ]
+        cases += [
+            (form, {"OPTIONS": self.options(f"{scheme}://{host}", rank=1, world_size=2)})
+            for scheme in ("tcp", "unisono")
+            for host, form in (
+                ("[fe80::1]:29500", "write fe80::1%eth0"),
+                ("256.1.1.1:29500", "four numbers from 0 to 255"),
+            )
+        ]
+        for secret in ({}, {"UNISONO_SECRET": "one"}):
+            ranks = [self.start(**place, **variables, **secret) for _, variables in cases]
+            for (form, variables), rank in zip(cases, ranks, strict=True):
+                with self.subTest(**variables, **secret):
+                    said = self.expect_failure(rank, "ValueError: ", form)
+                    self.assertNotIn("no secret", said)
+
     def test_an_impossible_rank_of_another_backend_is_torchs_affair(self) -> None:
         place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "TIMEOUT": "1.5"}
         options = str({"backend": "gloo", "init_method": "env://"})
