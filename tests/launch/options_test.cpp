@@ -59,6 +59,20 @@ TEST(LaunchOptions, SpellingsOfOtherLaunchersAreTaken) {
   EXPECT_THAT(vague.err, HasSubstr("--rdzv may be --rdzv-backend or --rdzv-endpoint"));
 }
 
+TEST(LaunchOptions, APrefixMayBeATemplateOfTorchrun) {
+  const std::string text = "[${role_name}${local_rank}|${rank}]: ";
+  const Options words{"environment", "WORLD_SIZE"};
+  for (const RunSetup& setup :
+       {RunSetup{.arguments = probe({"-n", "2", "--log_line_prefix_template", text}, words)},
+        RunSetup{.arguments = probe({"-n", "2"}, words),
+                 .environment = {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=" + text}}}) {
+    Options lines = split_lines(run_to_end(setup).out);
+    std::ranges::sort(lines);
+    EXPECT_THAT(lines,
+                ::testing::ElementsAre("[default0|0]: WORLD_SIZE=2", "[default1|1]: WORLD_SIZE=2"));
+  }
+}
+
 TEST(LaunchOptions, ANameThatIsNearlyACommandsIsAnsweredWithIt) {
   for (const auto& [words, meant] : std::vector<std::pair<Options, std::string>>{
            {{"rnu", "-n", "2"}, "no command rnu; did you mean run?"},
@@ -78,6 +92,10 @@ TEST(LaunchOptions, WhatSaysNothingHereIsNamedOnce) {
   EXPECT_EQ(result.err,
             "[unisono launcher] these options of torchrun say nothing here: "
             "--monitor-interval, --rdzv-conf\n");
+  const RunResult signals =
+      run_to_end({.arguments = probe({}, {"args"}),
+                  .environment = {"TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGINT"}});
+  EXPECT_EQ(count(signals.err, "say nothing here: --signals-to-handle\n"), 1) << signals.err;
 }
 
 TEST(LaunchOptions, NamesOfJobAndRoleReachTheRanks) {

@@ -83,6 +83,10 @@ void add_torchrun_options(CLI::App& app,
   app.add_option(both("local-ranks-filter"),
                  arguments.shown_ranks,
                  "Local ranks whose output is shown: 0,3 (default: all)");
+  app.add_option(both("log-line-prefix-template"),
+                 options.prefix_template,
+                 "What --prefix writes, as [${role_name}${local_rank}|${rank}]: ")
+      ->type_name("TEMPLATE");
   app.add_option(both("numa-binding"),
                  arguments.numa_binding,
                  "--bind-to in torchrun's words: node is numa, exclusive is core")
@@ -115,6 +119,7 @@ void apply(const TorchrunArguments& arguments, launch::RunOptions& options) {
   explain("local-ranks-filter", arguments.shown_ranks, [&] {
     options.shown_ranks = launch::parse_local_ranks(arguments.shown_ranks, options.n_workers);
   });
+  options.prefix = options.prefix || !options.prefix_template.empty();
   options.ignored_options = arguments.ignored;
   apply_numa_binding(arguments.numa_binding, options);
 }
@@ -147,6 +152,8 @@ void read_defaults_from_environment(CLI::App& app) {
     });
     option->envname(variable);
   }
+  app.get_option("--log-line-prefix-template")->envname("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+  app.get_option("--signals-to-handle")->envname("TORCHELASTIC_SIGNALS_TO_HANDLE");
 }
 
 }  // namespace unisono::cli

@@ -30,7 +30,7 @@ void add_torchrun_options(CLI::App& app, TorchrunArguments& arguments, launch::R
 void apply(const TorchrunArguments& arguments, launch::RunOptions& options);
 
 /// Gives the options that torchrun has, too, the environment's PET_NNODES and the like as defaults,
-/// as there.
+/// and two their TORCHELASTIC_*, as there.
 void read_defaults_from_environment(CLI::App& app);
 
 }  // namespace unisono::cli

@@ -21,6 +21,7 @@
 #include "unisono/launch/generations.h"
 #include "unisono/launch/grace_period.h"
 #include "unisono/launch/hosts/uplink.h"
+#include "unisono/launch/output/line_format.h"
 #include "unisono/launch/output/outputs.h"
 #include "unisono/launch/output/sink.h"
 #include "unisono/launch/output/worker_output.h"
@@ -33,6 +34,16 @@
 #include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
+namespace {
+
+LineFormat line_format(const RunOptions& options, const hosts::Uplink* uplink) {
+  return {.is_json = options.is_json,
+          .host = uplink == nullptr ? "" : uplink->label(),
+          .prefix_template = options.prefix_template,
+          .role = options.role};
+}
+
+}  // namespace
 
 Agent::Agent(net::EventLoop& loop,
              const RunOptions& options,
@@ -47,19 +58,18 @@ Agent::Agent(net::EventLoop& loop,
       uplink_(uplink),
       signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCHLD}, {SIGPIPE}),
       loop_(loop),
-      outputs_(
-          loop_,
-          {.n_workers = options.n_workers,
-           .prefix = options.prefix,
-           .collapses = options.collapses,
-           .format = {.is_json = options.is_json, .host = uplink == nullptr ? "" : uplink->label()},
-           .log_dir = options.log_dir,
-           .targets = {.has_files = !options.log_dir.empty(),
-                       .redirects = options.redirects,
-                       .tee = options.tee,
-                       .shown = options.shown_ranks}},
-          uplink == nullptr ? standard_sinks(loop_, output_error()) : uplink->sinks(),
-          output_error()),
+      outputs_(loop_,
+               {.n_workers = options.n_workers,
+                .prefix = options.prefix,
+                .collapses = options.collapses,
+                .format = line_format(options, uplink),
+                .log_dir = options.log_dir,
+                .targets = {.has_files = !options.log_dir.empty(),
+                            .redirects = options.redirects,
+                            .tee = options.tee,
+                            .shown = options.shown_ranks}},
+               uplink == nullptr ? standard_sinks(loop_, output_error()) : uplink->sinks(),
+               output_error()),
       waiting_{.run_once = [this](Deadline until) { return run_once(until); },
                .say = [this](std::string_view text) { outputs_.message(text); }} {
   raise_descriptor_limit();

@@ -54,6 +54,8 @@ struct RunOptions {
   StreamSelection redirects = {};
   StreamSelection tee = {};
   std::optional<std::set<int>> shown_ranks = std::nullopt;  ///< Local ranks; nothing: all.
+  /// The prefix of lines in torchrun's form, "[${role_name}${local_rank}]:"; empty: the usual one.
+  std::string prefix_template = {};
   /// Time between asking the ranks to end (SIGTERM) and killing them.
   std::chrono::milliseconds grace = kDefaultGrace;
   /// Serves PyTorch's clients of this user on loopback, not only if the program is Python.

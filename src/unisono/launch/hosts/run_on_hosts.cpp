@@ -87,7 +87,7 @@ std::uint16_t random_port() {
 std::vector<std::string> variables(const HostsRequest& request) {
   const Environment environment = process_environment();
   std::vector<std::string> result;
-  for (const char* const prefix : {"UNISONO_", "PET_"}) {
+  for (const char* const prefix : {"UNISONO_", "PET_", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"}) {
     for (const std::string& name : process_variables(prefix)) {
       if (!name.starts_with("UNISONO_SECRET")) {
         result.push_back(name + "=" + environment(name.c_str()).value_or(""));

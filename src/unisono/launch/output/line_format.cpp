@@ -29,6 +29,35 @@ std::string coloured(const std::string& text, int rank, bool has_colour) {
                     : text;
 }
 
+struct Replacement {
+  std::string_view name;
+  std::string value;
+};
+
+// As string.Template.safe_substitute() of Python: "$name", "${name}", and "$$" for a dollar.
+std::string substitute(std::string_view text, std::span<const Replacement> values) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_";
+  std::string result;
+  for (std::size_t dollar = text.find('$'); dollar != std::string_view::npos;
+       dollar = text.find('$')) {
+    result += text.substr(0, dollar);
+    text.remove_prefix(dollar + 1);
+    const bool has_braces = text.starts_with('{');
+    const std::size_t begin = has_braces ? 1 : 0;
+    const std::size_t end = std::min(text.find_first_not_of(kLetters, begin), text.size());
+    const auto found =
+        std::ranges::find(values, text.substr(begin, end - begin), &Replacement::name);
+    if (found != values.end() && (!has_braces || text.substr(end).starts_with('}'))) {
+      result += found->value;
+      text.remove_prefix(has_braces ? end + 1 : end);
+    } else {
+      result += '$';
+      text.remove_prefix(text.starts_with('$') ? 1 : 0);
+    }
+  }
+  return result.append(text);
+}
+
 Json with_time(const LineFormat& format) {
   using std::chrono::microseconds;
   const auto now = std::chrono::floor<microseconds>(std::chrono::system_clock::now());
@@ -46,7 +75,13 @@ std::string to_line(const Json& json) {
 
 }  // namespace
 
-std::string rank_prefix(const LineFormat& format, int rank, bool has_colour) {
+std::string rank_prefix(const LineFormat& format, int rank, int local_rank, bool has_colour) {
+  if (!format.prefix_template.empty()) {
+    const std::array<Replacement, 3> values{{{"role_name", format.role},
+                                             {"rank", fmt::format("{}", rank)},
+                                             {"local_rank", fmt::format("{}", local_rank)}}};
+    return coloured(substitute(format.prefix_template, values), rank, has_colour);
+  }
   const std::string name = format.host.empty() ? fmt::format("[rank {}]", rank)
                                                : fmt::format("[{}:{}]", format.host, rank);
   return coloured(name, rank, has_colour) + " ";

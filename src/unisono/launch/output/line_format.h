@@ -12,12 +12,20 @@ namespace unisono::launch {
 struct LineFormat {
   bool is_json = false;   ///< An object a line, with the time.
   std::string host = {};  ///< This machine's name, where output of several comes together.
+  /// The prefix of a rank's line in torchrun's form: "[${role_name}${local_rank}]:". Empty: the
+  /// usual one.
+  std::string prefix_template = {};
+  std::string role = {};  ///< The template's role_name.
 
   friend bool operator==(const LineFormat&, const LineFormat&) = default;
 };
 
-/// What a line of a rank begins with: "[rank 3] ", or "[alpha:3] ".
-[[nodiscard]] std::string rank_prefix(const LineFormat& format, int rank, bool has_colour);
+/// What a line of a rank begins with: "[rank 3] ", or "[alpha:3] ", or the template with its names
+/// replaced; names that it does not have stay.
+[[nodiscard]] std::string rank_prefix(const LineFormat& format,
+                                      int rank,
+                                      int local_rank,
+                                      bool has_colour);
 
 /// The same line of several ranks: "[0-2,7] text", with its newline.
 [[nodiscard]] std::string format_collapsed(const LineFormat& format,

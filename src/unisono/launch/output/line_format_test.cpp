@@ -15,11 +15,23 @@ namespace {
 using ::testing::MatchesRegex;
 
 TEST(LineFormat, NamesRanks) {
-  EXPECT_EQ(rank_prefix({}, 3, false), "[rank 3] ");
-  EXPECT_EQ(rank_prefix({.host = "alpha"}, 3, false), "[alpha:3] ");
-  EXPECT_EQ(rank_prefix({}, 0, true), "\x1b[36m[rank 0]\x1b[0m ");
+  EXPECT_EQ(rank_prefix({}, 3, 1, false), "[rank 3] ");
+  EXPECT_EQ(rank_prefix({.host = "alpha"}, 3, 1, false), "[alpha:3] ");
+  EXPECT_EQ(rank_prefix({}, 0, 0, true), "\x1b[36m[rank 0]\x1b[0m ");
   EXPECT_EQ(format_collapsed({}, std::vector{0, 1, 2, 7}, "text", false), "[0-2,7] text\n");
   EXPECT_EQ(format_collapsed({.host = "alpha"}, std::vector{4}, "text", false), "[alpha:4] text\n");
+}
+
+TEST(LineFormat, APrefixMayBeATemplateOfTorchrun) {
+  const auto prefix = [](const std::string& text) {
+    return rank_prefix({.host = "alpha", .prefix_template = text, .role = "trainer"}, 13, 5, false);
+  };
+  EXPECT_EQ(prefix("[${role_name}${local_rank}|${rank}]: "), "[trainer5|13]: ");
+  EXPECT_EQ(prefix("$role_name.$rank "), "trainer.13 ");
+  EXPECT_EQ(prefix("$local_rank"), "5");
+  EXPECT_EQ(prefix("$$rank $$ 5$ ${other} $other ${rank $ranks {rank}"),
+            "$rank $ 5$ ${other} $other ${rank $ranks {rank}");
+  EXPECT_EQ(rank_prefix({.prefix_template = "<$rank>"}, 0, 0, true), "\x1b[36m<0>\x1b[0m");
 }
 
 TEST(LineFormat, JsonHasTheTimeTheRankAndTheText) {

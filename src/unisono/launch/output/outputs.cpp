@@ -95,7 +95,8 @@ void Outputs::name_ranks(int first_rank) {
   for (const Worker& worker : workers_) {
     for (const auto& output : worker.streams) {
       if (options_.prefix) {
-        output->set_prefix(rank_prefix(options_.format, rank, sink(output->stream()).has_colour()));
+        output->set_prefix(rank_prefix(
+            options_.format, rank, rank - first_rank, sink(output->stream()).has_colour()));
       }
       if (goes_to_file(options_.targets, output->source())) {
         const std::string path = fmt::format("{}/rank-{}.{}",
