@@ -84,7 +84,9 @@ std::optional<std::string> read_secret_file(const std::string& path, bool may_be
     throw file_error(
         ErrorCode::kInvalidArgument, path, fmt::format("has more than {} bytes", kMaxSecretBytes));
   }
-  // Editors and echo end a file with a newline, which is no part of the secret.
+  // Some editors begin a file with a byte order mark, and most end it with a newline: neither is a
+  // part of the secret.
+  secret.erase(0, secret.starts_with("\xEF\xBB\xBF") ? 3 : 0);
   secret.erase(secret.find_last_not_of("\r\n") + 1);
   if (secret.empty()) {
     throw file_error(ErrorCode::kInvalidArgument, path, "is empty");

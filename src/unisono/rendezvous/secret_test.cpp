@@ -37,9 +37,10 @@ class SecretFile : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(SecretFile, APrivateFileIsReadWithoutItsLastNewline) {
+TEST_F(SecretFile, APrivateFileIsReadWithoutMarkAndLastNewline) {
   EXPECT_EQ(find_secret(config_with("from a file\n", 0600), "10.0.0.1"), "from a file");
   EXPECT_EQ(find_secret(config_with(" spaces stay ", 0400), "10.0.0.1"), " spaces stay ");
+  EXPECT_EQ(find_secret(config_with("\ufefffrom a file\r\n", 0600), "10.0.0.1"), "from a file");
 }
 
 TEST_F(SecretFile, TheVariableComesBeforeTheFile) {

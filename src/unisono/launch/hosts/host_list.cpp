@@ -86,8 +86,6 @@ class HostCollector {
       add_entry(words[0], std::nullopt);
     } else if (words[1].find('=') != std::string_view::npos) {
       add_entry(words[0], read_slots(words));
-    } else if (is_of_grid_engine(words)) {
-      add_entry(words[0], parse_workers(words[1]));
     } else if (are_pairs(words)) {
       for (std::size_t i = 0; i < words.size(); i += 2) {
         add_entry(words[i], try_parse_workers(words[i + 1]));
@@ -99,6 +97,18 @@ class HostCollector {
         add_entry(word, std::nullopt);
       }
     }
+  }
+
+  // A line of PE_HOSTFILE, "alpha 4 all.q@alpha UNDEFINED", whose last word may be a list of cores;
+  // false where it is none.
+  bool add_grid_engine(const Words& words) {
+    const bool has_queue = (words.size() == 3 || words.size() == 4) &&
+                           words[2].find('@') != std::string_view::npos && !is_number(words.back());
+    const std::optional<int> n_workers = has_queue ? try_parse_workers(words[1]) : std::nullopt;
+    if (n_workers) {
+      add_entry(words[0], n_workers);
+    }
+    return n_workers.has_value();
   }
 
   // Where names come again without a number, each time is a rank.
@@ -137,12 +147,6 @@ class HostCollector {
       }
     }
     return n_workers;
-  }
-
-  // A line of PE_HOSTFILE: "alpha 4 all.q@alpha UNDEFINED".
-  static bool is_of_grid_engine(const Words& words) {
-    return (words.size() == 3 || words.size() == 4) &&
-           words[2].find('@') != std::string_view::npos && try_parse_workers(words[1]);
   }
 
   // LSF's LSB_MCPU_HOSTS: "alpha 4 beta 2".
@@ -229,6 +233,9 @@ std::vector<std::string_view> split_entries(std::string_view text) {
 }
 
 void add_list(HostCollector& hosts, std::string_view text, bool is_line) {
+  if (hosts.add_grid_engine(split_words(text))) {
+    return;
+  }
   for (const std::string_view entry : split_entries(text)) {
     const Words words = split_words(entry);
     if (words.empty()) {

@@ -59,6 +59,7 @@ TEST(Hosts, MayBeInTheFormsOfLsf) {
   EXPECT_THAT(parse_hosts("a a b"), ElementsAre(Host{"a", 2}, Host{"b", 1}));
   EXPECT_THAT(parse_hosts("a 2 b 4"), ElementsAre(Host{"a", 2}, Host{"b", 4}));
   EXPECT_THAT(parse_hosts("a 2"), ElementsAre(Host{"a", 2}));
+  EXPECT_THAT(parse_hosts("a 2 me@b 3"), ElementsAre(Host{"a", 2}, Host{"me@b", 3}));
   EXPECT_THAT(parse_hosts("2*a,b:1"), ElementsAre(Host{"a", 2}, Host{"b", 1}));
   EXPECT_THAT(parse_hosts("2*a 1*b"), ElementsAre(Host{"a", 2}, Host{"b", 1}));
 }
@@ -125,8 +126,9 @@ TEST(HostFile, MayBeOfGridEngineOrLsf) {
   const TemporaryFolder folder;
   EXPECT_THAT(read_hostfile(folder.write("sge",
                                          "alpha 2 all.q@alpha UNDEFINED\n"
-                                         "beta 4 all.q@beta <NULL>\n")),
-              ElementsAre(Host{"alpha", 2}, Host{"beta", 4}));
+                                         "beta 4 all.q@beta <NULL>\n"
+                                         "gamma 2 all.q@gamma 0,0:0,1\n")),
+              ElementsAre(Host{"alpha", 2}, Host{"beta", 4}, Host{"gamma", 2}));
   EXPECT_THAT(read_hostfile(folder.write("lsf", "2*alpha\nbeta:1\ngamma 3\n")),
               ElementsAre(Host{"alpha", 2}, Host{"beta", 1}, Host{"gamma", 3}));
 }
@@ -165,8 +167,13 @@ TEST(HostFile, ErrorsSayTheLine) {
   const std::string path = folder.write("hosts", "alpha slots=4\nbeta cores=4\n");
   EXPECT_THAT([&] { (void)read_hostfile(path); },
               throws_error(ErrorCode::kInvalidArgument, path, "line 2", "cores=4", "beta slots=4"));
-  for (const std::string line :
-       {"beta gamma", "beta 0,1 0 1", "beta 2 x", "::1:29574", "bet\u200ba"}) {
+  for (const std::string line : {"beta gamma",
+                                 "beta 0,1 0 1",
+                                 "beta 1,2 0 1",
+                                 "beta 3,4",
+                                 "beta 2 x",
+                                 "::1:29574",
+                                 "bet\u200ba"}) {
     EXPECT_THAT([&] { (void)read_hostfile(folder.write("wrong", "alpha\n# none\n" + line)); },
                 throws_error(ErrorCode::kInvalidArgument, "wrong, line 3"))
         << line;
