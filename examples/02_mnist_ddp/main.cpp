@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "unisono/base/buffer.h"
+#include "unisono/base/error_text.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/checkpoint.h"
 
@@ -26,7 +27,7 @@ bool fails_anywhere(unisono::ProcessGroup& group, const std::function<void()>& a
   try {
     action();
   } catch (const std::exception& error) {
-    problem = error.what();
+    problem = unisono::error_text(error);
   }
   std::vector<int> first{problem.empty() ? group.world_size() : group.rank()};
   group.all_reduce(unisono::as_buffer(std::span(first)), {.op = unisono::kMin});
@@ -67,7 +68,7 @@ int main(int argc, char** argv) {
     exit_code = train(options);
     unisono::destroy_process_group();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "mnist: %s\n", error.what());
+    std::fprintf(stderr, "mnist: %s\n", unisono::error_text(error).c_str());
   }
   return exit_code;
 }

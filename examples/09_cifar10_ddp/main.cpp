@@ -20,6 +20,7 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include "unisono/base/error_text.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/data/batch.h"
 #include "unisono/data/data_loader.h"
@@ -143,7 +144,7 @@ int main(int argc, char** argv) {
     }
     return 0;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "cifar10_ddp: %s\n", error.what());
+    std::fprintf(stderr, "cifar10_ddp: %s\n", unisono::error_text(error).c_str());
     return 1;
   }
 }

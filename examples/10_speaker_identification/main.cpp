@@ -20,6 +20,7 @@
 #include <torch/optim/adam.h>
 #include <torch/utils.h>
 
+#include "unisono/base/error_text.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/data/batch.h"
 #include "unisono/data/data_loader.h"
@@ -141,7 +142,7 @@ int main(int argc, char** argv) {
     unisono::spawn(main_worker, std::tuple(args), {.nprocs = args.nprocs});
     return 0;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "speaker_identification: %s\n", error.what());
+    std::fprintf(stderr, "speaker_identification: %s\n", unisono::error_text(error).c_str());
     return 1;
   }
 }

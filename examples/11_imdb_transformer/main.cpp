@@ -17,6 +17,7 @@
 #include <torch/serialize.h>
 #include <torch/utils.h>
 
+#include "unisono/base/error_text.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/data/collating_loader.h"
 #include "unisono/data/pad_to_longest.h"
@@ -140,7 +141,7 @@ int main(int argc, char** argv) {
     train(options);
     return 0;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "imdb_transformer: %s\n", error.what());
+    std::fprintf(stderr, "imdb_transformer: %s\n", unisono::error_text(error).c_str());
     return 1;
   }
 }

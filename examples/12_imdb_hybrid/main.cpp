@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "unisono/base/error_text.h"
 #include "unisono/checkpoint/save.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/data/pad_to_longest.h"
@@ -141,7 +142,7 @@ int main(int argc, char** argv) {
     run(options);
     return 0;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "imdb_hybrid: %s\n", error.what());
+    std::fprintf(stderr, "imdb_hybrid: %s\n", unisono::error_text(error).c_str());
     return 1;
   }
 }

@@ -6,6 +6,7 @@
 #include "unisono/base/buffer.h"                   // IWYU pragma: export
 #include "unisono/base/dtype.h"                    // IWYU pragma: export
 #include "unisono/base/error.h"                    // IWYU pragma: export
+#include "unisono/base/error_text.h"               // IWYU pragma: export
 #include "unisono/comm/objects.h"                  // IWYU pragma: export
 #include "unisono/comm/process_group.h"            // IWYU pragma: export
 #include "unisono/comm/timed_out.h"                // IWYU pragma: export

@@ -29,6 +29,7 @@ namespace {
 using nn::DataParallel;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 void expect_close(const std::vector<at::Tensor>& ours, const std::vector<at::Tensor>& expected) {
   ASSERT_EQ(ours.size(), expected.size());
@@ -222,6 +223,15 @@ TEST(DataParallel, NamesTheReplicaThatFails) {
                HasSubstr("DataParallel: replica 1 of 2: negative"),
                [&] { (void)model(x, "negative"); });
   EXPECT_TRUE(model(x.abs(), "").eq(2).all().item<bool>()) << "the next pass is a good one";
+}
+
+TEST(DataParallel, TheMessageOfLibTorchComesWithoutItsStack) {
+  DataParallel model(torch::nn::Linear(2, 1), {.n_replicas = 2});
+  expect_error(ErrorCode::kInvalidArgument,
+               AllOf(HasSubstr("DataParallel: replica 0 of 2: mat1 and mat2 shapes"),
+                     Not(HasSubstr("Exception raised from")),
+                     Not(HasSubstr("frame #"))),
+               [&] { (void)model(torch::ones({4, 3})); });
 }
 
 TEST(DataParallel, CutsTensorsAlikeOrSaysWhatCannotBeCut) {

@@ -1,10 +1,16 @@
 #include "unisono/base/error.h"
 
 #include <cerrno>
+#include <optional>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "unisono/base/config.h"
+#include "unisono/base/error_text.h"
 
 namespace unisono {
 namespace {
@@ -23,6 +29,26 @@ TEST(Error, CheckThrowsInternalWithTheCondition) {
     EXPECT_EQ(error.code(), ErrorCode::kInternal);
     EXPECT_THAT(error.what(), ::testing::HasSubstr("numbers are upside down (1 > 2 is false"));
   }
+}
+
+Environment logging(const std::string& level) {
+  return [level](const char* name) -> std::optional<std::string> {
+    return std::string_view(name) == "UNISONO_LOG" ? std::optional(level) : std::nullopt;
+  };
+}
+
+// As c10::Error has it, alone and within the text of another exception.
+TEST(ErrorText, LeavesOutTheStackOfLibTorchUnlessDebugging) {
+  const std::string stack =
+      "\nException raised from infer_size at ExpandUtils.h:34 (most recent call first):"
+      "\nframe #0: c10::Error::Error(std::string) + 0x9d (0x7f5b in libc10.so)"
+      "\nframe #1: main + 0x25 (0x40f1 in ./train)";
+  const std::string message = "The size of tensor a (3) must match\nthe size of tensor b (4)";
+  EXPECT_EQ(error_text(std::runtime_error(message + stack + "\n"), logging("info")), message);
+  EXPECT_EQ(error_text(std::runtime_error(message + stack), logging("debug")), message + stack);
+  EXPECT_EQ(error_text(std::runtime_error("a: " + message + stack + "\nb"), logging("info")),
+            "a: " + message + "\nb");
+  EXPECT_EQ(error_text(std::runtime_error("no data\n"), logging("info")), "no data\n");
 }
 
 TEST(Error, EveryCodeHasAName) {

@@ -20,6 +20,7 @@
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/error_text.h"
 #include "unisono/launch/rank_processes.h"
 
 namespace unisono {
@@ -42,7 +43,7 @@ void write_reason(int fd, const std::string& reason) {
   try {
     fn(spawned.rank);
   } catch (const std::exception& error) {
-    write_reason(spawned.reason_fd, error.what());
+    write_reason(spawned.reason_fd, error_text(error));
     std::exit(EXIT_FAILURE);
   } catch (...) {
     write_reason(spawned.reason_fd, "something that is no std::exception");

@@ -18,6 +18,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/base/error_text.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 
@@ -36,7 +37,8 @@ void do_on_rank_0(ProcessGroup& group,
       error = failure;
     } catch (const std::exception& failure) {
       // The others wait for the outcome, whatever it is.
-      error = Error(ErrorCode::kInvalidArgument, "save " + path.string() + ": " + failure.what());
+      error =
+          Error(ErrorCode::kInvalidArgument, "save " + path.string() + ": " + error_text(failure));
     }
   }
   share_outcome(group, error);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "unisono/base/error_text.h"
 #include "unisono/base/reduce_kind.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
@@ -46,7 +47,7 @@ BucketWork call_hook(ProcessGroup& group, const Call& call) {
     return call();
   } catch (const std::exception& error) {
     group.abort(std::string("DistributedDataParallel: the communication hook failed: ") +
-                error.what());
+                error_text(error));
     throw;
   }
 }

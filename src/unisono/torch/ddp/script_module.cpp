@@ -12,6 +12,7 @@
 
 #include "unisono/base/atomic_file.h"
 #include "unisono/base/error.h"
+#include "unisono/base/error_text.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/checkpoint.h"
 #include "unisono/torch/ddp/output_tensors.h"
@@ -98,7 +99,8 @@ void save_on_rank_0(ProcessGroup& group,
       error = failure;
     } catch (const std::exception& failure) {
       // The others wait for the outcome, whatever it is.
-      error = Error(ErrorCode::kInvalidArgument, "save " + path.string() + ": " + failure.what());
+      error =
+          Error(ErrorCode::kInvalidArgument, "save " + path.string() + ": " + error_text(failure));
     }
   }
   share_outcome(group, error);

@@ -24,6 +24,7 @@
 #include <torch/nn/modules/container/sequential.h>
 
 #include "unisono/base/error.h"
+#include "unisono/base/error_text.h"
 #include "unisono/torch/nn/replica_threads.h"
 
 namespace unisono::nn {
@@ -367,7 +368,7 @@ ModulePointer clone_module(const ::torch::nn::Module& module) {
   } catch (const std::exception& error) {
     reject(std::string("the module can't be copied: derive it from torch::nn::Cloneable, or pass a "
                        "function that makes a replica. ") +
-           error.what());
+           error_text(error));
   }
 }
 

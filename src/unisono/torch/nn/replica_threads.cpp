@@ -12,6 +12,7 @@
 #include <ATen/ThreadLocalState.h>
 
 #include "unisono/base/error.h"
+#include "unisono/base/error_text.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
 
@@ -126,7 +127,7 @@ void ReplicaThreads::explain_failure(std::size_t replica) const {
   } catch (const Error& error) {
     throw Error(error.code(), who + error.what());
   } catch (const std::exception& error) {
-    throw Error(ErrorCode::kInvalidArgument, who + error.what());
+    throw Error(ErrorCode::kInvalidArgument, who + error_text(error));
   }
 }
 

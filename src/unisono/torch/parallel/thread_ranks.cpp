@@ -11,6 +11,7 @@
 #include <ATen/Parallel.h>
 
 #include "unisono/base/error.h"
+#include "unisono/base/error_text.h"
 #include "unisono/base/mutex.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/store/hash_store.h"
@@ -63,7 +64,7 @@ void run_in_threads(int n_ranks,
       } catch (const std::exception& error) {
         first.set(std::current_exception());
         if (group != nullptr) {
-          group->abort(error.what());
+          group->abort(error_text(error));
         }
       }
     });

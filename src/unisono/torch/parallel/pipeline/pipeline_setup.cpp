@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/error_text.h"
 #include "unisono/pipeline/as_index.h"
 #include "unisono/pipeline/csv.h"
 #include "unisono/pipeline/schedule.h"
@@ -127,13 +128,13 @@ Pipeline::Impl::Impl(std::shared_ptr<ProcessGroup> group,
     ties_ = std::move(parts.ties);
   } catch (const std::exception& thrown) {
     error = std::current_exception();
-    problem = thrown.what();
+    problem = error_text(thrown);
   }
   try {
     check_alike(problem);
   } catch (const std::exception& thrown) {
     if (options_.data_group != nullptr) {
-      options_.data_group->abort(thrown.what());  // Replicas wait for this rank's parameters.
+      options_.data_group->abort(error_text(thrown));  // Replicas wait for this rank's parameters.
     }
     throw;
   }
@@ -147,7 +148,7 @@ Pipeline::Impl::Impl(std::shared_ptr<ProcessGroup> group,
     try {
       set_up_replicas();
     } catch (const std::exception& thrown) {
-      problem = thrown.what();
+      problem = error_text(thrown);
     }
     share_problem(problem);
   }

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "unisono/base/config.h"
+
+namespace unisono {
+
+/// The text of an exception for users: what(), without the stack that LibTorch appends to each of
+/// its exceptions. Those 20 and more lines of addresses hide the message, and push it out of what
+/// a terminal or a report shows. With UNISONO_LOG=debug the text is whole.
+///
+/// For the end of a program:
+///
+///     } catch (const std::exception& error) {
+///       std::fprintf(stderr, "train: %s\n", unisono::error_text(error).c_str());
+///     }
+///
+/// Thread-safe. Knows LibTorch's stack by its first line, so it needs no LibTorch, and also works
+/// on an exception whose text has another one's in it.
+[[nodiscard]] inline std::string error_text(
+    const std::exception& error, const Environment& environment = process_environment()) {
+  constexpr std::string_view kStack = "\nException raised from ";
+  constexpr std::string_view kFrame = "\nframe #";
+  const std::string_view whole = error.what();
+  const std::size_t begin = whole.find(kStack);
+  if (begin == std::string_view::npos || environment("UNISONO_LOG") == "debug") {
+    return std::string(whole);
+  }
+  std::size_t end = whole.find('\n', begin + 1);
+  while (end != std::string_view::npos && whole.substr(end).starts_with(kFrame)) {
+    end = whole.find('\n', end + 1);
+  }
+  std::string text(whole.substr(0, begin));
+  text += end == std::string_view::npos ? "" : whole.substr(end);
+  while (text.ends_with('\n')) {
+    text.pop_back();
+  }
+  return text;
+}
+
+}  // namespace unisono
