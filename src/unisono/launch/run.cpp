@@ -195,7 +195,9 @@ int run(RunOptions options, hosts::Uplink* uplink) {
   }
   rendezvous::Discovered discovered;
   if (!options.nodes && !options.is_one_node && rendezvous::has_launcher_of_several(environment)) {
-    discovered = rendezvous::resolve_rendezvous({.environment = environment}).discovered;
+    discovered =
+        rendezvous::resolve_rendezvous({.environment = environment, .process_name = "launcher"})
+            .discovered;
     options.nodes = nodes_of(discovered.launch_info);
   }
   JobLayout job = make_layout(options, program, config, environment);

@@ -59,6 +59,8 @@ struct LaunchInfo {
   FromVariables from_variables = {};
   /// Where it came from, for messages: "Slurm (SLURM_PROCID, SLURM_NTASKS, ...)".
   std::string origin = {};
+  /// What messages call the process: "rank", or "launcher" for one that starts ranks on its node.
+  std::string process_name = "rank";
 };
 
 /// The host where the ranks meet: the machine's loopback where all are on it.

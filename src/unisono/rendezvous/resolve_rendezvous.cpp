@@ -65,6 +65,7 @@ void read_environment(const InitMethod& method,
   }
   try {
     info.discovered.launch_info = read_launch_info(method, request);
+    info.discovered.launch_info.process_name = request.process_name;
   } catch (const Error& error) {
     note(error);
   }
@@ -75,10 +76,11 @@ void read_environment(const InitMethod& method,
 
 void log_launcher(const Config& config, const LaunchInfo& launch_info) {
   if (launch_info.rank == 0 && !launch_info.launcher.empty()) {
-    Logger("rank 0", config.log_level)
-        .info(fmt::format("started by {}: {} ranks meet at {}{}",
+    Logger(launch_info.process_name + " 0", config.log_level)
+        .info(fmt::format("started by {}: {} {}s meet at {}{}",
                           launch_info.origin,
                           launch_info.world_size,
+                          launch_info.process_name,
                           net::join_host_port(launch_info.master_addr, launch_info.master_port),
                           launch_info.secret.empty()
                               ? ""
@@ -94,7 +96,7 @@ void warn_of_misspelled_settings(const Config& config, const LaunchInfo& launch_
   }
   for (const std::string& name : process_variables("UNISONO_")) {
     if (const std::string similar = similar_setting(name); !similar.empty()) {
-      Logger("rank 0", config.log_level)
+      Logger(launch_info.process_name + " 0", config.log_level)
           .warning(fmt::format(
               "{} is no setting of Unisono, and changes nothing; is {} meant?", name, similar));
     }

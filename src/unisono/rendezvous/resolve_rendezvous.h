@@ -10,13 +10,14 @@
 
 namespace unisono::rendezvous {
 
-/// A process that wants to be a rank.
+/// A process that wants to be a rank, or to start ranks on its node.
 struct RendezvousRequest {
   std::string init_method = "env://";
   GivenRank given = {};
   /// For meeting the others, and for operations that are given none. Default: the configuration's.
   std::optional<std::chrono::milliseconds> timeout = {};
   Environment environment = process_environment();
+  std::string process_name = "rank";  ///< See LaunchInfo.
 };
 
 /// What a rank knows before it meets the others at the store.

@@ -42,6 +42,22 @@ TEST(ResolveRendezvous, WhoNamedThePlaceIsKnown) {
             "init_method file://" + folder.path() + "/job");
 }
 
+TEST(ResolveRendezvous, ALauncherIsNotCalledARank) {
+  const FakeVariables variables = changed(
+      kOpenMpiOnOneNode,
+      {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"PMIX_RANK", "0"}});
+  ::testing::internal::CaptureStderr();
+  (void)resolve_rendezvous({.environment = fake(variables)});
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(),
+      AllOf(HasSubstr("[unisono rank 0] started by Open MPI"), HasSubstr(": 4 ranks meet at ")));
+  ::testing::internal::CaptureStderr();
+  (void)resolve_rendezvous({.environment = fake(variables), .process_name = "launcher"});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("[unisono launcher 0] started by Open MPI"),
+                    HasSubstr(": 4 launchers meet at ")));
+}
+
 TEST(ResolveRendezvous, EachSchemeHasItsSource) {
   const FakeVariables variables{
       {"MASTER_ADDR", "node-a"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"UNISONO_SECRET", "x"}};

@@ -54,8 +54,13 @@ std::vector<std::string> parts_of(std::string_view text) {
   return parts;
 }
 
+// "rank 3".
+std::string own_name(const LaunchInfo& launch_info) {
+  return fmt::format("{} {}", launch_info.process_name, launch_info.rank);
+}
+
 Logger logger_of(const Config& config, const LaunchInfo& launch_info) {
-  return Logger(fmt::format("rank {}", launch_info.rank), config.log_level);
+  return Logger(own_name(launch_info), config.log_level);
 }
 
 // What this process has found out by the key space, once for all its groups.
@@ -95,9 +100,10 @@ MasterRecord make_note(const Config& config,
     const net::Address address =
         choose_own_address(config.interface, net::interfaces(), net::default_route_address());
     if (address.is_loopback()) {
-      logger.warning(
-          "rendezvous: rank 0's node has no network, so that other nodes can't reach it; set "
-          "MASTER_ADDR, or UNISONO_INTERFACE, for all ranks");
+      logger.warning(fmt::format(
+          "rendezvous: the node of {0} 0 has no network, so that other nodes can't reach it; set "
+          "MASTER_ADDR, or UNISONO_INTERFACE, for all {0}s",
+          launch_info.process_name));
     }
     note.address = address.ip();
     note.port = launch_info.master_port;
@@ -111,12 +117,13 @@ MasterRecord make_note(const Config& config,
 
 Error in_key_space(const LaunchInfo& launch_info, const Error& error) {
   return {error.code(),
-          fmt::format("rendezvous: rank {} of {}, in {}: {}. Ranks for which UNISONO_SECRET and "
-                      "MASTER_ADDR are set do without it",
-                      launch_info.rank,
+          fmt::format("rendezvous: {} of {}, in {}: {}. A {} for which UNISONO_SECRET and "
+                      "MASTER_ADDR are set does without it",
+                      own_name(launch_info),
                       launch_info.world_size,
                       describe(launch_info),
-                      error.what())};
+                      error.what(),
+                      launch_info.process_name)};
 }
 
 void find_out(const Config& config,
@@ -148,10 +155,11 @@ LaunchInfo without_note(const LaunchInfo& launch_info,
                         const Logger& logger) {
   if (launch_info.master_addr.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("rendezvous: rank {} does not know where the ranks meet: {}. Set "
-                            "MASTER_ADDR for all ranks to the name of rank 0's node, MASTER_PORT "
+                fmt::format("rendezvous: {1} does not know where the {0}s meet: {2}. Set "
+                            "MASTER_ADDR for all {0}s to the name of {0} 0's node, MASTER_PORT "
                             "to a port that is free there, and UNISONO_SECRET",
-                            launch_info.rank,
+                            launch_info.process_name,
+                            own_name(launch_info),
                             problem));
   }
   logger.warning("rendezvous: no secret from the launcher: " + problem);
@@ -198,15 +206,16 @@ MasterRecord exchange_record(KeyValueSpace& space,
   while (!space.fence(earlier(deadline, Deadline::at(start + stall)))) {
     const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
     const std::string message = fmt::format(
-        "waited {:.1f} s for the other ranks to come to {}; ranks do so which are not told "
-        "UNISONO_SECRET and MASTER_ADDR: tell them to all ranks or to none",
+        "waited {1:.1f} s for the other {0}s to come to {2}; {0}s do so which are not told "
+        "UNISONO_SECRET and MASTER_ADDR: tell them to all {0}s or to none",
+        launch_info.process_name,
         spent.count(),
         describe(launch_info));
     if (deadline.has_passed()) {
       throw Error(ErrorCode::kTimeout, message);
     }
     logger_of(config, launch_info)
-        .warning(fmt::format("rendezvous: rank {} has {}", launch_info.rank, message));
+        .warning(fmt::format("rendezvous: {} has {}", own_name(launch_info), message));
     stall *= 2;
   }
   if (launch_info.rank == 0) {
@@ -215,8 +224,9 @@ MasterRecord exchange_record(KeyValueSpace& space,
   const std::optional<MasterRecord> note = decode_record(space.get(kKey, deadline));
   if (!note) {
     throw Error(ErrorCode::kIncompatible,
-                "what rank 0 has left there is not for this release of Unisono: all ranks need "
-                "the same one");
+                fmt::format("what {0} 0 has left there is not for this release of Unisono: all "
+                            "{0}s need the same one",
+                            launch_info.process_name));
   }
   return *note;
 }
@@ -226,9 +236,10 @@ LaunchInfo apply_record(const Config& config,
                         const MasterRecord& note) {
   const auto differ = [&](const char* here, const char* what, const char* there) {
     return Error(ErrorCode::kInvalidArgument,
-                 fmt::format("rendezvous: rank {} has {} {}, and rank 0 has {}: set it for all "
-                             "ranks or for none (mpirun -x NAME or -genvlist NAME passes it on)",
-                             launch_info.rank,
+                 fmt::format("rendezvous: {1} has {2} {3}, and {0} 0 has {4}: set it for all "
+                             "{0}s or for none (mpirun -x NAME or -genvlist NAME passes it on)",
+                             launch_info.process_name,
+                             own_name(launch_info),
                              here,
                              what,
                              there));
