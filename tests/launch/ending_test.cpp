@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "launch_run.h"
+#include "support/temporary_folder.h"
 
 namespace unisono::launch_test {
 namespace {
@@ -19,16 +20,43 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(LaunchEnding, AFailingRankEndsAllAndIsReported) {
   const RunResult result = run_to_end({.arguments = probe({"-n", "4"}, {"fail", "3", "3"})});
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_THAT(result.err,
               AllOf(ContainsRegex("rank 3 \\(pid [0-9]+\\) failed after [0-9.]+ s: exit code 3\n"),
-                    HasSubstr("| first\n"),
-                    HasSubstr("| last words\n"),
+                    HasSubstr("  its last line:\n[unisono run]   | last words\n"),
+                    Not(HasSubstr("| first\n")),
                     HasSubstr("ended because of it: ranks 0-2 (killed by SIGTERM)")));
   EXPECT_EQ(count(result.err, "failed after"), 1);
+}
+
+TEST(LaunchEnding, OutputThatWasNotShownIsInTheReport) {
+  const test::TemporaryFolder folder;
+  const RunResult result =
+      run_to_end({.arguments = probe({"-n", "2", "--log-dir", folder.path(), "--redirects", "3"},
+                                     {"fail", "1", "3"})});
+  EXPECT_THAT(result.err,
+              HasSubstr("  its last lines:\n"
+                        "[unisono run]   | first\n"
+                        "[unisono run]   | last words\n"));
+}
+
+// As a rank may that saves first.
+TEST(LaunchEnding, ARankThatEndsWellWhenItIsAskedToIsNotReported) {
+  const RunResult result = run_to_end(
+      {.arguments = {"run",
+                     "-n",
+                     "2",
+                     "sh",
+                     "-c",
+                     "trap 'echo saved; exit 0' TERM; echo ready; "
+                     "[ $RANK = 0 ] || { sleep 0.5; exit 3; }; while :; do sleep 0.05; done"}});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.out, HasSubstr("saved"));
+  EXPECT_THAT(result.err, Not(HasSubstr("ended because of it")));
 }
 
 TEST(LaunchEnding, AKilledRankEndsAllAndIsReported) {

@@ -159,9 +159,8 @@ TEST_F(LaunchHosts, TheFirstFailureIsTheCauseAndTheReportComesOnce) {
   const RunResult result =
       run("alpha:1,beta:1", {}, "if test $RANK = 1; then echo broken >&2; exit 7; fi; sleep 60");
   EXPECT_EQ(result.exit_code, 7) << result.err;
-  EXPECT_EQ(count(result.err, "rank 1 (beta, pid "),
-            1 + count(result.err, "are ended: rank 1 (beta, pid "))
-      << result.err;
+  EXPECT_EQ(count(result.err, "rank 1 (beta, pid "), 1) << result.err;
+  EXPECT_EQ(count(result.err, "broken"), 2) << "as it is written and as the last line";
   EXPECT_THAT(split_lines(result.err).back(), HasSubstr("[unisono run]"));
   EXPECT_THAT(result.err, ContainsRegex("rank 1 [(]beta, pid [0-9]+[)].*exit code 7"));
 }
@@ -172,6 +171,8 @@ TEST_F(LaunchHosts, RestartsAreOfAllHosts) {
                                "test $TORCHELASTIC_RESTART_COUNT = 1 || exit $RANK; echo again");
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(sorted_lines(result.out), ElementsAre("[alpha:0] again", "[beta:1] again"));
+  EXPECT_EQ(count(result.err, "restart 1 of 1\n"), 1) << result.err;
+  EXPECT_EQ(count(result.err, "failed after"), 1) << result.err;
 }
 
 TEST_F(LaunchHosts, AHostThatCantBeReachedIsTheCause) {

@@ -206,6 +206,19 @@ TEST(LaunchNodes, AKilledLauncherEndsTheJobOfAll) {
               ContainsRegex("\\(pid [0-9]+\\) left the job: the connection was closed"));
 }
 
+TEST(LaunchNodes, WithRestartsTheJobSaysThatTheLostNodeMayComeBack) {
+  Nodes nodes;
+  const auto [first, second] =
+      start_two_that_hang(nodes, {"--max_restarts=1", "--rdzv_conf=join_timeout=2"});
+  ASSERT_EQ(::kill(second.pid(), SIGKILL), 0);
+  const RunResult result = nodes.finish()[0];
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(
+      result.err,
+      ContainsRegex("the same command on [^ ]+ goes on with the job, which waits 2 s for it "
+                    "\\(--rdzv-conf join_timeout=SECONDS\\)\n(.*\n)*.*restart 1 of 1\n"));
+}
+
 TEST(LaunchNodes, WhereTheCoordinatorIsKilledTheOthersEnd) {
   Nodes nodes;
   const auto [first, second] = start_two_that_hang(nodes);

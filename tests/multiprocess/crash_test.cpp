@@ -233,7 +233,7 @@ TEST(CrashReport, OfAProgramWithoutDebugInformationSaysHowToGetLines) {
                                   "build with -g\\)\n")));
 }
 
-TEST(CrashReport, IsInTheLastLinesOfTheLaunchersReport) {
+TEST(CrashReport, ItsFirstLineIsInTheLaunchersReport) {
   if (!has_libdw()) {
     GTEST_SKIP() << kNoLibdw;
   }
@@ -245,9 +245,8 @@ TEST(CrashReport, IsInTheLastLinesOfTheLaunchersReport) {
     EXPECT_THAT(
         result.err,
         AllOf(ContainsRegex("rank [01] \\(pid [0-9]+\\) failed after [0-9.]+ s: killed by SIGSEGV"),
-              ContainsRegex("its last lines:\n(.*\\|.*\n)*.*\\| \\[unisono rank [01]\\] pid [0-9]+ "
-                            "\\(thread crash_program\\): SIGSEGV"),
-              ContainsRegex("\\|   #[0-9]+ main at ")));
+              ContainsRegex("its last line:\n.*\\| \\[unisono rank [01]\\] pid [0-9]+ "
+                            "\\(thread crash_program\\): SIGSEGV")));
   }
 }
 

@@ -28,6 +28,11 @@ bool has_failed_itself(const WorkerRecord& worker) {
   return worker.state == WorkerRecord::State::kEnded && worker.status != 0 && !worker.ended_by_us;
 }
 
+// Also after it was asked to end.
+bool has_ended_well(const WorkerRecord& worker) {
+  return worker.state == WorkerRecord::State::kEnded && worker.status == 0;
+}
+
 // One line per way of ending, with the ranks that ended so.
 std::string describe_others(std::span<const WorkerRecord> workers,
                             std::size_t first,
@@ -36,7 +41,8 @@ std::string describe_others(std::span<const WorkerRecord> workers,
   std::map<std::string, std::vector<int>> by_end;
   for (std::size_t i = 0; i < workers.size(); ++i) {
     const WorkerRecord& worker = workers[i];
-    const bool is_listed = ended_by_us ? worker.ended_by_us : has_failed_itself(worker);
+    const bool is_listed =
+        ended_by_us ? worker.ended_by_us && !has_ended_well(worker) : has_failed_itself(worker);
     if (i != first && is_listed) {
       const bool is_ended = worker.state == WorkerRecord::State::kEnded;
       by_end[is_ended ? describe_end(worker.status) : "its end was not seen"].push_back(
@@ -63,18 +69,24 @@ std::string indented(const std::string& text) {
 std::string describe_output(std::span<const WorkerRecord> workers,
                             std::size_t first,
                             const FailureContext& context) {
+  const auto noun = [](const std::deque<std::string>& lines) {
+    return lines.size() == 1 ? "last line" : "last lines";
+  };
   std::string text;
   std::deque<std::string> lines = context.last_lines(first);
+  if (lines.size() == 1 && workers[first].error.find(lines.front()) != std::string::npos) {
+    return "";
+  }
   if (!lines.empty()) {
-    text = "\n  its last lines:";
+    text = fmt::format("\n  its {}:", noun(lines));
   } else {
     text = "\n  it wrote nothing";
     for (std::size_t i = 0; i < workers.size() && lines.empty(); ++i) {
       if (i != first && has_failed_itself(workers[i])) {
         lines = context.last_lines(i);
-        text =
-            fmt::format("\n  it wrote nothing; the last lines of rank {}, which failed after it:",
-                        workers[i].rank);
+        text = fmt::format("\n  it wrote nothing; the {} of rank {}, which failed after it:",
+                           noun(lines),
+                           workers[i].rank);
       }
     }
     text = lines.empty() ? "\n  it wrote nothing" : text;

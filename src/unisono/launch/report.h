@@ -37,7 +37,7 @@ struct WorkerRecord {
 
 /// What else there is to say of a failure.
 struct FailureContext {
-  /// What each of the workers wrote last.
+  /// What each of the workers wrote last; a single line where the user has seen it all.
   std::function<std::deque<std::string>(std::size_t worker)> last_lines;
   std::string host = {};       ///< This node; empty where it is the only one.
   std::string kill_note = {};  ///< Of a rank that SIGKILL ended: where it came from.

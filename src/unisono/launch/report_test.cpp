@@ -83,6 +83,37 @@ TEST(FailureReport, NamesTheFirstAndWhatBecameOfTheOthers) {
             "  ended because of it: ranks 4, 7 (killed by SIGTERM)");
 }
 
+// For example one that saves when it is asked to end.
+TEST(FailureReport, LeavesOutRanksThatEndedWell) {
+  using State = WorkerRecord::State;
+  const std::vector<WorkerRecord> workers{
+      {.rank = 0, .pid = 10, .state = State::kEnded, .status = code(0), .ended_by_us = true},
+      {.rank = 1, .pid = 11, .state = State::kEnded, .status = code(3)},
+      {.rank = 2, .pid = 12, .state = State::kEnded, .status = SIGTERM, .ended_by_us = true},
+      {.rank = 3, .pid = 13, .state = State::kRunning, .ended_by_us = true}};
+  EXPECT_EQ(failure_report(workers, 1, wrote({})),
+            "rank 1 (pid 11) failed after 0.0 s: exit code 3\n"
+            "  it wrote nothing\n"
+            "  ended because of it: rank 3 (its end was not seen)\n"
+            "  ended because of it: rank 2 (killed by SIGTERM)");
+}
+
+TEST(FailureReport, HasTheOneLineOfWhatTheUserHasSeenUnlessTheExceptionHasIt) {
+  using State = WorkerRecord::State;
+  std::vector<WorkerRecord> workers{
+      {.rank = 0, .pid = 10, .state = State::kEnded, .status = code(1)}};
+  const FailureContext context = wrote({{0, {"ValueError: no data"}}});
+  EXPECT_EQ(failure_report(workers, 0, context),
+            "rank 0 (pid 10) failed after 0.0 s: exit code 1\n"
+            "  its last line:\n"
+            "  | ValueError: no data");
+  workers[0].error = "ValueError: no data\n(at the first epoch)";
+  EXPECT_EQ(failure_report(workers, 0, context),
+            "rank 0 (pid 10) failed after 0.0 s: exit code 1\n"
+            "  its exception: ValueError: no data\n"
+            "    (at the first epoch)");
+}
+
 TEST(FailureReport, ExplainsSigkillAndSilence) {
   const std::vector<WorkerRecord> workers{
       {.rank = 0, .pid = 7, .state = WorkerRecord::State::kEnded, .status = SIGKILL}};
@@ -106,7 +137,7 @@ TEST(FailureReport, HasTheExceptionAndTheLinesOfWhoWroteSome) {
             "rank 2 (pid 9) failed after 0.0 s: exit code 1\n"
             "  its exception: E: no\n"
             "    data\n"
-            "  it wrote nothing; the last lines of rank 1, which failed after it:\n"
+            "  it wrote nothing; the last line of rank 1, which failed after it:\n"
             "  | no such file\n"
             "  failed after it: rank 1 (exit code 1)\n"
             "  ended because of it: rank 0 (killed by SIGTERM)");

@@ -227,7 +227,7 @@ int run(RunOptions options, hosts::Uplink* uplink) {
                          .secret = secret,
                          .has_plain_clients = has_plain_clients(options, program),
                          .config = config,
-                         .common_signals = uplink != nullptr});
+                         .has_front = uplink != nullptr});
   return Agent(loop, options, program, guardian, *generations, uplink).run();
 }
 

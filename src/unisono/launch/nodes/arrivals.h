@@ -18,6 +18,9 @@ struct RendezvousOptions {
   std::string run_id = {};
   /// A rank that others have waited for so long counts as failed; 0: none does.
   std::chrono::milliseconds stall_timeout{};
+  /// One launcher in front has started all nodes, shows the output of all, and starts lost nodes
+  /// again. Then the coordinator's node alone is notified.
+  bool has_front = false;
   /// How long fewer than min_nodes are waited for.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
   /// How long more are waited for once there are min_nodes.

@@ -41,6 +41,7 @@ CoordinatorOptions coordinator_options(const JoinRequest& request) {
                          .max_spares = nodes.max_spares,
                          .run_id = request.job.run_id,
                          .stall_timeout = request.job.stall_timeout,
+                         .has_front = request.has_front,
                          .join_timeout = nodes.join_timeout,
                          .last_call = nodes.last_call},
           .store = {.address = rendezvous::listen_address(nodes.host, 0, has_secret),
@@ -112,7 +113,7 @@ std::unique_ptr<Generations> join_nodes(net::EventLoop& loop, const JoinRequest&
                         "--master-addr or --rdzv-endpoint with the name of node 0)"
                       : ""});
   return std::make_unique<NodeGenerations>(
-      std::move(coordinator), std::move(member), request.job, request.common_signals);
+      std::move(coordinator), std::move(member), request.job, request.has_front);
 }
 
 }  // namespace unisono::launch::nodes

@@ -18,7 +18,7 @@ struct JoinRequest {
   std::string secret;
   bool has_plain_clients = false;  ///< The ranks use PyTorch's own store client.
   Config config;
-  bool common_signals = false;  ///< As NodeGenerations.
+  bool has_front = false;  ///< See RendezvousOptions.
 };
 
 /// Makes this process the launcher of a node of the job, and its coordinator where it is node 0 or,

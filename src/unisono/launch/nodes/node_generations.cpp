@@ -32,11 +32,11 @@ constexpr std::chrono::seconds kGoodbye{3};
 NodeGenerations::NodeGenerations(std::unique_ptr<Coordinator> coordinator,
                                  std::unique_ptr<NodeMember> member,
                                  const JobLayout& job,
-                                 bool common_signals)
+                                 bool has_front)
     : coordinator_(std::move(coordinator)),
       member_(std::move(member)),
       job_(job),
-      common_signals_(common_signals) {}
+      has_front_(has_front) {}
 
 std::optional<JobLayout> NodeGenerations::next(const Waiting& waiting) {
   while (!outcome_ && !has_left_) {
@@ -71,10 +71,12 @@ void NodeGenerations::watch(WorkerGroup& group, const Waiting& waiting) {
   while (const std::optional<Message> message = member_->take()) {
     if (const auto* const order = std::get_if<Stop>(&*message);
         order != nullptr && order->generation == generation_) {
-      if (common_signals_ && order->is_by_signal) {
+      if (has_front_ && order->is_by_signal) {
         continue;  // This node gets it, too.
       }
-      waiting.say("the ranks of this node are ended: " + order->why);
+      if (!has_front_) {
+        waiting.say("the ranks of this node are ended: " + order->why);
+      }
       stop(group, order->why);
     } else if (const auto* const late = std::get_if<GiveUp>(&*message);
                late != nullptr && late->generation == generation_) {
@@ -84,7 +86,7 @@ void NodeGenerations::watch(WorkerGroup& group, const Waiting& waiting) {
       waiting.say(notice->text);
     } else if (const auto* const over = std::get_if<End>(&*message)) {
       end(over->exit_code, over->report);
-      if (!common_signals_ || over->exit_code <= kSignalBase) {
+      if (!has_front_ || over->exit_code <= kSignalBase) {
         stop(group, over->report);
       }
     }
@@ -92,7 +94,7 @@ void NodeGenerations::watch(WorkerGroup& group, const Waiting& waiting) {
   if (!outcome_ && !member_->problem().empty()) {
     end(kLauncherFailed, member_->problem());
     // Else who has started all nodes ends them: by the signal, where one has ended node 0 first.
-    if (!common_signals_) {
+    if (!has_front_) {
       stop(group, member_->problem());
     }
   }
@@ -136,7 +138,7 @@ void NodeGenerations::tell_others(const Cause& cause, const WorkerGroup& group) 
                  describe_failed_rank(group.workers()[*cause.failed_worker], job_.host));
   } else if (cause.is_lost_guardian) {
     tell_failure(cause.exit_code, cause.message);
-  } else if (!common_signals_ || cause.exit_code <= kSignalBase) {
+  } else if (!has_front_ || cause.exit_code <= kSignalBase) {
     leave({cause.exit_code, cause.message});
   }
 }

@@ -18,12 +18,12 @@ namespace unisono::launch::nodes {
 class NodeGenerations final : public Generations {
  public:
   /// `coordinator` is the one of the job, where it is at this node; else null. `job` holds what is
-  /// the same for all generations. Where signals to this node are `common_signals`, the others get
-  /// them, too, and their ranks may end as they want.
+  /// the same for all generations. Where one launcher in front has started all nodes (`has_front`),
+  /// signals to this node reach the others, too, and their ranks may end as they want.
   NodeGenerations(std::unique_ptr<Coordinator> coordinator,
                   std::unique_ptr<NodeMember> member,
                   const JobLayout& job,
-                  bool common_signals);
+                  bool has_front);
 
   [[nodiscard]] std::optional<JobLayout> next(const Waiting& waiting) override;
   void watch(WorkerGroup& group, const Waiting& waiting) override;
@@ -45,7 +45,7 @@ class NodeGenerations final : public Generations {
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<NodeMember> member_;
   JobLayout job_;
-  bool common_signals_;
+  bool has_front_;
   std::uint64_t generation_ = 0;
   bool is_stopped_ = false;  // The present generation, or its failure is told.
   bool has_left_ = false;

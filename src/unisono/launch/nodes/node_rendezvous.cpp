@@ -94,6 +94,19 @@ void NodeRendezvous::take_from(NodeId node, const Leave& message, Time now) {
     end(message.exit_code, what);
   } else if (left.is_running) {
     fail({node, message.exit_code, what, message.exit_code > kSignalBase}, now);
+    invite_back(left.join);
+  }
+}
+
+// Where the job can't go on without the node, and may start again.
+void NodeRendezvous::invite_back(const Join& left) {
+  if (phase_ == Phase::kStopping && !options_.has_front && n_here() < options_.min_nodes &&
+      restarts_.n_used() < restarts_.max_restarts()) {
+    notify(
+        fmt::format("the same command on {} goes on with the job, which waits {:.0f} s for it "
+                    "(--rdzv-conf join_timeout=SECONDS)",
+                    left.host,
+                    duration<double>(options_.join_timeout).count()));
   }
 }
 
@@ -234,9 +247,9 @@ void NodeRendezvous::report_missing(Time now) {
                     describe_missing(options_, joins())));
   } else if (waited >= report_after_) {
     report_after_ *= 2;
-    tell_all(Notice{fmt::format("has waited {:.0f} s for the nodes of the job: {}",
-                                duration<double>(waited).count(),
-                                describe_missing(options_, joins()))});
+    notify(fmt::format("has waited {:.0f} s for the nodes of the job: {}",
+                       duration<double>(waited).count(),
+                       describe_missing(options_, joins())));
   }
 }
 
@@ -307,8 +320,8 @@ void NodeRendezvous::restart_after(const Failure& failure, Time now) {
     return;
   }
   past_failures_.push_back(failure.what);
-  tell_all(Notice{fmt::format(
-      "{}\nrestart {} of {}", report(failure), restarts_.n_used(), restarts_.max_restarts())});
+  notify(fmt::format(
+      "{}\nrestart {} of {}", report(failure), restarts_.n_used(), restarts_.max_restarts()));
   pause_end_ = now + *delay;
   phase_ = Phase::kPausing;
 }
@@ -354,6 +367,14 @@ std::vector<Join> NodeRendezvous::joins() const {
     joins.push_back(node.join);
   }
   return joins;
+}
+
+void NodeRendezvous::notify(const std::string& text) {
+  for (const auto& [id, node] : nodes_) {
+    if (!options_.has_front || node.join.is_coordinator) {
+      orders_.push_back({id, Notice{text}});
+    }
+  }
 }
 
 void NodeRendezvous::tell_all(const Message& message) {

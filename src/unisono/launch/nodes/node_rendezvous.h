@@ -94,6 +94,7 @@ class NodeRendezvous {
   void end_generation(Time now);
   void restart_after(const Failure& failure, Time now);
   void report_missing(Time now);
+  void invite_back(const Join& left);
 
   [[nodiscard]] bool has_coordinator() const;
   [[nodiscard]] bool is_nobody_running() const;
@@ -101,6 +102,7 @@ class NodeRendezvous {
   [[nodiscard]] std::vector<NodeId> chosen() const;
   [[nodiscard]] std::vector<Join> joins() const;
   [[nodiscard]] std::string report(const Failure& failure) const;
+  void notify(const std::string& text);
   void tell_all(const Message& message);
 
   RendezvousOptions options_;

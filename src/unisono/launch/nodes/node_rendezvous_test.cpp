@@ -196,6 +196,41 @@ TEST(NodeRendezvous, ALostNodeIsReplacedByASpareOne) {
   EXPECT_EQ(job.last<Start>(3).value().node_rank, 1);
 }
 
+TEST(NodeRendezvous, ALostNodeIsAskedToComeBackAtOnce) {
+  Job job({.min_nodes = 2, .max_nodes = 2, .max_restarts = 1, .join_timeout = seconds(90)});
+  job.join(1);
+  job.join(2);
+  job.lose(2);
+  EXPECT_EQ(job.last<Notice>(1).value().text,
+            "the same command on host2 goes on with the job, which waits 90 s for it (--rdzv-conf "
+            "join_timeout=SECONDS)");
+  job.take(1, Over{1, ""});
+  EXPECT_THAT(job.last<Notice>(1).value().text, HasSubstr("restart 1 of 1"));
+  job.join(2);
+  EXPECT_EQ(job.last<Start>(2).value().restart_count, 1);
+  job.lose(2);
+  EXPECT_FALSE(job.last<Notice>(1).has_value()) << "no restart is left";
+}
+
+TEST(NodeRendezvous, ALostNodeThatTheJobCanDoWithoutIsNotAskedToComeBack) {
+  Job job({.min_nodes = 1, .max_nodes = 2, .max_restarts = 1});
+  job.join(1);
+  job.join(2);
+  job.lose(2);
+  EXPECT_FALSE(job.last<Notice>(1).has_value());
+}
+
+TEST(NodeRendezvous, OneLauncherInFrontShowsEachNoticeOnce) {
+  Job job({.min_nodes = 2, .max_nodes = 2, .max_restarts = 1, .has_front = true});
+  job.join(1);
+  job.join(2);
+  job.take(2, Failed{.generation = 1, .exit_code = 3, .what = "rank 3 failed"});
+  job.take(1, Over{1, ""});
+  job.take(2, Over{1, "rank 3 failed, at length"});
+  EXPECT_THAT(job.last<Notice>(1).value().text, HasSubstr("restart 1 of 1"));
+  EXPECT_FALSE(job.last<Notice>(2).has_value());
+}
+
 TEST(NodeRendezvous, WithoutRestartsALostNodeIsTheJobsEnd) {
   Job job({.min_nodes = 1, .max_nodes = 2});
   job.join(1);

@@ -12,7 +12,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/deadline.h"
@@ -25,6 +27,8 @@
 
 namespace unisono::launch {
 namespace {
+
+using ::testing::ElementsAre;
 
 // A terminal or a pipe, and what was written to it.
 class Target {
@@ -137,6 +141,33 @@ TEST(TailTest, KeepsTheLastLinesAsTheyWereSeen) {
   EXPECT_EQ(tail.lines().size(), 20U);
   EXPECT_EQ(tail.lines().front(), "line 11");
   EXPECT_EQ(tail.lines().back(), "20%");
+}
+
+TEST(TailTest, TheHeadlineIsTheLineThatSaysMost) {
+  const auto headline = [](const std::vector<std::string>& lines) {
+    Tail tail;
+    for (const std::string& line : lines) {
+      tail.add(line);
+    }
+    return tail.headline();
+  };
+  EXPECT_THAT(headline({}), ElementsAre());
+  EXPECT_THAT(headline({"epoch 3"}), ElementsAre("epoch 3"));
+  EXPECT_THAT(headline({"Traceback:", "  File \"a.py\"", "ValueError: no data", ""}),
+              ElementsAre("ValueError: no data"));
+  EXPECT_THAT(headline({"pid 7: SIGSEGV", "  #0 main", "\t(no lines)"}),
+              ElementsAre("pid 7: SIGSEGV"));
+  EXPECT_THAT(headline({"  a", "  b"}), ElementsAre("  b"));
+}
+
+TEST(TailTest, AddressesOfLibTorchsStackPushNoMessageOut) {
+  Tail tail;
+  tail.add("train: shape '[2]' is invalid for input of size 3");
+  tail.add("Exception raised from view at View.cpp:7 (most recent call first):");
+  for (int i = 0; i < 40; ++i) {
+    tail.add("frame #" + std::to_string(i) + ": at::native::view + 0x8d (0x7f12 in libtorch.so)");
+  }
+  EXPECT_THAT(tail.lines(), ElementsAre("train: shape '[2]' is invalid for input of size 3"));
 }
 
 }  // namespace

@@ -228,8 +228,12 @@ void Outputs::message(std::string_view text) {
   console_.put_message(format_message(options_.format, text));
 }
 
-const std::deque<std::string>& Outputs::last_lines(int local_rank) const {
-  return workers_[static_cast<std::size_t>(local_rank)].tail.lines();
+std::deque<std::string> Outputs::last_lines(int local_rank) const {
+  const Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+  const bool are_shown = std::ranges::all_of(worker.streams, [this](const auto& output) {
+    return is_shown(options_.targets, output->source());
+  });
+  return are_shown ? worker.tail.headline() : worker.tail.lines();
 }
 
 }  // namespace unisono::launch

@@ -83,7 +83,8 @@ class Outputs {
   /// line.
   void message(std::string_view text);
 
-  [[nodiscard]] const std::deque<std::string>& last_lines(int local_rank) const;
+  /// What a report repeats of a rank's output: the last lines, or one where all have been shown.
+  [[nodiscard]] std::deque<std::string> last_lines(int local_rank) const;
 
  private:
   struct Worker {

@@ -19,6 +19,10 @@ class Tail {
     if (last_return != std::string_view::npos) {
       line.remove_prefix(last_return + 1);
     }
+    // LibTorch lists the addresses of the stack behind the message of an exception.
+    if (line.starts_with("frame #") || line.starts_with("Exception raised from ")) {
+      return;
+    }
     if (lines_.size() == kMaxLines) {
       lines_.pop_front();
     }
@@ -28,6 +32,17 @@ class Tail {
   void clear() { lines_.clear(); }
 
   [[nodiscard]] const std::deque<std::string>& lines() const { return lines_; }
+
+  /// The line that says most of those, or nothing: the last one that is neither blank nor indented,
+  /// such as the exception below a traceback and the signal above a stack; else the last one.
+  [[nodiscard]] std::deque<std::string> headline() const {
+    for (auto line = lines_.rbegin(); line != lines_.rend(); ++line) {
+      if (!line->empty() && line->front() != ' ' && line->front() != '\t') {
+        return {*line};
+      }
+    }
+    return lines_.empty() ? lines_ : std::deque{lines_.back()};
+  }
 
  private:
   static constexpr std::size_t kMaxLines = 20;
