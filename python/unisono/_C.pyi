@@ -121,6 +121,14 @@ class SlurmJob:
     def gpu_ids(self) -> list[int]:
         """On this node; empty where the job has none."""
 
+    @property
+    def master_addr(self) -> str:
+        """Where the ranks meet: `MASTER_ADDR`, or the first node."""
+
+    @property
+    def master_port(self) -> int:
+        """Where the ranks meet: `MASTER_PORT`, or a port from the numbers of job and step."""
+
 def slurm_job() -> SlurmJob:
     """Reads the variables of a task of srun, or of a batch script. Raises ValueError that names all
     that is missing or wrong."""

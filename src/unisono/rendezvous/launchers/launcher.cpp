@@ -78,6 +78,9 @@ std::optional<std::uint16_t> mpi_master_port(VariableReader& reader, const Launc
   return slurm_job ? std::optional(port_of(static_cast<std::uint64_t>(*slurm_job))) : std::nullopt;
 }
 
+constexpr char kSlurmJob[] = "SLURM_JOB_ID";
+constexpr char kSlurmStep[] = "SLURM_STEP_ID";
+
 // Slurm's SLURM_MAX_NORMAL_STEP_ID: from here on numbers stand for batch scripts, interactive
 // shells and the like.
 constexpr std::int64_t kFirstSpecialStep = 0xfffffff0;
@@ -91,8 +94,8 @@ constexpr std::int64_t kStepStride = 2803;
 // among them, but are one process whatever SLURM_NTASKS is.
 bool is_slurm_task(const Environment& environment) {
   VariableReader reader(environment);
-  const std::int64_t step = reader.number("SLURM_STEP_ID", 0, kMaxId, false).value_or(0);
-  const bool is_in_step = reader.is_set("SLURM_STEP_ID") || reader.is_set("SLURM_STEP_NODELIST");
+  const std::int64_t step = reader.number(kSlurmStep, 0, kMaxId, false).value_or(0);
+  const bool is_in_step = reader.is_set(kSlurmStep) || reader.is_set("SLURM_STEP_NODELIST");
   return is_in_step && step < kFirstSpecialStep;
 }
 
@@ -101,18 +104,9 @@ MasterHost slurm_master_host(VariableReader& reader, const Launcher& /*launcher*
   return {.address = nodes.empty() ? "" : nodes.front(), .is_on_one_node = nodes.size() <= 1};
 }
 
-// 61000 + SLURM_JOB_ID % 4536, as NVIDIA's container hook has it, for the first step of a job.
-// Steps of one job, which may run at the same time, get ports far from each other; in a container
-// of PyTorch (PYTORCH_VERSION) they don't, since other processes there may follow the hook.
-std::optional<std::uint16_t> slurm_master_port(VariableReader& reader, const Launcher& launcher) {
-  const std::optional<std::int64_t> job = reader.number(launcher.job, 0, kMaxId, true);
-  const std::optional<std::int64_t> step = reader.is_set("PYTORCH_VERSION")
-                                               ? std::nullopt
-                                               : reader.number(launcher.step, 0, kMaxId, false);
-  if (!job) {
-    return std::nullopt;
-  }
-  return port_of(static_cast<std::uint64_t>(*job + kStepStride * step.value_or(0)));
+std::optional<std::uint16_t> slurm_master_port(VariableReader& reader,
+                                               const Launcher& /*launcher*/) {
+  return slurm_port(reader);
 }
 
 // Kubeflow Trainer's pods have torchrun's options as PET_*, and nothing else: a program that is
@@ -179,8 +173,8 @@ constexpr std::array<Launcher, 6> kLaunchers{{
      .rank = "SLURM_PROCID",
      .world_size = "SLURM_NTASKS",
      .local_rank = "SLURM_LOCALID",
-     .job = "SLURM_JOB_ID",
-     .step = "SLURM_STEP_ID",
+     .job = kSlurmJob,
+     .step = kSlurmStep,
      .has_started = is_slurm_task,
      .master_host = slurm_master_host,
      .master_port = slurm_master_port},
@@ -227,6 +221,22 @@ const Launcher* find_launcher(const Environment& environment) {
         return launcher.has_started(environment);
       });
   return found == kLaunchers.end() ? nullptr : found;
+}
+
+// 61000 + SLURM_JOB_ID % 4536, as NVIDIA's container hook has it, for the first step of a job.
+// Steps of one job, which may run at the same time, get ports far from each other; in a container
+// of PyTorch (PYTORCH_VERSION) they don't, since other processes there may follow the hook. A batch
+// script counts as the first step.
+std::optional<std::uint16_t> slurm_port(VariableReader& reader) {
+  const std::optional<std::int64_t> job = reader.number(kSlurmJob, 0, kMaxId, true);
+  const std::int64_t step = reader.is_set("PYTORCH_VERSION")
+                                ? 0
+                                : reader.number(kSlurmStep, 0, kMaxId, false).value_or(0);
+  if (!job) {
+    return std::nullopt;
+  }
+  return port_of(
+      static_cast<std::uint64_t>(*job + kStepStride * (step < kFirstSpecialStep ? step : 0)));
 }
 
 std::string launched_job(const Environment& environment, const Launcher& launcher) {

@@ -45,6 +45,10 @@ struct Launcher {
 /// The one that started a process with this environment; null if none did.
 [[nodiscard]] const Launcher* find_launcher(const Environment& environment);
 
+/// The port where the ranks of this job step of Slurm meet; nothing without SLURM_JOB_ID, which
+/// `reader` has then complained of.
+[[nodiscard]] std::optional<std::uint16_t> slurm_port(VariableReader& reader);
+
 /// What tells the job whose ranks `launcher` has numbered from its others:
 /// "SLURM_JOB_ID=4540, SLURM_STEP_ID=3". The same in all its processes; empty where it says
 /// nothing.

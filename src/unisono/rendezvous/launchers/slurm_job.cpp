@@ -11,6 +11,8 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
+#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/launchers/launcher.h"
 #include "unisono/rendezvous/launchers/nodelist.h"
 #include "unisono/rendezvous/launchers/variable_reader.h"
 
@@ -72,6 +74,10 @@ SlurmJob slurm_job(const Environment& environment) {
       reader.optional_int("SLURM_CPUS_PER_TASK", 1).value_or(std::max(1, cpus / here));
   job.gpu_ids =
       read_gpus(reader, reader.is_set("SLURM_STEP_GPUS") ? "SLURM_STEP_GPUS" : "SLURM_JOB_GPUS");
+  const std::string first_node = job.hostnames.empty() ? "" : job.hostnames.front();
+  job.master_addr = reader.is_set("MASTER_ADDR") ? reader.host("MASTER_ADDR") : first_node;
+  job.master_port = (reader.is_set("MASTER_PORT") ? reader.port("MASTER_PORT") : slurm_port(reader))
+                        .value_or(kDefaultMasterPort);
   if (job.rank >= job.size) {
     reader.complain(
         fmt::format("SLURM_PROCID={} is not below SLURM_NTASKS={}", job.rank, job.size));

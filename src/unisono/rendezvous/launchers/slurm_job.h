@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -7,7 +8,7 @@
 
 namespace unisono::rendezvous {
 
-/// What Slurm tells a task of its step and of itself, as Python's idr_torch has it.
+/// A task of Slurm: its step and its place in it, under the names of Python's idr_torch.
 struct SlurmJob {
   std::vector<std::string> hostnames;  ///< The step's nodes, the first task's first.
   int size = 1;                        ///< Number of tasks.
@@ -22,6 +23,10 @@ struct SlurmJob {
   /// Of each node in the order of `hostnames`; empty where Slurm does not tell.
   std::vector<int> tasks_of_nodes;
   std::vector<int> gpu_ids;  ///< On this node; empty where the job has none.
+  /// Where the ranks meet: MASTER_ADDR and MASTER_PORT if they are set, else the first node and the
+  /// port that follows from the numbers of job and step.
+  std::string master_addr;
+  std::uint16_t master_port = 0;
 };
 
 /// Reads the variables of a task of srun, or those of a batch script, which has no step: then the

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
+#include "unisono/rendezvous/find_launch_info.h"
 #include "unisono/rendezvous/testing/launched_ranks.h"
 
 #include "support/throws_error.h"
@@ -46,6 +47,21 @@ TEST(SlurmJob, IsWhatSlurmSays) {
   EXPECT_EQ(job.ntasks_per_node, 2);
   EXPECT_THAT(job.tasks_of_nodes, ElementsAre(2, 2));
   EXPECT_THAT(job.gpu_ids, ElementsAre(0, 2, 3));
+}
+
+TEST(SlurmJob, RanksMeetAtTheFirstNodeUnlessVariablesSayOtherwise) {
+  EXPECT_EQ(slurm_job(fake(kTask)).master_addr, "gpu05");
+  EXPECT_EQ(slurm_job(fake(kTask)).master_port, 61012);
+  const SlurmJob third = slurm_job(fake(changed(kTask, {{"SLURM_STEP_ID", "2"}})));
+  EXPECT_EQ(
+      third.master_port,
+      find_launch_info(fake(changed(kTask, {{"SLURM_STEP_ID", "2"}, {"UNISONO_SECRET", "x"}})))
+          .master_port)
+      << "as all ranks of the step find it";
+  const SlurmJob given =
+      slurm_job(fake(changed(kTask, {{"MASTER_ADDR", "alpha"}, {"MASTER_PORT", "29501"}})));
+  EXPECT_EQ(given.master_addr, "alpha");
+  EXPECT_EQ(given.master_port, 29501);
 }
 
 // A step of fewer tasks than the job asked for.
