@@ -2,10 +2,12 @@
 """The installed package: what it brings, what importing it costs, and which torch it takes."""
 
 import ast
+import os
 import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import unittest
 from importlib import metadata
 from pathlib import Path
@@ -74,6 +76,22 @@ class Package(unittest.TestCase):
         ]
         for text in texts:
             self.assertRegex(text, re.escape(unisono.__version__))
+
+    def test_its_program_runs_scripts_under_the_python_of_the_package(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder) / "where.py"
+            program.write_text("import sys, unisono; print(sys.prefix)\n")
+            other = Path(folder) / "python3"
+            other.write_text("#!/bin/sh\necho the one in PATH\n")
+            other.chmod(0o755)
+            ran = subprocess.run(
+                [Path(sys.prefix) / "bin" / "unisono", "run", "-n", "1", program],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                env=os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"},
+            )
+        self.assertEqual((ran.returncode, ran.stdout), (0, f"{sys.prefix}\n"), ran.stderr)
 
     def test_import_is_cheap(self) -> None:
         cost = statistics.median(float(python("-c", IMPORT)) for _ in range(3))

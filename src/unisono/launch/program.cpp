@@ -110,11 +110,29 @@ std::string search(const std::string& name, const Environment& environment, cons
   throw ProgramError(message, kNotFoundCode);
 }
 
-// PYTHON_EXEC, as with torchrun, or else the python3 in PATH.
-std::string find_python(const Environment& environment) {
+// The Python into whose package `program` was installed: PREFIX/bin/python3.11 has the package in
+// PREFIX/lib/python3.11/site-packages/unisono, and the program in its folder bin. Empty where there
+// is none, as for a program that CMake has installed.
+std::string python_with_package(const std::filesystem::path& program) {
+  const std::filesystem::path folder = program.parent_path();
+  const std::filesystem::path package = folder.parent_path();
+  const std::filesystem::path library = package.parent_path().parent_path();
+  const std::string name = library.filename();
+  if (folder.filename() != "bin" || package.filename() != "unisono" ||
+      !name.starts_with("python3")) {
+    return "";
+  }
+  const std::string python = library.parent_path().parent_path() / "bin" / name;
+  return check_file(python, X_OK) == 0 ? python : "";
+}
+
+// PYTHON_EXEC, as with torchrun, else the Python of the launcher's package, else python3 in PATH.
+std::string find_python(const std::string& launcher, const Environment& environment) {
   const std::string python = environment("PYTHON_EXEC").value_or("");
   if (python.empty()) {
-    return search("python3", environment, ", which runs Python programs");
+    const std::string of_package = python_with_package(launcher);
+    return of_package.empty() ? search("python3", environment, ", which runs Python programs")
+                              : of_package;
   }
   constexpr const char* kWhy = " (PYTHON_EXEC), which runs Python programs";
   if (python.find('/') == std::string::npos) {
@@ -175,7 +193,8 @@ Program find_program(const ProgramRequest& request, const Environment& environme
                            kNotExecutableCode);
       }
     }
-    Program program{.path = find_python(environment), .argv = {}, .is_python = true};
+    Program program{
+        .path = find_python(request.launcher, environment), .argv = {}, .is_python = true};
     // The whole path: a Python finds its virtual environment by the name it was called with.
     program.argv = {program.path, "-u"};
     if (request.is_module) {

@@ -16,6 +16,7 @@ struct ProgramRequest {
   bool no_python = false;         ///< Execute even a .py file directly.
   bool is_python_file = false;    ///< argv[0] is a Python file, whatever its name.
   bool takes_local_rank = false;  ///< Its first argument is to be its local rank.
+  std::string launcher = {};      ///< Path of the file of this process's own program.
 };
 
 /// What is going to be executed.
@@ -42,8 +43,9 @@ class ProgramError : public Error {
 };
 
 /// Finds the program as a shell does, through PATH unless its name has a slash. Python files and
-/// modules become arguments of PYTHON_EXEC, or else the `python3` in PATH, with -u so that their
-/// lines are not held back. The option for the local rank is spelled as in the Python file.
+/// modules become arguments of a Python, with -u so that their lines are not held back: of
+/// PYTHON_EXEC, else of the one whose package has installed the launcher, else of the `python3` in
+/// PATH. The option for the local rank is spelled as in the Python file.
 ///
 /// Throws ProgramError when nothing that can be executed is found.
 [[nodiscard]] Program find_program(const ProgramRequest& request, const Environment& environment);

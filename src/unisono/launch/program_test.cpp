@@ -56,6 +56,20 @@ TEST_F(FindProgram, SearchesPathInOrderAndKeepsTheNameAsTyped) {
   EXPECT_THAT(program.argv, ElementsAre("tool", "", "--", "-x"));
 }
 
+TEST_F(FindProgram, PythonFilesRunUnderThePythonThatHasInstalledTheLauncher) {
+  const std::string in_path = make("first/python3", 0755);
+  const std::string script = make("train.py", 0644);
+  std::filesystem::create_directories(folder_.path() + "/env/bin");
+  const std::string package = folder_.path() + "/env/lib/python3.11/site-packages/unisono";
+  ProgramRequest request{.argv = {script}, .launcher = package + "/bin/unisono"};
+  EXPECT_EQ(find(request).path, in_path) << "that Python is gone";
+  const std::string python = make("env/bin/python3.11", 0755);
+  EXPECT_THAT(find(request).argv, ElementsAre(python, "-u", script));
+  EXPECT_EQ(find(request).path, python);
+  request.launcher = folder_.path() + "/env/bin/unisono";
+  EXPECT_EQ(find(request).path, in_path) << "the launcher is of no package";
+}
+
 TEST_F(FindProgram, ANameWithASlashIsNotSearched) {
   const std::string path = make("tool", 0755);
   EXPECT_EQ(find({.argv = {path}}).path, path);

@@ -179,6 +179,8 @@ void warn_of_binding(const RunOptions& options,
 
 int run(RunOptions options, hosts::Uplink* uplink) {
   const Environment environment = process_environment();
+  std::error_code error;
+  options.program.launcher = std::filesystem::read_symlink("/proc/self/exe", error);
   const Program program = find_program(options.program, environment);
   check_descriptor_limit(options.n_workers);
   GuardianLink guardian(program);
