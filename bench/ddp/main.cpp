@@ -12,6 +12,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "unisono/base/error_text.h"
 #include "unisono/comm/process_group.h"
 
 #include "measure.h"
@@ -79,7 +80,7 @@ int main(int argc, char** argv) {
     at::set_num_threads(1);
     run(parsed.options);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "ddp_bench: %s\n", error.what());
+    std::fprintf(stderr, "ddp_bench: %s\n", unisono::error_text(error).c_str());
     return 1;
   }
   return 0;

@@ -20,6 +20,7 @@
 #include <CLI/CLI.hpp>
 
 #include "unisono/base/buffer.h"
+#include "unisono/base/error_text.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 
@@ -115,7 +116,7 @@ int main(int argc, char** argv) {
     at::set_num_threads(1);
     run(size, n_steps);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "partition_bench: %s\n", error.what());
+    std::fprintf(stderr, "partition_bench: %s\n", unisono::error_text(error).c_str());
     return 1;
   }
   return 0;

@@ -23,6 +23,7 @@
 #include <torch/utils.h>
 
 #include "unisono/base/buffer.h"
+#include "unisono/base/error_text.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/pipeline/known_schedules.h"
 #include "unisono/pipeline/timeline.h"
@@ -175,7 +176,7 @@ int main(int argc, char** argv) {
     measure(options);
     return 0;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "pipeline_bench: %s\n", error.what());
+    std::fprintf(stderr, "pipeline_bench: %s\n", unisono::error_text(error).c_str());
     return 1;
   }
 }
