@@ -67,7 +67,11 @@ class SlurmScriptsTest(LauncherTest):
 
     def test_a_launcher_per_node_makes_one_world(self):
         cores = len(os.sched_getaffinity(0))
-        self.expect_job(2 * cores, self.script("launcher_per_node.sbatch"), PROGRAM)
+        said = self.expect_job(2 * cores, self.script("launcher_per_node.sbatch"), PROGRAM)
+        self.assertRegex(
+            said,
+            r"\[unisono launcher 0\] started by Slurm \(.*: 2 launchers meet at node1:6\d{4}",
+        )
         words = ["--nodes=3", self.script("launcher_per_node.sbatch"), PROGRAM]
         self.expect_job(6, *words, UNISONO_RUN="-n 2 --max_restarts 1")
 
