@@ -8,7 +8,8 @@ snippets of a page use and do not declare are in tests/docs/snippets: `namespace
 docs/guide/train.md's. The snippets of all pages are two source files, with and without LibTorch,
 which the compiler reads and does not translate.
 
-Headers and functions that the text names in `code` must be installed, too.
+Headers and functions that the text names in `code` must be installed, too, unless a header is named
+by its path in the repository, as `examples/command_line.h`.
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ def check_names(text: str, page: str, snippets: str, include: Path) -> list[str]
             continue
         code = " ; ".join(re.findall(r"`([^`]+)`", line))
         for name in re.findall(r"[\w/]+\.h\b", code):
-            if name not in FOREIGN_HEADERS and not any(h.endswith("/" + name) for h in headers):
+            is_known = name in FOREIGN_HEADERS or (ROOT / name).is_file()
+            if not is_known and not any(header.endswith("/" + name) for header in headers):
                 problems.append(f"{page}:{number}: no header {name} is installed")
         for name in re.findall(r"(?<![\w.])(?:\w+::)*(\w+)\(", code):
             if name not in words and Path(page).name not in FOREIGN_FUNCTIONS:

@@ -67,6 +67,7 @@ class CompileDocSnippetsTest(unittest.TestCase):
                 ],
             )
             self.assertEqual(check("`MPI_Init()`", "coming-from.md"), [])
+            self.assertEqual(check("`src/unisono/unisono.h`"), [], "a path in the repository")
             self.assertEqual(check("```\n`lost()`\n```\n    `lost()`\n"), [])
 
 
