@@ -75,7 +75,8 @@ SlurmJob slurm_job(const Environment& environment) {
   job.gpu_ids =
       read_gpus(reader, reader.is_set("SLURM_STEP_GPUS") ? "SLURM_STEP_GPUS" : "SLURM_JOB_GPUS");
   const std::string first_node = job.hostnames.empty() ? "" : job.hostnames.front();
-  job.master_addr = reader.is_set("MASTER_ADDR") ? reader.host("MASTER_ADDR") : first_node;
+  job.master_addr =
+      reader.is_set("MASTER_ADDR") ? reader.host("MASTER_ADDR", "MASTER_PORT") : first_node;
   job.master_port = (reader.is_set("MASTER_PORT") ? reader.port("MASTER_PORT") : slurm_port(reader))
                         .value_or(kDefaultMasterPort);
   if (job.rank >= job.size) {
