@@ -15,6 +15,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "unisono/base/deadline.h"
+#include "unisono/base/fd.h"
+
 #include "launch_run.h"
 #include "support/temporary_folder.h"
 
@@ -278,6 +281,85 @@ TEST(LaunchOutput, AReaderThatNeverReadsDoesNotDeafenTheLauncher) {
   ASSERT_EQ(::kill(run.pid(), SIGTERM), 0);
   EXPECT_EQ(run.finish().exit_code, 143);
   EXPECT_TRUE(run.marked().empty());
+}
+
+struct Unfinished {
+  const char* name;
+  std::vector<std::string> options;
+  std::string shown;     // While the line has no end.
+  std::string complete;  // What its end makes of it.
+};
+
+class LaunchUnfinishedLine : public ::testing::TestWithParam<Unfinished> {};
+
+TEST_P(LaunchUnfinishedLine, IsSeenWithinASecondAndAHalf) {
+  const Unfinished& tested = GetParam();
+  const TemporaryFolder folder;
+  std::vector<std::string> arguments{"run"};
+  arguments.insert(arguments.end(), tested.options.begin(), tested.options.end());
+  arguments.insert(arguments.end(),
+                   {"sh",
+                    "-c",
+                    "[ $RANK = 0 ] || exit 0; echo begins; printf 'epoch 1:'; while ! test -e " +
+                        folder.path() + "/end; do sleep 0.02; done; echo ' done'"});
+  LaunchRun run({.arguments = arguments});
+  run.wait_for_output("begins");
+  const Deadline deadline = Deadline::after(std::chrono::milliseconds(1500));
+  run.wait_for_output(tested.shown);
+  EXPECT_FALSE(deadline.has_passed());
+  (void)folder.write("end", "", 0644);
+  const RunResult result = run.finish();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(tested.complete));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Styles,
+    LaunchUnfinishedLine,
+    ::testing::Values(
+        Unfinished{"Plain", {"-n", "2"}, "epoch 1:", "begins\nepoch 1: done\n"},
+        Unfinished{"Prefix", {"-n", "2", "--prefix"}, "epoch 1:", "\n[rank 0] epoch 1: done\n"},
+        Unfinished{"Json",
+                   {"-n", "2", "--log-format=json"},
+                   R"("text":"epoch 1:"})",
+                   R"("text":" done"})"},
+        Unfinished{"Collapsed", {"-n", "2", "--collapse"}, "[0] epoch 1:\n", "[0]  done\n"},
+        Unfinished{"Hosts",
+                   {"--hosts", "127.0.0.1:1,localhost:1"},
+                   "[127.0.0.1:0] epoch 1:\n",
+                   "[127.0.0.1:0]  done\n"}),
+    [](const auto& tested) { return tested.param.name; });
+
+// Into one pipe, as `2>&1 | tee log` makes it.
+TEST(LaunchOutput, ABarLeavesTheLinesOfOthersWhole) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const Fd reader(ends[0]);
+  Fd writer(ends[1]);
+  LaunchRun run({.arguments = {"run",
+                               "-n",
+                               "3",
+                               "sh",
+                               "-c",
+                               "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "
+                               "case $RANK in 0) printf \"\\r$i%%\" >&2;; *) echo line $i;; esac; "
+                               "sleep 0.01; done"},
+                 .stdout_fd = writer.get(),
+                 .stderr_fd = writer.get()});
+  writer.reset();
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (ssize_t n_bytes = 0; (n_bytes = ::read(reader.get(), buffer.data(), buffer.size())) > 0;) {
+    text.append(buffer.data(), static_cast<std::size_t>(n_bytes));
+  }
+  EXPECT_EQ(run.finish().exit_code, 0);
+  int n_whole = 0;
+  for (const std::string& line : split_lines(text)) {
+    n_whole += line.starts_with("line ") && line.find('\r') == std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(n_whole, 40) << text;
+  EXPECT_EQ(count(text, "line "), 40) << text;
+  EXPECT_THAT(text, HasSubstr("20%"));
 }
 
 TEST(LaunchOutput, EqualLinesAreOneWhereWanted) {

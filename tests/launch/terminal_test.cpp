@@ -78,14 +78,14 @@ TEST_F(LaunchTerminal, OnlyRankZeroHasATerminal) {
   EXPECT_EQ(count("\n" + text, "\nterminal\n"), 1) << text;
 }
 
-TEST_F(LaunchTerminal, WithAPrefixThereAreOnlyWholeLines) {
+TEST_F(LaunchTerminal, WithAPrefixABarIsSeenBeforeItsLineEndsToo) {
   LaunchRun run({.arguments = probe({"-n", "1", "--prefix"}, {"progress"}),
                  .environment = {"NO_COLOR=1"},
                  .stdin_fd = input_read_.get(),
                  .stdout_fd = terminal_.slave.get()});
-  EXPECT_EQ(read_until(terminal_.master, "\n"), "[rank 0] no terminal\n");
+  EXPECT_EQ(read_until(terminal_.master, "50%"), "[rank 0] no terminal\n[rank 0] \r 50%");
   ASSERT_EQ(::write(input_.get(), "x", 1), 1);
-  EXPECT_EQ(read_until(terminal_.master, "100%\n"), "[rank 0] \r 50%\r100%\n");
+  EXPECT_EQ(read_until(terminal_.master, "100%\n"), "\r100%\n");
   EXPECT_EQ(run.finish().exit_code, 0);
 }
 

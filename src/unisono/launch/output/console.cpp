@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "unisono/launch/output/line_splitter.h"
@@ -16,8 +17,8 @@ std::string_view not_shown(const Line& line, std::uint64_t shown_until) {
   return line.text.substr(std::min<std::size_t>(shown, line.text.size()));
 }
 
-// What an interrupted line looked like on the terminal.
-std::string_view last_frame(std::string_view text) {
+// What an interrupted line looked like on the terminal, with the carriage returns around it.
+std::string_view last_row(std::string_view text) {
   const std::size_t last_text = text.find_last_not_of('\r');
   const std::size_t last_return =
       last_text == std::string_view::npos ? last_text : text.rfind('\r', last_text);
@@ -26,33 +27,57 @@ std::string_view last_frame(std::string_view text) {
 
 }  // namespace
 
+Console::Console(Sink& out, Sink& err)
+    : out_(out),
+      err_(err),
+      is_one_place_((out.is_terminal() && err.is_terminal()) ||
+                    (!out.place().empty() && out.place() == err.place())) {}
+
+std::size_t Console::row_of(Stream stream) const {
+  return stream == Stream::kOut || is_one_place_ ? 0 : 1;
+}
+
+bool Console::has_row_for(Source source) const {
+  const std::optional<Row>& row = rows_.at(row_of(source.stream));
+  return !row || row->source == source;
+}
+
 void Console::put_line(Source source, std::string_view prefix, const Line& line) {
-  const bool is_open = open_ && open_->source == source;
+  std::optional<Row>& row = rows_.at(row_of(source.stream));
+  const bool is_open = row && row->source == source;
+  if (!is_open) {
+    break_row(source.stream);
+  }
+  const bool was_interrupted = interrupted_.erase(source) > 0;
+  Sink& target = select(source.stream);
+  if (is_open) {
+    target.append(not_shown(line, row->shown_until));
+    row.reset();
+  } else {
+    target.append(prefix);
+    target.append(was_interrupted ? last_row(line.text) : line.text);
+  }
+  target.append(line.is_cut ? kCutMark : "");
+  target.append("\n");
+}
+
+void Console::put_partial(Source source, std::string_view prefix, const Line& partial) {
+  if (partial.text.empty()) {
+    return;
+  }
+  std::optional<Row>& row = rows_.at(row_of(source.stream));
+  const bool is_open = row && row->source == source;
   if (!is_open) {
     break_row(source.stream);
   }
   Sink& target = select(source.stream);
   if (is_open) {
-    target.append(not_shown(line, open_->shown_until));
-    open_.reset();
+    target.append(not_shown(partial, row->shown_until));
   } else {
     target.append(prefix);
-    target.append(line.text);
+    target.append(interrupted_.contains(source) ? last_row(partial.text) : partial.text);
   }
-  target.append(line.is_cut ? " [unisono: line cut here]\n" : "\n");
-}
-
-void Console::put_partial(Source source, const Line& partial) {
-  if (partial.text.empty()) {
-    return;
-  }
-  const bool is_open = open_ && open_->source == source;
-  if (!is_open) {
-    break_row(source.stream);
-  }
-  select(source.stream)
-      .append(is_open ? not_shown(partial, open_->shown_until) : last_frame(partial.text));
-  open_ = {source, partial.offset + partial.text.size()};
+  row = {source, partial.offset + partial.text.size()};
 }
 
 void Console::put_raw(Source source, std::string_view bytes) {
@@ -60,9 +85,10 @@ void Console::put_raw(Source source, std::string_view bytes) {
     return;
   }
   select(source.stream).append(bytes);
-  open_.reset();
+  std::optional<Row>& row = rows_.at(row_of(source.stream));
+  row.reset();
   if (bytes.back() != '\n') {
-    open_ = {source, 0};
+    row = {source, 0};
   }
 }
 
@@ -83,13 +109,11 @@ Sink& Console::select(Stream stream) {
 }
 
 void Console::break_row(Stream target) {
-  if (!open_) {
-    return;
-  }
-  const Stream open_stream = open_->source.stream;
-  if (open_stream == target || (out_.is_terminal() && err_.is_terminal())) {
-    select(open_stream).append("\n");
-    open_.reset();
+  std::optional<Row>& row = rows_.at(row_of(target));
+  if (row) {
+    select(row->source.stream).append("\n");
+    interrupted_.insert(row->source);
+    row.reset();
   }
 }
 

@@ -93,39 +93,60 @@ TEST_P(ConsoleTest, LinesGetTheirPrefixAndTheMarkOfACut) {
 }
 
 TEST_P(ConsoleTest, AnUnfinishedLineIsCompletedWithoutRepeating) {
-  console_.put_partial(kBar, {"50", 10});
-  expect_text("50");
-  console_.put_partial(kBar, {"50%", 10});
+  console_.put_partial(kBar, "[rank 0] ", {"50", 10});
+  expect_text("[rank 0] 50");
+  console_.put_partial(kBar, "[rank 0] ", {"50%", 10});
   expect_text("%");
-  console_.put_line(kBar, "", {"50% done", 10});
+  console_.put_line(kBar, "[rank 0] ", {"50% done", 10});
   expect_text(" done\n");
 }
 
 TEST_P(ConsoleTest, AfterForgottenFramesOnlyWhatIsNewIsShown) {
-  console_.put_partial(kBar, {"\r10%\r20%", 0});
-  expect_text("\r20%");
-  console_.put_partial(kBar, {"\r20%\r30%", 4});
+  console_.put_partial(kBar, "", {"\r10%\r20%", 0});
+  expect_text("\r10%\r20%");
+  console_.put_partial(kBar, "", {"\r20%\r30%", 4});
   expect_text("\r30%");
 }
 
-TEST_P(ConsoleTest, AMessageStartsItsOwnLineWhereATerminalShowsAnother) {
+TEST_P(ConsoleTest, AMessageStartsItsOwnLineWhereAnotherIsShown) {
   console_.put_raw(kBar, "prompt> ");
   console_.put_message("stop\n");
-  expect_text(GetParam() ? "prompt> \nstop\n" : "prompt> stop\n");
+  expect_text("prompt> \nstop\n");
 }
 
 TEST_P(ConsoleTest, AnInterruptedLineIsShownAgain) {
-  if (!GetParam()) {
-    return;  // Unfinished lines are shown on terminals only.
-  }
-  console_.put_partial(kBar, {"a\r10%\r20%", 0});
-  console_.put_line(kOther, "", {"hello", 0});
-  expect_text("\r20%\nhello\n");
-  console_.put_partial(kBar, {"a\r10%\r20%\r30%", 0});
-  expect_text("\r30%");
-  console_.put_line(kOther, "", {"again", 6});
-  console_.put_line(kBar, "", {"a\r10%\r20%\r30%\rdone", 0});
-  expect_text("\nagain\na\r10%\r20%\r30%\rdone\n");
+  console_.put_partial(kBar, "0: ", {"a\r10%\r20%", 0});
+  console_.put_line(kOther, "1: ", {"hello", 0});
+  expect_text("0: a\r10%\r20%\n1: hello\n");
+  console_.put_partial(kBar, "0: ", {"a\r10%\r20%\r30%", 0});
+  expect_text("0: \r30%");
+  console_.put_line(kOther, "1: ", {"again", 6});
+  console_.put_line(kBar, "0: ", {"a\r10%\r20%\r30%\rdone", 0});
+  expect_text("\n1: again\n0: \rdone\n");
+  console_.put_line(kBar, "0: ", {"b\rnext", 23});
+  expect_text("0: b\rnext\n");
+}
+
+TEST(ConsoleRows, StdoutAndStderrHaveOneEachWhereTheyEndApart) {
+  net::EventLoop loop;
+  Target out_target(false);
+  Target err_target(false);
+  FdSink out(out_target.fd(), loop, [](int) { FAIL(); });
+  FdSink err(err_target.fd(), loop, [](int) { FAIL(); });
+  Console console(out, err);
+  const Source bar{0, Stream::kOut};
+  const Source other{1, Stream::kErr};
+  console.put_partial(bar, "", {"10%", 0});
+  EXPECT_TRUE(console.has_row_for(other));
+  console.put_partial(other, "", {"fetching", 0});
+  EXPECT_TRUE(console.has_row_for(bar));
+  EXPECT_FALSE(console.has_row_for({1, Stream::kOut}));
+  console.put_line({1, Stream::kOut}, "", {"hello", 0});
+  console.put_message("stop\n");
+  out.flush();
+  err.flush();
+  EXPECT_EQ(out_target.text(10), "10%\nhello\n");
+  EXPECT_EQ(err_target.text(14), "fetching\nstop\n");
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, ConsoleTest, ::testing::Bool(), [](const auto& tested) {

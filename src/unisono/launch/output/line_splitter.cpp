@@ -8,6 +8,13 @@
 
 namespace unisono::launch {
 
+std::string_view last_frame(std::string_view text) {
+  while (text.ends_with('\r')) {
+    text.remove_suffix(1);
+  }
+  return text.substr(text.rfind('\r') + 1);  // All of it where there is none.
+}
+
 void LineSplitter::feed(std::string_view bytes, const std::function<void(const Line&)>& on_line) {
   while (!bytes.empty()) {
     const std::size_t newline = bytes.find('\n');

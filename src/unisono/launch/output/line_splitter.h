@@ -15,6 +15,12 @@ struct Line {
   bool is_cut = false;       ///< The limit ended it, not a newline.
 };
 
+/// Ends a line that was cut.
+inline constexpr std::string_view kCutMark = " [unisono: line cut here]";
+
+/// Returns the last state of a line that overwrites itself, without carriage returns.
+[[nodiscard]] std::string_view last_frame(std::string_view text);
+
 /// Cuts a stream of bytes into lines.
 ///
 /// A line that grows beyond `max_bytes` is handed out cut; one that overwrites itself by carriage

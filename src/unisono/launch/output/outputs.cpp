@@ -110,8 +110,9 @@ void Outputs::name_ranks(int first_rank) {
   }
 }
 
+// Another host's launcher mixes what it receives with that of others, so it gets whole lines only.
 bool Outputs::has_plain_lines() const {
-  return !options_.collapses && !options_.format.is_json;
+  return !options_.collapses && !options_.format.is_json && options_.format.host.empty();
 }
 
 void Outputs::take_line(Source source, std::string_view text) {
@@ -166,6 +167,13 @@ void Outputs::on_readable(WorkerOutput& output) {
 }
 
 void Outputs::flush() {
+  for (const Worker& worker : workers_) {
+    for (const auto& output : worker.streams) {
+      if (output->part_deadline().has_passed()) {
+        output->pass_on_part();
+      }
+    }
+  }
   if (collapser_) {
     collapser_->on_time(Deadline::Clock::now());
   }
@@ -176,7 +184,13 @@ void Outputs::flush() {
 }
 
 Deadline Outputs::deadline() const {
-  return collapser_ ? collapser_->deadline() : Deadline::never();
+  Deadline next = collapser_ ? collapser_->deadline() : Deadline::never();
+  for (const Worker& worker : workers_) {
+    for (const auto& output : worker.streams) {
+      next = earlier(next, output->part_deadline());
+    }
+  }
+  return next;
 }
 
 // A full pipe then makes the rank wait, as it would without us.

@@ -1,7 +1,9 @@
 #include "unisono/launch/output/sink.h"
 
+#include <fmt/format.h>
 #include <sys/epoll.h>  // IWYU pragma: keep
 #include <sys/poll.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -41,6 +43,11 @@ FdSink::FdSink(int fd, net::EventLoop& loop, OnError on_error)
 
 FdSink::~FdSink() {
   unwatch();
+}
+
+std::string FdSink::place() const {
+  struct stat status{};
+  return ::fstat(fd_, &status) == 0 ? fmt::format("{}:{}", status.st_dev, status.st_ino) : "";
 }
 
 void FdSink::append(std::string_view text) {

@@ -31,6 +31,9 @@ class Sink {
   /// Whether this process writes to a terminal there.
   [[nodiscard]] virtual bool is_terminal() const = 0;
 
+  /// The file, pipe or terminal where text ends, as stat(2) has it; empty where that is not known.
+  [[nodiscard]] virtual std::string place() const { return ""; }
+
   /// Whether text may have colours.
   [[nodiscard]] virtual bool has_colour() const = 0;
 };
@@ -61,6 +64,8 @@ class FdSink final : public Sink {
   [[nodiscard]] std::size_t backlog() const override { return buffer_.size() - written_; }
 
   [[nodiscard]] bool is_terminal() const override { return is_terminal_; }
+
+  [[nodiscard]] std::string place() const override;
 
   /// On a terminal that has some, unless NO_COLOR is set.
   [[nodiscard]] bool has_colour() const override { return has_colour_; }

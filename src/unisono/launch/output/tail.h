@@ -5,20 +5,15 @@
 #include <string>
 #include <string_view>
 
+#include "unisono/launch/output/line_splitter.h"
+
 namespace unisono::launch {
 
 /// The last lines of a rank, for the report of its failure.
 class Tail {
  public:
   void add(std::string_view line) {
-    while (line.ends_with('\r')) {
-      line.remove_suffix(1);
-    }
-    // Of a line that overwrites itself, what was to be seen last.
-    const std::size_t last_return = line.rfind('\r');
-    if (last_return != std::string_view::npos) {
-      line.remove_prefix(last_return + 1);
-    }
+    line = last_frame(line);
     // LibTorch lists the addresses of the stack behind the message of an exception.
     if (line.starts_with("frame #") || line.starts_with("Exception raised from ")) {
       return;

@@ -4,13 +4,17 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/launch/output/console.h"
@@ -22,6 +26,16 @@ namespace unisono::launch {
 namespace {
 
 constexpr std::size_t kMaxLineBytes = 65536;
+constexpr std::chrono::seconds kMaxPartAge{1};
+
+std::uint64_t end_of(const Line& part) {
+  return part.offset + part.text.size();
+}
+
+std::string_view behind(const Line& line, std::uint64_t place) {
+  const std::uint64_t n_before = place > line.offset ? place - line.offset : 0;
+  return line.text.substr(std::min<std::size_t>(n_before, line.text.size()));
+}
 
 }  // namespace
 
@@ -84,15 +98,55 @@ void WorkerOutput::take(std::string_view bytes) {
     console_.put_raw(source_, bytes);
   }
   lines_.feed(bytes, [this](const Line& line) { take_line(line); });
-  if (style_.is_interactive && !style_.is_raw) {
-    console_.put_partial(source_, lines_.partial());
+  if (style_.is_shown && !style_.is_raw) {
+    take_part();
   }
+}
+
+void WorkerOutput::take_part() {
+  const Line part = lines_.partial();
+  if (style_.is_interactive) {
+    console_.put_partial(source_, style_.prefix, part);
+    return;
+  }
+  const std::size_t frames = part.text.rfind('\r') + 1;  // 0 where there is none.
+  const Line whole_frames{part.text.substr(0, frames), part.offset, false};
+  if (!style_.on_line && end_of(whole_frames) > passed_until_ && console_.has_row_for(source_)) {
+    console_.put_partial(source_, style_.prefix, whole_frames);
+    mark_passed(whole_frames);
+  }
+  if (end_of(part) <= passed_until_) {
+    part_deadline_ = Deadline::never();
+  } else if (part_deadline_.is_never()) {
+    part_deadline_ = Deadline::after(kMaxPartAge);
+  }
+}
+
+void WorkerOutput::pass_on_part() {
+  const Line part = lines_.partial();
+  if (!style_.on_line) {
+    console_.put_partial(source_, style_.prefix, part);
+  } else if (const std::string_view frame = last_frame(behind(part, passed_until_));
+             !frame.empty()) {
+    style_.on_line(source_, frame);
+  }
+  mark_passed(part);
+}
+
+void WorkerOutput::mark_passed(const Line& part) {
+  passed_until_ = end_of(part);
+  part_deadline_ = Deadline::never();
 }
 
 void WorkerOutput::take_line(const Line& line) {
   tail_.add(line.text);
+  const std::string_view rest = behind(line, passed_until_);
+  const bool is_passed = passed_until_ > line.offset && last_frame(rest).empty();
+  part_deadline_ = Deadline::never();
   if (style_.is_shown && style_.on_line) {
-    style_.on_line(source_, line.text);
+    if (!is_passed) {
+      style_.on_line(source_, line.is_cut ? std::string(rest).append(kCutMark) : rest);
+    }
   } else if (style_.is_shown && !style_.is_raw) {
     console_.put_line(source_, style_.prefix, line);
   }

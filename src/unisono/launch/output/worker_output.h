@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/launch/output/console.h"
 #include "unisono/launch/output/line_splitter.h"
@@ -16,12 +18,16 @@ struct OutputStyle {
   bool is_shown = true;         ///< At all.
   std::string prefix = {};      ///< Before each line.
   bool is_raw = false;          ///< Bytes as they are: there is one rank only.
-  bool is_interactive = false;  ///< Show unfinished lines; our side is a terminal.
-  /// Gets the lines in place of the console, where there is one.
+  bool is_interactive = false;  ///< Show unfinished lines at once; our side is a terminal.
+  /// Gets the lines in place of the console, where there is one; of an unfinished line, parts.
   std::function<void(Source source, std::string_view text)> on_line = nullptr;
 };
 
 /// Reads one stream of one rank and hands it to console, log file and tail.
+///
+/// Lines are handed on whole. A progress bar has no end of line for long, so a part of an
+/// unfinished line is passed on after a second, and at once up to its last carriage return, unless
+/// that would end the row of another source.
 class WorkerOutput {
  public:
   /// Gets what could not be written to, and errno.
@@ -46,6 +52,12 @@ class WorkerOutput {
 
   [[nodiscard]] Stream stream() const { return source_.stream; }
 
+  /// When pass_on_part() is due.
+  [[nodiscard]] Deadline part_deadline() const { return part_deadline_; }
+
+  /// Passes on the part of an unfinished line that is there.
+  void pass_on_part();
+
   /// Reads once. Returns false when nothing is there or nothing more will come.
   bool read_some();
 
@@ -57,6 +69,8 @@ class WorkerOutput {
  private:
   void take(std::string_view bytes);
   void take_line(const Line& line);
+  void take_part();
+  void mark_passed(const Line& part);
   void write_log(std::string_view bytes);
 
   Source source_;
@@ -68,6 +82,8 @@ class WorkerOutput {
   Fd log_;
   Fd read_end_;
   LineSplitter lines_;
+  std::uint64_t passed_until_ = 0;  // Place in the stream, in or behind the unfinished line.
+  Deadline part_deadline_ = Deadline::never();
   bool at_end_ = false;
 };
 
