@@ -223,7 +223,7 @@ void RankProcesses::reap(std::size_t index) {
       end.si_pid != rank.pid) {
     return;
   }
-  // Its own processes may have been needed until now. Its process id is still taken.
+  // The rank may have needed its own processes until now. Its process id is still taken.
   if (is_ending_ || end.si_code != CLD_EXITED || end.si_status != 0) {
     ::kill(-rank.pid, SIGTERM);
   }

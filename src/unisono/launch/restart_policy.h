@@ -7,7 +7,7 @@ namespace unisono::launch {
 
 /// What of a generation's end decides whether another one follows.
 struct GenerationEnd {
-  /// A rank or its guardian did, nobody asked for the job's end, and nothing is left of it.
+  /// A rank has failed, or the guardian; no signal asks for the job's end, no process is left.
   bool has_failed = false;
   std::chrono::nanoseconds lifetime{};
 };

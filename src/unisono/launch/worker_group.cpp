@@ -43,7 +43,7 @@ constexpr std::chrono::seconds kSpawnAnswer{40};
 // What it does at once where it runs at all.
 constexpr std::chrono::seconds kEndAnswer{5};
 constexpr std::chrono::seconds kKillTaken{3};
-// The guardian kills what ranks leave behind sooner.
+// The guardian kills leftovers sooner.
 constexpr std::chrono::seconds kLeftoversEnd{5};
 
 // Only rank 0 may read our stdin, and in the background not even it: reading would take the

@@ -13,8 +13,8 @@ namespace unisono::launch {
 /// The direct children of this process, zombies among them.
 [[nodiscard]] std::vector<pid_t> list_children();
 
-/// What `shell` runs for its script, through shells below it, where it is a shell that handles no
-/// SIGTERM itself: the programs that a signal to it is meant for. Empty for any other process.
+/// Returns the programs that `shell` runs, also through shells below it: a signal to it is meant
+/// for them. Empty where it is no shell, or handles SIGTERM itself.
 [[nodiscard]] std::set<pid_t> programs_of_shell(pid_t shell);
 
 /// Gets each process that was reaped, with its status as wait(2) gives it.

@@ -148,7 +148,7 @@ void Guardian::on_channel() {
 
 void Guardian::start(const Spawn& order, std::span<const Fd> stdio) {
   UNISONO_CHECK(stdio.size() == 3, "a rank needs three standard descriptors");
-  if (is_ending_ && workers_.empty()) {  // Those were of the last generation.
+  if (is_ending_ && workers_.empty()) {  // A new generation begins.
     is_ending_ = false;
     ended_groups_.clear();
     ended_all_ = Deadline::never();

@@ -22,9 +22,9 @@ inline constexpr const char* kGuardianName = "unisono-guard";
 /// The small single-threaded process that is the parent of a node's ranks: starts them when told
 /// to, reports how they ended, and leaves none of their descendants behind when the agent is gone.
 ///
-/// Signals go to the ranks' own processes: what a rank has started may still be needed for its last
-/// words. A leftover is a descendant that no rank needs any more: it is ended when its rank, or
-/// where it has left its rank's process group, the last rank has ended.
+/// Signals go to the ranks' own processes, which may need their descendants until they end. Then
+/// the descendants are leftovers, and are ended: those of the rank's process group after the rank,
+/// others after the last rank.
 class Guardian {
  public:
   /// Its ranks are `path` with `argv`, as execve(2) takes it, and begin with this signal mask.
@@ -43,7 +43,7 @@ class Guardian {
     Fd pidfd = Fd();  // Not open where the kernel has none.
     // Programs of a shell that were signalled with it. The rank lasts until the last of them ends.
     std::set<pid_t> programs = {};
-    std::optional<int> status = std::nullopt;  // Of the shell, which has ended before them.
+    std::optional<int> status = std::nullopt;  // The shell's, once it has ended before them.
   };
 
   using Workers = std::map<pid_t, Worker>;

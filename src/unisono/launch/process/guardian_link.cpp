@@ -27,6 +27,7 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/unshared_fds.h"
 #include "unisono/launch/process/channel.h"
 #include "unisono/launch/process/children.h"
 #include "unisono/launch/process/guardian.h"
@@ -40,6 +41,7 @@ constexpr std::chrono::seconds kEndTimeout{11};
 constexpr std::chrono::seconds kGuardianKillTimeout{5};
 
 // What exec would have closed, `kept` excepted: the descriptors of the parent are not the child's.
+// The numbers will be those of ranks' outputs, which the children of a fork have to get.
 void close_private_descriptors(int kept) {
   std::vector<int> open;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -48,7 +50,7 @@ void close_private_descriptors(int kept) {
   for (const int fd : open) {
     const int flags = ::fcntl(fd, F_GETFD);
     if (fd != kept && flags >= 0 && (flags & FD_CLOEXEC) != 0) {
-      ::close(fd);
+      detail::close_unshared_fd(fd);
     }
   }
 }
@@ -61,8 +63,8 @@ void take_null_as_stdin_and_stdout() {
   }
 }
 
-// What ps(1) and pgrep(1) show as the command line lies where exec has put it. The name takes as
-// much of that memory as there is.
+// Overwrites the command line that ps(1) and pgrep(1) show, in the memory where exec has put it; a
+// longer name is cut.
 void name_command_line(const std::string& name) {
   constexpr int kArgumentsBegin = 48;  // Fields of proc_pid_stat(5).
   std::ifstream file("/proc/self/stat");

@@ -51,7 +51,7 @@ class GuardianLink {
   [[nodiscard]] bool wait_for_guardian(Deadline deadline) const;
 
   const Program& program_;
-  sigset_t signal_mask_{};  // Of ranks.
+  sigset_t signal_mask_{};  // For ranks.
   std::set<pid_t> spared_;
   Channel channel_;
   pid_t pid_ = -1;

@@ -12,7 +12,7 @@ namespace unisono::launch {
 /// A signal that this process has received.
 struct CaughtSignal {
   int number = 0;
-  bool is_from_terminal = false;  ///< A key or a hang-up has sent it, not a process.
+  bool is_from_terminal = false;  ///< Sent for a key or a hang-up, not by a process.
 };
 
 /// Signals of this process as a descriptor that an event loop can watch.
