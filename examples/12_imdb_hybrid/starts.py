@@ -13,8 +13,8 @@ from pathlib import Path
 import table
 from cells import Cell
 
-# How long a launcher that is to end may take to end its ranks.
-GRACE_S = 30
+# How long a launcher that is to end may take to end its ranks, to which it gives 30 s.
+GRACE_S = 40
 
 
 def submit(options: argparse.Namespace, words: list[str]) -> int:
