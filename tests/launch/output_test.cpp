@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
+#include <ostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -288,6 +289,10 @@ struct Unfinished {
   std::vector<std::string> options;
   std::string shown;     // While the line has no end.
   std::string complete;  // What its end makes of it.
+
+  friend std::ostream& operator<<(std::ostream& out, const Unfinished& tested) {
+    return out << tested.name;
+  }
 };
 
 class LaunchUnfinishedLine : public ::testing::TestWithParam<Unfinished> {};
