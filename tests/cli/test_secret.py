@@ -86,6 +86,11 @@ class Secret(unittest.TestCase):
         words = " ".join(done.stdout.split())
         self.assertIn("the job has no secret", words)
         self.assertIn("-> type, on one node: unisono secret", words)
+        unisono("secret", home=self.home)
+        self.file.chmod(0o644)
+        words = " ".join(unisono("doctor", home=self.home, **place).stdout.split())
+        self.assertIn("has mode 0644", words)
+        self.assertIn("-> mend the file, or delete it and type", words)
 
 
 if __name__ == "__main__":

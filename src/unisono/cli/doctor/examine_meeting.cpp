@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "unisono/base/config.h"
@@ -202,6 +204,17 @@ std::string describe_source(const Config& config) {
              : fmt::format("from UNISONO_SECRET_FILE={}", config.secret_file);
 }
 
+// Where there is no secret that can be used.
+std::string advise_secret(const Config& config) {
+  if (rendezvous::is_secret_given(config) || config.home.empty()) {
+    return "\"unisono secret FILE\" writes a good file for UNISONO_SECRET_FILE";
+  }
+  std::error_code error;
+  const bool is_there = std::filesystem::exists(config.home + "/.unisono/secret", error);
+  return fmt::format("{}type, on one node: unisono secret",
+                     is_there ? "mend the file, or delete it and " : "");
+}
+
 }  // namespace
 
 PortState look_at_port(std::uint16_t port) {
@@ -285,9 +298,7 @@ Finding examine_secret(const Config& config, const Place& place) {
   } catch (const Error& error) {
     finding.state = State::kProblem;
     finding.text = error.what();
-    finding.advice = rendezvous::is_secret_given(config)
-                         ? "\"unisono secret FILE\" writes a good file for UNISONO_SECRET_FILE"
-                         : "type, on one node: unisono secret";
+    finding.advice = advise_secret(config);
   }
   return finding;
 }

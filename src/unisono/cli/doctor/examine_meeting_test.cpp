@@ -215,7 +215,10 @@ TEST(ExamineSecret, IsMissedWhereOthersCouldConnect) {
   EXPECT_EQ(examine_secret({}, place("127.0.0.1")).state, State::kInfo);
   const Finding missing = examine_secret({}, place("10.0.0.1"));
   EXPECT_EQ(missing.state, State::kProblem);
-  EXPECT_THAT(missing.advice, HasSubstr("UNISONO_SECRET="));
+  EXPECT_THAT(missing.advice, HasSubstr("unisono secret FILE")) << "there is no home";
+  Config config;
+  config.home = "/nothing/at/home";
+  EXPECT_EQ(examine_secret(config, place("10.0.0.1")).advice, "type, on one node: unisono secret");
 }
 
 TEST(ExamineSecret, IsMissedWhereTlsNeedsItsKey) {
