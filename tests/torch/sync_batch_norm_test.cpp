@@ -13,6 +13,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
@@ -204,6 +205,17 @@ struct WithMemberImpl : torch::nn::Module {
 };
 
 TORCH_MODULE(WithMember);
+
+TEST(ConvertSyncBatchNorm, ALayerOfTwoPlacesStaysOne) {
+  run_ranks(1, [](const Group& group) {
+    const torch::nn::BatchNorm1d norm(3);
+    torch::nn::Sequential net(norm, torch::nn::Tanh(), norm);
+    (void)nn::convert_sync_batchnorm(*net, group);
+    EXPECT_EQ(net->children()[0], net->children()[2]);
+    EXPECT_EQ(net->ptr(0), net->ptr(2));
+    EXPECT_EQ(DistributedDataParallel(net, group).parameters().size(), 2U);
+  });
+}
 
 TEST(ConvertSyncBatchNorm, NamesAMemberThatItCantReplace) {
   run_ranks(1, [](const Group& group) {

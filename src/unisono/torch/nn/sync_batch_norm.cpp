@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -64,13 +65,20 @@ SyncBatchNorm convert(const torch::nn::Module& module) {
   return convert_from<torch::nn::BatchNorm3dImpl>(module);
 }
 
-void replace_in(torch::nn::SequentialImpl& sequential) {
+// By the module that was replaced: one that is registered twice stays one.
+using Converted = std::map<std::shared_ptr<torch::nn::Module>, SyncBatchNorm>;
+
+void replace_in(torch::nn::SequentialImpl& sequential, Converted& converted) {
   const auto names = sequential.named_children().keys();
   std::size_t i = 0;
   for (torch::nn::AnyModule& child : sequential) {
-    if (SyncBatchNorm converted = convert(*child.ptr())) {
-      child = torch::nn::AnyModule(converted);
-      sequential.replace_module(names[i], converted);
+    const std::shared_ptr<torch::nn::Module> module = child.ptr();
+    if (!converted.contains(module)) {
+      converted.emplace(module, convert(*module));
+    }
+    if (SyncBatchNorm norm = converted.at(module)) {
+      child = torch::nn::AnyModule(norm);
+      sequential.replace_module(names[i], norm);
     }
     ++i;
   }
@@ -144,9 +152,10 @@ std::size_t convert_sync_batchnorm(torch::nn::Module& module,
   check(group != nullptr, "the process group is null");
   check_members(module, "");
   // What is replaced below a module must be known before its children are asked for.
-  module.apply([](torch::nn::Module& part) {
+  Converted converted;
+  module.apply([&](torch::nn::Module& part) {
     if (auto* const sequential = part.as<torch::nn::SequentialImpl>()) {
-      replace_in(*sequential);
+      replace_in(*sequential, converted);
     }
   });
   std::size_t n_synchronized = 0;
