@@ -96,7 +96,8 @@ std::vector<NamedBytes> every_packet() {
            packet_bytes({.kind = PacketKind::kData, .number = 1, .n_bytes = n_bytes}, "", data)},
           {"taken", packet_bytes({.kind = PacketKind::kTaken, .number = 1}, "", {})},
           {"delivered", packet_bytes({.kind = PacketKind::kDelivered, .number = 1}, "", {})},
-          {"credit", packet_bytes({.kind = PacketKind::kCredit, .count = 70'000}, "", {})}};
+          {"credit", packet_bytes({.kind = PacketKind::kCredit, .count = 70'000}, "", {})},
+          {"ask_credit", packet_bytes({.kind = PacketKind::kAskCredit}, "", {})}};
 }
 
 void write_packets(const std::filesystem::path& root) {

@@ -102,10 +102,9 @@ def call_otherwise(scenario: Scenario, rank: int, place: int) -> Mistake | None:
     size = len(scenario.groups.get(line.group, []))
     if not is_collective(line, with_barriers=True) or size < 2:
         return None
-    # Who only sends hears of it from its next call.
-    following = lines_of(scenario, rank)[place + 1 :]
-    if not any(later.group == line.group and later.verb in BARRIERS for later in following):
-        return None
+    # A rank that only sends fails in its next call, or as it leaves the group.
+    if scenario.chance.random() < 0.5:
+        end_without_barriers(scenario, line)
     ways = ["verb"]
     if is_collective(line):
         ways += ["dtype", "count"]
@@ -116,6 +115,24 @@ def call_otherwise(scenario: Scenario, rank: int, place: int) -> Mistake | None:
     way = scenario.chance.choice(ways)
     change(scenario, rank, line, way)
     return Mistake(f"another {way}", Consequence.MISMATCH, rank, line.group, line.step)
+
+
+def end_without_barriers(scenario: Scenario, line: Line) -> None:
+    """Makes the line the last call of its group, where only barriers follow."""
+    members = scenario.groups[line.group]
+    later = [
+        each
+        for member in members
+        for each in lines_of(scenario, member)
+        if each.group == line.group and each.step > line.step
+    ]
+    if any(each.verb not in (*BARRIERS, "destroy") for each in later):
+        return
+    barriers = {each.step for each in later if each.verb in BARRIERS}
+    for member in members:
+        scenario.scripts[member] = [
+            each for each in lines_of(scenario, member) if each.step not in barriers
+        ]
 
 
 def change(scenario: Scenario, rank: int, line: Line, way: str) -> None:

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <future>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -97,6 +98,82 @@ TEST_P(Leaving, WhatWasSentBeforeArrives) {
       EXPECT_EQ(theirs, std::vector<std::int32_t>(n_values, before));
     });
   }
+}
+
+TEST_P(Leaving, WithAMessageThatDoesNotFitIsAnErrorOnBothRanks) {
+  for (const bool is_late : {false, true}) {
+    std::promise<void> leaves;
+    std::shared_future<void> is_leaving = leaves.get_future().share();
+    const auto begin = std::chrono::steady_clock::now();
+    const auto errors = test::errors_of_ranks(GetParam(), [&](ProcessGroup& group) {
+      std::vector<float> values(8);
+      const Buffer buffer = as_buffer(std::span(values));
+      if (group.rank() == 0) {
+        group.send(buffer, 1, {.tag = 2, .label = "weights"});
+        leaves.set_value();
+      } else if (group.rank() == 1) {
+        is_leaving.wait();
+        std::this_thread::sleep_for(std::chrono::milliseconds(is_late ? 500 : 0));
+        group.recv(as_buffer(std::span(values).first(4)), 0, {.tag = 2, .label = "gradients"});
+      }
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+    for (const int rank : {0, 1}) {
+      EXPECT_THAT(errors[static_cast<std::size_t>(rank)],
+                  ::testing::AllOf(HasSubstr("send (f32[8], to rank 1, tag 2) of weights"),
+                                   HasSubstr("recv (f32[4], from rank 0, tag 2) of gradients")))
+          << "rank " << rank;
+    }
+  }
+}
+
+// How long rank 0 takes to leave after it has sent; rank 1 stays until it has.
+std::chrono::milliseconds time_to_leave(const World& world, bool is_received) {
+  std::promise<void> has_left;
+  std::shared_future<void> may_leave = has_left.get_future().share();
+  std::chrono::milliseconds time{};
+  run_ranks(world, [&](ProcessGroup& group) {
+    std::int32_t value = 0;
+    const Buffer buffer = as_buffer(std::span(&value, 1));
+    if (group.rank() == 0) {
+      group.send(buffer, 1);
+    } else if (group.rank() == 1 && is_received) {
+      group.recv(buffer, 0);
+    }
+    group.barrier();
+    if (group.rank() != 0) {
+      may_leave.wait();
+      return;
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    group.destroy();
+    time = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                                 begin);
+    has_left.set_value();
+  });
+  return time;
+}
+
+TEST_P(Leaving, TakesNoTimeWhereWhatWasSentWasReceived) {
+  EXPECT_LT(time_to_leave(GetParam(), true), std::chrono::milliseconds(1500));
+}
+
+TEST_P(Leaving, WaitsForALateReceiveForAFewSecondsOnly) {
+  const std::chrono::milliseconds time = time_to_leave(GetParam(), false);
+  EXPECT_GT(time, std::chrono::milliseconds(2500));
+  EXPECT_LT(time, std::chrono::seconds(10));
+}
+
+TEST_P(Leaving, RanksThatReceiveNothingDoNotWaitForEachOther) {
+  const auto begin = std::chrono::steady_clock::now();
+  run_ranks(GetParam(), [](ProcessGroup& group) {
+    std::int32_t value = 0;
+    for (int rank = 0; rank < group.world_size(); ++rank) {
+      group.send(as_buffer(std::span(&value, 1)), rank);
+    }
+    group.barrier();
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(2500));
 }
 
 }  // namespace

@@ -32,8 +32,13 @@ Group::Group(std::shared_ptr<Job> job, std::shared_ptr<Membership> membership)
 Group::~Group() {
   try {
     destroy();
+  } catch (const Error& error) {
+    // An interruption is reported by its source.
+    if (error.code() == ErrorCode::kMismatch) {
+      membership_->report_unheard(error);
+    }
   } catch (const std::exception&) {
-    return;  // Interrupted; who interrupts finds another way to say so.
+    return;
   }
 }
 
@@ -42,6 +47,7 @@ void Group::throw_if_closed() const {
     throw Error(ErrorCode::kClosed, "the process group was destroyed");
   }
   if (membership_->failure().is_set()) [[unlikely]] {
+    membership_->note_delivered();
     throw Error(ErrorCode::kClosed,
                 fmt::format("the process group is closed since: {}",
                             membership_->failure().error().what()));
@@ -186,6 +192,7 @@ void Group::start_progress() {
 }
 
 std::exception_ptr Group::fail(const Call& call, const Error& error) {
+  membership_->note_delivered();
   membership_->fail(error);
   if (error.code() != ErrorCode::kTimeout) {
     return std::make_exception_ptr(error);
@@ -280,6 +287,9 @@ void Group::drain() {
   while (!is_drained_by(next_interruption_check())) {
     check_interruption();
   }
+  while (!membership_->is_settled_by(next_interruption_check())) {
+    check_interruption();
+  }
 }
 
 void Group::destroy() {
@@ -311,10 +321,12 @@ void Group::destroy() {
       changed_.wait(mutex_);
     }
   }
-  membership_->leave();
   if (interruption != nullptr) {
+    membership_->note_delivered();
+    membership_->leave();
     std::rethrow_exception(interruption);
   }
+  membership_->leave();
 }
 
 void Group::abort(const std::string& reason) {

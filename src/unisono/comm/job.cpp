@@ -164,8 +164,11 @@ bool Job::is_news(const Error& failure) {
       .second;
 }
 
-void Job::end_group(std::uint32_t number, health::MetRanks met, bool may_be_asked) noexcept {
-  groups_.end(number, std::move(met));
+void Job::end_group(std::uint32_t number,
+                    health::MetRanks met,
+                    std::optional<Error> failure,
+                    bool may_be_asked) noexcept {
+  groups_.end(number, std::move(met), std::move(failure));
   bool is_last = false;
   {
     const MutexLock lock(mutex_);

@@ -97,8 +97,10 @@ class Job {
 
   /// The group's part of the job is over. With the last one the job ends. `may_be_asked`: others
   /// may still look into the store, for the reason of a failure, or as they start.
-  void end_group(std::uint32_t number, health::MetRanks met, bool may_be_asked) noexcept
-      UNISONO_EXCLUDES(mutex_);
+  void end_group(std::uint32_t number,
+                 health::MetRanks met,
+                 std::optional<Error> failure,
+                 bool may_be_asked) noexcept UNISONO_EXCLUDES(mutex_);
 
  private:
   void leave(bool may_be_asked) noexcept;

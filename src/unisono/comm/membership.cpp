@@ -119,10 +119,6 @@ void Membership::on_failed_messages(std::function<void()> tell) {
   native_->on_failed_messages(std::move(tell));
 }
 
-bool Membership::drain_messages(Deadline deadline) {
-  return native_->drain_messages(deadline);
-}
-
 bool Membership::is_news(const Error& failure) {
   return job_.is_news(failure);
 }
@@ -243,35 +239,6 @@ bool Membership::has_heard_reason() noexcept {
     }
   }
   return failure_.is_set();
-}
-
-void Membership::leave() noexcept {
-  native_->finish_messages();
-  const bool has_failed = failure_.is_set();
-  if (has_failed) {
-    const Error error = failure_.error();
-    // Ranks that end without a goodbye are not worth a word to one that needs them no more.
-    if (!has_told_ && error.code() != ErrorCode::kPeerLost) {
-      ranks_.report_unheard(error);
-    }
-    fail(error);
-  }
-  engine_->leave();
-  native_->leave_messages();
-  if (!has_failed) {
-    health::tell_leave(contacts());
-  }
-  health::MetRanks met = native_->close();
-  diagnostics_store_.give_up();
-  status_client_.finish();
-  native_->leave_memory();
-  // Where a rank failed, another may wake up late and still write there.
-  if (setup_.number != 0 && !has_failed) {
-    job_.engines().retire_group(setup_.offsets[static_cast<std::size_t>(topology_.local_rank())],
-                                topology_.local_world_size());
-  }
-  const bool has_all = setup_.number != 0 || have_all_started_.load(std::memory_order_relaxed);
-  job_.end_group(setup_.number, std::move(met), has_failed || !has_all);
 }
 
 }  // namespace unisono::comm

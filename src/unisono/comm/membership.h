@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -89,6 +90,9 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
 
   [[nodiscard]] const transport::Failure& failure() const { return failure_; }
 
+  /// A call or operation of this rank ends with the failure.
+  void note_delivered() { failure_.note_delivered(); }
+
   /// What carries out the operations, and passes messages.
   [[nodiscard]] engine::Engine& engine() { return *engine_; }
 
@@ -98,8 +102,24 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   /// failure: it makes it known to the other ranks.
   void on_failed_messages(std::function<void()> tell);
 
+  // membership_leaving.cpp
+
   /// Takes no more messages; whether those in flight have ended by the deadline.
   [[nodiscard]] bool drain_messages(Deadline deadline);
+
+  /// After all operations and messages of this rank have ended: waits until no other rank can find
+  /// a mismatch with them any more, the group fails, or some seconds have passed. Returns whether
+  /// that is so by the deadline. On the thread that drives the group.
+  [[nodiscard]] bool is_settled_by(Deadline deadline) UNISONO_EXCLUDES(late_mutex_);
+
+  /// Tells the other ranks that this one leaves, and ends its part in the group. Then throws the
+  /// group's failure if it is a mismatch and no call of this rank has ended with it.
+  void leave();
+
+  /// Logs what leave() has thrown, where nobody catches it.
+  void report_unheard(const Error& error) const noexcept { ranks_.report_unheard(error); }
+
+  // membership.cpp
 
   /// Notes the number of the last operation that was called, by this thread.
   void note_call(std::uint64_t sequence) {
@@ -142,9 +162,6 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   void listen() noexcept override UNISONO_EXCLUDES(listening_mutex_);
 
   [[nodiscard]] bool has_heard_reason() noexcept override;
-
-  /// Tells the other ranks that this one leaves, and hears nothing more.
-  void leave() noexcept;
 
   // membership_waits.cpp
   [[nodiscard]] std::optional<health::RankWait> find_wait(const health::WaitId& id) const override;
@@ -195,6 +212,11 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
     std::uint64_t thread;  // That executes it.
   };
 
+  // membership_leaving.cpp
+  [[nodiscard]] std::vector<int> find_doubtful() UNISONO_EXCLUDES(late_mutex_);
+  [[nodiscard]] bool has_left(std::vector<int> ranks);
+  void end_part(bool has_failed) noexcept;
+
   // membership_waits.cpp
   [[nodiscard]] int job_rank_of(int rank) const;
   [[nodiscard]] std::optional<OperationWait> find_operation_wait() const;
@@ -231,6 +253,11 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   mutable Mutex late_mutex_;
   Late late_ UNISONO_GUARDED_BY(late_mutex_);
   std::optional<Error> verdict_ UNISONO_GUARDED_BY(late_mutex_);
+  // By node: how many operations all of its ranks have finished, as one of them has answered.
+  std::map<int, std::uint64_t> n_finished_on_node_ UNISONO_GUARDED_BY(late_mutex_);
+  // While this rank leaves: the end of is_settled_by()'s wait, and the ranks that have left.
+  std::optional<Deadline> settling_until_;
+  std::set<int> gone_;
   std::atomic<bool> has_published_ = false;
   std::atomic<bool> is_in_store_ = false;  // The reason, once it was published.
   bool has_told_ = false;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/mutex.h"
 #include "unisono/comm/group_numbers.h"
 #include "unisono/comm/job.h"
 #include "unisono/comm/membership.h"
@@ -83,10 +85,15 @@ void Membership::note_reason(int rank, const Error& reason) {
 }
 
 // A rank that needed nothing from this one may have ended its part of what it took for the same
-// operation, and be elsewhere since.
+// operation, and be elsewhere since; and this rank may have.
 void Membership::note_rank_progress(int rank, const transport::RankProgress& theirs) {
+  {
+    const MutexLock lock(late_mutex_);
+    std::uint64_t& n_finished = n_finished_on_node_[topology_.node_of(rank)];
+    n_finished = std::max(n_finished, theirs.n_finished_on_node);
+  }
   const std::optional<transport::RankProgress> mine = native_->own_progress();
-  if (mine && !mine->has_finished && mine->sequence > 0 && theirs.sequence == mine->sequence &&
+  if (mine && mine->sequence > 0 && theirs.sequence == mine->sequence &&
       theirs.descriptor != mine->descriptor) {
     const Error error = transport::mismatch({.who = ranks_.describe(rank),
                                              .sequence = theirs.sequence,

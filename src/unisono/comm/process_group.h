@@ -187,7 +187,8 @@ class ProcessGroup {
   ///
   /// Returns when the memory may be used again: a small message may not have been received then, a
   /// large one has. So that ranks which all send first do not wait for each other, use the
-  /// asynchronous form. A message that does not fit its receive is kMismatch on both ranks.
+  /// asynchronous form. A message that does not fit its receive is kMismatch on both ranks; a
+  /// sender that has returned by then gets it from its next call, or from destroy().
   void send(const Buffer& buffer, int to, const SendOptions& options = {});
   Work send_async(const Buffer& buffer, int to, const SendOptions& options = {});
 
@@ -219,7 +220,12 @@ class ProcessGroup {
   /// Waits for the operations in flight (at most until their timeouts), tells the other ranks that
   /// this one leaves, and lets go of threads, sockets and the store; memory of allocate() stays
   /// until group and buffers are gone. Receives for which no message has come after a second fail
-  /// with kClosed. A second call does nothing. Later operations throw kClosed.
+  /// with kClosed. Where another rank has yet to receive a small message of this one, or to do its
+  /// part of the last operation, it is waited for, 3 s at most. A second call does nothing. Later
+  /// operations throw kClosed.
+  ///
+  /// Throws Error(kMismatch), when the group has been left, where another rank has found that ranks
+  /// have called different things, and no call of this one has thrown that.
   void destroy();
 
   /// Closes the group at once: operations in flight end with kClosed and `reason`, here and on the

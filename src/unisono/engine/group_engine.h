@@ -50,8 +50,7 @@ class GroupEngine : public SupervisingEngine {
   /// failure: it makes it known to the other ranks.
   virtual void on_failed_messages(std::function<void()> tell) = 0;
 
-  /// Hears what ranks of other nodes have said while this rank waited for none of them. Now and
-  /// then.
+  /// Reads packets that have come while this rank waited for no message.
   virtual void listen_for_messages() noexcept = 0;
 
   /// The receive with this id for which this rank waits, or in which `thread` does, while nothing
@@ -67,6 +66,13 @@ class GroupEngine : public SupervisingEngine {
   /// nobody may be left who sends.
   [[nodiscard]] virtual bool drain_messages(Deadline deadline) = 0;
 
+  /// After drain_messages(): the ranks that have not confirmed all small messages of this rank, and
+  /// so may still find that one does not fit its receive.
+  [[nodiscard]] virtual std::vector<int> find_debtors() = 0;
+
+  /// Waits until there are none, the group fails or the deadline passes.
+  virtual void await_credit(Deadline deadline) = 0;
+
   /// Waits for all.
   virtual void finish_messages() = 0;
 
@@ -78,6 +84,10 @@ class GroupEngine : public SupervisingEngine {
   virtual void leave_messages() noexcept = 0;
 
   // The end, on the thread that drives the group.
+
+  /// The number of the last operation, if ranks may find a mismatch in it after this rank's part
+  /// has ended; else 0. Sets the group's failure if a peer has reported one.
+  [[nodiscard]] virtual std::uint64_t find_doubtful_operation() = 0;
 
   /// Ends all connections, and returns with whom there were some. Nobody delivers any more.
   [[nodiscard]] virtual health::MetRanks close() = 0;

@@ -81,17 +81,23 @@ std::string describe_elsewhere(const MonitoredGroup& group, GroupRegistry& group
   return join(phrases);
 }
 
-// A rank that knows the group no more, or is about to leave it, has left it.
+// A rank that knows the group no more, or is about to leave it, has left it; a failed one with the
+// failure.
 void answer_status(const Heard& heard, GroupRegistry& groups, StackDump& stacks) {
   const std::uint32_t number = group_of(heard.frame);
   const std::uint32_t question = heard.frame.question;
+  const std::optional<Error> end = groups.find_failure(number);
   const transport::Departure departure = groups.find_departure(number, heard.rank);
   groups.notify(
       number,
       [&groups,
-       owed = owe(heard, transport::encode_leave(number, departure, question)),
+       owed = owe(heard,
+                  end ? transport::encode_abort(number, *end, question)
+                      : transport::encode_leave(number, departure, question)),
        number,
-       question](const MonitoredGroup& group) {
+       question](MonitoredGroup& group) {
+        // An idle rank would not read what the asking rank has sent before.
+        group.listen_for_messages();
         if (const std::optional<Error> failure = group.find_failure()) {
           *owed = transport::encode_abort(number, *failure, question);
         } else if (std::optional<transport::RankProgress> progress = group.own_progress()) {

@@ -65,6 +65,15 @@ TEST_F(AnswersTest, OfAGroupThatWasLeftNothingIsOnItsWayFromARankThatWasNotMet) 
   EXPECT_FALSE(departure.from_messages);
 }
 
+TEST_F(AnswersTest, OfAGroupThatWasLeftAsItHadFailedTheReasonIsKnown) {
+  groups_.end(kNumber, {}, Error(ErrorCode::kMismatch, "why"));
+  EXPECT_TRUE(hear({.kind = Kind::kAsk, .sequence = kNumber, .question = 9}));
+  ASSERT_TRUE(reply_);
+  EXPECT_EQ(reply_->kind, Kind::kAbort);
+  EXPECT_EQ(reply_->question, 9U);
+  EXPECT_EQ(transport::decode_abort(*reply_, {}).code(), ErrorCode::kMismatch);
+}
+
 TEST_F(AnswersTest, OfAGroupThatIsExpectedTheAnswerWaitsUntilItIsKnown) {
   groups_.expect(kNumber);
   EXPECT_TRUE(hear({.kind = Kind::kAsk, .sequence = kNumber, .question = 9}));

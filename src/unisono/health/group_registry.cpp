@@ -64,21 +64,32 @@ void GroupRegistry::forget(std::uint32_t number) {
   forgotten = expected_.extract(number);
 }
 
-void GroupRegistry::end(std::uint32_t number, MetRanks met) {
+void GroupRegistry::end(std::uint32_t number, MetRanks met, std::optional<Error> failure) {
   decltype(groups_)::node_type left;
   const MutexLock lock(mutex_);
   left = groups_.extract(number);
-  ended_.push_back({.number = number, .met = std::move(met)});
+  ended_.push_back({.number = number, .met = std::move(met), .failure = std::move(failure)});
   if (ended_.size() > kMaxEnded) {
     ended_.pop_front();
   }
 }
 
-transport::Departure GroupRegistry::find_departure(std::uint32_t number, int job_rank) const {
-  const MutexLock lock(mutex_);
+const GroupRegistry::Ended* GroupRegistry::find_ended(std::uint32_t number) const {
   const auto ended = std::find_if(
       ended_.begin(), ended_.end(), [&](const Ended& each) { return each.number == number; });
-  if (ended == ended_.end()) {
+  return ended == ended_.end() ? nullptr : &*ended;
+}
+
+std::optional<Error> GroupRegistry::find_failure(std::uint32_t number) const {
+  const MutexLock lock(mutex_);
+  const Ended* const ended = find_ended(number);
+  return ended == nullptr ? std::nullopt : ended->failure;
+}
+
+transport::Departure GroupRegistry::find_departure(std::uint32_t number, int job_rank) const {
+  const MutexLock lock(mutex_);
+  const Ended* const ended = find_ended(number);
+  if (ended == nullptr) {
     return {.from_operations = false, .from_messages = false};
   }
   return {.from_operations = !ended->met.by_operations.contains(job_rank),

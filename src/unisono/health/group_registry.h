@@ -38,13 +38,18 @@ class GroupRegistry {
   /// A group is expected no longer; nothing happens if it was made.
   void forget(std::uint32_t number) UNISONO_EXCLUDES(mutex_);
 
-  /// This rank has left the group, in which it had these connections.
-  void end(std::uint32_t number, MetRanks met) UNISONO_EXCLUDES(mutex_);
+  /// This rank has left the group, in which it had these connections; `failure` if it had failed.
+  void end(std::uint32_t number, MetRanks met, std::optional<Error> failure = {})
+      UNISONO_EXCLUDES(mutex_);
 
   /// Of which of the group's operations and messages nothing can be on its way to `job_rank`: this
   /// rank has left the group, and had no connection for them with that rank. Of neither for a group
   /// that it is in, or left long ago.
   [[nodiscard]] transport::Departure find_departure(std::uint32_t number, int job_rank) const
+      UNISONO_EXCLUDES(mutex_);
+
+  /// Why a group had failed that this rank has left, not long ago.
+  [[nodiscard]] std::optional<Error> find_failure(std::uint32_t number) const
       UNISONO_EXCLUDES(mutex_);
 
   /// The group of this number; null where this rank is in none.
@@ -76,7 +81,10 @@ class GroupRegistry {
   struct Ended {
     std::uint32_t number;
     MetRanks met;
+    std::optional<Error> failure;
   };
+
+  [[nodiscard]] const Ended* find_ended(std::uint32_t number) const UNISONO_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   std::map<std::uint32_t, std::shared_ptr<MonitoredGroup>> groups_ UNISONO_GUARDED_BY(mutex_);

@@ -43,8 +43,8 @@ class MonitoredGroup {
                        Fd socket,
                        const std::optional<Error>& shortage) = 0;
 
-  /// Hears what ranks of other nodes say to one that waits for none of their messages. Now and
-  /// then.
+  /// Reads packets that other ranks have sent while this rank waits for no message. Called once a
+  /// second, and before this rank answers a question.
   virtual void listen_for_messages() noexcept = 0;
 
   /// Ends the group with an error of this rank's. Takes no memory.

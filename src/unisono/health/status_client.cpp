@@ -131,24 +131,47 @@ void StatusClient::finish() noexcept {
 
 std::map<int, std::string> StatusClient::hear(std::span<const int> ranks) {
   const std::span<const int> asked = ranks.first(std::min(ranks.size(), kMaxRanks));
-  std::vector<Question> questions;
+  const std::vector<Answer> answers = ask_all(asked);
   std::map<int, std::string> phrases;
-  for (const int rank : asked) {
-    questions.push_back(question_to(rank));
-    phrases.try_emplace(rank);
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    phrases[asked[i]] = i < answers.size() ? describe(asked[i], answers[i], kShortTimeout) : "";
   }
+  return phrases;
+}
+
+std::vector<Answer> StatusClient::ask_all(std::span<const int> ranks) {
+  std::vector<Answer> answers;
   n_hearing_.fetch_add(1, std::memory_order_relaxed);
   try {
-    const std::vector<Answer> answers = parts_.contacts.control.ask_all(questions, kShortTimeout);
-    for (std::size_t i = 0; i < asked.size(); ++i) {
-      phrases[asked[i]] = describe(asked[i], answers[i], kShortTimeout);
+    std::vector<Question> questions;
+    for (const int rank : ranks) {
+      questions.push_back(question_to(rank));
     }
+    answers = parts_.contacts.control.ask_all(questions, kShortTimeout);
   } catch (const std::exception& error) {
     parts_.ranks.logger().debug(
         fmt::format("{} can't ask what ranks do: {}", parts_.ranks.prefix(), error.what()));
   }
   n_hearing_.fetch_sub(1, std::memory_order_relaxed);
-  return phrases;
+  return answers;
+}
+
+std::vector<int> StatusClient::find_present(std::span<const int> ranks) {
+  const std::vector<Answer> answers = ask_all(ranks);
+  std::vector<int> present;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const bool has_answered = i < answers.size();
+    if (has_answered) {
+      (void)describe(ranks[i], answers[i], kShortTimeout);
+    }
+    const bool has_left =
+        has_answered && (answers[i].frame ? answers[i].frame->kind == transport::FrameKind::kLeave
+                                          : answers[i].problem.has_value());
+    if (!has_left) {
+      present.push_back(ranks[i]);
+    }
+  }
+  return present;
 }
 
 // What follows the rank's name; "" for nothing.

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
@@ -52,6 +53,10 @@ class StatusClient {
                     const std::string& late,
                     std::span<const int> ranks) UNISONO_EXCLUDES(mutex_);
 
+  /// Asks ranks where they are, for 0.1 s at most, and returns the ranks that have not left. The
+  /// answers go to the callbacks. A rank reads the packets that have come before it answers.
+  [[nodiscard]] std::vector<int> find_present(std::span<const int> ranks) UNISONO_EXCLUDES(mutex_);
+
   /// Tells a rank why this one gives up, where it may see nothing of it: it waits for others. Takes
   /// half a second at most.
   void warn(int rank, const Error& reason) const noexcept {
@@ -71,7 +76,10 @@ class StatusClient {
   // Unless it is under way. The answer goes to the log, as long as the group is there.
   void ask(int rank) noexcept UNISONO_EXCLUDES(mutex_);
 
-  // Asks the first few of `ranks`, all at once. What each does, in a phrase that follows its name;
+  // Asks all ranks at once. Returns the answers in the order of the ranks, or none after an error.
+  [[nodiscard]] std::vector<Answer> ask_all(std::span<const int> ranks);
+
+  // Asks the first few of `ranks`. What each does, in a phrase that follows its name;
   // of one that does not answer, what it has said before, too. Of a rank of this node: a
   // RankProgress's `elsewhere`.
   [[nodiscard]] std::map<int, std::string> hear(std::span<const int> ranks)

@@ -135,6 +135,8 @@ struct RankProgress {
   std::uint64_t sequence = 0;  ///< Of the operation that it began last; 0: none yet.
   Descriptor descriptor = {};
   bool has_finished = false;
+  /// How many operations all of the group's ranks of its node have finished.
+  std::uint64_t n_finished_on_node = 0;
   /// The call after it that the rank refused for its arguments, and why; empty: none.
   std::string refused = {};
   /// The messages that it has waited for since long: "waits in recv (f32[8], from rank 1, tag 3)".

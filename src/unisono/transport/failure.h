@@ -32,6 +32,14 @@ class Failure {
   /// The error that was set; throws Error(kInternal) when there is none.
   [[nodiscard]] Error error() const UNISONO_EXCLUDES(mutex_);
 
+  /// A call or operation of this rank ends with the error, before or after it is set.
+  void note_delivered() noexcept { is_delivered_.store(true, std::memory_order_relaxed); }
+
+  /// Whether it is set, and no call or operation of this rank has ended with it.
+  [[nodiscard]] bool is_undelivered() const noexcept {
+    return is_set() && !is_delivered_.load(std::memory_order_relaxed);
+  }
+
   /// Waits for it; whether it was set by then.
   [[nodiscard]] bool wait_until_set(Deadline deadline) const UNISONO_EXCLUDES(mutex_);
 
@@ -45,6 +53,7 @@ class Failure {
  private:
   const std::function<void()> wake_;
   std::atomic<bool> is_set_ = false;
+  std::atomic<bool> is_delivered_ = false;  // Relaxed: it orders nothing else.
   mutable Mutex mutex_;
   mutable Condition changed_;
   std::optional<Error> error_ UNISONO_GUARDED_BY(mutex_);

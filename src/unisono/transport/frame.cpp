@@ -34,8 +34,9 @@ struct Rule {
   bool may_be_answer;  // Or a question: it has that one's number.
 };
 
-// Each text with its length.
-constexpr std::uint64_t kMostNotes = 3 * (sizeof(std::uint64_t) + kMaxNoteBytes);
+// A number, then each text with its length.
+constexpr std::uint64_t kMostNotes =
+    sizeof(std::uint64_t) + 3 * (sizeof(std::uint64_t) + kMaxNoteBytes);
 
 // By kind.
 constexpr auto kRules = std::to_array<Rule>({{kMaxPayloadBytes, true, false},  // kData
@@ -138,6 +139,7 @@ void send_abort(int fd, std::uint32_t group, const Error& reason) noexcept {
 std::vector<std::byte> encode_rank_progress(const RankProgress& rank_progress,
                                             std::uint32_t question) {
   ByteWriter payload;
+  payload.put(rank_progress.n_finished_on_node);
   for (const std::string* const text :
        {&rank_progress.refused, &rank_progress.waits, &rank_progress.elsewhere}) {
     payload.put_string(utf8_prefix(*text, kMaxNoteBytes));
@@ -152,10 +154,12 @@ std::vector<std::byte> encode_rank_progress(const RankProgress& rank_progress,
 
 RankProgress decode_rank_progress(const Frame& frame, std::span<const std::byte> payload) {
   ByteReader reader(payload);
+  const std::uint64_t n_finished_on_node = reader.get<std::uint64_t>().value_or(0);
   const auto next_text = [&] { return reader.get_string(kMaxNoteBytes).value_or(""); };
   return {.sequence = frame.sequence,
           .descriptor = frame.descriptor,
           .has_finished = frame.step != 0,
+          .n_finished_on_node = n_finished_on_node,
           .refused = next_text(),
           .waits = next_text(),
           .elsewhere = next_text()};

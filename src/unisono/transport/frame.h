@@ -19,7 +19,7 @@ enum class FrameKind : std::uint8_t {
   kAbort = 2,         ///< The sender's group failed; the payload says why.
   kLeave = 3,         ///< The sender leaves in good order; nothing follows.
   kPacket = 4,        ///< A packet of point-to-point messages; the payload begins with its fields.
-  kRankProgress = 5,  ///< Where the sender is in its group's operations; the payload is its texts.
+  kRankProgress = 5,  ///< Where the sender is in its group's operations; the payload: encode_...().
   kAsk = 6,      ///< Where is this rank in the group? The answer: kRankProgress, kAbort or kLeave.
   kWait = 7,     ///< In what the sender waits; the payload is a health::RankWait, or nothing.
   kAskWait = 8,  ///< What keeps this rank from ending the wait in the payload? Answer: kWait.

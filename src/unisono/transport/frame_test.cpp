@@ -74,20 +74,22 @@ TEST(Frame, ARankProgressIsReadAsItWasWritten) {
   const RankProgress rank_progress{.sequence = 7,
                                    .descriptor = sample().descriptor,
                                    .has_finished = true,
+                                   .n_finished_on_node = 6,
                                    .refused = "why",
                                    .waits = "for whom",
                                    .elsewhere = "also"};
   const std::vector<std::byte> bytes = encode_rank_progress(rank_progress, 9);
-  ASSERT_EQ(bytes.size(), kFrameBytes + 39);
+  ASSERT_EQ(bytes.size(), kFrameBytes + 47);
   const auto frame = decode(std::span(bytes).first<kFrameBytes>());
   ASSERT_TRUE(frame.has_value());
   EXPECT_EQ(frame->kind, FrameKind::kRankProgress);
-  EXPECT_EQ(frame->n_bytes, 39U);
+  EXPECT_EQ(frame->n_bytes, 47U);
   EXPECT_EQ(frame->question, 9U);
   const RankProgress read = decode_rank_progress(*frame, std::span(bytes).subspan(kFrameBytes));
   EXPECT_EQ(read.sequence, 7U);
   EXPECT_EQ(read.descriptor, rank_progress.descriptor);
   EXPECT_TRUE(read.has_finished);
+  EXPECT_EQ(read.n_finished_on_node, 6U);
   EXPECT_EQ(read.refused, "why");
   EXPECT_EQ(read.waits, "for whom");
   EXPECT_EQ(read.elsewhere, "also");
@@ -96,7 +98,7 @@ TEST(Frame, ARankProgressIsReadAsItWasWritten) {
 TEST(Frame, ARankProgressWhoseTextIsShorterThanItSaysHasOnlyThoseBefore) {
   std::vector<std::byte> bytes = encode_rank_progress({.refused = "why", .waits = "whom"}, 1);
   const std::span<const std::byte> payload = std::span(bytes).subspan(kFrameBytes);
-  bytes[kFrameBytes + 11] = std::byte{13};  // One more than follow.
+  bytes[kFrameBytes + 19] = std::byte{13};  // One more than follow.
   const RankProgress read = decode_rank_progress({}, payload);
   EXPECT_EQ(read.refused, "why");
   EXPECT_EQ(read.waits, "");
@@ -138,7 +140,7 @@ TEST(Frame, TextsThatAreTooLongAreCutBetweenCharacters) {
   const std::string refused = std::string(n_refused, 'x') + "\u20ac";
   const std::vector<std::byte> rank_progress =
       encode_rank_progress({.refused = refused, .waits = refused, .elsewhere = refused}, 1);
-  EXPECT_EQ(payload_of(rank_progress), 3 * (8 + n_refused));
+  EXPECT_EQ(payload_of(rank_progress), 8 + 3 * (8 + n_refused));
   EXPECT_TRUE(decode(std::span(rank_progress).first<kFrameBytes>()).has_value());
 }
 

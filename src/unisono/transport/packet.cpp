@@ -27,6 +27,7 @@ bool is_plausible(const Packet& packet) noexcept {
     case PacketKind::kTaken:
     case PacketKind::kDelivered:
     case PacketKind::kCredit:
+    case PacketKind::kAskCredit:
       return packet.n_bytes == 0;
     case PacketKind::kNone:
       break;

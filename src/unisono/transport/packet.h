@@ -18,7 +18,8 @@ enum class PacketKind : std::uint8_t {
   kData,       ///< A segment of it, in order.
   kTaken,      ///< From its receiver: the data was read where it lay.
   kDelivered,  ///< From its sender: the data was written where it belongs.
-  kCredit      ///< So many bytes of small messages have found their receives.
+  kCredit,     ///< So many bytes of small messages have found their receives.
+  kAskCredit   ///< The sender leaves and receives no more: credit is returned at once from now on.
 };
 
 /// Where an announced message's data lies, or is wanted. The values travel: append only.

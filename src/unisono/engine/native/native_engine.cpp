@@ -1,5 +1,6 @@
 #include "unisono/engine/native/native_engine.h"
 
+#include <fmt/format.h>
 #include <sys/types.h>
 
 #include <array>
@@ -47,6 +48,13 @@ constexpr std::size_t kOperationBytes = 4096;
 
 transport::WaitMode wait_mode(Caller caller, bool has_cores) {
   return caller == Caller::kProgress ? transport::kBriefWait : transport::calling_wait(has_cores);
+}
+
+// Whether a rank may end its part before another finds that ranks differ: it may only send, or only
+// receive, or exchange nothing with the two ranks that differ.
+bool may_end_before_a_mismatch(const transport::Descriptor& descriptor) {
+  return !transport::needs_all(descriptor.kind) || transport::is_coalesced(descriptor.kind) ||
+         descriptor.count == transport::kUneven;
 }
 
 bool has_core_for_each_rank_here(const rendezvous::Roster& roster) {
@@ -235,25 +243,23 @@ void NativeEngine::abort(const Error& reason) noexcept {
   transports_.connections().abort(reason);
 }
 
-void NativeEngine::leave() noexcept {
-  if (!transports_.connections().has_aborted()) {
-    report_unheard();
+std::uint64_t NativeEngine::find_doubtful_operation() {
+  if (calls_.empty() || !may_end_before_a_mismatch(calls_.back().descriptor)) {
+    return 0;
   }
-  transports_.connections().leave();
-}
-
-// A rank that only sent may not have heard that others failed over what it called, too.
-void NativeEngine::report_unheard() noexcept {
   try {
     (void)transports_.connections().take_delivered();
     for (tcp::Connection* const connection : transports_.connections().peers()) {
       connection->look_for_abort();
     }
   } catch (const Error& error) {
-    parts_.ranks.report_unheard(error);
-  } catch (const std::exception&) {
-    return;  // Out of memory, say.
+    parts_.failure.set({error.code(), fmt::format("{} {}", parts_.ranks.prefix(), error.what())});
   }
+  return calls_.back().sequence;
+}
+
+void NativeEngine::leave() noexcept {
+  transports_.connections().leave();
 }
 
 }  // namespace unisono::engine

@@ -108,6 +108,12 @@ class NativeEngine final : public GroupEngine {
     return messages_.drain(deadline);
   }
 
+  [[nodiscard]] std::vector<int> find_debtors() override { return messages_.find_debtors(); }
+
+  void await_credit(Deadline deadline) override { messages_.await_credit(deadline); }
+
+  [[nodiscard]] std::uint64_t find_doubtful_operation() override;
+
   void finish_messages() override { messages_.finish(); }
 
   void abort_messages(const Error& reason) noexcept override { messages_.abort(reason); }
@@ -127,7 +133,6 @@ class NativeEngine final : public GroupEngine {
   void run(OperationContext& context);
   void reduce(OperationContext& context);
   void remember(const Operation& operation);
-  void report_unheard() noexcept;
 
   NativeParts parts_;
   const collective::Topology& topology_;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -215,7 +216,16 @@ transport::RankProgress ControlBlock::rank_progress(int local_rank) const {
 // Once all have left, the control block may be something else.
 std::optional<transport::RankProgress> ControlBlock::own_progress() const {
   const MutexLock lock(mutex_);
-  return has_left_ ? std::nullopt : std::optional(rank_progress(local_rank_));
+  if (has_left_) {
+    return std::nullopt;
+  }
+  transport::RankProgress own = rank_progress(local_rank_);
+  own.n_finished_on_node = std::numeric_limits<std::uint64_t>::max();
+  for (const MappedMember& peer : members_) {
+    own.n_finished_on_node = std::min(own.n_finished_on_node,
+                                      peer.control_block->finished.load(std::memory_order_relaxed));
+  }
+  return own;
 }
 
 bool ControlBlock::do_all_read_peers() const {

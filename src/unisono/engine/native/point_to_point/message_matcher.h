@@ -58,6 +58,9 @@ struct Message {
 /// beyond it are announced, and stay with their sender.
 inline constexpr std::int64_t kMostUnexpectedBytes = 1 << 20;
 
+/// Least number of bytes that is credited at once, until the sender asks for all credit.
+inline constexpr std::int64_t kCreditPortionBytes = kMostUnexpectedBytes / 4;
+
 /// What of that a message takes besides its data.
 inline constexpr std::int64_t kUnexpectedOverheadBytes = 64;
 
@@ -99,6 +102,10 @@ struct MessagePeer {
   std::deque<UnexpectedMessage> unexpected = {};
   std::int64_t n_unexpected_bytes = 0;
   std::int64_t n_credit_to_return_bytes = 0;
+  /// Credit below this is kept back.
+  std::int64_t least_credit_bytes = kCreditPortionBytes;
+  /// The peer leaves the group and takes no further message.
+  bool receives_no_more = false;
 
   /// Where the payload of the packet that is being taken goes: to a receive, or to `arriving`.
   bool is_taking = false;
@@ -179,6 +186,14 @@ class MessageMatcher {
   /// Forgets the receives for which no message has begun, and returns them.
   [[nodiscard]] std::vector<Message*> give_up_receives();
 
+  /// Asks the peers that have not returned all credit to return it. For a rank that leaves and has
+  /// no message under way. Unexpected messages of peers that leave too are dropped and credited.
+  void ask_for_credit();
+
+  /// Whether small messages to `rank` have not been credited: that rank may still find that one
+  /// does not fit its receive.
+  [[nodiscard]] bool owes_credit(int rank) const;
+
   /// Forgets all that is under way. Peers of this node that read or write a message's memory, or
   /// are to, then fail.
   void abandon();
@@ -210,6 +225,8 @@ class MessageMatcher {
   void copy_step(const Copy& copy, std::size_t n_bytes) const;
   void check_memory_of(const MessagePeer& peer) const;
   void return_credit(MessagePeer& peer, std::int64_t n_bytes);
+  void send_credit(MessagePeer& peer);
+  void answer_ask_credit(MessagePeer& peer);
 
   // message_receiving.cpp
   void post_receive(Message& message);
@@ -253,6 +270,7 @@ class MessageMatcher {
   // The rank whose unexpected messages are looked at first: behind the one that was served last.
   // Each look takes a packet of every peer, so none of them waits forever.
   std::size_t first_ = 0;
+  bool is_leaving_ = false;  // This rank has called ask_for_credit().
 };
 
 }  // namespace unisono::engine

@@ -208,6 +208,9 @@ void MessageMatcher::finish_arrival(MessagePeer& peer, const Packet& packet) {
       }
       peer.n_uncredited_bytes -= packet.count;
       return;
+    case PacketKind::kAskCredit:
+      answer_ask_credit(peer);
+      return;
     case PacketKind::kNone:
       return;
   }

@@ -227,11 +227,49 @@ void MessageMatcher::copy_step(const Copy& copy, std::size_t n_bytes) const {
 // Small messages of the peer have found their receives. Told now and then, not each time.
 void MessageMatcher::return_credit(MessagePeer& peer, std::int64_t n_bytes) {
   peer.n_credit_to_return_bytes += n_bytes + kUnexpectedOverheadBytes;
-  if (peer.n_credit_to_return_bytes >= kMostUnexpectedBytes / 4) {
-    peer.outgoing.push_back(
-        {.packet = {.kind = PacketKind::kCredit, .count = peer.n_credit_to_return_bytes}});
-    peer.n_credit_to_return_bytes = 0;
-    flush(peer);
+  if (peer.n_credit_to_return_bytes >= peer.least_credit_bytes) {
+    send_credit(peer);
+  }
+}
+
+void MessageMatcher::send_credit(MessagePeer& peer) {
+  peer.outgoing.push_back(
+      {.packet = {.kind = PacketKind::kCredit, .count = peer.n_credit_to_return_bytes}});
+  peer.n_credit_to_return_bytes = 0;
+  flush(peer);
+}
+
+void MessageMatcher::ask_for_credit() {
+  if (std::exchange(is_leaving_, true)) {
+    return;
+  }
+  for (MessagePeer& peer : peers_) {
+    if (peer.receives_no_more) {
+      answer_ask_credit(peer);
+    } else if (owes_credit(peer.rank)) {
+      peer.outgoing.push_back({.packet = {.kind = PacketKind::kAskCredit}});
+      flush(peer);
+    }
+  }
+}
+
+// A message of a rank to itself is not waited for.
+bool MessageMatcher::owes_credit(int rank) const {
+  const MessagePeer& peer = peer_of(rank);
+  return rank != parts_.topology.rank() && peer.n_uncredited_bytes > 0 && !peer.receives_no_more;
+}
+
+// From now on each receive that takes a message of the peer returns credit at once. Where this rank
+// leaves too, no receive will take the messages that are kept.
+void MessageMatcher::answer_ask_credit(MessagePeer& peer) {
+  peer.receives_no_more = true;
+  peer.least_credit_bytes = 1;
+  if (is_leaving_) {
+    peer.n_credit_to_return_bytes += std::exchange(peer.n_unexpected_bytes, 0);
+    peer.unexpected.clear();
+  }
+  if (peer.n_credit_to_return_bytes > 0) {
+    send_credit(peer);
   }
 }
 

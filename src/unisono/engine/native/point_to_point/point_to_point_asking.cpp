@@ -129,9 +129,12 @@ void PointToPointProgress::listen() noexcept {
     is_listening_ = true;
     // Else somebody else looks, or there is nothing to hear any more.
     const bool must_look = n_networked_ == 0 && !is_settling_ && !parts_.failure.is_set();
+    const bool is_idle = requests_.empty();
     for (int n = 0; must_look && n < kPacketsPerListening; ++n) {
-      const bool has_moved =
-          guard([&]() UNISONO_REQUIRES(mutex_) { return matcher_.progress_between_nodes(); });
+      // Where nothing is under way no message ends.
+      const bool has_moved = guard([&]() UNISONO_REQUIRES(mutex_) {
+        return is_idle ? matcher_.progress(true) : matcher_.progress_between_nodes();
+      });
       if (!has_moved) {
         break;
       }

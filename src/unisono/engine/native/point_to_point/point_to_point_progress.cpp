@@ -26,12 +26,6 @@
 #include "unisono/transport/waiter.h"
 
 namespace unisono::engine {
-namespace {
-
-// What was sent before its rank left is here by then.
-constexpr std::chrono::seconds kReceivePatience{1};
-
-}  // namespace
 
 PointToPointProgress::PointToPointProgress(const NativeParts& parts,
                                            GroupTransports& transports,
@@ -132,6 +126,7 @@ void PointToPointProgress::begin(std::span<const MessageCall> calls) {
     }
   }
   if (error) [[unlikely]] {
+    parts_.failure.note_delivered();
     settle_failure();
   }
   complete(finished);
@@ -171,6 +166,7 @@ void PointToPointProgress::check_buffer(MessageOperation& request) const {
 void PointToPointProgress::throw_if_closed() {
   if (parts_.failure.is_set()) [[unlikely]] {
     tell_();
+    parts_.failure.note_delivered();
     throw Error(
         ErrorCode::kClosed,
         fmt::format("the process group is closed since: {}", parts_.failure.error().what()));
@@ -266,6 +262,7 @@ void PointToPointProgress::end_all() {
   error_ = error;
   while (!requests_.empty()) {
     MessageOperation& request = *requests_.back();
+    parts_.failure.note_delivered();
     fail_request(request, error_of(request, error));
   }
   show_waits();
@@ -326,59 +323,6 @@ void PointToPointProgress::wake() const noexcept {
 void PointToPointProgress::abort(const Error& reason) noexcept {
   const MutexLock lock(mutex_);
   packet_streams_.abort(reason);
-}
-
-void PointToPointProgress::give_up_receives() {
-  for (Message* const message : matcher_.give_up_receives()) {
-    auto& request = static_cast<MessageOperation&>(*message);
-    fail_request(request,
-                 Error(ErrorCode::kClosed,
-                       fmt::format("{}: the process group was destroyed before a message came",
-                                   name_of(request))));
-  }
-  show_waits();
-  // Whose threads sleep.
-  changed_.notify_all();
-  wake();
-}
-
-bool PointToPointProgress::drain(Deadline deadline) {
-  const MutexLock lock(mutex_);
-  if (!std::exchange(is_stopping_, true)) {
-    giving_up_ = Deadline::after(kReceivePatience);
-    changed_.notify_all();
-    wake();
-  }
-  while (!requests_.empty() || is_listening_) {
-    if (giving_up_.has_passed()) {
-      giving_up_ = Deadline::never();
-      give_up_receives();
-    } else if (deadline.has_passed()) {
-      return false;
-    } else if (const Deadline next = earlier(deadline, giving_up_); next.is_never()) {
-      changed_.wait(mutex_);
-    } else {
-      (void)changed_.wait_until(mutex_, next.time());
-    }
-  }
-  return true;
-}
-
-void PointToPointProgress::finish() {
-  (void)drain(Deadline::never());
-  std::thread progress;
-  {
-    const MutexLock lock(mutex_);
-    progress = std::move(progress_thread_);
-  }
-  if (progress.joinable()) {
-    progress.join();
-  }
-}
-
-void PointToPointProgress::leave() noexcept {
-  const MutexLock lock(mutex_);
-  packet_streams_.leave();
 }
 
 }  // namespace unisono::engine

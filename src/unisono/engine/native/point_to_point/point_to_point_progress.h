@@ -71,9 +71,10 @@ class PointToPointProgress {
   /// How many messages this rank has called to `rank`, ever.
   [[nodiscard]] std::uint64_t n_sent(int rank) UNISONO_EXCLUDES(mutex_);
 
-  /// Hears what ranks of other nodes have said while this rank waited for none of them: that their
-  /// group failed, say, over a message that this rank has sent long since. And tells them where
-  /// this rank's has, while it made no call. For the watcher, now and then.
+  /// Reads packets that have come while this rank waited for no message: a peer's group may have
+  /// failed over a message that this rank has sent before, or a peer that leaves asks for credit.
+  /// Also tells the other ranks of a failure that this rank has found while it made no call. For
+  /// the watcher.
   void listen() noexcept UNISONO_EXCLUDES(mutex_);
 
   /// Tells the ranks of other nodes that this rank's group failed, and why.
@@ -83,6 +84,14 @@ class PointToPointProgress {
   /// have ended. Receives for which nothing has come a second after the first call fail with
   /// kClosed: nobody may be left who sends.
   bool drain(Deadline deadline) UNISONO_EXCLUDES(mutex_);
+
+  /// After drain(): the ranks that have not credited all small messages of this rank, and so may
+  /// still find that one does not fit its receive.
+  [[nodiscard]] std::vector<int> find_debtors() UNISONO_EXCLUDES(mutex_);
+
+  /// After drain(): asks for credit, and waits until there are no debtors, the group fails or the
+  /// deadline passes. A debtor that is idle answers when its watcher calls listen().
+  void await_credit(Deadline deadline) UNISONO_EXCLUDES(mutex_);
 
   /// Waits for all, and ends the progress thread.
   void finish() UNISONO_EXCLUDES(mutex_);
@@ -118,6 +127,9 @@ class PointToPointProgress {
   [[nodiscard]] bool check_requests() UNISONO_REQUIRES(mutex_);
   void show_waits() UNISONO_REQUIRES(mutex_);
   [[nodiscard]] health::WaitId next_id() UNISONO_REQUIRES(mutex_);
+
+  // point_to_point_leaving.cpp
+  [[nodiscard]] std::vector<int> debtors() const UNISONO_REQUIRES(mutex_);
 
   // point_to_point_asking.cpp
   template <class IsIt>
@@ -180,6 +192,8 @@ class PointToPointProgress {
   std::optional<Error> error_ UNISONO_GUARDED_BY(mutex_);
   // Since it stops: when receives are given up; never, once they are.
   Deadline giving_up_ UNISONO_GUARDED_BY(mutex_) = Deadline::never();
+  // Deadline of await_credit().
+  Deadline credit_until_ UNISONO_GUARDED_BY(mutex_) = Deadline::never();
   std::uint64_t n_messages_ UNISONO_GUARDED_BY(mutex_) = 0;
   bool is_settling_ UNISONO_GUARDED_BY(mutex_) = false;
   bool is_stopping_ UNISONO_GUARDED_BY(mutex_) = false;

@@ -1,6 +1,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -181,7 +182,8 @@ void PointToPointProgress::watch() {
   bool has_moved = advance();
   if (!has_moved) {
     const bool is_one_overdue = check_requests();
-    has_moved = is_one_overdue || requests_.size() != n_before;
+    const bool has_credit = !credit_until_.is_never() && debtors().empty();
+    has_moved = is_one_overdue || requests_.size() != n_before || has_credit;
   }
   // A failure or message that comes after this look rings.
   const bool must_return_credit = error_.has_value() && !parts_.failure.is_set() && !is_settling_;
@@ -215,7 +217,7 @@ void PointToPointProgress::sleep_until(Deadline deadline, std::uint32_t rings) {
 }
 
 Deadline PointToPointProgress::next_check() {
-  Deadline next = Deadline::never();
+  Deadline next = credit_until_;
   for (MessageOperation* const request : requests_) {
     next = earlier(next, request->next_check());
   }
@@ -282,6 +284,35 @@ void PointToPointProgress::make_progress() {
         transport::kBriefWait,
         nullptr);
   }
+}
+
+// Nothing else is under way, so that this thread alone drives.
+void PointToPointProgress::await_credit(Deadline deadline) {
+  const std::size_t n_networked = parts_.transports.topology.n_nodes() > 1 ? 1 : 0;
+  const bool is_over = locked([&]() UNISONO_REQUIRES(mutex_) {
+    (void)guard([&]() UNISONO_REQUIRES(mutex_) {
+      matcher_.ask_for_credit();
+      return matcher_.progress(true);  // A peer may ask this rank.
+    });
+    if (debtors().empty()) {
+      return true;
+    }
+    n_networked_ += n_networked;
+    credit_until_ = deadline;
+    begin_spinning();
+    return false;
+  });
+  if (is_over) {
+    return;
+  }
+  drive(
+      this_thread_number(),
+      [this]() UNISONO_REQUIRES(mutex_) { return debtors().empty() || credit_until_.has_passed(); },
+      transport::kBriefWait,
+      nullptr);
+  const MutexLock lock(mutex_);
+  n_networked_ -= n_networked;
+  credit_until_ = Deadline::never();
 }
 
 // The first thread that comes here makes the messages' error the group's, unless that has failed
