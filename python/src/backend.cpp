@@ -16,6 +16,7 @@
 
 #include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
+#include "unisono/comm/leave_at_exit.h"
 #include "unisono/comm/work.h"
 
 #include "connect.h"
@@ -102,6 +103,20 @@ void Backend::give_up() {
   if (n_under_way_->load() > 0 && !is_in_child()) {
     without_gil([this] { group_->abort("its process ends with operations under way"); });
   }
+}
+
+void Backend::leave_all(const std::vector<c10::intrusive_ptr<Backend>>& backends) {
+  std::vector<std::shared_ptr<ProcessGroup>> groups;
+  for (const auto& backend : backends) {
+    if (!backend->is_in_child()) {
+      groups.push_back(backend->group_);
+    }
+  }
+  comm::leave_at_exit(groups, comm::kExitPatience);
+  for (const auto& backend : backends) {
+    backend->shutdown();
+  }
+  throw_raised();
 }
 
 std::uint64_t Backend::getSequenceNumberForGroup() {

@@ -91,8 +91,13 @@ class Backend final : public c10d::Backend {
   void shutdown() override;
   void abort() override;
 
-  /// Before the process ends: aborts what is under way, here and on the ranks that wait for it.
+  /// Before a process ends that has failed: aborts what is under way, here and on the ranks that
+  /// wait for this one.
   void give_up();
+
+  /// Before the process ends: leaves the groups, whose operations under way may end first, within
+  /// comm::kExitPatience. The GIL must not be held.
+  static void leave_all(const std::vector<c10::intrusive_ptr<Backend>>& backends);
 
   std::uint64_t getSequenceNumberForGroup() override;
 

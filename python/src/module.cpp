@@ -79,7 +79,7 @@ void define_backend(py::module_& module) {
            py::arg("parent") = c10::intrusive_ptr<Backend>())
       .def_property_readonly("options", &Backend::getBackendOptions)
       .def("_give_up", &Backend::give_up, Released())
-      .def("_leave", &Backend::shutdown, Released());
+      .def_static("_leave_all", &Backend::leave_all, Released());
 }
 
 void define_symmetric_memory(py::module_& module) {

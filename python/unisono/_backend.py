@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -128,12 +128,11 @@ def _leave_all() -> None:
     found = map(_backend_of, dist.distributed_c10d._world.pg_map)
     backends = [backend for backend in found if backend is not None]
     _hold_waiting_threads()
-    # No group waits for the operations of another.
-    for backend in backends:
-        backend._give_up()
-    with contextlib.ExitStack() as leaving:
+    # An exception ends the program, whose launcher waits for that.
+    if hasattr(sys, "last_type"):
         for backend in backends:
-            leaving.callback(backend._leave)
+            backend._give_up()
+    Backend._leave_all(backends)
 
 
 def init_process_group(

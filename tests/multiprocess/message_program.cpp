@@ -323,6 +323,43 @@ void exits(const std::string& how) {
   }
 }
 
+// Rank 0 sends what rank 1 does not expect, and leaves with no further call.
+void last_message(const std::string& how) {
+  const auto group = unisono::init_process_group();
+  pass_token(*group);
+  std::int32_t value = 0;
+  std::vector<double> others(2);
+  if (group->rank() == 1) {
+    print("ready\n");
+    wait_for_end_of_stdin();
+    group->recv(unisono::as_buffer(std::span(others)), 0);
+    return;
+  }
+  group->send(unisono::as_buffer(std::span(&value, 1)), 1);
+  print("leaves\n");
+  if (how == "by destroy") {
+    group->destroy();
+    print("has left\n");
+  }
+}
+
+// Rank 0 ends with an all_reduce under way, which rank 1 calls at the end of its input.
+void posted(const std::string& /*unused*/) {
+  const auto group = unisono::init_process_group();
+  pass_token(*group);
+  // Static, as the memory of an operation lives until it has ended.
+  static std::int32_t value = group->rank() + 1;
+  const Buffer buffer = unisono::as_buffer(std::span(&value, 1));
+  if (group->rank() == 0) {
+    (void)group->all_reduce_async(buffer);
+    print("ends\n");
+    return;
+  }
+  wait_for_end_of_stdin();
+  group->all_reduce(buffer);
+  print("sum %d\n", value);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -335,7 +372,9 @@ int main(int argc, char** argv) {
                                                                   {"stream", stream},
                                                                   {"absence", absence},
                                                                   {"anybody", anybody},
-                                                                  {"exits", exits}};
+                                                                  {"exits", exits},
+                                                                  {"last_message", last_message},
+                                                                  {"posted", posted}};
   try {
     modes.at(argc > 1 ? argv[1] : "")(argc > 2 ? argv[2] : "");
   } catch (const std::exception& error) {

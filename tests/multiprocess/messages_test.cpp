@@ -342,5 +342,70 @@ INSTANTIATE_TEST_SUITE_P(
                                               "its process ended while operations were under way"}),
                        ::testing::Values(Nodes{}, Nodes{"a", "b"})));
 
+class LastMessage : public ::testing::TestWithParam<std::tuple<std::string, Nodes>> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways,
+                         LastMessage,
+                         ::testing::Combine(::testing::Values("by destroy", "by return from main"),
+                                            ::testing::Values(Nodes{}, Nodes{"a", "b"})));
+
+TEST_P(LastMessage, ThatDoesNotFitFailsBothProcesses) {
+  const auto& [how, nodes] = GetParam();
+  Job job({.world_size = 2, .mode = {"last_message", how}, .nodes = nodes});
+  job.start_all();
+  EXPECT_TRUE(job.processes().wait_for_output(0, "leaves\n"));
+  job.processes().close_stdin(1);
+  for (const ProcessResult& result : job.processes().finish(kTimeToNotice)) {
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    EXPECT_THAT(
+        result.err,
+        AllOf(HasSubstr("send (i32[1], to rank 1"), HasSubstr("recv (f64[2], from rank 0")));
+    EXPECT_THAT(result.out, Not(HasSubstr("has left")));
+  }
+}
+
+TEST_P(LastMessage, ToARankThatDiesDoesNotHoldUpItsSender) {
+  const auto& [how, nodes] = GetParam();
+  Job job({.world_size = 2, .mode = {"last_message", how}, .nodes = nodes});
+  job.start_all();
+  EXPECT_TRUE(wait_for_all(job, 1, "leaves\n") && job.processes().wait_for_output(1, "ready\n"));
+  job.processes().send_signal(1, SIGKILL);
+  EXPECT_EQ(job.processes().finish(kTimeToNotice)[0].exit_code, 0);
+}
+
+TEST_P(LastMessage, ToARankThatIsStoppedHoldsItsSenderUpForAFewSeconds) {
+  const auto& [how, nodes] = GetParam();
+  Job job({.world_size = 2, .mode = {"last_message", how}, .nodes = nodes});
+  job.start_all();
+  EXPECT_TRUE(job.processes().wait_for_output(1, "ready\n"));
+  job.processes().send_signal(1, SIGSTOP);
+  EXPECT_TRUE(job.processes().wait_for_output(0, "leaves\n"));
+  EXPECT_TRUE(wait_for_end(job.processes().pid(0)));
+  job.processes().send_signal(1, SIGKILL);
+  EXPECT_EQ(job.processes().finish()[0].exit_code, 0);
+}
+
+class Posted : public ::testing::TestWithParam<Nodes> {};
+
+INSTANTIATE_TEST_SUITE_P(Nodes, Posted, ::testing::Values(Nodes{}, Nodes{"a", "b"}));
+
+TEST_P(Posted, AnOperationUnderWayAtTheEndOfAProcessEndsWell) {
+  Job job({.world_size = 2,
+           .mode = {"posted"},
+           .nodes = GetParam(),
+           .variables = {{"UNISONO_STALL_SECONDS", "60"}}});
+  job.start_all();
+  EXPECT_TRUE(job.processes().wait_for_output(0, "ends\n"));
+  // Longer than a process that fails waits.
+  std::this_thread::sleep_for(std::chrono::seconds(6));
+  job.processes().close_stdin(1);
+  const std::vector<ProcessResult> results = job.processes().finish();
+  EXPECT_EQ(results[1].out, "sum 3\n");
+  for (const ProcessResult& result : results) {
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(result.err, "");
+  }
+}
+
 }  // namespace
 }  // namespace unisono::test

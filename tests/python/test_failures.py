@@ -240,20 +240,42 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
 dist.all_reduce(tensor)
 assert tensor.tolist() == [4, 4]
 """
-# Rank 1 never answers.
-UNDER_WAY = """
+# Rank 1 comes when rank 0 is about to end, for longer than a program that fails would wait.
+POSTED = """
+import time
+group = dist.new_group()
 if rank == 0:
-    work = dist.all_reduce(tensor, async_op=True)
+    first = dist.all_reduce(tensor, async_op=True)
+    second = dist.all_reduce(tensor + 1, group=group, async_op=True)
+    second.get_future().then(lambda future: print("sum", future.value()[0].tolist(), flush=True))
 else:
-    sys.stdin.read()
+    time.sleep(6)
+    dist.all_reduce(tensor)
+    dist.all_reduce(tensor, group=group)
+    print("sum", tensor.tolist())
 """
-UNDER_WAY_ON_A_THREAD = """
+# Rank 1 never answers: neither an operation nor a thread that waits in one.
+UNDER_WAY = """
 import threading, time
 if rank == 0:
-    threading.Thread(target=dist.all_reduce, args=(tensor,), daemon=True).start()
+    group = dist.new_group(list(range(2)))
+    work = dist.all_reduce(tensor, async_op=True)
+    call = lambda: dist.all_reduce(tensor, group=group)
+    threading.Thread(target=call, daemon=True).start()
     time.sleep(0.5)  # The thread waits by then.
 else:
+    dist.new_group(list(range(2)))
     sys.stdin.read()
+"""
+FAILS_UNDER_WAY = UNDER_WAY.replace("time.sleep(0.5)", "raise ValueError")
+# The receiver comes later.
+MISFIT = """
+import time
+if rank == 0:
+    dist.send(tensor, 1)
+else:
+    time.sleep(0.5)
+    dist.recv(torch.zeros(4), 0)
 """
 
 
@@ -369,12 +391,25 @@ class Failures(unittest.TestCase):
         for rank, process in enumerate(self.run_scripts(SCRIPT + FORK)):
             self.assertEqual(process.returncode, 0, f"rank {rank}: {process.stdout}")
 
+    def test_exit_completes_operations_under_way(self) -> None:
+        for rank, process in enumerate(self.run_scripts(SCRIPT + POSTED)):
+            self.assertEqual(process.returncode, 0, f"rank {rank}: {process.stdout}")
+            self.assertIn("sum [7.0, 7.0]", process.stdout)
+
     def test_exit_with_an_operation_under_way(self) -> None:
-        for rest in (UNDER_WAY, UNDER_WAY_ON_A_THREAD):
+        for rest, code, least, most in ((UNDER_WAY, 0, 29, 45), (FAILS_UNDER_WAY, 1, 0, 15)):
             begin = time.monotonic()
             rank_0, _ = self.run_scripts(SCRIPT + rest)
-            self.assertEqual(rank_0.returncode, 0, rank_0.stdout)
-            self.assertLess(time.monotonic() - begin, 40)
+            self.assertEqual(rank_0.returncode, code, rank_0.stdout)
+            self.assertGreater(time.monotonic() - begin, least)
+            self.assertLess(time.monotonic() - begin, most)
+
+    def test_exit_after_a_message_that_does_not_fit(self) -> None:
+        for rest in ("", "if rank == 0: dist.destroy_process_group()"):
+            for rank, process in enumerate(self.run_scripts(SCRIPT + MISFIT + rest)):
+                self.assertEqual(process.returncode, 1, f"rank {rank}: {process.stdout}")
+                self.assertIn("send (f32[2], to rank 1", process.stdout)
+                self.assertIn("recv (f32[4], from rank 0", process.stdout)
 
 
 if __name__ == "__main__":

@@ -2,26 +2,23 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <exception>
 #include <memory>
+#include <span>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "unisono/base/config.h"
 #include "unisono/base/crash_report.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/interruptible_pause.h"
 #include "unisono/base/mutex.h"
-#include "unisono/base/thread.h"
 #include "unisono/base/wait_record.h"
 #include "unisono/comm/backend_choice.h"
 #include "unisono/comm/group.h"
 #include "unisono/comm/job.h"
+#include "unisono/comm/leave_at_exit.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/resolve_rendezvous.h"
@@ -51,47 +48,13 @@ std::shared_ptr<ProcessGroup> take_group() {
   return std::exchange(state.group, nullptr);
 }
 
-// For what is under way at the end of the process: then the group is aborted.
-constexpr std::chrono::seconds kExitPatience{5};
-constexpr std::chrono::seconds kPatienceAfterAbort{1};
-
-void destroy(ProcessGroup& group) noexcept {
-  try {
-    group.destroy();
-  } catch (const std::exception&) {
-    return;  // Interrupted: the group has been left.
+void leave_default_group_at_exit(int exit_code, void* /*unused*/) {
+  if (default_group().process != ::getpid()) {
+    return;
   }
-}
-
-// By a thread of its own: exit() may have been called where destroy() waits for its caller.
-void leave_at_exit(const std::shared_ptr<ProcessGroup>& group) noexcept {
-  try {
-    const auto under_way = std::make_shared<InterruptiblePause>();
-    std::thread leaving =
-        start_thread("unisono-exit", "the process can't leave its group", [group, under_way] {
-          destroy(*group);
-          under_way->end();
-        });
-    bool has_left = !under_way->wait_until(Deadline::after(kExitPatience));
-    if (!has_left) {
-      group->abort("its process ended while operations were under way");
-      has_left = !under_way->wait_until(Deadline::after(kPatienceAfterAbort));
-    }
-    if (has_left) {
-      leaving.join();
-    } else {
-      leaving.detach();
-    }
-  } catch (const std::exception&) {
-    return;  // The others find that the process has ended.
-  }
-}
-
-void leave_default_group_at_exit() {
-  if (default_group().process == ::getpid()) {
-    if (const std::shared_ptr<ProcessGroup> group = take_group()) {
-      leave_at_exit(group);
-    }
+  if (const std::shared_ptr<ProcessGroup> group = take_group()) {
+    comm::leave_at_exit(std::span(&group, 1),
+                        exit_code == 0 ? comm::kExitPatience : comm::kFailedExitPatience);
   }
 }
 
@@ -201,7 +164,7 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   state.group = group;
   ++state.generation;
   if (state.process.exchange(::getpid()) != ::getpid()) {
-    (void)std::atexit(leave_default_group_at_exit);
+    (void)::on_exit(leave_default_group_at_exit, nullptr);
   }
   return group;
 }

@@ -289,7 +289,8 @@ struct InitOptions {
 
 /// create_process_group(), and registers the group as this process's default. A process that
 /// returns from main, or calls exit(), leaves it as by destroy(), but waits for what is under way
-/// for 5 s only.
+/// for 30 s only, and with an exit code other than 0 for 5 s. What destroy() would throw is logged
+/// then, and makes an exit code of 0 a 1.
 ///
 /// Throws Error(kInvalidArgument) when there is a default group already.
 std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options = {});
