@@ -162,7 +162,7 @@ void Backend::note_coalesced(const c10::intrusive_ptr<Work>& work) {
 OperationInfo Backend::describe(c10d::OpType type,
                                 const char* title,
                                 Tensors inputs,
-                                Tensors outputs) {
+                                std::vector<Tensors> outputs) {
   ++n_operations_;
   return {.type = type,
           .title = title,

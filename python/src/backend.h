@@ -179,7 +179,10 @@ class Backend final : public c10d::Backend {
   WorkHandle follow(c10::intrusive_ptr<Work> work,
                     std::vector<unisono::Work> parts,
                     Staging staging);
-  OperationInfo describe(c10d::OpType type, const char* title, Tensors inputs, Tensors outputs);
+  OperationInfo describe(c10d::OpType type,
+                         const char* title,
+                         Tensors inputs,
+                         std::vector<Tensors> outputs);
   WorkHandle receive(Tensors& tensors, int from, int tag, c10d::OpType type, const char* title);
   WorkHandle all_reduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options);
   WorkHandle all_gather_several(std::vector<Tensors>& outputs,

@@ -65,7 +65,7 @@ Backend::WorkHandle Backend::send(Tensors& tensors, int to, int tag) {
   const Buffer buffer = staging.input(tensors.front());
   return run_all(arguments,
                  true,
-                 describe(OpType::SEND, "unisono:send", tensors, tensors),
+                 describe(OpType::SEND, "unisono:send", tensors, {tensors}),
                  std::move(staging),
                  [&] { return std::vector<unisono::Work>{group_->send_async(buffer, to, core)}; });
 }
@@ -87,9 +87,10 @@ Backend::WorkHandle Backend::receive(
   const RecvOptions core{.tag = tag, .timeout = timeout_.load()};
   Staging staging(arguments);
   const Buffer buffer = staging.output(tensors.front());
-  return run_all(arguments, true, describe(type, title, tensors, tensors), std::move(staging), [&] {
-    return std::vector<unisono::Work>{group_->recv_async(buffer, from, core)};
-  });
+  return run_all(
+      arguments, true, describe(type, title, tensors, {tensors}), std::move(staging), [&] {
+        return std::vector<unisono::Work>{group_->recv_async(buffer, from, core)};
+      });
 }
 
 Backend::WorkHandle Backend::barrier(const c10d::BarrierOptions& options) {

@@ -61,7 +61,7 @@ Backend::WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOp
   return run(
       arguments,
       options.asyncOp,
-      describe(OpType::BROADCAST, "unisono:broadcast", tensors, tensors),
+      describe(OpType::BROADCAST, "unisono:broadcast", tensors, {tensors}),
       std::move(staging),
       [&] { group_->broadcast(buffer, core); },
       [&] { return group_->broadcast_async(buffer, core); });
@@ -88,7 +88,7 @@ Backend::WorkHandle Backend::allgather(std::vector<Tensors>& outputs,
   return run(
       arguments,
       options.asyncOp,
-      describe(OpType::ALLGATHER, "unisono:all_gather", inputs, blocks),
+      describe(OpType::ALLGATHER, "unisono:all_gather", inputs, {blocks}),
       std::move(staging),
       [&] { group_->all_gather(in, outs, core); },
       [&] { return group_->all_gather_async(in, outs, core); });
@@ -102,11 +102,9 @@ Backend::WorkHandle Backend::all_gather_several(std::vector<Tensors>& outputs,
   const Arguments arguments(*group_, "all_gather");
   arguments.require_dense(inputs);
   arguments.require_alike(inputs.front(), inputs);
-  Tensors all;
   for (const Tensors& list : outputs) {
     arguments.require_dense(list);
     arguments.require_alike(inputs.front(), list);
-    all.insert(all.end(), list.begin(), list.end());
   }
   const AllGatherOptions core{.timeout = timeout(options.timeout)};
   Staging staging(arguments);
@@ -123,7 +121,7 @@ Backend::WorkHandle Backend::all_gather_several(std::vector<Tensors>& outputs,
   }
   return run_all(arguments,
                  options.asyncOp,
-                 describe(OpType::ALLGATHER, "unisono:all_gather", inputs, all),
+                 describe(OpType::ALLGATHER, "unisono:all_gather", inputs, outputs),
                  std::move(staging),
                  [&] { return all_gathers(ins, outs, core); });
 }
@@ -156,7 +154,7 @@ Backend::WorkHandle Backend::allgather_into_tensor_coalesced(
       describe(is_one ? OpType::_ALLGATHER_BASE : OpType::ALLGATHER_COALESCED,
                "unisono:all_gather",
                inputs,
-               outputs),
+               {outputs}),
       std::move(staging),
       [&] {
         if (is_one) {
@@ -191,7 +189,6 @@ Backend::WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs,
   if (outputs.size() != static_cast<std::size_t>(getSize())) {
     arguments.reject("output lists should be equal to world size");
   }
-  Tensors all;
   for (const Tensors& of_rank : outputs) {
     if (of_rank.size() != inputs.size()) {
       arguments.reject("invalid output size: (expected length " + std::to_string(inputs.size()) +
@@ -201,7 +198,6 @@ Backend::WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs,
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       arguments.require_alike(inputs[i], at::TensorList(of_rank[i]));
     }
-    all.insert(all.end(), of_rank.begin(), of_rank.end());
   }
   const AllGatherOptions core{.timeout = timeout(options.timeout)};
   Staging staging(arguments);
@@ -214,7 +210,7 @@ Backend::WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs,
   }
   return run_all(arguments,
                  options.asyncOp,
-                 describe(OpType::ALLGATHER_COALESCED, "unisono:all_gather", inputs, all),
+                 describe(OpType::ALLGATHER_COALESCED, "unisono:all_gather", inputs, outputs),
                  std::move(staging),
                  [&] { return all_gathers(ins, outs, core); });
 }
@@ -244,7 +240,7 @@ Backend::WorkHandle Backend::gather(std::vector<Tensors>& outputs,
   return run(
       arguments,
       options.asyncOp,
-      describe(OpType::GATHER, "unisono:gather", inputs, blocks),
+      describe(OpType::GATHER, "unisono:gather", inputs, {blocks}),
       std::move(staging),
       [&] { group_->gather(in, outs, core); },
       [&] { return group_->gather_async(in, outs, core); });
@@ -275,7 +271,7 @@ Backend::WorkHandle Backend::scatter(Tensors& outputs,
   return run(
       arguments,
       options.asyncOp,
-      describe(OpType::SCATTER, "unisono:scatter", blocks, outputs),
+      describe(OpType::SCATTER, "unisono:scatter", blocks, {outputs}),
       std::move(staging),
       [&] { group_->scatter(ins, out, core); },
       [&] { return group_->scatter_async(ins, out, core); });
@@ -299,7 +295,7 @@ Backend::WorkHandle Backend::alltoall_base(at::Tensor& output,
   return run(
       arguments,
       options.asyncOp,
-      describe(OpType::ALLTOALL_BASE, "unisono:all_to_all", {input}, {output}),
+      describe(OpType::ALLTOALL_BASE, "unisono:all_to_all", {input}, {{output}}),
       std::move(staging),
       [&] { group_->all_to_all(in, out, core); },
       [&] { return group_->all_to_all_async(in, out, core); });
@@ -326,7 +322,7 @@ Backend::WorkHandle Backend::alltoall(Tensors& outputs,
   return run(
       arguments,
       options.asyncOp,
-      describe(OpType::ALLTOALL, "unisono:all_to_all", inputs, outputs),
+      describe(OpType::ALLTOALL, "unisono:all_to_all", inputs, {outputs}),
       std::move(staging),
       [&] { group_->all_to_all(ins, outs, core); },
       [&] { return group_->all_to_all_async(ins, outs, core); });

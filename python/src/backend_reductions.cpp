@@ -51,7 +51,7 @@ Backend::WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOp
   return run(
       arguments,
       options.asyncOp,
-      describe(OpType::ALLREDUCE, "unisono:all_reduce", tensors, tensors),
+      describe(OpType::ALLREDUCE, "unisono:all_reduce", tensors, {tensors}),
       std::move(staging),
       [&] {
         group_->all_reduce(buffer, core);
@@ -85,7 +85,7 @@ Backend::WorkHandle Backend::allreduce_coalesced(Tensors& tensors,
   return run(
       arguments,
       options.asyncOp,
-      describe(OpType::ALLREDUCE_COALESCED, "unisono:all_reduce", tensors, tensors),
+      describe(OpType::ALLREDUCE_COALESCED, "unisono:all_reduce", tensors, {tensors}),
       std::move(staging),
       [&] { group_->all_reduce_coalesced(buffers, core); },
       [&] { return group_->all_reduce_coalesced_async(buffers, core); });
@@ -107,7 +107,7 @@ Backend::WorkHandle Backend::reduce(Tensors& tensors, const c10d::ReduceOptions&
   return run(
       arguments,
       options.asyncOp,
-      describe(OpType::REDUCE, "unisono:reduce", tensors, tensors),
+      describe(OpType::REDUCE, "unisono:reduce", tensors, {tensors}),
       std::move(staging),
       [&] { group_->reduce(in, out, core); },
       [&] { return group_->reduce_async(in, out, core); });
@@ -131,7 +131,7 @@ Backend::WorkHandle Backend::reduce_scatter(Tensors& outputs,
   return run(
       arguments,
       options.asyncOp,
-      describe(OpType::REDUCE_SCATTER, "unisono:reduce_scatter", blocks, outputs),
+      describe(OpType::REDUCE_SCATTER, "unisono:reduce_scatter", blocks, {outputs}),
       std::move(staging),
       [&] { group_->reduce_scatter(ins, out, core); },
       [&] { return group_->reduce_scatter_async(ins, out, core); });
@@ -166,7 +166,7 @@ Backend::WorkHandle Backend::reduce_scatter_tensor_coalesced(
       describe(is_one ? OpType::_REDUCE_SCATTER_BASE : OpType::REDUCE_SCATTER_TENSOR_COALESCED,
                "unisono:reduce_scatter",
                inputs,
-               outputs),
+               {outputs}),
       std::move(staging),
       [&] {
         if (is_one) {

@@ -126,14 +126,14 @@ Backend::WorkHandle Backend::all_reduce_sparse(Tensors& tensors,
     uneven.counts = out.counts;
     return group_->all_gather_async(as_buffer(in.view({-1})), as_buffer(out.all), uneven);
   };
-  return run_all(arguments,
-                 options.asyncOp,
-                 describe(c10d::OpType::_ALLREDUCE_SPARSE, "unisono:all_reduce", tensors, tensors),
-                 std::move(staging),
-                 [&] {
-                   return std::vector<unisono::Work>{gather(indices, all_indices),
-                                                     gather(values, all_values)};
-                 });
+  return run_all(
+      arguments,
+      options.asyncOp,
+      describe(c10d::OpType::_ALLREDUCE_SPARSE, "unisono:all_reduce", tensors, {tensors}),
+      std::move(staging),
+      [&] {
+        return std::vector<unisono::Work>{gather(indices, all_indices), gather(values, all_values)};
+      });
 }
 
 }  // namespace unisono::python

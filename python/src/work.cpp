@@ -33,6 +33,13 @@ std::optional<std::vector<at::Tensor>> profiled(std::vector<at::Tensor> inputs) 
 
 }  // namespace
 
+at::IValue future_value(const std::vector<std::vector<at::Tensor>>& outputs) {
+  if (outputs.size() > 1) {
+    return outputs;
+  }
+  return outputs.empty() ? std::vector<at::Tensor>() : outputs.front();
+}
+
 Work::Work(int rank, OperationInfo info)
     : c10d::Work(rank, info.type, info.title, profiled(std::move(info.inputs))),
       info_(std::move(info)) {}
@@ -124,7 +131,7 @@ void Work::complete_future(const c10::intrusive_ptr<c10::ivalue::Future>& future
   if (exception_ != nullptr) {
     future->setError(exception_);
   } else {
-    future->markCompleted(at::IValue(info_.outputs));
+    future->markCompleted(future_value(info_.outputs));
   }
 }
 
@@ -175,7 +182,11 @@ int Work::sourceRank() const {
 }
 
 std::vector<at::Tensor> Work::result() {
-  return info_.outputs;
+  std::vector<at::Tensor> all;
+  for (const std::vector<at::Tensor>& list : info_.outputs) {
+    all.insert(all.end(), list.begin(), list.end());
+  }
+  return all;
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
@@ -185,8 +196,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
     if (future_ != nullptr) {
       return future_;
     }
-    future_ =
-        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    future_ = c10::make_intrusive<c10::ivalue::Future>(future_value(info_.outputs).type());
     has_ended = completed_;
   }
   // Nothing is attached to it yet.

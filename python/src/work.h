@@ -24,13 +24,19 @@ namespace unisono::python {
 /// What an operation is to PyTorch.
 struct OperationInfo {
   c10d::OpType type;
-  const char* title;                     ///< As profiles name it: "unisono:all_reduce".
-  std::vector<at::Tensor> inputs = {};   ///< Whose shapes profiles show.
-  std::vector<at::Tensor> outputs = {};  ///< result(), and the future's value.
+  const char* title;                    ///< As profiles name it: "unisono:all_reduce".
+  std::vector<at::Tensor> inputs = {};  ///< Whose shapes profiles show.
+  /// Several where a rank has several tensors with a list for each. All are result(), and their
+  /// future_value() is the future's.
+  std::vector<std::vector<at::Tensor>> outputs = {};
   // Shared by a backend and its works.
   std::shared_ptr<FutureRunner> futures;
   std::shared_ptr<std::atomic<int>> n_under_way;  ///< Operations.
 };
+
+/// What the future of an operation with these lists of outputs holds in PyTorch: the only list, or
+/// the list of lists.
+[[nodiscard]] at::IValue future_value(const std::vector<std::vector<at::Tensor>>& outputs);
 
 /// An operation in flight, as PyTorch sees it. It has ended when its results are in the tensors.
 class Work final : public c10d::Work {

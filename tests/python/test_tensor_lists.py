@@ -91,10 +91,23 @@ def gathered(rank: int, world: int) -> None:
             [spread(torch.zeros(2, 3, dtype=torch.int32)) for _ in range(n * world)]
             for _ in range(n)
         ]
-        backend().allgather(lists, inputs).wait()
-        for one in lists:
-            for i, tensor in enumerate(one):
-                check(tensor, values(i, (2, 3), torch.int32), f"all_gather of {n}")
+        future = backend().allgather(lists, inputs).get_future()
+        value = future.wait()
+        # As c10d has it: of several inputs a list for each.
+        for both in zip(lists, [value] if n == 1 else value, strict=True):
+            for one in both:
+                assert len(one) == n * world
+                for i, tensor in enumerate(one):
+                    check(tensor, values(i, (2, 3), torch.int32), f"all_gather of {n}")
+
+
+def gathered_coalesced(rank: int, world: int) -> None:
+    inputs = [values(rank * 2 + i, (2 + i,), torch.int32) for i in range(2)]
+    lists = [[torch.zeros(2 + i, dtype=torch.int32) for i in range(2)] for _ in range(world)]
+    value = backend().allgather_coalesced(lists, inputs).get_future().wait()
+    for r, one in enumerate([value] if world == 1 else value):
+        for i, tensor in enumerate(one):
+            check(tensor, values(r * 2 + i, (2 + i,), torch.int32), "all_gather_coalesced")
 
 
 def refused(rank: int, world: int) -> None:
@@ -170,6 +183,9 @@ class TensorLists(unittest.TestCase):
 
     def test_all_gather(self) -> None:
         self.run_in_all_worlds(gathered)
+
+    def test_all_gather_coalesced(self) -> None:
+        self.run_in_all_worlds(gathered_coalesced)
 
     def test_refused(self) -> None:
         run(refused, 2)
