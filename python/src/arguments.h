@@ -36,11 +36,11 @@ class Arguments {
     }
   }
 
-  /// Calls a check of torch's own.
-  template <class Check>
-  void checked_by_torch(Check&& check) const {
+  /// What the function returns, which torch refuses in its own words.
+  template <class Function>
+  decltype(auto) checked_by_torch(Function&& function) const {
     try {
-      check();
+      return function();
     } catch (const c10::Error& error) {
       reject(error.what_without_backtrace());
     }

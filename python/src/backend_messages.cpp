@@ -61,7 +61,7 @@ Backend::WorkHandle Backend::send(Tensors& tensors, int to, int tag) {
   arguments.require_dense(tensors);
   arguments.require_peer(to);
   const SendOptions core{.tag = tag, .timeout = timeout_.load()};
-  Staging staging(arguments);
+  Staging staging(arguments, Elements::kMoved);
   const Buffer buffer = staging.input(tensors.front());
   return run_all(arguments,
                  true,
@@ -85,7 +85,7 @@ Backend::WorkHandle Backend::receive(
   arguments.require_single(tensors, "tensor list");
   arguments.require_dense(tensors);
   const RecvOptions core{.tag = tag, .timeout = timeout_.load()};
-  Staging staging(arguments);
+  Staging staging(arguments, Elements::kMoved);
   const Buffer buffer = staging.output(tensors.front());
   return run_all(
       arguments, true, describe(type, title, tensors, {tensors}), std::move(staging), [&] {

@@ -49,7 +49,7 @@ Backend::WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOp
   arguments.require_alike(tensors.front(), tensors);
   const unisono::BroadcastOptions core{.root = static_cast<int>(options.rootRank),
                                        .timeout = timeout(options.timeout)};
-  Staging staging(arguments);
+  Staging staging(arguments, Elements::kMoved);
   const bool is_root = options.rootRank == getRank();
   // Of several the root sends one, and all ranks copy it to the others.
   const auto chosen = static_cast<std::size_t>(is_root ? options.rootTensor : 0);
@@ -82,7 +82,7 @@ Backend::WorkHandle Backend::allgather(std::vector<Tensors>& outputs,
   arguments.require_same_type(inputs.front(), blocks);
   arguments.require_own_block(inputs.front(), blocks);
   const AllGatherOptions core{.timeout = timeout(options.timeout)};
-  Staging staging(arguments);
+  Staging staging(arguments, Elements::kMoved);
   const Buffer in = staging.input(inputs.front());
   const std::vector<Buffer> outs = staging.outputs(blocks);
   return run(
@@ -107,7 +107,7 @@ Backend::WorkHandle Backend::all_gather_several(std::vector<Tensors>& outputs,
     arguments.require_alike(inputs.front(), list);
   }
   const AllGatherOptions core{.timeout = timeout(options.timeout)};
-  Staging staging(arguments);
+  Staging staging(arguments, Elements::kMoved);
   const std::vector<Buffer> ins = staging.inputs(inputs);
   const std::vector<Buffer> first = staging.outputs(outputs.front());
   std::vector<std::vector<Buffer>> outs(ins.size());
@@ -144,7 +144,7 @@ Backend::WorkHandle Backend::allgather_into_tensor_coalesced(
     }
   }
   const AllGatherOptions core{.timeout = timeout(options.timeout)};
-  Staging staging(arguments);
+  Staging staging(arguments, Elements::kMoved);
   const std::vector<Buffer> ins = staging.inputs(inputs);
   const std::vector<Buffer> outs = staging.outputs(outputs);
   const bool is_one = ins.size() == 1;
@@ -200,7 +200,7 @@ Backend::WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs,
     }
   }
   const AllGatherOptions core{.timeout = timeout(options.timeout)};
-  Staging staging(arguments);
+  Staging staging(arguments, Elements::kMoved);
   const std::vector<Buffer> ins = staging.inputs(inputs);
   std::vector<std::vector<Buffer>> outs(inputs.size());
   for (const Tensors& of_rank : outputs) {
@@ -234,7 +234,7 @@ Backend::WorkHandle Backend::gather(std::vector<Tensors>& outputs,
   }
   const unisono::GatherOptions core{.root = static_cast<int>(options.rootRank),
                                     .timeout = timeout(options.timeout)};
-  Staging staging(arguments);
+  Staging staging(arguments, Elements::kMoved);
   const Buffer in = staging.input(inputs.front());
   const std::vector<Buffer> outs = staging.outputs(blocks);
   return run(
@@ -265,7 +265,7 @@ Backend::WorkHandle Backend::scatter(Tensors& outputs,
   }
   const unisono::ScatterOptions core{.root = static_cast<int>(options.rootRank),
                                      .timeout = timeout(options.timeout)};
-  Staging staging(arguments);
+  Staging staging(arguments, Elements::kMoved);
   const std::vector<Buffer> ins = staging.inputs(blocks);
   const Buffer out = staging.output(outputs.front());
   return run(
@@ -289,7 +289,7 @@ Backend::WorkHandle Backend::alltoall_base(at::Tensor& output,
   unisono::AllToAllOptions core{.timeout = timeout(options.timeout)};
   core.in_counts = counts_of(input_splits, input, arguments, getSize());
   core.out_counts = counts_of(output_splits, output, arguments, getSize());
-  Staging staging(arguments);
+  Staging staging(arguments, Elements::kMoved);
   const Buffer in = staging.input(input);
   const Buffer out = staging.output(output);
   return run(
@@ -316,7 +316,7 @@ Backend::WorkHandle Backend::alltoall(Tensors& outputs,
   arguments.require_same_type(inputs.front(), inputs);
   arguments.require_same_type(inputs.front(), outputs);
   const unisono::AllToAllOptions core{.timeout = timeout(options.timeout)};
-  Staging staging(arguments);
+  Staging staging(arguments, Elements::kMoved);
   const std::vector<Buffer> ins = staging.inputs(inputs);
   const std::vector<Buffer> outs = staging.outputs(outputs);
   return run(

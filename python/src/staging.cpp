@@ -6,7 +6,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
@@ -21,11 +21,6 @@ bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
 
-// Others are for buffer_of() to refuse, which says why.
-bool can_be_copied(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.layout() == at::kStrided && tensor.device().is_cpu();
-}
-
 at::Tensor plain_copy(const at::Tensor& tensor) {
   const at::AutoDispatchBelowADInplaceOrView no_gradient;
   return tensor.resolve_conj().resolve_neg().contiguous();
@@ -33,29 +28,57 @@ at::Tensor plain_copy(const at::Tensor& tensor) {
 
 at::Tensor plain_like(const at::Tensor& tensor) {
   const at::AutoDispatchBelowADInplaceOrView no_gradient;
-  return at::empty(tensor.sizes(), tensor.options().memory_format(at::MemoryFormat::Contiguous));
+  return at::empty_like(tensor, at::MemoryFormat::Contiguous);
 }
 
 }  // namespace
 
+// Others are for who works on them to refuse, which says why.
+bool PlainTensors::must_copy(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.layout() == at::kStrided && tensor.device().is_cpu() &&
+         !is_plain(tensor);
+}
+
+at::Tensor PlainTensors::input(const at::Tensor& tensor) {
+  return must_copy(tensor) ? plain_copy(tensor) : tensor;
+}
+
+// Overlaps are refused before anything is sent, not when the results are copied back.
+at::Tensor PlainTensors::output(const at::Tensor& tensor) {
+  if (!must_copy(tensor)) {
+    return tensor;
+  }
+  at::assert_no_internal_overlap(tensor);
+  return copies_.emplace_back(plain_like(tensor), tensor).first;
+}
+
+at::Tensor PlainTensors::in_out(const at::Tensor& tensor) {
+  if (!must_copy(tensor)) {
+    return tensor;
+  }
+  at::assert_no_internal_overlap(tensor);
+  return copies_.emplace_back(plain_copy(tensor), tensor).first;
+}
+
+void PlainTensors::copy_back() {
+  const at::AutoDispatchBelowADInplaceOrView no_gradient;
+  for (auto& [copy, tensor] : copies_) {
+    tensor.copy_(copy);
+  }
+  copies_.clear();
+}
+
 Buffer Staging::buffer_of(const at::Tensor& tensor) const {
   try {
-    return as_buffer(tensor);
+    return elements_ == Elements::kMoved ? as_payload(tensor) : as_buffer(tensor);
   } catch (const Error& error) {
     arguments_->reject(error.what());
   }
 }
 
-// Before anything is sent, not when the results are copied back.
-void Staging::require_no_overlap(const at::Tensor& tensor) const {
-  arguments_->checked_by_torch([&] { at::assert_no_internal_overlap(tensor); });
-}
-
 Buffer Staging::input(const at::Tensor& tensor) {
-  if (!can_be_copied(tensor) || is_plain(tensor)) {
-    return buffer_of(tensor);
-  }
-  return buffer_of(plain_copy(tensor));
+  return PlainTensors::must_copy(tensor) ? buffer_of(PlainTensors::input(tensor))
+                                         : buffer_of(tensor);
 }
 
 std::vector<Buffer> Staging::inputs(at::TensorList tensors) {
@@ -68,11 +91,10 @@ std::vector<Buffer> Staging::inputs(at::TensorList tensors) {
 }
 
 Buffer Staging::output(const at::Tensor& tensor) {
-  if (!can_be_copied(tensor) || is_plain(tensor)) {
+  if (!PlainTensors::must_copy(tensor)) {
     return buffer_of(tensor);
   }
-  require_no_overlap(tensor);
-  return buffer_of(copies_.emplace_back(plain_like(tensor), tensor).first);
+  return buffer_of(arguments_->checked_by_torch([&] { return plain_.output(tensor); }));
 }
 
 std::vector<Buffer> Staging::outputs(at::TensorList tensors) {
@@ -85,19 +107,15 @@ std::vector<Buffer> Staging::outputs(at::TensorList tensors) {
 }
 
 Buffer Staging::in_out(const at::Tensor& tensor) {
-  if (!can_be_copied(tensor) || is_plain(tensor)) {
+  if (!PlainTensors::must_copy(tensor)) {
     return buffer_of(tensor);
   }
-  require_no_overlap(tensor);
-  return buffer_of(copies_.emplace_back(plain_copy(tensor), tensor).first);
+  return buffer_of(arguments_->checked_by_torch([&] { return plain_.in_out(tensor); }));
 }
 
 void Staging::copy_back() {
+  plain_.copy_back();
   const at::AutoDispatchBelowADInplaceOrView no_gradient;
-  for (auto& [copy, tensor] : copies_) {
-    tensor.copy_(copy);
-  }
-  copies_.clear();
   for (const auto& step : steps_) {
     step();
   }

@@ -257,7 +257,7 @@ def tensors(rank: int, world: int) -> None:
 def wrong_arguments(rank: int, world: int) -> None:
     refused(TypeError, "not a Linear: wrap the model", lambda: unisono.ddp.enable(nn.Linear(2, 2)))
     refused(RuntimeError, "size is negative", lambda: unisono.empty(-1))
-    refused(RuntimeError, "can't be sent", lambda: unisono.empty(3, torch.float8_e4m3fn))
+    refused(RuntimeError, "of type Float8_e4m3fn", lambda: unisono.empty(3, torch.float8_e4m3fn))
     model = nn.Linear(2, 2)
     dist.destroy_process_group()
     refused(ValueError, "unisono.empty: there is no process group", lambda: unisono.empty(3))

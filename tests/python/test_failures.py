@@ -63,7 +63,8 @@ def wrong_arguments(rank: int, world: int) -> None:
     minimum = dist.ReduceOp.MIN
     caught(RuntimeError, "unsupported reduction", lambda: dist.all_reduce(sparse, minimum))
     float8 = torch.ones(2).to(torch.float8_e4m3fn)
-    caught(RuntimeError, "can't be sent", lambda: dist.all_reduce(float8))
+    caught(RuntimeError, "all_reduce: operations compute nothing", lambda: dist.all_reduce(float8))
+    caught(RuntimeError, "type Float8_e4m3fn", lambda: dist.reduce(float8, 0))
     caught(RuntimeError, "invalid rank", lambda: group.send([t], world, 0))
     same, what = torch.ones(1).expand(2), "a single memory location"
     caught(RuntimeError, what, lambda: dist.all_reduce(same))

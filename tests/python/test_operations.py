@@ -76,6 +76,45 @@ def every_type(rank: int, world: int) -> None:
                 check(outs[r], values(r, size, dtype), f"all_gather {what}")
 
 
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.tensor([], dtype=torch.uint8).set_(tensor.untyped_storage())
+
+
+def filled(rank: int, dtype: torch.dtype) -> torch.Tensor:
+    tensor = torch.empty(3, dtype=dtype)
+    n_bytes = bytes_of(tensor).numel()
+    bytes_of(tensor).copy_(torch.arange(n_bytes, dtype=torch.uint8) + 50 * rank)
+    return tensor
+
+
+def moved(rank: int, world: int) -> None:
+    """What computes nothing takes every type but quantized ones, which c10d does not take."""
+    kinds = {kind for kind in vars(torch).values() if isinstance(kind, torch.dtype)}
+    dtypes = [kind for kind in kinds if not str(kind).startswith(("torch.q", "torch.uint0"))]
+    assert torch.float8_e8m0fnu in dtypes and torch.bits16 in dtypes and torch.complex32 in dtypes
+    for dtype in sorted(dtypes, key=str):
+
+        def same(tensor: torch.Tensor, r: int) -> None:
+            check(bytes_of(tensor), bytes_of(filled(r, dtype)), str(dtype))  # noqa: B023
+
+        tensors = [filled(9, dtype) for _ in range(world)]
+        dist.all_gather(tensors, filled(rank, dtype))
+        for r in range(world):
+            same(tensors[r], r)
+        out = filled(9, dtype)
+        dist.scatter(out, tensors if rank == 0 else None, 0)
+        same(out, rank)
+        dist.gather(out, tensors if rank == 0 else None, 0)
+        others = [filled(9, dtype) for _ in range(world)]
+        dist.all_to_all(others, tensors)
+        dist.broadcast(out, world - 1)
+        same(out, world - 1)
+        sent = dist.isend(filled(rank, dtype), (rank + 1) % world)
+        dist.recv(out, (rank - 1) % world)
+        same(out, (rank - 1) % world)
+        sent.wait()
+
+
 def reductions(rank: int, world: int) -> None:
     cases = [
         (dist.ReduceOp.PRODUCT, operator.mul, (*FLOATS, *INTEGERS)),
@@ -363,6 +402,9 @@ class Operations(unittest.TestCase):
 
     def test_every_type_and_size(self) -> None:
         self.run_in_all_worlds(every_type)
+
+    def test_every_type_is_moved(self) -> None:
+        run(moved, 2)
 
     def test_reductions(self) -> None:
         self.run_in_all_worlds(reductions)

@@ -43,8 +43,8 @@ def names(rank: int, world: int) -> None:
     refused("all_to_all", overlap, lambda: dist.all_to_all([t] * world, [t] * world))
     refused("send", "the tag is -1", lambda: dist.send(t, 1 - rank, tag=-1))
     refused("recv", "memory location", lambda: dist.recv(t[:1].expand(2), 1 - rank))
-    float8 = "convert them with .to(dtype), or send their bytes as .view(uint8)"
-    refused("broadcast", float8, lambda: dist.broadcast(t.to(torch.float8_e4m3fn), 0))
+    float8 = "nothing with tensors of type Float8_e4m3fn; convert them with .to(dtype)"
+    refused("all_reduce", float8, lambda: dist.all_reduce(t.to(torch.float8_e4m3fn)))
     group = dist.new_group([1, 0])
     place = rf", {rank}/2 in group \d+\.\d+"
     refused("all_reduce", band, lambda: dist.all_reduce(t, BAND, group=group), place)

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 
 #include "unisono/base/buffer.h"
@@ -60,10 +61,9 @@ void pack(std::span<const NamedTensor> part, std::byte* to) {
 void unpack(std::span<const NamedTensor> part, std::byte* from) {
   for (const NamedTensor& named : part) {
     const at::Tensor& to = named.tensor;
-    const Buffer bytes{.data = from, .count = to.numel(), .dtype = dtype_of(to.scalar_type())};
     // variable_data() has a version of its own: a forward pass may have saved the tensor for a
     // backward that does not need its values, which an in-place change would make fail.
-    to.variable_data().copy_(as_tensor(bytes, 0, to.sizes(), contiguous_strides(to.sizes())));
+    to.variable_data().copy_(at::from_blob(from, to.sizes(), at::TensorOptions(to.scalar_type())));
     from += n_bytes(named);
   }
 }
@@ -100,7 +100,7 @@ void CoalescedBroadcast::run_part(ProcessGroup& group,
   const std::string label = label_of(what_, tensors);
   const std::int64_t size = n_bytes(tensors);
   if (size > kPartBytes && tensors.front().tensor.is_contiguous()) {
-    group.broadcast(as_buffer(tensors.front().tensor.variable_data()),
+    group.broadcast(as_payload(tensors.front().tensor.variable_data()),
                     {.root = root, .timeout = timeout, .label = label});
     return;
   }

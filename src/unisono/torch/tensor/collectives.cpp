@@ -16,16 +16,25 @@ namespace unisono {
 namespace {
 
 // An undefined tensor stands for what only the root passes.
-Buffer optional_buffer(const at::Tensor& tensor) {
-  return tensor.defined() ? as_buffer(tensor) : Buffer();
+Buffer optional_payload(const at::Tensor& tensor) {
+  return tensor.defined() ? as_payload(tensor) : Buffer();
+}
+
+Buffer optional_operand(const at::Tensor& tensor, const char* operation) {
+  return tensor.defined() ? as_operand(tensor, operation) : Buffer();
 }
 
 // Of the tensors of one call.
 class Buffers {
  public:
-  explicit Buffers(const TensorBlocks& tensors) : is_list_(tensors.is_list()) {
+  // `operation` names one that computes; null: it moves elements.
+  explicit Buffers(const TensorBlocks& tensors, const char* operation = nullptr)
+      : is_list_(tensors.is_list()) {
     for (const at::Tensor& tensor : tensors.tensors()) {
-      buffers_.push_back(is_list_ ? as_buffer(tensor) : optional_buffer(tensor));
+      const bool is_absent = !is_list_ && !tensor.defined();
+      buffers_.push_back(is_absent              ? Buffer()
+                         : operation == nullptr ? as_payload(tensor)
+                                                : as_operand(tensor, operation));
     }
   }
 
@@ -57,7 +66,7 @@ void reduce(ProcessGroup& group,
             const at::Tensor& out,
             const ReduceOptions& options) {
   const RandomPause pause;
-  group.reduce(optional_buffer(in), optional_buffer(out), options);
+  group.reduce(optional_operand(in, "reduce"), optional_operand(out, "reduce"), options);
   note_write(out);
 }
 
@@ -66,7 +75,8 @@ Work reduce_async(ProcessGroup& group,
                   const at::Tensor& out,
                   const ReduceOptions& options) {
   note_write(out);
-  return group.reduce_async(optional_buffer(in), optional_buffer(out), options);
+  return group.reduce_async(
+      optional_operand(in, "reduce"), optional_operand(out, "reduce"), options);
 }
 
 void reduce_scatter(ProcessGroup& group,
@@ -74,7 +84,8 @@ void reduce_scatter(ProcessGroup& group,
                     const at::Tensor& out,
                     const ReduceScatterOptions& options) {
   const RandomPause pause;
-  group.reduce_scatter(Buffers(in).blocks(), optional_buffer(out), options);
+  group.reduce_scatter(
+      Buffers(in, "reduce_scatter").blocks(), optional_operand(out, "reduce_scatter"), options);
   note_write(out);
 }
 
@@ -83,7 +94,8 @@ Work reduce_scatter_async(ProcessGroup& group,
                           const at::Tensor& out,
                           const ReduceScatterOptions& options) {
   note_write(out);
-  return group.reduce_scatter_async(Buffers(in).blocks(), optional_buffer(out), options);
+  return group.reduce_scatter_async(
+      Buffers(in, "reduce_scatter").blocks(), optional_operand(out, "reduce_scatter"), options);
 }
 
 void all_gather(ProcessGroup& group,
@@ -91,7 +103,7 @@ void all_gather(ProcessGroup& group,
                 const TensorBlocks& out,
                 const AllGatherOptions& options) {
   const RandomPause pause;
-  group.all_gather(optional_buffer(in), Buffers(out).blocks(), options);
+  group.all_gather(optional_payload(in), Buffers(out).blocks(), options);
   note_write(out);
 }
 
@@ -100,7 +112,7 @@ Work all_gather_async(ProcessGroup& group,
                       const TensorBlocks& out,
                       const AllGatherOptions& options) {
   note_write(out);
-  return group.all_gather_async(optional_buffer(in), Buffers(out).blocks(), options);
+  return group.all_gather_async(optional_payload(in), Buffers(out).blocks(), options);
 }
 
 void gather(ProcessGroup& group,
@@ -108,7 +120,7 @@ void gather(ProcessGroup& group,
             const TensorBlocks& out,
             const GatherOptions& options) {
   const RandomPause pause;
-  group.gather(optional_buffer(in), Buffers(out).blocks(), options);
+  group.gather(optional_payload(in), Buffers(out).blocks(), options);
   note_write(out);
 }
 
@@ -117,7 +129,7 @@ Work gather_async(ProcessGroup& group,
                   const TensorBlocks& out,
                   const GatherOptions& options) {
   note_write(out);
-  return group.gather_async(optional_buffer(in), Buffers(out).blocks(), options);
+  return group.gather_async(optional_payload(in), Buffers(out).blocks(), options);
 }
 
 void scatter(ProcessGroup& group,
@@ -125,7 +137,7 @@ void scatter(ProcessGroup& group,
              const at::Tensor& out,
              const ScatterOptions& options) {
   const RandomPause pause;
-  group.scatter(Buffers(in).blocks(), optional_buffer(out), options);
+  group.scatter(Buffers(in).blocks(), optional_payload(out), options);
   note_write(out);
 }
 
@@ -134,7 +146,7 @@ Work scatter_async(ProcessGroup& group,
                    const at::Tensor& out,
                    const ScatterOptions& options) {
   note_write(out);
-  return group.scatter_async(Buffers(in).blocks(), optional_buffer(out), options);
+  return group.scatter_async(Buffers(in).blocks(), optional_payload(out), options);
 }
 
 void all_to_all(ProcessGroup& group,
@@ -156,16 +168,16 @@ Work all_to_all_async(ProcessGroup& group,
 
 void send(ProcessGroup& group, const at::Tensor& tensor, int to, const SendOptions& options) {
   const RandomPause pause;
-  group.send(as_buffer(tensor), to, options);
+  group.send(as_payload(tensor), to, options);
 }
 
 Work send_async(ProcessGroup& group, const at::Tensor& tensor, int to, const SendOptions& options) {
-  return group.send_async(as_buffer(tensor), to, options);
+  return group.send_async(as_payload(tensor), to, options);
 }
 
 int recv(ProcessGroup& group, const at::Tensor& tensor, int from, const RecvOptions& options) {
   const RandomPause pause;
-  const int source = group.recv(as_buffer(tensor), from, options);
+  const int source = group.recv(as_payload(tensor), from, options);
   note_write(tensor);
   return source;
 }
@@ -175,7 +187,7 @@ Work recv_async(ProcessGroup& group,
                 int from,
                 const RecvOptions& options) {
   note_write(tensor);
-  return group.recv_async(as_buffer(tensor), from, options);
+  return group.recv_async(as_payload(tensor), from, options);
 }
 
 }  // namespace unisono

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -45,44 +46,35 @@ constexpr std::array<std::pair<at::ScalarType, DType>, kDTypeCount> kTypes{{
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
-}  // namespace
-
-DType dtype_of(at::ScalarType type) {
+std::optional<DType> find_dtype(at::ScalarType type) {
   for (const auto& [theirs, ours] : kTypes) {
     if (theirs == type) {
       return ours;
     }
   }
-  reject(std::string("tensors of type ") + c10::toString(type) +
-         " can't be sent; convert them with .to(dtype), or send their bytes as .view(uint8)");
+  return std::nullopt;
 }
 
-at::ScalarType scalar_type_of(DType dtype) {
-  for (const auto& [theirs, ours] : kTypes) {
-    if (ours == dtype) {
-      return theirs;
-    }
+// A type of the same width, so that counts of elements hold.
+DType payload_dtype_of(at::ScalarType type) {
+  if (const std::optional<DType> known = find_dtype(type)) {
+    return *known;
   }
-  UNISONO_CHECK(false, "a DType without a ScalarType");
+  switch (c10::elementSize(type)) {
+    case 1:
+      return DType::kUInt8;
+    case 2:
+      return DType::kUInt16;
+    case 4:
+      return DType::kUInt32;
+    case 8:
+      return DType::kUInt64;
+    default:
+      return dtype_of(type);
+  }
 }
 
-std::string describe(const at::Tensor& tensor) {
-  if (!tensor.defined()) {
-    return "undefined tensor";
-  }
-  std::ostringstream text;
-  text << to_string(dtype_of(tensor.scalar_type())) << tensor.sizes();
-  return text.str();
-}
-
-Buffer as_buffer(const at::Tensor& tensor) {
-  if (!tensor.defined()) {
-    reject("the tensor is undefined (default-constructed); an operation needs memory");
-  }
-  if (tensor.layout() != at::kStrided) {
-    reject("the tensor is sparse; operations take dense tensors: pass tensor.to_dense()");
-  }
-  const DType dtype = dtype_of(tensor.scalar_type());
+Buffer as_buffer(const at::Tensor& tensor, DType dtype) {
   if (!tensor.device().is_cpu()) {
     reject("tensor " + describe(tensor) + " is on " + tensor.device().str() +
            "; this build works on CPU memory: pass tensor.cpu()");
@@ -103,6 +95,62 @@ Buffer as_buffer(const at::Tensor& tensor) {
           .owner = std::make_shared<at::Tensor>(tensor)};
 }
 
+void require_dense(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    reject("the tensor is undefined (default-constructed); an operation needs memory");
+  }
+  if (tensor.layout() != at::kStrided) {
+    reject("the tensor is sparse; operations take dense tensors: pass tensor.to_dense()");
+  }
+}
+
+}  // namespace
+
+DType dtype_of(at::ScalarType type) {
+  if (const std::optional<DType> known = find_dtype(type)) {
+    return *known;
+  }
+  reject(std::string("operations compute nothing with tensors of type ") + c10::toString(type) +
+         "; convert them with .to(dtype)");
+}
+
+at::ScalarType scalar_type_of(DType dtype) {
+  for (const auto& [theirs, ours] : kTypes) {
+    if (ours == dtype) {
+      return theirs;
+    }
+  }
+  UNISONO_CHECK(false, "a DType without a ScalarType");
+}
+
+std::string describe(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    return "undefined tensor";
+  }
+  std::ostringstream text;
+  const std::optional<DType> dtype = find_dtype(tensor.scalar_type());
+  text << (dtype ? to_string(*dtype) : c10::toString(tensor.scalar_type())) << tensor.sizes();
+  return text.str();
+}
+
+Buffer as_buffer(const at::Tensor& tensor) {
+  require_dense(tensor);
+  return as_buffer(tensor, dtype_of(tensor.scalar_type()));
+}
+
+Buffer as_operand(const at::Tensor& tensor, const char* operation) {
+  try {
+    return as_buffer(tensor);
+  } catch (const Error& error) {
+    throw Error(error.code(), std::string(operation) + ": " + error.what());
+  }
+}
+
+Buffer as_payload(const at::Tensor& tensor) {
+  require_dense(tensor);
+  return as_buffer(tensor, payload_dtype_of(tensor.scalar_type()));
+}
+
 void bump_version(const at::Tensor& written) {
   if (!written.is_inference()) {
     written.unsafeGetTensorImpl()->bump_version();
@@ -111,7 +159,7 @@ void bump_version(const at::Tensor& written) {
 
 void all_reduce(ProcessGroup& group, const at::Tensor& in_out, const AllReduceOptions& options) {
   const RandomPause pause;
-  group.all_reduce(as_buffer(in_out), options);
+  group.all_reduce(as_operand(in_out, "all_reduce"), options);
   bump_version(in_out);
 }
 
@@ -120,14 +168,14 @@ void all_reduce(ProcessGroup& group,
                 const at::Tensor& out,
                 const AllReduceOptions& options) {
   const RandomPause pause;
-  group.all_reduce(as_buffer(in), as_buffer(out), options);
+  group.all_reduce(as_operand(in, "all_reduce"), as_operand(out, "all_reduce"), options);
   bump_version(out);
 }
 
 Work all_reduce_async(ProcessGroup& group,
                       const at::Tensor& in_out,
                       const AllReduceOptions& options) {
-  const Buffer buffer = as_buffer(in_out);
+  const Buffer buffer = as_operand(in_out, "all_reduce");
   bump_version(in_out);
   return group.all_reduce_async(buffer, options);
 }
@@ -136,22 +184,22 @@ Work all_reduce_async(ProcessGroup& group,
                       const at::Tensor& in,
                       const at::Tensor& out,
                       const AllReduceOptions& options) {
-  const Buffer in_buffer = as_buffer(in);
-  const Buffer out_buffer = as_buffer(out);
+  const Buffer in_buffer = as_operand(in, "all_reduce");
+  const Buffer out_buffer = as_operand(out, "all_reduce");
   bump_version(out);
   return group.all_reduce_async(in_buffer, out_buffer, options);
 }
 
 void broadcast(ProcessGroup& group, const at::Tensor& tensor, const BroadcastOptions& options) {
   const RandomPause pause;
-  group.broadcast(as_buffer(tensor), options);
+  group.broadcast(as_payload(tensor), options);
   bump_version(tensor);
 }
 
 Work broadcast_async(ProcessGroup& group,
                      const at::Tensor& tensor,
                      const BroadcastOptions& options) {
-  const Buffer buffer = as_buffer(tensor);
+  const Buffer buffer = as_payload(tensor);
   bump_version(tensor);
   return group.broadcast_async(buffer, options);
 }

@@ -15,7 +15,7 @@
 namespace unisono {
 
 /// The element type of tensors of `type`. Throws Error(kInvalidArgument) for types that no
-/// operation can carry (quantized, 8-bit floats, ...).
+/// operation computes with (quantized, 8-bit floats, ...).
 [[nodiscard]] DType dtype_of(at::ScalarType type);
 
 [[nodiscard]] at::ScalarType scalar_type_of(DType dtype);
@@ -28,6 +28,14 @@ namespace unisono {
 /// Throws Error(kInvalidArgument), with what to do, unless the tensor is dense, contiguous and in
 /// CPU memory.
 [[nodiscard]] Buffer as_buffer(const at::Tensor& tensor);
+
+/// As as_buffer(), for what `operation` computes with: its name begins the errors.
+[[nodiscard]] Buffer as_operand(const at::Tensor& tensor, const char* operation);
+
+/// As as_buffer(), for operations that move elements and compute nothing: of every type of
+/// LibTorch. Elements of a type that dtype_of() refuses are taken for bytes, or for numbers of
+/// their width.
+[[nodiscard]] Buffer as_payload(const at::Tensor& tensor);
 
 /// Tells autograd that an operation has written, or is about to write, past its back: so it can see
 /// that a saved tensor changed.
