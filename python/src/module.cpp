@@ -14,6 +14,7 @@
 #include "checkpoint_module.h"
 #include "connect.h"
 #include "exit_guard.h"
+#include "gloo_backend.h"
 #include "interrupt.h"
 #include "options.h"
 #include "progress_module.h"
@@ -82,6 +83,15 @@ void define_backend(py::module_& module) {
       .def_static("_leave_all", &Backend::leave_all, Released());
 }
 
+void define_gloo_backend(py::module_& module) {
+  py::class_<GlooBackend, c10d::Backend, c10::intrusive_ptr<GlooBackend>>(module, "_GlooBackend")
+      .def(py::init([](const c10::intrusive_ptr<c10d::Backend>& gloo) {
+             return c10::make_intrusive<GlooBackend>(gloo);
+           }),
+           py::arg("gloo"))
+      .def_property_readonly("wrapped_pg", &GlooBackend::gloo);
+}
+
 void define_symmetric_memory(py::module_& module) {
   module.def(
       "_empty",
@@ -112,6 +122,7 @@ PYBIND11_MODULE(_C, module) {
   unisono::python::define_stores(module);
   unisono::python::define_options(module);
   unisono::python::define_backend(module);
+  unisono::python::define_gloo_backend(module);
   unisono::python::define_symmetric_memory(module);
   unisono::python::define_checkpoint(module);
   unisono::python::define_tensor_files(module);

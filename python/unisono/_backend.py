@@ -84,7 +84,7 @@ def _options_for(plan: Any, given: _C.Options) -> _C.Options:
 
 
 def _create_gloo(plan: Any, options: _C.Options) -> dist.Backend:
-    """PyTorch's own Gloo, which meets in the same store."""
+    """PyTorch's own Gloo, which meets in the same store. It gets contiguous tensors only."""
     for name, default in (("algorithm", "auto"), ("compression", "none")):
         value = getattr(options, name)
         if value != default:
@@ -97,8 +97,10 @@ def _create_gloo(plan: Any, options: _C.Options) -> dist.Backend:
             "unisono.Options: engine='gloo' needs PyTorch's Gloo, and this PyTorch was built "
             "without it; leave it out, or install PyTorch's own wheel"
         )
-    return dist.ProcessGroupGloo(
-        plan.store, plan.group_rank, plan.group_size, timeout=options._timeout
+    return _C._GlooBackend(
+        dist.ProcessGroupGloo(
+            plan.store, plan.group_rank, plan.group_size, timeout=options._timeout
+        )
     )
 
 

@@ -16,7 +16,8 @@ _GLOO = unisono.Options(engine="gloo")
 
 
 def _engine_of(group: dist.ProcessGroup) -> type:
-    return type(group._get_backend(torch.device("cpu")))
+    backend = group._get_backend(torch.device("cpu"))
+    return type(getattr(backend, "wrapped_pg", backend))
 
 
 def both_in_one_program(rank: int, world: int) -> None:
@@ -98,6 +99,60 @@ def _movements(rank: int, group: dist.ProcessGroup) -> None:
     assert out.tolist() == [rank, 10 + rank, 20 + rank, 30 + rank]
 
 
+def _strided(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Memory, and every second element of it, which are the values."""
+    memory = torch.full((*values.shape, 2), -1.0)
+    memory[..., 0] = values
+    return memory, memory[..., 0]
+
+
+def _strided_calls(rank: int, world: int, group: dist.ProcessGroup, is_async: bool) -> list:
+    """All memory that operations on strided tensors have written to."""
+    memories = []
+
+    def tensor(start: float, rows: int = 2) -> torch.Tensor:
+        memory, view = _strided(torch.arange(3.0 * rows).reshape(rows, 3) + start)
+        memories.append(memory)
+        return view
+
+    def finish(work: dist.Work | None) -> None:
+        if work is not None:
+            work.wait()
+
+    options = {"group": group, "async_op": is_async}
+    mine = 10.0 * rank
+    finish(dist.all_reduce(tensor(mine), **options))
+    finish(dist.all_reduce(tensor(mine).t(), dist.ReduceOp.MAX, **options))
+    finish(dist.broadcast(tensor(mine), world - 1, **options))
+    reduced = tensor(mine)
+    finish(dist.reduce(reduced, 0, **options))
+    if rank != 0:
+        memories.pop()  # Engines leave other things there.
+    finish(dist.all_gather([tensor(r) for r in range(world)], tensor(mine), **options))
+    finish(dist.all_gather_into_tensor(tensor(0, 2 * world), tensor(mine), **options))
+    lists = [tensor(r + mine) for r in range(world)]
+    finish(dist.gather(tensor(mine), lists if rank == 0 else None, 0, **options))
+    finish(dist.scatter(tensor(mine), lists if rank == 0 else None, 0, **options))
+    finish(dist.reduce_scatter(tensor(mine), lists, **options))
+    finish(dist.reduce_scatter_tensor(tensor(0), tensor(mine, 2 * world), **options))
+    finish(dist.all_to_all_single(tensor(0, 2 * world), tensor(mine, 2 * world), **options))
+    finish(dist.all_to_all([tensor(0) for _ in lists], lists, **options))
+    works = [dist.isend(tensor(mine), (rank + 1) % world, group)]
+    dist.recv(tensor(0), (rank - 1) % world, group)
+    works[0].wait()
+    future = dist.all_reduce(tensor(mine), group=group, async_op=True).get_future()
+    memories.append(torch.stack(future.wait()))
+    return memories
+
+
+def strided(rank: int, world: int) -> None:
+    groups = [dist.new_group(pg_options=unisono.Options(engine=e)) for e in ("gloo", "native")]
+    for is_async in (False, True):
+        results = [_strided_calls(rank, world, group, is_async) for group in groups]
+        for i, (one, other) in enumerate(zip(*results, strict=True)):
+            assert torch.equal(one, other), (i, one, other)
+
+
 def what_the_tutorials_print(rank: int, world: int) -> None:
     store = dist.distributed_c10d._get_default_store()
     for engine in ("gloo", "native"):
@@ -156,6 +211,10 @@ class GlooEngine(unittest.TestCase):
     def test_both_in_one_program(self) -> None:
         for world in (1, 2, 3):
             run(both_in_one_program, world)
+
+    def test_strided_tensors(self) -> None:
+        for world in (2, 3):
+            run(strided, world)
 
     def test_what_the_tutorials_print(self) -> None:
         run(what_the_tutorials_print, 4)
