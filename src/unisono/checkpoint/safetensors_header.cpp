@@ -21,6 +21,7 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/base/placeholder.h"
 #include "unisono/checkpoint/checked_file.h"
 #include "unisono/checkpoint/json.h"
 #include "unisono/checkpoint/safetensors.h"
@@ -290,6 +291,9 @@ SafetensorsHeader decode_header(CheckedFile& file) {
   file.read_at(0, std::as_writable_bytes(std::span(&n_header_bytes, 1)));
   const std::uint64_t rest = file.n_bytes() - kLengthBytes;
   if (n_header_bytes > kMostHeaderBytes) {
+    std::vector<std::byte> beginning(std::min<std::uint64_t>(file.n_bytes(), kPlaceholderBytes));
+    file.read_at(0, beginning);
+    check_no_placeholder(file.path(), beginning);
     throw Error(ErrorCode::kCorruptData,
                 fmt::format("{}: is no safetensors file: a header of {} bytes, where {} are the "
                             "most",

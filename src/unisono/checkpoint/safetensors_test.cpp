@@ -164,6 +164,9 @@ TEST_F(Safetensors, FilesThatEndInTheHeaderAreTruncated) {
               throws_error(ErrorCode::kCorruptData, "of a header of 2 bytes, 1 are there"));
   EXPECT_THAT(opening(std::string(16, '\x7f')),
               throws_error(ErrorCode::kCorruptData, "where 100000000 are the most"));
+  EXPECT_THAT(opening("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"),
+              throws_error(ErrorCode::kCorruptData, path(), "git lfs pull --include"));
+  EXPECT_THAT(opening("<!DOCTYPE html>"), throws_error(ErrorCode::kCorruptData, "a web page"));
   EXPECT_THAT([&] { (void)SafetensorsFile(folder_.path()); },
               throws_error(ErrorCode::kInvalidArgument, "is a folder"));
   EXPECT_THAT([&] { (void)SafetensorsFile(path() + "x"); },
