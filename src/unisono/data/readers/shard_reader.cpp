@@ -12,6 +12,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/left_behind.h"
 #include "unisono/base/log.h"
+#include "unisono/base/text_lines.h"
 #include "unisono/data/readers/tar_reader.h"
 
 namespace unisono {
@@ -56,8 +57,8 @@ void ShardReader::add(const PendingFile& file, ShardSample& sample) {
     throw Error(ErrorCode::kCorruptData,
                 fmt::format("{}: sample \"{}\" has \"{}\" twice, the second time at offset {}",
                             sample.shard,
-                            sample.key,
-                            file.part,
+                            escape_text(sample.key),
+                            escape_text(file.part),
                             file.entry.offset));
   }
 }

@@ -103,14 +103,6 @@ class TarReader::Impl {
           fmt::format("{}: content() without an entry that next() has returned, or twice", path_));
     }
     const Content content = *std::exchange(content_, std::nullopt);
-    if (content.n_bytes > content.n_stored + kMaxHoleBytes) {
-      throw_bad(
-          fmt::format("a sparse file of {} bytes, of which {} are stored; holes of up to {} "
-                      "bytes can be read",
-                      content.n_bytes,
-                      content.n_stored,
-                      kMaxHoleBytes));
-    }
     std::vector<std::byte> bytes;
     for (const data::SparsePiece& piece : content.pieces) {
       bytes.resize(piece.offset);
@@ -248,6 +240,14 @@ class TarReader::Impl {
     if (content.n_bytes > kMaxEntryBytes ||
         !data::are_pieces_of(content.pieces, content.n_bytes, content.n_stored)) {
       throw_bad_pieces();
+    }
+    if (content.n_bytes > content.n_stored + kMaxHoleBytes) {
+      throw_bad(
+          fmt::format("a sparse file of {} bytes, of which {} are stored; holes of up to {} "
+                      "bytes can be read",
+                      content.n_bytes,
+                      content.n_stored,
+                      kMaxHoleBytes));
     }
     return content;
   }

@@ -38,15 +38,13 @@ class TarReader {
   ///
   /// Throws Error: kSystem; kCorruptData, with the archive, the number of the header and its
   /// offset, for a header that is none, an archive that ends early, also without the two blocks of
-  /// zeros that mark its end, a single block of zeros, and bytes behind the end mark that are no
-  /// archive.
+  /// zeros that mark its end, a single block of zeros, bytes behind the end mark that are no
+  /// archive, and a sparse file with holes of more than 256 MiB in all.
   [[nodiscard]] std::optional<TarEntry> next();
 
-  /// All of the file that next() has returned, once. Memory grows only as the content comes; a
-  /// sparse file may have holes of 256 MiB in all.
+  /// All of the file that next() has returned, once. Memory grows only as the content comes.
   ///
-  /// Throws Error: kInvalidArgument when there is no such file; kCorruptData when it ends early or
-  /// has larger holes.
+  /// Throws Error: kInvalidArgument when there is no such file; kCorruptData when it ends early.
   [[nodiscard]] std::vector<std::byte> content();
 
  private:

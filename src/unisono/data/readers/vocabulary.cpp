@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "unisono/base/error.h"
+#include "unisono/base/text_lines.h"
 #include "unisono/data/readers/labeled_text.h"
 #include "unisono/data/readers/tokenizer.h"
 
@@ -78,9 +79,10 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(toke
   }
   for (std::size_t number = 0; number < tokens_.size(); ++number) {
     if (!numbers_.try_emplace(tokens_[number], static_cast<std::int64_t>(number)).second) {
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format("Vocabulary: token {}, \"{}\", is there twice", number, tokens_[number]));
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("Vocabulary: token {}, \"{}\", is there twice",
+                              number,
+                              escape_text(tokens_[number])));
     }
   }
 }

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,10 @@ struct TextReader {
   const char* name;
   const char* lines;
   std::function<Values(const test::TemporaryFolder&, const std::string&)> read;
+
+  friend std::ostream& operator<<(std::ostream& out, const TextReader& reader) {
+    return out << reader.name;
+  }
 };
 
 class TextReaders : public ::testing::TestWithParam<TextReader> {
