@@ -68,7 +68,8 @@ std::optional<Address> Address::parse(const std::string& ip, std::uint16_t port)
   const bool has_brackets = ip.size() > 2 && ip.starts_with('[') && ip.ends_with(']');
   const std::string bare = has_brackets ? ip.substr(1, ip.size() - 2) : ip;
   AddressList list(nullptr, &::freeaddrinfo);
-  if (bare.empty() || look_up(bare, port, AI_NUMERICHOST, list) != 0 ||
+  // glibc takes "*" for any address.
+  if (bare.empty() || bare == "*" || look_up(bare, port, AI_NUMERICHOST, list) != 0 ||
       (has_brackets && list->ai_family != AF_INET6)) {
     return std::nullopt;
   }

@@ -29,6 +29,7 @@ TEST(Address, NumericTextIsParsedAndPrinted) {
 
 TEST(Address, NamesAndNonsenseAreNotNumeric) {
   for (const char* ip : {"",
+                         "*",
                          "localhost",
                          "1.2.3.4.5",
                          "10.0.0.2:80",

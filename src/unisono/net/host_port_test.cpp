@@ -61,6 +61,7 @@ TEST(HostFault, IsNamedWithTheFormThatWorks) {
                          {"alpha\u200b", "invisible"},
                          {"http://alpha", "without http://"},
                          {"alpha/x", "no name has a \"/\""},
+                         {"*", "no name has a \"*\""},
                          {"me@alpha", "no name has a \"@\""},
                          {"-alpha", "begins with"},
                          {"alpha..org", "between its dots"},

@@ -158,16 +158,28 @@ class HostCollector {
     return are_all;
   }
 
-  // "alpha", "me@alpha:4", LSF's "4*alpha", "node[1-3]:2", "[fd77::1]:2".
-  void add_entry(std::string_view entry, std::optional<int> n_workers) {
-    const std::size_t star = entry.find('*');
-    if (star != std::string_view::npos) {
-      n_workers = parse_workers(entry.substr(0, star));
-      entry.remove_prefix(star + 1);
+  // Takes "me@" off "me@alpha:4"; nothing where there is no user.
+  static std::string take_user(std::string_view& entry) {
+    const std::size_t at = entry.rfind('@');
+    if (at == std::string_view::npos) {
+      return "";
     }
-    const std::size_t host_at = entry.rfind('@') + 1;
-    const std::string user(entry.substr(0, host_at));
-    std::string_view host = entry.substr(host_at);
+    const std::string user(entry.substr(0, at));
+    if (user.empty() || user.find_first_of("[]:*@") != std::string::npos) {
+      refuse(fmt::format("\"{}\" has no name of a user before its @; write me@alpha:4",
+                         escape_text(entry)));
+    }
+    entry.remove_prefix(at + 1);
+    return user + "@";
+  }
+
+  // "alpha", "me@alpha:4", LSF's "4*alpha", "node[1-3]:2", "[fd77::1]:2".
+  void add_entry(std::string_view host, std::optional<int> n_workers) {
+    if (const std::size_t star = host.find('*'); star != std::string_view::npos) {
+      n_workers = parse_workers(host.substr(0, star));
+      host.remove_prefix(star + 1);
+    }
+    const std::string user = take_user(host);
     if (const std::size_t workers_at = find_workers(host); workers_at != std::string_view::npos) {
       n_workers = parse_workers(host.substr(workers_at));
       host = host.substr(0, workers_at - 1);

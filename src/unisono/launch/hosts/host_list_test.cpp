@@ -84,6 +84,10 @@ TEST(Hosts, ThatAreNoneAreRefused) {
                            "alpha 0",
                            "0*alpha",
                            "*alpha",
+                           "@alpha",
+                           "me@you@alpha",
+                           "me[1-2]@alpha",
+                           "1**@alpha",
                            "alpha:4096,alpha:1"}) {
     EXPECT_THAT([&] { (void)parse_hosts(text); }, throws_error(ErrorCode::kInvalidArgument, ""))
         << text;
