@@ -225,6 +225,20 @@ TEST(Idle, ARankHasLittleInMemory) {
   }
 }
 
+// Of rank 1; rank 0 has a connection of the store with each.
+std::string footprint_among(int world_size) {
+  const std::vector<ProcessResult> results =
+      run_job({.world_size = world_size, .mode = {"footprint"}});
+  expect_success(results);
+  return results[1].out;
+}
+
+TEST(ARankOfALargeNode, HoldsNoMoreOfTheSystemThanOneOfASmallNode) {
+  const std::string among_few = footprint_among(4);
+  EXPECT_THAT(among_few, ::testing::HasSubstr(" descriptors, 1 mappings"));
+  EXPECT_EQ(footprint_among(16), among_few);
+}
+
 class Aftermath : public ::testing::TestWithParam<std::vector<std::string>> {};
 
 TEST_P(Aftermath, AGroupLeavesNothingAndAnotherMayFollow) {

@@ -100,6 +100,41 @@ TEST(KilledBeforeItsFirstOperation, EndsItsNeighboursOperationsByName) {
   }
 }
 
+// The first of the two ranks that watch it sees nothing, and rank 3 hears of it from the other.
+TEST(KilledBesideAStoppedRank, IsNamedAtOnceToAllThatRun) {
+  Job job({.world_size = 4, .mode = {"meet", "bbwb"}});
+  job.start_all();
+  if (!wait_until_ready(job, 4)) {
+    return;
+  }
+  job.processes().send_signal(1, SIGSTOP);
+  job.processes().send_signal(2, SIGKILL);
+  for (const std::size_t rank : {0U, 3U}) {
+    EXPECT_TRUE(job.processes().wait_for_output(rank, name_of(job, 2))) << "rank " << rank;
+  }
+  job.processes().send_signal(1, SIGCONT);
+  const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
+  for (const std::size_t rank : {0U, 1U, 3U}) {
+    EXPECT_EQ(results[rank].exit_code, 1);
+    EXPECT_THAT(results[rank].err, AllOf(HasSubstr(name_of(job, 2)), HasSubstr(") is gone: ")));
+  }
+}
+
+// Its process goes on.
+TEST(ARankThatBecomesAnotherProgram, IsNamed) {
+  Job job({.world_size = 4, .mode = {"become", "sleep"}});
+  job.start_all();
+  for (const std::size_t rank : {0U, 2U, 3U}) {
+    EXPECT_TRUE(job.processes().wait_for_output(rank, name_of(job, 1))) << "rank " << rank;
+  }
+  job.processes().send_signal(1, SIGKILL);
+  const std::vector<ProcessResult> results = job.processes().finish(kTimeToNotice);
+  for (const std::size_t rank : {0U, 2U, 3U}) {
+    EXPECT_EQ(results[rank].exit_code, 1);
+    EXPECT_THAT(results[rank].err, HasSubstr(") is gone: "));
+  }
+}
+
 // Rank 0 learns of it between two operations; rank 2 only from rank 0, which keeps its group.
 TEST(KilledWhileItsNodeComputes, IsNamedOnAnotherNode) {
   Job job({.world_size = 3, .mode = {"meet_again", "kwb"}, .nodes = {"a", "a", "b"}});

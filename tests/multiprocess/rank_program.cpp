@@ -3,8 +3,6 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,8 +22,11 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
+#include "unisono/base/fd.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
+#include "unisono/net/unix_socket.h"
+#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/store/tcp_store.h"
 
 #include "support/process.h"
@@ -162,17 +163,31 @@ void absence(const std::string& absent) {
   group->barrier({.timeout = std::chrono::milliseconds(1000)});
 }
 
-// What no rank sends, to all ranks of the node.
-void send_junk() {
-  constexpr int kManyDescriptors = 256;
-  const std::string junk(1000, '?');
-  for (int fd = STDERR_FILENO + 1; fd < kManyDescriptors; ++fd) {
-    sockaddr_un peer{};
-    socklen_t size = sizeof(peer);
-    const bool is_connected = ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
-    if (is_connected && peer.sun_family == AF_UNIX) {
-      (void)::send(fd, junk.data(), junk.size(), MSG_NOSIGNAL);
+// What a datagram between ranks of a node begins with: the key behind magic and number of ranks in
+// the node's memory, and the sender.
+std::string node_envelope(int rank) {
+  constexpr std::size_t kKeyAt = 16;
+  constexpr std::size_t kKeyBytes = 16;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("unisono-arena") != std::string::npos) {
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel writes addresses as text
+      const auto* const memory = reinterpret_cast<const char*>(std::stoull(line, nullptr, 16));
+      return std::string(memory + kKeyAt, kKeyBytes) +
+             std::string(reinterpret_cast<const char*>(&rank), sizeof(rank));
     }
+  }
+  throw std::runtime_error("no memory of a node");
+}
+
+// What no rank sends, to all ranks of the node.
+void send_junk(const ProcessGroup& group) {
+  const std::string junk = node_envelope(group.rank()) + std::string(1000, '?');
+  const unisono::Fd socket =
+      unisono::net::bind_unix_datagram("unisono-babbler-" + std::to_string(::getpid()));
+  for (const unisono::rendezvous::Member& member : group.roster().members) {
+    (void)unisono::net::send_datagram(
+        socket.get(), member.endpoint + "-post", std::as_bytes(std::span(junk)));
   }
 }
 
@@ -180,7 +195,7 @@ void send_junk() {
 void babble(const std::string& babbler) {
   const auto group = unisono::init_process_group();
   if (group->rank() == std::stoi(babbler)) {
-    send_junk();
+    send_junk(*group);
     wait_for_end_of_stdin();
     return;
   }
@@ -315,6 +330,30 @@ void idle(const std::string&) {
   unisono::destroy_process_group();
 }
 
+// What the process holds of the system once it has met the others.
+void footprint(const std::string&) {
+  const auto group = unisono::init_process_group();
+  (void)sum_of_ones(*group, 1);
+  int n_mappings = 0;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    n_mappings += line.find("unisono-arena") == std::string::npos ? 0 : 1;
+  }
+  print("%d descriptors, %d mappings\n", n_entries("/proc/self/fd"), n_mappings);
+  group->barrier();
+  unisono::destroy_process_group();
+}
+
+// Rank 1 becomes another program, the others wait for it in a barrier.
+void become(const std::string& program) {
+  const auto group = unisono::init_process_group();
+  group->barrier();
+  if (group->rank() == 1) {
+    ::execlp(program.c_str(), program.c_str(), "30", nullptr);
+  }
+  group->barrier();
+}
+
 // The kernel lists a thread for a moment after it was joined.
 int n_threads_in_the_end(int expected) {
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(5);
@@ -386,6 +425,8 @@ int main(int argc, char** argv) {
       {"stream", stream},
       {"absence", absence},
       {"babble", babble},
+      {"become", become},
+      {"footprint", footprint},
       {"late", late},
       {"first_broadcast", first_broadcast},
       {"late_sum", late_sum},

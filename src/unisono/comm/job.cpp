@@ -30,6 +30,7 @@
 #include "unisono/health/group_contacts.h"
 #include "unisono/health/long_waits.h"
 #include "unisono/health/monitored_group.h"
+#include "unisono/health/node_post.h"
 #include "unisono/health/watcher.h"
 #include "unisono/net/address.h"
 #include "unisono/net/socket.h"
@@ -56,6 +57,7 @@ Job::Job(const JobOptions& options)
       session_(connect_store(options)),
       endpoint_(random_endpoint_name()),
       node_listener_(net::listen_unix_abstract(endpoint_)),
+      node_post_(net::bind_unix_datagram(health::post_name(endpoint_))),
       data_listener_(
           prepare(options,
                   session_,
@@ -68,16 +70,17 @@ Job::Job(const JobOptions& options)
       backend_(agreed_backend(options.backend.backend, roster_, logger())),
       numbers_(roster_.rank, roster_.world_size()),
       long_waits_(health::LongWaits::open(options.wait_file, logger())),
+      node_memory_(meet_node(roster_, session_, engines_, node_listener_, options.deadline)),
       watcher_(std::make_unique<health::Watcher>(health::WatcherParts{
           .roster = roster_,
           .session = session_,
           .data_listener = data_listener_.get(),
-          .peers = meet_node(roster_, session_, engines_, node_listener_, options.deadline),
+          .contact = {.post = std::move(node_post_), .key = node_memory_.key()},
+          .memory = node_memory_,
           .groups = groups_,
           .logger = logger()})),
       cycles_(
           std::make_unique<health::CycleSearch>(roster_, watcher_->control(), groups_, logger())) {
-  node_listener_.reset();
   warn_of_shared_core(roster_, logger());
 }
 
@@ -164,30 +167,33 @@ bool Job::is_news(const Error& failure) {
       .second;
 }
 
-void Job::end_group(std::uint32_t number,
-                    health::MetRanks met,
-                    std::optional<Error> failure,
-                    bool may_be_asked) noexcept {
-  groups_.end(number, std::move(met), std::move(failure));
+void Job::end_group(std::uint32_t number, health::MetRanks met, GroupEnd end) noexcept {
+  groups_.end(number, std::move(met), end.failure);
   bool is_last = false;
   {
     const MutexLock lock(mutex_);
-    may_be_asked_ = may_be_asked_ || may_be_asked;
-    may_be_asked = may_be_asked_;
+    end_.failure = end_.failure ? end_.failure : std::move(end.failure);
+    end_.has_all = end_.has_all && end.has_all;
+    end = end_;
     is_last = --n_groups_ == 0;
   }
   if (is_last) {
-    leave(may_be_asked);
+    leave(end);
   }
 }
 
-void Job::leave(bool may_be_asked) noexcept {
+void Job::leave(const GroupEnd& end) noexcept {
   cycles_.reset();
   watcher_->stop();  // What it just tells a group may be told on.
   watcher_.reset();
+  if (!end.failure) {
+    // Else who has not been told why sees that this rank is gone.
+    node_memory_.leave(static_cast<std::size_t>(health::topology_of(roster_).local_rank()));
+  }
+  node_listener_.reset();
   // The caller may hold the group for long, and a next one may need the port.
   session_.store.reset();
-  if (session_.host != nullptr && may_be_asked) {
+  if (session_.host != nullptr && (end.failure || !end.has_all)) {
     session_.host->wait_until_left(Deadline::after(kLeaveTimeout));
   }
   session_.host.reset();

@@ -32,6 +32,7 @@
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/shm/node_memory.h"
 
 namespace unisono::comm {
 
@@ -95,22 +96,27 @@ class Job {
   /// for reasons of the same kind, may have done so in all its groups.
   [[nodiscard]] bool is_news(const Error& failure) UNISONO_EXCLUDES(mutex_);
 
-  /// The group's part of the job is over. With the last one the job ends. `may_be_asked`: others
-  /// may still look into the store, for the reason of a failure, or as they start.
-  void end_group(std::uint32_t number,
-                 health::MetRanks met,
-                 std::optional<Error> failure,
-                 bool may_be_asked) noexcept UNISONO_EXCLUDES(mutex_);
+  /// How a group ended.
+  struct GroupEnd {
+    std::optional<Error> failure = {};
+    bool has_all = true;  ///< Whether all ranks were in an operation of it.
+  };
+
+  /// The group's part of the job is over. With the last one the job ends. Where a group failed, or
+  /// others may still start, they may look into the store.
+  void end_group(std::uint32_t number, health::MetRanks met, GroupEnd end) noexcept
+      UNISONO_EXCLUDES(mutex_);
 
  private:
-  void leave(bool may_be_asked) noexcept;
+  void leave(const GroupEnd& end) noexcept;
 
   // In the order in which ranks come to know each other: each member is made from those above it.
   std::chrono::milliseconds timeout_;
   Config config_;
   rendezvous::StoreSession session_;
   std::string endpoint_;
-  Fd node_listener_;
+  Fd node_listener_;  // Open as long as the rank is in the job: others see its end by it.
+  Fd node_post_;
   Fd data_listener_;
   engine::NativeEngines engines_;
   rendezvous::Roster roster_;
@@ -120,12 +126,13 @@ class Job {
   std::shared_ptr<health::WorkWaits> work_waits_ = std::make_shared<health::WorkWaits>();
   std::unique_ptr<health::LongWaits> long_waits_;
   health::GroupRegistry groups_;
+  shm::NodeMemory node_memory_;
   std::unique_ptr<health::Watcher> watcher_;
   std::unique_ptr<health::CycleSearch> cycles_;
 
   mutable Mutex mutex_;
   int n_groups_ UNISONO_GUARDED_BY(mutex_) = 0;
-  bool may_be_asked_ UNISONO_GUARDED_BY(mutex_) = false;
+  GroupEnd end_ UNISONO_GUARDED_BY(mutex_);  // The worst of the groups' ends.
   std::set<std::pair<ErrorCode, std::string>> known_failures_ UNISONO_GUARDED_BY(mutex_);
 };
 

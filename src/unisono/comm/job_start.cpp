@@ -16,7 +16,6 @@
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
 #include "unisono/engine/native_engines.h"
-#include "unisono/health/control_plane.h"
 #include "unisono/health/diagnostics_store.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/connect_store.h"
@@ -27,6 +26,8 @@
 #include "unisono/rendezvous/store_client.h"
 #include "unisono/transport/frame.h"
 #include "unisono/transport/relayed_error.h"
+#include "unisono/transport/shm/node.h"
+#include "unisono/transport/shm/node_memory.h"
 
 namespace unisono::comm {
 namespace {
@@ -134,19 +135,18 @@ rendezvous::Roster exchange_roster(const JobOptions& options,
   }
 }
 
-std::vector<health::NodePeer> meet_node(const rendezvous::Roster& roster,
-                                        rendezvous::StoreSession& session,
-                                        engine::NativeEngines& engines,
-                                        Fd& listener,
-                                        Deadline deadline) {
-  std::vector<health::NodePeer> met;
+shm::NodeMemory meet_node(const rendezvous::Roster& roster,
+                          rendezvous::StoreSession& session,
+                          engine::NativeEngines& engines,
+                          Fd& listener,
+                          Deadline deadline) {
+  std::vector<shm::NodePeer> met;
   try {
-    engines.meet(roster, session.secret, listener.get(), deadline, met);
-    return met;
+    return engines.meet(roster, session.secret, listener.get(), deadline, met);
   } catch (const Error& error) {
     const Error reason = explain(error, roster, session);
     publish_failed_start(roster, session, reason);
-    for (const health::NodePeer& peer : met) {
+    for (const shm::NodePeer& peer : met) {
       transport::send_abort(peer.socket.get(), 0, with_prefix(reason, roster));
     }
     listener.reset();  // Others see at once that this rank does not come.

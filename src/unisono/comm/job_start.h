@@ -14,12 +14,12 @@
 #include "unisono/base/log.h"
 #include "unisono/comm/backend_choice.h"
 #include "unisono/engine/native_engines.h"
-#include "unisono/health/control_plane.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/roster/exchange_roster.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/shm/node_memory.h"
 
 namespace unisono::comm {
 
@@ -67,11 +67,11 @@ auto prepare(const JobOptions& options, rendezvous::StoreSession& session, const
 
 /// Meets the ranks of this node, which have joined. Throws as NativeEngines::meet() does, for the
 /// first reason that a rank had, tells the others, and closes the listener.
-[[nodiscard]] std::vector<health::NodePeer> meet_node(const rendezvous::Roster& roster,
-                                                      rendezvous::StoreSession& session,
-                                                      engine::NativeEngines& engines,
-                                                      Fd& listener,
-                                                      Deadline deadline);
+[[nodiscard]] shm::NodeMemory meet_node(const rendezvous::Roster& roster,
+                                        rendezvous::StoreSession& session,
+                                        engine::NativeEngines& engines,
+                                        Fd& listener,
+                                        Deadline deadline);
 
 /// Writes down why this rank has no group though it has joined, for those that have not met it:
 /// they find nobody where they look for it, and then look into the store.

@@ -123,6 +123,10 @@ bool Membership::is_news(const Error& failure) {
   return job_.is_news(failure);
 }
 
+bool Membership::has_left(int rank) const {
+  return native_->is_leaving(rank);
+}
+
 transport::RankProgress Membership::progress_of(int rank) const {
   return native_->progress_of(rank);
 }

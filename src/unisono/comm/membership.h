@@ -172,7 +172,6 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   void end_with(const Error& verdict) override;
 
   // membership_events.cpp
-  void note_departure(int job_rank) override;
   void note_abort(int job_rank, const Error& reason) override;
   void note_end(int job_rank, health::ControlLink::End how) override;
   void deliver(const net::HelloInfo& peer,
@@ -187,6 +186,7 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
   // GroupHealth: what the engine asks and tells.
   [[nodiscard]] bool is_news(const Error& failure) override;
   [[nodiscard]] transport::RankProgress progress_of(int rank) const override;
+  [[nodiscard]] bool has_left(int rank) const override;
   void note_late(std::uint64_t sequence, std::span<const int> late_ranks) override
       UNISONO_EXCLUDES(late_mutex_);
   void look_for_cycle(const health::WaitId& wait) override;
@@ -214,7 +214,7 @@ class Membership final : public health::GroupHealth, public health::MonitoredGro
 
   // membership_leaving.cpp
   [[nodiscard]] std::vector<int> find_doubtful() UNISONO_EXCLUDES(late_mutex_);
-  [[nodiscard]] bool has_left(std::vector<int> ranks);
+  [[nodiscard]] bool is_any_gone(std::vector<int> ranks);
   void end_part(bool has_failed) noexcept;
 
   // membership_waits.cpp

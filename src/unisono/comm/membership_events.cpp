@@ -59,13 +59,6 @@ int Membership::rank_of(int job_rank) const {
              : static_cast<int>(found - setup_.roster.members.begin());
 }
 
-void Membership::note_departure(int job_rank) {
-  if (const int rank = rank_of(job_rank); rank >= 0) {
-    ranks_.note_departure(rank);
-    wake();
-  }
-}
-
 void Membership::note_abort(int job_rank, const Error& reason) {
   const int rank = rank_of(job_rank);
   if (rank < 0) {

@@ -20,7 +20,6 @@
 #include "unisono/comm/membership.h"
 #include "unisono/engine/group_engine.h"
 #include "unisono/engine/native_engines.h"
-#include "unisono/health/group_contacts.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/transport/descriptor.h"
 
@@ -80,7 +79,7 @@ bool Membership::is_settled_by(Deadline deadline) {
     if (deadline.has_passed()) {
       return false;
     }
-    const bool has_one_left = has_left(doubtful);
+    const bool has_one_left = is_any_gone(doubtful);
     // Also reads what a rank has sent before it left.
     native_->await_credit(Deadline::after(pause));
     // A rank that failed, and is gone, has told another rank of this node.
@@ -94,7 +93,7 @@ bool Membership::is_settled_by(Deadline deadline) {
 }
 
 // Asks ranks where they are. Returns whether one of them has left.
-bool Membership::has_left(std::vector<int> ranks) {
+bool Membership::is_any_gone(std::vector<int> ranks) {
   std::erase(ranks, topology_.rank());  // It stands for its node, which this rank can see.
   const std::vector<int> present = status_client_.find_present(ranks);
   for (const int rank : ranks) {
@@ -129,7 +128,7 @@ void Membership::end_part(bool has_failed) noexcept {
   engine_->leave();
   native_->leave_messages();
   if (!has_failed) {
-    health::tell_leave(contacts());
+    native_->announce_leave();
   }
   health::MetRanks met = native_->close();
   diagnostics_store_.give_up();
@@ -141,10 +140,10 @@ void Membership::end_part(bool has_failed) noexcept {
                                 topology_.local_world_size());
   }
   const bool has_all = setup_.number != 0 || have_all_started_.load(std::memory_order_relaxed);
-  job_.end_group(setup_.number,
-                 std::move(met),
-                 has_failed ? std::optional(failure_.error()) : std::nullopt,
-                 has_failed || !has_all);
+  job_.end_group(
+      setup_.number,
+      std::move(met),
+      {.failure = has_failed ? std::optional(failure_.error()) : std::nullopt, .has_all = has_all});
 }
 
 }  // namespace unisono::comm

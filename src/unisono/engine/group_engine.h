@@ -38,6 +38,9 @@ class GroupEngine : public SupervisingEngine {
   /// Where a rank of this node is in the group's operations.
   [[nodiscard]] virtual transport::RankProgress progress_of(int rank) const = 0;
 
+  /// Whether a rank of this node has announced that it leaves.
+  [[nodiscard]] virtual bool is_leaving(int rank) const = 0;
+
   /// Where this rank is; nothing after leave_memory().
   [[nodiscard]] virtual std::optional<transport::RankProgress> own_progress() const = 0;
 
@@ -88,6 +91,9 @@ class GroupEngine : public SupervisingEngine {
   /// The number of the last operation, if ranks may find a mismatch in it after this rank's part
   /// has ended; else 0. Sets the group's failure if a peer has reported one.
   [[nodiscard]] virtual std::uint64_t find_doubtful_operation() = 0;
+
+  /// Tells the ranks of this node that this one leaves in good order.
+  virtual void announce_leave() = 0;
 
   /// Ends all connections, and returns with whom there were some. Nobody delivers any more.
   [[nodiscard]] virtual health::MetRanks close() = 0;

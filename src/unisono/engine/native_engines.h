@@ -10,7 +10,6 @@
 #include "unisono/base/deadline.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/group_engine.h"
-#include "unisono/health/control_plane.h"
 #include "unisono/health/diagnostics_store.h"
 #include "unisono/health/group_health.h"
 #include "unisono/health/rank_status.h"
@@ -18,6 +17,8 @@
 #include "unisono/health/work_waits.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/failure.h"
+#include "unisono/transport/shm/node.h"
+#include "unisono/transport/shm/node_memory.h"
 
 namespace unisono::engine {
 
@@ -43,7 +44,7 @@ class NativeEngines {
   /// Before the process starts a thread, which makes this slow.
   static void prepare_process();
 
-  /// Makes this rank's arena. Throws Error(kSystem), and as transport::find_streams().
+  /// Throws as transport::find_streams().
   explicit NativeEngines(const Config& config);
   ~NativeEngines();
 
@@ -52,15 +53,15 @@ class NativeEngines {
   NativeEngines(NativeEngines&&) = delete;
   NativeEngines& operator=(NativeEngines&&) = delete;
 
-  /// Exchanges arenas with the node's other ranks, which have joined the job and do the same.
-  /// `listener` is the Unix socket that the roster tells of; hellos are by `secret`. Adds them to
-  /// `met`, with the sockets by which they hear of each other. Throws the first reason that a rank
-  /// had; then some are in `met`.
-  void meet(const rendezvous::Roster& roster,
-            const std::string& secret,
-            int listener,
-            Deadline deadline,
-            std::vector<health::NodePeer>& met);
+  /// Makes the node's memory with its other ranks, which have joined the job and do the same.
+  /// `listener` is the Unix socket that the roster tells of; hellos are by `secret`. Returns the
+  /// memory. Throws the first reason that a rank had; then `met` has the connections of this rank,
+  /// whose other sides wait for that reason.
+  [[nodiscard]] shm::NodeMemory meet(const rendezvous::Roster& roster,
+                                     const std::string& secret,
+                                     int listener,
+                                     Deadline deadline,
+                                     std::vector<shm::NodePeer>& met);
 
   /// Once the ranks have met.
   [[nodiscard]] std::shared_ptr<GroupEngine> make(const GroupParts& parts);

@@ -176,10 +176,6 @@ bool answer(const Heard& heard, GroupRegistry& groups, StackDump& stacks) {
     case transport::FrameKind::kAbort:
       pass_abort(heard, groups);
       return true;
-    case transport::FrameKind::kLeave:
-      groups.notify(group_of(heard.frame),
-                    [rank = heard.rank](MonitoredGroup& group) { group.note_departure(rank); });
-      return true;
     case transport::FrameKind::kAsk:
       answer_status(heard, groups, stacks);
       return true;
@@ -191,10 +187,12 @@ bool answer(const Heard& heard, GroupRegistry& groups, StackDump& stacks) {
       pass_verdict(heard, groups);
       return true;
     case transport::FrameKind::kData:
+    case transport::FrameKind::kLeave:
     case transport::FrameKind::kPacket:
     case transport::FrameKind::kRankProgress:
     case transport::FrameKind::kWait:
     case transport::FrameKind::kHeard:
+    case transport::FrameKind::kEnded:
       break;
   }
   return false;

@@ -103,12 +103,11 @@ TEST_F(AnswersTest, AVerdictIsHeardWhereverItGoes) {
 
 TEST_F(AnswersTest, NewsOfAGroupThatIsNotKnownAreNoNews) {
   EXPECT_TRUE(hear({.kind = Kind::kAbort, .sequence = kNumber}));
-  EXPECT_TRUE(hear({.kind = Kind::kLeave, .sequence = kNumber}));
   EXPECT_EQ(n_replies_, 0);
 }
 
 TEST_F(AnswersTest, AnswersAreNoQuestions) {
-  for (const Kind kind : {Kind::kRankProgress, Kind::kWait, Kind::kHeard}) {
+  for (const Kind kind : {Kind::kLeave, Kind::kRankProgress, Kind::kWait, Kind::kHeard}) {
     EXPECT_FALSE(hear({.kind = kind, .sequence = kNumber, .question = 9}));
   }
 }

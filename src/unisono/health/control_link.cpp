@@ -27,11 +27,8 @@ constexpr int kMostReads = 16;
 
 }  // namespace
 
-ControlLink::ControlLink(net::EventLoop& loop, Fd socket, Callbacks callbacks, IfStarved if_starved)
-    : loop_(loop),
-      socket_(std::move(socket)),
-      callbacks_(std::move(callbacks)),
-      if_starved_(if_starved) {
+ControlLink::ControlLink(net::EventLoop& loop, Fd socket, Callbacks callbacks)
+    : loop_(loop), socket_(std::move(socket)), callbacks_(std::move(callbacks)) {
   outgoing_.reserve(1);
   loop_.add(socket_.get(), EPOLLIN, [this](std::uint32_t events) { attend(events); });
 }
@@ -105,9 +102,6 @@ void ControlLink::read(int most) {
       received_.insert(received_.end(), buffer.begin(), buffer.begin() + result.n_bytes);
       how = hear_frames() ? std::nullopt : std::optional(End::kJunk);
     } catch (const std::exception&) {
-      if (if_starved_ == IfStarved::kThrow) {
-        throw;
-      }
       how = End::kStarved;
     }
     if (how) {

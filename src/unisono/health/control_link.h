@@ -20,8 +20,8 @@ struct Parcel {
   std::shared_ptr<void> hold = nullptr;
 };
 
-/// The frames that two ranks send each other by a socket, TCP or Unix. Never blocks. Belongs to the
-/// event loop's thread.
+/// The frames that two ranks of different nodes send each other by a socket. Never blocks. Belongs
+/// to the event loop's thread.
 class ControlLink {
  public:
   enum class End {
@@ -29,9 +29,6 @@ class ControlLink {
     kJunk,     ///< What came is no frame that ranks send on such a connection.
     kStarved,  ///< There was no memory for what came.
   };
-
-  /// Where there is no memory for what comes.
-  enum class IfStarved { kEnd, kThrow };
 
   struct Callbacks {
     /// False for a frame that ranks don't send on such a connection.
@@ -41,7 +38,7 @@ class ControlLink {
   };
 
   /// The loop outlives it.
-  ControlLink(net::EventLoop& loop, Fd socket, Callbacks callbacks, IfStarved if_starved);
+  ControlLink(net::EventLoop& loop, Fd socket, Callbacks callbacks);
 
   /// Drops what has not been written.
   ~ControlLink();
@@ -67,7 +64,6 @@ class ControlLink {
   net::EventLoop& loop_;
   Fd socket_;
   Callbacks callbacks_;
-  IfStarved if_starved_;
   std::vector<std::byte> received_;
   std::vector<Parcel> outgoing_;
   std::size_t n_written_ = 0;  // Of the first.

@@ -51,8 +51,7 @@ class ControlLinkTest : public ::testing::Test {
                 [this](ControlLink::End how) {
                   end_ = how;
                   link_.reset();
-                }},
-        ControlLink::IfStarved::kThrow);
+                }});
   }
 
   void write(std::span<const std::byte> bytes) const {

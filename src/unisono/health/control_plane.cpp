@@ -23,6 +23,7 @@
 #include "unisono/health/control_dial.h"
 #include "unisono/health/control_link.h"
 #include "unisono/health/group_contacts.h"
+#include "unisono/health/node_post.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/roster/roster.h"
@@ -56,19 +57,46 @@ bool is_answer(const transport::Frame& frame) {
 ControlPlane::ControlPlane(std::shared_ptr<net::EventLoop> loop,
                            const rendezvous::Roster& roster,
                            const std::string& secret,
-                           std::vector<NodePeer> peers,
+                           NodeContact node,
                            Callbacks callbacks,
                            Logger logger)
     : loop_(std::move(loop)),
       roster_(roster),
       secret_(secret),
       callbacks_(std::move(callbacks)),
-      logger_(std::move(logger)) {
+      logger_(std::move(logger)),
+      post_(make_post(std::move(node))) {
   loop_->post([this] { thread_ = this_thread_number(); });
-  for (NodePeer& peer : peers) {
-    peers_[peer.rank].is_of_node = true;
-    peers_[peer.rank].own = link(peer.rank, std::move(peer.socket), true);
+}
+
+std::shared_ptr<NodePost> ControlPlane::make_post(NodeContact node) {
+  if (!node.post.is_open()) {
+    return nullptr;
   }
+  return std::make_shared<NodePost>(
+      *loop_,
+      std::move(node.post),
+      node.key,
+      roster_,
+      NodePost::Callbacks{
+          .frame =
+              [this](int rank, const transport::Frame& frame, std::span<const std::byte> payload) {
+                return hear_frame(
+                    rank,
+                    [post = std::weak_ptr(post_), rank](const Parcel& parcel) {
+                      if (const std::shared_ptr<NodePost> kept = post.lock()) {
+                        kept->send(rank, parcel);
+                      }
+                    },
+                    frame,
+                    payload);
+              },
+          .junk = [this](int rank) { end_node_peer(rank, ControlLink::End::kJunk); },
+          .unreachable = [this](int rank) { end_all(rank, Way::kPost, is_gone(rank)); }});
+}
+
+bool ControlPlane::is_of_node(int rank) const {
+  return roster_.members[static_cast<std::size_t>(rank)].node == roster_.self().node;
 }
 
 void ControlPlane::tell(std::vector<int> ranks,
@@ -148,9 +176,10 @@ void ControlPlane::begin(std::uint32_t number,
   try {
     question.frame.question = number;
     const Peer& peer = peers_[question.rank];
-    const Way way = peer.own != nullptr      ? Way::kOwnLink
-                    : peer.theirs != nullptr ? Way::kTheirLink
-                                             : Way::kNone;
+    const Way way = is_of_node(question.rank) ? Way::kPost
+                    : peer.own != nullptr     ? Way::kOwnLink
+                    : peer.theirs != nullptr  ? Way::kTheirLink
+                                              : Way::kNone;
     Pending& pending =
         pending_.insert_or_assign(number, Pending{question.rank, std::move(hear), 0, way})
             .first->second;
@@ -164,13 +193,17 @@ void ControlPlane::begin(std::uint32_t number,
 }
 
 void ControlPlane::send(int rank, Parcel parcel, Deadline until) {
+  if (is_of_node(rank)) {
+    if (post_ == nullptr || ended_.contains(rank)) {
+      end_all(rank, Way::kPost, is_gone(rank));
+    } else {
+      post_->send(rank, std::move(parcel));
+    }
+    return;
+  }
   Peer& peer = peers_[rank];
   if (const auto& link = peer.own != nullptr ? peer.own : peer.theirs) {
     link->send(std::move(parcel));
-    return;
-  }
-  if (peer.is_of_node) {
-    end_all(rank, Way::kNone, is_gone(rank));
     return;
   }
   peer.waiting.push_back(std::move(parcel));
@@ -225,7 +258,6 @@ void ControlPlane::end_dial(int rank, Fd socket, const std::optional<Error>& pro
 std::shared_ptr<ControlLink> ControlPlane::link(int rank, Fd socket, bool is_own) {
   // A link may speak when its maker has not returned yet.
   const auto made = std::make_shared<std::weak_ptr<ControlLink>>();
-  const bool is_of_node = peers_[rank].is_of_node;
   auto link = std::make_shared<ControlLink>(
       *loop_,
       std::move(socket),
@@ -233,20 +265,26 @@ std::shared_ptr<ControlLink> ControlPlane::link(int rank, Fd socket, bool is_own
           .frame =
               [this, rank, made](const transport::Frame& frame,
                                  std::span<const std::byte> payload) {
-                return hear_frame(rank, *made, frame, payload);
+                return hear_frame(
+                    rank,
+                    [from = *made](const Parcel& parcel) {
+                      if (const std::shared_ptr<ControlLink> kept = from.lock()) {
+                        kept->send(parcel);
+                      }
+                    },
+                    frame,
+                    payload);
               },
-          .end = [this, rank, is_own](ControlLink::End how) { hear_end(rank, is_own, how); }},
-      // What ranks of a node miss nobody tells them again.
-      is_of_node ? ControlLink::IfStarved::kThrow : ControlLink::IfStarved::kEnd);
+          .end = [this, rank, is_own](ControlLink::End how) { hear_end(rank, is_own, how); }});
   *made = link;
   return link;
 }
 
 void ControlPlane::adopt(int rank, Fd socket, bool is_brief) {
-  Peer& peer = peers_[rank];
-  if (peer.is_of_node || !transport::welcome(socket.get())) {
+  if (is_of_node(rank) || !transport::welcome(socket.get())) {
     return;
   }
+  Peer& peer = peers_[rank];
   net::set_no_delay(socket.get());
   net::set_liveness_timeout(socket.get(), transport::kLivenessTimeout);
   // Who opens another has given the earlier one up.
@@ -264,17 +302,21 @@ void ControlPlane::adopt(int rank, Fd socket, bool is_brief) {
 }
 
 void ControlPlane::note_process_end(int rank) {
-  // A child that the peer made by clone() may hold the socket open.
-  if (const std::shared_ptr<ControlLink> link = peers_[rank].own) {
-    link->read_all();
+  if (post_ != nullptr) {
+    post_->read_all();
   }
-  if (peers_[rank].own != nullptr) {
-    hear_end(rank, true, ControlLink::End::kClosed);
+  end_node_peer(rank, ControlLink::End::kClosed);
+}
+
+void ControlPlane::end_node_peer(int rank, ControlLink::End how) {
+  if (ended_.insert(rank).second) {
+    end_all(rank, Way::kPost, is_gone(rank));
+    callbacks_.end(rank, how);
   }
 }
 
 bool ControlPlane::hear_frame(int rank,
-                              const std::weak_ptr<ControlLink>& from,
+                              const SendBack& send_back,
                               const transport::Frame& frame,
                               std::span<const std::byte> payload) {
   if (is_answer(frame)) {
@@ -284,12 +326,19 @@ bool ControlPlane::hear_frame(int rank,
     }
     return true;
   }
+  if (frame.kind == transport::FrameKind::kEnded) {
+    const auto ended = static_cast<int>(frame.sequence);
+    const bool is_known = frame.sequence < roster_.members.size() && ended != roster_.rank &&
+                          is_of_node(rank) && is_of_node(ended);
+    if (is_known) {
+      end_node_peer(ended, ControlLink::End::kClosed);
+    }
+    return is_known;
+  }
   const auto reply =
-      [loop = loop_, from, here = this_thread_number()](std::vector<std::byte> bytes) {
-        const auto send = [from, parcel = Parcel{.bytes = std::move(bytes)}] {
-          if (const std::shared_ptr<ControlLink> link = from.lock()) {
-            link->send(parcel);
-          }
+      [loop = loop_, send_back, here = this_thread_number()](std::vector<std::byte> bytes) {
+        const auto send = [send_back, parcel = Parcel{.bytes = std::move(bytes)}] {
+          send_back(parcel);
         };
         if (this_thread_number() == here) {
           send();
@@ -306,15 +355,12 @@ void ControlPlane::hear_end(int rank, bool is_own, ControlLink::End how) {
   if (ended == nullptr) {
     return;  // There is a later one.
   }
-  if (how == ControlLink::End::kJunk && !peer.is_of_node) {
+  if (how == ControlLink::End::kJunk) {
     logger_.warning(
         fmt::format("ended the control connection with {}: it sent bytes that are no frame",
                     rendezvous::describe(roster_.members[static_cast<std::size_t>(rank)])));
   }
   end_all(rank, is_own ? Way::kOwnLink : Way::kTheirLink, is_gone(rank));
-  if (peer.is_of_node) {
-    callbacks_.end(rank, how);
-  }
 }
 
 void ControlPlane::end(std::uint32_t number, const Answer& answer) {

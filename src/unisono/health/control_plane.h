@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,20 +19,21 @@
 #include "unisono/base/log.h"
 #include "unisono/health/control_dial.h"
 #include "unisono/health/control_link.h"
+#include "unisono/health/node_post.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/frame.h"
+#include "unisono/transport/shm/node_memory.h"
 
 namespace unisono::health {
 
 /// What the hello of a control connection says it is for.
 inline constexpr const char* kControlPurpose = "control";
 
-/// Another rank of this node, and the Unix socket by which ranks of a node tell each other how they
-/// are. It ends with the rank's process.
-struct NodePeer {
-  int rank;  ///< Of the job.
-  Fd socket;
+/// By what a rank reaches the others of its node.
+struct NodeContact {
+  Fd post;  ///< Of the name that post_name() gives this rank; not open where it has no others.
+  shm::NodeMemory::Key key;  ///< Of the node's memory.
 };
 
 /// What a rank is asked.
@@ -60,15 +62,14 @@ struct Heard {
 };
 
 /// Sends failure reports, questions and answers of all groups between ranks, beside their
-/// operations. By one connection per pair of ranks: inside a node the Unix socket that they met
-/// by, between nodes one that the first who has something to say opens. Where both do so at once
-/// each speaks by its own.
+/// operations: inside a node by NodePost, between nodes by a connection per pair of ranks that the
+/// first of the two with something to send opens. Where both do so at once each sends by its own.
 class ControlPlane {
  public:
   struct Callbacks {
     /// False for a frame that no correct rank sends.
     std::function<bool(const Heard& heard)> frame;
-    /// The connection with a rank of this node has ended: it is gone, or sent no correct frame.
+    /// A rank of this node has ended, or sent no correct frame.
     std::function<void(int rank, ControlLink::End how)> end;
   };
 
@@ -76,7 +77,7 @@ class ControlPlane {
   ControlPlane(std::shared_ptr<net::EventLoop> loop,
                const rendezvous::Roster& roster,
                const std::string& secret,
-               std::vector<NodePeer> peers,
+               NodeContact node,
                Callbacks callbacks,
                Logger logger);
 
@@ -102,12 +103,11 @@ class ControlPlane {
   /// A connection that the rank has opened. It is closed soon where it `is_brief`.
   void adopt(int rank, Fd socket, bool is_brief);
 
-  /// The process of a rank of this node has ended.
+  /// A rank of this node has ended. Its last frames are taken first; the second call does nothing.
   void note_process_end(int rank);
 
  private:
   struct Peer {
-    bool is_of_node = false;
     std::shared_ptr<ControlLink> own = nullptr;  // Shared with the replies that go by it: weakly.
     std::shared_ptr<ControlLink> theirs = nullptr;
     std::unique_ptr<ControlDial> dial = nullptr;
@@ -115,7 +115,7 @@ class ControlPlane {
   };
 
   // By what a question went to its rank.
-  enum class Way : std::uint8_t { kNone, kOwnLink, kTheirLink };
+  enum class Way : std::uint8_t { kNone, kPost, kOwnLink, kTheirLink };
 
   // A question under way. kNone: it waits for a dial.
   struct Pending {
@@ -130,10 +130,14 @@ class ControlPlane {
   void dial(int rank, Peer& peer, Deadline until);
   void end_dial(int rank, Fd socket, const std::optional<Error>& problem);
   void begin(std::uint32_t number, Question& question, Deadline deadline, HearAnswer& hear);
+  using SendBack = std::function<void(const Parcel& parcel)>;  // Of the loop's thread.
   [[nodiscard]] bool hear_frame(int rank,
-                                const std::weak_ptr<ControlLink>& from,
+                                const SendBack& send_back,
                                 const transport::Frame& frame,
                                 std::span<const std::byte> payload);
+  [[nodiscard]] bool is_of_node(int rank) const;
+  [[nodiscard]] std::shared_ptr<NodePost> make_post(NodeContact node);
+  void end_node_peer(int rank, ControlLink::End how);
   void hear_end(int rank, bool is_own, ControlLink::End how);
   void end(std::uint32_t number, const Answer& answer);
   // The questions to the rank that went by that.
@@ -149,7 +153,9 @@ class ControlPlane {
   std::atomic<std::uint32_t> n_questions_ = 0;
   std::atomic<std::uint64_t> thread_ = 0;  // That runs the loop; 0 until it does.
   // Of the loop's thread.
-  std::map<int, Peer> peers_;
+  std::shared_ptr<NodePost> post_;  // Shared with the replies that go by it: weakly.
+  std::set<int> ended_;             // Ranks of this node.
+  std::map<int, Peer> peers_;       // Ranks of other nodes.
   std::map<std::uint32_t, Pending> pending_;
 };
 

@@ -1,7 +1,8 @@
 #include "unisono/health/control_plane.h"
 
+#include <fmt/format.h>
 #include <poll.h>
-#include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -28,14 +29,17 @@
 #include "unisono/base/log.h"
 #include "unisono/health/acceptor.h"
 #include "unisono/health/control_link.h"
+#include "unisono/health/node_post.h"
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
+#include "unisono/net/unix_socket.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/dial.h"
 #include "unisono/transport/frame.h"
+#include "unisono/transport/shm/node_memory.h"
 
 namespace unisono::health {
 namespace {
@@ -76,15 +80,16 @@ Question ask_of(int rank) {
 // question that it has left the group.
 class Rank {
  public:
-  Rank(rendezvous::Roster roster, int listener, std::vector<NodePeer> peers = {})
+  Rank(rendezvous::Roster roster, int listener, NodeContact contact = {})
       : roster_(std::move(roster)),
         control_(loop_,
                  roster_,
                  kSecret,
-                 std::move(peers),
+                 std::move(contact),
                  {.frame = [this](const Heard& heard) { return hear(heard); },
                   .end =
                       [this](int rank, ControlLink::End how) {
+                        ++n_ended;
                         ended_rank = rank;
                         end = how;
                         has_ended.end();
@@ -125,6 +130,7 @@ class Rank {
   std::atomic<int> n_heard = 0;
   InterruptiblePause has_heard;
   std::atomic<int> ended_rank = -1;
+  std::atomic<int> n_ended = 0;
   std::atomic<ControlLink::End> end{};
   InterruptiblePause has_ended;
 
@@ -387,68 +393,124 @@ TEST_F(ControlPlaneTest, AStrangerIsNobody) {
   EXPECT_EQ(answer.problem->code(), ErrorCode::kMismatch);
 }
 
-// Two ranks of a node: one is a control plane, of the other there is the socket.
+// Ranks of a node: rank 0 is a control plane, of rank 1 there is the socket, of rank 2 nothing.
 class NodeControlTest : public ::testing::Test {
  protected:
   NodeControlTest() {
-    std::array<int, 2> ends{};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);
-    other_ = Fd(ends[1]);
-    std::vector<NodePeer> peers;
-    peers.push_back({.rank = 1, .socket = Fd(ends[0])});
+    std::vector<rendezvous::Member> members = {
+        member(0, "a", {}), member(1, "a", listener_), member(2, "a", {}), member(3, "b", {})};
+    for (rendezvous::Member& each : members) {
+      each.endpoint = fmt::format("unisono-test-{}-{}", ::getpid(), each.rank);
+    }
+    name_ = post_name(members[0].endpoint);
+    other_ = net::bind_unix_datagram(post_name(members[1].endpoint));
     rank_ = std::make_unique<Rank>(
-        as_rank(0, {member(0, "a", {}), member(1, "a", listener_)}), -1, std::move(peers));
+        as_rank(0, members), -1, NodeContact{.post = net::bind_unix_datagram(name_), .key = key_});
+  }
+
+  void send(std::int32_t rank, std::span<const std::byte> frame) const {
+    std::vector<std::byte> envelope(key_.begin(), key_.end());
+    const auto sender = std::as_bytes(std::span(&rank, 1));
+    envelope.insert(envelope.end(), sender.begin(), sender.end());
+    ASSERT_EQ(net::send_datagram(other_.get(), name_, envelope, frame), 0);
+  }
+
+  [[nodiscard]] transport::Frame receive() const {
+    EXPECT_TRUE(net::wait_for(other_.get(), POLLIN, Deadline::after(kPlenty)));
+    std::array<std::byte, 8192> bytes{};
+    const auto datagram = net::receive_datagram(other_.get(), bytes);
+    EXPECT_TRUE(datagram.has_value());
+    constexpr std::size_t kEnvelope = sizeof(shm::NodeMemory::Key) + sizeof(std::int32_t);
+    return transport::decode(std::span(bytes).subspan<kEnvelope, transport::kFrameBytes>()).value();
   }
 
   Fd listener_ = listen();  // At which nobody is to ask.
+  shm::NodeMemory::Key key_{std::byte{7}};
+  std::string name_;
   Fd other_;
   std::unique_ptr<Rank> rank_;
 };
 
-TEST_F(NodeControlTest, QuestionsAndAnswersGoByTheSocketOfTheNode) {
+TEST_F(NodeControlTest, QuestionsAndAnswersGoByTheSocketsOfTheNode) {
   std::thread answering([&] {
-    const Deadline deadline = Deadline::after(kPlenty);
-    transport::FrameBytes bytes{};
-    net::read_exact(other_.get(), bytes, deadline, "rank 0");
-    const transport::Frame frame = transport::decode(bytes).value();
+    const transport::Frame frame = receive();
     EXPECT_EQ(frame.kind, transport::FrameKind::kAsk);
-    net::write_all(
-        other_.get(), transport::encode_leave(5, {}, frame.question), deadline, "rank 0");
+    send(1, transport::encode_leave(5, {}, frame.question));
   });
   EXPECT_TRUE(is_left(rank_->control().ask_all({ask_of(1)}, kPlenty).front()));
   answering.join();
+  send(1,
+       transport::encode(transport::Frame{.kind = transport::FrameKind::kAsk, .question = 9}, {}));
+  const transport::Frame answer = receive();
+  EXPECT_EQ(answer.kind, transport::FrameKind::kLeave);
+  EXPECT_EQ(answer.question, 9U);
 }
 
-TEST_F(NodeControlTest, WhoseSocketEndsIsGoneAtOnce) {
-  other_.reset();
-  EXPECT_FALSE(rank_->has_ended.wait_until(Deadline::after(kPlenty)));
-  EXPECT_EQ(rank_->ended_rank, 1);
-  EXPECT_EQ(rank_->end, ControlLink::End::kClosed);
-  const Answer answer = rank_->control().ask_all({ask_of(1)}, kPlenty).front();
-  ASSERT_TRUE(answer.problem);
-  EXPECT_EQ(answer.problem->code(), ErrorCode::kPeerLost);
-  EXPECT_THAT(answer.problem->what(), HasSubstr("rank 1"));
+TEST_F(NodeControlTest, WhoseSocketIsNotThereIsGone) {
+  for (const int rank : {2, 1}) {
+    other_.reset();
+    const Answer answer = rank_->control().ask_all({ask_of(rank)}, kPlenty).front();
+    ASSERT_TRUE(answer.problem);
+    EXPECT_EQ(answer.problem->code(), ErrorCode::kPeerLost);
+    EXPECT_THAT(answer.problem->what(), HasSubstr(fmt::format("rank {}", rank)));
+  }
 }
 
 TEST_F(NodeControlTest, WhoSaysWhatNoRankSaysIsHeardNoMore) {
-  net::write_all(other_.get(),
-                 transport::encode({.kind = transport::FrameKind::kAskWait, .question = 1}),
-                 Deadline::after(kPlenty),
-                 "rank 0");
+  send(1, transport::encode({.kind = transport::FrameKind::kAskWait, .question = 1}));
   EXPECT_FALSE(rank_->has_ended.wait_until(Deadline::after(kPlenty)));
+  EXPECT_EQ(rank_->ended_rank, 1);
   EXPECT_EQ(rank_->end, ControlLink::End::kJunk);
+}
+
+TEST_F(NodeControlTest, StrangersAreNobody) {
+  const shm::NodeMemory::Key key = key_;
+  key_[0] = std::byte{8};
+  send(1, transport::encode_leave(5));
+  key_ = key;
+  send(3, transport::encode_leave(5));  // Of another node.
+  send(-1, transport::encode_leave(5));
+  send(0, transport::encode_leave(5));  // Itself.
+  ASSERT_EQ(net::send_datagram(other_.get(), name_, std::span(key_).first(3)), 0);
+  send(1, transport::encode_leave(5));
+  EXPECT_FALSE(rank_->has_heard.wait_until(Deadline::after(kPlenty)));
+  EXPECT_EQ(rank_->n_heard, 1);
+  EXPECT_EQ(rank_->ended_rank, -1);
 }
 
 TEST_F(NodeControlTest, OfAProcessThatEndedTheLastWordsAreHeard) {
   InterruptiblePause is_noted;
   rank_->loop().post([&] {
-    net::write_all(other_.get(), transport::encode_leave(5), Deadline::after(kPlenty), "rank 0");
+    send(1, transport::encode_leave(5));
     rank_->control().note_process_end(1);
     is_noted.end();
   });
   EXPECT_FALSE(is_noted.wait_until(Deadline::after(kPlenty)));
   EXPECT_EQ(rank_->n_heard, 1);
   EXPECT_EQ(rank_->end, ControlLink::End::kClosed);
+}
+
+TEST_F(NodeControlTest, AnEndThatAnotherRankHasSeenIsHeardOnce) {
+  for (int i = 0; i < 2; ++i) {
+    send(1,
+         transport::encode(transport::Frame{.kind = transport::FrameKind::kEnded, .sequence = 2},
+                           {}));
+  }
+  EXPECT_FALSE(rank_->has_ended.wait_until(Deadline::after(kPlenty)));
+  EXPECT_EQ(rank_->ended_rank, 2);
+  EXPECT_EQ(rank_->end, ControlLink::End::kClosed);
+  EXPECT_EQ(rank_->n_ended, 1);
+}
+
+// The kernel holds ten datagrams for one socket.
+TEST_F(NodeControlTest, WhatAFullQueueDoesNotTakeIsSentLaterInOrder) {
+  constexpr int kFrames = 100;
+  for (int i = 0; i < kFrames; ++i) {
+    rank_->control().tell({1}, transport::encode_leave(static_cast<std::uint32_t>(i)), {});
+  }
+  for (int i = 0; i < kFrames; ++i) {
+    EXPECT_EQ(receive().sequence, static_cast<std::uint64_t>(i));
+  }
 }
 
 }  // namespace

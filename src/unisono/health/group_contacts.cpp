@@ -109,12 +109,4 @@ void tell_other_nodes(const GroupContacts& contacts, const Error& reason) noexce
   survive([&] { tell(contacts, deputies(contacts), reason); });
 }
 
-void tell_leave(const GroupContacts& contacts) noexcept {
-  survive([&] {
-    contacts.control.tell(neighbours(contacts),
-                          transport::encode_leave(contacts.group),
-                          std::chrono::milliseconds::zero());
-  });
-}
-
 }  // namespace unisono::health

@@ -30,8 +30,8 @@ struct GroupContacts {
 };
 
 // What a rank tells the others of a group, by their watchers: they hear it whatever they wait for.
-// Each but tell_leave() waits until it has been written, for half a second at most: then it
-// arrives, also where this process ends. Who can't be reached by then is not told.
+// Each waits until it has been written, for half a second at most: then it arrives, also where this
+// process ends. A rank that can't be reached by then is not told.
 
 /// Tells a rank of the group why it failed.
 void tell_rank(const GroupContacts& contacts, int rank, const Error& reason) noexcept;
@@ -42,8 +42,5 @@ void tell_node(const GroupContacts& contacts, const Error& reason) noexcept;
 /// Where no store can tell them: tells a rank of each other node of the group, which passes it on
 /// there.
 void tell_other_nodes(const GroupContacts& contacts, const Error& reason) noexcept;
-
-/// Tells this node's other ranks of the group that this rank leaves it.
-void tell_leave(const GroupContacts& contacts) noexcept;
 
 }  // namespace unisono::health

@@ -33,6 +33,9 @@ class GroupHealth {
   /// Where a rank of this node is in the group's operations.
   [[nodiscard]] virtual transport::RankProgress progress_of(int rank) const = 0;
 
+  /// Whether a rank of this node has left the group. What it sent before is visible then.
+  [[nodiscard]] virtual bool has_left(int rank) const = 0;
+
   /// Notes for which ranks an operation waits, on the thread that executes it.
   virtual void note_late(std::uint64_t sequence, std::span<const int> late_ranks) = 0;
 

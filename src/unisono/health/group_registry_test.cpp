@@ -28,8 +28,6 @@ using ::testing::IsEmpty;
 // The registry only hands it to events.
 class SilentGroup final : public MonitoredGroup {
  public:
-  void note_departure(int /*job_rank*/) override {}
-
   void note_abort(int /*job_rank*/, const Error& /*reason*/) override {}
 
   void note_end(int /*job_rank*/, ControlLink::End /*how*/) override {}

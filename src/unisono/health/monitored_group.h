@@ -26,9 +26,6 @@ class MonitoredGroup {
 
   // What becomes of ranks. They are the job's, and may be no members.
 
-  /// A rank of this node has left.
-  virtual void note_departure(int job_rank) = 0;
-
   /// A rank has given up. One of another node has told this rank alone of its node: then the others
   /// hear it from here.
   virtual void note_abort(int job_rank, const Error& reason) = 0;

@@ -129,17 +129,27 @@ void RankStatus::note_departure(int rank, const transport::Departure& departure)
   }
 }
 
+// The rank's own memory has that.
+bool RankStatus::has_left_here(int rank) const {
+  return health_ != nullptr && is_on_node(rank) && health_->has_left(rank);
+}
+
 bool RankStatus::has_departed_from_messages(int rank) const {
+  if (has_left_here(rank)) {
+    return true;
+  }
   const MutexLock lock(mutex_);
   return departed_from_messages_.contains(rank);
 }
 
 std::optional<int> RankStatus::find_departed(std::span<const int> ranks) const {
-  const MutexLock lock(mutex_);
-  const auto found =
-      std::find_if(ranks.begin(), ranks.end(), [this](int rank) UNISONO_REQUIRES(mutex_) {
-        return departed_.contains(rank);
-      });
+  const auto found = std::find_if(ranks.begin(), ranks.end(), [this](int rank) {
+    if (has_left_here(rank)) {
+      return true;
+    }
+    const MutexLock lock(mutex_);
+    return departed_.contains(rank);
+  });
   return found == ranks.end() ? std::nullopt : std::optional<int>(*found);
 }
 

@@ -50,7 +50,7 @@ class RankStatus {
   /// warning if it is news, else for who debugs.
   void report_unheard(const Error& failure) const noexcept;
 
-  /// Notes that a rank has left in good order.
+  /// Notes that a rank of another node has left in good order.
   void note_departure(int rank, const transport::Departure& departure = {})
       UNISONO_EXCLUDES(mutex_);
 
@@ -68,6 +68,8 @@ class RankStatus {
   [[nodiscard]] const Logger& logger() const { return logger_; }
 
  private:
+  [[nodiscard]] bool has_left_here(int rank) const;
+
   const rendezvous::Roster& roster_;
   std::vector<int> job_ranks_;
   std::string prefix_;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/epoll.h>  // IWYU pragma: keep (EPOLLRDHUP)
-#include <sys/types.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
@@ -13,11 +11,11 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/base/process.h"
 #include "unisono/base/thread.h"
 #include "unisono/health/answers.h"
 #include "unisono/health/control_link.h"
@@ -25,10 +23,12 @@
 #include "unisono/health/group_contacts.h"
 #include "unisono/health/group_registry.h"
 #include "unisono/health/monitored_group.h"
+#include "unisono/health/node_watch.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/socket.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/frame.h"
 #include "unisono/transport/rank_address.h"
 
 namespace unisono::health {
@@ -64,6 +64,16 @@ constexpr std::chrono::seconds kListening{1};
 // Between tries of what failed.
 constexpr std::chrono::milliseconds kPause{100};
 
+std::vector<int> others_of_node(const rendezvous::Roster& roster) {
+  std::vector<int> ranks;
+  for (const rendezvous::Member& member : roster.members) {
+    if (member.node == roster.self().node && member.rank != roster.rank) {
+      ranks.push_back(member.rank);
+    }
+  }
+  return ranks;
+}
+
 Error error_of_a_blind(const rendezvous::Roster& roster) {
   return {
       ErrorCode::kInternal,
@@ -81,7 +91,7 @@ Watcher::Watcher(WatcherParts parts)
       control_(loop_,
                parts.roster,
                parts.session.secret,
-               std::move(parts.peers),
+               std::move(parts.contact),
                callbacks_of(parts.groups, stacks_),
                parts.logger),
       acceptor_(
@@ -91,13 +101,12 @@ Watcher::Watcher(WatcherParts parts)
           parts.session.secret,
           parts.roster.world_size(),
           parts.logger,
-          deliver_to(control_, parts.groups)) {
-  for (const rendezvous::Member& member : parts.roster.members) {
-    // The process of a rank that is a thread of this one tells nothing.
-    if (member.node == parts.roster.self().node && member.pid != ::getpid()) {
-      watch_process(member);
-    }
-  }
+          deliver_to(control_, parts.groups)),
+      others_(others_of_node(parts.roster)),
+      node_watch_(*loop_, parts.roster, std::move(parts.memory), [this](int rank, bool is_news) {
+        note_end(rank, is_news);
+      }) {
+  loop_->post([this] { node_watch_.start(); });
   if (topology_of(parts.roster).n_nodes() > 1) {
     listen_later();
   }
@@ -153,17 +162,13 @@ void Watcher::listen_later() {
   });
 }
 
-// Its socket may be held open beyond its death by a child that it made by clone().
-void Watcher::watch_process(const rendezvous::Member& member) {
-  Fd process = open_pidfd(static_cast<pid_t>(member.pid));
-  if (process.is_open()) {
-    loop_->add(process.get(),
-               EPOLLIN,
-               [this, rank = member.rank, fd = process.get()](std::uint32_t /*events*/) {
-                 loop_->remove(fd);
-                 control_.note_process_end(rank);
-               });
-    processes_.push_back(std::move(process));
+// Its last frames come before its end, also for those that this rank tells of the end.
+void Watcher::note_end(int rank, bool is_news) {
+  control_.note_process_end(rank);
+  if (is_news) {
+    const transport::Frame ended{.kind = transport::FrameKind::kEnded,
+                                 .sequence = static_cast<std::uint64_t>(rank)};
+    control_.tell(others_, transport::encode(ended, {}), std::chrono::milliseconds::zero());
   }
 }
 

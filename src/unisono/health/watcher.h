@@ -7,15 +7,16 @@
 #include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/base/log.h"
 #include "unisono/health/acceptor.h"
 #include "unisono/health/answers.h"
 #include "unisono/health/control_plane.h"
 #include "unisono/health/group_registry.h"
+#include "unisono/health/node_watch.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/shm/node_memory.h"
 
 namespace unisono::health {
 
@@ -24,7 +25,8 @@ struct WatcherParts {
   const rendezvous::Roster& roster;
   const rendezvous::StoreSession& session;
   int data_listener;
-  std::vector<NodePeer> peers;  ///< The job's other ranks of this node.
+  NodeContact contact;     ///< By what this rank reaches the others of its node.
+  shm::NodeMemory memory;  ///< The node's.
   GroupRegistry& groups;
   Logger logger;
 };
@@ -55,7 +57,7 @@ class Watcher {
   void give_up(const std::exception& problem) noexcept;
   void listen_later();
   void watch_store(const WatcherParts& parts);
-  void watch_process(const rendezvous::Member& member);
+  void note_end(int rank, bool is_news);
 
   std::shared_ptr<net::EventLoop> loop_;  // Shared with replies to other ranks, which come late.
   GroupRegistry& groups_;
@@ -63,7 +65,8 @@ class Watcher {
   StackDump stacks_;
   ControlPlane control_;
   Acceptor acceptor_;
-  std::vector<Fd> processes_;
+  std::vector<int> others_;  // Ranks of this node.
+  NodeWatch node_watch_;
   std::thread thread_;
 };
 

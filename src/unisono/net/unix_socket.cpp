@@ -13,11 +13,15 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <limits>
+#include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <thread>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/descriptor_error.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
@@ -45,11 +49,11 @@ UnixAddress abstract_address(const std::string& name) {
   return address;
 }
 
-Fd open_unix() {
+Fd open_unix(int type = SOCK_STREAM) {
   Fd fd = Fd::open_unshared(
-      [] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
+      [type] { return ::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (!fd.is_open()) {
-    throw system_error("open a Unix socket", errno);
+    throw descriptor_error("opening a Unix socket", errno);
   }
   return fd;
 }
@@ -132,6 +136,64 @@ Fd connect_unix_abstract(const std::string& name, Deadline deadline) {
     std::this_thread::sleep_until(earlier(Deadline::after(pause), deadline).time());
     pause = std::min(pause * 2, std::chrono::milliseconds(100));
   }
+}
+
+Fd bind_unix_datagram(const std::string& name) {
+  const UnixAddress address = abstract_address(name);
+  Fd fd = open_unix(SOCK_DGRAM);
+  // Before the name is there: what comes earlier would have no credentials.
+  const int on = 1;
+  if (::setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0 ||
+      ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.data), address.size) != 0) {
+    throw system_error("bind abstract socket \"" + name + "\"", errno);
+  }
+  return fd;
+}
+
+int send_datagram(int fd,
+                  const std::string& name,
+                  std::span<const std::byte> first,
+                  std::span<const std::byte> second) noexcept {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::size_t n_bytes = std::min<std::size_t>(name.size(), kMaxAbstractName);
+  // A name that begins with a zero byte is abstract.
+  std::copy_n(name.begin(), n_bytes, address.sun_path + 1);
+  const auto iovec_of = [](std::span<const std::byte> bytes) {
+    return iovec{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
+  };
+  std::array<iovec, 2> parts{iovec_of(first), iovec_of(second)};
+  msghdr header{};
+  header.msg_name = &address;
+  header.msg_namelen = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + n_bytes);
+  header.msg_iov = parts.data();
+  header.msg_iovlen = parts.size();
+  return ::sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
+}
+
+std::optional<Datagram> receive_datagram(int fd, std::span<std::byte> into) noexcept {
+  iovec vector{.iov_base = into.data(), .iov_len = into.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control{};
+  msghdr header{};
+  header.msg_iov = &vector;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  ssize_t n_bytes = -1;
+  do {
+    n_bytes = ::recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (n_bytes < 0 && errno == EINTR);
+  if (n_bytes < 0) {
+    return std::nullopt;
+  }
+  // Without credentials it is nobody's.
+  ucred sender{.pid = 0, .uid = std::numeric_limits<uid_t>::max(), .gid = 0};
+  const cmsghdr* const message = CMSG_FIRSTHDR(&header);
+  if (message != nullptr && message->cmsg_level == SOL_SOCKET &&
+      message->cmsg_type == SCM_CREDENTIALS && message->cmsg_len == CMSG_LEN(sizeof(ucred))) {
+    std::memcpy(&sender, CMSG_DATA(message), sizeof(sender));
+  }
+  return Datagram{.n_bytes = static_cast<std::size_t>(n_bytes), .uid = sender.uid};
 }
 
 PeerCredentials peer_credentials(int fd) {

@@ -2,6 +2,9 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "unisono/base/deadline.h"
@@ -22,6 +25,26 @@ inline constexpr int kMaxAbstractName = 107;
 /// Connects, waiting while the listener's queue is full. Throws Error(kPeerLost) when nobody
 /// listens there, kTimeout.
 [[nodiscard]] Fd connect_unix_abstract(const std::string& name, Deadline deadline);
+
+/// Binds a datagram socket to the name. Throws Error(kSystem).
+[[nodiscard]] Fd bind_unix_datagram(const std::string& name);
+
+/// Sends one datagram, of `first` and `second` behind it, to the socket of that name. Does not
+/// block, and takes no memory. Returns 0, or the errno: EAGAIN where the receiver's queue is full,
+/// ECONNREFUSED where nobody has the name.
+[[nodiscard]] int send_datagram(int fd,
+                                const std::string& name,
+                                std::span<const std::byte> first,
+                                std::span<const std::byte> second = {}) noexcept;
+
+/// A datagram that has come.
+struct Datagram {
+  std::size_t n_bytes;  ///< What did not fit is lost.
+  uid_t uid;            ///< The sender's, as the kernel vouches for.
+};
+
+/// Takes the next datagram of bind_unix_datagram()'s socket; nothing if none is there.
+[[nodiscard]] std::optional<Datagram> receive_datagram(int fd, std::span<std::byte> into) noexcept;
 
 struct PeerCredentials {
   uid_t uid;

@@ -49,8 +49,9 @@ constexpr auto kRules = std::to_array<Rule>({{kMaxPayloadBytes, true, false},  /
                                              {kMaxAbortBytes, false, true},    // kAskWait
                                              {kMaxAbortBytes, false, true},    // kVerdict
                                              {kMaxAbortBytes, false, true},    // kVerdictEnd
-                                             {0, false, true}});               // kHeard
-static_assert(kRules.size() == static_cast<std::size_t>(FrameKind::kHeard));
+                                             {0, false, true},                 // kHeard
+                                             {0, true, false}});               // kEnded
+static_assert(kRules.size() == static_cast<std::size_t>(FrameKind::kEnded));
 
 bool is_plausible(const Descriptor& descriptor) {
   return descriptor.kind <= kLastOperationKind &&

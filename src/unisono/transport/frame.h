@@ -25,7 +25,8 @@ enum class FrameKind : std::uint8_t {
   kAskWait = 8,  ///< What keeps this rank from ending the wait in the payload? Answer: kWait.
   kVerdict = 9,  ///< Why the group will fail; as kAbort. The answer is kHeard.
   kVerdictEnd = 10,  ///< All who are to know know that: the group fails. The answer is kHeard.
-  kHeard = 11        ///< That has been heard.
+  kHeard = 11,       ///< That has been heard.
+  kEnded = 12        ///< A rank of the sender's node has ended without leaving the job.
 };
 
 /// What stands before each payload on a connection between nodes.
@@ -37,7 +38,8 @@ struct Frame {
   /// done. kLeave: 1 if what operations need may still be on its way by another connection, and 2
   /// if messages may.
   std::uint32_t step = 0;
-  /// kData, kRankProgress: the operation's number in its group. Else the group's number.
+  /// kData, kRankProgress: the operation's number in its group. kEnded: the rank of the job. Else
+  /// the group's number.
   std::uint64_t sequence = 0;
   Descriptor descriptor = {};
   std::uint64_t n_bytes = 0;  ///< Of the payload.

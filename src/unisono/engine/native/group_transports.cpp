@@ -119,6 +119,13 @@ transport::RankProgress GroupTransports::progress_of(int rank) const {
   return control_block_.rank_progress(topology_.local_rank_of(rank));
 }
 
+void GroupTransports::announce_leave() const {
+  control_block_.announce_leave();
+  for (int peer = 0; peer < topology_.local_world_size(); ++peer) {
+    endpoint_.ring(peer);
+  }
+}
+
 health::MetRanks GroupTransports::close() {
   health::MetRanks met;
   for (int rank = 0; rank < topology_.world_size(); ++rank) {

@@ -74,6 +74,14 @@ class GroupTransports {
   /// Where a rank of this node is in the group's operations. Any thread.
   [[nodiscard]] transport::RankProgress progress_of(int rank) const;
 
+  /// Whether a rank of this node has announced that it leaves. Any thread.
+  [[nodiscard]] bool is_leaving(int rank) const {
+    return control_block_.is_leaving(topology_.local_rank_of(rank));
+  }
+
+  /// Tells the ranks of this node that this one leaves: whoever of them waits for it looks again.
+  void announce_leave() const;
+
   /// Where this rank is; nothing after leave(). Any thread.
   [[nodiscard]] std::optional<transport::RankProgress> own_progress() const {
     return control_block_.own_progress();

@@ -80,6 +80,8 @@ class NativeEngine final : public GroupEngine {
     return transports_.progress_of(rank);
   }
 
+  [[nodiscard]] bool is_leaving(int rank) const override { return transports_.is_leaving(rank); }
+
   [[nodiscard]] std::optional<transport::RankProgress> own_progress() const override {
     return transports_.own_progress();
   }
@@ -119,6 +121,8 @@ class NativeEngine final : public GroupEngine {
   void abort_messages(const Error& reason) noexcept override { messages_.abort(reason); }
 
   void leave_messages() noexcept override { messages_.leave(); }
+
+  void announce_leave() override { transports_.announce_leave(); }
 
   [[nodiscard]] health::MetRanks close() override { return transports_.close(); }
 

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -20,11 +21,11 @@
 #include "unisono/engine/native/memory/symmetric_memory.h"
 #include "unisono/engine/native/native_engine.h"
 #include "unisono/engine/native/native_parts.h"
-#include "unisono/health/control_plane.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/asymmetric_fence.h"
 #include "unisono/transport/shm/node.h"
+#include "unisono/transport/shm/node_memory.h"
 #include "unisono/transport/stream.h"
 
 namespace unisono::engine {
@@ -50,26 +51,39 @@ std::vector<shm::NodeEndpoint> endpoints_of_others(const rendezvous::Roster& ros
   return endpoints;
 }
 
+// Of the job, in order.
+std::vector<int> ranks_of_node(const rendezvous::Roster& roster) {
+  std::vector<int> ranks;
+  for (const rendezvous::Member& member : roster.members) {
+    if (member.node == roster.self().node) {
+      ranks.push_back(member.rank);
+    }
+  }
+  return ranks;
+}
+
+// Where nobody says more: all arenas of a node together fit into half of a process's addresses.
+std::int64_t arena_bytes_for(std::size_t n_ranks) {
+  constexpr std::int64_t kAddresses = std::int64_t{1} << 46;
+  return std::min(shm::default_arena_bytes(), kAddresses / static_cast<std::int64_t>(n_ranks));
+}
+
 }  // namespace
 
 struct NativeEngines::Shared {
   Config config;
-  std::shared_ptr<SymmetricMemory> memory;
   transport::MakeStream streams;
   // Once the ranks have met:
+  std::shared_ptr<SymmetricMemory> memory = nullptr;
   std::string secret = {};
-  int rank = 0;                                                  // Of the job.
-  std::map<int, std::shared_ptr<const shm::Arena>> others = {};  // By rank of the job.
+  std::map<int, std::shared_ptr<const shm::Arena>> arenas = {};  // By rank of the job.
   Mutex mutex{};
   std::vector<Retired> retired UNISONO_GUARDED_BY(mutex) = {};
 
   [[nodiscard]] shm::ArenaPart part_of(int job_rank, std::int64_t offset_bytes) const {
-    if (job_rank == rank) {
-      return {.arena = memory->arena(), .offset_bytes = offset_bytes};
-    }
-    const auto other = others.find(job_rank);
-    UNISONO_CHECK(other != others.end(), "a rank of another node has no arena here");
-    return {.arena = other->second, .offset_bytes = offset_bytes};
+    const auto arena = arenas.find(job_rank);
+    UNISONO_CHECK(arena != arenas.end(), "a rank of another node has no arena here");
+    return {.arena = arena->second, .offset_bytes = offset_bytes};
   }
 
   void free_retired() UNISONO_REQUIRES(mutex) {
@@ -89,43 +103,32 @@ void NativeEngines::prepare_process() {
 }
 
 NativeEngines::NativeEngines(const Config& config)
-    : shared_(new Shared{
-          .config = config,
-          .memory = std::make_shared<SymmetricMemory>(
-              std::make_shared<const shm::Arena>(shm::Arena::create(
-                  config.arena_bytes > 0 ? config.arena_bytes : shm::default_arena_bytes()))),
-          .streams = transport::find_streams(config.transport)}) {}
+    : shared_(new Shared{.config = config, .streams = transport::find_streams(config.transport)}) {}
 
 NativeEngines::~NativeEngines() = default;
 
-void NativeEngines::meet(const rendezvous::Roster& roster,
-                         const std::string& secret,
-                         int listener,
-                         Deadline deadline,
-                         std::vector<health::NodePeer>& met) {
+shm::NodeMemory NativeEngines::meet(const rendezvous::Roster& roster,
+                                    const std::string& secret,
+                                    int listener,
+                                    Deadline deadline,
+                                    std::vector<shm::NodePeer>& met) {
+  const std::vector<int> ranks = ranks_of_node(roster);
+  const std::int64_t n_bytes =
+      shared_->config.arena_bytes > 0 ? shared_->config.arena_bytes : arena_bytes_for(ranks.size());
+  shm::NodeMemory node = shm::meet_node({.rank = roster.rank,
+                                         .arena_bytes = n_bytes,
+                                         .listener = listener,
+                                         .job = roster.job,
+                                         .secret = secret},
+                                        endpoints_of_others(roster),
+                                        deadline,
+                                        met);
   shared_->secret = secret;
-  shared_->rank = roster.rank;
-  std::vector<shm::NodePeer> peers;
-  const auto take = [&] {
-    for (shm::NodePeer& peer : peers) {
-      shared_->others.emplace(peer.rank, std::move(peer.arena));
-      met.push_back({.rank = peer.rank, .socket = std::move(peer.socket)});
-    }
-  };
-  try {
-    shm::meet_node({.rank = roster.rank,
-                    .arena = shared_->memory->arena(),
-                    .listener = listener,
-                    .job = roster.job,
-                    .secret = secret},
-                   endpoints_of_others(roster),
-                   deadline,
-                   peers);
-  } catch (...) {
-    take();
-    throw;
+  for (std::size_t index = 0; index < ranks.size(); ++index) {
+    shared_->arenas.emplace(ranks[index], node.arena(index));
   }
-  take();
+  shared_->memory = std::make_shared<SymmetricMemory>(shared_->arenas.at(roster.rank));
+  return node;
 }
 
 std::shared_ptr<GroupEngine> NativeEngines::make(const GroupParts& parts) {

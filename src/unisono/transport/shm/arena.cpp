@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -19,16 +20,13 @@
 namespace unisono::shm {
 namespace {
 
-// A CPU may find a line in its first cache by a few bits of the address: AMD's hash bits 12 to 27.
-// Lines of two arenas that differ in none of these push each other out, and adding one arena to
-// another takes three times as long. So each begins at a huge page of its own in kSpan bytes.
-constexpr std::size_t kHugePage = std::size_t{1} << 21;
-constexpr std::size_t kSpan = std::size_t{1} << 28;
+constexpr auto kSpan = static_cast<std::size_t>(kPlacesBytes);
 
 // How far behind `address` the next arena is to begin.
 std::size_t distance_to_next_place(const void* address) {
   static std::atomic<std::size_t> n_arenas = 0;
-  const std::size_t place = n_arenas.fetch_add(1, std::memory_order_relaxed) * kHugePage;
+  const std::size_t place =
+      n_arenas.fetch_add(1, std::memory_order_relaxed) * static_cast<std::size_t>(kHugePageBytes);
   return (place - reinterpret_cast<std::uintptr_t>(address)) % kSpan;
 }
 
@@ -84,8 +82,8 @@ Arena Arena::create(std::int64_t n_bytes) {
     throw system_error(
         fmt::format("sizing shared memory to {} bytes (UNISONO_ARENA_BYTES)", n_bytes), errno);
   }
-  std::byte* const data = map_shared(memory.get(), n_bytes);
-  return {std::move(memory), data, n_bytes};
+  const auto mapping = std::make_shared<const Mapping>(std::move(memory), n_bytes);
+  return {mapping, mapping->data, n_bytes};
 }
 
 Arena Arena::map(Fd memory, std::int64_t n_bytes) {
@@ -100,23 +98,25 @@ Arena Arena::map(Fd memory, std::int64_t n_bytes) {
         fmt::format(
             "a peer's shared memory has {} bytes where it said {}", status.st_size, n_bytes));
   }
-  std::byte* const data = map_shared(memory.get(), n_bytes);
-  return {std::move(memory), data, n_bytes};
+  const auto mapping = std::make_shared<const Mapping>(std::move(memory), n_bytes);
+  return {mapping, mapping->data, n_bytes};
 }
 
-Arena::Arena(Fd memory, std::byte* data, std::int64_t n_bytes)
-    : memory_(std::move(memory)), data_(data), n_bytes_(n_bytes) {}
-
-Arena::Arena(Arena&& other) noexcept
-    : memory_(std::move(other.memory_)),
-      data_(std::exchange(other.data_, nullptr)),
-      n_bytes_(other.n_bytes_) {}
-
-Arena::~Arena() {
-  if (data_ != nullptr) {
-    ::munmap(data_, static_cast<std::size_t>(n_bytes_));
-  }
+Arena Arena::part(std::int64_t offset, std::int64_t n_bytes) const {
+  UNISONO_CHECK(offset >= 0 && n_bytes > 0 && offset <= n_bytes_ - n_bytes,
+                "a part of an arena is outside");
+  return {mapping_, data_ + offset, n_bytes};
 }
+
+Arena::Mapping::Mapping(Fd file, std::int64_t size)
+    : memory(std::move(file)), n_bytes(size), data(map_shared(memory.get(), size)) {}
+
+Arena::Mapping::~Mapping() {
+  ::munmap(data, static_cast<std::size_t>(n_bytes));
+}
+
+Arena::Arena(std::shared_ptr<const Mapping> mapping, std::byte* data, std::int64_t n_bytes)
+    : mapping_(std::move(mapping)), data_(data), n_bytes_(n_bytes) {}
 
 std::optional<std::int64_t> Arena::offset_of(const void* pointer, std::int64_t n_bytes) const {
   const auto begin = reinterpret_cast<std::uintptr_t>(data_);

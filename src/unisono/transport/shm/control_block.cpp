@@ -228,6 +228,20 @@ std::optional<transport::RankProgress> ControlBlock::own_progress() const {
   return own;
 }
 
+void ControlBlock::announce_leave() const {
+  members_[self()].control_block->is_leaving.store(1, std::memory_order_seq_cst);
+  for (const MappedMember& peer : members_) {
+    peer.control_block->doorbell.ring();
+  }
+}
+
+// Once all have left, a peer's part may be something else.
+bool ControlBlock::is_leaving(int local_rank) const {
+  const MutexLock lock(mutex_);
+  return !has_left_ &&
+         member(local_rank).control_block->is_leaving.load(std::memory_order_seq_cst) != 0;
+}
+
 bool ControlBlock::do_all_read_peers() const {
   return std::all_of(members_.begin(), members_.end(), [](const MappedMember& member) {
     return member.control_block->reads_peers.load(std::memory_order_relaxed) != 0;

@@ -131,6 +131,7 @@ struct ControlBlockMemory {
   std::atomic<std::uint64_t> gave_up_at;
   alignas(kCacheLine) Doorbell doorbell;
   std::atomic<int> n_left;       ///< How many of the node's ranks have left.
+  std::atomic<int> is_leaving;   ///< 1 once the rank takes no further part in the group.
   std::atomic<int> reads_peers;  ///< 1 once the rank knows that it reads its peers' memory.
   /// The last operation that the rank has finished. Peers look at this line only when they wait
   /// for long, so that it stays in the rank's own cache.
@@ -243,6 +244,13 @@ class ControlBlock {
   /// Where this rank is; nothing after leave(). Any thread.
   [[nodiscard]] std::optional<transport::RankProgress> own_progress() const
       UNISONO_EXCLUDES(mutex_);
+
+  /// This rank takes no further part: whoever waits for it looks again.
+  void announce_leave() const;
+
+  /// Whether a rank of the node has announced that. All that it has done in the group before is
+  /// visible then. Not after this rank's leave(). Any thread.
+  [[nodiscard]] bool is_leaving(int local_rank) const UNISONO_EXCLUDES(mutex_);
 
   /// This rank can and wants to read its peers' private memory.
   void note_reading_peers() const {

@@ -1,12 +1,9 @@
 #include "unisono/transport/shm/endpoint.h"
 
 #include <sys/socket.h>
-#include <sys/un.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,7 +15,6 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
-#include "unisono/base/descriptor_error.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/net/unix_socket.h"
@@ -36,39 +32,6 @@ static_assert(sizeof(EndpointMemory) <= kPageBytes && sizeof(RingMemory) % kPage
 std::uint64_t random_value() {
   std::random_device random;
   return (std::uint64_t{random()} << 32U | random()) | 1U;
-}
-
-// A rank that sleeps in poll(2) is woken by a datagram to an abstract Unix socket. What comes there
-// says nothing, so a stranger can wake a rank and no more.
-std::pair<sockaddr_un, socklen_t> bell_address(const std::string& name) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::size_t n_bytes = std::min<std::size_t>(name.size(), net::kMaxAbstractName);
-  // A name that begins with a zero byte is abstract.
-  std::copy_n(name.begin(), n_bytes, address.sun_path + 1);
-  return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + n_bytes)};
-}
-
-Fd open_bell(const std::string& name) {
-  Fd bell(::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  const auto [address, size] = bell_address(name);
-  if (!bell.is_open() ||
-      ::bind(bell.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-    throw descriptor_error("binding the Unix socket " + name, errno);
-  }
-  return bell;
-}
-
-void ring_bell(const Fd& from, const std::string& name) noexcept {
-  const auto [address, size] = bell_address(name);
-  const std::byte nothing{0};
-  // A full queue holds rings enough, and who is gone needs none.
-  (void)::sendto(from.get(),
-                 &nothing,
-                 sizeof(nothing),
-                 MSG_DONTWAIT | MSG_NOSIGNAL,
-                 reinterpret_cast<const sockaddr*>(&address),
-                 size);
 }
 
 void clear_bell(const Fd& bell) noexcept {
@@ -140,7 +103,7 @@ Endpoint::Endpoint(std::vector<EndpointMember> members,
                   "an arena is too small for a group's endpoint");
   }
   if (has_bell_socket) {
-    bell_ = open_bell(member(local_rank_).bell);
+    bell_ = net::bind_unix_datagram(member(local_rank_).bell);
   }
   ProcessProof& proof = memory(local_rank_).proof;
   proof.address = reinterpret_cast<std::uintptr_t>(proof_value_.get());
@@ -187,7 +150,11 @@ void Endpoint::ring(int local_rank) const noexcept {
   EndpointMemory& peer = memory(local_rank);
   peer.doorbell.ring();
   if (bell_.is_open() && peer.is_polling.load(std::memory_order_seq_cst) != 0) [[unlikely]] {
-    ring_bell(bell_, member(local_rank).bell);
+    // A rank that sleeps in poll(2) is woken by a datagram. What comes there says nothing, so a
+    // stranger can wake a rank and no more. A full queue holds rings enough, and a rank that is
+    // gone needs none.
+    const std::byte nothing{0};
+    (void)net::send_datagram(bell_.get(), member(local_rank).bell, std::span(&nothing, 1));
   }
 }
 

@@ -54,8 +54,8 @@ void Heap::free(std::int64_t offset) {
     size = part->second;
     parts_.erase(part);
   }
-  const int punched =
-      ::fallocate(arena_.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, size);
+  const int punched = ::fallocate(
+      arena_.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, arena_.file_offset() + offset, size);
   if (punched != 0) {
     std::memset(arena_.data() + offset, 0, static_cast<std::size_t>(size));
   }

@@ -5,10 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,6 +24,9 @@
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/net/unix_socket.h"
+#include "unisono/transport/frame.h"
+#include "unisono/transport/relayed_error.h"
+#include "unisono/transport/shm/node_memory.h"
 
 namespace unisono::shm {
 namespace {
@@ -38,13 +42,14 @@ constexpr std::chrono::milliseconds kProbeTime{1};
 // While ranks are waited for: whether they are still there.
 constexpr std::chrono::milliseconds kBetweenLooks{500};
 
-// What goes with the arena's descriptor.
-struct ArenaMessage {
-  std::int64_t n_bytes;
-  // A std::shared_ptr<const Arena>* for a rank that is a thread of the same process, else 0. It
-  // then uses the same mapping, so that tools which watch memory accesses see both ranks.
-  std::uint64_t share;
-};
+// A rank whose time is up waits so much longer for the lowest one to say who is missing.
+constexpr std::chrono::seconds kLastWord{1};
+
+// More than a process has addresses for.
+constexpr std::int64_t kMostArenaBytes = std::int64_t{1} << 47;
+
+// What the ranks of a meeting tell each other. An abort frame may come in its place.
+constexpr std::byte kReady{1};
 
 struct Meeting {
   const NodeSelf& self;
@@ -57,32 +62,6 @@ struct Meeting {
   }
 };
 
-NodePeer exchange_arenas(const NodeEndpoint& endpoint, Fd socket, const Meeting& meeting) {
-  const std::string& peer = endpoint.name;
-  const bool is_same_process = net::peer_credentials(socket.get()).pid == ::getpid();
-  ArenaMessage mine{.n_bytes = meeting.self.arena->n_bytes(), .share = 0};
-  if (is_same_process) {
-    mine.share =
-        reinterpret_cast<std::uintptr_t>(new std::shared_ptr<const Arena>(meeting.self.arena));
-  }
-  net::send_fd(socket.get(), meeting.self.arena->fd(), meeting.deadline, peer);
-  net::write_all(socket.get(), std::as_bytes(std::span(&mine, 1)), meeting.deadline, peer);
-  Fd memory = net::receive_fd(socket.get(), meeting.deadline, peer);
-  ArenaMessage theirs{};
-  net::read_exact(
-      socket.get(), std::as_writable_bytes(std::span(&theirs, 1)), meeting.deadline, peer);
-  if (is_same_process) {
-    const std::unique_ptr<std::shared_ptr<const Arena>> share(
-        // NOLINTNEXTLINE(performance-no-int-to-ptr): a socket carries bytes
-        reinterpret_cast<std::shared_ptr<const Arena>*>(theirs.share));
-    UNISONO_CHECK(share != nullptr, "a rank of this process did not share its arena");
-    return {.rank = endpoint.rank, .arena = *share, .socket = std::move(socket)};
-  }
-  return {.rank = endpoint.rank,
-          .arena = std::make_shared<const Arena>(Arena::map(std::move(memory), theirs.n_bytes)),
-          .socket = std::move(socket)};
-}
-
 Error gone(const NodeEndpoint& endpoint, const Meeting& meeting) {
   return {ErrorCode::kPeerLost,
           fmt::format("rank {}: {} is gone: it joined the job, but gave up or ended before the "
@@ -91,7 +70,63 @@ Error gone(const NodeEndpoint& endpoint, const Meeting& meeting) {
                       endpoint.name)};
 }
 
-NodePeer connect_to(const NodeEndpoint& endpoint, const Meeting& meeting) {
+// A frame whose first byte is there already: why the peer's meeting has failed.
+Error read_reason(int fd, std::byte first, const NodeEndpoint& endpoint, Deadline deadline) {
+  transport::FrameBytes bytes{first};
+  net::read_exact(fd, std::span(bytes).subspan(1), deadline, endpoint.name);
+  const std::optional<transport::Frame> frame = transport::decode(bytes);
+  if (!frame || frame->kind != transport::FrameKind::kAbort) {
+    return {ErrorCode::kCorruptData, endpoint.name + ": unexpected bytes in the node's meeting"};
+  }
+  std::vector<std::byte> text(frame->n_bytes);
+  net::read_exact(fd, text, deadline, endpoint.name);
+  return transport::relayed(endpoint.name, transport::decode_abort(*frame, text));
+}
+
+// Takes a step with a peer, whose connection ends only with its meeting.
+template <class Step>
+void step_with(const NodeEndpoint& endpoint, const Meeting& meeting, Step step) {
+  try {
+    step();
+  } catch (const Error& error) {
+    throw error.code() == ErrorCode::kPeerLost ? gone(endpoint, meeting) : Error(error);
+  }
+}
+
+// Waits until the peer is ready for the next step. Throws what it has failed for.
+void expect_ready(int fd, const NodeEndpoint& endpoint, const Meeting& meeting, Deadline deadline) {
+  while (!net::wait_for(fd, POLLIN, earlier(deadline, Deadline::after(kBetweenLooks)))) {
+    if (endpoint.pid != 0 && has_ended(endpoint.pid, meeting.begin)) {
+      throw gone(endpoint, meeting);
+    }
+    if (deadline.has_passed()) {
+      throw Error(ErrorCode::kTimeout,
+                  fmt::format("rank {}: timed out waiting for {}, with which it meets the ranks of "
+                              "this node; is it running?",
+                              meeting.self.rank,
+                              endpoint.name));
+    }
+  }
+  std::array<std::byte, 1> word{};
+  std::optional<Error> reason;
+  step_with(endpoint, meeting, [&] {
+    net::read_exact(fd, word, deadline, endpoint.name);
+    if (word[0] != kReady) {
+      reason = read_reason(fd, word[0], endpoint, Deadline::after(kLastWord));
+    }
+  });
+  if (reason) {
+    throw Error(reason->code(), fmt::format("rank {}: {}", meeting.self.rank, reason->what()));
+  }
+}
+
+void say_ready(int fd, const NodeEndpoint& endpoint, const Meeting& meeting) {
+  step_with(endpoint, meeting, [&] {
+    net::write_all(fd, std::span(&kReady, 1), meeting.deadline, endpoint.name);
+  });
+}
+
+Fd connect_to(const NodeEndpoint& endpoint, const Meeting& meeting) {
   Fd socket;
   net::HelloInfo theirs;
   try {
@@ -113,7 +148,27 @@ NodePeer connect_to(const NodeEndpoint& endpoint, const Meeting& meeting) {
                             theirs.rank,
                             theirs.job));
   }
-  return exchange_arenas(endpoint, std::move(socket), meeting);
+  return socket;
+}
+
+// The part of a rank that is not the lowest.
+NodeMemory join(const NodeEndpoint& lowest,
+                std::size_t n_ranks,
+                const Meeting& meeting,
+                std::vector<NodePeer>& met) {
+  met.push_back({.rank = lowest.rank, .socket = connect_to(lowest, meeting)});
+  const int fd = met.back().socket.get();
+  net::write_all(
+      fd, std::as_bytes(std::span(&meeting.self.arena_bytes, 1)), meeting.deadline, lowest.name);
+  const Deadline last_word = meeting.deadline.is_never()
+                                 ? meeting.deadline
+                                 : Deadline::at(meeting.deadline.time() + kLastWord);
+  expect_ready(fd, lowest, meeting, last_word);
+  NodeMemory memory =
+      NodeMemory::map(net::receive_fd(fd, Deadline::after(kHelloTimeout), lowest.name), n_ranks);
+  say_ready(fd, lowest, meeting);
+  expect_ready(fd, lowest, meeting, last_word);
+  return memory;
 }
 
 using Endpoints = std::vector<NodeEndpoint>;
@@ -161,7 +216,28 @@ void check_those_missing(const Endpoints& expected, const Meeting& meeting) {
   }
 }
 
-void accept_all(Endpoints expected, const Meeting& meeting, std::vector<NodePeer>& met) {
+// A rank that has connected to this one, the lowest.
+struct Guest {
+  NodeEndpoint endpoint;
+  std::int64_t arena_bytes;
+};
+
+std::int64_t read_arena_bytes(int fd, const NodeEndpoint& endpoint, const Meeting& meeting) {
+  std::int64_t n_bytes = 0;
+  step_with(endpoint, meeting, [&] {
+    net::read_exact(fd,
+                    std::as_writable_bytes(std::span(&n_bytes, 1)),
+                    earlier(meeting.deadline, Deadline::after(kHelloTimeout)),
+                    endpoint.name);
+  });
+  return n_bytes;
+}
+
+// In the order in which they come; `met` has their connections.
+std::vector<Guest> accept_all(Endpoints expected,
+                              const Meeting& meeting,
+                              std::vector<NodePeer>& met) {
+  std::vector<Guest> guests;
   const int listener = meeting.self.listener;
   while (!expected.empty()) {
     (void)net::wait_for(
@@ -175,35 +251,63 @@ void accept_all(Endpoints expected, const Meeting& meeting, std::vector<NodePeer
     if (accepted.fd.is_open()) {
       const auto endpoint = accept_rank(accepted.fd.get(), expected, meeting);
       if (endpoint != expected.end()) {
-        met.push_back(exchange_arenas(*endpoint, std::move(accepted.fd), meeting));
+        const int fd = accepted.fd.get();
+        met.push_back({.rank = endpoint->rank, .socket = std::move(accepted.fd)});
+        guests.push_back(
+            {.endpoint = *endpoint, .arena_bytes = read_arena_bytes(fd, *endpoint, meeting)});
         expected.erase(endpoint);
         continue;
       }
     }
     check_those_missing(expected, meeting);
   }
+  return guests;
+}
+
+// The part of the lowest rank. What it sends needs no reader: the sockets have room for it.
+NodeMemory gather(const Endpoints& others, const Meeting& meeting, std::vector<NodePeer>& met) {
+  const std::vector<Guest> guests = accept_all(others, meeting, met);
+  std::vector<std::int64_t> arena_bytes = {meeting.self.arena_bytes};
+  for (const NodeEndpoint& endpoint : others) {
+    const std::int64_t n_bytes = std::ranges::find(guests, endpoint.rank, [](const Guest& guest) {
+                                   return guest.endpoint.rank;
+                                 })->arena_bytes;
+    if (n_bytes <= 0 || n_bytes > kMostArenaBytes) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format(
+              "{} wants an arena of {} bytes (UNISONO_ARENA_BYTES)", endpoint.name, n_bytes));
+    }
+    arena_bytes.push_back(n_bytes);
+  }
+  NodeMemory memory = NodeMemory::create(arena_bytes);
+  for (std::size_t i = 0; i < guests.size(); ++i) {
+    const int fd = met[i].socket.get();
+    say_ready(fd, guests[i].endpoint, meeting);
+    step_with(guests[i].endpoint, meeting, [&] {
+      net::send_fd(fd, memory.fd(), meeting.deadline, guests[i].endpoint.name);
+    });
+  }
+  for (std::size_t i = 0; i < guests.size(); ++i) {
+    expect_ready(met[i].socket.get(), guests[i].endpoint, meeting, meeting.deadline);
+  }
+  for (std::size_t i = 0; i < guests.size(); ++i) {
+    say_ready(met[i].socket.get(), guests[i].endpoint, meeting);
+  }
+  return memory;
 }
 
 }  // namespace
 
-void meet_node(const NodeSelf& self,
-               const std::vector<NodeEndpoint>& peers,
-               Deadline deadline,
-               std::vector<NodePeer>& met) {
+NodeMemory meet_node(const NodeSelf& self,
+                     const std::vector<NodeEndpoint>& peers,
+                     Deadline deadline,
+                     std::vector<NodePeer>& met) {
   const Meeting meeting{.self = self, .deadline = deadline};
-  // Of each pair the higher rank connects. All ranks connect before they accept, and a connection
-  // waits in the listener's backlog: but its hello needs both sides, so connect in rising order
-  // while lower ranks, having connected to still lower ones, come to accept.
-  Endpoints expected;
-  for (const NodeEndpoint& endpoint : peers) {
-    if (endpoint.rank < self.rank) {
-      met.push_back(connect_to(endpoint, meeting));
-    } else {
-      expected.push_back(endpoint);
-    }
+  if (!peers.empty() && peers.front().rank < self.rank) {
+    return join(peers.front(), peers.size() + 1, meeting, met);
   }
-  accept_all(std::move(expected), meeting, met);
-  std::ranges::sort(met, {}, &NodePeer::rank);
+  return gather(peers, meeting, met);
 }
 
 }  // namespace unisono::shm

@@ -85,6 +85,12 @@ bool MessageMatcher::has_left(int rank) const {
   return stream != nullptr && stream->has_left();
 }
 
+bool MessageMatcher::has_unread(int rank) const {
+  const MessagePeer& peer = peers_[static_cast<std::size_t>(rank)];
+  return parts_.topology.node_of(rank) == parts_.topology.node() && peer.channel != nullptr &&
+         peer.channel->peek() != nullptr;
+}
+
 bool MessageMatcher::is_unreachable(int rank) const {
   return parts_.topology.node_of(rank) != parts_.topology.node() &&
          parts_.packet_streams.is_unreachable(rank);

@@ -171,6 +171,9 @@ class MessageMatcher {
   /// Whether a rank of another node has said that it leaves.
   [[nodiscard]] bool has_left(int rank) const;
 
+  /// Whether there is something of a rank of this node that progress() is yet to take.
+  [[nodiscard]] bool has_unread(int rank) const;
+
   /// Whether nobody listens for a rank of another node any more, with which there is no connection.
   [[nodiscard]] bool is_unreachable(int rank) const;
 

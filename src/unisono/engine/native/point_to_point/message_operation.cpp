@@ -111,7 +111,10 @@ void MessageOperation::expire(const std::string& late) const {
 }
 
 bool MessageOperation::has_departed(int rank) const {
-  return waiting_.matcher.has_left(rank) || waiting_.parts.ranks.has_departed_from_messages(rank);
+  return waiting_.matcher.has_left(rank) ||
+         (waiting_.parts.ranks.has_departed_from_messages(rank) &&
+          // A rank of this node may have sent its last message since this one looked.
+          !waiting_.matcher.has_unread(rank));
 }
 
 std::optional<Error> MessageOperation::departed(std::span<const int> /*late_ranks*/) const {
