@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/random_hex.h"
+#include "unisono/collective/topology.h"
 #include "unisono/comm/backend_choice.h"
 #include "unisono/comm/membership.h"
 #include "unisono/comm/shared_core.h"
@@ -38,12 +40,18 @@
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/relayed_error.h"
+#include "unisono/transport/shm/node_memory.h"
 
 namespace unisono::comm {
 namespace {
 
 std::string random_endpoint_name() {
   return fmt::format("unisono-{}-{}", ::getpid(), random_hex(8));
+}
+
+std::vector<int> node_ranks_of(const rendezvous::Roster& roster) {
+  const collective::Topology topology = health::topology_of(roster);
+  return {topology.local_ranks().begin(), topology.local_ranks().end()};
 }
 
 // For ranks that wait and look into the store: each does once a second.
@@ -71,6 +79,7 @@ Job::Job(const JobOptions& options)
       numbers_(roster_.rank, roster_.world_size()),
       long_waits_(health::LongWaits::open(options.wait_file, logger())),
       node_memory_(meet_node(roster_, session_, engines_, node_listener_, options.deadline)),
+      node_ranks_(node_ranks_of(roster_)),
       watcher_(std::make_unique<health::Watcher>(health::WatcherParts{
           .roster = roster_,
           .session = session_,
@@ -165,6 +174,13 @@ bool Job::is_news(const Error& failure) {
   const MutexLock lock(mutex_);
   return known_failures_.emplace(failure.code(), std::string(transport::root_rank(failure.what())))
       .second;
+}
+
+bool Job::has_left(int rank) const {
+  const auto found = std::ranges::lower_bound(node_ranks_, rank);
+  return found != node_ranks_.end() && *found == rank &&
+         node_memory_.state(static_cast<std::size_t>(found - node_ranks_.begin())) ==
+             shm::SeatState::kLeft;
 }
 
 void Job::end_group(std::uint32_t number, health::MetRanks met, GroupEnd end) noexcept {

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
@@ -96,6 +97,9 @@ class Job {
   /// for reasons of the same kind, may have done so in all its groups.
   [[nodiscard]] bool is_news(const Error& failure) UNISONO_EXCLUDES(mutex_);
 
+  /// Whether a rank of this node has left the job in good order.
+  [[nodiscard]] bool has_left(int rank) const;
+
   /// How a group ended.
   struct GroupEnd {
     std::optional<Error> failure = {};
@@ -127,6 +131,7 @@ class Job {
   std::unique_ptr<health::LongWaits> long_waits_;
   health::GroupRegistry groups_;
   shm::NodeMemory node_memory_;
+  std::vector<int> node_ranks_;  // Of this node, in order, as in its memory.
   std::unique_ptr<health::Watcher> watcher_;
   std::unique_ptr<health::CycleSearch> cycles_;
 

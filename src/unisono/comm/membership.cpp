@@ -124,7 +124,8 @@ bool Membership::is_news(const Error& failure) {
 }
 
 bool Membership::has_left(int rank) const {
-  return native_->is_leaving(rank);
+  // A rank that leaves the job may never have made this group.
+  return native_->is_leaving(rank) || job_.has_left(job_rank_of(rank));
 }
 
 transport::RankProgress Membership::progress_of(int rank) const {

@@ -238,7 +238,7 @@ void ControlBlock::announce_leave() const {
 // Once all have left, a peer's part may be something else.
 bool ControlBlock::is_leaving(int local_rank) const {
   const MutexLock lock(mutex_);
-  return !has_left_ &&
+  return has_left_ ||
          member(local_rank).control_block->is_leaving.load(std::memory_order_seq_cst) != 0;
 }
 

@@ -249,7 +249,7 @@ class ControlBlock {
   void announce_leave() const;
 
   /// Whether a rank of the node has announced that. All that it has done in the group before is
-  /// visible then. Not after this rank's leave(). Any thread.
+  /// visible then. After this rank's leave() it needs no rank any more, and all have. Any thread.
   [[nodiscard]] bool is_leaving(int local_rank) const UNISONO_EXCLUDES(mutex_);
 
   /// This rank can and wants to read its peers' private memory.
