@@ -184,15 +184,6 @@ TEST(PipelineModels, AStageIsMadeOnItsOwnRankOnlyAndBatchesAreLookedAtWhereTheyA
   });
 }
 
-// The last layer has the weights of the first one.
-torch::nn::Sequential make_tied() {
-  torch::nn::Linear first(torch::nn::LinearOptions(6, 6).bias(false));
-  torch::nn::Sequential model(
-      first, torch::nn::Tanh(), torch::nn::Linear(6, 6), torch::nn::Tanh(), first);
-  fill(*model);
-  return model;
-}
-
 double train_tied(Pipeline& model) {
   const torch::Tensor loss = model.train_step(make_batch(8), make_targets(8), loss_of_classes);
   return loss.item<double>();
@@ -207,7 +198,7 @@ Named gradients_of_untied(int n_replicas, int n_chunks) {
                               torch::nn::Tanh(),
                               torch::nn::Linear(torch::nn::LinearOptions(6, 6).bias(false)));
   const std::vector<torch::Tensor> parameters = model->parameters();
-  const std::vector<torch::Tensor> values = make_tied()->parameters();
+  const std::vector<torch::Tensor> values = make_tied_chain()->parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const torch::NoGradGuard no_grad;
     parameters[i].copy_(values.at(i));
@@ -244,7 +235,7 @@ TEST_P(TiedWeights, HaveTheSumOfTheirStagesGradientsInEveryScheduleAndMode) {
         if (n_stages_of(options, n_ranks) > 5) {
           continue;  // The model has 5 layers.
         }
-        Pipeline model(mesh.group("pipe"), make_tied(), options);
+        Pipeline model(mesh.group("pipe"), make_tied_chain(), options);
         (void)model.train_step(make_batch(8 * n_replicas).chunk(n_replicas)[replica],
                                make_targets(8 * n_replicas).chunk(n_replicas)[replica],
                                loss_of_classes);
@@ -360,7 +351,7 @@ TEST(PipelineModels, WeightsThatAreUsedTwiceOrNeverAreAsInOneProcess) {
 }
 
 TEST(PipelineModels, ClippingIsByTheNormOfAllStages) {
-  torch::nn::Sequential whole = make_tied();
+  torch::nn::Sequential whole = make_tied_chain();
   whole->to(torch::kFloat64);
   (void)run_chunks(whole, make_batch(8, torch::kFloat64), make_targets(8), 4);
   std::vector<torch::Tensor> once = whole->parameters();
@@ -368,7 +359,7 @@ TEST(PipelineModels, ClippingIsByTheNormOfAllStages) {
   const double norm = torch::nn::utils::clip_grad_norm_(once, 0.05);
   run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
     for (const auto* const schedule : {"1f1b", "v_half"}) {
-      torch::nn::Sequential tied = make_tied();
+      torch::nn::Sequential tied = make_tied_chain();
       tied->to(torch::kFloat64);
       Pipeline model(group, tied, PipelineOptions{.schedule = schedule, .chunks = 4});
       (void)model.train_step(make_batch(8, torch::kFloat64), make_targets(8), loss_of_classes);

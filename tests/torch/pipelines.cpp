@@ -54,6 +54,14 @@ torch::nn::Sequential make_chain(torch::Dtype dtype, double dropout) {
   return chain;
 }
 
+torch::nn::Sequential make_tied_chain() {
+  torch::nn::Linear first(torch::nn::LinearOptions(6, 6).bias(false));
+  torch::nn::Sequential model(
+      first, torch::nn::Tanh(), torch::nn::Linear(6, 6), torch::nn::Tanh(), first);
+  fill(*model);
+  return model;
+}
+
 torch::Tensor make_batch(std::int64_t n, torch::Dtype dtype) {
   return values_like(torch::empty({n, 6}, dtype), 0.2);
 }

@@ -17,6 +17,9 @@ using Named = std::map<std::string, torch::Tensor>;
 /// Layers of different kinds, 12 of them, from 6 numbers to 3; the same values whoever asks.
 torch::nn::Sequential make_chain(torch::Dtype dtype = torch::kFloat32, double dropout = 0);
 
+/// Five layers of 6 numbers, of which the last has the weights of the first.
+torch::nn::Sequential make_tied_chain();
+
 /// Gives every parameter values that follow from its place, whoever asks.
 void fill(torch::nn::Module& module);
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ops/equal.h>
 #include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 
@@ -37,14 +36,6 @@ std::vector<NamedTensor> tensors_of_module(const ::torch::nn::Module& module) {
 
 std::string quote(const std::string& name) {
   return "\"" + name + "\"";
-}
-
-// NaNs of the same bits are equal.
-bool is_bit_equal(const at::Tensor& one, const at::Tensor& other) {
-  const auto bytes = [](const at::Tensor& tensor) {
-    return tensor.contiguous().flatten().view(at::kByte);
-  };
-  return at::equal(bytes(one), bytes(other));
 }
 
 // The state's value for one tensor of the module, under any of its names; null where it has none.

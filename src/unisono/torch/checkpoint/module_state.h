@@ -1,6 +1,9 @@
 #pragma once
 
+#include <vector>
+
 #include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/tensor/named_tensor.h"
 
 namespace torch::nn {
 class Module;
@@ -37,12 +40,21 @@ void load_module_state(torch::nn::Module& module, const TensorState& state);
 [[nodiscard]] TensorState optimizer_state(const torch::optim::Optimizer& optimizer,
                                           const torch::nn::Module& module);
 
+/// The same by the names of these: for a parallel::Pipeline, whose ranks have the parameters of
+/// their stages, pass `model.named_parameters()`.
+[[nodiscard]] TensorState optimizer_state(const torch::optim::Optimizer& optimizer,
+                                          const std::vector<NamedTensor>& parameters);
+
 /// Goes on from where the optimizer was whose optimizer_state() it is.
 ///
 /// Throws Error(kInvalidArgument), and has changed nothing, for the state of another kind of
-/// optimizer, of other groups, or of parameters of other names or shapes.
+/// optimizer, of other groups, of parameters of other names or shapes, or with different values
+/// under the names of one parameter.
 void load_optimizer_state(torch::optim::Optimizer& optimizer,
                           const torch::nn::Module& module,
+                          const TensorState& state);
+void load_optimizer_state(torch::optim::Optimizer& optimizer,
+                          const std::vector<NamedTensor>& parameters,
                           const TensorState& state);
 
 }  // namespace unisono

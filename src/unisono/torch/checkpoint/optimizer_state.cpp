@@ -4,7 +4,6 @@
 #include <set>
 #include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <ATen/Functions.h>
@@ -53,10 +52,10 @@ struct NamedParameter {
 
 // The optimizer's parameters, by group, under the module's names.
 std::vector<std::vector<NamedParameter>> named_groups(const ::torch::optim::Optimizer& optimizer,
-                                                      const ::torch::nn::Module& module) {
+                                                      const std::vector<NamedTensor>& parameters) {
   std::map<const void*, NamedTensor> names;
-  for (NamedTensor& parameter : distinct_tensors(module.named_parameters())) {
-    names.emplace(parameter.tensor.unsafeGetTensorImpl(), std::move(parameter));
+  for (const NamedTensor& parameter : parameters) {
+    names.emplace(parameter.tensor.unsafeGetTensorImpl(), parameter);
   }
   std::set<const void*> known;
   std::vector<std::vector<NamedParameter>> groups;
@@ -184,6 +183,27 @@ std::string names_of(const TensorState& state) {
   return names.empty() ? "nothing" : names;
 }
 
+// Marks the state's values under the parameter's other names as known. Throws where they differ.
+void check_aliases(const TensorState& state,
+                   const NamedParameter& parameter,
+                   const std::string& name,
+                   std::set<std::string>& known) {
+  const TensorState own = state_of(state, name);
+  for (const std::string& alias : parameter.aliases) {
+    for (const auto& [key, tensor] : state_of(state, alias)) {
+      const std::string full_name = kStatePrefix + alias + "." + key;
+      const auto same = own.find(key);
+      if (same == own.end() || same->second.sizes() != tensor.sizes() ||
+          same->second.scalar_type() != tensor.scalar_type() ||
+          !is_bit_equal(same->second, tensor)) {
+        fail("\"" + full_name + "\" and \"" + kStatePrefix + name + "." + key +
+             "\" belong to one parameter, but differ; leave one out");
+      }
+      known.insert(full_name);
+    }
+  }
+}
+
 // Throws unless `state` could be the optimizer's, whose own is `current`.
 void check_state(const std::vector<std::vector<NamedParameter>>& groups,
                  const TensorState& current,
@@ -209,6 +229,7 @@ void check_state(const std::vector<std::vector<NamedParameter>>& groups,
                describe(parameter.tensor));
         }
       }
+      check_aliases(state, parameter, name_of_all, known);
     }
   }
   for (const auto& [name, tensor] : state) {
@@ -237,7 +258,12 @@ TensorState laid_out_as(const at::Tensor& parameter, const TensorState& state) {
 
 TensorState optimizer_state(const ::torch::optim::Optimizer& optimizer,
                             const ::torch::nn::Module& module) {
-  const std::vector<std::vector<NamedParameter>> groups = named_groups(optimizer, module);
+  return optimizer_state(optimizer, distinct_tensors(module.named_parameters()));
+}
+
+TensorState optimizer_state(const ::torch::optim::Optimizer& optimizer,
+                            const std::vector<NamedTensor>& parameters) {
+  const std::vector<std::vector<NamedParameter>> groups = named_groups(optimizer, parameters);
   OutputArchive written;
   optimizer.save(written);
   InputArchive archive = reopened(written);
@@ -265,8 +291,14 @@ TensorState optimizer_state(const ::torch::optim::Optimizer& optimizer,
 void load_optimizer_state(::torch::optim::Optimizer& optimizer,
                           const ::torch::nn::Module& module,
                           const TensorState& state) {
-  const std::vector<std::vector<NamedParameter>> groups = named_groups(optimizer, module);
-  check_state(groups, optimizer_state(optimizer, module), state);
+  load_optimizer_state(optimizer, distinct_tensors(module.named_parameters()), state);
+}
+
+void load_optimizer_state(::torch::optim::Optimizer& optimizer,
+                          const std::vector<NamedTensor>& parameters,
+                          const TensorState& state) {
+  const std::vector<std::vector<NamedParameter>> groups = named_groups(optimizer, parameters);
+  check_state(groups, optimizer_state(optimizer, parameters), state);
   OutputArchive archive;
   archive.write("pytorch_version", c10::IValue("1.5.0"));
   OutputArchive states(archive.compilation_unit());

@@ -119,6 +119,13 @@ TensorState state_below(const TensorState& state, const std::string& prefix) {
   return below;
 }
 
+bool is_bit_equal(const at::Tensor& one, const at::Tensor& other) {
+  const auto bytes = [](const at::Tensor& tensor) {
+    return tensor.contiguous().flatten().view(at::kByte);
+  };
+  return at::equal(bytes(one), bytes(other));
+}
+
 at::Tensor number_tensor(std::int64_t number) {
   return at::full({}, number, at::TensorOptions(at::kLong));
 }

@@ -25,6 +25,9 @@ void add_state(TensorState& into, const std::string& prefix, const TensorState& 
 /// The tensors whose names begin with `prefix`, without it.
 [[nodiscard]] TensorState state_below(const TensorState& state, const std::string& prefix);
 
+/// Whether two tensors of one type and shape have the same bits, NaNs too.
+[[nodiscard]] bool is_bit_equal(const at::Tensor& one, const at::Tensor& other);
+
 /// Single numbers, as tensors of no axes.
 [[nodiscard]] at::Tensor number_tensor(std::int64_t number);
 [[nodiscard]] at::Tensor number_tensor(double number);

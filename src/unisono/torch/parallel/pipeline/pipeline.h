@@ -90,7 +90,8 @@ class Pipeline {
   /// Of the last train_step(), if `keeps_outputs` is set, on the rank of the last stage; else none.
   [[nodiscard]] const Tensors& outputs() const;
 
-  // Of this rank's stages, under their names in the whole model.
+  // Of this rank's stages, under their names in the whole model. Tied parameters have the names in
+  // other stages as aliases.
 
   [[nodiscard]] std::vector<at::Tensor> parameters() const;
   [[nodiscard]] std::vector<NamedTensor> named_parameters() const;

@@ -34,7 +34,12 @@ void append(const std::vector<NamedTensor>& from, std::vector<NamedTensor>& into
 std::vector<NamedTensor> Pipeline::Impl::named_parameters() const {
   std::vector<NamedTensor> all;
   for (const auto& [stage, part] : plan_.parts) {
-    append(part.parameters(), all);
+    std::vector<NamedTensor> of_part = part.parameters();
+    for (NamedTensor& parameter : of_part) {
+      parameter.aliases = names_in_whole(stage, parameter);
+      std::erase(parameter.aliases, parameter.name);
+    }
+    append(of_part, all);
   }
   return all;
 }
