@@ -13,8 +13,8 @@ namespace unisono::ddp {
 /// - steps with gradients of their own rank alone: passes under no_sync(), with the parameters
 ///   changed between them, and no average by hand. The ranks' models then go apart.
 /// - steps with gradients that are added to those of the steps before, as nothing has set them to
-///   zero: three steps in a row. (Gradients that one step in between leaves are no mistake: those
-///   of a discriminator in the generator's pass.)
+///   zero: three steps in a row. A gradient that stays for a single pass is no mistake: a
+///   generator's pass leaves gradients in its discriminator.
 class StepMistakes {
  public:
   /// `parameter`: one that an optimizer's step changes. `who` stands before the warnings.
