@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import multiprocessing.util
+import os
 import sys
 from datetime import timedelta
 from typing import Any
@@ -15,6 +17,8 @@ from ._C import Backend, _close_watches, _hold_waiting_threads
 
 _CPU = torch.device("cpu")
 _ENGINES = ("native", "gloo")
+
+_leaving_process: int | None = None
 
 
 class Options(_C.Options):
@@ -106,6 +110,7 @@ def _create_gloo(plan: Any, options: _C.Options) -> dist.Backend:
 
 def _create(plan: Any, given: dist.Backend.Options | None) -> dist.Backend:
     """Makes a group's backend: what torch.distributed calls."""
+    _leave_all_at_end()
     # Those of another kind are for the backend of another device.
     chosen = given if isinstance(given, _C.Options) else Options()
     options = _options_for(plan, chosen)
@@ -123,6 +128,22 @@ def _create(plan: Any, given: dist.Backend.Options | None) -> dist.Backend:
     )
 
 
+def _has_failed() -> bool:
+    """Whether an exception ends the program, or the process of multiprocessing."""
+    error = sys.exc_info()[1]
+    if isinstance(error, SystemExit):
+        return error.code not in (None, 0)
+    return error is not None or hasattr(sys, "last_type")
+
+
+def _leave_all_at_end() -> None:
+    """Once in each process. One that multiprocessing has forked ends without atexit."""
+    global _leaving_process
+    if multiprocessing.parent_process() is not None and _leaving_process != os.getpid():
+        _leaving_process = os.getpid()
+        multiprocessing.util.Finalize(None, _leave_all, exitpriority=0)
+
+
 def _leave_all() -> None:
     """Ends the groups while Python still runs: their threads may need it for a callback."""
     if not dist.is_initialized():
@@ -130,8 +151,8 @@ def _leave_all() -> None:
     found = map(_backend_of, dist.distributed_c10d._world.pg_map)
     backends = [backend for backend in found if backend is not None]
     _hold_waiting_threads()
-    # An exception ends the program, whose launcher waits for that.
-    if hasattr(sys, "last_type"):
+    # The launcher waits for the end of a program that has failed.
+    if _has_failed():
         for backend in backends:
             backend._give_up()
     Backend._leave_all(backends)

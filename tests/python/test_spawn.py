@@ -81,6 +81,20 @@ def fails(rank: int, how: str) -> None:
     time.sleep(120)  # Until it is ended.
 
 
+def posts(rank: int, folder: str, fails: bool) -> None:
+    """Rank 0 ends with an operation under way, and rank 1 comes to it later."""
+    unisono.init_process_group()
+    value = torch.full((2,), float(rank + 1))
+    if rank == 0:
+        dist.all_reduce(value, async_op=True)
+        if fails:
+            raise LookupError("rank 0 has lost its way")
+        return
+    time.sleep(60 if fails else 1)
+    dist.all_reduce(value)
+    Path(folder, "sum").write_text(str(value.tolist()))
+
+
 def waits_for(_: int, file: str) -> None:
     while not Path(file).exists():
         time.sleep(0.01)
@@ -152,6 +166,24 @@ class Spawn(unittest.TestCase):
         for how, text in (("exit", "exit code 3"), ("kill", "signal SIGKILL")):
             with self.subTest(how), self.assertRaisesRegex(ProcessExitedException, text):
                 unisono.spawn(fails, (how,), nprocs=2)
+
+    def test_a_rank_ends_after_its_operations(self) -> None:
+        for method in ("spawn", "fork", "forkserver"):
+            with self.subTest(method):
+                unisono.spawn(posts, (self.folder, False), nprocs=2, start_method=method)
+                result = Path(self.folder, "sum")
+                self.assertEqual(result.read_text(), "[3.0, 3.0]")
+                result.unlink()
+
+    def test_a_rank_that_fails_does_not_wait_for_its_operations(self) -> None:
+        for method in ("spawn", "forkserver"):
+            begin = time.monotonic()
+            with (
+                self.subTest(method),
+                self.assertRaisesRegex(ProcessRaisedException, "LookupError"),
+            ):
+                unisono.spawn(posts, (self.folder, True), nprocs=2, start_method=method)
+            self.assertLess(time.monotonic() - begin, 20)
 
     def test_returns_a_handle_that_keeps_the_store(self) -> None:
         go = Path(self.folder, "go")
