@@ -337,27 +337,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Into one pipe, as `2>&1 | tee log` makes it.
 TEST(LaunchOutput, ABarLeavesTheLinesOfOthersWhole) {
-  std::array<int, 2> ends{};
-  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
-  const Fd reader(ends[0]);
-  Fd writer(ends[1]);
-  LaunchRun run({.arguments = {"run",
-                               "-n",
-                               "3",
-                               "sh",
-                               "-c",
-                               "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "
-                               "case $RANK in 0) printf \"\\r$i%%\" >&2;; *) echo line $i;; esac; "
-                               "sleep 0.01; done"},
-                 .stdout_fd = writer.get(),
-                 .stderr_fd = writer.get()});
-  writer.reset();
-  std::string text;
-  std::array<char, 4096> buffer{};
-  for (ssize_t n_bytes = 0; (n_bytes = ::read(reader.get(), buffer.data(), buffer.size())) > 0;) {
-    text.append(buffer.data(), static_cast<std::size_t>(n_bytes));
-  }
-  EXPECT_EQ(run.finish().exit_code, 0);
+  const std::string script =
+      "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do case $RANK in "
+      "0) printf \"\\r$i%%\" >&2;; *) echo line $i;; esac; sleep 0.01; done";
+  const RunResult result = run_to_end(
+      {.arguments = {"-c", "exec " UNISONO_PROGRAM " run -n 3 sh -c '" + script + "' 2>&1"},
+       .program = "/bin/sh"});
+  EXPECT_EQ(result.exit_code, 0);
+  const std::string& text = result.out;
   int n_whole = 0;
   for (const std::string& line : split_lines(text)) {
     n_whole += line.starts_with("line ") && line.find('\r') == std::string::npos ? 1 : 0;
