@@ -291,7 +291,7 @@ void Guardian::on_reaped(pid_t pid, int status) {
   });
   if (shell != workers_.end()) {
     shell->second.programs.erase(pid);
-    take_end(shell, *shell->second.status);
+    take_end(shell, shell->second.status.value_or(status));
   }
 }
 
