@@ -24,7 +24,7 @@ using test::World;
 using ::testing::HasSubstr;
 
 // Both ranks wait for each other when `n_failing` allocations of their watchers fail, which have
-// something to do: a rank has left a group, and between nodes they listen now and then.
+// something to do: a rank has aborted a group, and between nodes they listen now and then.
 void expect_failed_groups(const World& world, int n_failing) {
   std::barrier step(2);
   std::optional<test::Starvation> starvation;
@@ -38,7 +38,7 @@ void expect_failed_groups(const World& world, int n_failing) {
     }
     step.arrive_and_wait();
     if (group.rank() == 1) {
-      inner->destroy();
+      inner->abort("something to send");
     }
     try {
       group.recv(buffer, 1 - group.rank());

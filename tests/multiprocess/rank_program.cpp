@@ -349,7 +349,7 @@ void become(const std::string& program) {
   const auto group = unisono::init_process_group();
   group->barrier();
   if (group->rank() == 1) {
-    ::execlp(program.c_str(), program.c_str(), "30", nullptr);
+    ::execlp(program.c_str(), program.c_str(), "600", nullptr);
   }
   group->barrier();
 }

@@ -62,9 +62,9 @@ void NodeWatch::watch_next() {
         note(index);
         continue;
       }
-      const Watched& kept = watched_.emplace(index, std::move(*watched)).first->second;
-      add(kept.connection.get(), EPOLLRDHUP, index);
-      add(kept.process.get(), EPOLLIN, index);
+      Watched& kept = watched_.emplace(index, std::move(*watched)).first->second;
+      add(kept.connection, EPOLLRDHUP, index);
+      add(kept.process, EPOLLIN, index);
       ++n_watched;
     }
   }
@@ -92,14 +92,20 @@ std::optional<NodeWatch::Watched> NodeWatch::open(const rendezvous::Member& memb
   return watched;
 }
 
-void NodeWatch::add(int fd, std::uint32_t events, std::size_t index) {
-  if (fd >= 0) {
-    loop_.add(fd, events, [this, index](std::uint32_t /*events*/) {
+void NodeWatch::add(Fd& fd, std::uint32_t events, std::size_t index) {
+  if (!fd.is_open()) {
+    return;
+  }
+  try {
+    loop_.add(fd.get(), events, [this, index](std::uint32_t /*events*/) {
       unwatch(watched_.at(index));
       watched_.erase(index);
       note(index);
       watch_next();
     });
+  } catch (...) {
+    fd.reset();  // Else it would be taken for one that the loop has.
+    throw;
   }
 }
 

@@ -53,7 +53,7 @@ class NodeWatch {
   void watch_next();
   // Nothing where the rank has ended.
   [[nodiscard]] std::optional<Watched> open(const rendezvous::Member& member) const;
-  void add(int fd, std::uint32_t events, std::size_t index);
+  void add(Fd& fd, std::uint32_t events, std::size_t index);
   void unwatch(const Watched& watched);
   void note(std::size_t index);
 
