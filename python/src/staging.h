@@ -41,7 +41,7 @@ class PlainTensors {
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  // Copy, tensor.
 };
 
-/// What an operation does with elements: those that it moves may be of any type.
+/// How an operation uses elements: elements that it only moves may be of any type.
 enum class Elements : std::uint8_t { kComputed, kMoved };
 
 /// The memory in which the core works on PlainTensors. A tensor that can't be worked on is refused

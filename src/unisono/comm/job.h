@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -90,6 +91,11 @@ class Job {
   /// Looks whether waits of this rank are in a circle.
   [[nodiscard]] health::CycleSearch& cycles() { return *cycles_; }
 
+  /// A call of this rank ends as it is in a circle of waits.
+  void note_circle() { is_in_circle_.store(true, std::memory_order_relaxed); }
+
+  [[nodiscard]] bool is_in_circle() const { return is_in_circle_.load(std::memory_order_relaxed); }
+
   /// The wait that `thread` is in, while nothing else of this rank may make a call.
   [[nodiscard]] std::optional<health::RankWait> find_wait_of(std::uint64_t thread);
 
@@ -135,6 +141,7 @@ class Job {
   std::unique_ptr<health::Watcher> watcher_;
   std::unique_ptr<health::CycleSearch> cycles_;
 
+  std::atomic<bool> is_in_circle_ = false;  // Relaxed: it orders nothing else.
   mutable Mutex mutex_;
   int n_groups_ UNISONO_GUARDED_BY(mutex_) = 0;
   GroupEnd end_ UNISONO_GUARDED_BY(mutex_);  // The worst of the groups' ends.

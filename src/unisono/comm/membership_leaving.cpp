@@ -107,8 +107,9 @@ bool Membership::is_any_gone(std::vector<int> ranks) {
 void Membership::leave() {
   native_->finish_messages();
   const bool has_failed = failure_.is_set();
-  const bool is_thrown =
-      failure_.is_undelivered() && failure_.error().code() == ErrorCode::kMismatch;
+  // A circle of waits ends a call in each of its groups, and fails these on all of their ranks.
+  const bool is_thrown = failure_.is_undelivered() &&
+                         failure_.error().code() == ErrorCode::kMismatch && !job_.is_in_circle();
   if (has_failed) {
     const Error error = failure_.error();
     // The death of a rank that this one needs no more is not worth a warning.

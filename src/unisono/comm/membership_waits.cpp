@@ -143,6 +143,7 @@ void Membership::hide_wait(const health::WaitId& id) const noexcept {
 }
 
 void Membership::hear_verdict(const Error& verdict) {
+  job_.note_circle();
   const MutexLock lock(late_mutex_);
   verdict_.emplace(verdict.code(), fmt::format("{} {}", ranks_.prefix(), verdict.what()));
 }
