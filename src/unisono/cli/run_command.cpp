@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -210,7 +212,8 @@ void add_job_options(CLI::App& app, launch::RunOptions& options) {
          [&options](double seconds) {
            options.grace = std::chrono::milliseconds(std::llround(seconds * 1000));
          },
-         "Seconds between asking ranks to end and killing them (default 5)")
+         fmt::format("Seconds between asking ranks to end and killing them (default {})",
+                     launch::kDefaultGrace.count()))
       ->check(CLI::Range(0.0, kMaxGraceSeconds));
   app.add_option("--max-restarts,--max_restarts",
                  options.max_restarts,
