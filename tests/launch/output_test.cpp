@@ -146,8 +146,9 @@ TEST(LaunchOutput, EachRankHasAFolderOfItsOwn) {
                                 folder.path() + "/new/./runs",
                                 "sh",
                                 "-c",
-                                "cd \"$UNISONO_RANK_DIR\" && echo $RANK >> file"
-                                " && [ $TORCHELASTIC_RESTART_COUNT = 1 ]"}});
+                                "cd \"$UNISONO_RANK_DIR\" && echo $RANK >> file; "
+                                "until [ -e ../rank-0/file ] && [ -e ../rank-1/file ]; do "
+                                "sleep 0.01; done; [ $TORCHELASTIC_RESTART_COUNT = 1 ]"}});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   for (const std::string rank : {"0", "1"}) {
     EXPECT_EQ(read_file(folder.path() + "/new/runs/rank-" + rank + "/file"),
