@@ -64,9 +64,13 @@ class Folder {
 // Whole and by halves, which must be the same.
 void read_tensor(checkpoint::Reader& reader, const checkpoint::CheckpointTensor& tensor) {
   const checkpoint::Box box = checkpoint::whole_box(tensor.info.shape);
+  const bool can_be_cut = tensor.info.dtype.n_bits() % 8 == 0;
+  if (!can_be_cut && tensor.boxes.size() > 1) {
+    return;
+  }
   std::vector<std::byte> whole(*checkpoint::count_bytes(tensor.info.dtype, box.sizes));
   reader.read(tensor.info.name, whole);
-  if (box.sizes.empty()) {
+  if (box.sizes.empty() || !can_be_cut) {
     return;
   }
   std::vector<std::byte> halves;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "unisono/base/dtype.h"
+#include "unisono/checkpoint/element_type.h"
 #include "unisono/checkpoint/manifest.h"
 #include "unisono/checkpoint/safetensors_header.h"
 #include "unisono/checkpoint/sharding_info.h"
@@ -24,12 +25,15 @@ void write_safetensors_files(const std::filesystem::path& root) {
   const std::vector<TensorInfo> tensors{
       {.name = "weight", .dtype = DType::kFloat32, .shape = {2, 3}},
       {.name = "step", .dtype = DType::kInt64, .shape = {}},
-      {.name = "none", .dtype = DType::kBFloat16, .shape = {0, 4}}};
+      {.name = "none", .dtype = DType::kBFloat16, .shape = {0, 4}},
+      {.name = "scales", .dtype = *checkpoint::ElementType::named("F8_E8M0"), .shape = {3}},
+      {.name = "fours", .dtype = *checkpoint::ElementType::named("F4"), .shape = {2, 3}}};
   const std::string sharding =
-      R"({"weight": {"saved_offsets": [2, 0]}, "step": {"saved_offsets": []}})";
+      R"({"weight": {"saved_offsets": [2, 0]}, "step": {"saved_offsets": []},
+          "scales": {"saved_offsets": [0]}, "fours": {"saved_offsets": [0, 0]}})";
   const std::string whole =
       encode_header(tensors, {{"DCP_SHARDING_INFO", sharding}, {"format", "pt"}}, "seed").bytes +
-      std::string(32, '\1');
+      std::string(38, '\1');
   corpus.add("tensors", bytes_of(whole));
   corpus.add("truncated", bytes_of(whole.substr(0, whole.size() - 1)));
   corpus.add("empty", bytes_of(encode_header({}, {}, "seed").bytes));

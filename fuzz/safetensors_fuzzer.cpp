@@ -45,10 +45,10 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const auto again =
         unisono::checkpoint::encode_header(infos, tensors.header().metadata, "again");
     expect(again.order.size() == infos.size(), "what was read can be written");
-    std::size_t previous = 16;
+    int previous = 128;
     for (const std::size_t index : again.order) {
-      expect(size_of(infos[index].dtype) <= previous, "the largest elements come first");
-      previous = size_of(infos[index].dtype);
+      expect(infos[index].dtype.n_bits() <= previous, "the largest elements come first");
+      previous = infos[index].dtype.n_bits();
     }
   } catch (const unisono::Error& error) {
     expect(error.code() == unisono::ErrorCode::kCorruptData, error.what());

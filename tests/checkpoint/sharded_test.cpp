@@ -18,6 +18,7 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/checkpoint/element_type.h"
 #include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/folder.h"
 #include "unisono/checkpoint/manifest.h"
@@ -396,6 +397,18 @@ TEST(DivideEvenly, EachElementIsSavedOnceAndRanksWriteEquallyMuch) {
       EXPECT_EQ(n_saved[i], count_elements(tensors[i].shape)) << tensors[i].name;
     }
     EXPECT_LE(most, 191'018 / world_size + 1010);
+  }
+}
+
+TEST(DivideEvenly, RowsThatEndWithinAByteAreNotSplit) {
+  const ElementType fours = ElementType::named("F4").value();
+  for (const std::int64_t n_columns : {999, 1000}) {
+    const std::vector<TensorInfo> tensors{
+        {.name = "a", .dtype = fours, .shape = {1000, n_columns}}};
+    const std::optional<Box> box = divide_evenly(tensors, 0, 2).front();
+    ASSERT_TRUE(box);
+    EXPECT_EQ(box->sizes[0], n_columns == 999 ? 1000 : 500);
+    EXPECT_EQ(divide_evenly(tensors, 1, 2).front().has_value(), n_columns == 1000);
   }
 }
 

@@ -2,6 +2,7 @@
 `unisono checkpoint`: python test_python_files.py PATH_OF_UNISONO PATH_OF_SAVE_SHARDED"""
 
 import json
+import struct
 import subprocess
 import sys
 import tempfile
@@ -38,7 +39,21 @@ DTYPES = [
     torch.float32,
     torch.float64,
     torch.complex64,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+    torch.float8_e4m3fnuz,
+    torch.float8_e5m2fnuz,
+    torch.float8_e8m0fnu,
 ]
+# Bits of an element of each type of the format.
+WIDTHS = {
+    4: "F4",
+    6: "F6_E2M3 F6_E3M2",
+    8: "BOOL U8 I8 F8_E4M3 F8_E5M2 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ",
+    16: "I16 U16 F16 BF16",
+    32: "I32 U32 F32",
+    64: "C64 F64 I64 U64",
+}
 WEIGHT = torch.arange(35, dtype=torch.float32).reshape(7, 5)
 
 
@@ -88,7 +103,39 @@ class Files(unittest.TestCase):
         self.assert_same(load_file(ours), every_dtype())
         with safe_open(ours, "pt") as file:
             self.assertEqual(file.metadata(), {"format": "pt"})
-        self.assertIn("equal, bit for bit: 16 tensors", self.run_ok("diff", theirs, ours))
+        self.assertIn("equal, bit for bit: 21 tensors", self.run_ok("diff", theirs, ours))
+
+    def test_every_type_of_the_format_is_a_name_and_a_width(self):
+        header, data = {}, b""
+        for width, names in WIDTHS.items():
+            for name in names.split():
+                places = [len(data), len(data) + width]
+                header[name] = {"dtype": name, "shape": [2, 4], "data_offsets": places}
+                data += bytes((len(data) + i) % 251 for i in range(width))
+        text = json.dumps(header).encode()
+        path, other = self.folder / "all.safetensors", self.folder / "other.safetensors"
+        path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+        listed = self.run_ok("ls", path)
+        for name in header:
+            self.assertIn(f"  {name} {name.lower()}[2, 4]\n", listed)
+        self.assertIn("22 tensors", self.run_ok("verify", path))
+        self.run_ok("export", path, other)
+        self.assertIn("equal, bit for bit: 22 tensors", self.run_ok("diff", path, other))
+        with safe_open(other, "pt") as file:
+            self.assertEqual(set(file.keys()), set(header))
+        # Bits of two elements each of F4 and F6, of one of F8.
+        changed = bytearray(data)
+        for name, byte, bits in [("F4", 1, 0x11), ("F6_E2M3", 0, 0x81), ("F8_E8M0", 0, 0x81)]:
+            changed[header[name]["data_offsets"][0] + byte] ^= bits
+        other.write_bytes(struct.pack("<Q", len(text)) + text + changed)
+        done = unisono("diff", path, other)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(
+            done.stdout,
+            "F4: 2 of 8 elements differ\n"
+            "F6_E2M3: 2 of 8 elements differ\n"
+            "F8_E8M0: 1 of 8 elements differ\n",
+        )
 
     def test_pytorch_loads_our_checkpoint(self):
         checkpoint = self.save_sharded() / "step-00000100"
@@ -219,7 +266,7 @@ class Files(unittest.TestCase):
             self.assertEqual(index.exists(), not saves_distributed)
             files = sorted(folder.glob("*.safetensors"))
             self.assertEqual(len(files), 3)
-            self.assertIn("16 tensors", self.run_ok("verify", folder))
+            self.assertIn("21 tensors", self.run_ok("verify", folder))
             for file in files:
                 content = file.read_bytes()
                 file.unlink()

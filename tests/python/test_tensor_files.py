@@ -142,6 +142,19 @@ class TensorFiles(unittest.TestCase):
         save_file({"a": torch.ones(2, dtype=torch.bfloat16)}, path)
         assert_same(unisono.load_state(path), {"a": torch.ones(2, dtype=torch.bfloat16)})
 
+    def test_floats_of_8_and_4_bits_are_pythons(self) -> None:
+        path = self.folder / "model.safetensors"
+        types = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"]
+        types += ["float8_e8m0fnu", "float4_e2m1fn_x2"]
+        content = torch.arange(256, dtype=torch.int32).to(torch.uint8).reshape(16, 16)
+        state = {name: content.view(getattr(torch, name)) for name in types}
+        unisono.save_state(state, path)
+        for loaded in (load_file(path), unisono.load_state(path)):
+            self.assertEqual(loaded.keys(), state.keys())
+            for name in types:
+                self.assertEqual(loaded[name].dtype, getattr(torch, name))
+                self.assertTrue(torch.equal(loaded[name].view(torch.uint8), content), name)
+
     def test_ranks_load_what_others_have_saved(self) -> None:
         run(save, 2, self.folder)
         names = sorted(path.name for path in self.folder.iterdir())

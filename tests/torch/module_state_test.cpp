@@ -1,6 +1,7 @@
 // Models and optimizers in safetensors files, under the parameters' names.
 #include "unisono/torch/checkpoint/module_state.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,7 +16,9 @@
 #include <torch/utils.h>
 
 #include "unisono/base/error.h"
+#include "unisono/checkpoint/element_type.h"
 #include "unisono/checkpoint/reader.h"
+#include "unisono/checkpoint/safetensors.h"
 #include "unisono/checkpoint/save.h"
 #include "unisono/checkpoint/tensor_box.h"
 #include "unisono/comm/process_group.h"
@@ -115,6 +118,74 @@ TEST_F(ModuleStates, TensorsThatFilesCantHoldAreNamed) {
               throws_error(ErrorCode::kInvalidArgument, "\"a\"", "c128"));
   EXPECT_THAT([&] { save_state(path(), {{"a", at::Tensor()}}); },
               throws_error(ErrorCode::kInvalidArgument, "\"a\"", "dense"));
+}
+
+// Each byte of the tensor's memory, in row-major order.
+std::vector<std::uint8_t> bytes_of(const at::Tensor& tensor) {
+  const at::Tensor bytes = tensor.detach().view(at::kByte).contiguous();
+  const auto* const first = bytes.const_data_ptr<std::uint8_t>();
+  return {first, first + bytes.numel()};
+}
+
+// All 256 bytes in 16 columns, as a tensor of another type.
+at::Tensor every_byte(at::ScalarType type) {
+  return torch::arange(256, at::kInt).to(at::kByte).reshape({16, 16}).view(type);
+}
+
+constexpr std::array kSmallFloats{at::ScalarType::Float8_e4m3fn,
+                                  at::ScalarType::Float8_e5m2,
+                                  at::ScalarType::Float8_e4m3fnuz,
+                                  at::ScalarType::Float8_e5m2fnuz,
+                                  at::ScalarType::Float8_e8m0fnu,
+                                  at::ScalarType::Float4_e2m1fn_x2};
+
+TEST_F(ModuleStates, FloatsOf8And4BitsComeBackBitForBit) {
+  TensorState saved;
+  for (const at::ScalarType type : kSmallFloats) {
+    saved[std::string(c10::toString(type))] = every_byte(type);
+    saved[std::string(c10::toString(type)) + " columns"] = every_byte(type).t();
+  }
+  save_state(path(), saved);
+  const auto expect_equal = [&](const TensorState& loaded) {
+    ASSERT_EQ(loaded.size(), saved.size());
+    for (const auto& [name, tensor] : saved) {
+      EXPECT_EQ(loaded.at(name).scalar_type(), tensor.scalar_type()) << name;
+      EXPECT_EQ(loaded.at(name).sizes(), tensor.sizes()) << name;
+      EXPECT_EQ(bytes_of(loaded.at(name)), bytes_of(tensor)) << name;
+    }
+  };
+  expect_equal(load_state(path()));
+  // Large enough to be divided among the ranks.
+  saved["large"] = torch::arange(1 << 20, at::kInt)
+                       .to(at::kByte)
+                       .reshape({1 << 10, -1})
+                       .view(at::ScalarType::Float8_e4m3fn);
+  run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    const StateParts state = parts_to_save(*group, saved);
+    checkpoint::save_checkpoint(*group, folder_.path(), 1, state.parts, {}, state.common);
+    expect_equal(load_state(*group, folder_.path()));
+  });
+}
+
+TEST_F(ModuleStates, TypesThatTorchLacksAreNamed) {
+  const std::vector<std::byte> bytes(3);
+  const auto loading = [&](const char* type, const std::vector<std::int64_t>& shape) {
+    checkpoint::write_safetensors(
+        path(),
+        std::vector<checkpoint::TensorBytes>{
+            {.info = {.name = "a",
+                      .dtype = checkpoint::ElementType::named(type).value(),
+                      .shape = shape},
+             .bytes = bytes}});
+    return [&] { (void)load_state(path()); };
+  };
+  EXPECT_THAT(loading("F6_E2M3", {4}),
+              throws_error(ErrorCode::kInvalidArgument, "\"a\"", "f6_e2m3", "--prefix"));
+  EXPECT_THAT(loading("F4", {6, 1}),
+              throws_error(ErrorCode::kInvalidArgument, "\"a\"", "f4[6, 1]", "pairs"));
+  const at::Tensor pair = torch::zeros({}, at::kByte).view(at::ScalarType::Float4_e2m1fn_x2);
+  EXPECT_THAT([&] { save_state(path(), {{"a", pair}}); },
+              throws_error(ErrorCode::kInvalidArgument, "\"a\"", "reshape({1})"));
 }
 
 TEST_F(ModuleStates, TensorsThatAreNegatedOnReadingAreSavedAsTheyRead) {

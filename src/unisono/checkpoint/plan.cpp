@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "unisono/base/dtype.h"
+#include "unisono/checkpoint/element_type.h"
 #include "unisono/checkpoint/tensor_box.h"
 
 namespace unisono::checkpoint {
@@ -18,20 +18,26 @@ namespace {
 
 using Runs = std::function<void(std::uint64_t, std::uint64_t)>;
 
-// Bytes from an element to the next one along each axis.
-std::vector<std::uint64_t> strides_of(const Box& box, std::uint64_t item_bytes) {
+constexpr std::uint64_t kByteBits = 8;
+
+// Bits from an element to the next one along each axis.
+std::vector<std::uint64_t> strides_of(const Box& box, std::uint64_t item_bits) {
   std::vector<std::uint64_t> strides(box.sizes.size());
   for (std::size_t axis = strides.size(); axis-- > 0;) {
-    strides[axis] = item_bytes;
-    item_bytes *= static_cast<std::uint64_t>(box.sizes[axis]);
+    strides[axis] = item_bits;
+    item_bits *= static_cast<std::uint64_t>(box.sizes[axis]);
   }
   return strides;
 }
 
-StridedCopy copy_of(const Box& common, const Box& source, const Box& target, DType dtype) {
-  const std::vector<std::uint64_t> source_strides = strides_of(source, size_of(dtype));
-  const std::vector<std::uint64_t> target_strides = strides_of(target, size_of(dtype));
-  StridedCopy copy{.run_bytes = size_of(dtype)};
+// A copy whose offsets, strides and run are in bits.
+StridedCopy copy_of(const Box& common,
+                    const Box& source,
+                    const Box& target,
+                    std::uint64_t item_bits) {
+  const std::vector<std::uint64_t> source_strides = strides_of(source, item_bits);
+  const std::vector<std::uint64_t> target_strides = strides_of(target, item_bits);
+  StridedCopy copy{.run_bytes = item_bits};
   // A run goes on over an axis that both boxes hold whole, and ends with the first they do not.
   bool is_run = true;
   for (std::size_t axis = common.sizes.size(); axis-- > 0;) {
@@ -50,6 +56,23 @@ StridedCopy copy_of(const Box& common, const Box& source, const Box& target, DTy
     }
   }
   return copy;
+}
+
+// Turns bits into bytes; false where they are not whole bytes.
+bool to_bytes(StridedCopy& copy) {
+  bool is_whole = true;
+  const auto divide = [&](std::uint64_t& bits) {
+    is_whole = is_whole && bits % kByteBits == 0;
+    bits /= kByteBits;
+  };
+  divide(copy.source_offset);
+  divide(copy.target_offset);
+  divide(copy.run_bytes);
+  for (StridedCopy::Axis& axis : copy.axes) {
+    divide(axis.source_stride);
+    divide(axis.target_stride);
+  }
+  return is_whole;
 }
 
 // The axes from `axes` on, the outermost first.
@@ -112,11 +135,14 @@ void for_each_run(const StridedCopy& copy, const Runs& action) {
   run_axes(copy.axes, copy.source_offset, copy.target_offset, action);
 }
 
-CopyPlan plan_copies(std::span<const Box> stored, const Box& wanted, DType dtype) {
+CopyPlan plan_copies(std::span<const Box> stored, const Box& wanted, ElementType dtype) {
   CopyPlan plan;
+  const auto item_bits = static_cast<std::uint64_t>(dtype.n_bits());
   for (std::size_t i = 0; i < stored.size(); ++i) {
     if (const std::optional<Box> common = intersect(stored[i], wanted)) {
-      plan.copies.push_back({.stored = i, .copy = copy_of(*common, stored[i], wanted, dtype)});
+      StridedCopy copy = copy_of(*common, stored[i], wanted, item_bits);
+      plan.is_of_whole_bytes = to_bytes(copy) && plan.is_of_whole_bytes;
+      plan.copies.push_back({.stored = i, .copy = std::move(copy)});
       plan.n_elems += count_elements(common->sizes).value_or(0);
     }
   }

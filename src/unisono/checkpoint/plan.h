@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "unisono/base/dtype.h"
+#include "unisono/checkpoint/element_type.h"
 #include "unisono/checkpoint/tensor_box.h"
 
 namespace unisono::checkpoint {
@@ -43,9 +43,14 @@ struct PlannedCopy {
 struct CopyPlan {
   std::vector<PlannedCopy> copies;
   std::int64_t n_elems = 0;
+  /// False where a piece of elements of 4 or 6 bits begins or ends within a byte: then the copies
+  /// are of no use.
+  bool is_of_whole_bytes = true;
 };
 
-[[nodiscard]] CopyPlan plan_copies(std::span<const Box> stored, const Box& wanted, DType dtype);
+[[nodiscard]] CopyPlan plan_copies(std::span<const Box> stored,
+                                   const Box& wanted,
+                                   ElementType dtype);
 
 /// The first two of the boxes that have an element in common; equal numbers if none do. In time
 /// n log n where the boxes differ along one axis only, else n squared.

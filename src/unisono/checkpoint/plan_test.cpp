@@ -14,6 +14,7 @@
 
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/checkpoint/element_type.h"
 #include "unisono/checkpoint/tensor_box.h"
 
 #include "support/throws_error.h"
@@ -143,6 +144,21 @@ TEST(Plan, ThePlanDoesNotGrowWithTheTensor) {
   EXPECT_EQ(plan.copies[0].copy.axes[0].count, 1'000'000'000);
 }
 
+TEST(Plan, ElementsOfLessThanAByteAreCopiedInWholeBytes) {
+  const ElementType fours = ElementType::named("F4").value();
+  const std::vector<Box> halves{{.offsets = {0, 0}, .sizes = {2, 6}},
+                                {.offsets = {2, 0}, .sizes = {2, 6}}};
+  const CopyPlan rows = plan_copies(halves, {.offsets = {1, 0}, .sizes = {2, 6}}, fours);
+  ASSERT_EQ(rows.copies.size(), 2U);
+  EXPECT_TRUE(rows.is_of_whole_bytes);
+  EXPECT_EQ(rows.copies[0].copy.source_offset, 3U);
+  EXPECT_EQ(rows.copies[0].copy.run_bytes, 3U);
+  EXPECT_EQ(rows.copies[1].copy.target_offset, 3U);
+  EXPECT_TRUE(plan_copies(halves, {.offsets = {0, 2}, .sizes = {4, 2}}, fours).is_of_whole_bytes);
+  EXPECT_FALSE(plan_copies(halves, {.offsets = {0, 1}, .sizes = {4, 2}}, fours).is_of_whole_bytes);
+  EXPECT_FALSE(plan_copies(halves, {.offsets = {0, 0}, .sizes = {4, 3}}, fours).is_of_whole_bytes);
+}
+
 TEST(Plan, AnEmptyBoxHidesNoOverlap) {
   const std::vector<Box> boxes{{.offsets = {0}, .sizes = {4}},
                                {.offsets = {1}, .sizes = {0}},
@@ -177,6 +193,9 @@ TEST(TensorBox, CountsThatOverflowAreNone) {
   EXPECT_EQ(count_elements({}), 1);
   EXPECT_EQ(count_elements({4, 0}), 0);
   EXPECT_EQ(count_bytes(DType::kFloat64, {std::int64_t{1} << 60}), std::nullopt);
+  EXPECT_EQ(count_bytes(ElementType::named("F4").value(), {3, 2}), 3U);
+  EXPECT_EQ(count_bytes(ElementType::named("F4").value(), {3}), std::nullopt);
+  EXPECT_EQ(count_bytes(ElementType::named("F6_E2M3").value(), {4}), 3U);
   EXPECT_FALSE(is_within({.offsets = {most}, .sizes = {most}}, {most}));
 }
 

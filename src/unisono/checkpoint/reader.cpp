@@ -259,6 +259,15 @@ void Reader::read(const std::string& name, const Box& box, std::span<std::byte> 
                             plan.n_elems,
                             describe(box)));
   }
+  if (!plan.is_of_whole_bytes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: tensor \"{}\" is {}; the part {} begins or ends within a byte of "
+                            "the file; read a part of whole bytes",
+                            path_,
+                            name,
+                            describe(tensor.info.dtype, tensor.info.shape),
+                            describe(box)));
+  }
   for (const PlannedCopy& planned : plan.copies) {
     SafetensorsFile& file = open(tensor.files[planned.stored]);
     for_each_run(planned.copy, [&](std::uint64_t source, std::uint64_t target) {

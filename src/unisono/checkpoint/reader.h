@@ -68,8 +68,9 @@ class Reader {
   /// Fills `into` with a part of a tensor, in row-major order. Reads no more of the files than the
   /// blocks in which it lies.
   ///
-  /// Throws Error: kInvalidArgument for a tensor that is not there, a box outside it or memory of
-  /// another size; kSystem; kCorruptData.
+  /// Throws Error: kInvalidArgument for a tensor that is not there, a box outside it, memory of
+  /// another size, and a box of elements of 4 or 6 bits that begins or ends within a byte; kSystem;
+  /// kCorruptData.
   void read(const std::string& name, const Box& box, std::span<std::byte> into);
 
   /// The same for a whole tensor.

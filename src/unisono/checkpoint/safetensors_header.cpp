@@ -1,9 +1,9 @@
 #include "unisono/checkpoint/safetensors_header.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/base/placeholder.h"
 #include "unisono/checkpoint/checked_file.h"
+#include "unisono/checkpoint/element_type.h"
 #include "unisono/checkpoint/json.h"
 #include "unisono/checkpoint/safetensors.h"
 #include "unisono/checkpoint/tensor_box.h"
@@ -38,44 +38,6 @@ constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
 constexpr std::int64_t kMostElements = std::numeric_limits<std::int64_t>::max();
 
-struct DTypeName {
-  DType dtype;
-  const char* name;
-};
-
-constexpr std::array kDTypeNames{DTypeName{DType::kBool, "BOOL"},
-                                 DTypeName{DType::kInt8, "I8"},
-                                 DTypeName{DType::kUInt8, "U8"},
-                                 DTypeName{DType::kInt16, "I16"},
-                                 DTypeName{DType::kUInt16, "U16"},
-                                 DTypeName{DType::kFloat16, "F16"},
-                                 DTypeName{DType::kBFloat16, "BF16"},
-                                 DTypeName{DType::kInt32, "I32"},
-                                 DTypeName{DType::kUInt32, "U32"},
-                                 DTypeName{DType::kFloat32, "F32"},
-                                 DTypeName{DType::kInt64, "I64"},
-                                 DTypeName{DType::kUInt64, "U64"},
-                                 DTypeName{DType::kFloat64, "F64"},
-                                 DTypeName{DType::kComplex64, "C64"}};
-
-std::optional<DType> dtype_named(std::string_view name) {
-  for (const DTypeName& known : kDTypeNames) {
-    if (name == known.name) {
-      return known.dtype;
-    }
-  }
-  return std::nullopt;
-}
-
-std::optional<const char*> name_of(DType dtype) {
-  for (const DTypeName& known : kDTypeNames) {
-    if (dtype == known.dtype) {
-      return known.name;
-    }
-  }
-  return std::nullopt;
-}
-
 void check_tensors(std::span<const TensorInfo> tensors, const std::string& where) {
   std::set<std::string_view> names;
   for (const TensorInfo& tensor : tensors) {
@@ -84,11 +46,12 @@ void check_tensors(std::span<const TensorInfo> tensors, const std::string& where
       problem = "no tensor may have this name";
     } else if (!names.insert(tensor.name).second) {
       problem = "two tensors have this name";
-    } else if (!name_of(tensor.dtype)) {
+    } else if (tensor.dtype.name().empty()) {
       problem = fmt::format("safetensors files can't hold {}; save its real view instead",
                             to_string(tensor.dtype));
     } else if (!count_bytes(tensor.dtype, tensor.shape)) {
-      problem = "its shape " + describe(tensor.dtype, tensor.shape) + " makes no sense";
+      problem = "its shape " + describe(tensor.dtype, tensor.shape) +
+                " makes no sense, or its elements do not fill whole bytes";
     }
     if (!problem.empty()) {
       throw Error(ErrorCode::kInvalidArgument,
@@ -164,18 +127,17 @@ class HeaderParser {
     return numbers;
   }
 
-  [[nodiscard]] DType parse_dtype(const std::string& who, const json& entry) const {
+  [[nodiscard]] ElementType parse_dtype(const std::string& who, const json& entry) const {
     const json& name = member(who, entry, "dtype");
     if (!name.is_string()) {
       fail(who + ": \"dtype\" is no string");
     }
-    const std::optional<DType> dtype = dtype_named(name.get_ref<const std::string&>());
+    const std::optional<ElementType> dtype = ElementType::named(name.get_ref<const std::string&>());
     if (!dtype) {
-      std::string known;
-      for (const DTypeName& each : kDTypeNames) {
-        known += std::string(known.empty() ? "" : ", ") + each.name;
-      }
-      fail(fmt::format("{} has dtype {}; those that can be read are {}", who, name.dump(), known));
+      fail(fmt::format("{} has dtype {}; those that can be read are {}",
+                       who,
+                       name.dump(),
+                       fmt::join(ElementType::names(), ", ")));
     }
     return *dtype;
   }
@@ -248,7 +210,7 @@ EncodedHeader encode_header(std::span<const TensorInfo> tensors,
   std::iota(header.order.begin(), header.order.end(), std::size_t{0});
   // The largest elements first: then all are aligned.
   std::stable_sort(header.order.begin(), header.order.end(), [&](std::size_t a, std::size_t b) {
-    return size_of(tensors[a].dtype) > size_of(tensors[b].dtype);
+    return tensors[a].dtype.n_bits() > tensors[b].dtype.n_bits();
   });
   nlohmann::ordered_json entries = nlohmann::ordered_json::object();
   if (!metadata.empty()) {
@@ -258,9 +220,8 @@ EncodedHeader encode_header(std::span<const TensorInfo> tensors,
   for (const std::size_t index : header.order) {
     const TensorInfo& tensor = tensors[index];
     const std::uint64_t end = offset + count_bytes(tensor.dtype, tensor.shape).value_or(0);
-    entries[tensor.name] = {{"dtype", name_of(tensor.dtype).value_or("")},
-                            {"shape", tensor.shape},
-                            {"data_offsets", {offset, end}}};
+    entries[tensor.name] = {
+        {"dtype", tensor.dtype.name()}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = dump_json(entries, where);

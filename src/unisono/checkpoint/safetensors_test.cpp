@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -18,6 +20,7 @@
 #include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/checked_file.h"
+#include "unisono/checkpoint/element_type.h"
 #include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/tensor_box.h"
 
@@ -84,7 +87,8 @@ TEST_F(Safetensors, TensorsComeBackAlignedAndWithMetadata) {
   std::map<std::string, std::string> read;
   for (std::size_t i = 0; i < file.header().tensors.size(); ++i) {
     const StoredTensor& stored = file.header().tensors[i];
-    EXPECT_EQ(stored.offset % size_of(stored.info.dtype), 0U) << stored.info.name;
+    EXPECT_EQ(stored.offset % static_cast<unsigned>(stored.info.dtype.n_bits() / 8), 0U)
+        << stored.info.name;
     read[stored.info.name] = read_all(file, i);
     for (const TensorBytes& tensor : tensors) {
       if (tensor.info.name == stored.info.name) {
@@ -97,6 +101,34 @@ TEST_F(Safetensors, TensorsComeBackAlignedAndWithMetadata) {
                 {"flags", flags}, {"w\"\n", weights}, {"none", ""}, {"step", step}}));
   EXPECT_THAT([&] { file.read(0, 8, std::as_writable_bytes(std::span(read["step"]))); },
               throws_error(ErrorCode::kInvalidArgument, "step", "8 from 8 on"));
+}
+
+TEST_F(Safetensors, TensorsOfEveryTypeComeBack) {
+  std::vector<std::string> contents;
+  std::vector<TensorBytes> tensors;
+  // As many elements as fill whole bytes of each width.
+  for (const std::string_view name : ElementType::names()) {
+    const ElementType type = ElementType::named(name).value();
+    EXPECT_EQ(type.name(), name);
+    contents.push_back(numbered_bytes(static_cast<std::size_t>(type.n_bits())));
+    tensors.push_back(
+        {.info = {.name = std::string(name), .dtype = type, .shape = {2, 4}}, .bytes = {}});
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    tensors[i].bytes = bytes_of(contents[i]);
+  }
+  ASSERT_EQ(tensors.size(), 22U);
+  write_safetensors(path(), tensors);
+  SafetensorsFile file(path());
+  ASSERT_EQ(file.header().tensors.size(), tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const TensorInfo& info = file.header().tensors[i].info;
+    const auto written = std::find_if(
+        tensors.begin(), tensors.end(), [&](const auto& tensor) { return tensor.info == info; });
+    ASSERT_NE(written, tensors.end()) << info.name;
+    EXPECT_EQ(read_all(file, i), contents[static_cast<std::size_t>(written - tensors.begin())])
+        << info.name;
+  }
 }
 
 struct BadHeader {
@@ -125,8 +157,11 @@ INSTANTIATE_TEST_SUITE_P(
                   R"(has "dtype" twice)"},
         BadHeader{R"({"a":{"shape":[8],"data_offsets":[0,8]}})", R"(tensor "a" has no "dtype")"},
         BadHeader{R"({"a":7})", R"(tensor "a" has no "dtype")"},
-        BadHeader{R"({"a":{"dtype":"F4","shape":[8],"data_offsets":[0,8]}})",
-                  R"(tensor "a" has dtype "F4"; those that can be read are BOOL, I8,)"},
+        BadHeader{R"({"a":{"dtype":"F5","shape":[8],"data_offsets":[0,8]}})",
+                  R"(tensor "a" has dtype "F5"; those that can be read are BOOL, F4, F6_E2M3,)"},
+        BadHeader{R"({"a":{"dtype":"F6_E3M2","shape":[11],"data_offsets":[0,8]}})",
+                  R"(tensor "a" is f6_e3m2[11], which is not the 8 bytes)"},
+        BadHeader{R"({"a":{"dtype":"","shape":[8],"data_offsets":[0,8]}})", "has dtype \"\""},
         BadHeader{R"({"a":{"dtype":8,"shape":[8],"data_offsets":[0,8]}})", "is no string"},
         BadHeader{R"({"a":{"dtype":"U8","shape":8,"data_offsets":[0,8]}})", "not a list"},
         BadHeader{R"({"a":{"dtype":"U8","shape":[-8],"data_offsets":[0,8]}})",
@@ -194,6 +229,8 @@ TEST_F(Safetensors, WhatCantBeReadBackIsNotWritten) {
   refuses({.name = "\xff", .dtype = DType::kUInt8, .shape = {16}}, "not valid UTF-8");
   refuses({.name = "b", .dtype = DType::kComplex128, .shape = {1}}, "can't hold c128");
   refuses({.name = "b", .dtype = DType::kUInt8, .shape = {-16}}, "makes no sense");
+  refuses({.name = "b", .dtype = ElementType::named("F4").value(), .shape = {31}},
+          "f4[31] makes no sense, or its elements do not fill whole bytes");
   refuses({.name = "b", .dtype = DType::kFloat32, .shape = {3}},
           "16 bytes are not those of f32[3]");
   EXPECT_THAT(folder_.names(), ::testing::IsEmpty());

@@ -15,7 +15,6 @@
 
 #include "unisono/base/atomic_file.h"
 #include "unisono/base/bytes.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fnv.h"
 #include "unisono/base/release.h"
@@ -34,6 +33,12 @@ namespace {
 
 // A tensor is worth cutting up from here on.
 constexpr std::uint64_t kLargeBytes = std::uint64_t{1} << 18;
+
+// Whether each row of a tensor that has bytes ends where a byte ends.
+bool has_whole_rows(const TensorInfo& tensor) {
+  const std::vector<std::int64_t> row(tensor.shape.begin() + 1, tensor.shape.end());
+  return count_bytes(tensor.dtype, row).has_value();
+}
 
 void check_parts(std::span<const TensorPart> parts, std::int64_t step, const SaveOptions& options) {
   if (step < 0 || options.keep_last < 0) {
@@ -228,7 +233,7 @@ std::vector<std::optional<Box>> divide_evenly(std::span<const TensorInfo> tensor
   std::vector<std::uint64_t> n_bytes(static_cast<std::size_t>(world_size), 0);
   for (const TensorInfo& tensor : tensors) {
     const std::uint64_t size = count_bytes(tensor.dtype, tensor.shape).value_or(0);
-    if (size >= kLargeBytes && tensor.shape[0] >= world_size) {
+    if (size >= kLargeBytes && tensor.shape[0] >= world_size && has_whole_rows(tensor)) {
       boxes.emplace_back(rows_of_rank(tensor.shape, rank, world_size));
       continue;
     }

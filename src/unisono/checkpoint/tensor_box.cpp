@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/checkpoint/element_type.h"
 
 namespace unisono::checkpoint {
 namespace {
@@ -42,13 +42,14 @@ std::optional<std::int64_t> count_elements(const std::vector<std::int64_t>& size
   return is_empty ? 0 : n_elems;
 }
 
-std::optional<std::uint64_t> count_bytes(DType dtype, const std::vector<std::int64_t>& sizes) {
+std::optional<std::uint64_t> count_bytes(ElementType dtype,
+                                         const std::vector<std::int64_t>& sizes) {
   const std::optional<std::int64_t> n_elems = count_elements(sizes);
-  const auto item_bytes = static_cast<std::int64_t>(size_of(dtype));
-  if (!n_elems || *n_elems > kMostBoxElements / item_bytes) {
+  if (!n_elems || *n_elems > kMostBoxElements / dtype.n_bits() ||
+      *n_elems * dtype.n_bits() % 8 != 0) {
     return std::nullopt;
   }
-  return static_cast<std::uint64_t>(*n_elems * item_bytes);
+  return static_cast<std::uint64_t>(*n_elems * dtype.n_bits() / 8);
 }
 
 bool is_within(const Box& box, const std::vector<std::int64_t>& shape) {
@@ -80,7 +81,7 @@ std::optional<Box> intersect(const Box& a, const Box& b) {
   return common;
 }
 
-std::string describe(DType dtype, const std::vector<std::int64_t>& shape) {
+std::string describe(ElementType dtype, const std::vector<std::int64_t>& shape) {
   return fmt::format("{}[{}]", to_string(dtype), fmt::join(shape, ", "));
 }
 

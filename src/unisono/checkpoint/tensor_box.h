@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "unisono/base/dtype.h"
+#include "unisono/checkpoint/element_type.h"
 
 namespace unisono::checkpoint {
 
 /// What is known of a whole tensor. Its elements lie in row-major order.
 struct TensorInfo {
   std::string name;
-  DType dtype = DType::kFloat32;
+  ElementType dtype;
   std::vector<std::int64_t> shape;  ///< Empty for a single number.
 
   friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
@@ -34,8 +34,9 @@ struct Box {
 /// Number of elements; nothing when a size is negative or the number exceeds 2^62.
 [[nodiscard]] std::optional<std::int64_t> count_elements(const std::vector<std::int64_t>& sizes);
 
-/// Bytes of elements; nothing where count_elements() has nothing or bytes exceed 2^62.
-[[nodiscard]] std::optional<std::uint64_t> count_bytes(DType dtype,
+/// Bytes of elements; nothing where count_elements() has nothing, where bits exceed 2^62, and where
+/// elements of 4 or 6 bits do not fill whole bytes.
+[[nodiscard]] std::optional<std::uint64_t> count_bytes(ElementType dtype,
                                                        const std::vector<std::int64_t>& sizes);
 
 /// Whether the box has as many axes as the shape and ends within it.
@@ -45,7 +46,7 @@ struct Box {
 [[nodiscard]] std::optional<Box> intersect(const Box& a, const Box& b);
 
 /// For messages: "f32[4, 3]".
-[[nodiscard]] std::string describe(DType dtype, const std::vector<std::int64_t>& shape);
+[[nodiscard]] std::string describe(ElementType dtype, const std::vector<std::int64_t>& shape);
 
 /// For messages: "[0:4, 1:3]".
 [[nodiscard]] std::string describe(const Box& box);

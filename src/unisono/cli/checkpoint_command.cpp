@@ -2,10 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -15,7 +15,6 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/folder.h"
 #include "unisono/checkpoint/latest.h"
@@ -35,6 +34,7 @@ using checkpoint::Reader;
 // As diff and cmp have them.
 constexpr int kDifferent = 1;
 constexpr int kTrouble = 2;
+constexpr std::size_t kByteBits = 8;
 
 struct CheckpointArguments {
   std::string path;
@@ -186,6 +186,25 @@ int export_file(const CheckpointArguments& arguments) {
   return 0;
 }
 
+// Elements of which a bit differs; those of less than 8 bits lie without gaps between them.
+std::size_t count_different(std::span<const std::byte> ours,
+                            std::span<const std::byte> theirs,
+                            std::size_t item_bits) {
+  std::size_t n_different = 0;
+  std::size_t next = 0;  // the first element that is not counted
+  for (std::size_t at = 0; at < ours.size(); ++at) {
+    const auto bits = std::to_integer<unsigned>(ours[at] ^ theirs[at]);
+    for (std::size_t bit = 0; bits != 0 && bit < kByteBits; ++bit) {
+      const std::size_t item = (at * kByteBits + bit) / item_bits;
+      if ((bits >> bit & 1U) != 0 && item >= next) {
+        ++n_different;
+        next = item + 1;
+      }
+    }
+  }
+  return n_different;
+}
+
 // How the tensor differs in the other checkpoint; "" where it does not.
 std::string difference(Reader& reader, Reader& other, const CheckpointTensor& tensor) {
   const auto found = other.tensors().find(tensor.info.name);
@@ -199,14 +218,12 @@ std::string difference(Reader& reader, Reader& other, const CheckpointTensor& te
   }
   const std::vector<std::byte> ours = read_whole(reader, tensor);
   const std::vector<std::byte> theirs = read_whole(other, found->second);
-  const std::size_t item_bytes = size_of(tensor.info.dtype);
-  std::size_t n_different = 0;
-  for (std::size_t at = 0; at < ours.size(); at += item_bytes) {
-    n_different += std::memcmp(&ours[at], &theirs[at], item_bytes) == 0 ? 0 : 1;
-  }
+  const auto item_bits = static_cast<std::size_t>(tensor.info.dtype.n_bits());
+  const std::size_t n_different = count_different(ours, theirs, item_bits);
   return n_different == 0
              ? ""
-             : fmt::format("{} of {} elements differ", n_different, ours.size() / item_bytes);
+             : fmt::format(
+                   "{} of {} elements differ", n_different, ours.size() * kByteBits / item_bits);
 }
 
 int diff(const CheckpointArguments& arguments) {

@@ -1,10 +1,13 @@
 #include "unisono/torch/checkpoint/tensor_state.h"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +16,7 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
+#include "unisono/checkpoint/element_type.h"
 #include "unisono/checkpoint/latest.h"
 #include "unisono/checkpoint/outcome.h"
 #include "unisono/checkpoint/reader.h"
@@ -26,7 +30,27 @@ namespace unisono {
 namespace {
 
 using checkpoint::Box;
+using checkpoint::ElementType;
 using checkpoint::TensorInfo;
+
+// Types of torch's that operations of a group do not compute with; files have them by these names.
+constexpr std::array<std::pair<at::ScalarType, std::string_view>, 6> kStoredTypes{{
+    {at::ScalarType::Float8_e4m3fn, "F8_E4M3"},
+    {at::ScalarType::Float8_e5m2, "F8_E5M2"},
+    {at::ScalarType::Float8_e4m3fnuz, "F8_E4M3FNUZ"},
+    {at::ScalarType::Float8_e5m2fnuz, "F8_E5M2FNUZ"},
+    {at::ScalarType::Float8_e8m0fnu, "F8_E8M0"},
+    {at::ScalarType::Float4_e2m1fn_x2, "F4"},
+}};
+
+// An element of this type of torch's is two of the file's, which stand along the last axis.
+constexpr at::ScalarType kPairType = at::ScalarType::Float4_e2m1fn_x2;
+
+std::optional<ElementType> stored_type_of(at::ScalarType scalar) {
+  const auto row =
+      std::ranges::find(kStoredTypes, scalar, &std::pair<at::ScalarType, std::string_view>::first);
+  return row == kStoredTypes.end() ? std::nullopt : ElementType::named(row->second);
+}
 
 TensorInfo info_of(const std::string& name, const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.layout() != at::kStrided || !tensor.device().is_cpu()) {
@@ -34,15 +58,32 @@ TensorInfo info_of(const std::string& name, const at::Tensor& tensor) {
                 "checkpoint: tensor \"" + name +
                     "\" must be dense and in CPU memory; pass tensor.to_dense() or tensor.cpu()");
   }
+  TensorInfo info{.name = name, .dtype = {}, .shape = tensor.sizes().vec()};
+  if (const std::optional<ElementType> type = stored_type_of(tensor.scalar_type())) {
+    info.dtype = *type;
+    if (tensor.scalar_type() == kPairType) {
+      if (info.shape.empty()) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    "checkpoint: tensor \"" + name +
+                        "\" has no axis for its pair of elements; pass tensor.reshape({1})");
+      }
+      info.shape.back() *= 2;
+    }
+    return info;
+  }
   try {
-    return {.name = name, .dtype = dtype_of(tensor.scalar_type()), .shape = tensor.sizes().vec()};
+    info.dtype = dtype_of(tensor.scalar_type());
+    return info;
   } catch (const Error& error) {
     throw Error(error.code(), "checkpoint: tensor \"" + name + "\": " + error.what());
   }
 }
 
-// Rows without gaps, as files have them.
+// Rows without gaps, as files have them. Types that only files have are copied as bytes.
 at::Tensor packed(const at::Tensor& tensor) {
+  if (stored_type_of(tensor.scalar_type())) {
+    return tensor.detach().view(at::kByte).contiguous();
+  }
   return tensor.detach().resolve_conj().resolve_neg().contiguous();
 }
 
@@ -50,8 +91,28 @@ std::span<std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
-at::Tensor empty_tensor(DType dtype, const std::vector<std::int64_t>& shape) {
-  return at::empty(shape, at::TensorOptions(scalar_type_of(dtype)));
+at::Tensor empty_tensor(const TensorInfo& info, std::vector<std::int64_t> shape) {
+  if (const std::optional<DType> dtype = info.dtype.dtype()) {
+    return at::empty(shape, at::TensorOptions(scalar_type_of(*dtype)));
+  }
+  const auto row = std::ranges::find(
+      kStoredTypes, info.dtype.name(), &std::pair<at::ScalarType, std::string_view>::second);
+  if (row == kStoredTypes.end()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "checkpoint: tensor \"" + info.name + "\" is of type " + to_string(info.dtype) +
+                    ", which torch lacks; read its bytes by checkpoint::Reader::read(), or leave "
+                    "it out by `unisono checkpoint export` with --prefix");
+  }
+  if (row->first == kPairType) {
+    if (shape.empty() || shape.back() % 2 != 0) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "checkpoint: tensor \"" + info.name +
+                      "\": " + checkpoint::describe(info.dtype, shape) +
+                      " does not have pairs of elements, as torch has them");
+    }
+    shape.back() /= 2;
+  }
+  return at::empty(shape, at::TensorOptions(row->first));
 }
 
 const at::Tensor& single(const TensorState& state, const std::string& name, at::ScalarType type) {
@@ -78,10 +139,13 @@ StateParts parts_of_rank(const TensorState& common,
       checkpoint::divide_evenly(state.common, rank, world_size);
   const auto add = [&](const TensorInfo& info, const at::Tensor& tensor, const Box& box) {
     at::Tensor rows = packed(tensor);
+    std::span<std::byte> bytes = bytes_of(rows);
     if (box.sizes != info.shape) {
-      rows = rows.narrow(0, box.offsets[0], box.sizes[0]);
+      const std::size_t row_bytes = bytes.size() / static_cast<std::size_t>(info.shape[0]);
+      bytes = bytes.subspan(static_cast<std::size_t>(box.offsets[0]) * row_bytes,
+                            static_cast<std::size_t>(box.sizes[0]) * row_bytes);
     }
-    state.parts.push_back({.tensor = info, .box = box, .bytes = bytes_of(rows)});
+    state.parts.push_back({.tensor = info, .box = box, .bytes = bytes});
     state.tensors.push_back(std::move(rows));
   };
   std::size_t index = 0;
@@ -184,7 +248,7 @@ at::Tensor read_part(checkpoint::Reader& reader, const std::string& name, const 
   if (found == reader.tensors().end() || !checkpoint::is_within(box, found->second.info.shape)) {
     reader.read(name, box, {});
   }
-  at::Tensor tensor = empty_tensor(found->second.info.dtype, box.sizes);
+  at::Tensor tensor = empty_tensor(found->second.info, box.sizes);
   reader.read(name, box, bytes_of(tensor));
   return tensor;
 }

@@ -38,13 +38,15 @@ void add_state(TensorState& into, const std::string& prefix, const TensorState& 
 [[nodiscard]] double real_in(const TensorState& state, const std::string& name);
 
 /// One safetensors file of whole tensors, there whole or not at all, which Python loads with
-/// safetensors.torch.load_file(). Throws Error as checkpoint::write_safetensors(), and
-/// kInvalidArgument for tensors that are sparse or not in CPU memory.
+/// safetensors.torch.load_file(). Tensors of torch's 8-bit and 4-bit floats are saved as those of
+/// any other type. Throws Error as checkpoint::write_safetensors(), and kInvalidArgument for
+/// tensors that are sparse, quantized or not in CPU memory.
 void save_state(const std::string& path, const TensorState& state);
 
 /// All tensors of what checkpoint::Reader takes: a file, or the folder of a checkpoint or of
 /// several, whoever saved it, in memory of their own. Of several it takes latest_checkpoint().
-/// Throws Error as the reader and latest_checkpoint() do.
+/// Throws Error as the reader and latest_checkpoint() do, and kInvalidArgument for a tensor of a
+/// type that torch lacks (the format's 6-bit floats).
 [[nodiscard]] TensorState load_state(const std::string& path);
 [[nodiscard]] TensorState load_state(checkpoint::Reader& reader);
 
