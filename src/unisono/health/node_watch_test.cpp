@@ -91,7 +91,7 @@ class NodeWatchTest : public ::testing::Test {
 
 TEST_F(NodeWatchTest, ARankWatchesTheNextTwo) {
   watch(4);
-  for (const std::size_t rank : {0, 1, 2, 3, 4, 5}) {
+  for (const std::size_t rank : {0U, 1U, 2U, 3U, 4U, 5U}) {
     EXPECT_EQ(is_watched(rank), rank == 5 || rank == 0) << "rank " << rank;
   }
 }
@@ -118,7 +118,7 @@ TEST_F(NodeWatchTest, ARankThatLeftIsNoNewsAndTheNextOneIsWatched) {
 
 TEST_F(NodeWatchTest, RanksThatEndTogetherAreAllSeen) {
   watch(0);
-  for (const std::size_t rank : {1, 2, 3, 4}) {
+  for (const std::size_t rank : {1U, 2U, 3U, 4U}) {
     end(rank);
   }
   run_until([&] { return ends_.size() == 4; });
@@ -130,7 +130,7 @@ TEST_F(NodeWatchTest, RanksThatEndTogetherAreAllSeen) {
 
 TEST_F(NodeWatchTest, TheLastRankWatchesNobody) {
   watch(0);
-  for (const std::size_t rank : {1, 2, 3, 4, 5}) {
+  for (const std::size_t rank : {1U, 2U, 3U, 4U, 5U}) {
     leave(rank);
   }
   run_until([&] { return ends_.size() == 2; });

@@ -110,7 +110,7 @@ TEST_F(FindProgram, AnotherPythonMayBeNamed) {
   const std::string in_path = make("second/pypy3", 0755);
   const std::string script = folder_.write("train.py", "", 0644);
   std::string named = python;
-  environment_ = [this, before = environment_, &named](const char* name) {
+  environment_ = [before = environment_, &named](const char* name) {
     return std::string(name) == "PYTHON_EXEC" ? std::optional(named) : before(name);
   };
   const Program program = find({.argv = {script}});
