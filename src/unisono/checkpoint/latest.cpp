@@ -137,9 +137,9 @@ std::optional<std::string> choose(const std::string& root,
     if (!options.allow_older && !passed.empty()) {
       break;
     }
-    std::string path = root + "/" + name;
+    std::string path = fmt::format("{}/{}", root, name);
     if (const std::string problem = examine(path); !problem.empty()) {
-      passed.push_back(name + " (" + problem + ")");
+      passed.push_back(fmt::format("{} ({})", name, problem));
       continue;
     }
     if (logs) {

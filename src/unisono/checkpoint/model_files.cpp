@@ -238,9 +238,10 @@ ModelFiles read_index(const std::string& folder, const std::string& name) {
     if (std::error_code ignored; !fs::exists(fs::path(folder) / file, ignored)) {
       throw Error(
           ErrorCode::kCorruptData,
-          fmt::format("{}: is missing; {} names it as the file of {} tensor{}, \"{}\" first; "
+          fmt::format("{}/{}: is missing; {} names it as the file of {} tensor{}, \"{}\" first; "
                       "download or copy the model again",
-                      folder + "/" + file,
+                      folder,
+                      file,
                       name,
                       names.size(),
                       names.size() == 1 ? "" : "s",

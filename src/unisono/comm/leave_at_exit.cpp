@@ -49,7 +49,7 @@ class Leaving {
                                } catch (const Error& error) {
                                  outcome->error = error;
                                } catch (const std::exception&) {
-                                 // Interrupted: the group has been left.
+                                 outcome->error.reset();  // Interrupted: the group has been left.
                                }
                                outcome->is_under_way.end();
                              })) {}
@@ -79,8 +79,9 @@ class Leaving {
       return;
     }
     thread_.join();
-    if (outcome_->error && outcome_->error->code() == ErrorCode::kMismatch) {
-      group_of(*group_).job()->logger().error(outcome_->error->what());
+    const std::optional<Error>& error = outcome_->error;
+    if (error && error->code() == ErrorCode::kMismatch) {
+      group_of(*group_).job()->logger().error(error->what());
       (void)::on_exit(exit_with_failure, nullptr);
     }
   }

@@ -124,7 +124,8 @@ std::string describe_name_fault(std::string_view name) {
   constexpr std::string_view kAllowed =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
   const auto strange = std::ranges::find_if(name, [&](char letter) {
-    return static_cast<unsigned char>(letter) < 0x80 && kAllowed.find(letter) == kAllowed.npos;
+    return static_cast<unsigned char>(letter) < 0x80 &&
+           kAllowed.find(letter) == std::string_view::npos;
   });
   if (strange != name.end()) {
     return fmt::format("no name has a \"{}\"; write a name or an address, as alpha or 10.0.0.1",
@@ -174,8 +175,8 @@ std::string describe_host_fault(const std::string& host, std::string_view port_n
   if (host.find_first_of(":%") != std::string::npos) {
     return describe_ipv6_fault(host, port_name);
   }
-  const bool has_numbers_only =
-      host.find('.') != std::string::npos && host.find_first_not_of("0123456789.") == host.npos;
+  const bool has_numbers_only = host.find('.') != std::string::npos &&
+                                host.find_first_not_of("0123456789.") == std::string::npos;
   return has_numbers_only ? "an IPv4 address is four numbers from 0 to 255, as 10.0.0.1"
                           : describe_name_fault(host);
 }

@@ -66,10 +66,10 @@ std::int64_t round_up(std::int64_t n_bytes, std::int64_t unit) {
 
 }  // namespace
 
-struct NodeMemory::Seat {
+struct alignas(64) NodeMemory::Seat {
+  std::atomic<std::uint32_t> state;
   std::int64_t offset;  // Of the rank's arena in the file.
   std::int64_t n_bytes;
-  alignas(64) std::atomic<std::uint32_t> state;
 };
 
 // The seats follow it.
