@@ -44,6 +44,12 @@ std::string describe_time(std::chrono::milliseconds time) {
   return seconds < 10 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds);
 }
 
+// Whether the rank that was asked has left the group, or can't be reached any more.
+bool has_left(const Answer& answer) {
+  const std::optional<transport::Frame>& frame = answer.frame;
+  return frame ? frame->kind == transport::FrameKind::kLeave : answer.problem.has_value();
+}
+
 }  // namespace
 
 Question StatusClient::question_to(int rank) const {
@@ -164,10 +170,7 @@ std::vector<int> StatusClient::find_present(std::span<const int> ranks) {
     if (has_answered) {
       (void)describe(ranks[i], answers[i], kShortTimeout);
     }
-    const bool has_left =
-        has_answered && (answers[i].frame ? answers[i].frame->kind == transport::FrameKind::kLeave
-                                          : answers[i].problem.has_value());
-    if (!has_left) {
+    if (!has_answered || !has_left(answers[i])) {
       present.push_back(ranks[i]);
     }
   }
