@@ -128,7 +128,7 @@ std::string python_with_package(const std::filesystem::path& program) {
 
 // PYTHON_EXEC, as with torchrun, else the Python of the launcher's package, else python3 in PATH.
 std::string find_python(const std::string& launcher, const Environment& environment) {
-  const std::string python = environment("PYTHON_EXEC").value_or("");
+  std::string python = environment("PYTHON_EXEC").value_or("");
   if (python.empty()) {
     const std::string of_package = python_with_package(launcher);
     return of_package.empty() ? search("python3", environment, ", which runs Python programs")

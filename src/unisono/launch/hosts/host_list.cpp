@@ -117,9 +117,8 @@ class HostCollector {
       hosts_[i].n_workers = hosts_[i].n_workers.value_or(n_times_[i]);
     }
     for (const Host& host : hosts_) {
-      if (host.n_workers.value_or(1) > kMaxWorkers) {
-        refuse(fmt::format(
-            "{} has {} ranks, and may have {}", host.name, *host.n_workers, kMaxWorkers));
+      if (const int n_workers = host.n_workers.value_or(1); n_workers > kMaxWorkers) {
+        refuse(fmt::format("{} has {} ranks, and may have {}", host.name, n_workers, kMaxWorkers));
       }
     }
     return std::move(hosts_);
@@ -218,7 +217,8 @@ class HostCollector {
     is_any_repeated_ = true;
     ++n_times_[found->second];
     if (n_workers) {
-      hosts_[found->second].n_workers = *hosts_[found->second].n_workers + *n_workers;
+      Host& host = hosts_[found->second];
+      host.n_workers = host.n_workers.value_or(0) + *n_workers;
     }
   }
 
