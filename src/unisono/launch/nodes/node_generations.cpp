@@ -160,7 +160,7 @@ void NodeGenerations::take_end(const GroupEnd& end) {
            end.cause ? end.cause->message : "it can't start ranks any more"});
     return;
   }
-  if (!end.failure.empty() && !is_stopped_) {
+  if (end.cause && !end.failure.empty() && !is_stopped_) {
     tell_failure(end.cause->exit_code, end.failure);  // Was found at the end only.
   }
   member_->send(Over{generation_, end.failure.empty() ? "" : end.report});
