@@ -60,7 +60,8 @@ std::uint64_t padding_of(std::uint64_t n_bytes) {
 // The number in the first line; an impossible one for another text.
 std::size_t n_pieces_of(std::string_view text) {
   std::size_t n_pieces = kMaxExtensionBytes;
-  std::from_chars(text.data(), text.data() + text.find('\n'), n_pieces);
+  const std::string_view line = text.substr(0, text.find('\n'));
+  std::from_chars(line.data(), line.data() + line.size(), n_pieces);
   return std::min<std::size_t>(n_pieces, kMaxExtensionBytes);
 }
 
@@ -102,7 +103,8 @@ class TarReader::Impl {
           ErrorCode::kInvalidArgument,
           fmt::format("{}: content() without an entry that next() has returned, or twice", path_));
     }
-    const Content content = *std::exchange(content_, std::nullopt);
+    const Content content = std::move(*content_);
+    content_.reset();
     std::vector<std::byte> bytes;
     for (const data::SparsePiece& piece : content.pieces) {
       bytes.resize(piece.offset);
@@ -166,7 +168,8 @@ class TarReader::Impl {
 
   void skip_content() {
     if (content_) {
-      const std::uint64_t n_stored = std::exchange(content_, std::nullopt)->n_stored;
+      const std::uint64_t n_stored = content_->n_stored;
+      content_.reset();
       skip_exactly(n_stored + padding_of(n_stored));
     }
   }

@@ -120,7 +120,7 @@ class Walk {
     }
   }
 
-  WavChunks at_samples(std::uint32_t stated, std::size_t n_there) const {
+  [[nodiscard]] WavChunks at_samples(std::uint32_t stated, std::size_t n_there) const {
     if (!format_) {
       throw_bad(name_, at_, "samples come before the chunk \"fmt \" that says what they are");
     }
