@@ -149,7 +149,7 @@ void NodePost::read(int most) {
   }
 }
 
-// What a stranger sends is nothing.
+// Ignores datagrams of strangers.
 void NodePost::take(std::span<const std::byte> datagram) {
   constexpr std::size_t kKeyBytes = sizeof(shm::NodeMemory::Key);
   std::int32_t rank = -1;

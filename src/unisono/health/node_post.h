@@ -30,9 +30,9 @@ class NodePost {
     /// False for a frame that no correct rank sends.
     std::function<bool(int rank, const transport::Frame& frame, std::span<const std::byte> payload)>
         frame;
-    /// A rank has sent what is no frame of these.
+    /// A rank has sent a datagram that is not such a frame.
     std::function<void(int rank)> junk;
-    /// Nobody has the rank's socket any more.
+    /// The rank's socket is closed.
     std::function<void(int rank)> unreachable;
   };
 

@@ -24,8 +24,8 @@ namespace unisono::health {
 /// has no pidfd. A child by clone() may hold the socket open.
 class NodeWatch {
  public:
-  /// Hears of a rank of the node that is in the job no more. `is_news`: it has ended without
-  /// leaving, and no other rank has seen that before.
+  /// Receives a rank of the node that is no longer in the job. `is_news`: the rank has ended
+  /// without leaving, and no other rank has seen that before.
   using NoteEnd = std::function<void(int rank, bool is_news)>;
 
   /// The loop outlives it.
@@ -44,7 +44,7 @@ class NodeWatch {
   void start() { watch_next(); }
 
  private:
-  // By what a rank's end is seen.
+  // The descriptors that show a rank's end.
   struct Watched {
     Fd connection;
     Fd process;

@@ -79,7 +79,7 @@ class GroupTransports {
     return control_block_.is_leaving(topology_.local_rank_of(rank));
   }
 
-  /// Tells the ranks of this node that this one leaves: whoever of them waits for it looks again.
+  /// Announces to the ranks of this node that this rank leaves, and wakes those that wait for it.
   void announce_leave() const;
 
   /// Where this rank is; nothing after leave(). Any thread.

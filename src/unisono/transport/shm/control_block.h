@@ -245,7 +245,7 @@ class ControlBlock {
   [[nodiscard]] std::optional<transport::RankProgress> own_progress() const
       UNISONO_EXCLUDES(mutex_);
 
-  /// This rank takes no further part: whoever waits for it looks again.
+  /// This rank takes no further part; wakes the ranks that wait for it.
   void announce_leave() const;
 
   /// Whether a rank of the node has announced that. All that it has done in the group before is
